@@ -1,0 +1,3 @@
+from likewise.cli import main
+
+main()

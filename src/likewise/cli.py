@@ -1,0 +1,187 @@
+"""The command line: one command a stage, its flags the fields of that stage's config. Torch is loaded only to work."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Callable
+
+from likewise.errors import LikewiseError
+
+USAGE = """likewise: visual-similarity learning that people can trust, even when the labels are wrong.
+
+  likewise demo                         train on the built-in glyphs with wrong labels, and show what was learned
+  likewise train DATA                   train an embedding on DATA and evaluate it
+  likewise evaluate RUN_OR_EMBEDDINGS   score an embedding by retrieval
+  likewise embed RUN DATA --out z.npz   turn data into embeddings
+  likewise search TARGET --query IMAGE  find the nearest neighbours of a picture
+  likewise list [SHELF]                 losses, miners, samplers, noise, protocols, heads, metrics, data, recipes, backbones
+  likewise recipe show NAME             the settings of a paper, and where each value comes from
+
+DATA is a folder with one sub-folder per class, a .csv or .parquet table with path,label, features in .npz with x,label,
+or a name such as glyphs or cub200. `likewise COMMAND --help` explains every flag with its default.
+"""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point. Ends with 0, 2 for a problem the user can act on, 130 after Ctrl-C."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(USAGE, end="")
+        return
+    if words[0] == "--version":
+        from likewise import __version__
+
+        print(__version__)
+        return
+    name, rest = words[0], words[1:]
+    if name == "recipe":
+        if rest[:1] != ["show"]:
+            fail("likewise recipe show NAME [--data DATA]; `likewise list recipes` names them")
+        name, rest = "recipe show", rest[1:]
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, [*COMMANDS, "recipe"], 1)
+        fail(f"there is no command '{name}'{f'; did you mean {near[0]!r}?' if near else ''} See `likewise --help`")
+    try:
+        COMMANDS[name](parse(name, rest))
+    except KeyboardInterrupt as stop:
+        print(f"\n{stop or 'stopped'}", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our output went away, which is its right
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except LikewiseError as error:
+        fail(str(error))
+
+
+def fail(text: str) -> None:
+    print(f"likewise: {text}", file=sys.stderr)
+    sys.exit(2)
+
+
+def parse(name: str, words: list[str]):
+    """Words -> the command's config. A recipe's values stand in for the defaults."""
+    import tyro
+
+    from likewise import configs
+
+    kind = getattr(configs, "".join(word.title() for word in name.split()))
+    if kind is not configs.Train or not any(w == "--recipe" or w.startswith("--recipe=") for w in words):
+        return tyro.cli(kind, args=words, prog=f"likewise {name}")
+    at = next(i for i, w in enumerate(words) if w.startswith("--recipe"))
+    recipe = words[at].split("=", 1)[1] if "=" in words[at] else "".join(words[at + 1 : at + 2])
+    from likewise.recipes import read
+
+    first = tyro.cli(kind, args=words, prog=f"likewise {name}")
+    default = configs.Train(**{"data": first.data, "recipe": recipe, **read(recipe, first.data).values})
+    return tyro.cli(kind, args=words, prog=f"likewise {name}", default=default)
+
+
+def run_demo(config) -> None:
+    from likewise.stages.demo import demo
+
+    result = demo(config)
+    show_scores({"before training": result["before"], "after training": result["after"]})
+    print(f"run:     {result['run'].path}\npicture: {result['picture']}")
+
+
+def run_train(config) -> None:
+    from likewise.stages.train import train
+
+    run = train(config)
+    if config.quiet:
+        return
+    if config.evaluate:
+        show_scores({"test part": run.scores})
+    print(f"run: {run.path}")
+
+
+def run_evaluate(config) -> None:
+    from likewise.stages.evaluate import evaluate
+
+    scores = evaluate(config)
+    if not config.quiet:
+        show_scores({config.which if "which" in scores else "embeddings": scores})
+
+
+def run_embed(config) -> None:
+    from likewise.stages.embed import embed
+
+    e = embed(config)
+    print(f"{e.z.shape[0]} embeddings of {e.z.shape[1]} numbers: {config.out}")
+
+
+def run_search(config) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from likewise.stages.search import search
+
+    table = Table("", "similarity", "class", "row", "path", title=f"nearest to {config.query}", title_justify="left")
+    for place, found in enumerate(search(config), 1):
+        table.add_row(str(place), f"{found['similarity']:.4f}", found["class"], str(found["row"]), found["path"])
+    Console().print(table)
+    if config.out:
+        print(f"picture: {config.out}")
+
+
+def run_list(config) -> None:
+    from likewise.stages.listing import listing
+
+    from rich.console import Console
+    from rich.table import Table
+
+    for shelf, entries in listing(config.shelf).items():
+        table = Table(box=None, show_header=False, title=shelf, title_justify="left", title_style="bold", padding=(0, 2, 0, 0))
+        for name, line in entries.items():
+            table.add_row(name, line)
+        Console().print(table)
+
+
+def run_recipe(config) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from likewise.recipes import command, read
+
+    recipe = read(config.name, config.data)
+    console = Console()
+    console.print(f"[bold]{recipe.title}[/]  ({recipe.name}{f', for {config.data}' if config.data else ''})")
+    for line in (recipe.paper, recipe.note):
+        if line:
+            console.print(line, highlight=False)
+    table = Table("setting", "value", "from")
+    for key, value in recipe.values.items():
+        table.add_row(key, str(value), recipe.source[key])
+    console.print(table)
+    if recipe.data_sets:
+        console.print(f"other values for: {', '.join(recipe.data_sets)} (--data NAME)")
+    print(command(recipe, config.data or "DATA"))
+
+
+def show_scores(columns: dict[str, dict]) -> None:
+    """A table of scores, and plainly how many queries could not be scored."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("", *columns)
+    first = next(iter(columns.values()))
+    for name in first["metrics"]:
+        table.add_row(name, *(f"{100 * s['metrics'][name]:.1f} %" if name in s["metrics"] else "" for s in columns.values()))
+    Console().print(table)
+    print(
+        f"{first['queries']} queries scored, {first['unscored']} not (nothing to find); "
+        f"{first['similarity']} similarity in {first['dim']} dimensions"
+    )
+
+
+COMMANDS: dict[str, Callable] = {
+    "demo": run_demo,
+    "train": run_train,
+    "evaluate": run_evaluate,
+    "embed": run_embed,
+    "search": run_search,
+    "list": run_list,
+    "recipe show": run_recipe,
+}

@@ -1,0 +1,137 @@
+"""The verbs of the house: what each kind of part takes and gives. Read this file first.
+
+A part with settings is a class under one of these contracts; a part without settings is a plain function.
+Depth: contract, class, stop. Loss, Term, Confidence and BatchSampler may also override `after_step` and `observe_state`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from likewise.types import Batch, Embedded, Items, Output, Pairs, Ref, Retrieval, Trust, Tuples
+
+Part = Literal["train", "val", "test"]
+
+
+class Stepper:
+    """The two doors a part may open to the training loop, and no others."""
+
+    def after_step(self, step: int) -> None:
+        """Called once after each optimiser step. All it changes is in `state_dict`."""
+
+    def observe_state(self) -> dict[str, Tensor]:
+        """Detached facts worth a line in the log, read every so many steps."""
+        return {}
+
+
+class Loss(nn.Module, Stepper, ABC):
+    """(z, y) -> one number per sample; its mean is the number in the paper.
+
+    `input` says what z must be: unit embeddings, or the raw ones before the norm (then evaluation is Euclidean too).
+    `lr_factor` times the network's learning rate is what the paper gives to the loss's own parameters.
+    """
+
+    input: Literal["unit", "raw"] = "unit"
+    lr_factor: float = 1.0
+
+    @abstractmethod
+    def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]: ...
+
+
+class Term(nn.Module, Stepper, ABC):
+    """What the objective adds beside the loss and needs more than (z, y): features, rows, a teacher.
+
+    `weight` scales it; `trusted`: the confidence's weights apply to it too.
+    """
+
+    weight: float = 1.0
+    trusted: bool = False
+
+    @abstractmethod
+    def forward(self, out: Output, batch: Batch) -> Float[Tensor, "B"]: ...
+
+
+class Miner(ABC):
+    """Chooses among the pairs; a constructor argument of pair losses. A loss states which of the two kinds it takes."""
+
+    @abstractmethod
+    def __call__(self, sim: Float[Tensor, "B R"], pairs: Pairs, dim: int, margin: float | None) -> Pairs | Tuples: ...
+
+
+class BatchSampler(Stepper, ABC):
+    """The rows of every batch, counted in steps. Same seed (and same observed embeddings), same rows.
+
+    Iterating never ends: it goes on from `step`, one pass over the data after another.
+    """
+
+    step: int = 0
+
+    @abstractmethod
+    def one_pass(self, number: int) -> list[list[int]]:
+        """All batches of pass `number`: `len(self)` lists of rows, from the seed and the number."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Batches in one pass over the data."""
+
+    def __iter__(self) -> Iterator[list[int]]:
+        number, first = divmod(self.step, len(self))
+        while True:
+            yield from self.one_pass(number)[first:]
+            number, first = number + 1, 0
+
+    def start(self, embed: Callable[[], Embedded]) -> None:
+        """Called once before training, for samplers that look at embeddings."""
+
+    def observe(self, z: Float[Tensor, "B D"], row: Int[Tensor, "B"]) -> None:
+        """Called after every step with that batch's embeddings."""
+
+    def after_step(self, step: int) -> None:
+        self.step = step
+
+    def state_dict(self) -> dict:
+        return {"step": self.step}
+
+    def load_state_dict(self, state: dict) -> None:
+        self.step = state["step"]
+
+
+class Confidence(nn.Module, Stepper, ABC):
+    """How far to believe each label: masks and weights, never the removal of rows.
+
+    `needs_loss`: called after the unweighted loss.
+    """
+
+    needs_loss: bool = False
+
+    @abstractmethod
+    def forward(
+        self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], row: Int[Tensor, "B"], loss: Float[Tensor, "B"] | None
+    ) -> Trust: ...
+
+
+class NoiseModel(ABC):
+    """True labels -> labels wrong in places. A pure function of labels and generator."""
+
+    @abstractmethod
+    def __call__(self, y: Int[np.ndarray, "N"], rng: np.random.Generator) -> Int[np.ndarray, "N"]: ...
+
+
+class Protocol(ABC):
+    """Which rows belong to a part; who asks, and who may answer."""
+
+    @abstractmethod
+    def rows(self, items: Items, part: Part) -> Int[np.ndarray, "n"]: ...
+
+    @abstractmethod
+    def retrieve(self, e: Embedded, items: Items, k: int = 10, similarity: str = "cosine") -> Retrieval: ...
+
+
+Metric = Callable[[Retrieval], Float[Tensor, "Q"]]
+"""One number per query, NaN where there is nothing to find. A metric with settings is a class with `__call__`."""

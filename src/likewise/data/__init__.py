@@ -1,0 +1,112 @@
+"""Data sets as tables of items: read them from their original downloads, folders, tables or feature files."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+
+from likewise.types import Items, LikewiseError
+
+__all__ = ["NAMES", "load"]
+
+NAMES: dict[str, str] = {
+    "glyphs": "characters drawn from fonts, made on the spot: glyphs(size=40, per_class=24, classes=None, seed=0)",
+    "cub200": "CUB-200-2011: 11,788 pictures of 200 bird species; first 100 classes train, last 100 test",
+    "cars196": "Stanford Cars: 16,185 pictures of 196 car models; first 98 classes train, last 98 test",
+    "sop": "Stanford Online Products: 120,053 pictures of 22,634 products; the lists of its authors",
+    "inshop": "DeepFashion In-Shop: 52,712 pictures of 7,982 garments; train, query and gallery of its authors",
+    "inaturalist": "iNaturalist 2018: 461,939 pictures of 8,142 species; the lists published with Smooth-AP",
+    "imagenet": "ImageNet-1k training pictures: 1,281,167 of 1,000 classes; first half of them train, rest test",
+}
+
+FORMS = (
+    f"a name ({', '.join(NAMES)}), a folder with one sub-folder per class, "
+    "a .csv or .parquet table with path and label, or features in .npz or .parquet with x and label"
+)
+
+
+def load(data: str, root: str | None = None) -> Items:
+    """Read the data set that `data` names.
+
+    Args:
+        data: a name from `NAMES`, a folder, a table or a feature file. `glyphs` takes arguments in its name:
+            `glyphs(size=32, classes=40)`. A folder called like a known name is meant by `./name`.
+        root: for a name, where the original download was unpacked; for a table, the folder its paths start from.
+    """
+    data, root = str(data), None if root is None else str(root)
+    if data in NAMES:
+        return load_name(data, root, {})
+    path = Path(data).expanduser()
+    if path.exists():
+        return load_path(path, root)
+    if data.strip().endswith(")"):
+        name, arguments = parse(data)
+        return load_name(name, root, arguments)
+    near = difflib.get_close_matches(data.casefold(), NAMES, n=1, cutoff=0.6)
+    guess = f"did you mean {near[0]!r}? " if near else ""
+    raise LikewiseError(f"data: {data!r} is neither a known name nor an existing path; {guess}DATA is {FORMS}")
+
+
+def parse(text: str) -> tuple[str, dict]:
+    """`glyphs(size=32)` -> its name and arguments. Only literals are read; nothing is evaluated."""
+    try:
+        call = ast.parse(text.strip(), mode="eval").body
+        plain = isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+        if not plain or call.args or any(word.arg is None for word in call.keywords):
+            raise ValueError("it is not a name with named arguments")
+        return call.func.id, {word.arg: ast.literal_eval(word.value) for word in call.keywords}
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError) as error:
+        raise LikewiseError(
+            f"data: {text!r} cannot be read ({error}); write it as glyphs(size=32, classes=40), with plain values"
+        ) from None
+
+
+def load_name(name: str, root: str | None, arguments: dict) -> Items:
+    if name not in NAMES:
+        near = difflib.get_close_matches(name.casefold(), NAMES, n=1, cutoff=0.6)
+        guess = f"did you mean {near[0]!r}? " if near else ""
+        raise LikewiseError(f"data: there is no data set {name!r}; {guess}DATA is {FORMS}")
+    if arguments and name != "glyphs":
+        raise LikewiseError(f"data: {name} takes no arguments, got {', '.join(arguments)}; write just {name!r}")
+    if root is None and name != "glyphs":
+        raise LikewiseError(
+            f"{name}: root must be the folder where the original download was unpacked, and none was given; "
+            f"pass root (for a folder ./{name} of class folders, write ./{name})"
+        )
+    make: Callable[..., Items] = getattr(importlib.import_module(f"likewise.data.{name}"), name)
+    takes = [word for word in inspect.signature(make).parameters if word != "root"]
+    for word in arguments:
+        if word not in takes:
+            near = difflib.get_close_matches(word, takes, n=1)
+            guess = f"; did you mean {near[0]!r}?" if near else "."
+            raise LikewiseError(f"{name} has no argument {word!r}{guess} It takes: {', '.join(takes)}")
+    return make(root, **arguments)
+
+
+def load_path(path: Path, root: str | None) -> Items:
+    suffix = path.suffix.lower()
+    if path.is_dir():
+        if root is not None:
+            raise LikewiseError(f"folder: {path} holds its own pictures, so root={root!r} means nothing; leave it out")
+        from likewise.data.folder import read_folder
+
+        return read_folder(str(path))
+    if suffix == ".npz":
+        from likewise.data.features import read_features
+
+        return read_features(str(path), root)
+    if suffix in (".csv", ".parquet"):
+        from likewise.data.features import holds_features, read_features
+        from likewise.data.table import read_table
+
+        return (read_features if holds_features(str(path)) else read_table)(str(path), root)
+    if suffix in (".npy", ".safetensors"):
+        raise LikewiseError(
+            f"data: {path.name} holds embeddings without a table; save them as .npz with x and label, "
+            "or read them with likewise.data.features.read_embeddings(file, labels)"
+        )
+    raise LikewiseError(f"data: {path.name} is a file of a kind that is not read; DATA is {FORMS}")

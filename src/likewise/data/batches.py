@@ -1,0 +1,78 @@
+"""Batches on the device: pictures through worker processes, features by plain indexing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch.utils.data import DataLoader
+
+from likewise.data.images import Images
+from likewise.types import Batch, Items
+
+
+def batches(
+    items: Items,
+    rows: Iterable[list[int]],
+    transform,
+    *,
+    device: torch.device,
+    workers: int = 0,
+    seed: int = 0,
+    first_draw: int = 0,
+) -> Iterator[Batch]:
+    """A batch for every list of rows, in order.
+
+    Args:
+        rows: rows of each batch; may go on for ever.
+        transform: from picture to tensor; see `augment`.
+        workers: processes that read pictures; 0 reads in this one.
+        seed: of the augmentation, which depends on (seed, row, number of the batch) alone.
+        first_draw: number of the first batch, for a training that goes on.
+    """
+    y = torch.as_tensor(items.y)
+    if items.x is not None:
+        x = torch.as_tensor(items.x, dtype=torch.float32)
+        for chosen in rows:
+            row = torch.as_tensor(chosen)
+            yield _to(Batch(x[row], y[row], row), device)
+        return
+    keys = _Keys(rows, first_draw)
+    generator = (
+        torch.Generator()
+    )  # the loader draws a seed at its start; not from the generator that training depends on
+    loader = DataLoader(
+        Images(items, transform, seed), batch_sampler=keys, num_workers=workers, generator=generator,
+        pin_memory=device.type == "cuda", persistent_workers=False,
+    )  # fmt: skip
+    for x, row in loader:
+        yield _to(Batch(x, y[row], row), device)
+
+
+def in_order(rows: Int[np.ndarray, "n"], size: int) -> list[list[int]]:
+    """Rows cut into batches, the last one perhaps shorter."""
+    return [rows[i : i + size].tolist() for i in range(0, len(rows), size)]
+
+
+def choose_workers(workers: int) -> int:
+    """-1: half of the cores, at most 8; the network needs the rest."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(8, cores // 2) if workers < 0 else workers
+
+
+class _Keys:
+    """Rows with the number of their batch, which seeds their augmentation."""
+
+    def __init__(self, rows: Iterable[list[int]], first: int):
+        self.rows, self.first = rows, first
+
+    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
+        for number, chosen in enumerate(self.rows, self.first):
+            yield [(row, number) for row in chosen]
+
+
+def _to(batch: Batch, device: torch.device) -> Batch:
+    return Batch(*(t.to(device, non_blocking=True) for t in batch))

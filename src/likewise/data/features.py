@@ -1,0 +1,264 @@
+"""Precomputed features or embeddings with their labels, in place of pictures."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from likewise.data.columns import KNOWN, check_names, class_numbers, in_order, integers, optional_columns, text
+from likewise.data.sheet import Sheet, check_rows, first_line, read_csv, read_parquet, read_text
+from likewise.types import Items, LikewiseError
+
+FILES = ".npy, .npz, .parquet or .safetensors"
+
+
+def read_features(file: str, root: str | None = None) -> Items:
+    """Features from `.npz` (x and label, or y; optionally split, query, gallery, group, class_name, path) or `.parquet`
+    with a list column x beside the columns of a table.
+
+    Args:
+        root: where the paths start, if the file has any; by default its own folder.
+    """
+    return read_embeddings(file, root=root)
+
+
+def read_embeddings(file: str, labels: str | None = None, root: str | None = None) -> Items:
+    """Vectors computed elsewhere, as items with `x`. Files are never unpickled.
+
+    Args:
+        file: .npy (N, F), or .npz, .safetensors, .parquet with x (or z) and their labels beside it.
+        labels: a file with the labels, where `file` has none: .npy (N), .csv with a column label, or
+            .txt with one a line.
+        root: where the paths start, if the file has any; by default its own folder.
+    """
+    name = Path(file).name
+    if not os.path.isfile(file):
+        raise LikewiseError(f"features: there is no file {file}; check the path")
+    x, columns = read_arrays(file)
+    x = check_x(x, name)
+    if labels is None:
+        if "label" not in columns and "y" not in columns:
+            has = ", ".join(columns) or "nothing else"
+            raise LikewiseError(
+                f"features: {name} must hold the labels beside x, as label or y, and it has: {has}; "
+                "add them, or give a file with the labels"
+            )
+        sheet = as_sheet(name, columns, len(x))
+    else:
+        if "label" in columns or "y" in columns:
+            raise LikewiseError(f"features: {name} has labels of its own; leave out the labels file {labels}")
+        sheet = read_labels(labels)
+        if len(sheet) != len(x):
+            raise LikewiseError(
+                f"features: each vector must have a label: {name} has {len(x)} rows and {sheet.file} has {len(sheet)}; "
+                "make them agree"
+            )
+    return to_items(file, x, sheet, root)
+
+
+def to_items(file: str, x: np.ndarray, sheet: Sheet, root: str | None) -> Items:
+    y, class_name, y_clean = class_numbers(sheet)
+    path = sheet.column.get("path")
+    return Items(
+        name=Path(file).stem,
+        y=y,
+        class_name=class_name,
+        path=None if path is None else tuple(str(cell) for cell in path),
+        root="" if path is None else os.path.abspath(os.path.expanduser(root) if root else os.path.dirname(file)),
+        x=x,
+        y_clean=y_clean,
+        **optional_columns(sheet),
+    )
+
+
+def holds_features(file: str) -> bool:
+    """Whether a table is one of features: a Parquet file with a column x."""
+    if Path(file).suffix.lower() != ".parquet":
+        return False
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        names = pq.read_schema(file).names
+    except (pa.ArrowException, OSError) as error:
+        raise LikewiseError(f"table: {Path(file).name} is not a readable Parquet file ({first_line(error)})") from None
+    return "x" in names or ("z" in names and "path" not in names)
+
+
+def read_arrays(file: str) -> tuple[np.ndarray, dict]:
+    """x, and everything beside it by name: arrays, or lists of cells."""
+    suffix, name = Path(file).suffix.lower(), Path(file).name
+    if suffix == ".npy":
+        return load_numpy(file), {}
+    if suffix == ".npz":
+        arrays = load_numpy(file)
+    elif suffix == ".safetensors":
+        arrays = load_safetensors(file)
+    elif suffix == ".parquet":
+        return load_parquet(file)
+    else:
+        raise LikewiseError(f"features: embeddings are read from {FILES}, got {name!r}; save them as one of these")
+    key = vector_key(list(arrays), name)
+    return arrays.pop(key), arrays
+
+
+def vector_key(names: list[str], file: str) -> str:
+    keys = [key for key in ("x", "z") if key in names]
+    if len(keys) != 1:
+        has = ", ".join(names) or "nothing"
+        what = "both x and z; keep the one that is meant" if keys else f"{has}; rename the array of vectors to x"
+        raise LikewiseError(f"features: {file} must hold the vectors (N, F) under the name x, and it has: {what}")
+    return keys[0]
+
+
+def load_numpy(file: str) -> np.ndarray | dict[str, np.ndarray]:
+    name, many = Path(file).name, Path(file).suffix.lower() == ".npz"
+    key = ""
+    try:
+        with open(file, "rb") as raw:
+            loaded = np.load(raw, allow_pickle=False)
+            if many != isinstance(loaded, np.lib.npyio.NpzFile):
+                kind = "a .npz archive" if many else "one .npy array"
+                raise LikewiseError(f"features: {name} must be {kind}, and it is the other kind; rename it")
+            if not many:
+                return loaded
+            arrays = {}
+            for key in loaded.files:
+                arrays[key] = loaded[key]
+            return arrays
+    except LikewiseError:
+        raise
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, KeyError, SyntaxError, MemoryError) as error:
+        if "pickle" in str(error):
+            which = f"the array {key!r} of {name}" if key else name
+            raise LikewiseError(
+                f"features: {which} holds Python objects, which are never unpickled, for that can run foreign code; "
+                "save plain arrays of numbers or text (np.asarray(values, dtype=str) for names)"
+            ) from None
+        raise LikewiseError(
+            f"features: {name} cannot be read as NumPy data ({first_line(error)}); save it again"
+        ) from None
+
+
+def load_safetensors(file: str) -> dict[str, np.ndarray]:
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        tensors = load_file(file)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise LikewiseError(
+            f"features: {Path(file).name} is not a readable safetensors file ({first_line(error)})"
+        ) from None
+    return {k: (t.float() if t.dtype == torch.bfloat16 else t).numpy() for k, t in tensors.items()}
+
+
+def load_parquet(file: str) -> tuple[np.ndarray, dict]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    name = Path(file).name
+    try:
+        key = vector_key(pq.read_schema(file).names, name)
+        column = pq.read_table(file, columns=[key])[key].combine_chunks()
+    except (pa.ArrowException, OSError) as error:
+        raise LikewiseError(f"features: {name} is not a readable Parquet file ({first_line(error)})") from None
+    check_rows(len(column), name, "features")
+    kind = column.type
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
+        raise LikewiseError(f"features: the column {key!r} of {name} must hold lists of numbers, got {kind}")
+    lengths = column.value_lengths().to_pylist()
+    odd = next((row for row, length in enumerate(lengths) if length is None or length != lengths[0]), None)
+    if odd is not None:
+        raise LikewiseError(
+            f"features: all vectors must have one length, but {name} has {lengths[0]} numbers in row 1 and "
+            f"{'nothing' if lengths[odd] is None else lengths[odd]} in row {odd + 1}"
+        )
+    x = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1)
+    return x, read_parquet(file, "features", without=[key]).column
+
+
+def check_x(x: np.ndarray, name: str) -> np.ndarray:
+    """(N, F) as finite float32, or an error that names the rows."""
+    if x.dtype.kind not in "fiub":
+        raise LikewiseError(f"features: x of {name} must be numbers, got the type {x.dtype}; save it as float32")
+    if x.ndim != 2 or 0 in x.shape:
+        raise LikewiseError(
+            f"features: x of {name} must have the shape (N, F), one row a sample, got {x.shape}; reshape it"
+        )
+    whole = np.isfinite(x).all(axis=1)
+    report(~whole, name, "hold NaN or infinite numbers; drop them or compute them again")
+    with np.errstate(over="ignore"):
+        x = np.ascontiguousarray(x, dtype=np.float32)
+    report(~np.isfinite(x).all(axis=1), name, "hold numbers too large for float32 (above 3.4e38); scale them down")
+    return x
+
+
+def report(bad: np.ndarray, name: str, wrong: str) -> None:
+    rows = np.flatnonzero(bad)
+    if len(rows):
+        first = ", ".join(str(row) for row in rows[:3]) + (", ..." if len(rows) > 3 else "")
+        raise LikewiseError(
+            f"features: x of {name} must be finite, but {len(rows)} of {len(bad)} rows (from 0: {first}) {wrong}"
+        )
+
+
+def as_sheet(name: str, columns: dict, count: int) -> Sheet:
+    """Arrays beside x as columns of cells; `y` is `label`. Arrays of other names are left alone."""
+    if "label" in columns and "y" in columns:
+        raise LikewiseError(f"features: {name} has both label and y; keep the one that is meant")
+    cells = {("label" if key == "y" else key): column for key, column in columns.items()}
+    check_names(Sheet("features", name, cells, []))
+    cells = {key: as_cells(column, key, name) for key, column in cells.items() if key in KNOWN}
+    if "class_name" in cells and len(cells["class_name"]) != count:
+        cells["class_name"] = spread(cells["class_name"], cells["label"], name)
+    for key, column in cells.items():
+        if len(column) != count:
+            raise LikewiseError(f"features: x of {name} has {count} rows, but {key} has {len(column)}; make them agree")
+    return Sheet("features", name, cells, list(range(1, count + 1)), unit="row")
+
+
+def as_cells(column: np.ndarray | list, key: str, name: str) -> list:
+    if isinstance(column, list):
+        return column
+    axes = 2 if key == "box" else 1
+    if column.ndim != axes:
+        wanted = "(N, 4)" if key == "box" else "(N,)"
+        raise LikewiseError(f"features: {key} of {name} must have the shape {wanted}, got {column.shape}; reshape it")
+    return [cell.decode("utf-8", "backslashreplace") if isinstance(cell, bytes) else cell for cell in column.tolist()]
+
+
+def spread(names: list, label: list, file: str) -> list:
+    """Names given once per class -> once per row: by position if labels are positions, else in their order."""
+    words = [text(cell) for cell in label]
+    if integers(words) and all(0 <= int(word) < len(names) for word in words):
+        return [names[int(word)] for word in words]
+    distinct = in_order(set(words))
+    if len(names) != len(distinct):
+        raise LikewiseError(
+            f"features: class_name of {file} must have one name a row ({len(label)}) or a class ({len(distinct)}), "
+            f"got {len(names)}"
+        )
+    name = dict(zip(distinct, names, strict=True))
+    return [name[word] for word in words]
+
+
+def read_labels(file: str) -> Sheet:
+    suffix, name = Path(file).suffix.lower(), Path(file).name
+    if suffix == ".csv":
+        sheet = read_csv(file, "labels")
+        check_names(sheet)
+        return sheet
+    if suffix == ".npy":
+        if not os.path.isfile(file):
+            raise LikewiseError(f"labels: there is no file {file}; check the path")
+        cells = load_numpy(file)
+        return as_sheet(name, {"label": cells}, len(cells) if cells.ndim else 0)
+    if suffix == ".txt":
+        words = read_text(file, "labels").rstrip("\n").splitlines()
+        return Sheet("labels", name, {"label": words}, list(range(1, len(words) + 1)))
+    raise LikewiseError(f"labels: labels are read from .npy, .csv or .txt, got {name!r}; save them as one of these")

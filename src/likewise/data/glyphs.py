@@ -1,0 +1,323 @@
+"""Glyphs: the built-in data set. A class is a Unicode character, drawn from the free fonts that matplotlib installs.
+
+Classes are split half and half into training and test classes, in every alphabet. Some characters of different scripts are
+the same drawing (Latin A, Greek Alpha, Cyrillic A). They are kept: no picture can tell them apart, so they are true
+ambiguities of the labels, and `homoglyphs` lists them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import shutil
+import signal
+import sys
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from itertools import zip_longest
+from multiprocessing import current_process, get_context
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFilter, ImageFont
+
+from likewise.types import Items, LikewiseError
+
+__all__ = ["glyphs", "homoglyphs"]
+
+VERSION = (
+    1  # of the drawing: raise it with every change that changes pixels, classes or split, so that no old cache is read
+)
+
+_DEJAVU = [
+    f"DejaVu{family}{style}"
+    for family, slant in (("Sans", "Oblique"), ("SansMono", "Oblique"), ("Serif", "Italic"))
+    for style in ("", "-Bold", f"-{slant}", f"-Bold{slant}")
+]
+_STIX = ["STIXGeneral", "STIXGeneralBol", "STIXGeneralItalic", "STIXGeneralBolIta"]
+# Computer Modern puts other characters at most code points; letters and digits of ASCII are where they should be.
+_MODERN = ["cmr10", "cmb10", "cmss10", "cmtt10", "cmti10"]
+
+# (script, kind): the characters, as text or as spans of code points, both ends included.
+_ALPHABETS: dict[tuple[str, str], str | tuple[tuple[int, int], ...]] = {
+    ("Latin", "uppercase"): "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+    ("Latin", "lowercase"): "abcdefghijklmnopqrstuvwxyz",
+    ("Latin", "extended"): "ÆÐÞŁŊßæðøþħŋəɛɣʃ",
+    ("Greek", "uppercase"): ((0x391, 0x3A1), (0x3A3, 0x3A9)),
+    ("Greek", "lowercase"): ((0x3B1, 0x3C9),),
+    ("Cyrillic", "uppercase"): ((0x410, 0x42F),),
+    ("Cyrillic", "lowercase"): ((0x430, 0x44F),),
+    ("Armenian", "uppercase"): ((0x531, 0x556),),
+    ("Armenian", "lowercase"): ((0x561, 0x586),),
+    ("Georgian", "letter"): ((0x10D0, 0x10F0),),
+    ("Hebrew", "letter"): ((0x5D0, 0x5EA),),
+    ("Arabic", "letter"): ((0x627, 0x63A), (0x641, 0x64A)),
+    ("Common", "digit"): "0123456789",
+    ("Common", "punctuation"): "!#%&()*?@[]{}«»§¶†¿",
+    ("Common", "operator"): "+×÷±=≠≈≡≤≥∂∇∈∏∑√∝∞∠∩∪∫∀∃⊂⊃⊕⊗",
+    ("Common", "arrow"): "←↑→↓↔↕↖↗↘↙↠↦↩↪↰↱↺↻⇄⇒",
+    ("Common", "currency"): "$¢£¥€₦₩₫₮₱₲₴₹₽",
+    ("Common", "shape"): "■□▲△▶▽◆◇○◎●◐☀☺♀♂♠♣♥♪♫♭♯",
+}
+
+
+def glyphs(
+    root: str | Path | None = None,
+    *,
+    size: int = 40,
+    per_class: int = 24,
+    classes: int | None = None,
+    seed: int = 0,
+) -> Items:
+    """Draw the glyphs, or find them drawn, and return their table. Its taxonomy is script > kind.
+
+    A picture depends on seed, character, its number within the class, and size; nothing else, so that more or fewer of
+    them leave the others as they were. A class keeps its number `y` and its split whatever the arguments.
+
+    Args:
+        root: folder of caches; the pictures go to `glyphs-<key>` below it. Default: `likewise` in `$XDG_CACHE_HOME` or `~/.cache`.
+        size: width and height in pixels.
+        per_class: pictures of each character.
+        classes: only the first so many, balanced over splits and scripts. Default: all.
+        seed: which drawing of the data set.
+    """
+    table = characters()
+    for name, value, least, most in (
+        ("size", size, 8, 1024),
+        ("per_class", per_class, 2, 10_000),
+        ("classes", len(table) if classes is None else classes, 2, len(table)),
+        ("seed", seed, 0, 2**63 - 1),
+    ):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= most:
+            raise LikewiseError(
+                f"glyphs: {name} must be a whole number from {least} to {most}, got {value!r}; change {name}"
+            )
+    table = table[:classes]
+    faces = _faces([code for code, *_ in table])
+    if root is None:
+        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "likewise"
+    folder = Path(root).expanduser().absolute() / f"glyphs-{_key(faces, size, per_class, len(table), seed)}"
+    path = tuple(_file(code, number) for code, *_ in table for number in range(per_class))
+    if not _complete(folder, path):
+        _draw_all(folder, path, faces, int(per_class), int(seed), int(size))
+    class_name = tuple(f"U+{code:04X} {chr(code)}" for code, *_ in table)
+    return Items(
+        name="glyphs",
+        y=np.repeat(np.arange(len(table)), per_class),
+        class_name=class_name,
+        path=path,
+        root=str(folder),
+        split=np.repeat([split for *_, split in table], per_class),
+        taxonomy={
+            name: (script, f"{script} {kind}") for name, (_, script, kind, _) in zip(class_name, table, strict=True)
+        },
+    )
+
+
+def characters() -> list[tuple[int, str, str, str]]:
+    """Every class as (code point, script, kind, split), in the order of the class numbers: scripts and splits take turns."""
+    turns: dict[tuple[str, str], list] = defaultdict(list)
+    for (script, kind), which in _ALPHABETS.items():
+        codes = [ord(c) for c in which] if isinstance(which, str) else [c for a, b in which for c in range(a, b + 1)]
+        # By hash, since neighbours in an alphabet often look alike, and a simple half would divide it by looks.
+        codes.sort(key=lambda code: hashlib.sha256(f"glyphs {code}".encode()).digest())
+        for place, code in enumerate(codes):
+            split = "test" if place % 2 else "train"
+            turns[script, split].append((place, code, script, kind, split))
+    for queue in turns.values():
+        queue.sort(key=lambda entry: entry[0])  # stable: the kinds of a script take turns as well
+    return [entry[1:] for turn in zip_longest(*turns.values()) for entry in turn if entry]
+
+
+def homoglyphs(items: Items) -> list[tuple[int, ...]]:
+    """Groups of class numbers that are one and the same drawing in the plain sans face, so that no picture of it tells them apart."""
+    try:
+        codes = [int(name.split()[0].removeprefix("U+"), 16) for name in items.class_name]
+    except (ValueError, IndexError):
+        raise LikewiseError(
+            f"homoglyphs: class names must begin with a code point such as 'U+0041', got the items of {items.name!r}; pass those of glyphs()"
+        ) from None
+    groups: dict[tuple[str, bytes], list[int]] = defaultdict(list)
+    for y, (code, files) in enumerate(_faces(codes).items()):
+        groups[files[0], outline(files[0], chr(code))].append(y)
+    return [tuple(group) for group in groups.values() if len(group) > 1]
+
+
+def outline(face: str, text: str) -> bytes:
+    """The bare drawing of a character in a face, as bytes that two characters share only when they look the same."""
+    mask = _font(face, 64).getmask(text, mode="L")
+    return repr(mask.size).encode() + bytes(mask)
+
+
+def _faces(codes: list[int]) -> dict[int, tuple[str, ...]]:
+    """For every character, the font files that really have it."""
+    import matplotlib
+    from matplotlib.ft2font import FT2Font
+
+    folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+    having: dict[int, list[str]] = {code: [] for code in codes}
+    for name in _DEJAVU + _STIX + _MODERN:
+        file = str(folder / f"{name}.ttf")
+        if not os.path.isfile(file):
+            continue
+        charmap = FT2Font(file).get_charmap()
+        for code, files in having.items():
+            if code in charmap and (name not in _MODERN or (code < 128 and chr(code).isalnum())):
+                files.append(file)
+    for code, files in having.items():
+        if not files:
+            raise LikewiseError(
+                f"glyphs: every character must be in a font, but none in {folder} has U+{code:04X}; reinstall matplotlib"
+            )
+    return {code: tuple(files) for code, files in having.items()}
+
+
+def _key(faces: dict[int, tuple[str, ...]], *parameters: int) -> str:
+    digest = hashlib.sha256(repr((VERSION, *map(int, parameters))).encode())
+    for file in sorted({file for files in faces.values() for file in files}):
+        digest.update(Path(file).name.encode() + hashlib.sha256(Path(file).read_bytes()).digest())
+    return digest.hexdigest()[:12]
+
+
+def _file(code: int, number: int) -> str:
+    return f"U+{code:04X}/{number:04d}.png"
+
+
+def _complete(folder: Path, path: tuple[str, ...]) -> bool:
+    """Whether every picture is there. A folder only gets its name when whole, but caches are also cleaned file by file."""
+    try:
+        return folder.is_dir() and all(os.stat(folder / file).st_size > 0 for file in path)
+    except FileNotFoundError:
+        return False
+
+
+@lru_cache(maxsize=64)
+def _font(face: str, px: int) -> ImageFont.FreeTypeFont:
+    return ImageFont.truetype(face, px, layout_engine=ImageFont.Layout.BASIC)
+
+
+def draw(seed: int, code: int, number: int, size: int, faces: tuple[str, ...]) -> Image.Image:
+    """One picture of a character, a pure function of its arguments."""
+    rng = np.random.default_rng((seed, code, number))
+    face = faces[int(rng.random() * len(faces))]
+    return _paint(_shape(chr(code), face, size, rng), rng)
+
+
+def _shape(text: str, face: str, size: int, rng: np.random.Generator) -> np.ndarray:
+    """How far each pixel is ink, 0 to 1: the character, bolder, thinner or hollow, crossed by lines, under an affine map."""
+    hollow, bold, lines, turn, shear, zoom, aspect, right, down, blur = rng.random(10).tolist()
+    ends = rng.random((3, 4))
+    side, em = round(2.3 * size), round(1.4 * size)  # larger than the picture, so that the map shrinks it smoothly
+    canvas = Image.new("L", (side, side))
+    font = _font(face, em)
+    x0, y0, x1, y1 = font.getbbox(text)
+    ImageDraw.Draw(canvas).text(((side - x0 - x1) / 2, (side - y0 - y1) / 2), text, fill=255, font=font)
+    # A level of the blurred glyph is a glyph with a bolder or thinner stroke; a band of levels is its hollow outline.
+    level = np.arange(256) / 255
+    stroke = 1.6 - np.abs(level - 0.45) / 0.16 if hollow < 0.06 else (level - 0.15 - 0.35 * bold) / 0.25 + 0.5
+    levels = (np.clip(stroke, 0, 1) * 255).astype(np.uint8)
+    canvas = Image.fromarray(levels[np.asarray(canvas.filter(ImageFilter.GaussianBlur(0.03 * em)))])
+    pen = ImageDraw.Draw(canvas)
+    for k in range(int(lines * 4)):  # lines of ink beside the character's own, lines of paper that cut it
+        pen.line((ends[k] * side).tolist(), fill=255 * (k % 2), width=max(1, round(0.045 * em)))
+    angle, lean, grow, widen = (
+        reach * (2 * u - 1) for reach, u in ((0.15, turn), (0.15, shear), (0.14, zoom), (0.13, aspect))
+    )
+    wide, high = (0.85 * math.exp(grow + sign * widen) * size / em for sign in (1, -1))
+    cos, sin = math.cos(angle), math.sin(angle)
+    # Pillow wants the way back, from the picture to the canvas: the inverse of turn @ shear @ scale about the two centres.
+    a, b = (cos + lean * sin) / wide, (sin - lean * cos) / wide
+    c, d = -sin / high, cos / high
+    x, y = (size * (0.5 + 0.04 * (2 * u - 1)) for u in (right, down))
+    back = (a, b, side / 2 - a * x - b * y, c, d, side / 2 - c * x - d * y)
+    shape = canvas.transform((size, size), Image.Transform.AFFINE, back, Image.Resampling.BILINEAR)
+    return np.asarray(shape.filter(ImageFilter.GaussianBlur(0.022 * blur * size)), np.float32) / 255
+
+
+def _paint(shape: np.ndarray, rng: np.random.Generator) -> Image.Image:
+    """The shape in one colour on another, mostly dark on light, under uneven light and with grain."""
+    size = len(shape)
+    contrast, dark, negative, down, right, grain = rng.random(6).tolist()
+    contrast = 75 + 80 * contrast
+    dark = 20 + (215 - contrast) * dark
+    tint = rng.uniform(-40, 40, (2, 3))
+    tint -= tint.mean(1, keepdims=True)  # colour alone: the contrast in brightness stays what was drawn
+    ink, paper = tint + ([[dark + contrast], [dark]] if negative < 0.08 else [[dark], [dark + contrast]])
+    ramp = np.linspace(-20, 20, size)
+    light = (2 * down - 1) * ramp[:, None] + (2 * right - 1) * ramp
+    light += 12 * grain * rng.standard_normal((size, size))
+    x = light[..., None] + paper + shape[..., None] * (ink - paper)
+    return Image.fromarray(np.clip(x, 0, 255).astype(np.uint8))
+
+
+def _draw_class(folder: str, code: int, faces: tuple[str, ...], per_class: int, seed: int, size: int) -> None:
+    os.mkdir(os.path.dirname(os.path.join(folder, _file(code, 0))))
+    for number in range(per_class):
+        picture = draw(seed, code, number, size, faces)
+        picture.save(os.path.join(folder, _file(code, number)), compress_level=1)
+
+
+def _draw_all(
+    folder: Path, path: tuple[str, ...], faces: dict[int, tuple[str, ...]], per_class: int, seed: int, size: int
+) -> None:
+    # Forked workers start at once and need no guard in the caller's script; where forking is not safe, one process draws.
+    workers = len(os.sched_getaffinity(0)) if sys.platform == "linux" and not current_process().daemon else 1
+    with _whole(folder, path) as temp, _progress(len(path)) as advance:
+        jobs = [(str(temp), code, files, per_class, seed, size) for code, files in faces.items()]
+        if workers == 1 or len(path) < 1000:
+            for job in jobs:
+                _draw_class(*job)
+                advance(per_class)
+            return
+        ignore = (signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which stops the workers
+        pool = ProcessPoolExecutor(workers, get_context("fork"), initializer=signal.signal, initargs=ignore)
+        try:
+            for done in as_completed([pool.submit(_draw_class, *job) for job in jobs]):
+                done.result()
+                advance(per_class)
+        finally:
+            pool.shutdown(cancel_futures=True)  # and wait: nobody may write into the folder once it is removed
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal, when the drawing takes long enough to wonder."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=total < 2000 or not console.is_terminal) as bar:
+        task = bar.add_task("drawing glyphs", total=total)
+        yield lambda count: bar.advance(task, count)
+
+
+@contextmanager
+def _whole(folder: Path, path: tuple[str, ...]) -> Iterator[Path]:
+    """A folder to work in, that takes the name `folder` once the work is done, and is gone when it fails."""
+    temp = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
+    broken = temp.with_name(temp.name + "-broken")
+    temp.mkdir(parents=True)
+    try:
+        for other in folder.parent.glob(f".{folder.name}-*"):
+            with suppress(FileNotFoundError):
+                if time.time() - other.stat().st_mtime > 3600:  # left by a process that was killed
+                    shutil.rmtree(other, ignore_errors=True)
+        yield temp
+        with suppress(FileNotFoundError):
+            if not _complete(folder, path):
+                folder.rename(broken)
+        with suppress(OSError):  # another process was faster: its pictures are the same
+            temp.rename(folder)
+    finally:
+        shutil.rmtree(temp, ignore_errors=True)
+        shutil.rmtree(broken, ignore_errors=True)
+    if not _complete(folder, path):
+        raise LikewiseError(
+            f"glyphs: {folder} must hold {len(path)} pictures, but some are missing; remove it and call again"
+        )

@@ -1,0 +1,276 @@
+"""Pictures of items: decode them, hand them out with reproducible chance, find the broken ones, name the data."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from likewise.types import Items, LikewiseError
+
+
+class BadImage(LikewiseError):
+    """A picture that cannot be used. The text names the file and what is wrong with it."""
+
+
+def read_image(path: str | os.PathLike, box: Iterable[float] | None = None) -> Image.Image:
+    """A picture as people see it: RGB, turned as its EXIF says, transparent parts on white, first frame if it moves.
+
+    Grey values beyond 8 bit are scaled by the full range of their type; where it has none (32 bit), see `to_8bit`.
+
+    Args:
+        box: left, top, right, bottom in pixels of the turned picture; None or NaN = all of it.
+    """
+    try:
+        if os.path.getsize(path) == 0:
+            raise BadImage(f"{path}: the file is empty (0 bytes); download it again or drop it")
+        with Image.open(path) as image:
+            image.load()
+            image = to_rgb(upright(image))
+    except BadImage:
+        raise
+    except FileNotFoundError:
+        raise BadImage(f"{path}: there is no such file; check the path and root") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise BadImage(
+            f"{path}: the picture has more pixels than is safe to decode (limit {2 * Image.MAX_IMAGE_PIXELS:,}); "
+            "shrink it first"
+        ) from None
+    except Image.UnidentifiedImageError:
+        raise BadImage(f"{path}: this is not a picture in a known format; drop it or convert it") from None
+    except MemoryError:
+        raise BadImage(f"{path}: there is not enough memory to decode it; shrink it first") from None
+    except Exception as error:  # noqa: BLE001  damaged bytes make decoders fail in every way there is
+        raise BadImage(f"{path}: the picture cannot be decoded ({error}); download it again or drop it") from None
+    return image if box is None else cut(image, np.asarray(tuple(box), np.float64), path)
+
+
+def upright(image: Image.Image) -> Image.Image:
+    try:
+        return ImageOps.exif_transpose(image)
+    except Exception:  # noqa: BLE001  a damaged EXIF block says nothing about pixels; viewers show the picture as it is
+        return image
+
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+        return Image.fromarray(to_8bit(np.asarray(image), image.mode)).convert("RGB")
+    if image.has_transparency_data:
+        seen = image.convert("RGBA")
+        paper = Image.new("RGBA", seen.size, "white")
+        return Image.alpha_composite(paper, seen).convert("RGB")
+    return image if image.mode == "RGB" and type(image) is Image.Image else image.convert("RGB")
+
+
+def to_8bit(grey: np.ndarray, mode: str) -> np.ndarray:
+    """16 bit: 65535 becomes 255. Modes I and F carry no range of their own: 0..65535 of I counts as 16 bit, F within
+    0..1 as a share and within 0..255 as 8 bit; anything else is stretched from its least to its largest value."""
+    if not np.isfinite(grey).all():
+        raise ValueError("it holds NaN or infinite pixels")
+    low, high = float(grey.min()), float(grey.max())
+    if mode != "F" and low >= 0 and high <= 65535:
+        low, high = 0.0, 65535.0
+    elif mode == "F" and low >= 0 and high <= 255:
+        low, high = 0.0, 1.0 if high <= 1 else 255.0
+    span = (high - low) or 1.0
+    return np.round((grey.astype(np.float64) - low) * (255 / span)).astype(np.uint8)
+
+
+def cut(image: Image.Image, box: np.ndarray, path: str | os.PathLike) -> Image.Image:
+    if np.isnan(box).all():
+        return image
+    left, top, right, bottom = box
+    width, height = image.size
+    # One pixel of slack: boxes are often given with rounded or 1-based corners.
+    if not (-1 <= left < right <= width + 1 and -1 <= top < bottom <= height + 1):
+        raise BadImage(
+            f"{path}: the box must lie inside the picture ({width} x {height}) as left top right bottom, "
+            f"got {left:g} {top:g} {right:g} {bottom:g}; correct the box"
+        )
+    corners = (max(0, int(left)), max(0, int(top)), min(width, int(np.ceil(right))), min(height, int(np.ceil(bottom))))
+    if corners[0] >= corners[2] or corners[1] >= corners[3]:
+        raise BadImage(f"{path}: the box {left:g} {top:g} {right:g} {bottom:g} holds no pixel; correct the box")
+    return image.crop(corners)
+
+
+class Images(Dataset):
+    """The samples of items, by row: (x, row), x being uint8 (C, H, W) or, for features, the float32 feature.
+
+    The key is a row, or (row, draw) where draw counts how often the row was drawn. torch's random numbers inside
+    `transform` depend on (seed, row, draw) alone, whatever worker or process asks; the caller's generator is untouched.
+
+    Args:
+        transform: RGB picture -> uint8 tensor (C, H, W). Not used for features.
+        seed: of the augmentation.
+    """
+
+    def __init__(self, items: Items, transform: Callable[[Image.Image], Tensor] | None, seed: int = 0):
+        if items.x is None and (items.path is None or transform is None):
+            raise LikewiseError(f"Images: {items.name} must have features, or paths together with a transform")
+        if seed < 0:
+            raise LikewiseError(f"Images: seed must be 0 or more, got {seed}")
+        self.items, self.transform, self.seed = items, transform, seed
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, key: int | tuple[int, int]) -> tuple[Tensor, int]:
+        row, draw = (int(part) for part in key) if isinstance(key, (tuple, list)) else (int(key), 0)
+        if not 0 <= row < len(self):
+            raise IndexError(f"Images: row {row} is not among the {len(self)} rows of {self.items.name}")
+        if self.items.x is not None:
+            return torch.tensor(self.items.x[row], dtype=torch.float32), row
+        image = read_image(file_of(self.items, row), None if self.items.box is None else self.items.box[row])
+        with torch.random.fork_rng(devices=[]):
+            # The CPU generator alone: torch.manual_seed would reseed the caller's accelerators too.
+            torch.default_generator.manual_seed(chance(self.seed, row, draw))
+            x = self.transform(image)
+        if not (isinstance(x, Tensor) and x.dtype == torch.uint8 and x.ndim == 3):
+            got = f"{x.dtype} of shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
+            raise LikewiseError(f"Images: transform must give a uint8 tensor (C, H, W), got {got}; models normalise")
+        return x, row
+
+
+def chance(seed: int, row: int, draw: int) -> int:
+    return int(np.random.SeedSequence((seed, row, draw)).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def file_of(items: Items, row: int) -> str:
+    return os.path.join(items.root, items.path[row])
+
+
+def check_files(items: Items, rows: Iterable[int] | None = None) -> None:
+    """Every file is there and holds bytes; pictures are not decoded. Items without paths pass."""
+    if items.path is None:
+        return
+    bad = []
+    for row in range(len(items)) if rows is None else rows:
+        try:
+            found = os.stat(file_of(items, row))
+            wrong = "" if stat.S_ISREG(found.st_mode) and found.st_size else "empty or not a file"
+        except OSError as error:
+            wrong = "missing" if isinstance(error, FileNotFoundError) else (error.strerror or "unreadable")
+        if wrong:
+            bad.append(f"{file_of(items, row)} ({wrong})")
+    if bad:
+        more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
+        raise LikewiseError(
+            f"{items.name}: every picture must be there, but {len(bad)} cannot be used: {', '.join(bad[:3])}{more}; "
+            "check root and the paths"
+        )
+
+
+class Decoded(Dataset):
+    """Row -> what is wrong with its picture, "" where nothing is."""
+
+    def __init__(self, items: Items, rows: list[int]):
+        self.items, self.rows = items, rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, number: int) -> tuple[int, str]:
+        row = self.rows[number]
+        try:
+            read_image(file_of(self.items, row), None if self.items.box is None else self.items.box[row])
+        except BadImage as error:
+            return row, str(error)
+        return row, ""
+
+
+def find_bad(
+    items: Items,
+    rows: Iterable[int] | None = None,
+    workers: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[tuple[int, str]]:
+    """Decode every picture and return the rows that fail, each with the reason.
+
+    Args:
+        workers: processes that decode; 0 = this one.
+        progress: called with how many are done, and of how many.
+    """
+    if items.path is None:
+        return []
+    asked = Decoded(items, [int(row) for row in (range(len(items)) if rows is None else rows)])
+    bad, done = [], 0
+    for chunk in DataLoader(asked, batch_size=32, num_workers=workers, collate_fn=list):
+        bad += [(row, wrong) for row, wrong in chunk if wrong]
+        done += len(chunk)
+        if progress is not None:
+            progress(done, len(asked))
+    return bad
+
+
+def drop(items: Items, rows: Iterable[int]) -> Items:
+    """Items without these rows. Rows are numbered anew; so are classes, those without a row left being taken out."""
+    gone = np.unique(np.asarray(list(rows), np.int64))
+    if len(gone) and not (0 <= gone[0] and gone[-1] < len(items)):
+        raise LikewiseError(f"drop: rows must lie in 0..{len(items) - 1}, got {gone[0]} to {gone[-1]}")
+    if len(gone) == len(items):
+        raise LikewiseError(f"drop: all {len(items)} rows of {items.name} would go; nothing would be left")
+    keep = np.setdiff1d(np.arange(len(items)), gone)
+    columns = {}
+    for name in ("y", "x", "split", "query", "gallery", "group", "box", "weight", "y_clean"):
+        column = getattr(items, name)
+        columns[name] = None if column is None else column[keep]
+    labels = columns["y"] if items.y_clean is None else np.concatenate([columns["y"], columns["y_clean"]])
+    left, new = np.unique(labels, return_inverse=True)
+    columns["y"] = new[: len(keep)].astype(items.y.dtype)
+    if items.y_clean is not None:  # a class only the clean labels still know stays, so that they keep a meaning
+        columns["y_clean"] = new[len(keep) :].astype(items.y_clean.dtype)
+    names = tuple(items.class_name[label] for label in left)
+    path = None if items.path is None else tuple(items.path[row] for row in keep)
+    tree = items.taxonomy
+    if tree is not None:
+        tree = {name: tree[name] for name in names if name in tree}
+    return dataclasses.replace(items, class_name=names, path=path, taxonomy=tree, **columns)
+
+
+def fingerprint(items: Items) -> str:
+    """sha256 of what the data says: paths below root, all columns, class names, and file sizes (features: their bytes).
+
+    The same wherever root stands and whatever the set is called. Contents of pictures are not read, so that it is fast.
+    """
+    digest = hashlib.sha256()
+
+    def add(name: str, value: bytes) -> None:
+        digest.update(f"{name} {len(value)}\n".encode())  # framed by length: no two data sets give the same stream
+        digest.update(value)
+
+    def add_words(name: str, words: Iterable[str]) -> None:
+        add(
+            name,
+            b"".join(b"%d:" % len(word) + word for word in (str(w).encode("utf-8", "surrogateescape") for w in words)),
+        )
+
+    add_words("class_name", items.class_name)
+    for name, kind in (("y", "<i8"), ("y_clean", "<i8"), ("group", "<i8"), ("query", "?"), ("gallery", "?"),
+                       ("box", "<f8"), ("weight", "<f8"), ("x", "<f4")):  # fmt: skip
+        column = getattr(items, name)
+        if column is not None:
+            add(f"{name} {column.shape}", np.ascontiguousarray(column, dtype=kind).tobytes())
+    if items.split is not None:
+        add_words("split", items.split)
+    if items.taxonomy is not None:
+        for name in sorted(items.taxonomy):
+            add_words("taxonomy", (name, *items.taxonomy[name]))
+    if items.path is not None:
+        base = os.path.join(items.root, "")
+        add_words("path", (p.removeprefix(base) if items.root else p for p in items.path))
+        if items.x is None:
+            try:
+                sizes = [os.stat(file_of(items, row)).st_size for row in range(len(items))]
+            except OSError:
+                check_files(items)  # says which are missing
+                raise
+            add("sizes", np.asarray(sizes, "<i8").tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,122 @@
+"""A file of rows as columns of raw cells, each row with the line it came from. What cells mean is said in `columns`."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from likewise.types import LikewiseError
+
+
+@dataclass(frozen=True, eq=False)
+class Sheet:
+    """Cells by column. `line[i]` is where row i stands in the file, counted in `unit`s from 1."""
+
+    owner: str  # who speaks in errors
+    file: str  # the file's name, for errors
+    column: dict[str, list]
+    line: list[int]
+    unit: str = "line"
+
+    def __len__(self) -> int:
+        return len(self.line)
+
+    def at(self, row: int) -> str:
+        return f"{self.file} {self.unit} {self.line[row]}"
+
+    def need(self, name: str) -> list:
+        if name not in self.column:
+            has = ", ".join(self.column) or "no columns"
+            # Case matters in names but not in guesses: 'Label' is the likeliest slip of all.
+            folded = {column.casefold(): column for column in self.column}
+            near = difflib.get_close_matches(name, folded, n=1, cutoff=0.5)
+            guess = (
+                f"; did you mean {folded[near[0]]!r}? Rename it to {name!r}"
+                if near
+                else f"; add it, or rename the column that holds it to {name!r}"
+            )
+            raise LikewiseError(f"{self.owner}: the column {name!r} is missing from {self.file}; it has: {has}{guess}")
+        return self.column[name]
+
+
+def read_csv(file: str, owner: str = "table") -> Sheet:
+    name = Path(file).name
+    text = read_text(file, owner)
+    rows, lines, last = [], [], 0
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for row in reader:
+            if any(cell.strip() for cell in row):
+                rows.append(row)
+                lines.append(last + 1)
+            last = reader.line_num
+    except csv.Error as error:
+        raise LikewiseError(f"{owner}: {name} line {last + 1} is not CSV ({error}); check its quotes") from None
+    if not rows:
+        raise LikewiseError(f"{owner}: {name} must hold a header and rows, and it is empty; fill it or drop it")
+    head = [cell.strip() for cell in rows[0]]
+    if len(head) == 1 and any(mark in head[0] for mark in ";\t|"):
+        raise LikewiseError(
+            f"{owner}: the columns of {name} must be separated by commas, got {head[0]!r}; save it anew"
+        )
+    check_head(head, name, owner)
+    for row, line in zip(rows[1:], lines[1:], strict=True):
+        if len(row) != len(head):
+            raise LikewiseError(
+                f"{owner}: {name} line {line} must have {len(head)} cells as the header has, got {len(row)}; "
+                "put a cell that holds a comma in quotes"
+            )
+    check_rows(len(rows) - 1, name, owner)
+    columns = {column: [row[number] for row in rows[1:]] for number, column in enumerate(head) if column}
+    return Sheet(owner, name, columns, lines[1:])
+
+
+def read_text(file: str, owner: str) -> str:
+    name = Path(file).name
+    try:
+        raw = Path(file).read_bytes()
+    except OSError as error:
+        raise LikewiseError(f"{owner}: {file} cannot be read ({error.strerror}); check the path") from None
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise LikewiseError(
+            f"{owner}: {name} must be UTF-8, and line {line} holds the byte 0x{raw[error.start]:02x}; save it as UTF-8"
+        ) from None
+
+
+def read_parquet(file: str, owner: str = "table", without: Iterable[str] = ()) -> Sheet:
+    """The columns of a Parquet file as Python values, except those named in `without`."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    name = Path(file).name
+    try:
+        head = pq.read_schema(file).names
+        check_head(head, name, owner)
+        table = pq.read_table(file, columns=[column for column in head if column not in without])
+    except (pa.ArrowException, OSError) as error:
+        raise LikewiseError(f"{owner}: {name} is not a readable Parquet file ({first_line(error)})") from None
+    check_rows(table.num_rows, name, owner)
+    columns = {column: table[column].to_pylist() for column in table.column_names}
+    return Sheet(owner, name, columns, list(range(1, table.num_rows + 1)), unit="row")
+
+
+def check_head(head: list[str], name: str, owner: str) -> None:
+    twice = sorted({column for column in head if column and head.count(column) > 1})
+    if twice:
+        raise LikewiseError(f"{owner}: {name} has the column {twice[0]!r} more than once; rename or remove one")
+
+
+def check_rows(count: int, name: str, owner: str) -> None:
+    if not count:
+        raise LikewiseError(f"{owner}: {name} must hold at least one row, and it has only a header; fill it or drop it")
+
+
+def first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,0 +1,61 @@
+"""Stanford Online Products."""
+
+from __future__ import annotations
+
+import os
+
+from likewise.data.original import Original
+from likewise.types import Items, LikewiseError
+
+SET = Original(
+    "sop",
+    "The set is Online Products of Stanford University: unpack Stanford_Online_Products.zip and give that folder",
+    images=120_053,
+    classes=22_634,
+)
+HEAD = ["image_id", "class_id", "super_class_id", "path"]
+
+
+def sop(root: str) -> Items:
+    """Products from web shops; a class is a product, its ancestor one of 12 kinds (bicycle, cabinet, ...).
+
+    Paper: Song et al., Deep Metric Learning via Lifted Structured Feature Embedding, CVPR 2016.
+    Reads Ebay_train.txt and Ebay_test.txt, in root or Info_Files/; pictures lie in root or images/.
+
+    Args:
+        root: the folder Stanford_Online_Products, or the one above it.
+    """
+    base = SET.folder(root)
+    inner = SET.find(base, ["Stanford_Online_Products"])
+    base = inner or base
+    path, label, split, kind = [], [], [], {}
+    for part in ("train", "test"):
+        for one, file in rows(SET.need(base, [f"Ebay_{part}.txt", f"Info_Files/Ebay_{part}.txt"])):
+            path.append(file)
+            label.append(one)
+            split.append(part)
+            kind[one] = file.split("/")[0].removesuffix("_final")
+    if not os.path.isfile(os.path.join(base, path[0])) and os.path.isdir(os.path.join(base, "images")):
+        path = [f"images/{file}" for file in path]
+    SET.check_listed(base, path, "Ebay_train.txt with Ebay_test.txt")
+    names = {one: str(one) for one in label}
+    taxonomy = {names[one]: (above,) for one, above in kind.items()}
+    return SET.items(base, path, label, names, split, taxonomy=taxonomy)
+
+
+def rows(file: str) -> list[tuple[int, str]]:
+    """(class id, path) of every picture a list names."""
+    listed = SET.words(file, 4)
+    if listed[0] != HEAD:
+        raise LikewiseError(
+            f"sop: the first line of {os.path.basename(file)} must be '{' '.join(HEAD)}', got '{' '.join(listed[0])}'; "
+            "unpack the list again"
+        )
+    if len(listed) == 1:
+        raise LikewiseError(f"sop: {os.path.basename(file)} lists no picture; unpack it again")
+    try:
+        return [(int(words[1]), words[3]) for words in listed[1:]]
+    except ValueError as error:
+        raise LikewiseError(
+            f"sop: class_id in {os.path.basename(file)} must be a number ({error}); unpack it again"
+        ) from None

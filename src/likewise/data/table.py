@@ -1,0 +1,134 @@
+"""Items as a table with one line per picture: CSV or Parquet, read and written."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+
+from likewise.data.columns import check_names, class_numbers, optional_columns
+from likewise.data.sheet import Sheet, read_csv, read_parquet
+from likewise.types import Items, LikewiseError
+
+
+def read_table(file: str, root: str | None = None) -> Items:
+    """Read `path,label[,split][,query][,gallery][,class_name][,group][,box][,weight][,label_clean]`.
+
+    Labels are any whole numbers or words; they become class numbers in sorted order. Other columns are left alone.
+
+    Args:
+        file: .csv (UTF-8, commas) or .parquet.
+        root: where relative paths start; by default the folder of the table.
+    """
+    sheet = read_sheet(file)
+    check_names(sheet)
+    path = paths(sheet)
+    y, class_name, y_clean = class_numbers(sheet)
+    columns = optional_columns(sheet)
+    check_twice(sheet, path, y, columns["box"])
+    return Items(
+        name=Path(file).stem,
+        y=y,
+        class_name=class_name,
+        path=path,
+        root=os.path.abspath(os.path.expanduser(root) if root else os.path.dirname(file)),
+        y_clean=y_clean,
+        **columns,
+    )
+
+
+def read_sheet(file: str) -> Sheet:
+    suffix = Path(file).suffix.lower()
+    if suffix not in (".csv", ".parquet"):
+        raise LikewiseError(
+            f"table: a table is a .csv or .parquet file, got {Path(file).name!r}; save it as one of these"
+        )
+    return read_csv(file) if suffix == ".csv" else read_parquet(file)
+
+
+def paths(sheet: Sheet) -> tuple[str, ...]:
+    sheet.need("label")  # told first: without labels there is nothing to learn, whatever else is missing
+    cells = sheet.need("path")
+    for row, cell in enumerate(cells):
+        if not (isinstance(cell, str) and cell.strip()):
+            raise LikewiseError(
+                f"table: path must be a file name, got {cell!r} in {sheet.at(row)}; fill it or drop the row"
+            )
+        if "\0" in cell:
+            raise LikewiseError(
+                f"table: path must be a file name, and it holds a zero byte in {sheet.at(row)}; correct it"
+            )
+    return tuple(cells)
+
+
+def check_twice(sheet: Sheet, path: tuple[str, ...], y: np.ndarray, box: np.ndarray | None) -> None:
+    """The same picture (or the same box of it) stands in the table once: twice would make it its own neighbour."""
+    first: dict[tuple, int] = {}
+    for row, name in enumerate(path):
+        key = (os.path.normpath(name), "" if box is None else str(box[row].tolist()))
+        before = first.setdefault(key, row)
+        if before == row:
+            continue
+        where = f"{sheet.at(before)} and in {sheet.unit} {sheet.line[row]}"
+        if y[before] != y[row]:
+            raise LikewiseError(
+                f"table: a picture must have one label, but {name!r} has two different labels, in {where}; "
+                "keep one of them"
+            )
+        raise LikewiseError(f"table: a picture must be listed once, but {name!r} stands in {where}; remove one of them")
+
+
+def write_table(items: Items, file: str) -> None:
+    """Write items so that `read_table` (with the same root) gives them back; features go to .parquet only.
+
+    Labels are written as class numbers with their class_name. The taxonomy is no column, and classes without a row are
+    not in the table: reading numbers the others anew.
+    """
+    suffix = Path(file).suffix.lower()
+    if suffix not in (".csv", ".parquet"):
+        raise LikewiseError(f"table: a table is a .csv or .parquet file, got {Path(file).name!r}; choose one of these")
+    if items.x is not None and suffix == ".csv":
+        raise LikewiseError(f"table: features do not fit in a CSV file; write {Path(file).stem}.parquet instead")
+    columns = item_columns(items)
+    if suffix == ".csv":
+        with open(file, "w", newline="", encoding="utf-8") as out:
+            writer = csv.writer(out, lineterminator="\n")
+            writer.writerow(columns)
+            writer.writerows(zip(*columns.values(), strict=True))
+        return
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if items.x is not None:
+        flat = pa.array(np.ascontiguousarray(items.x, np.float32).reshape(-1))
+        columns["x"] = pa.FixedSizeListArray.from_arrays(flat, items.x.shape[1])
+    pq.write_table(pa.table(columns), file)
+
+
+def item_columns(items: Items) -> dict[str, list]:
+    columns: dict[str, list] = {} if items.path is None else {"path": list(items.path)}
+    columns["label"] = items.y.tolist()
+    columns["class_name"] = [items.class_name[label] for label in items.y]
+    if items.split is not None:
+        columns["split"] = [str(word) for word in items.split]
+    for name in ("query", "gallery"):
+        if getattr(items, name) is not None:
+            columns[name] = [int(flag) for flag in getattr(items, name)]
+    if items.group is not None:
+        columns["group"] = ["" if group == -1 else str(group) for group in items.group.tolist()]
+    if items.box is not None:
+        columns["box"] = [box_cell(box) for box in items.box.tolist()]
+    if items.weight is not None:
+        columns["weight"] = items.weight.tolist()
+    if items.y_clean is not None:
+        columns["label_clean"] = items.y_clean.tolist()
+    return columns
+
+
+def box_cell(box: list[float]) -> str:
+    if math.isnan(box[0]):
+        return ""
+    return " ".join(repr(corner).removesuffix(".0") for corner in box)

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from likewise.contracts import Loss
+from likewise.similarity import at_least_float32, full_precision
+from likewise.types import LikewiseError, Ref
+
+
+class NormSoftmax(Loss):
+    """Classify by the cosine to one learned unit vector per class, and keep only the embedding.
+
+    Paper: Zhai & Wu, Classification is a Strong Baseline for Deep Metric Learning, BMVC 2019;
+        as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 19 (whose print drops a term of the denominator).
+    Formula: l_i = -log( e^(s_iy / T) / sum_c e^(s_ic / T) )
+    Differs: nothing. `ref` is not used: the classes are the reference.
+
+    Args:
+        classes: number of training classes; the run fills it in.
+        dim: size of the embedding; the run fills it in.
+        temperature: T. Paper: 0.05.
+    """
+
+    lr_factor = 1.0
+
+    def __init__(self, classes: int, dim: int, temperature: float = 0.05):
+        super().__init__()
+        if temperature <= 0:
+            raise LikewiseError(f"NormSoftmax: temperature must be above 0, got {temperature}")
+        self.classes = classes
+        self.dim = dim
+        self.temperature = temperature
+        self.proxies = nn.Parameter(torch.empty(classes, dim).uniform_(-(dim**-0.5), dim**-0.5))
+
+    def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
+        with full_precision(z):
+            logits = at_least_float32(z) @ F.normalize(self.proxies, dim=1).to(at_least_float32(z)).T
+            return F.cross_entropy(logits / self.temperature, y, reduction="none")

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from likewise.contracts import Loss
+from likewise.similarity import at_least_float32, full_precision, log1p_sum_exp
+from likewise.types import LikewiseError, Ref
+
+
+class ProxyAnchor(Loss):
+    """Every class has a proxy that pulls its samples and pushes all others, the hard ones most.
+
+    Paper: Kim et al., Proxy Anchor Loss for Deep Metric Learning, CVPR 2020.
+    Formula: L = 1/|C+| sum_{c in C+} log(1 + sum_{i in c} e^(-a (s_ic - m))) + 1/C sum_c log(1 + sum_{i not in c} e^(a (s_ic + m)))
+    Differs: the paper defines one number per proxy. Each proxy's number is shared among its samples in proportion to their
+        exponentials, as constants; mean and gradient over the batch are the paper's.
+
+    Args:
+        classes: number of training classes; the run fills it in.
+        dim: size of the embedding; the run fills it in.
+        alpha: a, sharpness. Paper: 32.
+        margin: m. Paper: 0.1.
+    """
+
+    lr_factor = 100.0
+
+    def __init__(self, classes: int, dim: int, alpha: float = 32.0, margin: float = 0.1):
+        super().__init__()
+        if alpha <= 0:
+            raise LikewiseError(f"ProxyAnchor: alpha must be above 0, got {alpha}")
+        self.classes = classes
+        self.dim = dim
+        self.alpha = alpha
+        self.margin = margin
+        self.proxies = nn.Parameter(nn.init.kaiming_normal_(torch.empty(classes, dim), mode="fan_out"))
+
+    def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
+        with full_precision(z):
+            sim = at_least_float32(z) @ F.normalize(self.proxies, dim=1).to(at_least_float32(z)).T
+            own = y[:, None] == torch.arange(self.classes, device=y.device)[None, :]
+            present = own.any(0).sum()
+            pull = _shares(-self.alpha * (sim - self.margin), own) / present
+            push = _shares(self.alpha * (sim + self.margin), ~own) / self.classes
+            return (pull + push) * len(z)
+
+
+def _shares(x: Float[Tensor, "B C"], mask: Tensor) -> Float[Tensor, "B"]:
+    """Every column's log(1 + sum e^x), handed out to the rows by softmax over the column; empty columns give nothing."""
+    with torch.no_grad():
+        share = x.masked_fill(~mask, -torch.inf).softmax(0).nan_to_num_(0.0)
+    return share @ log1p_sum_exp(x, mask, dim=0)

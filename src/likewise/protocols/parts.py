@@ -1,0 +1,59 @@
+"""How protocols cut a data set into train, val and test rows by class."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Int
+
+from likewise.contracts import Part
+from likewise.types import Items, LikewiseError
+
+
+def rows_by_class(items: Items, part: Part, train: float, val: float) -> Int[np.ndarray, "n"]:
+    """Rows of a part. The data's own split counts where it has one; else the first classes train and the rest test.
+
+    A `val` part the data does not bring itself is carved from the last training classes.
+    """
+    split = items.split if items.split is not None else _first_classes(items, train)
+    if part == "test" or not val or (split == "val").any():
+        rows = np.flatnonzero(split == part)
+    else:
+        held = _last_classes(items, np.flatnonzero(split == "train"), val)
+        rows = np.flatnonzero((split == "train") & (np.isin(items.y, held) == (part == "val")))
+    check_groups(items, split)
+    return rows
+
+
+def _first_classes(items: Items, share: float) -> np.ndarray:
+    classes = np.unique(items.y)
+    first = classes[: max(1, round(share * len(classes)))]
+    if len(first) == len(classes):
+        raise LikewiseError(
+            f"protocols: {len(classes)} classes cannot be cut into train and test classes at train={share}; "
+            "bring more classes, or a `split` column"
+        )
+    return np.where(np.isin(items.y, first), "train", "test")
+
+
+def _last_classes(items: Items, train_rows: np.ndarray, share: float) -> np.ndarray:
+    classes = np.unique(items.y[train_rows])
+    count = max(1, round(share * len(classes)))
+    if count >= len(classes):
+        raise LikewiseError(
+            f"protocols: val={share} of {len(classes)} training classes leaves none to train on; lower val"
+        )
+    return classes[-count:]
+
+
+def check_groups(items: Items, split: np.ndarray) -> None:
+    """A group (one camera, one listing) must not stand in two parts."""
+    if items.group is None:
+        return
+    inside = (items.group >= 0) & (split != "")
+    pairs = np.unique(np.stack([items.group[inside].astype(str), split[inside].astype(str)]), axis=1)
+    group, count = np.unique(pairs[0], return_counts=True)
+    if (count > 1).any():
+        raise LikewiseError(
+            f"protocols: a group must stay in one part, but {int((count > 1).sum())} groups stand in two "
+            f"(first: group {group[count > 1][0]}); put each group into one split"
+        )

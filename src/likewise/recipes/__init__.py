@@ -1,0 +1,71 @@
+"""Recipes: named settings from papers, each value with where it comes from ("paper", "code" or "ours").
+
+A recipe is a TOML file here. `[values]` holds for every data set, `[cub200]` and the like for one; a value is written
+`key = [value, source]`, keys being fields of `Train`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.resources import files
+
+from likewise.configs import Train
+from likewise.errors import LikewiseError
+
+SOURCES = ("paper", "code", "ours")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A named setting. `values` are fields of `Train`; `source` says where each comes from."""
+
+    name: str
+    title: str
+    paper: str
+    note: str
+    values: dict[str, object]
+    source: dict[str, str]
+    data_sets: tuple[str, ...]
+
+
+def names() -> list[str]:
+    return sorted(f.name.removesuffix(".toml") for f in files(__name__).iterdir() if f.name.endswith(".toml"))
+
+
+def read(name: str, data: str | None = None) -> Recipe:
+    """The recipe of this name, with the values for one data set where it has any."""
+    if name not in names():
+        close = get_close_matches(name.lower(), names(), 1, 0.5)
+        guess = f"; did you mean '{close[0]}'?" if close else "."
+        raise LikewiseError(f"recipe: there is no '{name}'{guess} There are: {', '.join(names())}")
+    content = tomllib.loads((files(__name__) / f"{name}.toml").read_text("utf-8"))
+    about = {key: content.pop(key, "") for key in ("title", "paper", "note")}
+    chosen = dict(content.pop("values"))
+    chosen |= content.get((data or "").split("(")[0], {})
+    values = {key: tuple(v) if isinstance(v, list) else v for key, (v, _) in chosen.items()}
+    return Recipe(name, **about, values=values, source={k: s for k, (_, s) in chosen.items()}, data_sets=tuple(content))
+
+
+def apply(name: str | None, data: str, **settings) -> Train:
+    """Settings that start from a recipe; what is given beside it wins."""
+    values = read(name, data).values if name else {}
+    return Train(**{"data": data, "recipe": name, **values, **settings})
+
+
+def command(recipe: Recipe, data: str) -> str:
+    """The command that the recipe stands for, in full."""
+    default = {f.name: f.default for f in dataclasses.fields(Train)}
+    words = [f"likewise train {data}"]
+    for key, value in recipe.values.items():
+        if value == default.get(key):
+            continue
+        flag = key.replace("_", "-")
+        if isinstance(value, bool) and key != "pretrained":
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            text = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            words.append(f"--{flag} {text}" if text.replace(".", "").replace("-", "").isalnum() else f'--{flag} "{text}"')
+    return " \\\n    ".join(words)

@@ -1,0 +1,243 @@
+"""The run folder: the only thing stages share.
+
+    config.json          every setting, resolved; the data's fingerprint; the run's identity
+    environment.json     versions, device, commit
+    log.jsonl            one line every so many steps
+    model.safetensors    the last network and loss; best.safetensors the best on validation, where there was one
+    state.pt             what resuming needs besides
+    scores.json          means; per_query.parquet the values behind them; embeddings.npz what was scored
+    done                 present when training has finished
+
+Opening a run never executes code that came with it: tensors are safetensors or loaded as plain weights, specs are parsed.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import platform
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from likewise.types import LikewiseError
+
+FORMAT = 1
+STALE = 60.0
+"""Seconds without a heartbeat after which a lock counts as left behind."""
+
+
+class Run:
+    """A folder that holds one training: its settings, its log, its network, its scores."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+
+    def __repr__(self) -> str:
+        return f"Run('{self.path}')"
+
+    @property
+    def done(self) -> bool:
+        return (self.path / "done").exists()
+
+    @property
+    def about(self) -> dict:
+        """What config.json says: format, identity, data fingerprint, config."""
+        file = self.path / "config.json"
+        if not file.exists():
+            raise LikewiseError(f"run: '{self.path}' is not a run folder: it has no config.json")
+        about = self.read_json("config.json")
+        if not isinstance(about, dict) or not {"format", "identity", "config"} <= about.keys():
+            raise LikewiseError(f"run: {file} is not a run's config")
+        if about["format"] > FORMAT:
+            raise LikewiseError(
+                f"run: '{self.path}' was written by a newer likewise (format {about['format']}, this one reads up to "
+                f"{FORMAT}); update likewise"
+            )
+        return about
+
+    @property
+    def scores(self) -> dict | None:
+        return self.read_json("scores.json") if (self.path / "scores.json").exists() else None
+
+    def read_json(self, name: str):
+        try:
+            return json.loads((self.path / name).read_text("utf-8"))
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise LikewiseError(f"run: {self.path / name} is damaged ({error})") from None
+
+    def write_json(self, name: str, value) -> None:
+        with write_aside(self.path / name) as file:
+            file.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+    def log(self, lines: list[dict]) -> None:
+        with (self.path / "log.jsonl").open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+
+    def read_log(self) -> list[dict]:
+        """Lines of the log; one that a crash cut short is left out."""
+        file = self.path / "log.jsonl"
+        lines = []
+        for text in file.read_text("utf-8").splitlines() if file.exists() else []:
+            try:
+                lines.append(json.loads(text))
+            except json.JSONDecodeError:
+                continue
+        return lines
+
+    def rewind_log(self, step: int) -> None:
+        """Forget what was logged after `step`: it will be computed again."""
+        kept = [line for line in self.read_log() if line.get("step", 0) <= step]
+        with write_aside(self.path / "log.jsonl") as file:
+            file.write_text("".join(json.dumps(line) + "\n" for line in kept), "utf-8")
+
+    def save_tensors(self, name: str, tensors: dict[str, Tensor]) -> None:
+        with write_aside(self.path / name) as file:
+            save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, file)
+
+    def load_tensors(self, name: str) -> dict[str, Tensor]:
+        file = self.path / name
+        if not file.exists():
+            raise LikewiseError(f"run: '{self.path}' has no {name} yet; train it first")
+        try:
+            return load_file(file)
+        except (SafetensorError, OSError) as error:
+            raise LikewiseError(f"run: {file} is damaged ({error}); it cannot be loaded") from None
+
+    def save_state(self, state: dict) -> None:
+        with write_aside(self.path / "state.pt") as file:
+            torch.save(state, file)
+
+    def load_state(self) -> dict | None:
+        file = self.path / "state.pt"
+        if not file.exists():
+            return None
+        try:
+            return torch.load(file, map_location="cpu", weights_only=True)
+        except Exception as error:  # torch raises many kinds for damaged or unsafe files
+            reason = str(error).splitlines()[0]
+            raise LikewiseError(
+                f"run: {file} cannot be loaded as plain weights ({reason}); it is damaged or not ours. "
+                "Delete it to train from the start"
+            ) from None
+
+    @contextmanager
+    def owned(self) -> Iterator[None]:
+        """Be the only one who trains here: a lock file with a heartbeat."""
+        lock = self.path / "lock"
+        me = json.dumps({"host": socket.gethostname(), "pid": os.getpid()})
+        for _ in range(2):
+            try:
+                with lock.open("x") as file:
+                    file.write(me)
+                break
+            except FileExistsError:
+                if not _left_behind(lock):
+                    raise LikewiseError(
+                        f"run: somebody is training in '{self.path}' ({lock.read_text()}); wait, or delete {lock} "
+                        "if you know better"
+                    ) from None
+                lock.unlink(missing_ok=True)
+        else:
+            raise LikewiseError(f"run: '{self.path}' is being taken by another process; try again")
+        stop = threading.Event()
+
+        def beat() -> None:
+            while not stop.wait(STALE / 6):
+                try:
+                    os.utime(lock)
+                except OSError:
+                    return
+
+        threading.Thread(target=beat, daemon=True).start()
+        try:
+            yield
+        finally:
+            stop.set()
+            lock.unlink(missing_ok=True)
+
+
+def _left_behind(lock: Path) -> bool:
+    try:
+        owner, age = json.loads(lock.read_text() or "{}"), time.time() - lock.stat().st_mtime
+    except (OSError, json.JSONDecodeError):
+        return not lock.exists()
+    if owner.get("host") == socket.gethostname() and owner.get("pid"):
+        try:
+            os.kill(owner["pid"], 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            pass
+    return age > STALE
+
+
+@contextmanager
+def write_aside(path: Path) -> Iterator[Path]:
+    """Write to a file beside `path`, then put it in its place: the old one survives whatever goes wrong."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield aside
+        with aside.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    except Exception as error:
+        # safetensors and torch wrap the operating system's error in their own; its words remain
+        full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
+        if full:
+            raise LikewiseError(
+                f"run: there is no room left on the disk for {path}; what was there before is untouched. "
+                "Free some space and run the same command again"
+            ) from None
+        raise
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def identity(config: dict, fingerprint: str) -> str:
+    """What makes two runs the same: settings, data and the format of the folder."""
+    text = json.dumps([FORMAT, fingerprint, config], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def environment(device: torch.device) -> dict:
+    """Versions, device and commit: what a reader needs to trust or repeat a run."""
+    versions = {}
+    for name in ("likewise", "torch", "torchvision", "timm", "numpy", "pillow"):
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            versions[name] = None
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
+    return {
+        "python": platform.python_version(),
+        "versions": versions,
+        "platform": platform.platform(),
+        "device": {"type": device.type, "name": name, "threads": torch.get_num_threads()},
+        "commit": _commit(),
+    }
+
+
+def _commit() -> str | None:
+    """Commit of the checkout this package runs from, with "+" if it was changed since; None for an installed one."""
+    def git(*words: str) -> str:
+        here = Path(__file__).parent
+        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", Path(__file__).name)
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Int
+
+from likewise.contracts import BatchSampler
+from likewise.types import LikewiseError
+
+
+class SamplesPerClass(BatchSampler):
+    """Batches of a few classes with a few samples each (SPC-k), so that every sample has a class mate.
+
+    Paper: Roth et al., Revisiting Training Strategies, ICML 2020 (SPC-2, SPC-4, SPC-8).
+    Formula: a batch = batch / per_class classes, per_class samples of each
+    Differs: classes of a batch are distinct, and they and their samples are dealt from shuffled packs, so that every class, and
+        every sample of a class, comes up once before any comes up again. A class smaller than per_class repeats its samples.
+
+    Args:
+        labels: classes of the training samples; the run fills it in.
+        batch: samples in a batch. Study: 112.
+        per_class: samples of each class in a batch. Study: 2.
+        lonely: what to do with classes of a single sample: "error", or "skip" to train without them.
+        seed: the run fills it in.
+    """
+
+    def __init__(
+        self,
+        labels: Int[np.ndarray, "N"],
+        batch: int = 112,
+        per_class: int = 2,
+        lonely: Literal["error", "skip"] = "error",
+        seed: int = 0,
+    ):
+        if per_class < 1 or batch < 1 or batch % per_class:
+            raise LikewiseError(
+                f"SamplesPerClass: batch must be a multiple of per_class, got batch={batch}, per_class={per_class}"
+            )
+        if lonely not in ("error", "skip"):
+            raise LikewiseError(f"SamplesPerClass: lonely must be 'error' or 'skip', got '{lonely}'")
+        self.labels = labels
+        self.batch = batch
+        self.per_class = per_class
+        self.lonely = lonely
+        self.seed = seed
+        classes, size = np.unique(labels, return_counts=True)
+        alone = classes[size == 1]
+        if per_class > 1 and len(alone) and lonely == "error":
+            raise LikewiseError(
+                f"SamplesPerClass: per_class={per_class} needs two samples of a class, but {len(alone)} classes have "
+                f"one (first: class {alone[0]}); remove them, or train without them: SamplesPerClass(lonely='skip')"
+            )
+        used = classes[size > 1] if per_class > 1 else classes
+        if len(used) < batch // per_class:
+            raise LikewiseError(
+                f"SamplesPerClass: a batch of {batch} with {per_class} of each wants {batch // per_class} classes, but the "
+                f"labels hold {len(used)}; lower batch, raise per_class, or use Shuffled"
+            )
+        self._members = _members(labels, used)
+
+    def __len__(self) -> int:
+        return max(1, sum(map(len, self._members)) // self.batch)
+
+    def one_pass(self, number: int) -> list[list[int]]:
+        rng = np.random.default_rng((self.seed, number))
+        count, per_batch = len(self._members), self.batch // self.per_class
+        packs: list[list[int]] = [[] for _ in self._members]
+        deck: list[int] = []
+        batches = []
+        for _ in range(len(self)):
+            if len(deck) < per_batch:  # what is left of the old pack comes first, and not again in the same batch
+                left = set(deck)
+                fresh = rng.permutation(count).tolist()
+                deck += [c for c in fresh if c not in left] + [c for c in fresh if c in left]
+            chosen, deck = deck[:per_batch], deck[per_batch:]
+            rows: list[int] = []
+            for c in chosen:
+                while len(packs[c]) < self.per_class:
+                    packs[c] += rng.permutation(self._members[c]).tolist()
+                rows += packs[c][: self.per_class]
+                packs[c] = packs[c][self.per_class :]
+            batches.append(rows)
+        return batches
+
+
+def _members(labels: np.ndarray, used: np.ndarray) -> list[np.ndarray]:
+    """Positions of each used class, in one sort: a mask per class would be classes x samples."""
+    order = np.argsort(labels, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
+    wanted = set(used.tolist())
+    return [g for g in groups if int(labels[g[0]]) in wanted]

@@ -1,0 +1,181 @@
+"""Text <-> object: "MultiSimilarity(alpha=2, miner=HardPairs(eps=0.1))".
+
+A spec is a Python expression of part names, literals and keyword arguments, parsed and never evaluated. It is the config
+value, the flag, the grid axis and the table row. Facts only the run knows (`classes`, `dim`, ...) fill arguments of that name
+that a spec left open; nothing is ever dropped silently.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from difflib import get_close_matches
+from functools import cache
+
+from likewise.types import LikewiseError
+
+ARRAYS = ("labels",)
+"""Facts too large for a text: `spec` leaves them out, `build` wants them again."""
+
+SHELVES = ("losses", "miners", "samplers", "noise", "protocols", "models.heads")
+"""Modules whose `__all__` lists parts by name."""
+
+
+def build(text: str, want: type | None = None, *, allow_imports: bool = False, **facts):
+    """Make the part that a spec describes.
+
+    Args:
+        text: the spec.
+        want: the contract it must fulfil.
+        allow_imports: whether a dotted name (`my_lab.losses.Mine()`) may be imported. Importing runs that module's code.
+        facts: values for arguments of these names that the spec leaves open, at any depth.
+    """
+    part = _make(_parse(text), text, facts, allow_imports)
+    if want is not None and not isinstance(part, want):
+        raise LikewiseError(f"spec '{text}' makes a {type(part).__name__}, but a {want.__name__} is wanted here")
+    return part
+
+
+def spec(part) -> str:
+    """The text that builds this part again: the arguments that differ from their defaults, in order."""
+    arguments = []
+    for name, parameter in _parameters(type(part)).items():
+        if name in ARRAYS:
+            continue
+        value = getattr(part, name)
+        if parameter.default is inspect.Parameter.empty or not _same(value, parameter.default):
+            arguments.append(f"{name}={_text(value)}")
+    return f"{_name(type(part))}({', '.join(arguments)})"
+
+
+def canonical(text: str) -> str:
+    """The same spec in one spelling: spaces, quotes and number forms no longer matter. Builds nothing."""
+    return ast.unparse(_parse(text))
+
+
+def find(shelf: str) -> dict[str, type]:
+    """Names on a shelf -> parts."""
+    module = importlib.import_module(f"likewise.{shelf}")
+    return {name: getattr(module, name) for name in module.__all__}
+
+
+def nearest_name(name: str, names) -> str:
+    """"; did you mean 'x'?" or nothing."""
+    close = get_close_matches(name.lower(), [n.lower() for n in names], 1, 0.6)
+    matches = [n for n in names if close and n.lower() == close[0]]
+    return f"; did you mean '{matches[0]}'?" if matches else ""
+
+
+@cache
+def _registry() -> dict[str, type]:
+    registry: dict[str, type] = {}
+    for shelf in SHELVES:
+        for name, part in find(shelf).items():
+            if registry.setdefault(name, part) is not part:
+                raise AssertionError(f"two parts are called {name}; one must be renamed")
+    return registry
+
+
+def _parse(text: str) -> ast.expr:
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except SyntaxError as error:
+        raise LikewiseError(
+            f"spec '{text}' cannot be read ({error.msg} at character {error.offset}); "
+            'write it like "MultiSimilarity(alpha=2, miner=HardPairs(eps=0.1))"'
+        ) from None
+
+
+def _make(node: ast.expr, text: str, facts: dict, allow_imports: bool):
+    if isinstance(node, ast.Name | ast.Attribute):
+        node = ast.Call(node, [], [])
+    if not isinstance(node, ast.Call):
+        raise LikewiseError(f"spec '{text}': a part is a name with arguments, got '{ast.unparse(node)}'")
+    part = _resolve(node.func, text, allow_imports)
+    if not inspect.isclass(part):
+        raise LikewiseError(f"spec '{text}': '{ast.unparse(node.func)}' is not a part that can be built")
+    if node.args:
+        raise LikewiseError(
+            f"spec '{text}': arguments go by name, got '{ast.unparse(node.args[0])}' without one; "
+            f"{part.__name__} takes: {', '.join(_parameters(part)) or 'none'}"
+        )
+    parameters = _parameters(part)
+    given = {k.arg: _value(k.value, text, facts, allow_imports) for k in node.keywords}
+    for name in given:
+        if name not in parameters:
+            raise LikewiseError(
+                f"{part.__name__} has no argument '{name}'{nearest_name(str(name), parameters)} "
+                f"It takes: {', '.join(parameters) or 'none'}"
+            )
+    filled = {name: facts[name] for name in parameters if name not in given and name in facts}
+    missing = [n for n, p in parameters.items() if p.default is p.empty and n not in given and n not in filled]
+    if missing:
+        raise LikewiseError(f"{part.__name__} needs {', '.join(missing)}; write {part.__name__}({missing[0]}=...)")
+    return part(**given, **filled)
+
+
+def _value(node: ast.expr, text: str, facts: dict, allow_imports: bool):
+    if isinstance(node, ast.Call):
+        return _make(node, text, facts, allow_imports)
+    if isinstance(node, ast.Name | ast.Attribute):
+        raise LikewiseError(
+            f"spec '{text}': '{ast.unparse(node)}' is neither a literal nor a part; "
+            f"write a part with brackets, {ast.unparse(node)}(), and text in quotes"
+        )
+    if isinstance(node, ast.List | ast.Tuple):
+        values = [_value(n, text, facts, allow_imports) for n in node.elts]
+        return values if isinstance(node, ast.List) else tuple(values)
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        raise LikewiseError(f"spec '{text}': '{ast.unparse(node)}' is not a literal; specs hold names and literals only") from None
+
+
+def _resolve(node: ast.expr, text: str, allow_imports: bool):
+    name = ast.unparse(node)
+    if isinstance(node, ast.Name):
+        registry = _registry()
+        if name not in registry:
+            raise LikewiseError(
+                f"spec '{text}': there is no part called '{name}'{nearest_name(name, registry)} "
+                "`likewise list` shows all of them"
+            )
+        return registry[name]
+    if not isinstance(node, ast.Attribute):
+        raise LikewiseError(f"spec '{text}': '{name}' is not a name")
+    if not allow_imports:
+        raise LikewiseError(
+            f"spec '{text}': '{name}' would be imported, which runs its code; "
+            "say --allow-imports if you trust where this spec comes from"
+        )
+    module, _, attribute = name.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise LikewiseError(f"spec '{text}': '{name}' cannot be imported ({error})") from None
+
+
+def _parameters(part: type) -> dict[str, inspect.Parameter]:
+    return dict(inspect.signature(part).parameters)
+
+
+def _name(part: type) -> str:
+    return part.__name__ if _registry().get(part.__name__) is part else f"{part.__module__}.{part.__qualname__}"
+
+
+def _is_part(value) -> bool:
+    return inspect.isclass(type(value)) and type(value).__module__ not in ("builtins",)
+
+
+def _same(a, b) -> bool:
+    if _is_part(a) or _is_part(b):
+        return type(a) is type(b) and _text(a) == _text(b)
+    return type(a) is type(b) and a == b or (isinstance(a, int | float) and isinstance(b, int | float) and a == b)
+
+
+def _text(value) -> str:
+    if isinstance(value, list | tuple):
+        inside = ", ".join(_text(v) for v in value)
+        return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' if len(value) == 1 else ''})"
+    return spec(value) if _is_part(value) else repr(value)

@@ -1,0 +1,1 @@
+"""Stages: straight lines of parts, each from one config to one result."""

@@ -1,0 +1,153 @@
+"""From settings to the things a stage works with: device, items, protocol, network, transforms."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import nn
+
+from likewise.configs import Train
+from likewise.contracts import NoiseModel, Protocol
+from likewise.data import load
+from likewise.data.augment import eval_transform, train_transform
+from likewise.data.batches import choose_workers
+from likewise.data.images import check_files, drop, find_bad
+from likewise.models.embedder import Embedder
+from likewise.progress import bar
+from likewise.run import Run
+from likewise.spec import build, canonical
+from likewise.types import Items, LikewiseError
+
+
+def choose_device(name: str | None) -> torch.device:
+    if name is None:
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise LikewiseError(f"device '{name}' cannot be used here ({reason}); use --device cpu") from None
+    return device
+
+
+def load_items(data: str, root: str | None, *, skip_bad: bool, workers: int, quiet: bool, say: Callable[[str], None]) -> Items:
+    """The data set, with every file known to be there; with `skip_bad`, with every picture known to be whole."""
+    items = load(data, root)
+    if not skip_bad or items.path is None or items.x is not None:
+        if items.x is None:
+            check_files(items)
+        return items
+    with bar("check pictures", len(items), quiet=quiet) as progress:
+        bad = find_bad(items, None, choose_workers(workers), lambda done, of: progress.advance(done - progress.done))
+    if not bad:
+        return items
+    shown = "\n".join(f"  {reason}" for _, reason in bad[:5]) + ("\n  ..." if len(bad) > 5 else "")
+    say(f"{len(bad)} of {len(items)} pictures are broken and left out:\n{shown}")
+    return drop(items, [row for row, _ in bad])
+
+
+def resolve(config: Train, items: Items) -> Train:
+    """Fill in what the settings leave to the data, and spell every spec one way."""
+    glyphs = items.name == "glyphs"
+    backbone = config.backbone or ("features" if items.x is not None else "conv_small" if glyphs else "resnet50")
+    if (backbone == "features") != (items.x is not None):
+        kind = "features" if items.x is not None else "pictures"
+        raise LikewiseError(f"train: the data holds {kind}, so backbone '{backbone}' does not fit; leave --backbone out")
+    own_weights = backbone in ("features", "conv_small")
+    pretrained = config.pretrained
+    if pretrained is None:
+        pretrained = not own_weights and config.weights is None
+    marked = items.query is not None and bool(items.query.any())
+    return dataclasses.replace(
+        config,
+        backbone=backbone,
+        pretrained=pretrained,
+        protocol=canonical(config.protocol or ("QueryGallery()" if marked else "UnseenClasses()")),
+        augment=config.augment or ("affine" if glyphs else "crop"),
+        loss=canonical(config.loss),
+        sampler=canonical(config.sampler),
+        head=canonical(config.head),
+        noise=canonical(config.noise) if config.noise else None,
+    )
+
+
+def spoil(items: Items, protocol: Protocol, noise: NoiseModel | None, seed: int) -> Items:
+    """Items with wrong labels in the train part and, apart from it, in the val part; the true ones kept in `y_clean`."""
+    if noise is None:
+        return items
+    y = items.y.copy()
+    for number, part in enumerate(("train", "val")):
+        rows = protocol.rows(items, part)
+        if len(rows):
+            y[rows] = noise(items.y[rows], np.random.default_rng((seed, 77, number)))
+    return dataclasses.replace(items, y=y, y_clean=items.y)
+
+
+def make_protocol(config: Train) -> Protocol:
+    return build(config.protocol, Protocol, allow_imports=config.allow_imports)
+
+
+def make_embedder(config: Train, items_features: int | None, *, pretrained: bool | None = None) -> Embedder:
+    """The network of these settings, its new parts drawn from the seed."""
+    torch.manual_seed(config.seed)
+
+    def head(features: int, dim: int) -> nn.Module:
+        return build(config.head, nn.Module, allow_imports=config.allow_imports, features=features, dim=dim)
+
+    pretrained = config.pretrained if pretrained is None else pretrained
+    picture = items_features is None
+    return Embedder(
+        config.backbone, config.dim, head, pool=config.pool, pretrained=bool(pretrained),
+        weights=config.weights if pretrained is not False else None, layer_norm=config.layer_norm,
+        freeze_bn=config.freeze_bn, features=items_features, size=config.size if picture else None,
+    )  # fmt: skip
+
+
+def transforms(config: Train, embedder: Embedder) -> tuple[Callable, Callable] | tuple[None, None]:
+    """What happens to pictures in training, and in evaluation."""
+    if config.backbone == "features":
+        return None, None
+    size = config.size or embedder.input_size
+    return train_transform(size, config.augment, scale=config.crop_scale), eval_transform(size, config.augment)
+
+
+def read_config(run: Run, **changes) -> Train:
+    """The settings a run was trained with. Never its permission to import: who opens the run gives that anew."""
+    stored = run.about["config"]
+    known = {f.name for f in dataclasses.fields(Train)}
+    unknown = sorted(stored.keys() - known)
+    if unknown:
+        raise LikewiseError(f"run: '{run.path}' has settings this likewise does not know: {', '.join(unknown)}; update it")
+    stored = {k: tuple(v) if isinstance(v, list) else v for k, v in stored.items()}
+    return dataclasses.replace(Train(**stored), **{"allow_imports": False} | changes)
+
+
+def open_embedder(run: Run, config: Train, which: str, device: torch.device) -> Embedder:
+    """The network of a run: best on validation, last, or as it was before training."""
+    features = run.about.get("features")
+    if which == "untrained":
+        return make_embedder(config, features).to(device).eval()
+    name = "best.safetensors" if which == "best" and (run.path / "best.safetensors").exists() else "model.safetensors"
+    tensors = run.load_tensors(name)
+    embedder = make_embedder(config, features, pretrained=False)
+    load_into(embedder, {k.removeprefix("embedder."): v for k, v in tensors.items() if k.startswith("embedder.")}, run.path / name)
+    return embedder.to(device).eval()
+
+
+def load_into(module: nn.Module, tensors: dict[str, torch.Tensor], where) -> None:
+    """Load tensors that must fit exactly."""
+    own = module.state_dict()
+    missing, extra = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
+    shapes = [k for k in own.keys() & tensors.keys() if own[k].shape != tensors[k].shape]
+    if missing or extra or shapes:
+        odd = [f"{k} is missing" for k in missing] + [f"{k} is unknown" for k in extra]
+        odd += [f"{k} is {tuple(tensors[k].shape)}, not {tuple(own[k].shape)}" for k in sorted(shapes)]
+        raise LikewiseError(
+            f"run: {where} is the checkpoint of another architecture: {'; '.join(odd[:3])}"
+            f"{f' and {len(odd) - 3} more' if len(odd) > 3 else ''}; use the settings it was trained with"
+        )
+    module.load_state_dict(tensors)

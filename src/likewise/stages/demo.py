@@ -1,0 +1,59 @@
+"""demo: train on glyphs with wrong labels among them, and show what was learned beside what was there before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from likewise.configs import Demo, Train
+from likewise.data.features import read_embeddings
+from likewise.recipes import apply
+from likewise.report.gallery import Tile, draw_gallery
+from likewise.run import Run, write_aside
+from likewise.search import nearest
+from likewise.stages.assemble import choose_device, load_items, read_config
+from likewise.stages.evaluate import evaluate_run
+from likewise.stages.search import picture
+from likewise.stages.train import train
+from likewise.types import Items
+
+
+def demo(config: Demo, say=print) -> dict:
+    """Train, evaluate before and after, draw the gallery. Returns both scores, the run and the picture."""
+    settings = apply(
+        "demo", config.data, out=config.out, length=config.length, seed=config.seed, again=config.again,
+        noise=f"Uniform(share={config.share})" if config.share else None,
+    )  # fmt: skip
+    say(
+        f"learning {settings.data} with {config.share:.0%} of the training labels wrong; "
+        "tested on characters it has never seen"
+    )
+    run = train(Train(**settings.__dict__), say)
+    stored = read_config(run)
+    items = load_items(stored.data, stored.root, skip_bad=False, workers=-1, quiet=True, say=say)
+    before = evaluate_run(
+        run, config=stored, items=items, metrics=stored.metrics, device=choose_device(None), which="untrained", quiet=True
+    )
+    file = run.path / "gallery.png"
+    draw_random(run, file, f"R@1 {run.scores['metrics']['R@1']:.1%} on unseen characters", config.seed)
+    return {"before": before, "after": run.scores, "run": run, "picture": file}
+
+
+def draw_random(run: Run, file: Path, title: str, seed: int, lines: int = 8, k: int = 5) -> None:
+    """A gallery of queries drawn at random, not chosen: what a reader would see who tried."""
+    items: Items = read_embeddings(str(run.path / "embeddings.npz"))
+    chosen = np.sort(np.random.default_rng(seed).permutation(len(items))[:lines])
+    z = torch.as_tensor(items.x)
+    row, sim = nearest(z[chosen], z, k, own=torch.as_tensor(chosen))
+    page = []
+    for query, answers, sims in zip(chosen.tolist(), row.tolist(), sim.tolist(), strict=True):
+        tiles = [
+            Tile(picture(items, a), items.class_name[items.y[a]], f"{s:.3f}", bool(items.y[a] == items.y[query]))
+            for a, s in zip(answers, sims, strict=True)
+        ]
+        page.append((Tile(picture(items, query), items.class_name[items.y[query]], "query"), tiles))
+    note = f"{lines} random queries and their {k} nearest; green: the same class, red: another"
+    with write_aside(file) as aside:
+        draw_gallery(page, title, note).save(aside, format="PNG")

@@ -1,0 +1,40 @@
+"""embed: a trained network and any data -> a file of embeddings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from likewise.configs import Embed
+from likewise.embedding import embed_rows
+from likewise.run import Run
+from likewise.stages.assemble import choose_device, load_items, open_embedder, read_config, transforms
+from likewise.stages.evaluate import save_embeddings
+from likewise.types import Embedded, LikewiseError
+
+
+def embed(config: Embed, say=print) -> Embedded:
+    """Embed all rows of the data, and write them to `config.out` if that is not empty."""
+    if config.out and Path(config.out).suffix != ".npz":
+        raise LikewiseError(f"embed: --out must end in .npz, got '{config.out}'")
+    if config.out and not Path(config.out).absolute().parent.is_dir():
+        raise LikewiseError(f"embed: the folder of --out '{config.out}' does not exist; make it first")
+    device = choose_device(config.device)
+    run = Run(config.run)
+    settings = read_config(run, allow_imports=config.allow_imports)
+    items = load_items(
+        config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say
+    )
+    features = run.about["features"]
+    if (items.x is None) != (features is None) or (items.x is not None and items.x.shape[1] != features):
+        wants = "pictures" if features is None else f"features of {features} numbers"
+        has = "pictures" if items.x is None else f"features of {items.x.shape[1]} numbers"
+        raise LikewiseError(f"embed: '{run.path}' was trained on {wants}, but '{config.data}' holds {has}")
+    embedder = open_embedder(run, settings, config.which, device)
+    _, plain = transforms(settings, embedder)
+    rows = np.arange(len(items))
+    e = embed_rows(embedder, items, rows, plain, device=device, workers=config.workers, quiet=config.quiet)
+    if config.out:
+        save_embeddings(Path(config.out), e, items, run)
+    return e

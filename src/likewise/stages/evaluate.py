@@ -1,0 +1,172 @@
+"""evaluate: a run or embeddings -> ranked answers -> scores per query, and their means."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from likewise.configs import Evaluate, Train
+from likewise.contracts import Loss, Protocol
+from likewise.data.features import read_embeddings
+from likewise.data.images import fingerprint
+from likewise.embedding import embed_rows
+from likewise.metrics.ranking import largest_k, metric
+from likewise.protocols import QueryGallery, UnseenClasses
+from likewise.run import Run, write_aside
+from likewise.spec import build
+from likewise.stages.assemble import choose_device, load_items, make_protocol, open_embedder, read_config, transforms
+from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
+
+SHOWN = 10
+"""Answers kept per query, for galleries and tables."""
+
+
+def evaluate(config: Evaluate, say=print) -> dict:
+    """Score what the config points at. Returns what scores.json holds."""
+    device = choose_device(config.device)
+    target = Path(config.target)
+    if target.is_dir():
+        run = Run(target)
+        moved = {"root": config.root} if config.root else {}
+        settings = read_config(run, allow_imports=config.allow_imports, **moved)
+        items = load_items(
+            settings.data, settings.root, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say
+        )
+        return evaluate_run(
+            run, config=settings, items=items, metrics=config.metrics, device=device, which=config.which,
+            similarity=config.similarity, workers=config.workers, quiet=config.quiet,
+        )  # fmt: skip
+    items = read_embeddings(str(target), config.labels)
+    if items.split is None or not (items.split == "test").any():
+        items = dataclasses.replace(items, split=np.full(len(items), "test"))
+    marked = items.query is not None and items.query.any()
+    protocol: Protocol = QueryGallery() if marked else UnseenClasses()
+    rows = protocol.rows(items, "test")
+    e = Embedded(torch.as_tensor(items.x[rows]), torch.as_tensor(items.y[rows]), torch.as_tensor(rows))
+    similarity = config.similarity or "cosine"
+    scores, _ = score(e, items, protocol, config.metrics, similarity, device)
+    return summary(scores, e, similarity)
+
+
+def evaluate_run(
+    run: Run,
+    *,
+    config: Train,
+    items: Items,
+    metrics: Sequence[str],
+    device: torch.device,
+    which: str = "best",
+    similarity: str | None = None,
+    workers: int = -1,
+    quiet: bool = False,
+) -> dict:
+    """Score a run's network on the test part of its data, and write the result into its folder (not for "untrained")."""
+    if fingerprint(items) != run.about["data"]:
+        raise LikewiseError(
+            f"evaluate: the data '{config.data}' is not what '{run.path}' was trained with (files, labels or splits have "
+            "changed); restore it, or embed the new data with `likewise embed` and evaluate that"
+        )
+    protocol = make_protocol(config)
+    rows = protocol.rows(items, "test")
+    if not len(rows):
+        raise LikewiseError(f"evaluate: the test part of '{items.name}' is empty; check its `split` column")
+    embedder = open_embedder(run, config, which, device)
+    loss_input = build(config.loss, Loss, allow_imports=config.allow_imports, classes=2, dim=config.dim).input
+    similarity = similarity or ("cosine" if loss_input == "unit" else "euclidean")
+    _, plain = transforms(config, embedder)
+    e = embed_rows(embedder, items, rows, plain, device=device, workers=workers, quiet=quiet, title="embed test part")
+    if similarity == "euclidean":
+        e = dataclasses.replace(e, z=e.e)
+    scores, found = score(e, items, protocol, metrics, similarity, device)
+    result = summary(scores, e, similarity) | {"which": which}
+    if which != "untrained":
+        save_embeddings(run.path / "embeddings.npz", e, items, run)
+        write_per_query(run.path / "per_query.parquet", scores, found, e, items)
+        run.write_json("scores.json", result)
+    return result
+
+
+def score(
+    e: Embedded, items: Items, protocol: Protocol, metrics: Sequence[str], similarity: str, device: torch.device
+) -> tuple[Scores, Retrieval]:
+    """Every metric for every query, from one ranked pass."""
+    chosen = {name: metric(name) for name in metrics}
+    if device.type == "mps":  # it has no float64, which exact ranking needs
+        device = torch.device("cpu")
+    moved = Embedded(e.z.to(device), e.y.to(device), e.row.to(device))
+    found = protocol.retrieve(moved, items, k=max(SHOWN, largest_k(metrics)), similarity=similarity)
+    found = Retrieval(**{f.name: getattr(found, f.name).cpu() for f in dataclasses.fields(found)})
+    each = {name: m(found).numpy() for name, m in chosen.items()}
+    return Scores(each, e.row[found.query].numpy()), found
+
+
+def mean_score(embedder, items, rows, protocol, name, plain, *, similarity, device, workers) -> float:
+    """One metric's mean over some rows: what validation asks for."""
+    e = embed_rows(embedder, items, rows, plain, device=device, workers=workers, quiet=True)
+    e = e if similarity == "cosine" else dataclasses.replace(e, z=e.e)
+    scores, _ = score(e, items, protocol, [name], similarity, device)
+    value = scores.each[name]
+    if np.isnan(value).all():
+        raise LikewiseError("train: no validation sample has a class mate to find; hold out more classes (val)")
+    return float(np.nanmean(value))
+
+
+def summary(scores: Scores, e: Embedded, similarity: str) -> dict:
+    """Means over the queries that have something to find, and how many have not."""
+    lonely = np.isnan(next(iter(scores.each.values())))
+    if lonely.all():
+        raise LikewiseError(
+            f"evaluate: none of the {len(lonely)} queries has anything to find: every class has one image, or its others "
+            "are excluded by group; bring at least two images of a class"
+        )
+    return {
+        "metrics": {name: float(np.nanmean(value)) for name, value in scores.each.items()},
+        "queries": int((~lonely).sum()),
+        "unscored": int(lonely.sum()),
+        "rows": len(e.row),
+        "dim": e.z.shape[1],
+        "similarity": similarity,
+    }
+
+
+def save_embeddings(file: Path, e: Embedded, items: Items, run: Run | None) -> None:
+    """Embeddings as a file that train, evaluate, search and other tools read."""
+    rows = e.row.numpy()
+    columns: dict[str, np.ndarray] = {"x": e.z.numpy(), "label": items.y[rows], "row": rows}
+    columns["class_name"] = np.asarray(items.class_name, dtype=str)
+    if items.path is not None:
+        base = Path(items.root).absolute()
+        columns["path"] = np.asarray([str(base / items.path[r]) for r in rows], dtype=str)
+    for name in ("split", "query", "gallery", "group"):
+        if getattr(items, name) is not None:
+            columns[name] = np.asarray(getattr(items, name)[rows])
+    if run is not None:
+        columns["run"] = np.asarray(str(run.path.absolute()), dtype=str)
+    with write_aside(file) as aside, aside.open("wb") as out:
+        np.savez(out, **columns)
+
+
+def write_per_query(file: Path, scores: Scores, found: Retrieval, e: Embedded, items: Items) -> None:
+    """One line a query: what it is, every metric, and its first answers."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    row = e.row.numpy()
+    answers = np.where(found.row.numpy() >= 0, row[found.row.clamp_min(0).numpy()], -1)
+    columns = {
+        "row": scores.query,
+        "label": items.y[scores.query],
+        "class_name": [items.class_name[i] for i in items.y[scores.query]],
+        "relevant": found.relevant.numpy(),
+        **scores.each,
+        "nearest": list(answers),
+        "nearest_similarity": list(found.sim.float().numpy()),
+    }
+    if items.path is not None:
+        columns["path"] = [items.path[i] for i in scores.query]
+    with write_aside(file) as aside:
+        pq.write_table(pa.table(columns), aside)

@@ -1,0 +1,40 @@
+"""list: what is on the shelves, one line each."""
+
+from __future__ import annotations
+
+from likewise.data import NAMES as DATA
+from likewise.metrics.ranking import NAMES as METRICS
+from likewise.recipes import names, read
+from likewise.spec import find, nearest_name
+from likewise.types import LikewiseError
+
+SHELVES = {"losses": "losses", "miners": "miners", "samplers": "samplers", "noise": "noise", "protocols": "protocols", "heads": "models.heads"}
+OTHERS = ("metrics", "data", "recipes", "backbones")
+
+
+def listing(shelf: str = "all") -> dict[str, dict[str, str]]:
+    """Shelf -> name -> one line. "all" leaves out the backbones, which are more than a thousand."""
+    everything = (*SHELVES, *OTHERS)
+    if shelf not in ("all", *everything):
+        raise LikewiseError(f"list: there is no shelf '{shelf}'{nearest_name(shelf, everything)} There are: {', '.join(everything)}")
+    wanted = [s for s in everything if s != "backbones"] if shelf == "all" else [shelf]
+    return {name: entries(name) for name in wanted}
+
+
+def entries(shelf: str) -> dict[str, str]:
+    if shelf in SHELVES:
+        return {name: first_line(part) for name, part in find(SHELVES[shelf]).items()}
+    if shelf == "metrics":
+        return METRICS
+    if shelf == "data":
+        return DATA
+    if shelf == "recipes":
+        return {name: read(name).title for name in names()}
+    import timm
+
+    own = {"conv_small": "small conv net for glyph-sized pictures", "bn_inception": "BN-Inception", "googlenet": "GoogLeNet, from torchvision"}
+    return own | {name: "timm" for name in timm.list_models()}
+
+
+def first_line(part: type) -> str:
+    return (part.__doc__ or "").strip().splitlines()[0]

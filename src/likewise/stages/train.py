@@ -1,0 +1,275 @@
+"""train: settings -> parts -> run folder. The loop is visible and counted in steps."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from likewise.configs import KEPT_OUT, Train, to_dict
+from likewise.contracts import BatchSampler, Loss, NoiseModel
+from likewise.data.batches import batches, choose_workers
+from likewise.data.images import fingerprint
+from likewise.metrics import metric
+from likewise.optimise import Schedule, clip, make_optimizer, steps_of
+from likewise.progress import bar
+from likewise.run import FORMAT, Run, environment, identity
+from likewise.spec import build
+from likewise.stages.assemble import (
+    choose_device, load_into, load_items, make_embedder, make_protocol, resolve, spoil, transforms,
+)  # fmt: skip
+from likewise.stages.evaluate import evaluate_run, mean_score
+from likewise.types import Items, LikewiseError
+
+
+class Interrupted(KeyboardInterrupt):
+    """Training was stopped on request; its state is saved and the same call goes on from there."""
+
+    def __init__(self, run: Run, step: int, steps: int):
+        super().__init__(f"stopped at step {step} of {steps}; the same command goes on from there ({run.path})")
+
+
+def train(config: Train, say=print) -> Run:
+    """Train (or finish, or find) the run that these settings describe, and evaluate it.
+
+    Args:
+        say: takes a line for the user.
+    """
+    device = choose_device(config.device)
+    items = load_items(
+        config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say
+    )
+    config = resolve(config, items)
+    run = claim(config, items, device)
+    if run.done:
+        say(f"this run is finished already: {run.path} (--again trains it anew)")
+    else:
+        with run.owned():
+            Training(config, items, run, device).loop()
+            (run.path / "done").touch()
+    if config.evaluate and (run.scores is None or set(config.metrics) - run.scores["metrics"].keys()):
+        evaluate_run(run, config=config, items=items, metrics=config.metrics, device=device, quiet=config.quiet)
+    return run
+
+
+def claim(config: Train, items: Items, device: torch.device) -> Run:
+    """The folder of this run: a new one, the unfinished one to go on with, or the finished one."""
+    print_of_data = fingerprint(items)
+    settings = to_dict(config)
+    key = identity({k: v for k, v in settings.items() if k not in KEPT_OUT}, print_of_data)
+    path = Path(config.out or f"runs/{items.name}-{config.loss.split('(')[0]}-{key[:8]}")
+    run = Run(path)
+    if (path / "config.json").exists():
+        about = run.about
+        if about["identity"] != key:
+            old = {k: v for k, v in about["config"].items() if k not in KEPT_OUT}
+            odd = [f"{k}: {old.get(k)} there, {v} here" for k, v in settings.items() if k in old and old[k] != v]
+            odd += ["the data"] if about["data"] != print_of_data else []
+            raise LikewiseError(
+                f"train: '{path}' holds another run ({'; '.join(odd[:4]) or 'another format'}); choose another --out"
+            )
+        if not config.again:
+            return run
+        for file in path.iterdir():
+            if file.name != "lock":
+                shutil.rmtree(file) if file.is_dir() else file.unlink()
+    elif path.exists() and any(path.iterdir()):
+        raise LikewiseError(f"train: '{path}' exists and is not a run; choose another --out")
+    path.mkdir(parents=True, exist_ok=True)
+    run.write_json("environment.json", environment(device))
+    features = None if items.x is None else items.x.shape[1]
+    run.write_json(
+        "config.json",
+        {"format": FORMAT, "identity": key, "data": print_of_data, "features": features, "config": settings},
+    )
+    return run
+
+
+class Training:
+    """Everything one training holds while it runs. Built in an order that the seed fixes; saved and restored as a whole."""
+
+    def __init__(self, config: Train, items: Items, run: Run, device: torch.device):
+        self.config, self.run, self.device = config, run, device
+        self.protocol = make_protocol(config)
+        noise = build(config.noise, NoiseModel, allow_imports=config.allow_imports) if config.noise else None
+        self.items = spoil(items, self.protocol, noise, config.seed)
+        self.rows, self.val_rows = self.protocol.rows(items, "train"), self.protocol.rows(items, "val")
+        if len(self.rows) == 0:
+            raise LikewiseError(f"train: the train part of '{items.name}' is empty; check its `split` column")
+        if not len(self.val_rows) and (config.patience is not None or config.schedule == "plateau"):
+            raise LikewiseError(
+                "train: patience and the plateau schedule listen to validation, and there is no validation part; "
+                'carve one from the training classes: --protocol "UnseenClasses(val=0.2)"'
+            )
+        metric(config.select)  # an unknown name must not surface after the first hour
+        used = np.unique(np.concatenate([items.y[self.rows], self.items.y[self.rows]]))
+        self.class_number = torch.full((items.classes,), -1, dtype=torch.int64)
+        self.class_number[torch.as_tensor(used)] = torch.arange(len(used))
+        labels = self.class_number[torch.as_tensor(self.items.y[self.rows])].numpy()
+
+        self.embedder = make_embedder(config, None if items.x is None else items.x.shape[1]).to(device)
+        facts = {"classes": len(used), "dim": config.dim, "labels": labels, "seed": config.seed}
+        imports = config.allow_imports
+        self.loss = build(config.loss, Loss, allow_imports=imports, **facts).to(device)
+        self.sampler = build(config.sampler, BatchSampler, allow_imports=imports, **facts)
+        self.augment, self.plain = transforms(config, self.embedder)
+        per_pass = len(self.sampler)
+        self.steps = steps_of(config.length, per_pass, "length")
+        self.warmup = steps_of(config.warmup, per_pass, "warmup")
+        self.validate_every = max(1, steps_of(config.validate_every, per_pass, "validate_every"))
+        self.checkpoint_every = max(1, steps_of(config.checkpoint_every, per_pass, "checkpoint_every"))
+        self.optimizer = make_optimizer(config, self.embedder, self.loss)
+        self.schedule = Schedule(config, self.optimizer, self.steps, per_pass)
+        self.step, self.best, self.waited = 0, -math.inf, 0
+        torch.manual_seed(config.seed + 1)
+        self.restore()
+
+    def loop(self) -> None:
+        """Step after step, until the end, a stop on request, or patience runs out."""
+        config, total, since = self.config, torch.zeros((), device=self.device), (time.monotonic(), self.step)
+        feed = batches(
+            self.items, ([int(self.rows[i]) for i in chosen] for chosen in self.sampler), self.augment,
+            device=self.device, workers=choose_workers(config.workers), seed=config.seed, first_draw=self.step,
+        )  # fmt: skip
+        self.embedder.train()
+        with stop_on_signal() as stop, bar("train", self.steps, start=self.step, quiet=config.quiet) as progress:
+            try:
+                while self.step < self.steps and not self.out_of_patience():
+                    value, images = self.one_step(next(feed))
+                    total += value
+                    facts = None
+                    if self.step % config.log_every == 0 or self.step == self.steps:
+                        facts, total, since = self.log(total, since, images)
+                    progress.advance(1, facts)
+                    if len(self.val_rows) and (self.step % self.validate_every == 0 or self.step == self.steps):
+                        self.validate()
+                    if self.step % self.checkpoint_every == 0 and self.step < self.steps:
+                        self.save()
+                    if stop.is_set() and self.step < self.steps:
+                        self.save()
+                        raise Interrupted(self.run, self.step, self.steps)
+            except Diverged:
+                raise
+            except LikewiseError:  # a broken picture, say: what was learned so far is not lost
+                self.save()
+                raise
+        self.save()
+
+    def one_step(self, batch) -> tuple[torch.Tensor, int]:
+        self.schedule.before_step(self.step)
+        for parameter in self.embedder.backbone_parameters():
+            parameter.requires_grad_(self.step >= self.warmup)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bf16"):
+            out = self.embedder(batch.x)
+        y = self.class_number.to(self.device)[batch.y]
+        value = self.loss(out.z if self.loss.input == "unit" else out.e, y).mean()
+        self.optimizer.zero_grad(set_to_none=True)
+        value.backward()
+        clip(self.config, [self.embedder, self.loss])
+        self.optimizer.step()
+        self.step += 1
+        self.sampler.observe(out.z.detach(), batch.row)
+        for part in (self.loss, self.sampler):
+            part.after_step(self.step)
+        return value.detach(), len(batch.row)
+
+    def log(self, total, since, images):
+        """Write a line, and hand back what the progress bar shows and a fresh start for the next line."""
+        began, first = since
+        count = max(1, self.step - first)
+        loss, rate = float(total) / count, images * count / max(time.monotonic() - began, 1e-9)
+        if not math.isfinite(loss):
+            raise Diverged(
+                f"train: the loss became {loss} before step {self.step}; lower lr or set clip_norm. "
+                f"The last sound state is kept in {self.run.path}"
+            )
+        line = {"step": self.step, "loss": loss, "lr": self.optimizer.param_groups[-1]["lr"], "images_per_s": round(rate, 1)}
+        line["lr"] = {g["name"]: g["lr"] for g in self.optimizer.param_groups}
+        facts = {k: v.float().mean().item() for k, v in self.loss.observe_state().items()}
+        self.run.log([line | facts])
+        return f"loss {loss:.3f}  {rate:.0f} images/s", torch.zeros_like(total), (time.monotonic(), self.step)
+
+    def validate(self) -> None:
+        """Score the validation part; keep the best network. The test part is never looked at here."""
+        score = mean_score(
+            self.embedder, self.items, self.val_rows, self.protocol, self.config.select, self.plain,
+            similarity="cosine" if self.loss.input == "unit" else "euclidean",
+            device=self.device, workers=self.config.workers,
+        )  # fmt: skip
+        self.schedule.validated(score)
+        self.waited += 1
+        if score > self.best:
+            self.best, self.waited = score, 0
+            self.run.save_tensors("best.safetensors", self.tensors())
+        self.run.log([{"step": self.step, f"val {self.config.select}": score}])
+
+    def out_of_patience(self) -> bool:
+        return self.config.patience is not None and self.waited > self.config.patience
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        parts = {"embedder": self.embedder, "loss": self.loss}
+        return {f"{name}.{k}": v for name, part in parts.items() for k, v in part.state_dict().items()}
+
+    def save(self) -> None:
+        """One file from which training goes on exactly, and the network for everyone else."""
+        rng = {"cpu": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            rng["cuda"] = torch.cuda.get_rng_state(self.device)
+        state = {
+            "step": self.step, "best": self.best, "waited": self.waited, "tensors": self.tensors(), "rng": rng,
+            "optimizer": self.optimizer.state_dict(), "schedule": self.schedule.state_dict(),
+            "sampler": self.sampler.state_dict(),
+        }  # fmt: skip
+        self.run.save_state(state)
+        self.run.save_tensors("model.safetensors", state["tensors"])
+
+    def restore(self) -> None:
+        state = self.run.load_state()
+        if state is None:
+            self.run.rewind_log(0)
+            return
+        for name, part in (("embedder", self.embedder), ("loss", self.loss)):
+            own = {k.removeprefix(f"{name}."): v for k, v in state["tensors"].items() if k.startswith(f"{name}.")}
+            load_into(part, own, self.run.path / "state.pt")
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.schedule.load_state_dict(state["schedule"])
+        self.sampler.load_state_dict(state["sampler"])
+        self.step, self.best, self.waited = state["step"], state["best"], state["waited"]
+        torch.set_rng_state(state["rng"]["cpu"])
+        if self.device.type == "cuda" and "cuda" in state["rng"]:
+            torch.cuda.set_rng_state(state["rng"]["cuda"], self.device)
+        self.run.rewind_log(self.step)
+
+
+class Diverged(LikewiseError):
+    """The loss is no longer a number; nothing of this is worth saving."""
+
+
+@contextmanager
+def stop_on_signal() -> Iterator[threading.Event]:
+    """Ctrl-C or a polite kill asks the loop to stop after the step it is in; a second Ctrl-C stops at once."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def ask(number, frame) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

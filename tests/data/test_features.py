@@ -1,0 +1,229 @@
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from likewise.data.features import read_embeddings, read_features
+from likewise.types import LikewiseError
+
+X = np.arange(6, dtype=np.float32).reshape(3, 2)
+
+
+@pytest.fixture
+def npz(tmp_path):
+    def save(**arrays):
+        np.savez(tmp_path / "f.npz", **arrays)
+        return str(tmp_path / "f.npz")
+
+    return save
+
+
+def test_npz_with_all_columns(npz, tmp_path):
+    items = read_features(
+        npz(
+            x=X,
+            label=np.array(["b", "a", "b"]),
+            split=np.array(["train", "test", ""]),
+            query=np.array([True, False, False]),
+            gallery=np.array([0, 1, 1]),
+            group=np.array([4, -1, 4]),
+            class_name=np.array(["Bee", "Ant", "Bee"]),
+            path=np.array(["1.png", "2.png", "3.png"]),
+            mean=np.zeros(2),
+            epoch=np.array(3),
+        )
+    )
+    assert items.name == "f"
+    assert items.x.dtype == np.float32
+    assert items.x.tolist() == X.tolist()
+    assert items.y.tolist() == [1, 0, 1]
+    assert items.class_name == ("Ant", "Bee")
+    assert items.split.tolist() == ["train", "test", ""]
+    assert items.query.tolist() == [True, False, False]
+    assert items.gallery.tolist() == [False, True, True]
+    assert items.group.tolist() == [4, -1, 4]
+    assert items.path == ("1.png", "2.png", "3.png")
+    assert items.root == str(tmp_path)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float64, np.int64, np.uint8, bool])
+def test_numbers_become_float32(npz, kind):
+    items = read_features(npz(x=X.astype(kind), y=[0, 1, 1]))
+    assert items.x.dtype == np.float32
+    np.testing.assert_array_equal(items.x, X.astype(kind).astype(np.float32))
+
+
+def test_class_names_once_per_class(npz):
+    by_place = read_features(npz(x=X, y=[4, 1, 4], class_name=np.array(["a", "b", "c", "d", "e"])))
+    assert (by_place.class_name, by_place.y.tolist()) == (("b", "e"), [1, 0, 1])
+    by_order = read_features(npz(x=X, y=["10", "9", "10"], class_name=np.array(["nine", "ten"])))
+    assert (by_order.class_name, by_order.y.tolist()) == (("nine", "ten"), [1, 0, 1])
+    with pytest.raises(LikewiseError, match=r"one name a row \(3\) or a class \(2\), got 1"):
+        read_features(npz(x=X, y=[10, 9, 10], class_name=np.array(["nine"])))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        (
+            {"emb": X, "label": [0, 1, 1]},
+            r"f\.npz must hold the vectors \(N, F\) under the name x, and it has: emb, label",
+        ),
+        ({"x": X, "z": X, "label": [0, 1, 1]}, r"both x and z"),
+        ({"x": X, "labels": [0, 1, 1]}, r"must hold the labels beside x, as label or y, and it has: labels"),
+        ({"x": X, "label": [0, 1, 1], "y": [0, 1, 1]}, r"has both label and y"),
+        ({"x": X, "label": [0, 1]}, r"x of f\.npz has 3 rows, but label has 2; make them agree"),
+        ({"x": X, "label": [0, 1, 1], "query": [1]}, r"x of f\.npz has 3 rows, but query has 1"),
+        ({"x": X, "label": [[0], [1], [1]]}, r"label of f\.npz must have the shape \(N,\), got \(3, 1\)"),
+        ({"x": X, "label": [0, 1.5, 1]}, r"a whole number or a word, got 1\.5 in f\.npz row 2"),
+        ({"x": X[0], "label": [0, 1]}, r"must have the shape \(N, F\), one row a sample, got \(2,\)"),
+        ({"x": X[None], "label": [0]}, r"must have the shape \(N, F\), one row a sample, got \(1, 3, 2\)"),
+        ({"x": X[:0], "label": []}, r"must have the shape \(N, F\), one row a sample, got \(0, 2\)"),
+        ({"x": X.astype(str), "label": [0, 1, 1]}, r"x of f\.npz must be numbers, got the type <U"),
+        ({"x": X.astype(complex), "label": [0, 1, 1]}, r"x of f\.npz must be numbers, got the type complex128"),
+        (
+            {"x": X.astype(object), "label": [0, 1, 1]},
+            r"the array 'x' of f\.npz holds Python objects, which are never unp",
+        ),
+        ({"x": X, "label": np.array(["a", None, 3], object)}, r"the array 'label' of f\.npz holds Python objects"),
+        ({"x": X, "label": [0, 1, 1], "splt": ["", "", ""]}, r"has a column 'splt'; did you mean 'split'"),
+        ({"x": X, "label": [0, 1, 1], "split": ["dev", "", ""]}, r"split must be .* got 'dev' in f\.npz row 1"),
+    ],
+)
+def test_bad_arrays_are_explained(npz, arrays, message):
+    with pytest.raises(LikewiseError, match=message):
+        read_features(npz(**arrays))
+
+
+def test_rows_that_are_not_finite_are_named(npz):
+    x = np.ones((20, 3))
+    x[[2, 5, 7, 11], 1] = [np.nan, np.inf, -np.inf, np.nan]
+    with pytest.raises(LikewiseError, match=r"4 of 20 rows \(from 0: 2, 5, 7, \.\.\.\) hold NaN or infinite numbers"):
+        read_features(npz(x=x, y=np.zeros(20, int)))
+
+
+def test_overflow_is_told_from_infinity(npz):
+    with pytest.raises(LikewiseError, match=r"1 of 2 rows \(from 0: 1\) hold numbers too large for float32"):
+        read_features(npz(x=np.array([[1.0], [1e39]]), y=[0, 1]))
+
+
+def test_pickles_are_never_opened(tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "sprung"), "w"))
+
+    import pickle
+
+    (tmp_path / "f.npy").write_bytes(pickle.dumps(Trap()))
+    (tmp_path / "l.npy").write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(LikewiseError, match="never unpickled"):
+        read_embeddings(str(tmp_path / "f.npy"), str(tmp_path / "l.npy"))
+    np.save(tmp_path / "f.npy", X)
+    with pytest.raises(LikewiseError, match="never unpickled"):
+        read_embeddings(str(tmp_path / "f.npy"), str(tmp_path / "l.npy"))
+    np.save(tmp_path / "l.npy", np.array([Trap(), 1, 2], object), allow_pickle=True)
+    with pytest.raises(LikewiseError, match="never unpickled"):
+        read_embeddings(str(tmp_path / "f.npy"), str(tmp_path / "l.npy"))
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_broken_files_are_explained(tmp_path, npz):
+    whole = npz(x=X, y=[0, 1, 1])
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "f.npz").read_bytes()[:200])
+    for name, content in (("cut.npz", None), ("empty.npz", b""), ("empty.npy", b"")):
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+        with pytest.raises(LikewiseError, match=f"{name} cannot be read as NumPy data"):
+            read_embeddings(str(tmp_path / name))
+    np.save(tmp_path / "one.npy", X)
+    (tmp_path / "one.npy").rename(tmp_path / "one.npz")
+    with pytest.raises(LikewiseError, match=r"one\.npz must be a \.npz archive, and it is the other kind"):
+        read_features(str(tmp_path / "one.npz"))
+    with pytest.raises(LikewiseError, match="there is no file"):
+        read_features(whole + "x")
+
+
+def test_npy_with_labels_files(tmp_path, write):
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "l.npy", np.array([7, 3, 7]))
+    csv = write("l.csv", "label,split\nb,train\na,test\nb,test\n")
+    txt = write("l.txt", "b\na\nb\n")
+    for labels in (str(tmp_path / "l.npy"), csv, txt):
+        items = read_embeddings(str(tmp_path / "x.npy"), labels)
+        assert items.y.tolist() == [1, 0, 1]
+        assert items.x.tolist() == X.tolist()
+    assert read_embeddings(str(tmp_path / "x.npy"), csv).split.tolist() == ["train", "test", "test"]
+
+
+def test_bad_labels_files_are_explained(tmp_path, write, npz):
+    np.save(tmp_path / "x.npy", X)
+    x = str(tmp_path / "x.npy")
+    with pytest.raises(LikewiseError, match=r"x\.npy must hold the labels beside x.*give a file with the labels"):
+        read_embeddings(x)
+    with pytest.raises(LikewiseError, match=r"x\.npy has 3 rows and l\.txt has 2"):
+        read_embeddings(x, write("l.txt", "a\nb\n"))
+    with pytest.raises(LikewiseError, match=r"every row must have a label, and it is empty in l\.txt line 2"):
+        read_embeddings(x, write("l.txt", "a\n\nb\n"))
+    with pytest.raises(LikewiseError, match="labels: the column 'label' is missing from l.csv; it has: class"):
+        read_embeddings(x, write("l.csv", "class\na\nb\nc\n"))
+    with pytest.raises(LikewiseError, match=r"labels are read from \.npy, \.csv or \.txt, got 'l\.json'"):
+        read_embeddings(x, write("l.json", "[]"))
+    with pytest.raises(LikewiseError, match="labels: there is no file"):
+        read_embeddings(x, str(tmp_path / "gone.npy"))
+    with pytest.raises(LikewiseError, match="has labels of its own"):
+        read_embeddings(npz(x=X, y=[0, 1, 1]), write("l.txt", "a\nb\nc\n"))
+    with pytest.raises(LikewiseError, match=r"embeddings are read from .*, got 'l\.txt'"):
+        read_embeddings(write("l.txt", "a\n"))
+
+
+def test_safetensors(tmp_path, write):
+    file = str(tmp_path / "f.safetensors")
+    save_file({"z": torch.from_numpy(X).bfloat16(), "y": torch.tensor([5, 2, 5])}, file)
+    items = read_embeddings(file)
+    assert (items.x.tolist(), items.y.tolist(), items.class_name) == (X.tolist(), [1, 0, 1], ("2", "5"))
+    with pytest.raises(LikewiseError, match=r"bad\.safetensors is not a readable safetensors file"):
+        read_embeddings(write("bad.safetensors", "nothing"))
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+def test_parquet(tmp_path, fixed):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kind = pa.list_(pa.float64(), 2) if fixed else pa.list_(pa.float64())
+    table = pa.table({"x": pa.array(X.tolist(), kind), "label": ["b", "a", "b"], "split": ["train", "test", None]})
+    pq.write_table(table, tmp_path / "f.parquet", row_group_size=2)
+    items = read_features(str(tmp_path / "f.parquet"))
+    assert items.x.tolist() == X.tolist()
+    assert items.x.dtype == np.float32
+    assert items.y.tolist() == [1, 0, 1]
+    assert items.split.tolist() == ["train", "test", ""]
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        ([[1.0, 2.0], [3.0]], r"one length, but f\.parquet has 2 numbers in row 1 and 1 in row 2"),
+        ([[1.0, 2.0], None], r"2 numbers in row 1 and nothing in row 2"),
+        ([1.0, 2.0], r"the column 'x' of f\.parquet must hold lists of numbers, got double"),
+        ([["a"], ["b"]], r"x of f\.parquet must be numbers"),
+        ([[1.0, None], [1.0, 2.0]], r"1 of 2 rows \(from 0: 0\) hold NaN"),
+    ],
+)
+def test_bad_parquet_is_explained(tmp_path, x, message):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"x": x, "label": [0, 1]}), tmp_path / "f.parquet")
+    with pytest.raises(LikewiseError, match=message):
+        read_features(str(tmp_path / "f.parquet"))
+
+
+def test_parquet_without_labels(tmp_path, write):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"x": X.tolist()}), tmp_path / "f.parquet")
+    with pytest.raises(LikewiseError, match="must hold the labels beside x"):
+        read_features(str(tmp_path / "f.parquet"))
+    assert read_embeddings(str(tmp_path / "f.parquet"), write("l.txt", "a\nb\na\n")).y.tolist() == [0, 1, 0]

@@ -1,0 +1,236 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader
+
+from likewise.data.augment import eval_transform, train_transform
+from likewise.data.images import BadImage, Images, check_files, drop, file_of, find_bad, fingerprint
+from likewise.types import Items, LikewiseError
+
+
+def noisy(size=(64, 64)):
+    return Image.fromarray(np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8))
+
+
+@pytest.fixture
+def items(tmp_path):
+    for row in range(6):
+        noisy((40, 50 + row)).save(tmp_path / f"{row}.png")
+    return Items(
+        "six",
+        np.array([0, 0, 1, 1, 2, 2]),
+        ("a", "b", "c"),
+        path=tuple(f"{row}.png" for row in range(6)),
+        root=str(tmp_path),
+        split=np.array(["train"] * 4 + ["test"] * 2),
+        query=np.array([0, 1, 0, 1, 0, 1], bool),
+        gallery=np.array([1, 0, 1, 0, 1, 0], bool),
+        group=np.array([0, 0, 1, 1, -1, -1]),
+        box=np.array([[np.nan] * 4] * 5 + [[0, 0, 30, 30]]),
+        weight=np.arange(6.0),
+        y_clean=np.array([0, 0, 1, 1, 2, 2]),
+        taxonomy={"a": ("top",), "b": ("top",), "c": ("top", "low")},
+    )
+
+
+class TestImages:
+    def test_chance_depends_on_seed_row_and_draw_only(self, items):
+        made = Images(items, train_transform(16), seed=3)
+        x, row = made[2, 5]
+        assert row == 2
+        assert x.shape == (3, 16, 16)
+        made[0, 0]
+        assert torch.equal(made[2, 5][0], x)
+        assert torch.equal(Images(items, train_transform(16), seed=3)[2, 5][0], x)
+        assert torch.equal(made[2][0], made[2, 0][0])
+        for other in (made[2, 6], made[2, 4], Images(items, train_transform(16), seed=4)[2, 5]):
+            assert not torch.equal(other[0], x)
+
+    def test_same_picture_other_row_other_chance(self, items):
+        twin = dataclasses.replace(items, path=("0.png",) * 6, box=None)
+        made = Images(twin, train_transform(16))
+        assert not torch.equal(made[0, 0][0], made[1, 0][0])
+
+    def test_workers_do_not_matter(self, items):
+        made = Images(items, train_transform(16), seed=1)
+        keys = [[(row, draw) for row in (5, 0, 3)] for draw in range(4)]
+        runs = []
+        for workers in (0, 2):
+            torch.manual_seed(workers)
+            runs.append(list(DataLoader(made, batch_sampler=keys, num_workers=workers)))
+        for (x, row), (x2, row2) in zip(*runs, strict=True):
+            assert torch.equal(x, x2)
+            assert row.tolist() == row2.tolist() == [5, 0, 3]
+        assert not torch.equal(runs[0][0][0], runs[0][1][0])
+
+    def test_the_callers_chance_is_untouched(self, items, monkeypatch):
+        def never(seed):
+            raise AssertionError("this would seed the accelerators too")
+
+        torch.manual_seed(0)
+        before = torch.get_rng_state()
+        monkeypatch.setattr(torch, "manual_seed", never)
+        Images(items, train_transform(16))[0, 1]
+        assert torch.equal(torch.get_rng_state(), before)
+
+    def test_boxes_are_used(self, items):
+        x, _ = Images(items, eval_transform(30, "none"))[5]
+        want = np.array(Image.open(file_of(items, 5)))[:30, :30]
+        assert torch.equal(x, torch.from_numpy(want).permute(2, 0, 1))
+
+    def test_features_take_the_place_of_pictures(self):
+        features = Items("f", np.array([0, 1]), ("a", "b"), x=np.array([[1, 2], [3, 4]], np.float32))
+        x, row = Images(features, None)[1, 7]
+        assert (x.dtype, x.tolist(), row) == (torch.float32, [3, 4], 1)
+        x[0] = 9
+        assert features.x[1, 0] == 3
+
+    def test_rows_outside_are_refused(self, items):
+        made = Images(items, eval_transform(8))
+        for row in (-1, 6):
+            with pytest.raises(IndexError, match=f"row {row} is not among the 6 rows of six"):
+                made[row]
+
+    def test_wrong_use_is_explained(self, items):
+        with pytest.raises(LikewiseError, match="must have features, or paths together with a transform"):
+            Images(items, None)
+        with pytest.raises(LikewiseError, match="seed must be 0 or more, got -1"):
+            Images(items, eval_transform(8), seed=-1)
+        with pytest.raises(
+            LikewiseError, match=r"must give a uint8 tensor \(C, H, W\), got torch.float32 of shape \(2,\)"
+        ):
+            Images(items, lambda image: torch.zeros(2))[0]
+        with pytest.raises(LikewiseError, match="got Image"):
+            Images(items, lambda image: image)[0]
+
+    def test_a_bad_picture_is_named_from_a_worker(self, items, tmp_path):
+        (tmp_path / "4.png").write_bytes(b"no picture")
+        loader = iter(DataLoader(Images(items, eval_transform(8)), batch_size=6, num_workers=1))
+        with pytest.raises(BadImage, match=r"4\.png: this is not a picture"):
+            next(loader)
+        assert list(loader) == []  # read to its end, so that the worker goes at once
+
+
+def test_check_files(items, tmp_path):
+    check_files(items)
+    for name in ("0.png", "2.png", "3.png", "5.png"):
+        (tmp_path / name).unlink()
+    (tmp_path / "2.png").touch()
+    (tmp_path / "3.png").mkdir()
+    check_files(items, rows=[1, 4])
+    with pytest.raises(LikewiseError) as error:
+        check_files(items)
+    text = str(error.value)
+    assert "six: every picture must be there, but 4 cannot be used" in text
+    assert "0.png (missing)" in text
+    assert "2.png (empty or not a file)" in text
+    assert "3.png (empty or not a file)" in text
+    assert "and 1 more" in text
+    assert "5.png" not in text
+    check_files(Items("f", np.zeros(1, int), ("a",), x=np.ones((1, 2), np.float32)))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_find_bad(items, tmp_path, workers):
+    (tmp_path / "1.png").write_bytes(b"")
+    whole = (tmp_path / "4.png").read_bytes()
+    (tmp_path / "4.png").write_bytes(whole[:100])
+    steps = []
+    bad = find_bad(items, None, workers, lambda done, total: steps.append((done, total)))
+    assert [row for row, _ in bad] == [1, 4]
+    assert "the file is empty" in bad[0][1]
+    assert "cannot be decoded" in bad[1][1]
+    assert steps[-1] == (6, 6)
+    assert find_bad(items, [0, 2, 5], workers) == []
+
+
+def test_find_bad_sees_boxes(items):
+    wide = dataclasses.replace(items, box=np.array([[np.nan] * 4] * 5 + [[0, 0, 300, 30]]))
+    assert [row for row, _ in find_bad(wide)] == [5]
+
+
+def test_drop_filters_every_column(items):
+    left = drop(items, [0, 2, 3])
+    assert left.path == ("1.png", "4.png", "5.png")
+    assert left.class_name == ("a", "c")
+    assert left.y.tolist() == [0, 1, 1]
+    assert left.y_clean.tolist() == [0, 1, 1]
+    assert left.taxonomy == {"a": ("top",), "c": ("top", "low")}
+    for name in ("split", "query", "gallery", "group", "box", "weight"):
+        np.testing.assert_array_equal(getattr(left, name), getattr(items, name)[[1, 4, 5]], err_msg=name)
+    per_row = [f.name for f in dataclasses.fields(Items) if isinstance(getattr(items, f.name), np.ndarray)]
+    assert all(len(getattr(left, name)) == 3 for name in per_row)
+    assert len(items) == 6
+
+
+def test_drop_keeps_classes_that_only_clean_labels_know(items):
+    noisy_labels = dataclasses.replace(items, y=np.array([0, 0, 0, 0, 2, 2]))
+    left = drop(noisy_labels, [0])
+    assert left.class_name == ("a", "b", "c")
+    assert left.y_clean.tolist() == [0, 1, 1, 2, 2]
+
+
+def test_drop_of_features_and_of_nothing(items):
+    features = Items("f", np.array([0, 1]), ("a", "b"), x=np.array([[1], [3]], np.float32))
+    assert drop(features, [0]).x.tolist() == [[3]]
+    assert drop(items, []).path == items.path
+    with pytest.raises(LikewiseError, match="all 2 rows of f would go"):
+        drop(features, [1, 0])
+    with pytest.raises(LikewiseError, match=r"rows must lie in 0\.\.5, got 2 to 6"):
+        drop(items, [6, 2])
+
+
+class TestFingerprint:
+    def test_it_does_not_know_where_the_data_lies(self, items, tmp_path):
+        there = tmp_path.parent / f"{tmp_path.name}-moved"
+        name = fingerprint(items)
+        tmp_path.rename(there)
+        moved = dataclasses.replace(items, root=str(there), name="other")
+        assert fingerprint(moved) == name
+        full = dataclasses.replace(moved, path=tuple(str(there / p) for p in items.path))
+        assert fingerprint(full) == name
+        there.rename(tmp_path)
+        assert len(name) == 64
+
+    def test_every_column_counts(self, items):
+        changed = {
+            "y": items.y[::-1].copy(),
+            "class_name": ("a", "b", "d"),
+            "path": ("1.png", "0.png", *items.path[2:]),
+            "split": None,
+            "query": ~items.query,
+            "gallery": items.query,
+            "group": items.group + 1,
+            "box": items.box + 1,
+            "weight": items.weight * 2,
+            "y_clean": None,
+            "taxonomy": None,
+        }
+        names = {fingerprint(items)} | {fingerprint(dataclasses.replace(items, **{k: v})) for k, v in changed.items()}
+        assert len(names) == len(changed) + 1
+
+    def test_words_are_framed(self, items):
+        a, b = (dataclasses.replace(items, class_name=names) for names in (("a", "bc", "d"), ("ab", "c", "d")))
+        assert fingerprint(a) != fingerprint(b)
+
+    def test_the_type_of_numbers_does_not_count(self, items):
+        small = dataclasses.replace(items, y=items.y.astype(np.int32), box=items.box.astype(np.float32))
+        assert fingerprint(small) == fingerprint(items)
+
+    def test_sizes_of_files_count(self, items, tmp_path):
+        before = fingerprint(items)
+        with open(tmp_path / "0.png", "ab") as file:
+            file.write(b"x")
+        assert fingerprint(items) != before
+        (tmp_path / "0.png").unlink()
+        with pytest.raises(LikewiseError, match=r"0\.png \(missing\)"):
+            fingerprint(items)
+
+    def test_features_count_by_their_bytes(self):
+        features = Items("f", np.array([0, 1]), ("a", "b"), x=np.array([[1, 2], [3, 4]], np.float32))
+        other = dataclasses.replace(features, x=features.x + np.float32(1e-6))
+        assert fingerprint(features) != fingerprint(other)
+        assert fingerprint(features) == fingerprint(dataclasses.replace(features, x=np.asfortranarray(features.x)))

@@ -1,0 +1,109 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from likewise.data import NAMES, load, parse
+from likewise.types import Items, LikewiseError
+
+
+def test_every_form_is_read(tmp_path, draw, write):
+    for name in ("a", "b"):
+        draw(f"set/{name}/1.png")
+    assert load(str(tmp_path / "set")).class_name == ("a", "b")
+    assert load(write("t.csv", "path,label\nset/a/1.png,x\n")).path == ("set/a/1.png",)
+    np.savez(tmp_path / "f.npz", x=np.eye(2), label=[4, 3])
+    assert load(str(tmp_path / "f.npz")).y.tolist() == [1, 0]
+
+
+def test_parquet_is_a_table_or_features(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"path": ["a.png"], "label": [3]}), tmp_path / "t.parquet")
+    pq.write_table(pa.table({"x": [[1.0, 2.0]], "label": [3]}), tmp_path / "f.parquet")
+    assert load(str(tmp_path / "t.parquet")).path == ("a.png",)
+    assert load(str(tmp_path / "f.parquet")).x.tolist() == [[1.0, 2.0]]
+
+
+def test_a_table_takes_root(write, tmp_path):
+    items = load(write("t.csv", "path,label\na.png,x\n"), root=str(tmp_path / "else"))
+    assert items.root == str(tmp_path / "else")
+
+
+def test_names_take_root_and_glyphs_takes_arguments(monkeypatch):
+    asked = []
+
+    def glyphs(root=None, *, size=40, per_class=24, classes=None, seed=0):
+        asked.append((root, size, per_class, classes, seed))
+        return Items("glyphs", np.zeros(1, np.int64), ("a",))
+
+    fake = type(sys)("likewise.data.glyphs")
+    fake.glyphs = glyphs
+    monkeypatch.setitem(sys.modules, "likewise.data.glyphs", fake)
+    load("glyphs")
+    load("glyphs(size=32, per_class=10, classes=40)", root="/there")
+    assert asked == [(None, 40, 24, None, 0), ("/there", 32, 10, 40, 0)]
+    with pytest.raises(
+        LikewiseError, match=r"glyphs has no argument 'sise'; did you mean 'size'\? It takes: size, per_"
+    ):
+        load("glyphs(sise=32)")
+
+
+@pytest.mark.parametrize(
+    "text", ["glyphs(32)", "glyphs(size=f())", "glyphs(**{})", "glyphs(size=)", "a.glyphs()", "(1)"]
+)
+def test_only_names_with_literals_are_parsed(text):
+    with pytest.raises(LikewiseError, match="cannot be read"):
+        parse(text)
+
+
+def test_nothing_is_evaluated(tmp_path):
+    with pytest.raises(LikewiseError, match="cannot be read"):
+        load(f"glyphs(size=open({str(tmp_path / 'made')!r}, 'w'))")
+    assert not (tmp_path / "made").exists()
+
+
+def test_unknown_data_is_explained(tmp_path):
+    with pytest.raises(
+        LikewiseError, match=r"'cub20' is neither a known name.*did you mean 'cub200'\? DATA is a name \(gl"
+    ):
+        load("cub20")
+    with pytest.raises(
+        LikewiseError, match=r"'/no/such' is neither a known name nor an existing path; DATA is .*\.npz"
+    ):
+        load("/no/such")
+    with pytest.raises(LikewiseError, match=r"there is no data set 'glyph'; did you mean 'glyphs'\?"):
+        load("glyph(size=3)")
+
+
+def test_wrong_use_is_explained(tmp_path, write, draw):
+    with pytest.raises(LikewiseError, match="cub200: root must be the folder where the original download was unpacked"):
+        load("cub200")
+    with pytest.raises(LikewiseError, match="cub200 takes no arguments, got size"):
+        load("cub200(size=3)", root=str(tmp_path))
+    with pytest.raises(LikewiseError, match=r"notes\.md is a file of a kind that is not read"):
+        load(write("notes.md", "hello"))
+    with pytest.raises(LikewiseError, match="read_embeddings"):
+        load(write("z.npy", "hello"))
+    draw("set/a/1.png")
+    with pytest.raises(LikewiseError, match="root='/else' means nothing"):
+        load(str(tmp_path / "set"), root="/else")
+
+
+def test_every_name_has_a_reader_and_a_line():
+    import importlib
+
+    for name, line in NAMES.items():
+        if name != "glyphs":
+            assert callable(getattr(importlib.import_module(f"likewise.data.{name}"), name))
+        assert line and "\n" not in line
+
+
+def test_importing_the_shelf_is_light():
+    code = (
+        "import sys, likewise.data; print([m for m in ('torchvision', 'pyarrow', 'PIL', 'scipy') if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"

@@ -1,0 +1,63 @@
+import pytest
+
+from likewise.data.sheet import read_csv, read_parquet
+from likewise.types import LikewiseError
+
+
+def test_lines_are_counted_as_an_editor_does(write):
+    file = write("t.csv", 'path,label\r\n\r\n"a\nb.png",1\r\nc.png,2\r\n')
+    sheet = read_csv(file)
+    assert sheet.column["path"] == ["a\nb.png", "c.png"]
+    assert sheet.line == [3, 5]
+    assert sheet.at(1) == "t.csv line 5"
+
+
+def test_a_byte_order_mark_is_accepted(write):
+    assert list(read_csv(write("t.csv", b"\xef\xbb\xbfpath,label\na,1\n")).column) == ["path", "label"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"path,label\na,1\nb,\xe9t\xe9\n", r"t\.csv must be UTF-8, and line 3 holds the byte 0xe9"),
+        (b"", r"must hold a header and rows, and it is empty"),
+        (b"\n \n", r"must hold a header and rows, and it is empty"),
+        (b"path,label\n", r"must hold at least one row, and it has only a header"),
+        (b"path,label\na,1\nb\n", r"line 3 must have 2 cells as the header has, got 1"),
+        (b"path,label\na,b,1\n", r"line 2 must have 2 cells as the header has, got 3.*quotes"),
+        (b"path;label\na;1\n", r"must be separated by commas, got 'path;label'"),
+        (b"path,label,label\na,1,2\n", r"has the column 'label' more than once"),
+        (b'path,label\na,1\n"b,2\n', r"line 3 is not CSV"),
+    ],
+)
+def test_bad_files_are_explained(write, content, message):
+    with pytest.raises(LikewiseError, match=message):
+        read_csv(write("t.csv", content))
+
+
+def test_a_missing_file_is_explained(tmp_path):
+    with pytest.raises(LikewiseError, match=r"gone\.csv cannot be read \(No such file"):
+        read_csv(str(tmp_path / "gone.csv"))
+
+
+def test_a_missing_column_names_the_columns_there_are(write):
+    sheet = read_csv(write("birds.csv", "path,lable\na,1\n"))
+    with pytest.raises(LikewiseError) as error:
+        sheet.need("label")
+    assert str(error.value) == (
+        "table: the column 'label' is missing from birds.csv; it has: path, lable; "
+        "did you mean 'lable'? Rename it to 'label'"
+    )
+    with pytest.raises(LikewiseError, match=r"did you mean 'PATH'\?"):
+        read_csv(write("t.csv", "PATH,label\na,1\n")).need("path")
+
+
+def test_bad_parquet_is_explained(write, tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with pytest.raises(LikewiseError, match=r"t\.parquet is not a readable Parquet file"):
+        read_parquet(write("t.parquet", "path,label\n"))
+    pq.write_table(pa.table({"path": pa.array([], pa.string())}), tmp_path / "empty.parquet")
+    with pytest.raises(LikewiseError, match=r"empty\.parquet must hold at least one row"):
+        read_parquet(str(tmp_path / "empty.parquet"))

@@ -1,0 +1,126 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from likewise.data.features import read_features
+from likewise.data.table import read_table, write_table
+from likewise.types import Items, LikewiseError
+
+FULL = Items(
+    name="t",
+    y=np.array([1, 0, 2, 1]),
+    class_name=("Ant, black", "b", 'quoted "c"'),
+    path=("a b.png", "ö/1.png", "/abs/x.png", "a b.png"),
+    split=np.array(["train", "", "val", "test"]),
+    query=np.array([True, False, False, True]),
+    gallery=np.array([False, False, True, True]),
+    group=np.array([7, -1, 3, 7]),
+    box=np.array([[0, 0, 10, 20], [np.nan] * 4, [0.1, 1 / 3, 2, 3], [1, 0, 10, 20]]),
+    weight=np.array([0.1, 1, 2, 1 / 3]),
+    y_clean=np.array([1, 0, 2, 0]),
+)
+
+
+def assert_same(a: Items, b: Items):
+    for field in dataclasses.fields(Items):
+        if field.name != "root":
+            np.testing.assert_equal(getattr(a, field.name), getattr(b, field.name), err_msg=field.name)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_round_trip(tmp_path, suffix):
+    file = str(tmp_path / f"t.{suffix}")
+    write_table(FULL, file)
+    assert_same(read_table(file), FULL)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_round_trip_of_the_least(tmp_path, suffix):
+    least = Items("t", np.array([0, 1]), ("a", "b"), path=("1.png", "2.png"))
+    write_table(least, str(tmp_path / f"t.{suffix}"))
+    assert_same(read_table(str(tmp_path / f"t.{suffix}")), least)
+
+
+def test_round_trip_of_features(tmp_path):
+    features = Items("t", np.array([0, 1, 0]), ("a", "b"), x=np.array([[1, 2], [3, 4], [5, 6]], np.float32))
+    write_table(features, str(tmp_path / "t.parquet"))
+    assert_same(read_features(str(tmp_path / "t.parquet")), features)
+    with pytest.raises(LikewiseError, match=r"features do not fit in a CSV file; write t\.parquet"):
+        write_table(features, str(tmp_path / "t.csv"))
+
+
+def test_paths_start_from_the_table_or_root(write, tmp_path, monkeypatch):
+    file = write("in/t.csv", "path,label\na.png,1\n")
+    assert read_table(file).root == str(tmp_path / "in")
+    assert read_table(file, root="/data").root == "/data"
+    monkeypatch.chdir(tmp_path / "in")
+    assert read_table("t.csv").root == str(tmp_path / "in")
+
+
+def test_all_columns(write):
+    items = read_table(
+        write(
+            "t.csv",
+            "label,path,split,query,gallery,group,box,weight,note\nb,1.png,test,1,0,c1,1 2 3 4,2,hi\na,2.png,,,,,,0,\n",
+        )
+    )
+    assert items.name == "t"
+    assert items.y.tolist() == [1, 0]
+    assert items.class_name == ("a", "b")
+    assert items.split.tolist() == ["test", ""]
+    assert items.query.tolist() == [True, False]
+    assert items.gallery.tolist() == [False, False]
+    assert items.group.tolist() == [0, -1]
+    assert items.box[0].tolist() == [1, 2, 3, 4]
+    assert np.isnan(items.box[1]).all()
+    assert items.weight.tolist() == [2, 0]
+
+
+def test_parquet_types(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {
+        "path": pa.array(["1", "2"]).dictionary_encode(),
+        "label": pa.array([2**63 + 1, 5], pa.uint64()),
+        "query": [True, False],
+        "split": pa.array(["train", None]).dictionary_encode(),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    items = read_table(str(tmp_path / "t.parquet"))
+    assert items.class_name == ("5", str(2**63 + 1))
+    assert items.query.tolist() == [True, False]
+    assert items.split.tolist() == ["train", ""]
+    pq.write_table(pa.table({"path": ["1", None], "label": [1, 2]}), tmp_path / "n.parquet")
+    with pytest.raises(LikewiseError, match=r"path must be a file name, got None in n\.parquet row 2"):
+        read_table(str(tmp_path / "n.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("path,lable\na,1\n", r"the column 'label' is missing from t\.csv; it has: path, lable; did you mean 'lable'"),
+        ("image,label\na,1\n", r"the column 'path' is missing from t\.csv; it has: image, label; add it, or rename"),
+        ("path,label\na,1\n ,2\n", r"path must be a file name, got ' ' in t\.csv line 3"),
+        ("path,label\na\0b,1\n", r"holds a zero byte in t\.csv line 2|not CSV"),
+        ("path,label\na,1\nb,2\n./a,1\n", r"listed once, but '\./a' stands in t\.csv line 2 and in line 4"),
+        ("path,label\na,1\nb,2\na,2\n", r"'a' has two different labels, in t\.csv line 2 and in line 4"),
+        ("path,label,box\na,1,\na,1,\n", r"'a' stands in t\.csv line 2 and in line 3"),
+        ('path,label,box\na,1,0 0 1 1\na,1,"0,0,1,1"\n', r"'a' stands in t\.csv line 2 and in line 3"),
+    ],
+)
+def test_bad_tables_are_explained(write, content, message):
+    with pytest.raises(LikewiseError, match=message):
+        read_table(write("t.csv", content))
+
+
+def test_two_boxes_of_a_picture_are_two_rows(write):
+    assert len(read_table(write("t.csv", "path,label,box\na,1,0 0 1 1\na,2,0 0 2 2\na,2,\n"))) == 3
+
+
+def test_other_files_are_refused(tmp_path):
+    with pytest.raises(LikewiseError, match=r"a \.csv or \.parquet file, got 't\.xlsx'"):
+        read_table(str(tmp_path / "t.xlsx"))
+    with pytest.raises(LikewiseError, match=r"a \.csv or \.parquet file, got 't\.xlsx'"):
+        write_table(FULL, str(tmp_path / "t.xlsx"))

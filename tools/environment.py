@@ -1,0 +1,64 @@
+"""One Python environment for all checkouts, in the user's cache folder, brought up to date when the dependency list changes."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+import venv
+from contextlib import contextmanager
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+PLACE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "likewise" / f"venv-{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+def run(*words: str) -> None:
+    """Become the environment's Python with these words, running this checkout's code."""
+    python = ensure()
+    path = [str(HERE / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    # First on the path, so that each checkout runs its own code whichever one the environment was made from.
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+    os.execve(python, [python, *words], variables)
+
+
+def ensure() -> str:
+    """The environment's Python, installing what is missing first."""
+    if sys.version_info < (3, 11):
+        sys.exit(f"likewise needs Python 3.11 or newer, this is {sys.version.split()[0]}; run it as: python3.11 {sys.argv[0]}")
+    wanted = hashlib.sha256((HERE / "pyproject.toml").read_bytes()).hexdigest()
+    stamp, python = PLACE / "likewise-stamp", PLACE / "bin" / "python"
+    if is_ready(stamp, wanted):
+        return str(python)
+    PLACE.parent.mkdir(parents=True, exist_ok=True)
+    with alone(PLACE.with_suffix(".lock")):
+        if is_ready(stamp, wanted):  # another process was faster
+            return str(python)
+        need = 9 * 2**30
+        if not stamp.exists() and shutil.disk_usage(PLACE.parent).free < need:
+            sys.exit(f"likewise: installing needs about {need >> 30} GB free in {PLACE.parent}; set XDG_CACHE_HOME to another disk")
+        print(f"likewise: installing into {PLACE} (once; about 5 minutes and 6 GB the first time)", file=sys.stderr, flush=True)
+        started = time.time()
+        if not python.exists():
+            venv.create(PLACE, with_pip=True, clear=True)
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-e", f"{HERE}[dev]"]
+        if subprocess.call(pip) != 0:
+            sys.exit("likewise: the installation failed; the reason stands above. Run the same command again to go on")
+        stamp.write_text(wanted)
+        print(f"likewise: installed in {time.time() - started:.0f} s", file=sys.stderr, flush=True)
+    return str(python)
+
+
+def is_ready(stamp: Path, wanted: str) -> bool:
+    return stamp.exists() and stamp.read_text() == wanted
+
+
+@contextmanager
+def alone(lock: Path):
+    """Two first calls at once: the second waits for the first."""
+    import fcntl
+
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
