@@ -62,12 +62,12 @@ def compare(
     return sim, Pairs(same & ~own, ~same)
 
 
-def log1p_sum_exp(x: Float[Tensor, "B R"], mask: Bool[Tensor, "B R"], dim: int = 1) -> Float[Tensor, "B"]:
-    """log(1 + sum of e^x over the mask): never overflows, and 0 where the mask is empty."""
+def log1p_sum_exp(x: Float[Tensor, "B R"], mask: Bool[Tensor, "B R"]) -> Float[Tensor, "B"]:
+    """log(1 + sum of e^x over the mask), row by row: never overflows, and 0 where the mask is empty."""
     x = x.masked_fill(~mask, -torch.inf)
-    top = x.amax(dim, keepdim=True).clamp_min(0).detach() if x.shape[dim] else x.new_zeros(x.sum(dim, True).shape)
-    total = (x - top).exp().sum(dim, keepdim=True) + (-top).exp()
-    return (total.log() + top).squeeze(dim)
+    top = x.detach().amax(1, keepdim=True).clamp_min(0)
+    total = (x - top).exp().sum(1, keepdim=True) + (-top).exp()
+    return (total.log() + top).squeeze(1)
 
 
 def mean_over(x: Float[Tensor, "B R"], mask: Bool[Tensor, "B R"]) -> Float[Tensor, "B"]:

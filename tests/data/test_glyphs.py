@@ -1,4 +1,4 @@
-"""Glyphs: the same pictures from the same seed, every class a real and visible character, and no half data set in the cache."""
+"""Glyphs: same seed, same pictures; every class is a real and visible character; no half data set in the cache."""
 
 import multiprocessing
 import os
@@ -124,7 +124,7 @@ def test_homoglyphs_hold_the_letters_that_look_the_same(table):
 
 
 def test_homoglyphs_of_other_items_are_refused():
-    with pytest.raises(LikewiseError, match="homoglyphs: class names must .*'birds'"):
+    with pytest.raises(LikewiseError, match="homoglyphs: class names must .*'birds' do not; pass"):
         homoglyphs(Items(name="birds", y=np.arange(2), class_name=("Wren", "Robin")))
 
 

@@ -216,6 +216,11 @@ class TestFingerprint:
         a, b = (dataclasses.replace(items, class_name=names) for names in (("a", "bc", "d"), ("ab", "c", "d")))
         assert fingerprint(a) != fingerprint(b)
 
+    def test_columns_are_told_apart(self, items):
+        asks = dataclasses.replace(items, gallery=None)
+        answers = dataclasses.replace(items, query=None, gallery=items.query)
+        assert fingerprint(asks) != fingerprint(answers)
+
     def test_the_type_of_numbers_does_not_count(self, items):
         small = dataclasses.replace(items, y=items.y.astype(np.int32), box=items.box.astype(np.float32))
         assert fingerprint(small) == fingerprint(items)

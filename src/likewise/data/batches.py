@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import torch
 from jaxtyping import Int
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, default_collate
 
 from likewise.data.images import Images
-from likewise.types import Batch, Items
+from likewise.types import Batch, Items, LikewiseError
 
 
 def batches(
@@ -40,15 +40,15 @@ def batches(
             row = torch.as_tensor(chosen)
             yield _to(Batch(x[row], y[row], row), device)
         return
-    keys = _Keys(rows, first_draw)
-    generator = (
-        torch.Generator()
-    )  # the loader draws a seed at its start; not from the generator that training depends on
+    # The loader draws a seed when it starts; not from the generator that training depends on.
     loader = DataLoader(
-        Images(items, transform, seed), batch_sampler=keys, num_workers=workers, generator=generator,
-        pin_memory=device.type == "cuda", persistent_workers=False,
+        _Honest(items, transform, seed), batch_sampler=_Keys(rows, first_draw), num_workers=workers, collate_fn=_collate,
+        generator=torch.Generator(), pin_memory=device.type == "cuda",
     )  # fmt: skip
-    for x, row in loader:
+    for found in loader:
+        if isinstance(found, LikewiseError):
+            raise found
+        x, row = found
         yield _to(Batch(x, y[row], row), device)
 
 
@@ -61,6 +61,21 @@ def choose_workers(workers: int) -> int:
     """-1: half of the cores, at most 8; the network needs the rest."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(8, cores // 2) if workers < 0 else workers
+
+
+class _Honest(Images):
+    """Hands a broken picture's error over as a value: raised in a worker it would arrive wrapped in a traceback."""
+
+    def __getitem__(self, key):
+        try:
+            return super().__getitem__(key)
+        except LikewiseError as error:
+            return error
+
+
+def _collate(samples: list):
+    errors = [s for s in samples if isinstance(s, LikewiseError)]
+    return errors[0] if errors else default_collate(samples)
 
 
 class _Keys:

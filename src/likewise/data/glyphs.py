@@ -1,7 +1,7 @@
 """Glyphs: the built-in data set. A class is a Unicode character, drawn from the free fonts that matplotlib installs.
 
-Classes are split half and half into training and test classes, in every alphabet. Some characters of different scripts are
-the same drawing (Latin A, Greek Alpha, Cyrillic A). They are kept: no picture can tell them apart, so they are true
+Half of the classes of every alphabet are for training, half for testing. Some characters of different scripts are the
+same drawing (Latin A, Greek Alpha, Cyrillic A). They are kept: no picture tells them apart, so they are true
 ambiguities of the labels, and `homoglyphs` lists them.
 """
 
@@ -31,9 +31,7 @@ from likewise.types import Items, LikewiseError
 
 __all__ = ["glyphs", "homoglyphs"]
 
-VERSION = (
-    1  # of the drawing: raise it with every change that changes pixels, classes or split, so that no old cache is read
-)
+VERSION = 1  # of the drawing: raise it whenever pixels, classes or splits change, so that no old cache is read
 
 _DEJAVU = [
     f"DejaVu{family}{style}"
@@ -68,12 +66,7 @@ _ALPHABETS: dict[tuple[str, str], str | tuple[tuple[int, int], ...]] = {
 
 
 def glyphs(
-    root: str | Path | None = None,
-    *,
-    size: int = 40,
-    per_class: int = 24,
-    classes: int | None = None,
-    seed: int = 0,
+    root: str | Path | None = None, *, size: int = 40, per_class: int = 24, classes: int | None = None, seed: int = 0
 ) -> Items:
     """Draw the glyphs, or find them drawn, and return their table. Its taxonomy is script > kind.
 
@@ -81,7 +74,8 @@ def glyphs(
     them leave the others as they were. A class keeps its number `y` and its split whatever the arguments.
 
     Args:
-        root: folder of caches; the pictures go to `glyphs-<key>` below it. Default: `likewise` in `$XDG_CACHE_HOME` or `~/.cache`.
+        root: folder of caches; the pictures stand in `glyphs-<key>` below it, a key for every choice of arguments.
+            Default: `likewise` in `$XDG_CACHE_HOME`, or in `~/.cache`.
         size: width and height in pixels.
         per_class: pictures of each character.
         classes: only the first so many, balanced over splits and scripts. Default: all.
@@ -96,7 +90,7 @@ def glyphs(
     ):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= most:
             raise LikewiseError(
-                f"glyphs: {name} must be a whole number from {least} to {most}, got {value!r}; change {name}"
+                f"glyphs: {name} must be a whole number from {least} to {most}, got {value!r}; change it"
             )
     table = table[:classes]
     faces = _faces([code for code, *_ in table])
@@ -114,14 +108,12 @@ def glyphs(
         path=path,
         root=str(folder),
         split=np.repeat([split for *_, split in table], per_class),
-        taxonomy={
-            name: (script, f"{script} {kind}") for name, (_, script, kind, _) in zip(class_name, table, strict=True)
-        },
+        taxonomy={f"U+{code:04X} {chr(code)}": (script, f"{script} {kind}") for code, script, kind, _ in table},
     )
 
 
 def characters() -> list[tuple[int, str, str, str]]:
-    """Every class as (code point, script, kind, split), in the order of the class numbers: scripts and splits take turns."""
+    """Every class as (code point, script, kind, split) by class number. Scripts and splits take turns."""
     turns: dict[tuple[str, str], list] = defaultdict(list)
     for (script, kind), which in _ALPHABETS.items():
         codes = [ord(c) for c in which] if isinstance(which, str) else [c for a, b in which for c in range(a, b + 1)]
@@ -136,16 +128,18 @@ def characters() -> list[tuple[int, str, str, str]]:
 
 
 def homoglyphs(items: Items) -> list[tuple[int, ...]]:
-    """Groups of class numbers that are one and the same drawing in the plain sans face, so that no picture of it tells them apart."""
+    """Groups of class numbers that are one and the same drawing in the plain sans face."""
     try:
         codes = [int(name.split()[0].removeprefix("U+"), 16) for name in items.class_name]
     except (ValueError, IndexError):
         raise LikewiseError(
-            f"homoglyphs: class names must begin with a code point such as 'U+0041', got the items of {items.name!r}; pass those of glyphs()"
+            f"homoglyphs: class names must begin with a code point such as 'U+0041', but those of {items.name!r} "
+            "do not; pass the items of glyphs()"
         ) from None
     groups: dict[tuple[str, bytes], list[int]] = defaultdict(list)
-    for y, (code, files) in enumerate(_faces(codes).items()):
-        groups[files[0], outline(files[0], chr(code))].append(y)
+    faces = _faces(codes)
+    for y, code in enumerate(codes):
+        groups[faces[code][0], outline(faces[code][0], chr(code))].append(y)
     return [tuple(group) for group in groups.values() if len(group) > 1]
 
 
@@ -173,7 +167,7 @@ def _faces(codes: list[int]) -> dict[int, tuple[str, ...]]:
     for code, files in having.items():
         if not files:
             raise LikewiseError(
-                f"glyphs: every character must be in a font, but none in {folder} has U+{code:04X}; reinstall matplotlib"
+                f"glyphs: a font must have U+{code:04X}, but none in {folder} does; reinstall matplotlib"
             )
     return {code: tuple(files) for code, files in having.items()}
 
@@ -190,7 +184,7 @@ def _file(code: int, number: int) -> str:
 
 
 def _complete(folder: Path, path: tuple[str, ...]) -> bool:
-    """Whether every picture is there. A folder only gets its name when whole, but caches are also cleaned file by file."""
+    """Whether every picture is there. A folder gets its name when whole, but some tidy caches file by file."""
     try:
         return folder.is_dir() and all(os.stat(folder / file).st_size > 0 for file in path)
     except FileNotFoundError:
@@ -210,19 +204,21 @@ def draw(seed: int, code: int, number: int, size: int, faces: tuple[str, ...]) -
 
 
 def _shape(text: str, face: str, size: int, rng: np.random.Generator) -> np.ndarray:
-    """How far each pixel is ink, 0 to 1: the character, bolder, thinner or hollow, crossed by lines, under an affine map."""
+    """How far each pixel is ink, 0 to 1: the character with another stroke, crossed by lines, under an affine map."""
     hollow, bold, lines, turn, shear, zoom, aspect, right, down, blur = rng.random(10).tolist()
     ends = rng.random((3, 4))
     side, em = round(2.3 * size), round(1.4 * size)  # larger than the picture, so that the map shrinks it smoothly
-    canvas = Image.new("L", (side, side))
-    font = _font(face, em)
+    font, edge = _font(face, em), math.ceil(0.1 * em)
     x0, y0, x1, y1 = font.getbbox(text)
-    ImageDraw.Draw(canvas).text(((side - x0 - x1) / 2, (side - y0 - y1) / 2), text, fill=255, font=font)
+    glyph = Image.new("L", (x1 - x0 + 2 * edge, y1 - y0 + 2 * edge))
+    ImageDraw.Draw(glyph).text((edge - x0, edge - y0), text, fill=255, font=font)
     # A level of the blurred glyph is a glyph with a bolder or thinner stroke; a band of levels is its hollow outline.
     level = np.arange(256) / 255
     stroke = 1.6 - np.abs(level - 0.45) / 0.16 if hollow < 0.06 else (level - 0.15 - 0.35 * bold) / 0.25 + 0.5
     levels = (np.clip(stroke, 0, 1) * 255).astype(np.uint8)
-    canvas = Image.fromarray(levels[np.asarray(canvas.filter(ImageFilter.GaussianBlur(0.03 * em)))])
+    glyph = Image.fromarray(levels[np.asarray(glyph.filter(ImageFilter.GaussianBlur(0.03 * em)))])
+    canvas = Image.new("L", (side, side))
+    canvas.paste(glyph, ((side - glyph.width) // 2, (side - glyph.height) // 2))
     pen = ImageDraw.Draw(canvas)
     for k in range(int(lines * 4)):  # lines of ink beside the character's own, lines of paper that cut it
         pen.line((ends[k] * side).tolist(), fill=255 * (k % 2), width=max(1, round(0.045 * em)))
@@ -231,7 +227,7 @@ def _shape(text: str, face: str, size: int, rng: np.random.Generator) -> np.ndar
     )
     wide, high = (0.85 * math.exp(grow + sign * widen) * size / em for sign in (1, -1))
     cos, sin = math.cos(angle), math.sin(angle)
-    # Pillow wants the way back, from the picture to the canvas: the inverse of turn @ shear @ scale about the two centres.
+    # Pillow wants the way back, from picture to canvas: the inverse of turn @ shear @ scale, centre on centre.
     a, b = (cos + lean * sin) / wide, (sin - lean * cos) / wide
     c, d = -sin / high, cos / high
     x, y = (size * (0.5 + 0.04 * (2 * u - 1)) for u in (right, down))
@@ -253,7 +249,7 @@ def _paint(shape: np.ndarray, rng: np.random.Generator) -> Image.Image:
     light = (2 * down - 1) * ramp[:, None] + (2 * right - 1) * ramp
     light += 12 * grain * rng.standard_normal((size, size))
     x = light[..., None] + paper + shape[..., None] * (ink - paper)
-    return Image.fromarray(np.clip(x, 0, 255).astype(np.uint8))
+    return Image.fromarray(x.clip(0, 255).astype(np.uint8))
 
 
 def _draw_class(folder: str, code: int, faces: tuple[str, ...], per_class: int, seed: int, size: int) -> None:
@@ -263,24 +259,23 @@ def _draw_class(folder: str, code: int, faces: tuple[str, ...], per_class: int, 
         picture.save(os.path.join(folder, _file(code, number)), compress_level=1)
 
 
-def _draw_all(
-    folder: Path, path: tuple[str, ...], faces: dict[int, tuple[str, ...]], per_class: int, seed: int, size: int
-) -> None:
-    # Forked workers start at once and need no guard in the caller's script; where forking is not safe, one process draws.
+def _draw_all(folder: Path, path: tuple[str, ...], faces: dict[int, tuple[str, ...]], *settings: int) -> None:
+    """Draw every class, in as many processes as may run; `settings` are per_class, seed and size."""
+    # Forked workers start at once and need no guard in the caller's script; where that is not safe, one process draws.
     workers = len(os.sched_getaffinity(0)) if sys.platform == "linux" and not current_process().daemon else 1
     with _whole(folder, path) as temp, _progress(len(path)) as advance:
-        jobs = [(str(temp), code, files, per_class, seed, size) for code, files in faces.items()]
+        jobs = [(str(temp), code, files, *settings) for code, files in faces.items()]
         if workers == 1 or len(path) < 1000:
             for job in jobs:
                 _draw_class(*job)
-                advance(per_class)
+                advance(settings[0])
             return
         ignore = (signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which stops the workers
         pool = ProcessPoolExecutor(workers, get_context("fork"), initializer=signal.signal, initargs=ignore)
         try:
             for done in as_completed([pool.submit(_draw_class, *job) for job in jobs]):
                 done.result()
-                advance(per_class)
+                advance(settings[0])
         finally:
             pool.shutdown(cancel_futures=True)  # and wait: nobody may write into the folder once it is removed
 
@@ -318,6 +313,4 @@ def _whole(folder: Path, path: tuple[str, ...]) -> Iterator[Path]:
         shutil.rmtree(temp, ignore_errors=True)
         shutil.rmtree(broken, ignore_errors=True)
     if not _complete(folder, path):
-        raise LikewiseError(
-            f"glyphs: {folder} must hold {len(path)} pictures, but some are missing; remove it and call again"
-        )
+        raise LikewiseError(f"glyphs: {folder} must hold {len(path)} pictures, but some are missing; remove it")

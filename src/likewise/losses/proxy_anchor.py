@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -47,8 +47,8 @@ class ProxyAnchor(Loss):
             return (pull + push) * len(z)
 
 
-def _shares(x: Float[Tensor, "B C"], mask: Tensor) -> Float[Tensor, "B"]:
+def _shares(x: Float[Tensor, "B C"], mask: Bool[Tensor, "B C"]) -> Float[Tensor, "B"]:
     """Every column's log(1 + sum e^x), handed out to the rows by softmax over the column; empty columns give nothing."""
     with torch.no_grad():
         share = x.masked_fill(~mask, -torch.inf).softmax(0).nan_to_num_(0.0)
-    return share @ log1p_sum_exp(x, mask, dim=0)
+    return share @ log1p_sum_exp(x.T, mask.T)

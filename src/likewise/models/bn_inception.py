@@ -7,6 +7,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from likewise.types import LikewiseError
+
 # Widths of each block: 1x1, (3x3 reduce, 3x3), (double 3x3 reduce, double 3x3), pool projection.
 # Without 1x1 and projection the block halves the map.
 BLOCKS = {
@@ -79,7 +81,13 @@ class BNInception(nn.Module):
         double = self.unit(f"{name}_double_3x3_1", self.unit(f"{name}_double_3x3_reduce", x))
         double = self.unit(f"{name}_double_3x3_2", double)
         if halves:
-            return torch.cat([three, double, halve(x)], 1)
+            pooled = halve(x)
+            if pooled.shape != (*x.shape[:2], *three.shape[2:]):  # pooling and strided layers round odd sizes apart
+                raise LikewiseError(
+                    f"bn_inception: the map before {name} must have even sides, got {tuple(x.shape[2:])};"
+                    " use pictures whose sides are multiples of 32, such as 224"
+                )
+            return torch.cat([three, double, pooled], 1)
         # The last block takes the greatest of the neighbourhood, the others the mean.
         pool = F.max_pool2d if name == "inception_5b" else F.avg_pool2d
         proj = self.unit(f"{name}_pool_proj", pool(x, 3, stride=1, padding=1))

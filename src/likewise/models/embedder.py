@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -76,7 +76,7 @@ class Embedder(nn.Module):
         self.head = build_head(head, self.feature_dim, dim)
         self.train(self.training)
 
-    def forward(self, x: Float[Tensor, "B ..."] | UInt8[Tensor, "B ..."]) -> Output:
+    def forward(self, x: Shaped[Tensor, "B ..."]) -> Output:
         """uint8 pictures, float ones in [0, 1], or float feature vectors; all of `Output` is at least float32."""
         if self.backbone_name == "features":
             f = self.check_features(x)
@@ -88,7 +88,7 @@ class Embedder(nn.Module):
         # The epsilon bounds the gradient of a vector at zero, where the direction is not defined.
         return Output(z=F.normalize(e, dim=1, eps=1e-6), e=e, f=at_least_float32(f), nodes=nodes, rec=rec)
 
-    def normalise(self, x: Float[Tensor, "B 3 H W"] | UInt8[Tensor, "B 3 H W"]) -> Float[Tensor, "B 3 H W"]:
+    def normalise(self, x: Shaped[Tensor, "B ..."]) -> Float[Tensor, "B 3 H W"]:
         """The picture as the backbone wants it: scaled, in its channel order, with its mean and deviation taken out."""
         if x.ndim != 4 or x.shape[1] != 3:
             raise LikewiseError(f"Embedder: x must be pictures of shape (B, 3, H, W), got {tuple(x.shape)}")
@@ -103,7 +103,7 @@ class Embedder(nn.Module):
             x = x.flip(1)
         return (x - self.mean) / self.std
 
-    def check_features(self, x: Float[Tensor, "B F"]) -> Float[Tensor, "B F"]:
+    def check_features(self, x: Shaped[Tensor, "B ..."]) -> Float[Tensor, "B F"]:
         if x.ndim != 2 or x.shape[1] != self.feature_dim or not x.is_floating_point():
             raise LikewiseError(
                 f"Embedder: with backbone='features' x must be float of shape (B, {self.feature_dim}),"

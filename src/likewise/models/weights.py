@@ -59,10 +59,9 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
 
 def refusal(path: Path, reason: str) -> str:
     code = re.search(r"GLOBAL ([\w.]+)", reason)
-    if code is None:
-        return f"Embedder: {path.name} must be a whole weight file, but it is damaged or of another kind"
+    what = f"loading it would run code ({code[1]})" if code else "it is damaged or a pickle that could run code"
     return (
-        f"Embedder: {path.name} must hold tensors only, but loading it would run code ({code[1]}), so it is refused;"
+        f"Embedder: {path.name} must hold tensors only, but {what}, so it is refused;"
         " save model.state_dict() of a model you trust, best as .safetensors"
     )
 

@@ -64,24 +64,22 @@ class SamplesPerClass(BatchSampler):
 
     def one_pass(self, number: int) -> list[list[int]]:
         rng = np.random.default_rng((self.seed, number))
-        count, per_batch = len(self._members), self.batch // self.per_class
-        packs: list[list[int]] = [[] for _ in self._members]
         deck: list[int] = []
+        packs: list[list[int]] = [[] for _ in self._members]
         batches = []
         for _ in range(len(self)):
-            if len(deck) < per_batch:  # what is left of the old pack comes first, and not again in the same batch
-                left = set(deck)
-                fresh = rng.permutation(count).tolist()
-                deck += [c for c in fresh if c not in left] + [c for c in fresh if c in left]
-            chosen, deck = deck[:per_batch], deck[per_batch:]
-            rows: list[int] = []
-            for c in chosen:
-                while len(packs[c]) < self.per_class:
-                    packs[c] += rng.permutation(self._members[c]).tolist()
-                rows += packs[c][: self.per_class]
-                packs[c] = packs[c][self.per_class :]
-            batches.append(rows)
+            chosen = _deal(deck, np.arange(len(self._members)), self.batch // self.per_class, rng)
+            batches.append([r for c in chosen for r in _deal(packs[c], self._members[c], self.per_class, rng)])
         return batches
+
+
+def _deal(pack: list[int], everyone: np.ndarray, count: int, rng: np.random.Generator) -> list[int]:
+    """Take so many off the pack; when it runs short, a new one goes below it, without what would repeat on top."""
+    while len(pack) < count:
+        left, fresh = set(pack), rng.permutation(everyone).tolist()
+        pack += [v for v in fresh if v not in left] + [v for v in fresh if v in left]
+    taken, pack[:] = pack[:count], pack[count:]
+    return taken
 
 
 def _members(labels: np.ndarray, used: np.ndarray) -> list[np.ndarray]:

@@ -1,0 +1,28 @@
+"""Shapes in annotations are checked while tests run; production pays nothing."""
+
+import warnings
+
+from jaxtyping import install_import_hook
+
+warnings.filterwarnings("ignore", module="beartype")
+install_import_hook("likewise", "beartype.beartype")
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def quiet_machine(monkeypatch, tmp_path_factory):
+    """Tests draw and cache in their own folder, on one thread each: two of them run side by side."""
+    torch.set_num_threads(1)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp().parent / "cache"))
+
+
+@pytest.fixture
+def unchecked():
+    """As users run it: without the shape checks of the tests, so that our own messages must come."""
+    from jaxtyping import config
+
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", False)

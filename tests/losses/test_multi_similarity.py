@@ -1,0 +1,57 @@
+import math
+
+import pytest
+import torch
+from pytorch_metric_learning.losses import MultiSimilarityLoss
+from pytorch_metric_learning.miners import MultiSimilarityMiner
+
+from likewise.losses import MultiSimilarity
+from likewise.miners import SemiHard
+from likewise.types import LikewiseError
+
+
+def by_hand(z, y, alpha, beta, base, eps):
+    each = []
+    for i in range(len(y)):
+        s = [float(z[i] @ z[j]) for j in range(len(y))]
+        pos = [s[j] for j in range(len(y)) if j != i and y[j] == y[i]]
+        neg = [s[j] for j in range(len(y)) if y[j] != y[i]]
+        if eps is not None:
+            if not pos or not neg:
+                each.append(0.0)
+                continue
+            pos, neg = [p for p in pos if p - eps < max(neg)], [n for n in neg if n + eps > min(pos)]
+        pull = math.log(1 + sum(math.exp(-alpha * (p - base)) for p in pos)) / alpha
+        push = math.log(1 + sum(math.exp(beta * (n - base)) for n in neg)) / beta
+        each.append(pull + push)
+    return torch.tensor(each, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("eps", [0.1, None])
+def test_by_hand(golden, eps):
+    loss = MultiSimilarity() if eps else MultiSimilarity(miner=None)
+    for z in (golden.z, golden.half):
+        torch.testing.assert_close(loss(z, golden.y), by_hand(z, golden.y, 2.0, 40.0, 0.5, eps))
+
+
+def test_golden(golden):
+    each = MultiSimilarity()(golden.z, golden.y)
+    torch.testing.assert_close(each, golden.each["multi_similarity"], rtol=0, atol=1e-8)
+    assert math.isclose(each.mean().item(), golden.value["multi_similarity"], abs_tol=1e-8)
+    half = MultiSimilarity()(golden.half, golden.y)
+    assert math.isclose(half.mean().item(), golden.half_value, abs_tol=1e-8)
+    assert (half == 0).sum() == 6  # solved anchors ask for nothing
+
+
+@pytest.mark.parity
+def test_agrees_with_pytorch_metric_learning(golden):
+    miner, loss = MultiSimilarityMiner(epsilon=0.1), MultiSimilarityLoss(alpha=2, beta=40, base=0.5)
+    other = loss(golden.z, golden.y, miner(golden.z, golden.y))
+    assert math.isclose(MultiSimilarity()(golden.z, golden.y).mean().item(), other.item(), abs_tol=1e-6)
+
+
+def test_bad_arguments(golden):
+    with pytest.raises(LikewiseError, match="alpha and beta must be above 0, got alpha=0"):
+        MultiSimilarity(alpha=0.0)
+    with pytest.raises(LikewiseError, match="MultiSimilarity needs a miner of pairs.*SemiHard"):
+        MultiSimilarity(miner=SemiHard())(golden.z, golden.y)

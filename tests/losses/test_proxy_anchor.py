@@ -1,0 +1,62 @@
+import math
+
+import pytest
+import torch
+from pytorch_metric_learning.losses import ProxyAnchorLoss
+
+from likewise.losses import ProxyAnchor
+from likewise.types import LikewiseError
+
+
+def by_hand(z, y, proxies, alpha, margin):
+    """The paper's one number, proxy by proxy."""
+    pull, push, present = 0.0, 0.0, 0
+    for c in range(len(proxies)):
+        p = proxies[c] / proxies[c].norm()
+        s = [float(z[i] @ p) for i in range(len(y))]
+        mine = [math.exp(-alpha * (s[i] - margin)) for i in range(len(y)) if y[i] == c]
+        other = [math.exp(alpha * (s[i] + margin)) for i in range(len(y)) if y[i] != c]
+        present += bool(mine)
+        pull += math.log(1 + sum(mine))
+        push += math.log(1 + sum(other))
+    return pull / present + push / len(proxies)
+
+
+def made(golden):
+    loss = ProxyAnchor(classes=6, dim=8).double()
+    loss.proxies.data = golden.proxies.clone()
+    return loss
+
+
+def test_by_hand_and_golden(golden):
+    value = made(golden)(golden.z, golden.y).mean().item()
+    assert math.isclose(value, by_hand(golden.z, golden.y, golden.proxies, 32, 0.1), rel_tol=1e-12)
+    assert math.isclose(value, golden.value["proxy_anchor"], abs_tol=1e-8)
+
+
+@pytest.mark.parity
+def test_value_and_gradient_agree_with_pytorch_metric_learning(golden):
+    mine, other = made(golden), ProxyAnchorLoss(6, 8, margin=0.1, alpha=32).double()
+    other.proxies.data = golden.proxies.clone()
+    a, b = golden.z.clone().requires_grad_(), golden.z.clone().requires_grad_()
+    normalised = torch.nn.functional.normalize(a, dim=1)  # the peer normalises inside, which shapes its gradient
+    first, second = mine(normalised, golden.y).mean(), other(b, golden.y)
+    first.backward()
+    second.backward()
+    assert math.isclose(first.item(), second.item(), rel_tol=1e-6)
+    torch.testing.assert_close(a.grad, b.grad, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(mine.proxies.grad, other.proxies.grad, rtol=1e-6, atol=1e-8)
+
+
+def test_the_shares_are_larger_for_harder_samples(golden):
+    loss = ProxyAnchor(classes=2, dim=2).double()
+    loss.proxies.data = torch.eye(2, dtype=torch.float64)
+    angle = torch.tensor([0.2, 1.2, 1.5], dtype=torch.float64)  # ever further from their proxy
+    z = torch.stack([angle.cos(), angle.sin()], 1)
+    each = loss(z, torch.zeros(3, dtype=torch.int64))
+    assert each[0] < each[1] < each[2]
+
+
+def test_bad_alpha():
+    with pytest.raises(LikewiseError, match="alpha must be above 0, got -1"):
+        ProxyAnchor(classes=3, dim=2, alpha=-1.0)

@@ -1,0 +1,105 @@
+import pytest
+import torch
+
+from likewise.models.backbones import build_backbone
+from likewise.types import LikewiseError
+
+
+def test_tokens_leave_the_class_token_out():
+    backbone = build_backbone("vit_tiny_patch16_224", pretrained=False, size=32).eval()
+    x = torch.rand(2, 3, 32, 32)
+    with torch.no_grad():
+        tokens = backbone.net.forward_features(x)
+        assert tokens.shape == (2, 1 + 4, 192)
+        torch.testing.assert_close(backbone(x), tokens[:, 1:].transpose(1, 2))
+
+
+def test_a_class_token_the_network_does_not_tell_of_is_found():
+    assert build_backbone("xcit_nano_12_p16_224", pretrained=False).prefix == 1
+
+
+def test_maps_with_channels_last():
+    backbone = build_backbone("mambaout_femto", pretrained=False).eval()
+    x = torch.rand(2, 3, 64, 64)
+    with torch.no_grad():
+        found = backbone.net.forward_features(x)
+        assert found.shape == (2, 2, 2, 288)
+        torch.testing.assert_close(backbone(x).mean(2), found.mean((1, 2)))
+
+
+@pytest.mark.parametrize("name", ["convnext_atto", "inception_next_atto", "mobilenetv3_small_050"])
+def test_no_parameter_stays_without_gradient(name):
+    backbone = build_backbone(name, pretrained=False)
+    f = backbone.finish(backbone(torch.rand(2, 3, 64, 64)).mean(2))
+    assert f.shape == (2, backbone.channels) and backbone.channels > 0
+    f.square().sum().backward()
+    assert [n for n, p in backbone.named_parameters() if p.grad is None or p.numel() == 0] == []
+
+
+def test_the_norm_after_pooling_is_the_networks_own():
+    import timm
+
+    torch.manual_seed(0)
+    backbone = build_backbone("convnext_atto", pretrained=False).eval()
+    whole = timm.create_model("convnext_atto", num_classes=0).eval()
+    with torch.no_grad():
+        backbone.net.head.norm.weight.uniform_(0.5, 2)
+        assert not whole.load_state_dict(backbone.net.state_dict(), strict=True).missing_keys
+        x = torch.rand(2, 3, 64, 64)
+        torch.testing.assert_close(backbone.finish(backbone(x).mean(2)), whole(x))
+
+
+def test_googlenet_sees_what_torchvision_shows_it():
+    from torchvision.models import GoogLeNet
+
+    torch.manual_seed(0)
+    backbone = build_backbone("googlenet", pretrained=False).eval()
+    whole = GoogLeNet(aux_logits=False, init_weights=False, transform_input=True).eval()
+    whole.fc = torch.nn.Identity()
+    whole.load_state_dict(backbone.net.state_dict())
+    x = torch.rand(2, 3, 64, 64)
+    mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
+    ours = (x - torch.tensor(backbone.mean).view(1, 3, 1, 1)) / torch.tensor(backbone.std).view(1, 3, 1, 1)
+    with torch.no_grad():
+        torch.testing.assert_close(backbone(ours).mean(2), whole((x - mean) / std), rtol=1e-4, atol=1e-5)
+
+
+def test_googlenet_takes_torchvisions_file_with_its_side_classifiers(tmp_path):
+    from torchvision.models import GoogLeNet
+
+    whole = GoogLeNet(aux_logits=True, init_weights=False)
+    torch.save(whole.state_dict(), tmp_path / "googlenet.pth")
+    net = build_backbone("googlenet", weights=tmp_path / "googlenet.pth").net
+    assert torch.equal(net.inception5b.branch1.conv.weight, whole.inception5b.branch1.conv.weight)
+
+
+def test_weights_made_for_the_networks_own_size_serve_another(tmp_path):
+    import timm
+
+    torch.save(timm.create_model("vit_tiny_patch16_224").state_dict(), tmp_path / "vit.pth")
+    backbone = build_backbone("vit_tiny_patch16_224", weights=tmp_path / "vit.pth", size=64)
+    assert backbone.size == 64 and backbone(torch.rand(1, 3, 64, 64)).shape == (1, 192, 16)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("resnet5O", "resnet50"), ("bn_inceptoin", "bn_inception"), ("resnet50.a1_in2k", "resnet50.a1_in1k")],
+)
+def test_an_unknown_name_suggests_the_nearest(name, near):
+    with pytest.raises(LikewiseError, match=rf"got '{name}'; did you mean .*{near}"):
+        build_backbone(name, pretrained=False)
+
+
+def test_what_cannot_be_had_is_told():
+    with pytest.raises(LikewiseError, match=r"conv_small has no pretrained weights; pass pretrained=False"):
+        build_backbone("conv_small")
+
+
+def test_networks_with_several_maps_are_told(monkeypatch):
+    import timm
+
+    net = timm.create_model("resnet18", num_classes=0)
+    net.forward_features = lambda x: [x, x]
+    monkeypatch.setattr(timm, "create_model", lambda *_, **__: net)
+    with pytest.raises(LikewiseError, match="one map or one row of tokens, resnet18 does not"):
+        build_backbone("resnet18", pretrained=False)

@@ -1,0 +1,34 @@
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from likewise.noise import Uniform
+from likewise.types import LikewiseError
+
+
+def test_exactly_the_share_is_wrong_and_other_classes_are_equally_likely():
+    y = np.repeat(np.arange(5), 2000)
+    noisy = Uniform(share=0.3)(y, np.random.default_rng(0))
+    assert (noisy != y).sum() == 3000
+    for c in range(5):
+        got = np.bincount(noisy[(y == c) & (noisy != y)], minlength=5)
+        assert got[c] == 0 and chisquare(np.delete(got, c)).pvalue > 1e-4
+
+
+def test_bernoulli_varies_around_the_share():
+    y = np.repeat(np.arange(4), 500)
+    wrong = [(Uniform(share=0.2, exact=False)(y, np.random.default_rng(i)) != y).sum() for i in range(50)]
+    assert len(set(wrong)) > 10 and abs(np.mean(wrong) - 400) < 4 * np.sqrt(2000 * 0.2 * 0.8 / 50)
+
+
+def test_two_classes_swap():
+    y = np.array([7, 9] * 10)
+    noisy = Uniform(share=1.0)(y, np.random.default_rng(0))
+    assert (noisy == 16 - y).all()
+
+
+def test_bad_arguments():
+    with pytest.raises(LikewiseError, match="share must be between 0 and 1, got 1.5"):
+        Uniform(share=1.5)
+    with pytest.raises(LikewiseError, match="at least two classes, got 1"):
+        Uniform(share=0.5)(np.zeros(4, np.int64), np.random.default_rng(0))

@@ -1,0 +1,63 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from likewise.protocols import UnseenClasses
+from likewise.types import Embedded, Items, LikewiseError
+
+
+def items(**columns):
+    y = np.repeat(np.arange(10), 4)
+    return Items("toy", y, tuple(map(str, range(10))), x=np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32), **columns)
+
+
+def test_first_half_of_the_classes_trains():
+    p, data = UnseenClasses(), items()
+    assert np.array_equal(p.rows(data, "train"), np.arange(20)) and np.array_equal(p.rows(data, "test"), np.arange(20, 40))
+    assert len(p.rows(data, "val")) == 0
+
+
+def test_validation_is_the_last_of_the_training_classes_and_never_a_test_class():
+    p, data = UnseenClasses(val=0.4), items()
+    parts = {part: set(data.y[p.rows(data, part)]) for part in ("train", "val", "test")}
+    assert parts == {"train": {0, 1, 2}, "val": {3, 4}, "test": {5, 6, 7, 8, 9}}
+
+
+def test_the_datas_own_split_counts():
+    split = np.array(["test", "val", "train", ""] * 10)
+    data = items(split=split)
+    p = UnseenClasses(val=0.5)
+    for part in ("train", "val", "test"):
+        assert np.array_equal(p.rows(data, part), np.flatnonzero(split == part))
+
+
+def test_retrieve_leaves_self_and_group_out():
+    group = np.arange(40) // 2  # pairs of shots
+    data = items(group=group)
+    p = UnseenClasses()
+    rows = p.rows(data, "test")
+    e = Embedded(torch.as_tensor(data.x[rows]), torch.as_tensor(data.y[rows]), torch.as_tensor(rows))
+    found = p.retrieve(e, data, k=5)
+    assert (found.relevant == 2).all()  # three class mates, one of them the same listing
+    for q in range(20):
+        assert not set(found.row[q].tolist()) & {q, q ^ 1}
+    plain = UnseenClasses().retrieve(e, dataclasses.replace(data, group=None), k=5)
+    assert (plain.relevant == 3).all()
+
+
+def test_a_group_in_two_parts_is_an_error():
+    group = np.full(40, -1)
+    group[[3, 30]] = 7
+    with pytest.raises(LikewiseError, match=r"1 groups stand in two \(first: group 7\)"):
+        UnseenClasses().rows(items(group=group), "train")
+
+
+def test_bad_arguments():
+    with pytest.raises(LikewiseError, match="0 < train < 1"):
+        UnseenClasses(train=1.0)
+    with pytest.raises(LikewiseError, match="leaves none to train on"):
+        UnseenClasses(val=0.95).rows(items(), "train")
+    with pytest.raises(LikewiseError, match="1 classes cannot be cut"):
+        UnseenClasses().rows(Items("one", np.zeros(4, np.int64), ("a",)), "train")

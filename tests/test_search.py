@@ -1,0 +1,154 @@
+"""Exact ranking against plain Python, with planted duplicates, groups and budgets that force every path."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from likewise.search import nearest, rank
+from likewise.types import LikewiseError
+
+
+def data(n=200, d=16, classes=20, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    y = torch.randint(0, classes, (n,), generator=g)
+    z = F.normalize(torch.randn(classes, d, generator=g)[y] + torch.randn(n, d, generator=g), dim=1)
+    for i in (50, 120, 199):  # planted duplicates, of whatever class
+        if i < n:
+            z[i] = z[3]
+    z[10:30] = z[10].clone()
+    return z, y
+
+
+def by_hand(z, y, gallery, gallery_y, own, group=None, gallery_group=None, euclidean=False):
+    """Order of the gallery for every query by whole-number arithmetic, one pair at a time."""
+    bits = 25 if euclidean else 26
+    if euclidean:
+        longest = max(math.sqrt(float((t.double() ** 2).sum(1).max())) for t in (z, gallery))
+        scale = 2.0 ** (bits - math.ceil(math.log2(longest)))
+    orders = []
+
+    def whole(v):
+        v = v.double().numpy()
+        v = v * scale if euclidean else v / np.linalg.norm(v) * 2.0**bits
+        return [int(x) for x in np.round(v)]
+
+    g = [whole(v) for v in gallery]
+    for i, q in enumerate(map(whole, z)):
+        keys = []
+        for j, v in enumerate(g):
+            if j == int(own[i]) or (group is not None and group[i] >= 0 and group[i] == gallery_group[j]):
+                continue
+            gap = sum((a - b) ** 2 for a, b in zip(q, v, strict=True))
+            keys.append((gap if euclidean else -sum(a * b for a, b in zip(q, v, strict=True)), j))
+        orders.append([j for _, j in sorted(keys)])
+    return orders
+
+
+def assert_same(found, orders, y, gallery_y):
+    for i, order in enumerate(orders):
+        k = found.row.shape[1]
+        want = (order + [-1] * k)[:k]
+        assert found.row[i].tolist() == want, f"query {i}"
+        assert found.relevant[i] == sum(int(gallery_y[j] == y[i]) for j in order)
+        ranks = [r + 1 for r, j in enumerate(order) if gallery_y[j] == y[i] and r < found.depth[i]]
+        assert found.hit_rank[found.start[i] : found.start[i + 1]].tolist() == ranks
+
+
+@pytest.mark.parametrize("k", [1, 7, 60])
+@pytest.mark.parametrize("budget", [2**29, 40_000, 1])
+@pytest.mark.parametrize("similarity", ["cosine", "euclidean"])
+def test_leave_one_out_equals_plain_python(k, budget, similarity):
+    z, y = data(120)
+    if similarity == "euclidean":
+        z = z * torch.linspace(0.5, 3, len(z))[:, None]
+        z[100:110] = z[100]
+    orders = by_hand(z, y, z, y, range(len(z)), euclidean=similarity == "euclidean")
+    assert_same(rank(z, y, k=k, similarity=similarity, budget=budget), orders, y, y)
+
+
+def test_the_symmetric_path_equals_the_plain_one():
+    """A set large enough to be proposed by blocks, some queries of which need the exhaustive path."""
+    z, y = data(1500, classes=300)
+    z[600:700] = z[600]  # more equals than the slack holds
+    block = rank(z, y, k=5)
+    plain = rank(z, y, z, y, k=5, own=torch.arange(len(z)), budget=2**20)
+    for name in ("row", "hit_rank", "start", "relevant", "depth"):
+        assert torch.equal(getattr(block, name), getattr(plain, name)), name
+    assert block.row[650].tolist() == [600, 601, 602, 603, 604]
+
+
+@pytest.mark.parametrize("budget", [2**29, 30_000])
+def test_query_gallery_with_groups(budget):
+    z, y = data(150)
+    g = torch.Generator().manual_seed(1)
+    q, gal = torch.arange(0, 60), torch.arange(40, 150)
+    group = torch.randint(-1, 12, (150,), generator=g)
+    own = torch.where(q >= 40, q - 40, -1)
+    found = rank(z[q], y[q], z[gal], y[gal], k=9, own=own, group=group[q], gallery_group=group[gal], budget=budget)
+    orders = by_hand(z[q], y[q], z[gal], y[gal], own, group[q], group[gal])
+    assert_same(found, orders, y[q], y[gal])
+
+
+def test_planted_duplicates_rank_by_row_whatever_the_chunks():
+    z, y = data()
+    first = rank(z, y, k=25)
+    for budget in (1, 10_000, 10**6):
+        again = rank(z, y, k=25, budget=budget)
+        assert torch.equal(again.row, first.row) and torch.equal(again.sim.nan_to_num(), first.sim.nan_to_num())
+    assert first.row[3, :3].tolist() == [50, 120, 199]
+    assert first.row[199, :3].tolist() == [3, 50, 120]
+    collapsed = rank(torch.ones(300, 8), torch.arange(300) % 3, k=4)
+    assert collapsed.row[0].tolist() == [1, 2, 3, 4] and collapsed.row[2].tolist() == [0, 1, 3, 4]
+
+
+def test_values_are_cosines_and_distances():
+    z, y = data(50)
+    z = z * 3
+    row, sim = nearest(z[:5], z, 4)
+    want = F.cosine_similarity(z[:5, None].double(), z[row].double(), dim=2)
+    assert torch.allclose(sim, want, atol=1e-7)
+    row, sim = nearest(z[:5], z, 4, similarity="euclidean")
+    assert torch.allclose(sim, -(z[:5, None].double() - z[row].double()).norm(dim=2), atol=1e-6)
+
+
+def test_labels_above_2_to_the_24_stay_apart():
+    z = torch.tensor([[1.0, 0], [1, 0.1], [0, 1]])
+    found = rank(z, torch.tensor([2**53, 2**53 + 1, 2**53]), k=2)
+    assert found.relevant.tolist() == [1, 0, 1]
+    assert found.match.tolist() == [[False, True], [False, False], [False, True]]
+
+
+def test_fewer_answers_than_k_leave_blanks():
+    z = F.normalize(torch.randn(3, 4), dim=1)
+    found = rank(z, torch.tensor([0, 0, 1]), k=10)
+    assert found.row.shape == (3, 3) and (found.row[:, 2] == -1).all() and found.sim[:, 2].isnan().all()
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_numbers_that_are_none_are_an_error(bad):
+    z, y = data(20)
+    z[7, 2] = bad
+    with pytest.raises(LikewiseError, match="finite.*1 query rows .first: row 7"):
+        rank(z, y)
+
+
+def test_bad_arguments(unchecked):
+    z, y = data(20)
+    with pytest.raises(LikewiseError, match="20 queries with 19 labels"):
+        rank(z, y[:19])
+    with pytest.raises(LikewiseError, match="same number of columns"):
+        rank(z, y, z[:, :3], y)
+    with pytest.raises(LikewiseError, match="cosine, euclidean, got 'dot'"):
+        rank(z, y, similarity="dot")
+    with pytest.raises(LikewiseError, match="nothing to rank"):
+        rank(z[:0], y[:0])
+
+
+def test_a_zero_vector_is_far_from_all_and_breaks_nothing():
+    z, y = data(40)
+    z[5] = 0
+    found = rank(z, y, k=3)
+    assert found.row[5].tolist() == [0, 1, 2] and (found.sim[5] == 0).all()
