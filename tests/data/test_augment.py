@@ -69,7 +69,7 @@ def test_none_has_no_chance():
     assert torch.equal(transform(picture()), transform(picture()))
 
 
-def test_bad_arguments_are_explained():
+def test_bad_arguments_are_explained(unchecked):
     with pytest.raises(
         LikewiseError, match=r"there is no kind 'afine'; did you mean 'affine'\? It is one of: crop, affine"
     ):

@@ -133,7 +133,7 @@ def test_weights():
 
 
 def test_a_slip_in_a_column_name_is_an_error_and_an_own_column_is_not():
-    check_names(sheet(path=["a"], label=["1"], height=["3"], width=["4"], photographer=["me"], bbox=["?"]))
+    check_names("table", "t.csv", ["path", "label", "height", "width", "photographer", "bbox"])
     for slip, meant in (("splt", "split"), ("Weight", "weight"), ("classname", "class_name"), ("galery", "gallery")):
         with pytest.raises(LikewiseError, match=f"has a column '{slip}'; did you mean '{meant}'"):
-            check_names(sheet(path=["a"], label=["1"], **{slip: ["x"]}))
+            check_names("table", "t.csv", ["path", "label", slip])

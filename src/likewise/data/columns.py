@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -18,15 +19,15 @@ CORNERS = ("left", "top", "right", "bottom")
 KNOWN = ("path", "label", "label_clean", "split", "query", "gallery", "class_name", "group", "box", *CORNERS, "weight")
 
 
-def check_names(sheet: Sheet) -> None:
+def check_names(owner: str, file: str, names: Collection[str]) -> None:
     """A column that looks like a slip of a known name is an error; others are the user's own and are left alone."""
-    for name in sheet.column:
+    for name in names:
         if name in KNOWN:
             continue
         near = difflib.get_close_matches(name.casefold(), KNOWN, n=1, cutoff=0.86)  # height is not weight
-        if near and near[0] not in sheet.column:
+        if near and near[0] not in names:
             raise LikewiseError(
-                f"{sheet.owner}: {sheet.file} has a column {name!r}; did you mean {near[0]!r}? "
+                f"{owner}: {file} has a column {name!r}; did you mean {near[0]!r}? "
                 "Rename it, or give it a name that is not so close"
             )
 

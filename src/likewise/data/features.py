@@ -212,7 +212,7 @@ def as_sheet(name: str, columns: dict, count: int) -> Sheet:
     if "label" in columns and "y" in columns:
         raise LikewiseError(f"features: {name} has both label and y; keep the one that is meant")
     cells = {("label" if key == "y" else key): column for key, column in columns.items()}
-    check_names(Sheet("features", name, cells, []))
+    check_names("features", name, cells.keys())
     cells = {key: as_cells(column, key, name) for key, column in cells.items() if key in KNOWN}
     if "class_name" in cells and len(cells["class_name"]) != count:
         cells["class_name"] = spread(cells["class_name"], cells["label"], name)
@@ -251,7 +251,7 @@ def read_labels(file: str) -> Sheet:
     suffix, name = Path(file).suffix.lower(), Path(file).name
     if suffix == ".csv":
         sheet = read_csv(file, "labels")
-        check_names(sheet)
+        check_names(sheet.owner, sheet.file, sheet.column.keys())
         return sheet
     if suffix == ".npy":
         if not os.path.isfile(file):

@@ -31,7 +31,7 @@ from likewise.types import Items, LikewiseError
 
 __all__ = ["glyphs", "homoglyphs"]
 
-VERSION = 1  # of the drawing: raise it whenever pixels, classes or splits change, so that no old cache is read
+VERSION = 2  # of the drawing: raise it whenever pixels, classes or splits change, so that no old cache is read
 
 _DEJAVU = [
     f"DejaVu{family}{style}"
@@ -129,15 +129,13 @@ def characters() -> list[tuple[int, str, str, str]]:
 
 def homoglyphs(items: Items) -> list[tuple[int, ...]]:
     """Groups of class numbers that are one and the same drawing in the plain sans face."""
-    try:
-        codes = [int(name.split()[0].removeprefix("U+"), 16) for name in items.class_name]
-    except (ValueError, IndexError):
+    if wrong := [name for name in items.class_name if not name.startswith("U+")]:
         raise LikewiseError(
-            f"homoglyphs: class names must begin with a code point such as 'U+0041', but those of {items.name!r} "
-            "do not; pass the items of glyphs()"
-        ) from None
-    groups: dict[tuple[str, bytes], list[int]] = defaultdict(list)
+            f"homoglyphs: class names must be like 'U+0041 A', got {wrong[0]!r}; pass the items of glyphs()"
+        )
+    codes = [int(name[2:].split()[0], 16) for name in items.class_name]
     faces = _faces(codes)
+    groups: dict[tuple[str, bytes], list[int]] = defaultdict(list)
     for y, code in enumerate(codes):
         groups[faces[code][0], outline(faces[code][0], chr(code))].append(y)
     return [tuple(group) for group in groups.values() if len(group) > 1]
@@ -158,9 +156,7 @@ def _faces(codes: list[int]) -> dict[int, tuple[str, ...]]:
     having: dict[int, list[str]] = {code: [] for code in codes}
     for name in _DEJAVU + _STIX + _MODERN:
         file = str(folder / f"{name}.ttf")
-        if not os.path.isfile(file):
-            continue
-        charmap = FT2Font(file).get_charmap()
+        charmap = FT2Font(file).get_charmap() if os.path.isfile(file) else {}
         for code, files in having.items():
             if code in charmap and (name not in _MODERN or (code < 128 and chr(code).isalnum())):
                 files.append(file)

@@ -24,7 +24,7 @@ def read_table(file: str, root: str | None = None) -> Items:
         root: where relative paths start; by default the folder of the table.
     """
     sheet = read_sheet(file)
-    check_names(sheet)
+    check_names(sheet.owner, sheet.file, sheet.column.keys())
     path = paths(sheet)
     y, class_name, y_clean = class_numbers(sheet)
     columns = optional_columns(sheet)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 class ConvSmall(nn.Module):
     """Four strided blocks and one residual one, for pictures of 28 to 64 pixels; 0.54 million parameters.
 
-    Every block halves the sides at once: on a processor the wide maps at full size, not the weights, would set the pace.
+    Every block halves the sides at once: on a processor the maps at full size, not the weights, would set the pace.
     """
 
     channels = 256

@@ -22,8 +22,8 @@ Pool = Literal["avg", "max", "avg+max"]
 class Embedder(nn.Module):
     """Pictures (or ready features) -> unit embeddings.
 
-    It scales and normalises its input itself, with the backbone's own mean, deviation and channel order; these travel in
-    its state. So a picture is embedded the same way in training, evaluation and export.
+    It scales and normalises its input itself, with the backbone's own mean, deviation and channel order; mean and
+    deviation travel in its state. So a picture is embedded the same way in training, evaluation and export.
 
     Args:
         backbone: a name timm knows, `googlenet`, `bn_inception`, `conv_small`, or `features` for ready feature vectors.
@@ -34,7 +34,7 @@ class Embedder(nn.Module):
         pretrained: start from the published weights of the backbone. Goes unused where `weights` is given.
         weights: a local file of backbone weights to start from.
         layer_norm: normalise the pooled feature to mean 0 and deviation 1, without learned scale, before the head.
-        freeze_bn: BatchNorm of the backbone keeps its running statistics in training; scale and shift are still learned.
+        freeze_bn: BatchNorm of the backbone keeps its running statistics in training; scale and shift still learn.
         features: width of the vectors, for `backbone="features"` only.
         size: side of the pictures in pixels, for networks built for one size. None: the backbone's own.
     """

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -49,56 +48,63 @@ def train(config: Train, say=print) -> Run:
         config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say
     )
     config = resolve(config, items)
-    run = claim(config, items, device)
-    if run.done:
+    run = find_run(config, items)
+    if run.done and not config.again:
         say(f"this run is finished already: {run.path} (--again trains it anew)")
     else:
+        training = Training(config, items, device)  # first, so that settings that cannot work leave no folder behind
+        claim(run, config, items, device)
         with run.owned():
-            Training(config, items, run, device).loop()
+            training.loop(run)
             (run.path / "done").touch()
     if config.evaluate and (run.scores is None or set(config.metrics) - run.scores["metrics"].keys()):
         evaluate_run(run, config=config, items=items, metrics=config.metrics, device=device, quiet=config.quiet)
     return run
 
 
-def claim(config: Train, items: Items, device: torch.device) -> Run:
-    """The folder of this run: a new one, the unfinished one to go on with, or the finished one."""
-    print_of_data = fingerprint(items)
-    settings = to_dict(config)
-    key = identity({k: v for k, v in settings.items() if k not in KEPT_OUT}, print_of_data)
-    path = Path(config.out or f"runs/{items.name}-{config.loss.split('(')[0]}-{key[:8]}")
-    run = Run(path)
-    if (path / "config.json").exists():
+def find_run(config: Train, items: Items) -> Run:
+    """The folder these settings and data belong to, whether or not it exists yet. One that holds something else is refused."""
+    settings, key, data = identify(config, items)
+    run = Run(config.out or f"runs/{items.name}-{config.loss.split('(')[0]}-{key[:8]}")
+    if (run.path / "config.json").exists():
         about = run.about
         if about["identity"] != key:
             old = {k: v for k, v in about["config"].items() if k not in KEPT_OUT}
             odd = [f"{k}: {old.get(k)} there, {v} here" for k, v in settings.items() if k in old and old[k] != v]
-            odd += ["the data"] if about["data"] != print_of_data else []
+            odd += ["the data"] if about["data"] != data else []
             raise LikewiseError(
-                f"train: '{path}' holds another run ({'; '.join(odd[:4]) or 'another format'}); choose another --out"
+                f"train: '{run.path}' holds another run ({'; '.join(odd[:4]) or 'another format'}); choose another --out"
             )
-        if not config.again:
-            return run
-        for file in path.iterdir():
-            if file.name != "lock":
-                shutil.rmtree(file) if file.is_dir() else file.unlink()
-    elif path.exists() and any(path.iterdir()):
-        raise LikewiseError(f"train: '{path}' exists and is not a run; choose another --out")
-    path.mkdir(parents=True, exist_ok=True)
-    run.write_json("environment.json", environment(device))
-    features = None if items.x is None else items.x.shape[1]
-    run.write_json(
-        "config.json",
-        {"format": FORMAT, "identity": key, "data": print_of_data, "features": features, "config": settings},
-    )
+    elif run.path.exists() and (not run.path.is_dir() or any(run.path.iterdir())):
+        raise LikewiseError(f"train: '{run.path}' exists and is not a run; choose another --out")
     return run
+
+
+def claim(run: Run, config: Train, items: Items, device: torch.device) -> None:
+    """Make the folder, or take it up where it was left; with `again`, empty it."""
+    if (run.path / "config.json").exists():
+        if not config.again or not run.done:
+            return
+        for file in run.path.iterdir():
+            shutil.rmtree(file) if file.is_dir() else file.unlink()
+    run.path.mkdir(parents=True, exist_ok=True)
+    settings, key, data = identify(config, items)
+    features = None if items.x is None else items.x.shape[1]
+    run.write_json("environment.json", environment(device))
+    run.write_json("config.json", {"format": FORMAT, "identity": key, "data": data, "features": features, "config": settings})
+
+
+def identify(config: Train, items: Items) -> tuple[dict, str, str]:
+    """The settings as JSON, the run's identity, and the data's fingerprint."""
+    settings, data = to_dict(config), fingerprint(items)
+    return settings, identity({k: v for k, v in settings.items() if k not in KEPT_OUT}, data), data
 
 
 class Training:
     """Everything one training holds while it runs. Built in an order that the seed fixes; saved and restored as a whole."""
 
-    def __init__(self, config: Train, items: Items, run: Run, device: torch.device):
-        self.config, self.run, self.device = config, run, device
+    def __init__(self, config: Train, items: Items, device: torch.device):
+        self.config, self.device = config, device
         self.protocol = make_protocol(config)
         noise = build(config.noise, NoiseModel, allow_imports=config.allow_imports) if config.noise else None
         self.items = spoil(items, self.protocol, noise, config.seed)
@@ -115,6 +121,7 @@ class Training:
         self.class_number = torch.full((items.classes,), -1, dtype=torch.int64)
         self.class_number[torch.as_tensor(used)] = torch.arange(len(used))
         labels = self.class_number[torch.as_tensor(self.items.y[self.rows])].numpy()
+        self.class_number = self.class_number.to(device)
 
         self.embedder = make_embedder(config, None if items.x is None else items.x.shape[1]).to(device)
         facts = {"classes": len(used), "dim": config.dim, "labels": labels, "seed": config.seed}
@@ -131,10 +138,11 @@ class Training:
         self.schedule = Schedule(config, self.optimizer, self.steps, per_pass)
         self.step, self.best, self.waited = 0, -math.inf, 0
         torch.manual_seed(config.seed + 1)
-        self.restore()
 
-    def loop(self) -> None:
+    def loop(self, run: Run) -> None:
         """Step after step, until the end, a stop on request, or patience runs out."""
+        self.run = run
+        self.restore()
         config, total, since = self.config, torch.zeros((), device=self.device), (time.monotonic(), self.step)
         feed = batches(
             self.items, ([int(self.rows[i]) for i in chosen] for chosen in self.sampler), self.augment,
@@ -170,8 +178,8 @@ class Training:
             parameter.requires_grad_(self.step >= self.warmup)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bf16"):
             out = self.embedder(batch.x)
-        y = self.class_number.to(self.device)[batch.y]
-        value = self.loss(out.z if self.loss.input == "unit" else out.e, y).mean()
+        z = out.z if self.loss.input == "unit" else out.e
+        value = self.loss(z, self.class_number[batch.y]).mean()
         self.optimizer.zero_grad(set_to_none=True)
         value.backward()
         clip(self.config, [self.embedder, self.loss])
@@ -180,7 +188,8 @@ class Training:
         self.sampler.observe(out.z.detach(), batch.row)
         for part in (self.loss, self.sampler):
             part.after_step(self.step)
-        return value.detach(), len(batch.row)
+        # Pair losses skip pairs whose similarity is NaN and stay finite; what is logged must not.
+        return value.detach() + 0 * z.detach().sum(), len(batch.row)
 
     def log(self, total, since, images):
         """Write a line, and hand back what the progress bar shows and a fresh start for the next line."""
@@ -192,8 +201,8 @@ class Training:
                 f"train: the loss became {loss} before step {self.step}; lower lr or set clip_norm. "
                 f"The last sound state is kept in {self.run.path}"
             )
-        line = {"step": self.step, "loss": loss, "lr": self.optimizer.param_groups[-1]["lr"], "images_per_s": round(rate, 1)}
-        line["lr"] = {g["name"]: g["lr"] for g in self.optimizer.param_groups}
+        lr = {g["name"]: g["lr"] for g in self.optimizer.param_groups}
+        line = {"step": self.step, "loss": loss, "lr": lr, "images_per_s": round(rate, 1)}
         facts = {k: v.float().mean().item() for k, v in self.loss.observe_state().items()}
         self.run.log([line | facts])
         return f"loss {loss:.3f}  {rate:.0f} images/s", torch.zeros_like(total), (time.monotonic(), self.step)

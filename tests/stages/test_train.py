@@ -1,0 +1,333 @@
+"""Training end to end: it learns, it resumes exactly, it never overwrites, and it loses nothing."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from likewise.configs import Train
+from likewise.data import load
+from likewise.run import Run
+from likewise.stages import train as module
+from likewise.stages.train import Interrupted, train
+from likewise.types import LikewiseError
+
+
+def weights(run, name="model.safetensors"):
+    return run.load_tensors(name)
+
+
+def assert_same_network(a, b):
+    first, second = weights(a), weights(b)
+    assert first.keys() == second.keys()
+    for name in first:
+        assert torch.equal(first[name], second[name]), name
+
+
+def test_it_learns_and_fills_the_folder(settings):
+    run = train(Train(**settings | {"length": "150"}))
+    names = {p.name for p in run.path.iterdir()}
+    assert names == {
+        "config.json", "environment.json", "log.jsonl", "model.safetensors", "state.pt", "scores.json",
+        "per_query.parquet", "embeddings.npz", "done",
+    }  # fmt: skip
+    log = run.read_log()
+    assert [line["step"] for line in log] == list(range(10, 151, 10))
+    assert log[-1]["loss"] < 0.8 * log[0]["loss"]
+    from likewise import evaluate
+
+    before = evaluate(run, which="untrained", quiet=True)["metrics"]["MAP@R"]
+    assert run.scores["metrics"]["MAP@R"] > before + 0.1
+    assert run.scores["queries"] == 144 and run.scores["unscored"] == 0
+    environment = run.read_json("environment.json")
+    assert environment["versions"]["torch"] and environment["device"]["type"] == "cpu"
+
+
+@pytest.mark.parametrize("loss", ["Triplet()", "ProxyAnchor()"])
+def test_a_stopped_training_goes_on_to_the_same_numbers(settings, tmp_path, monkeypatch, loss):
+    """Stopped in the middle of a pass and of a logging interval: weights, log and scores equal an uninterrupted run's."""
+    settings = settings | {"loss": loss, "noise": "Uniform(share=0.2)", "schedule": "cosine", "checkpoint_every": "7"}
+    whole = train(Train(**settings | {"out": str(tmp_path / "whole")}))
+    real = module.Training.one_step
+
+    def stop_at_23(self, batch):
+        result = real(self, batch)
+        if self.step == 23 and not (tmp_path / "stopped").exists():
+            (tmp_path / "stopped").touch()
+            os.kill(os.getpid(), signal.SIGINT)
+        return result
+
+    monkeypatch.setattr(module.Training, "one_step", stop_at_23)
+    with pytest.raises(Interrupted, match="stopped at step 23 of 40; the same command goes on"):
+        train(Train(**settings))
+    half = Run(settings["out"])
+    assert not half.done and half.load_state()["step"] == 23
+    resumed = train(Train(**settings))
+    assert resumed.done
+    assert_same_network(whole, resumed)
+    assert resumed.scores == whole.scores
+    assert [line["step"] for line in resumed.read_log()] == [10, 20, 30, 40]
+
+
+def test_a_killed_training_goes_on_from_its_checkpoint(settings, tmp_path):
+    """Killed without a chance to save: the steps since the last checkpoint are done again, to the same end."""
+    whole = train(Train(**settings | {"out": str(tmp_path / "whole")}))
+    code = (
+        "import os\nfrom likewise.configs import Train\nfrom likewise.stages import train as m\n"
+        "real = m.Training.one_step\n"
+        "def die(self, batch):\n    out = real(self, batch)\n    os._exit(9) if self.step == 27 else None\n    return out\n"
+        f"m.Training.one_step = die\nm.train(Train(**{settings!r}))\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=120, check=False).returncode == 9
+    run = Run(settings["out"])
+    assert run.load_state()["step"] == 20 and (run.path / "lock").exists()
+    train(Train(**settings))
+    assert_same_network(whole, run)
+    whole_losses, losses = ([line["loss"] for line in r.read_log()] for r in (whole, run))
+    assert whole_losses[2:] == pytest.approx(losses[2:]) and len(losses) == 4
+
+
+def test_pictures_resume_exactly_with_workers(tmp_path):
+    """The augmentation of step n is the same whether or not training began there, in whatever process."""
+    settings = {
+        "data": "glyphs(classes=8, per_class=6, size=16)", "size": 16, "sampler": "SamplesPerClass(batch=8, per_class=2)",
+        "dim": 8, "length": "6", "checkpoint_every": "3", "quiet": True, "evaluate": False, "device": "cpu",
+    }  # fmt: skip
+    whole = train(Train(**settings, workers=1, out=str(tmp_path / "whole")))
+    half = train(Train(**settings | {"length": "3"}, workers=0, out=str(tmp_path / "half")))
+    other, items = Run(tmp_path / "other"), load(settings["data"])
+    module.claim(other, module.resolve(Train(**settings, out=str(other.path)), items), items, torch.device("cpu"))
+    (other.path / "state.pt").write_bytes((half.path / "state.pt").read_bytes())
+    train(Train(**settings, workers=0, out=str(other.path)))
+    assert_same_network(whole, other)
+
+
+def test_a_finished_run_is_kept_unless_asked(settings):
+    lines = []
+    run = train(Train(**settings), lines.append)
+    first = (run.path / "model.safetensors").stat().st_mtime_ns
+    again = train(Train(**settings), lines.append)
+    assert again.path == run.path and (run.path / "model.safetensors").stat().st_mtime_ns == first
+    assert "finished already" in lines[-1]
+    train(Train(**settings | {"again": True}))
+    assert (run.path / "model.safetensors").stat().st_mtime_ns != first
+
+
+def test_the_same_settings_find_the_same_folder(settings, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    settings = {k: v for k, v in settings.items() if k != "out"} | {"length": "2", "evaluate": False}
+    one = train(Train(**settings))
+    two = train(Train(**settings | {"loss": "MultiSimilarity( )", "workers": 0}))
+    assert one.path == two.path and one.path.parts[0] == "runs"
+    assert train(Train(**settings | {"seed": 1})).path != one.path
+
+
+def test_another_runs_folder_is_refused(settings, tmp_path):
+    train(Train(**settings | {"length": "2", "evaluate": False}))
+    with pytest.raises(LikewiseError, match="holds another run .lr: 0.003 there, 0.01 here.*another --out"):
+        train(Train(**settings | {"length": "2", "lr": 0.01}))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("x")
+    with pytest.raises(LikewiseError, match="exists and is not a run"):
+        train(Train(**settings | {"out": str(tmp_path / "mine")}))
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "x"
+
+
+def test_two_cannot_train_in_one_folder(settings):
+    run = train(Train(**settings | {"length": "2", "evaluate": False}))
+    (run.path / "done").unlink()
+    with run.owned(), pytest.raises(LikewiseError, match="somebody is training in"):
+        train(Train(**settings | {"length": "2"}))
+
+
+def test_validation_chooses_and_stops_and_test_labels_have_no_say(settings, tmp_path):
+    settings = settings | {
+        "protocol": "UnseenClasses(val=0.3)", "validate_every": "10", "patience": 1, "length": "400", "lr": 0.0,
+        "schedule": "plateau", "schedule_patience": 0, "evaluate": False,
+    }  # fmt: skip
+    run = train(Train(**settings))
+    log = run.read_log()
+    scores = [line["val MAP@R"] for line in log if "val MAP@R" in line]
+    assert len(scores) == 3  # the first is the best; two more without progress, and it is over
+    assert (run.path / "best.safetensors").exists()
+    rates = [line["lr"]["head"] for line in log if "lr" in line]
+    assert rates == [0.0, 0.0, 0.0]
+    data = load(settings["data"])
+    shuffled = data.y.copy()
+    shuffled[144:] = np.random.default_rng(0).permutation(shuffled[144:])
+    other = tmp_path / "shuffled.npz"
+    np.savez(other, x=data.x, label=shuffled)
+    again = train(Train(**settings | {"data": str(other), "out": str(tmp_path / "again")}))
+    assert [line["val MAP@R"] for line in again.read_log() if "val MAP@R" in line] == scores
+    assert_same_network(run, again)
+
+
+def test_the_best_and_the_last_network_are_both_kept(settings):
+    settings = settings | {"protocol": "UnseenClasses(val=0.3)", "validate_every": "5", "lr": 0.03, "evaluate": False}
+    run = train(Train(**settings))
+    log = [line for line in run.read_log() if "val MAP@R" in line]
+    best = max(log, key=lambda line: line["val MAP@R"])["step"]
+    same = all(torch.equal(a, b) for a, b in zip(weights(run).values(), weights(run, "best.safetensors").values()))
+    assert same == (best == 40)
+    from likewise.stages.assemble import make_protocol, open_embedder, read_config
+    from likewise.stages.evaluate import mean_score
+
+    config, data = read_config(run), load(settings["data"])
+    protocol = make_protocol(config)
+    value = mean_score(
+        open_embedder(run, config, "best", torch.device("cpu")), data, protocol.rows(data, "val"), protocol, "MAP@R", None,
+        similarity="cosine", device=torch.device("cpu"), workers=0,
+    )  # fmt: skip
+    assert value == pytest.approx(max(line["val MAP@R"] for line in log))
+
+
+def test_noise_spoils_training_labels_only(settings):
+    from likewise.noise import Uniform
+    from likewise.protocols import UnseenClasses
+    from likewise.stages.assemble import spoil
+
+    data = load(settings["data"])
+    protocol = UnseenClasses(val=0.25)
+    noisy = spoil(data, protocol, Uniform(share=0.5), 0)
+    parts = {p: protocol.rows(data, p) for p in ("train", "val", "test")}
+    for part, share in (("train", 0.5), ("val", 0.5), ("test", 0.0)):
+        rows = parts[part]
+        assert (noisy.y[rows] != data.y[rows]).mean() == share
+        assert set(noisy.y[rows]) <= set(data.y[rows])  # no label crosses from one part into another
+    assert np.array_equal(noisy.y_clean, data.y)
+
+
+def test_a_frozen_backbone_stays_put_during_warm_up(tmp_path):
+    settings = {
+        "data": "glyphs(classes=8, per_class=6, size=16)", "size": 16, "sampler": "SamplesPerClass(batch=8, per_class=2)",
+        "dim": 8, "lr": 0.01, "quiet": True, "evaluate": False, "workers": 0, "device": "cpu", "warmup": "3",
+    }  # fmt: skip
+    start = train(Train(**settings, length="0", out=str(tmp_path / "0")))
+    warm = train(Train(**settings, length="3", out=str(tmp_path / "3")))
+    after = train(Train(**settings, length="5", out=str(tmp_path / "5")))
+    trained = [k for k in weights(start) if "backbone" in k and k.endswith("weight")]
+    for name in trained:
+        assert torch.equal(weights(start)[name], weights(warm)[name]), name
+    assert any(not torch.equal(weights(start)[k], weights(after)[k]) for k in trained)
+    head = next(k for k in weights(start) if "head" in k)
+    assert not torch.equal(weights(start)[head], weights(warm)[head])
+
+
+def test_sixteen_bit_trains(settings):
+    run = train(Train(**settings | {"precision": "bf16", "length": "10"}))
+    assert all(torch.isfinite(v).all() and v.dtype != torch.bfloat16 for v in weights(run).values())
+
+
+def test_a_diverged_training_says_so_and_keeps_the_last_sound_state(settings, monkeypatch):
+    real = module.Training.one_step
+
+    def poison(self, batch):
+        if self.step == 14:
+            next(self.embedder.head_parameters()).data.fill_(float("nan"))
+        return real(self, batch)
+
+    monkeypatch.setattr(module.Training, "one_step", poison)
+    with pytest.raises(LikewiseError, match="the loss became nan before step 20; lower lr"):
+        train(Train(**settings))
+    assert Run(settings["out"]).load_state()["step"] == 10
+
+
+def pictures(folder: Path, classes=4, each=6):
+    rng = np.random.default_rng(0)
+    for c in range(classes):
+        for i in range(each):
+            (folder / f"class{c}").mkdir(parents=True, exist_ok=True)
+            Image.fromarray(rng.integers(0, 255, (20, 20, 3), dtype=np.uint8)).save(folder / f"class{c}" / f"{i}.png")
+    return folder
+
+
+SMALL = {
+    "backbone": "conv_small", "size": 16, "sampler": "SamplesPerClass(batch=4, per_class=2)", "dim": 8, "length": "12",
+    "checkpoint_every": "100", "quiet": True, "device": "cpu",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_broken_picture_is_named_and_nothing_learned_is_lost(tmp_path, workers):
+    folder = pictures(tmp_path / "data")
+    broken = folder / "class1" / "3.png"
+    broken.write_bytes(broken.read_bytes()[:60])
+    out = str(tmp_path / "run")
+    with pytest.raises(LikewiseError, match="class1/3.png.*cannot be decoded") as caught:
+        train(Train(data=str(folder), out=out, workers=workers, **SMALL))
+    assert "Traceback" not in str(caught.value)
+    assert (Path(out) / "state.pt").exists()
+    lines = []
+    run = train(Train(data=str(folder), out=str(tmp_path / "two"), workers=workers, skip_bad=True, **SMALL), lines.append)
+    assert run.done and "1 of 24 pictures are broken and left out" in lines[0] and "class1/3.png" in lines[0]
+
+
+def test_missing_and_empty_files_are_found_before_training(tmp_path):
+    folder = pictures(tmp_path / "data")
+    (folder / "class2" / "1.png").write_bytes(b"")
+    with pytest.raises(LikewiseError, match="class2/1.png .empty"):
+        train(Train(data=str(folder), out=str(tmp_path / "run"), **SMALL))
+    assert not (tmp_path / "run").exists()
+
+
+def test_settings_that_cannot_work_fail_before_the_first_step(settings, features):
+    for change, says in [
+        ({"loss": "Tripet()"}, "no part called 'Tripet'; did you mean 'Triplet'"),
+        ({"loss": "HardPairs()"}, "makes a HardPairs, but a Loss is wanted"),
+        ({"select": "MAP"}, "there is no 'MAP'"),
+        ({"length": "5 epochs"}, "length is a number of steps"),
+        ({"patience": 3}, "no validation part"),
+        ({"schedule": "plateau"}, "no validation part"),
+        ({"backbone": "resnet50"}, "holds features, so backbone 'resnet50' does not fit"),
+        ({"device": "cuda:99"}, "device 'cuda:99' cannot be used here"),
+        ({"sampler": "SamplesPerClass(batch=100, per_class=2)"}, "wants 50 classes, but the labels hold 12"),
+        ({"loss": "likewise.losses.triplet.Triplet()"}, "--allow-imports"),
+    ]:
+        with pytest.raises(LikewiseError, match=says):
+            train(Train(**settings | change))
+        assert not Path(settings["out"]).exists()
+
+
+def test_a_dotted_loss_is_imported_only_with_permission_and_the_run_does_not_carry_it(settings):
+    settings = settings | {"loss": "likewise.losses.triplet.Triplet(margin=0.1)", "length": "2"}
+    run = train(Train(**settings, allow_imports=True))
+    from likewise import evaluate
+
+    with pytest.raises(LikewiseError, match="would be imported, which runs its code"):
+        evaluate(run, quiet=True)
+    assert evaluate(run, quiet=True, allow_imports=True)["queries"] == 144
+
+
+def test_ctrl_c_on_the_command_line(settings, features):
+    """A real process, a real signal: exit code 130, a resumable run, and the same command finishes it."""
+    words = [sys.executable, "-m", "likewise", "train", features, "--out", settings["out"], "--length", "3000", "--dim", "8"]
+    words += ["--sampler", settings["sampler"], "--log-every", "10", "--device", "cpu"]
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    log = Path(settings["out"]) / "log.jsonl"
+    deadline = time.time() + 60
+    while time.time() < deadline and (not log.exists() or not log.read_text()):
+        time.sleep(0.1)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 130 and "the same command goes on from there" in err and "Traceback" not in err
+    step = Run(settings["out"]).load_state()["step"]
+    assert 0 < step < 3000
+    done = subprocess.run(words, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0 and "R@1" in done.stdout
+    steps = [json.loads(line)["step"] for line in log.read_text().splitlines()]
+    assert steps == sorted(set(steps)) and steps[-1] == 3000
+
+
+def test_configs_are_frozen_and_flat():
+    config = Train(data="x")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.lr = 1.0
