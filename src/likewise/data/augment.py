@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections.abc import Callable
 from typing import Literal
 
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
 from torchvision.transforms import v2
 
 from likewise.types import LikewiseError
@@ -18,7 +23,7 @@ DEGREES, SHIFT, ZOOM = 8.0, 0.08, (0.9, 1.1)
 
 def train_transform(
     size: int, kind: Kind = "crop", flip: bool = True, scale: tuple[float, float] = (0.08, 1.0)
-) -> v2.Compose:
+) -> Callable[[Image.Image], Tensor]:
     """Chance for training.
 
     Args:
@@ -33,29 +38,44 @@ def train_transform(
     if kind == "none":
         return eval_transform(size, "none")
     if kind == "affine":
-        # The border is repeated outwards before moving, so that no corner of a made-up colour enters the picture.
-        margin = math.ceil(0.3 * size)
-        return v2.Compose(
-            [
-                v2.Resize((size, size), antialias=True),
-                v2.Pad(margin, padding_mode="edge"),
-                v2.RandomAffine(
-                    DEGREES,
-                    translate=(SHIFT * size / (size + 2 * margin),) * 2,  # the shares count from the padded side
-                    scale=ZOOM,
-                    interpolation=v2.InterpolationMode.BILINEAR,
-                ),
-                v2.CenterCrop(size),
-                v2.PILToTensor(),
-            ]
-        )
+        return Affine(size)
     if not (len(scale) == 2 and 0 < scale[0] <= scale[1] <= 1):
         raise LikewiseError(f"augment: scale must be two shares with 0 < least <= largest <= 1, got {scale}")
     crop = v2.RandomResizedCrop(size, scale=scale, antialias=True)
     return v2.Compose([crop, v2.RandomHorizontalFlip(0.5 if flip else 0.0), v2.PILToTensor()])
 
 
-def eval_transform(size: int, kind: Kind = "crop", resize: int | None = None) -> v2.Compose:
+class Affine:
+    """Shift, turn and scale a picture a little, its border repeated outwards so that no made-up colour enters.
+
+    By hand, since small pictures come by the thousand and torchvision's chain of five transforms takes five times as long.
+    """
+
+    def __init__(self, size: int):
+        self.size, self.margin = size, math.ceil(0.3 * size)
+        self.source = np.arange(-self.margin, size + self.margin).clip(0, size - 1)
+
+    def __call__(self, image: Image.Image) -> Tensor:
+        size, margin = self.size, self.margin
+        if image.size != (size, size):
+            image = image.resize((size, size), Image.Resampling.BILINEAR)
+        turn, zoom, right, down = torch.rand(4).tolist()
+        angle = math.radians(DEGREES * (2 * turn - 1))
+        scale = ZOOM[0] + (ZOOM[1] - ZOOM[0]) * zoom
+        a, b = math.cos(angle) / scale, math.sin(angle) / scale
+        centre = size / 2
+        shift_x, shift_y = centre + SHIFT * size * (2 * right - 1), centre + SHIFT * size * (2 * down - 1)
+        # Pillow asks where each pixel of the result comes from: back to the centre, turned, and into the padded picture.
+        matrix = (
+            a, b, centre + margin - a * shift_x - b * shift_y,
+            -b, a, centre + margin + b * shift_x - a * shift_y,
+        )  # fmt: skip
+        padded = Image.fromarray(np.asarray(image)[self.source[:, None], self.source])
+        moved = padded.transform((size, size), Image.Transform.AFFINE, matrix, Image.Resampling.BILINEAR)
+        return torch.from_numpy(np.array(moved)).permute(2, 0, 1).contiguous()
+
+
+def eval_transform(size: int, kind: Kind = "crop", resize: int | None = None) -> Callable[[Image.Image], Tensor]:
     """The same picture every time.
 
     Args:

@@ -21,7 +21,7 @@ class BadImage(LikewiseError):
     """A picture that cannot be used. The text names the file and what is wrong with it."""
 
 
-def read_image(path: str | os.PathLike, box: Iterable[int | float] | None = None) -> Image.Image:
+def read_image(path: str | os.PathLike, box: Iterable[float] | None = None) -> Image.Image:
     """A picture as people see it: RGB, turned as its EXIF says, transparent parts on white, first frame if it moves.
 
     Grey values beyond 8 bit are scaled by the full range of their type; where it has none (32 bit), see `to_8bit`.

@@ -144,12 +144,14 @@ class Training:
         self.run = run
         self.restore()
         config, total, since = self.config, torch.zeros((), device=self.device), (time.monotonic(), self.step)
+        workers = 0 if self.items.x is not None else choose_workers(config.workers)
         feed = batches(
             self.items, ([int(self.rows[i]) for i in chosen] for chosen in self.sampler), self.augment,
-            device=self.device, workers=choose_workers(config.workers), seed=config.seed, first_draw=self.step,
+            device=self.device, workers=workers, seed=config.seed, first_draw=self.step,
         )  # fmt: skip
         self.embedder.train()
-        with stop_on_signal() as stop, bar("train", self.steps, start=self.step, quiet=config.quiet) as progress:
+        title = bar("train", self.steps, start=self.step, quiet=config.quiet)
+        with stop_on_signal() as stop, leave_cores_for(workers, self.device), title as progress:
             try:
                 while self.step < self.steps and not self.out_of_patience():
                     value, images = self.one_step(next(feed))
@@ -257,6 +259,18 @@ class Training:
         if self.device.type == "cuda" and "cuda" in state["rng"]:
             torch.cuda.set_rng_state(state["rng"]["cuda"], self.device)
         self.run.rewind_log(self.step)
+
+
+@contextmanager
+def leave_cores_for(workers: int, device: torch.device) -> Iterator[None]:
+    """On a CPU, the network's threads and the reading processes must not fight for the same cores."""
+    before = torch.get_num_threads()
+    if device.type == "cpu" and workers:
+        torch.set_num_threads(max(1, before - workers))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class Diverged(LikewiseError):

@@ -1,0 +1,72 @@
+import math
+
+import pytest
+import torch
+
+from likewise.configs import Train
+from likewise.losses import NormSoftmax, ProxyAnchor
+from likewise.models import Embedder
+from likewise.optimise import Schedule, clip, make_optimizer, steps_of
+from likewise.types import LikewiseError
+
+
+@pytest.fixture
+def embedder():
+    return Embedder("conv_small", 8, pretrained=False)
+
+
+def test_durations_are_steps_or_passes():
+    assert steps_of("500", 46, "length") == 500 and steps_of("20e", 46, "length") == 920 and steps_of("0.5e", 46, "x") == 23
+    for bad in ("", "e", "-3", "2.5", "10 e", "ten"):
+        with pytest.raises(LikewiseError, match="warmup is a number of steps"):
+            steps_of(bad, 46, "warmup")
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "rmsprop", "sgd"])
+def test_groups_have_their_own_settings(embedder, name):
+    loss = ProxyAnchor(classes=3, dim=8)
+    config = Train(data="x", optimizer=name, lr=1e-3, backbone_lr=1e-4, weight_decay=0.1, loss_eps=0.5, eps=1e-6)
+    optimizer = make_optimizer(config, embedder, loss)
+    groups = {g["name"]: g for g in optimizer.param_groups}
+    assert groups["backbone"]["lr"] == 1e-4 and groups["head"]["lr"] == 1e-3
+    assert groups["loss"]["lr"] == pytest.approx(0.1)  # 100 times, as its paper says
+    assert groups["loss"]["weight_decay"] == 0 and groups["head"]["weight_decay"] == 0.1
+    if name != "sgd":
+        assert groups["loss"]["eps"] == 0.5 and groups["head"]["eps"] == 1e-6
+    count = sum(len(g["params"]) for g in optimizer.param_groups)
+    assert count == len(list(embedder.parameters())) + 1
+    assert make_optimizer(Train(data="x", loss_lr=7.0), embedder, loss).param_groups[2]["lr"] == 7.0
+
+
+def rates(config, steps, per_pass=10, scores=()):
+    optimizer = torch.optim.SGD([{"params": [torch.nn.Parameter(torch.zeros(1))], "name": "head", "base_lr": 2.0}], lr=2.0)
+    schedule = Schedule(config, optimizer, steps, per_pass)
+    scores, found = iter(scores), []
+    for step in range(steps):
+        schedule.before_step(step)
+        found.append(optimizer.param_groups[0]["lr"])
+        if scores and step % per_pass == per_pass - 1:
+            schedule.validated(next(scores, 0.0))
+    return found
+
+
+def test_schedules_by_hand():
+    assert rates(Train(data="x"), 5) == [2.0] * 5
+    stepped = rates(Train(data="x", schedule="step", schedule_every="2e", schedule_factor=0.5), 50)
+    assert [stepped[i] for i in (0, 19, 20, 39, 40)] == [2.0, 2.0, 1.0, 1.0, 0.5]
+    cosine = rates(Train(data="x", schedule="cosine"), 100)
+    assert all(math.isclose(cosine[s], 1 + math.cos(math.pi * s / 100)) for s in range(100))
+    config = Train(data="x", schedule="plateau", schedule_patience=1, schedule_factor=0.1)
+    plateau = rates(config, 60, scores=[0.5, 0.4, 0.4, 0.6, 0.5, 0.5])
+    assert plateau[0] == plateau[29] == 2.0 and plateau[30] == pytest.approx(0.2) and plateau[59] == pytest.approx(0.2)
+
+
+def test_clipping(embedder):
+    loss = NormSoftmax(classes=3, dim=8)
+    for p in (*embedder.parameters(), *loss.parameters()):
+        p.grad = torch.full_like(p, 5.0)
+    clip(Train(data="x", clip_value=0.1), [embedder, loss])
+    assert all(p.grad.abs().max() <= 0.1 for p in (*embedder.parameters(), *loss.parameters()))
+    clip(Train(data="x", clip_norm=1e-3), [embedder, loss])
+    total = sum(p.grad.square().sum() for p in (*embedder.parameters(), *loss.parameters())).sqrt()
+    assert total <= 1.001e-3

@@ -1,0 +1,135 @@
+import errno
+import json
+import os
+import pickle
+import time
+
+import pytest
+import torch
+
+from likewise import run as module
+from likewise.run import FORMAT, Run, identity, write_aside
+from likewise.types import LikewiseError
+
+
+@pytest.fixture
+def run(tmp_path):
+    made = Run(tmp_path / "run")
+    made.path.mkdir()
+    made.write_json("config.json", {"format": FORMAT, "identity": "x", "data": "y", "config": {}})
+    return made
+
+
+def test_a_full_disk_leaves_the_old_file(run, monkeypatch):
+    run.save_tensors("model.safetensors", {"a": torch.ones(3)})
+    run.save_state({"step": 1})
+    before = {p.name: p.read_bytes() for p in run.path.iterdir()}
+
+    def no_room(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", no_room)
+    for write in (
+        lambda: run.save_tensors("model.safetensors", {"a": torch.zeros(3)}),
+        lambda: run.save_state({"step": 2}),
+        lambda: run.write_json("config.json", {}),
+        lambda: run.rewind_log(0),
+    ):
+        with pytest.raises(LikewiseError, match="no room left on the disk.*untouched"):
+            write()
+    assert {p.name: p.read_bytes() for p in run.path.iterdir()} == before
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_really_full_device(tmp_path):
+    """The kernel's own refusal, not a simulated one: the message names the file, and nothing half-written remains."""
+    target = tmp_path / "model.bin"
+    target.write_text("old")
+    with pytest.raises(LikewiseError, match="no room left on the disk"), write_aside(target) as aside:
+        os.symlink("/dev/full", aside)
+        aside.write_text("x" * 100_000)
+    assert target.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["model.bin"]
+
+
+def test_an_error_while_writing_leaves_no_rubbish(tmp_path):
+    with pytest.raises(RuntimeError), write_aside(tmp_path / "x") as aside:
+        aside.write_text("half")
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_opening_someone_elses_run_executes_nothing(run, tmp_path):
+    mark = tmp_path / "mark"
+
+    class Evil:
+        def __reduce__(self):
+            return os.system, (f"touch {mark}",)
+
+    (run.path / "state.pt").write_bytes(pickle.dumps(Evil()))
+    with pytest.raises(LikewiseError, match="cannot be loaded as plain weights"):
+        run.load_state()
+    torch.save({"step": Evil()}, run.path / "state.pt")
+    with pytest.raises(LikewiseError, match="cannot be loaded as plain weights"):
+        run.load_state()
+    (run.path / "model.safetensors").write_bytes(pickle.dumps(Evil()))
+    with pytest.raises(LikewiseError, match="is damaged"):
+        run.load_tensors("model.safetensors")
+    assert not mark.exists()
+
+
+def test_folders_that_are_no_runs(tmp_path, run):
+    with pytest.raises(LikewiseError, match="is not a run folder: it has no config.json"):
+        _ = Run(tmp_path).about
+    run.write_json("config.json", {"format": FORMAT + 1, "identity": "x", "config": {}})
+    with pytest.raises(LikewiseError, match="newer likewise"):
+        _ = run.about
+    run.write_json("config.json", ["what"])
+    with pytest.raises(LikewiseError, match="not a run's config"):
+        _ = run.about
+    (run.path / "config.json").write_text("{")
+    with pytest.raises(LikewiseError, match="is damaged"):
+        _ = run.about
+    with pytest.raises(LikewiseError, match="has no model.safetensors yet"):
+        run.load_tensors("model.safetensors")
+    assert run.load_state() is None and run.scores is None
+
+
+def test_the_log_survives_a_cut_line_and_rewinds(run):
+    run.log([{"step": s, "loss": 1.0} for s in (10, 20, 30)])
+    with (run.path / "log.jsonl").open("a") as file:
+        file.write('{"step": 40, "lo')
+    assert [line["step"] for line in run.read_log()] == [10, 20, 30]
+    run.rewind_log(20)
+    assert [line["step"] for line in run.read_log()] == [10, 20]
+
+
+def test_identity_depends_on_settings_and_data_not_on_order():
+    assert identity({"a": 1, "b": 2}, "d") == identity({"b": 2, "a": 1}, "d")
+    assert len({identity({"a": 1}, "d"), identity({"a": 2}, "d"), identity({"a": 1}, "e")}) == 3
+
+
+def test_one_owner_and_locks_left_behind(run, monkeypatch):
+    with run.owned():
+        assert (run.path / "lock").exists()
+        with pytest.raises(LikewiseError, match="somebody is training"), run.owned():
+            pass
+        assert (run.path / "lock").exists()  # the refused one must not take the owner's lock away
+    assert not (run.path / "lock").exists()
+    (run.path / "lock").write_text(json.dumps({"host": module.socket.gethostname(), "pid": 2**22 + 1}))
+    with run.owned():  # its process is gone
+        pass
+    (run.path / "lock").write_text(json.dumps({"host": "elsewhere", "pid": 1}))
+    with pytest.raises(LikewiseError), run.owned():
+        pass
+    old = time.time() - module.STALE - 1
+    os.utime(run.path / "lock", (old, old))
+    with run.owned():  # no heartbeat for too long
+        pass
+
+
+def test_the_heartbeat_beats(run, monkeypatch):
+    monkeypatch.setattr(module, "STALE", 0.3)
+    with run.owned():
+        first = (run.path / "lock").stat().st_mtime_ns
+        time.sleep(0.3)
+        assert (run.path / "lock").stat().st_mtime_ns > first

@@ -1,0 +1,95 @@
+import pytest
+
+from likewise import losses, miners, noise, protocols, samplers
+from likewise.contracts import Loss, Miner
+from likewise.losses import MultiSimilarity, Triplet
+from likewise.miners import HardPairs, SemiHard
+from likewise.spec import build, canonical, find, spec
+from likewise.types import LikewiseError
+
+
+def test_build_reads_names_literals_and_nested_parts():
+    loss = build("MultiSimilarity(alpha=3, beta=4.05e1, miner=HardPairs(eps=0.2))", Loss)
+    assert isinstance(loss, MultiSimilarity) and loss.alpha == 3 and loss.beta == 40.5 and loss.miner.eps == 0.2
+    assert build("MultiSimilarity(miner=None)").miner is None
+    assert isinstance(build("SemiHard", Miner), SemiHard)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "MultiSimilarity()", "MultiSimilarity(alpha=3)", "MultiSimilarity(miner=None)", "Triplet(margin=0.1, squared=True)",
+        "MultiSimilarity(miner=HardPairs(eps=0.3))", "Contrastive(miner=SemiHard())", "Uniform(share=0.5, exact=False)",
+        "UnseenClasses(val=0.2)", "ProxyAnchor(classes=4, dim=3, alpha=16)",
+    ],
+)  # fmt: skip
+def test_spec_and_build_round_trip(text):
+    assert spec(build(text)) == text
+    assert spec(build(spec(build(text)))) == text
+
+
+def test_defaults_are_left_out_and_differences_kept():
+    assert spec(Triplet()) == "Triplet()"
+    assert spec(MultiSimilarity(alpha=2, miner=HardPairs(eps=0.1))) == "MultiSimilarity()"
+    assert spec(MultiSimilarity(miner=HardPairs(eps=0.2))) == "MultiSimilarity(miner=HardPairs(eps=0.2))"
+
+
+def test_canonical_spells_one_way():
+    assert canonical(" Triplet( margin = .20 ,squared=True )") == canonical("Triplet(margin=0.2, squared=True)")
+
+
+def test_facts_fill_what_is_left_open_and_only_that():
+    loss = build("ProxyAnchor(dim=4)", Loss, classes=7, dim=99)
+    assert loss.classes == 7 and loss.dim == 4
+    with pytest.raises(LikewiseError, match="ProxyAnchor needs classes"):
+        build("ProxyAnchor(dim=4)")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("Triplte()", "no part called 'Triplte'; did you mean 'Triplet'"),
+        ("Triplet(margn=1)", "Triplet has no argument 'margn'; did you mean 'margin'. It takes: margin, squared, miner"),
+        ("Triplet(0.1)", "arguments go by name"),
+        ("HardPairs()", "makes a HardPairs, but a Loss is wanted here"),
+        ("Triplet(", "cannot be read"),
+        ("", "cannot be read"),
+        ("3", "a part is a name with arguments"),
+        ("Triplet(margin=x)", "'x' is neither a literal nor a part"),
+        ("Triplet(miner=SemiHard)", r"SemiHard\(\)"),
+        ("Triplet(margin=1 + 1)", "not a literal"),
+        ("Triplet(margin=[1 for _ in 'ab'])", "not a literal"),
+        ("Triplet(margin=__import__('os').system('true'))", "no part called|would be imported"),
+        ("os.system(command='true')", "would be imported, which runs its code"),
+        ("(lambda: 1)()", "is not a name"),
+        ("Triplet(**{'margin': 1})", "has no argument"),
+    ],
+)
+def test_bad_specs_are_explained(text, says):
+    with pytest.raises(LikewiseError, match=says):
+        build(text, Loss)
+
+
+def test_a_spec_never_runs_code(tmp_path):
+    mark = tmp_path / "mark"
+    for text in (f"open({str(mark)!r}, 'w')", f"Triplet(margin=open({str(mark)!r}, 'w'))", f"pathlib.Path.touch(self='{mark}')"):
+        with pytest.raises(LikewiseError):
+            build(text)
+    assert not mark.exists()
+
+
+def test_dotted_names_need_permission():
+    name = "likewise.losses.triplet.Triplet(margin=0.3)"
+    with pytest.raises(LikewiseError, match="--allow-imports"):
+        build(name)
+    assert build(name, Loss, allow_imports=True).margin == 0.3
+    with pytest.raises(LikewiseError, match="cannot be imported"):
+        build("no_such_lab.Loss()", allow_imports=True)
+    with pytest.raises(LikewiseError, match="not a part that can be built"):
+        build("os.path.join()", allow_imports=True)
+
+
+def test_shelves_list_themselves():
+    for shelf in (losses, miners, samplers, noise, protocols):
+        name = shelf.__name__.removeprefix("likewise.")
+        assert list(find(name)) == shelf.__all__ == sorted(shelf.__all__, key=str.lower)
