@@ -8,6 +8,7 @@ Importing it is cheap: torch and the networks are loaded when they are first use
 from __future__ import annotations
 
 import importlib
+from os import PathLike
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ __version__ = "0.1.0"
 __all__ = ["train", "evaluate", "embed", "losses", "miners", "samplers", "noise", "protocols", "metrics", "models", "data"]
 
 
-def train(data: str, *, recipe: str | None = None, **settings) -> Run:
+def train(data: str | PathLike, *, recipe: str | None = None, **settings) -> Run:
     """Train an embedding and evaluate it; the same as `likewise train`.
 
     Args:
@@ -29,31 +30,40 @@ def train(data: str, *, recipe: str | None = None, **settings) -> Run:
     from likewise.recipes import apply
     from likewise.stages.train import train as stage
 
-    return stage(apply(recipe, str(data), **_texts(settings)))
+    return stage(apply(recipe, str(data), **_plain(settings)))
 
 
-def evaluate(target: str | Run, **settings) -> dict:
+def evaluate(target: str | PathLike | Run, **settings) -> dict:
     """Scores of a run or an embedding file; the same as `likewise evaluate`."""
     from likewise.configs import Evaluate
     from likewise.stages.evaluate import evaluate as stage
 
-    return stage(Evaluate(target=str(getattr(target, "path", target)), **settings))
+    return stage(Evaluate(target=str(getattr(target, "path", target)), **_plain(settings)))
 
 
-def embed(run: str | Run, data: str, *, out: str = "", **settings) -> Embedded:
+def embed(run: str | PathLike | Run, data: str | PathLike, *, out: str | PathLike = "", **settings) -> Embedded:
     """Embeddings of data under a trained network; written to `out` (.npz) if given. The same as `likewise embed`."""
     from likewise.configs import Embed
     from likewise.stages.embed import embed as stage
 
-    return stage(Embed(run=str(getattr(run, "path", run)), data=str(data), out=out, **settings))
+    return stage(Embed(run=str(getattr(run, "path", run)), data=str(data), out=str(out), **_plain(settings)))
 
 
-def _texts(settings: dict) -> dict:
-    """Parts given as objects become the specs that build them: a run's settings are text."""
+def _plain(settings: dict) -> dict:
+    """Python values as the command line has them: parts become specs, paths and counts text, numbers plain."""
     from likewise.spec import spec
 
     parts = ("loss", "sampler", "protocol", "noise", "head")
-    return {k: spec(v) if k in parts and v is not None and not isinstance(v, str) else v for k, v in settings.items()}
+    counts = ("length", "warmup", "schedule_every", "validate_every", "checkpoint_every")
+    plain = {}
+    for name, value in settings.items():
+        value = value.item() if hasattr(value, "dtype") and hasattr(value, "item") else value
+        if name in parts and value is not None and not isinstance(value, str):
+            value = spec(value)
+        elif isinstance(value, PathLike) or (name in counts and isinstance(value, int)):
+            value = str(value)
+        plain[name] = tuple(value) if isinstance(value, list) else value
+    return plain
 
 
 def __getattr__(name: str):

@@ -26,7 +26,23 @@ or a name such as glyphs or cub200. `likewise COMMAND --help` explains every fla
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point. Ends with 0, 2 for a problem the user can act on, 130 after Ctrl-C."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        start(list(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()
+    except KeyboardInterrupt as stop:
+        print(f"\n{stop or 'stopped'}", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our output went away, which is its right
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except LikewiseError as error:
+        fail(str(error))
+    except OSError as error:  # a folder that may not be written, a disk that went away
+        fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+
+
+def start(words: list[str]) -> None:
+    """Find the command and run it."""
     if not words or words[0] in ("-h", "--help", "help"):
         print(USAGE, end="")
         return
@@ -43,16 +59,7 @@ def main(arguments: list[str] | None = None) -> None:
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, [*COMMANDS, "recipe"], 1)
         fail(f"there is no command '{name}'{f'; did you mean {near[0]!r}?' if near else ''} See `likewise --help`")
-    try:
-        COMMANDS[name](parse(name, rest))
-    except KeyboardInterrupt as stop:
-        print(f"\n{stop or 'stopped'}", file=sys.stderr)
-        sys.exit(130)
-    except BrokenPipeError:  # the reader of our output went away, which is its right
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    except LikewiseError as error:
-        fail(str(error))
+    COMMANDS[name](parse(name, rest))
 
 
 def fail(text: str) -> None:
@@ -114,13 +121,16 @@ def run_embed(config) -> None:
 
 def run_search(config) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from likewise.stages.search import search
 
-    table = Table("", "similarity", "class", "row", "path", title=f"nearest to {config.query}", title_justify="left")
+    title = f"nearest to {escape(config.query)}"
+    table = Table("", "similarity", "class", "row", "path", title=title, title_justify="left")
     for place, found in enumerate(search(config), 1):
-        table.add_row(str(place), f"{found['similarity']:.4f}", found["class"], str(found["row"]), found["path"])
+        names = escape(found["class"]), str(found["row"]), escape(found["path"])
+        table.add_row(str(place), f"{found['similarity']:.4f}", *names)
     Console().print(table)
     if config.out:
         print(f"picture: {config.out}")

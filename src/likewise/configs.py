@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
 
 Positional = tyro.conf.Positional
+
+
+def called(name: str):
+    """What help calls a positional argument."""
+    return tyro.conf.arg(metavar=name)
+
 
 KEPT_OUT = ("root", "recipe", "device", "workers", "checkpoint_every", "log_every", "out", "again", "evaluate", "metrics", "skip_bad", "data", "allow_imports", "quiet")
 """Settings that do not change what is learned, and so are no part of a run's identity."""
@@ -18,7 +24,7 @@ KEPT_OUT = ("root", "recipe", "device", "workers", "checkpoint_every", "log_ever
 class Train:
     """Train an embedding, then evaluate it on the test part."""
 
-    data: Positional[str]
+    data: Annotated[Positional[str], called("DATA")]
     """What to learn from: a folder with one sub-folder per class; a .csv or .parquet table with path,label[,split,query,
     gallery,class_name,group,box,weight]; features in .npz or .parquet with x,label[,split]; or a name (see `likewise list data`)."""
     root: str | None = None
@@ -134,12 +140,14 @@ class Train:
 class Evaluate:
     """Score an embedding by retrieval: every test sample asks, all others may answer."""
 
-    target: Positional[str]
+    target: Annotated[Positional[str], called("TARGET")]
     """A run folder; or embeddings: .npz or .parquet with x,label[,split,query,gallery,group], .npy with --labels."""
     labels: str | None = None
     """Labels for embeddings that bring none: .csv with a column `label`, .npy, or .txt with one a line."""
+    data: str | None = None
+    """Where the run's data stands now, if it has moved."""
     root: str | None = None
-    """Where the run's data stands, if it has moved."""
+    """Where the pictures of a table or a named data set stand now, if they have moved."""
     metrics: tuple[str, ...] = ("R@1", "R@10", "RP", "MAP@R")
     """What to measure; see `likewise list metrics`."""
     which: Literal["best", "last", "untrained"] = "best"
@@ -162,9 +170,9 @@ class Evaluate:
 class Embed:
     """Turn data into embeddings with a trained network, as a file every other command reads."""
 
-    run: Positional[str]
+    run: Annotated[Positional[str], called("RUN")]
     """A run folder."""
-    data: Positional[str]
+    data: Annotated[Positional[str], called("DATA")]
     """Anything `likewise train` takes, or a folder of pictures without classes."""
     out: str
     """File to write: .npz with x, label, class_name, path, split."""
@@ -188,7 +196,7 @@ class Embed:
 class Search:
     """Find the nearest neighbours of a picture."""
 
-    target: Positional[str]
+    target: Annotated[Positional[str], called("TARGET")]
     """Where to look: a run folder (its test part), or embeddings made by `likewise embed`."""
     query: str
     """A picture file, or a row number of the target."""
@@ -216,8 +224,8 @@ class Demo:
     """Folder of the run."""
     share: float = 0.3
     """Share of the training labels that are spoiled."""
-    length: str = "30e"
-    """How long to train, in passes ("30e") or steps ("900")."""
+    length: str = "15e"
+    """How long to train, in passes ("15e") or steps ("700")."""
     data: str = "glyphs"
     """The glyphs to use, with arguments if wanted: "glyphs(classes=60)"."""
     seed: int = 0
@@ -230,7 +238,7 @@ class Demo:
 class List:
     """Show the parts on a shelf: losses, miners, samplers, noise, protocols, heads, metrics, data, recipes, backbones."""
 
-    shelf: Positional[str] = "all"
+    shelf: Annotated[Positional[str], called("SHELF")] = "all"
     """Which shelf."""
 
 
@@ -238,7 +246,7 @@ class List:
 class RecipeShow:
     """Print a recipe: every value, where it comes from, and the command it stands for."""
 
-    name: Positional[str]
+    name: Annotated[Positional[str], called("NAME")]
     """The recipe; see `likewise list recipes`."""
     data: str | None = None
     """Show the values for this data set."""

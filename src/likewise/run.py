@@ -35,6 +35,9 @@ from torch import Tensor
 from likewise.types import LikewiseError
 
 FORMAT = 1
+RESULTS = ("scores.json", "per_query.parquet", "embeddings.npz")
+"""What evaluating a run writes."""
+
 STALE = 60.0
 """Seconds without a heartbeat after which a lock counts as left behind."""
 
@@ -43,7 +46,7 @@ class Run:
     """A folder that holds one training: its settings, its log, its network, its scores."""
 
     def __init__(self, path: str | Path):
-        self.path = Path(path)
+        self.path = Path(path).expanduser()
 
     def __repr__(self) -> str:
         return f"Run('{self.path}')"
@@ -204,6 +207,16 @@ def write_aside(path: Path) -> Iterator[Path]:
         raise
     finally:
         aside.unlink(missing_ok=True)
+
+
+def check_out(out: str, suffix: str, owner: str) -> Path:
+    """Where to write, known to be possible before the work begins."""
+    path = Path(out).expanduser()
+    if path.suffix.lower() != suffix:
+        raise LikewiseError(f"{owner}: --out must end in {suffix}, got '{out}'")
+    if not path.absolute().parent.is_dir():
+        raise LikewiseError(f"{owner}: the folder of --out '{out}' does not exist; make it first")
+    return path
 
 
 def identity(config: dict, fingerprint: str) -> str:

@@ -49,6 +49,12 @@ def spec(part) -> str:
     return f"{_name(type(part))}({', '.join(arguments)})"
 
 
+def usage(part: type) -> str:
+    """How a part is written with all its arguments at their defaults."""
+    shown = [n if p.default is p.empty else f"{n}={_text(p.default)}" for n, p in _parameters(part).items()]
+    return f"{part.__name__}({', '.join(shown)})"
+
+
 def canonical(text: str) -> str:
     """The same spec in one spelling: spaces, quotes and number forms no longer matter. Builds nothing."""
     return ast.unparse(_parse(text))
@@ -157,7 +163,9 @@ def _resolve(node: ast.expr, text: str, allow_imports: bool):
 
 
 def _parameters(part: type) -> dict[str, inspect.Parameter]:
-    return dict(inspect.signature(part).parameters)
+    """Named arguments; a module without a constructor of its own inherits *args and **kwargs, which are none."""
+    found = inspect.signature(part).parameters
+    return {n: p for n, p in found.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
 
 
 def _name(part: type) -> str:

@@ -331,3 +331,21 @@ def test_configs_are_frozen_and_flat():
     config = Train(data="x")
     with pytest.raises(dataclasses.FrozenInstanceError):
         config.lr = 1.0
+
+
+def test_a_rows_weight_multiplies_its_loss(settings, tmp_path):
+    """Rows of weight 0 teach nothing: without their classes the same training ends the same."""
+    data = load(settings["data"])
+    settings = settings | {"sampler": "Shuffled(batch=144)", "loss": "NormSoftmax()", "evaluate": False, "length": "3"}
+    files = {}
+    for name, weight in (("ones", np.ones(288)), ("twos", np.full(288, 2.0)), ("zeros", np.zeros(288))):
+        files[name] = str(tmp_path / f"{name}.npz")
+        np.savez(files[name], x=data.x, label=data.y, weight=weight)
+    plain = train(Train(**settings))
+    same = train(Train(**settings | {"data": files["ones"], "out": str(tmp_path / "ones")}))
+    assert_same_network(plain, same)
+    double = train(Train(**settings | {"data": files["twos"], "out": str(tmp_path / "twos"), "log_every": 1}))
+    single = train(Train(**settings | {"out": str(tmp_path / "single"), "log_every": 1}))
+    assert double.read_log()[0]["loss"] == pytest.approx(2 * single.read_log()[0]["loss"])
+    nothing = train(Train(**settings | {"data": files["zeros"], "out": str(tmp_path / "zeros"), "log_every": 1}))
+    assert [line["loss"] for line in nothing.read_log()] == [0.0, 0.0, 0.0]

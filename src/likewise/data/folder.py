@@ -46,6 +46,21 @@ def read_folder(root: str) -> Items:
     )
 
 
+def is_flat(root: str) -> bool:
+    """Whether this is a folder with pictures in it and no sub-folder."""
+    root = os.path.expanduser(root)
+    return os.path.isdir(root) and not sub_folders(root) and any(is_image(name) for name in os.listdir(root))
+
+
+def read_flat(root: str) -> Items:
+    """The pictures of a folder without class folders, all in one class called unlabelled."""
+    root = os.path.abspath(os.path.expanduser(root))
+    path = tuple(sorted(name for name in os.listdir(root) if is_image(name)))
+    return Items(
+        name=Path(root).name, y=np.zeros(len(path), np.int64), class_name=("unlabelled",), path=path, root=root
+    )
+
+
 def split_folders(root: str) -> list[str]:
     """Those of train, val, test that divide the data; none if the sub-folders are classes."""
     folders = sub_folders(root)

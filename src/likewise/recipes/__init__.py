@@ -7,6 +7,7 @@ A recipe is a TOML file here. `[values]` holds for every data set, `[cub200]` an
 from __future__ import annotations
 
 import dataclasses
+import re
 import tomllib
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -58,7 +59,7 @@ def apply(name: str | None, data: str, **settings) -> Train:
 def command(recipe: Recipe, data: str) -> str:
     """The command that the recipe stands for, in full."""
     default = {f.name: f.default for f in dataclasses.fields(Train)}
-    words = [f"likewise train {data}"]
+    words = [f"likewise train {quoted(data)}"]
     for key, value in recipe.values.items():
         if value == default.get(key):
             continue
@@ -66,6 +67,11 @@ def command(recipe: Recipe, data: str) -> str:
         if isinstance(value, bool) and key != "pretrained":
             words.append(f"--{flag}" if value else f"--no-{flag}")
         else:
-            text = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-            words.append(f"--{flag} {text}" if text.replace(".", "").replace("-", "").isalnum() else f'--{flag} "{text}"')
+            words.append(" ".join([f"--{flag}", *map(quoted, value if isinstance(value, tuple) else [value])]))
     return " \\\n    ".join(words)
+
+
+def quoted(value: object) -> str:
+    """A word as a shell takes it."""
+    text = str(value)
+    return text if re.fullmatch(r"[\w./+-]+", text) else f'"{text}"'

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import nn
 
 from likewise.configs import Train
-from likewise.contracts import NoiseModel, Protocol
-from likewise.data import load
+from likewise.contracts import Loss, NoiseModel, Protocol
+from likewise.data import NAMES, load
 from likewise.data.augment import eval_transform, train_transform
 from likewise.data.batches import choose_workers
+from likewise.data.folder import is_flat, read_flat
 from likewise.data.images import check_files, drop, find_bad
 from likewise.models.embedder import Embedder
 from likewise.progress import bar
@@ -34,9 +36,21 @@ def choose_device(name: str | None) -> torch.device:
     return device
 
 
-def load_items(data: str, root: str | None, *, skip_bad: bool, workers: int, quiet: bool, say: Callable[[str], None]) -> Items:
-    """The data set, with every file known to be there; with `skip_bad`, with every picture known to be whole."""
-    items = load(data, root)
+def load_items(
+    data: str,
+    root: str | None,
+    *,
+    skip_bad: bool,
+    workers: int,
+    quiet: bool,
+    say: Callable[[str], None],
+    flat: bool = False,
+) -> Items:
+    """The data set, with every file known to be there; with `skip_bad`, with every picture known to be whole.
+
+    `flat`: a folder without class folders will do, as one class.
+    """
+    items = read_flat(data) if flat and data not in NAMES and is_flat(data) else load(data, root)
     if not skip_bad or items.path is None or items.x is not None:
         if items.x is None:
             check_files(items)
@@ -61,18 +75,30 @@ def resolve(config: Train, items: Items) -> Train:
     pretrained = config.pretrained
     if pretrained is None:
         pretrained = not own_weights and config.weights is None
-    marked = items.query is not None and bool(items.query.any())
     return dataclasses.replace(
         config,
+        data=config.data if config.data in NAMES else whole_path(config.data),
+        root=config.root and str(Path(config.root).expanduser().absolute()),
         backbone=backbone,
         pretrained=pretrained,
-        protocol=canonical(config.protocol or ("QueryGallery()" if marked else "UnseenClasses()")),
+        protocol=canonical(config.protocol or ("QueryGallery()" if marked(items) else "UnseenClasses()")),
         augment=config.augment or ("affine" if glyphs else "crop"),
         loss=canonical(config.loss),
         sampler=canonical(config.sampler),
         head=canonical(config.head),
         noise=canonical(config.noise) if config.noise else None,
     )
+
+
+def whole_path(data: str) -> str:
+    """A path as seen from everywhere, so that a run can be opened from any folder; other data is left as it is."""
+    path = Path(data).expanduser()
+    return str(path.absolute()) if path.exists() else data
+
+
+def marked(items: Items) -> bool:
+    """Whether the data says who asks or who answers."""
+    return any(column is not None and bool(column.any()) for column in (items.query, items.gallery))
 
 
 def spoil(items: Items, protocol: Protocol, noise: NoiseModel | None, seed: int) -> Items:
@@ -126,14 +152,22 @@ def read_config(run: Run, **changes) -> Train:
     return dataclasses.replace(Train(**stored), **{"allow_imports": False} | changes)
 
 
+def similarity_of(config: Train) -> str:
+    """How the run's embeddings are compared: the way its loss was written for."""
+    loss = build(config.loss, Loss, allow_imports=config.allow_imports, classes=2, dim=config.dim)
+    return "cosine" if loss.input == "unit" else "euclidean"
+
+
 def open_embedder(run: Run, config: Train, which: str, device: torch.device) -> Embedder:
     """The network of a run: best on validation, last, or as it was before training."""
     features = run.about.get("features")
     if which == "untrained":
-        return make_embedder(config, features).to(device).eval()
+        with torch.random.fork_rng(devices=[]):  # who only looks at a network keeps his own random numbers
+            return make_embedder(config, features).to(device).eval()
     name = "best.safetensors" if which == "best" and (run.path / "best.safetensors").exists() else "model.safetensors"
     tensors = run.load_tensors(name)
-    embedder = make_embedder(config, features, pretrained=False)
+    with torch.random.fork_rng(devices=[]):
+        embedder = make_embedder(config, features, pretrained=False)
     load_into(embedder, {k.removeprefix("embedder."): v for k, v in tensors.items() if k.startswith("embedder.")}, run.path / name)
     return embedder.to(device).eval()
 

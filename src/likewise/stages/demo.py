@@ -9,6 +9,7 @@ import torch
 
 from likewise.configs import Demo, Train
 from likewise.data.features import read_embeddings
+from likewise.protocols import UnseenClasses
 from likewise.recipes import apply
 from likewise.report.gallery import Tile, draw_gallery
 from likewise.run import Run, write_aside
@@ -22,9 +23,12 @@ from likewise.types import Items
 
 def demo(config: Demo, say=print) -> dict:
     """Train, evaluate before and after, draw the gallery. Returns both scores, the run and the picture."""
+    items = load_items(config.data, None, skip_bad=False, workers=-1, quiet=True, say=say)
+    classes = len(np.unique(items.y[UnseenClasses().rows(items, "train")]))
+    few = {"sampler": f"SamplesPerClass(batch={6 * classes}, per_class=6)"} if classes < 20 else {}
     settings = apply(
         "demo", config.data, out=config.out, length=config.length, seed=config.seed, again=config.again,
-        noise=f"Uniform(share={config.share})" if config.share else None,
+        noise=f"Uniform(share={config.share})" if config.share else None, **few,
     )  # fmt: skip
     say(
         f"learning {settings.data} with {config.share:.0%} of the training labels wrong; "
@@ -32,7 +36,6 @@ def demo(config: Demo, say=print) -> dict:
     )
     run = train(Train(**settings.__dict__), say)
     stored = read_config(run)
-    items = load_items(stored.data, stored.root, skip_bad=False, workers=-1, quiet=True, say=say)
     before = evaluate_run(
         run, config=stored, items=items, metrics=stored.metrics, device=choose_device(None), which="untrained", quiet=True
     )

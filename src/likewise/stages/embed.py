@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import dataclasses
 
 import numpy as np
 
 from likewise.configs import Embed
 from likewise.embedding import embed_rows
-from likewise.run import Run
-from likewise.stages.assemble import choose_device, load_items, open_embedder, read_config, transforms
+from likewise.run import Run, check_out
+from likewise.stages.assemble import choose_device, load_items, open_embedder, read_config, similarity_of, transforms
 from likewise.stages.evaluate import save_embeddings
 from likewise.types import Embedded, LikewiseError
 
 
 def embed(config: Embed, say=print) -> Embedded:
     """Embed all rows of the data, and write them to `config.out` if that is not empty."""
-    if config.out and Path(config.out).suffix != ".npz":
-        raise LikewiseError(f"embed: --out must end in .npz, got '{config.out}'")
-    if config.out and not Path(config.out).absolute().parent.is_dir():
-        raise LikewiseError(f"embed: the folder of --out '{config.out}' does not exist; make it first")
+    out = check_out(config.out, ".npz", "embed") if config.out else None
     device = choose_device(config.device)
     run = Run(config.run)
     settings = read_config(run, allow_imports=config.allow_imports)
     items = load_items(
-        config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say
-    )
+        config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say,
+        flat=True,
+    )  # fmt: skip
     features = run.about["features"]
     if (items.x is None) != (features is None) or (items.x is not None and items.x.shape[1] != features):
         wants = "pictures" if features is None else f"features of {features} numbers"
@@ -35,6 +33,9 @@ def embed(config: Embed, say=print) -> Embedded:
     _, plain = transforms(settings, embedder)
     rows = np.arange(len(items))
     e = embed_rows(embedder, items, rows, plain, device=device, workers=config.workers, quiet=config.quiet)
-    if config.out:
-        save_embeddings(Path(config.out), e, items, run)
+    similarity = similarity_of(settings)
+    if similarity == "euclidean":
+        e = dataclasses.replace(e, z=e.e)
+    if out:
+        save_embeddings(out, e, items, {"run": run.path, "which": config.which, "similarity": similarity})
     return e

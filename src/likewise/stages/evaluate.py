@@ -10,15 +10,17 @@ import numpy as np
 import torch
 
 from likewise.configs import Evaluate, Train
-from likewise.contracts import Loss, Protocol
+from likewise.contracts import Protocol
+from likewise.data.columns import CORNERS
 from likewise.data.features import read_embeddings
 from likewise.data.images import fingerprint
 from likewise.embedding import embed_rows
 from likewise.metrics.ranking import largest_k, metric
 from likewise.protocols import QueryGallery, UnseenClasses
 from likewise.run import Run, write_aside
-from likewise.spec import build
-from likewise.stages.assemble import choose_device, load_items, make_protocol, open_embedder, read_config, transforms
+from likewise.stages.assemble import (
+    choose_device, load_items, make_protocol, marked, open_embedder, read_config, similarity_of, transforms,
+)  # fmt: skip
 from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 
 SHOWN = 10
@@ -28,14 +30,19 @@ SHOWN = 10
 def evaluate(config: Evaluate, say=print) -> dict:
     """Score what the config points at. Returns what scores.json holds."""
     device = choose_device(config.device)
-    target = Path(config.target)
+    target = find_target(config.target, "evaluate")
     if target.is_dir():
+        if config.labels:
+            raise LikewiseError(f"evaluate: '{target}' is a run and has labels of its own; leave out --labels")
         run = Run(target)
-        moved = {"root": config.root} if config.root else {}
+        moved = {name: value for name in ("data", "root") if (value := getattr(config, name))}
         settings = read_config(run, allow_imports=config.allow_imports, **moved)
+        skip_bad = config.skip_bad or settings.skip_bad
         items = load_items(
-            settings.data, settings.root, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say
+            settings.data, settings.root, skip_bad=skip_bad, workers=config.workers, quiet=config.quiet, say=say
         )
+        if not run.done:
+            say(f"this run is not finished; its last checkpoint is scored: {run.path}")
         return evaluate_run(
             run, config=settings, items=items, metrics=config.metrics, device=device, which=config.which,
             similarity=config.similarity, workers=config.workers, quiet=config.quiet,
@@ -43,11 +50,10 @@ def evaluate(config: Evaluate, say=print) -> dict:
     items = read_embeddings(str(target), config.labels)
     if items.split is None or not (items.split == "test").any():
         items = dataclasses.replace(items, split=np.full(len(items), "test"))
-    marked = items.query is not None and items.query.any()
-    protocol: Protocol = QueryGallery() if marked else UnseenClasses()
+    protocol: Protocol = QueryGallery() if marked(items) else UnseenClasses()
     rows = protocol.rows(items, "test")
     e = Embedded(torch.as_tensor(items.x[rows]), torch.as_tensor(items.y[rows]), torch.as_tensor(rows))
-    similarity = config.similarity or "cosine"
+    similarity = config.similarity or origin(target).get("similarity", "cosine")
     scores, _ = score(e, items, protocol, config.metrics, similarity, device)
     return summary(scores, e, similarity)
 
@@ -75,8 +81,7 @@ def evaluate_run(
     if not len(rows):
         raise LikewiseError(f"evaluate: the test part of '{items.name}' is empty; check its `split` column")
     embedder = open_embedder(run, config, which, device)
-    loss_input = build(config.loss, Loss, allow_imports=config.allow_imports, classes=2, dim=config.dim).input
-    similarity = similarity or ("cosine" if loss_input == "unit" else "euclidean")
+    similarity = similarity or similarity_of(config)
     _, plain = transforms(config, embedder)
     e = embed_rows(embedder, items, rows, plain, device=device, workers=workers, quiet=quiet, title="embed test part")
     if similarity == "euclidean":
@@ -84,10 +89,33 @@ def evaluate_run(
     scores, found = score(e, items, protocol, metrics, similarity, device)
     result = summary(scores, e, similarity) | {"which": which}
     if which != "untrained":
-        save_embeddings(run.path / "embeddings.npz", e, items, run)
+        made_by = {"run": run.path, "which": which, "similarity": similarity}
+        save_embeddings(run.path / "embeddings.npz", e, items, made_by)
         write_per_query(run.path / "per_query.parquet", scores, found, e, items)
         run.write_json("scores.json", result)
     return result
+
+
+def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
+    """What evaluation will refuse must not surface after hours of training."""
+    for name in (config.select, *config.metrics):
+        metric(name)
+    if not config.evaluate:
+        return
+    if not config.metrics:
+        raise LikewiseError("train: evaluating takes at least one metric; name some, or say --no-evaluate")
+    rows, deepest = protocol.rows(items, "test"), largest_k(config.metrics)
+    classes = len(np.unique(items.y[rows]))
+    if classes < 2:
+        raise LikewiseError(
+            f"train: the test part of '{items.name}' must hold two classes or more, got {classes}; bring more classes, "
+            "check the `split` column, or say --no-evaluate"
+        )
+    if deepest >= len(rows):
+        raise LikewiseError(
+            f"train: the metrics look at {deepest} answers, but the test part has {len(rows)} rows; ask for a smaller k "
+            "with --metrics"
+        )
 
 
 def score(
@@ -95,11 +123,19 @@ def score(
 ) -> tuple[Scores, Retrieval]:
     """Every metric for every query, from one ranked pass."""
     chosen = {name: metric(name) for name in metrics}
+    if not chosen:
+        raise LikewiseError("evaluate: at least one metric is needed; see `likewise list metrics`")
     if device.type == "mps":  # it has no float64, which exact ranking needs
         device = torch.device("cpu")
     moved = Embedded(e.z.to(device), e.y.to(device), e.row.to(device))
     found = protocol.retrieve(moved, items, k=max(SHOWN, largest_k(metrics)), similarity=similarity)
     found = Retrieval(**{f.name: getattr(found, f.name).cpu() for f in dataclasses.fields(found)})
+    most = int((found.row >= 0).sum(1).max())
+    if largest_k(metrics) > most:
+        raise LikewiseError(
+            f"evaluate: the metrics look at {largest_k(metrics)} answers, but the gallery of {found.row.shape[1]} rows "
+            f"has at most {most} for a query; ask for a smaller k with --metrics"
+        )
     each = {name: m(found).numpy() for name, m in chosen.items()}
     return Scores(each, e.row[found.query].numpy()), found
 
@@ -123,6 +159,10 @@ def summary(scores: Scores, e: Embedded, similarity: str) -> dict:
             f"evaluate: none of the {len(lonely)} queries has anything to find: every class has one image, or its others "
             "are excluded by group; bring at least two images of a class"
         )
+    if len(e.y.unique()) == 1:
+        raise LikewiseError(
+            f"evaluate: all {len(e.y)} rows are of one class, so every answer would be right; bring two classes or more"
+        )
     return {
         "metrics": {name: float(np.nanmean(value)) for name, value in scores.each.items()},
         "queries": int((~lonely).sum()),
@@ -133,21 +173,38 @@ def summary(scores: Scores, e: Embedded, similarity: str) -> dict:
     }
 
 
-def save_embeddings(file: Path, e: Embedded, items: Items, run: Run | None) -> None:
-    """Embeddings as a file that train, evaluate, search and other tools read."""
+def save_embeddings(file: Path, e: Embedded, items: Items, made_by: dict) -> None:
+    """Embeddings as a file that train, evaluate, search and other tools read. `made_by` is what `origin` gives back."""
     rows = e.row.numpy()
     columns: dict[str, np.ndarray] = {"x": e.z.numpy(), "label": items.y[rows], "row": rows}
-    columns["class_name"] = np.asarray(items.class_name, dtype=str)
+    columns["class_name"] = np.asarray([items.class_name[label] for label in items.y[rows]], dtype=str)
     if items.path is not None:
         base = Path(items.root).absolute()
         columns["path"] = np.asarray([str(base / items.path[r]) for r in rows], dtype=str)
     for name in ("split", "query", "gallery", "group"):
         if getattr(items, name) is not None:
             columns[name] = np.asarray(getattr(items, name)[rows])
-    if run is not None:
-        columns["run"] = np.asarray(str(run.path.absolute()), dtype=str)
+    if items.box is not None:
+        columns |= dict(zip(CORNERS, items.box[rows].T))
+    words = made_by | {"run": Path(made_by["run"]).absolute()}
+    columns |= {name: np.asarray(str(word), dtype=str) for name, word in words.items()}
     with write_aside(file) as aside, aside.open("wb") as out:
         np.savez(out, **columns)
+
+
+def origin(file: Path) -> dict[str, str]:
+    """What an embedding file says of itself: the run and which of its networks made it, and how to compare."""
+    if file.suffix.lower() != ".npz":
+        return {}
+    with np.load(file, allow_pickle=False) as data:
+        return {name: str(data[name]) for name in ("run", "which", "similarity") if name in data.files}
+
+
+def find_target(target: str, owner: str) -> Path:
+    path = Path(target).expanduser()
+    if not path.exists():
+        raise LikewiseError(f"{owner}: there is no '{target}'; give a run folder, or a file of embeddings")
+    return path
 
 
 def write_per_query(file: Path, scores: Scores, found: Retrieval, e: Embedded, items: Items) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import numpy as np
 import torch
 from PIL import Image
 
@@ -13,10 +12,10 @@ from likewise.configs import Search
 from likewise.data.features import read_embeddings
 from likewise.data.images import file_of, read_image
 from likewise.report.gallery import Tile, draw_gallery
-from likewise.run import Run, write_aside
+from likewise.run import Run, check_out, write_aside
 from likewise.search import nearest
 from likewise.stages.assemble import choose_device, load_items, open_embedder, read_config, transforms
-from likewise.stages.evaluate import evaluate_run
+from likewise.stages.evaluate import evaluate_run, find_target, origin
 from likewise.types import Items, LikewiseError
 
 
@@ -24,72 +23,76 @@ def search(config: Search, say=print) -> list[dict]:
     """The k nearest rows: row, similarity, class and path of each."""
     if config.k < 1:
         raise LikewiseError(f"search: k must be 1 or more, got {config.k}")
-    gallery, run = open_gallery(config, say)
-    by_row = config.query.isdigit() and not os.path.exists(config.query)
+    out = check_out(config.out, ".png", "search") if config.out else None
+    gallery, run, made_by = open_gallery(config, say)
+    similarity = made_by.get("similarity", "cosine")
+    by_row = config.query.isdecimal() and not os.path.exists(config.query)
     if by_row:
         number = int(config.query)
         if number >= len(gallery):
             raise LikewiseError(f"search: row {number} is wanted, but the target has rows 0 to {len(gallery) - 1}")
         z, own = torch.as_tensor(gallery.x[number : number + 1]), torch.tensor([number])
-        image = picture(gallery, number)
+        image = picture(gallery, number) if out else None
     else:
-        image, own = read_image(config.query), None
-        z = embed_picture(image, run, config)
+        image, own = read_image(Path(config.query).expanduser()), None
+        z = embed_picture(image, run, config, made_by)
     if z.shape[1] != gallery.x.shape[1]:
         raise LikewiseError(
             f"search: the query has {z.shape[1]} dimensions and the target {gallery.x.shape[1]}; "
             "give the run that made the target: --model RUN"
         )
     k = min(config.k, len(gallery) - by_row)
-    row, sim = nearest(z, torch.as_tensor(gallery.x), k, own=own)
+    if k < 1:
+        raise LikewiseError(f"search: the target holds row {config.query} alone; there is nothing else to find")
+    row, sim = nearest(z, torch.as_tensor(gallery.x), k, own=own, similarity=similarity)
     found = [
         {"row": r, "similarity": s, "class": gallery.class_name[gallery.y[r]], "path": path_of(gallery, r)}
         for r, s in zip(row[0].tolist(), sim[0].tolist(), strict=True)
     ]
-    if config.out:
-        name = gallery.class_name[gallery.y[int(config.query)]] if by_row else Path(config.query).name
-        save_picture(config.out, image, name, found, gallery, name if by_row else None)
+    if out:
+        label = int(gallery.y[number]) if by_row else None
+        name = Path(config.query).name if label is None else gallery.class_name[label]
+        save_picture(out, Tile(image, name, "query"), found, gallery, similarity, label)
     return found
 
 
-def open_gallery(config: Search, say) -> tuple[Items, Run | None]:
-    """The embeddings to search, and the run that made them if that is known. A run is evaluated first where it was not."""
-    target = Path(config.target)
+def open_gallery(config: Search, say) -> tuple[Items, Run | None, dict[str, str]]:
+    """The embeddings to search, and what is known of their maker. A run is evaluated first where it was not."""
+    target = find_target(config.target, "search")
     if not target.is_dir():
-        items = read_embeddings(str(target))
-        made_by = config.model or maker(target)
-        return items, Run(made_by) if made_by else None
+        items, made_by = read_embeddings(str(target)), origin(target)
+        path = config.model or made_by.get("run")
+        return items, Run(path) if path and (config.model or os.path.isdir(path)) else None, made_by
     run = Run(target)
+    if config.model:
+        raise LikewiseError(f"search: '{target}' is a run and has its own network; leave out --model")
     if not (target / "embeddings.npz").exists():
         settings = read_config(run, allow_imports=config.allow_imports)
-        items = load_items(settings.data, settings.root, skip_bad=False, workers=config.workers, quiet=config.quiet, say=say)
+        items = load_items(
+            settings.data, settings.root, skip_bad=settings.skip_bad, workers=config.workers, quiet=config.quiet,
+            say=say,
+        )  # fmt: skip
         evaluate_run(
             run, config=settings, items=items, metrics=settings.metrics, device=choose_device(config.device),
             workers=config.workers, quiet=config.quiet,
         )  # fmt: skip
-    return read_embeddings(str(target / "embeddings.npz")), run
+    file = target / "embeddings.npz"
+    return read_embeddings(str(file)), run, origin(file)
 
 
-def maker(file: Path) -> str | None:
-    """The run that an embedding file says it comes from, if that folder is still there."""
-    if file.suffix != ".npz":
-        return None
-    with np.load(file, allow_pickle=False) as data:
-        path = str(data["run"]) if "run" in data.files else None
-    return path if path and os.path.isdir(path) else None
-
-
-def embed_picture(image: Image.Image, run: Run | None, config: Search) -> torch.Tensor:
+def embed_picture(image: Image.Image, run: Run | None, config: Search, made_by: dict[str, str]) -> torch.Tensor:
+    """The query under the network, and in the form, that the gallery was made with."""
     if run is None:
         raise LikewiseError("search: a picture needs a network to embed it, and the target names none; give --model RUN")
     settings = read_config(run, allow_imports=config.allow_imports)
     if run.about["features"] is not None:
         raise LikewiseError(f"search: '{run.path}' was trained on features and cannot read pictures; query by row number")
     device = choose_device(config.device)
-    embedder = open_embedder(run, settings, "best", device)
+    embedder = open_embedder(run, settings, made_by.get("which", "best"), device)
     _, plain = transforms(settings, embedder)
     with torch.no_grad():
-        return embedder(plain(image)[None].to(device)).z.float().cpu()
+        out = embedder(plain(image)[None].to(device))
+    return (out.e if made_by.get("similarity") == "euclidean" else out.z).float().cpu()
 
 
 def path_of(items: Items, row: int) -> str:
@@ -102,11 +105,14 @@ def picture(items: Items, row: int) -> Image.Image:
     return read_image(file_of(items, row), None if items.box is None else items.box[row])
 
 
-def save_picture(out: str, image: Image.Image, name: str, found: list[dict], gallery: Items, label: str | None) -> None:
-    answers = [
-        Tile(picture(gallery, f["row"]), f["class"], f"{f['similarity']:.3f}", None if label is None else f["class"] == label)
-        for f in found
-    ]
-    page = draw_gallery([(Tile(image, name, "query"), answers)], "Nearest neighbours", "nearest first, cosine similarity below")
-    with write_aside(Path(out)) as aside:
+def save_picture(
+    out: Path, query: Tile, found: list[dict], gallery: Items, similarity: str, label: int | None
+) -> None:
+    answers = []
+    for answer in found:
+        right = None if label is None else bool(gallery.y[answer["row"]] == label)
+        answers.append(Tile(picture(gallery, answer["row"]), answer["class"], f"{answer['similarity']:.3f}", right))
+    note = f"nearest first, {'cosine similarity' if similarity == 'cosine' else 'minus the distance'} below"
+    page = draw_gallery([(query, answers)], "Nearest neighbours", note)
+    with write_aside(out) as aside:
         page.save(aside, format="PNG")

@@ -18,15 +18,14 @@ from likewise.configs import KEPT_OUT, Train, to_dict
 from likewise.contracts import BatchSampler, Loss, NoiseModel
 from likewise.data.batches import batches, choose_workers
 from likewise.data.images import fingerprint
-from likewise.metrics import metric
 from likewise.optimise import Schedule, clip, make_optimizer, steps_of
 from likewise.progress import bar
-from likewise.run import FORMAT, Run, environment, identity
+from likewise.run import FORMAT, RESULTS, Run, environment, identity
 from likewise.spec import build
 from likewise.stages.assemble import (
     choose_device, load_into, load_items, make_embedder, make_protocol, resolve, spoil, transforms,
 )  # fmt: skip
-from likewise.stages.evaluate import evaluate_run, mean_score
+from likewise.stages.evaluate import check_plan, evaluate_run, mean_score
 from likewise.types import Items, LikewiseError
 
 
@@ -84,6 +83,8 @@ def claim(run: Run, config: Train, items: Items, device: torch.device) -> None:
     """Make the folder, or take it up where it was left; with `again`, empty it."""
     if (run.path / "config.json").exists():
         if not config.again or not run.done:
+            for name in RESULTS:  # of an earlier state, if somebody looked at it half way
+                (run.path / name).unlink(missing_ok=True)
             return
         for file in run.path.iterdir():
             shutil.rmtree(file) if file.is_dir() else file.unlink()
@@ -116,12 +117,14 @@ class Training:
                 "train: patience and the plateau schedule listen to validation, and there is no validation part; "
                 'carve one from the training classes: --protocol "UnseenClasses(val=0.2)"'
             )
-        metric(config.select)  # an unknown name must not surface after the first hour
+        check_plan(config, items, self.protocol)
         used = np.unique(np.concatenate([items.y[self.rows], self.items.y[self.rows]]))
         self.class_number = torch.full((items.classes,), -1, dtype=torch.int64)
         self.class_number[torch.as_tensor(used)] = torch.arange(len(used))
         labels = self.class_number[torch.as_tensor(self.items.y[self.rows])].numpy()
         self.class_number = self.class_number.to(device)
+        weight = np.ones(len(items)) if items.weight is None else items.weight
+        self.weight = torch.as_tensor(weight, dtype=torch.float32, device=device)
 
         self.embedder = make_embedder(config, None if items.x is None else items.x.shape[1]).to(device)
         facts = {"classes": len(used), "dim": config.dim, "labels": labels, "seed": config.seed}
@@ -181,7 +184,7 @@ class Training:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bf16"):
             out = self.embedder(batch.x)
         z = out.z if self.loss.input == "unit" else out.e
-        value = self.loss(z, self.class_number[batch.y]).mean()
+        value = (self.weight[batch.row] * self.loss(z, self.class_number[batch.y])).mean()
         self.optimizer.zero_grad(set_to_none=True)
         value.backward()
         clip(self.config, [self.embedder, self.loss])

@@ -1,0 +1,117 @@
+"""Batches: the rows that were asked for, in their order, the same in whatever process, and errors a person can read."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from likewise.data.augment import eval_transform, train_transform
+from likewise.data.batches import batches, choose_workers, in_order
+from likewise.data.folder import read_folder
+from likewise.types import Items, LikewiseError
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Four classes of three pictures, each of a colour that tells its row."""
+    for row in range(12):
+        file = tmp_path / f"class{row // 3}" / f"{row:02}.png"
+        file.parent.mkdir(exist_ok=True)
+        image = Image.new("RGB", (12, 10), (20 * row, 0, 100))
+        image.paste((0, 200, 0), (0, 0, 6, 10))
+        image.save(file)
+    return tmp_path
+
+
+def rows_seen(found):
+    """The row that each picture's colour tells."""
+    return [int(x[0, 5, 9]) // 20 for x in found.x]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_order_is_kept_and_every_picture_has_its_own_label(folder, workers):
+    items = read_folder(str(folder))
+    asked = [[7, 1, 1], [0], [11, 2, 5, 8], [3, 3]]
+    found = list(batches(items, asked, eval_transform(10, "none"), device=CPU, workers=workers))
+    assert [b.row.tolist() for b in found] == asked
+    for batch in found:
+        assert batch.y.tolist() == items.y[batch.row.numpy()].tolist()
+        assert rows_seen(batch) == batch.row.tolist()
+        assert batch.x.dtype == torch.uint8
+        assert batch.x.shape[1:] == (3, 10, 10)
+
+
+def test_chance_depends_on_seed_row_and_batch_alone(folder):
+    items = read_folder(str(folder))
+    asked = [[0, 1], [0, 1], [1, 0]]
+    change = train_transform(8, "crop")
+
+    def draw(**settings):
+        return [b.x for b in batches(items, asked, change, device=CPU, **settings)]
+
+    here, there, other = draw(seed=3), draw(seed=3, workers=1), draw(seed=4)
+    assert all(torch.equal(a, b) for a, b in zip(here, there))
+    assert not torch.equal(here[0], here[1])
+    assert not torch.equal(here[0], other[0])
+    later = [b.x for b in batches(items, asked[1:], change, device=CPU, seed=3, first_draw=1)]
+    assert all(torch.equal(a, b) for a, b in zip(here[1:], later))  # as if training had gone on
+    assert not torch.equal(later[0], draw(seed=3)[0])
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_random_numbers_of_the_caller_are_untouched(folder, workers):
+    items = read_folder(str(folder))
+    before = torch.get_rng_state()
+    list(batches(items, [[0, 1], [2, 3]], train_transform(8, "affine"), device=CPU, workers=workers))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_broken_picture_arrives_as_one_clean_error(folder, workers):
+    items = read_folder(str(folder))
+    (folder / "class1" / "04.png").write_bytes(b"no picture at all")
+    feed = batches(items, [[0, 1], [3, 4, 5], [6]], eval_transform(8, "none"), device=CPU, workers=workers)
+    assert next(feed).row.tolist() == [0, 1]
+    with pytest.raises(LikewiseError) as caught:
+        next(feed)
+    assert "04.png" in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_features_go_by_plain_indexing():
+    x = np.arange(12, dtype=np.float64).reshape(6, 2).astype(np.float32)
+    items = Items(name="toy", y=np.array([0, 0, 1, 1, 2, 2]), class_name=("a", "b", "c"), x=x)
+    found = list(batches(items, [[5, 0], [2]], None, device=CPU, workers=3))
+    assert found[0].x.tolist() == [[10, 11], [0, 1]]
+    assert found[0].x.dtype == torch.float32
+    assert found[0].y.tolist() == [2, 0]
+    assert found[0].row.tolist() == [5, 0]
+    assert found[1].row.tolist() == [2]
+    assert found[1].y.dtype == torch.int64
+
+
+def test_rows_may_go_on_for_ever(folder):
+    items = read_folder(str(folder))
+    endless = ([i % 12] for i in itertools.count())
+    feed = batches(items, endless, eval_transform(8, "none"), device=CPU)
+    assert [next(feed).row.item() for _ in range(14)] == [*range(12), 0, 1]
+
+
+def test_rows_are_cut_into_batches():
+    assert in_order(np.array([4, 2, 9, 1, 0]), 2) == [[4, 2], [9, 1], [0]]
+    assert in_order(np.array([], int), 2) == []
+
+
+def test_workers_are_chosen_from_the_cores_at_hand(monkeypatch):
+    import os
+
+    for cores, expected in [(1, 0), (2, 1), (8, 4), (64, 8)]:
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, c=cores: set(range(c)), raising=False)
+        assert choose_workers(-1) == expected
+    assert choose_workers(3) == 3
+    assert choose_workers(0) == 0

@@ -1,0 +1,385 @@
+"""Evaluation: the numbers are those of a plain loop, and what cannot be scored is said, not guessed."""
+
+import json
+import math
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from likewise.configs import Evaluate, Train
+from likewise.stages.evaluate import evaluate, origin
+from likewise.stages.train import Interrupted, Training, train
+from likewise.types import LikewiseError
+
+
+def by_hand(x, y, query=None, gallery=None, group=None, k=5, euclidean=False):
+    """Every metric for every query, one pair at a time; queries with nothing to find are left out."""
+    x, y = np.asarray(x, np.float64), list(y)
+    every = range(len(x))
+    each = {"R@1": [], f"R@{k}": [], f"P@{k}": [], "RP": [], "MAP@R": []}
+    unscored, order_of = 0, {}
+    for q in every:
+        if query is not None and not query[q]:
+            continue
+        answers = []
+        for g in every:
+            if g == q or (gallery is not None and not gallery[g]):
+                continue
+            if group is not None and group[q] >= 0 and group[q] == group[g]:
+                continue
+            dot = sum(a * b for a, b in zip(x[q], x[g]))
+            cosine = dot / math.sqrt(sum(a * a for a in x[q]) * sum(b * b for b in x[g]))
+            near = -math.dist(x[q], x[g]) if euclidean else cosine
+            answers.append((-near, g))
+        hits = [y[g] == y[q] for _, g in sorted(answers)]
+        order_of[q] = [g for _, g in sorted(answers)]
+        total = sum(hits)
+        if not total:
+            unscored += 1
+            continue
+        each["R@1"].append(float(hits[0]))
+        each[f"R@{k}"].append(float(any(hits[:k])))
+        each[f"P@{k}"].append(sum(hits[:k]) / k)
+        each["RP"].append(sum(hits[:total]) / total)
+        each["MAP@R"].append(sum(sum(hits[: i + 1]) / (i + 1) for i in range(total) if hits[i]) / total)
+    return {name: sum(values) / len(values) for name, values in each.items()}, unscored, order_of
+
+
+NAMES = ("R@1", "R@5", "P@5", "RP", "MAP@R")
+
+
+def some(rows=60, classes=6, dim=3, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(rows) % classes
+    return (rng.normal(size=(classes, dim))[y] + rng.normal(size=(rows, dim))).astype(np.float32), y
+
+
+def score(target, **settings):
+    return evaluate(Evaluate(target=str(target), metrics=NAMES, quiet=True, device="cpu", **settings))
+
+
+def assert_scores(result, expected, unscored=0):
+    assert result["metrics"] == pytest.approx(expected, abs=1e-9)
+    assert result["unscored"] == unscored
+
+
+def test_embeddings_score_as_by_hand(tmp_path):
+    x, y = some()
+    np.savez(tmp_path / "z.npz", x=x, label=y)
+    result = score(tmp_path / "z.npz")
+    assert_scores(result, by_hand(x, y)[0])
+    assert result["queries"] == result["rows"] == 60
+    assert result["dim"] == 3
+    assert result["similarity"] == "cosine"
+    far = score(tmp_path / "z.npz", similarity="euclidean")
+    assert_scores(far, by_hand(x, y, euclidean=True)[0])
+    assert far["metrics"] != result["metrics"]
+    assert far["similarity"] == "euclidean"
+
+
+@pytest.mark.parametrize("kind", ["csv", "txt", "npy", "parquet"])
+def test_every_kind_of_file_gives_the_same_scores(tmp_path, kind):
+    x, y = some()
+    words = [f"klass {label}" for label in y]
+    np.save(tmp_path / "z.npy", x)
+    labels = str(tmp_path / f"labels.{kind}")
+    if kind == "csv":
+        Path(labels).write_text("label,note\n" + "".join(f"{w},x\n" for w in words))
+    elif kind == "txt":
+        Path(labels).write_text("\n".join(words) + "\n")
+    elif kind == "npy":
+        np.save(labels, y.astype(np.int32))
+    else:
+        pq.write_table(pa.table({"x": list(x), "label": words}), tmp_path / "z.parquet")
+    result = score(tmp_path / "z.parquet") if kind == "parquet" else score(tmp_path / "z.npy", labels=labels)
+    assert_scores(result, by_hand(x, y)[0])
+
+
+def test_queries_ask_and_the_gallery_answers(tmp_path):
+    x, y = some()
+    query, gallery = np.arange(60) < 20, np.arange(60) >= 15  # five rows are both, and never answer themselves
+    np.savez(tmp_path / "z.npz", x=x, label=y, query=query, gallery=gallery)
+    result = score(tmp_path / "z.npz")
+    assert_scores(result, by_hand(x, y, query, gallery)[0])
+    assert result["queries"] == 20
+    assert result["rows"] == 60
+
+
+def test_a_gallery_without_marked_queries_still_counts(tmp_path):
+    x, y = some()
+    gallery = np.arange(60) >= 30
+    np.savez(tmp_path / "z.npz", x=x, label=y, gallery=gallery)
+    assert_scores(score(tmp_path / "z.npz"), by_hand(x, y, None, gallery)[0])
+
+
+def test_rows_of_a_group_are_no_answers_to_each_other(tmp_path):
+    x, y = some()
+    group = np.where(np.arange(60) < 50, np.arange(60) // 12, -1)
+    np.savez(tmp_path / "z.npz", x=x, label=y, group=group)
+    result = score(tmp_path / "z.npz")
+    assert_scores(result, by_hand(x, y, group=group)[0])
+    assert result["metrics"] != pytest.approx(by_hand(x, y)[0])
+
+
+def test_only_the_test_rows_are_scored_where_there_is_a_split(tmp_path):
+    x, y = some()
+    split = np.where(np.arange(60) < 24, "train", "test")
+    np.savez(tmp_path / "z.npz", x=x, label=y, split=split)
+    assert_scores(score(tmp_path / "z.npz"), by_hand(x[24:], y[24:])[0])
+
+
+def test_a_class_of_one_image_is_counted_and_not_scored(tmp_path):
+    x, y = some()
+    y[[3, 7]] = 100, 101
+    np.savez(tmp_path / "z.npz", x=x, label=y)
+    expected, unscored, _ = by_hand(x, y)
+    assert unscored == 2
+    result = score(tmp_path / "z.npz")
+    assert_scores(result, expected, unscored=2)
+    assert result["queries"] == 58
+
+
+def test_nothing_to_find_is_an_error(tmp_path):
+    x, _ = some()
+    np.savez(tmp_path / "alone.npz", x=x, label=np.arange(60))
+    with pytest.raises(LikewiseError, match="none of the 60 queries has anything to find"):
+        score(tmp_path / "alone.npz")
+    np.savez(tmp_path / "one.npz", x=x, label=np.zeros(60, int))
+    with pytest.raises(LikewiseError, match="all 60 rows are of one class, so every answer would be right"):
+        score(tmp_path / "one.npz")
+
+
+def test_bad_embeddings_and_wrong_targets_are_named(tmp_path):
+    x, y = some()
+    x[[4, 9]] = np.nan
+    np.savez(tmp_path / "nan.npz", x=x, label=y)
+    with pytest.raises(LikewiseError, match=r"must be finite, but 2 of 60 rows .from 0: 4, 9"):
+        score(tmp_path / "nan.npz")
+    with pytest.raises(LikewiseError, match=r"there is no '.*missing'; give a run folder, or a file of embeddings"):
+        score(tmp_path / "missing")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(LikewiseError, match="is not a run folder"):
+        score(tmp_path / "folder")
+    np.save(tmp_path / "z.npy", x[10:])
+    with pytest.raises(LikewiseError, match="give a file with the labels"):
+        score(tmp_path / "z.npy")
+    np.save(tmp_path / "short.npy", y[:5])
+    with pytest.raises(LikewiseError, match=r"50 rows and short.npy has 5"):
+        score(tmp_path / "z.npy", labels=str(tmp_path / "short.npy"))
+
+
+def test_metrics_that_cannot_be_measured(tmp_path):
+    x, y = some()
+    np.savez(tmp_path / "z.npz", x=x, label=y)
+    for metrics, says in [
+        (("R@1", "mAP"), "there is no 'mAP'"),
+        (("R@0",), "there is no 'R@0'"),
+        ((), "at least one metric"),
+        (("R@1000",), "look at 1000 answers, but the gallery of 60 rows has at most 59"),
+        (("P@60",), "look at 60 answers, but the gallery of 60 rows has at most 59"),
+    ]:
+        with pytest.raises(LikewiseError, match=says):
+            evaluate(Evaluate(target=str(tmp_path / "z.npz"), metrics=metrics, device="cpu"))
+    whole = evaluate(Evaluate(target=str(tmp_path / "z.npz"), metrics=("R@59", "P@59"), device="cpu"))
+    assert whole["metrics"] == pytest.approx({"R@59": 1.0, "P@59": 9 / 59})
+
+
+def test_a_run_is_scored_as_by_hand_and_its_files_agree(run):
+    result = score(run.path)
+    assert json.loads((run.path / "scores.json").read_text()) == result
+    with np.load(run.path / "embeddings.npz") as saved:
+        x, y, row = saved["x"], saved["label"], saved["row"]
+    expected, unscored, order_of = by_hand(x, y)
+    assert_scores(result, expected, unscored)
+    table = pq.read_table(run.path / "per_query.parquet").to_pydict()
+    for name in NAMES:
+        assert np.nanmean(table[name]) == pytest.approx(result["metrics"][name])
+    assert table["row"] == row.tolist()
+    assert table["label"] == y.tolist()
+    for q, nearest in enumerate(table["nearest"]):
+        assert nearest == [row[g] for g in order_of[q][:10]]
+    assert table["relevant"] == [11] * 144
+
+
+def test_queries_of_a_run_and_their_answers_are_rows_of_its_data(tmp_path):
+    """A table with a split and with marked queries, end to end: rows in the file are lines of the table."""
+    rng = np.random.default_rng(1)
+    y = np.repeat(np.arange(8), 9)
+    x = (rng.normal(size=(8, 5))[y] * 2 + rng.normal(size=(72, 5))).astype(np.float32)
+    split = np.where(y % 2 == 0, "train", "test")
+    query = (split == "test") & (np.arange(72) % 3 == 0)
+    gallery = (split == "test") & ~query
+    np.savez(tmp_path / "toy.npz", x=x, label=y, split=split, query=query, gallery=gallery)
+    run = train(Train(
+        data=str(tmp_path / "toy.npz"), out=str(tmp_path / "run"), dim=4, length="5", quiet=True, device="cpu",
+        sampler="SamplesPerClass(batch=8, per_class=2)", metrics=NAMES,
+    ))  # fmt: skip
+    assert run.about["config"]["protocol"] == "QueryGallery()"
+    with np.load(run.path / "embeddings.npz") as saved:
+        z, row = saved["x"], saved["row"]
+    assert row.tolist() == np.flatnonzero(split == "test").tolist()
+    expected, _, order_of = by_hand(z, y[row], query[row], gallery[row])
+    assert_scores(run.scores, expected)
+    assert run.scores["queries"] == query.sum()
+    table = pq.read_table(run.path / "per_query.parquet").to_pydict()
+    assert table["row"] == np.flatnonzero(query).tolist()
+    place = {r: p for p, r in enumerate(row.tolist())}
+    for r, nearest in zip(table["row"], table["nearest"]):
+        assert nearest == [row[g] for g in order_of[place[r]][:10]]
+    assert_scores(score(run.path / "embeddings.npz"), expected)  # the file alone says the same
+
+
+def test_best_last_and_untrained_are_three_networks(run):
+    found = {which: score(run.path, which=which) for which in ("best", "last", "untrained")}
+    assert [found[w]["which"] for w in found] == ["best", "last", "untrained"]
+    assert json.loads((run.path / "scores.json").read_text()) == found["last"]  # the untrained one leaves no trace
+    assert found["untrained"]["metrics"]["MAP@R"] < found["last"]["metrics"]["MAP@R"]
+    score(run.path, which="best")
+    shutil.copy(run.path / "best.safetensors", run.path / "model.safetensors")
+    assert score(run.path, which="last")["metrics"] == found["best"]["metrics"]
+
+
+def test_data_that_changed_since_training_is_refused(settings, tmp_path):
+    moving = tmp_path / "toy.npz"
+    shutil.copy(settings["data"], moving)
+    run = train(Train(**settings | {"data": str(moving), "length": "2", "evaluate": False}))
+    before = score(run.path)
+    moving.rename(tmp_path / "moved.npz")
+    with pytest.raises(LikewiseError, match="neither a known name nor an existing path"):
+        score(run.path)
+    assert score(run.path, data=str(tmp_path / "moved.npz")) == before
+    with np.load(tmp_path / "moved.npz") as saved:
+        x, y = saved["x"], saved["label"]
+    y[[200, 250]] = y[[250, 200]]
+    np.savez(moving, x=x, label=y)
+    with pytest.raises(LikewiseError, match=r"is not what .* was trained with"):
+        score(run.path)
+
+
+def test_a_run_opens_from_any_folder(settings, tmp_path, monkeypatch):
+    shutil.copy(settings["data"], tmp_path / "toy.npz")
+    monkeypatch.chdir(tmp_path)
+    run = train(Train(**settings | {"data": "toy.npz", "out": "here/run", "length": "2"}))
+    assert run.scores["queries"] == 144
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert score("../here/run")["queries"] == 144
+
+
+def test_home_is_found(run, monkeypatch):
+    monkeypatch.setenv("HOME", str(run.path.parent))
+    assert score(f"~/{run.path.name}")["queries"] == 144
+    assert score(f"~/{run.path.name}/embeddings.npz")["queries"] == 144
+
+
+def test_labels_beside_a_run_are_refused(run, tmp_path):
+    with pytest.raises(LikewiseError, match="is a run and has labels of its own"):
+        score(run.path, labels=str(tmp_path / "labels.csv"))
+
+
+def test_a_half_trained_run_is_scored_with_a_word_and_scored_again_when_finished(settings, monkeypatch):
+    real = Training.one_step
+
+    def stop(self, batch):
+        if self.step == 20:
+            raise KeyboardInterrupt
+        return real(self, batch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "one_step", stop)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            train(Train(**settings))
+    assert not isinstance(caught.value, Interrupted)
+    lines = []
+    half = evaluate(Evaluate(target=settings["out"], quiet=True, device="cpu"), lines.append)
+    assert "is not finished; its last checkpoint is scored" in lines[0]
+    run = train(Train(**settings))
+    assert run.scores["metrics"] != half["metrics"]
+    assert evaluate(Evaluate(target=settings["out"], quiet=True, device="cpu")) == run.scores
+
+
+def test_a_run_without_a_network_is_no_use_yet(run):
+    (run.path / "model.safetensors").unlink()
+    with pytest.raises(LikewiseError, match=r"has no model.safetensors yet; train it first"):
+        score(run.path, which="last")
+
+
+def test_pictures_left_out_in_training_are_left_out_here(tmp_path, pictures, small):
+    """A run that skipped broken pictures is evaluated without being told so again."""
+    folder = shutil.copytree(pictures, tmp_path / "data")
+    (folder / "5 färg" / "bild 2.png").write_bytes(b"no picture")
+    train(
+        Train(data=str(folder), out=str(tmp_path / "run"), skip_bad=True, **small | {"length": "2"}), lambda line: None
+    )
+    lines = []
+    result = evaluate(Evaluate(target=str(tmp_path / "run"), workers=0, quiet=True, device="cpu"), lines.append)
+    assert result["rows"] == 17
+    assert "1 of 36 pictures are broken" in lines[0]
+
+
+def test_pictures_of_every_kind_train_and_are_scored(tmp_path, small):
+    """A table of grey, 16-bit, CMYK, transparent, boxed and large pictures, with split, query and gallery."""
+    rng = np.random.default_rng(0)
+    kinds = ["L", "I;16", "CMYK", "RGBA", "RGB", "P"]
+    lines = ["path,label,split,query,gallery,box"]
+    for c in range(6):
+        for i, kind in enumerate(kinds):
+            size = (1500, 900) if kind == "RGB" and c == 3 else (24, 20)
+            grey = Image.fromarray(rng.integers(0, 255, size[::-1], dtype=np.uint8)).point(
+                lambda v, c=c: v // 4 + 30 * c
+            )
+            wide = np.asarray(grey, np.uint16) * 257
+            image = Image.fromarray(wide) if kind == "I;16" else grey.convert("RGB").convert(kind)
+            file = f"bild {c} {i}.{'jpg' if kind == 'CMYK' else 'png'}"
+            image.save(tmp_path / file)
+            part = "train" if c < 3 else "test"
+            lines.append(
+                f"{file},{c},{part},{int(part == 'test' and i < 2)},{int(part == 'test' and i >= 2)},2 2 20 18"
+            )
+    (tmp_path / "table.csv").write_text("\n".join(lines) + "\n")
+    run = train(Train(data=str(tmp_path / "table.csv"), out=str(tmp_path / "run"), **small))
+    assert run.scores["queries"] == 6
+    assert run.scores["rows"] == 18
+    with np.load(run.path / "embeddings.npz") as saved:
+        assert np.isfinite(saved["x"]).all()
+        assert saved["right"].tolist() == [20.0] * 18
+    again = evaluate(Evaluate(target=str(run.path / "embeddings.npz"), device="cpu"))
+    assert again["metrics"] == pytest.approx(run.scores["metrics"])
+
+
+RAW = '''
+from likewise.contracts import Loss
+from likewise.similarity import compare, neg_euclidean
+
+
+class Plain(Loss):
+    """Pull class mates together in the space before the norm."""
+
+    input = "raw"
+
+    def forward(self, z, y, ref=None):
+        sim, pairs = compare(z, y, ref, neg_euclidean)
+        return -(sim * pairs.pos).sum(1) + (sim.exp() * pairs.neg).sum(1)
+'''
+
+
+def test_a_loss_on_raw_embeddings_is_scored_by_distance(settings, tmp_path, monkeypatch):
+    (tmp_path / "my_raw_losses.py").write_text(RAW)
+    monkeypatch.syspath_prepend(tmp_path)
+    run = train(Train(**settings | {"loss": "my_raw_losses.Plain()", "allow_imports": True, "metrics": NAMES}))
+    sys.modules.pop("my_raw_losses")
+    assert run.scores["similarity"] == "euclidean"
+    with np.load(run.path / "embeddings.npz") as saved:
+        x, y = saved["x"], saved["label"]
+    assert not np.allclose(np.linalg.norm(x, axis=1), 1)
+    assert_scores(run.scores, by_hand(x, y, euclidean=True)[0])
+    assert origin(run.path / "embeddings.npz")["similarity"] == "euclidean"
+    assert_scores(score(run.path / "embeddings.npz"), by_hand(x, y, euclidean=True)[0])
+    unit = score(run.path, similarity="cosine", allow_imports=True)
+    assert_scores(unit, by_hand(x, y)[0])

@@ -1,0 +1,41 @@
+import pytest
+
+from likewise import losses, metrics
+from likewise.recipes import names
+from likewise.stages.listing import listing
+from likewise.types import LikewiseError
+
+
+def test_a_shelf_lists_its_parts_each_with_a_line():
+    found = listing("losses")
+    assert list(found) == ["losses"]
+    assert list(found["losses"]) == list(losses.__all__)
+    assert found["losses"]["Triplet"] == losses.Triplet.__doc__.strip().splitlines()[0]
+
+
+def test_everything_has_a_line():
+    found = listing()
+    assert set(found) == {
+        "losses", "miners", "samplers", "noise", "protocols", "heads", "metrics", "data", "recipes",
+    }  # fmt: skip
+    for shelf, entries in found.items():
+        assert entries, shelf
+        for name, line in entries.items():
+            assert line.strip(), f"{shelf}: {name} says nothing"
+    assert list(found["recipes"]) == names()
+    assert {"glyphs", "cub200", "cars196", "sop", "inshop", "inaturalist", "imagenet"} == set(found["data"])
+    for name in found["metrics"]:
+        assert metrics.metric(name.replace("@k", "@3"))
+
+
+def test_backbones_are_listed_on_request():
+    found = listing("backbones")["backbones"]
+    assert {"conv_small", "bn_inception", "googlenet", "resnet50"} <= set(found)
+    assert len(found) > 500
+
+
+def test_an_unknown_shelf_suggests_the_nearest():
+    with pytest.raises(
+        LikewiseError, match=r"there is no shelf 'loses'; did you mean 'losses'.*There are: losses, miners"
+    ):
+        listing("loses")

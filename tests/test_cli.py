@@ -1,0 +1,316 @@
+"""The command line and the front door in Python, as people use them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from likewise import cli
+from likewise.errors import LikewiseError
+from likewise.recipes import read
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    """Twelve classes of ten feature vectors, in a folder with a space and an umlaut."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(12), 10)
+    x = rng.normal(size=(12, 6))[y] * 2 + rng.normal(size=(120, 6))
+    file = tmp_path_factory.mktemp("my data ü") / "toy set.npz"
+    np.savez(file, x=x.astype(np.float32), label=y)
+    return file
+
+
+FEW = {"dim": 4, "length": "4", "sampler": "SamplesPerClass(batch=8, per_class=2)", "device": "cpu", "quiet": True}
+FLAGS = ["--dim", "4", "--length", "4", "--sampler", FEW["sampler"], "--device", "cpu"]
+
+
+def call(*words, cwd=None, python=()):
+    """A real process, as a user would start it."""
+    done = subprocess.run(
+        [sys.executable, *python, "-m", "likewise", *map(str, words)], capture_output=True, text=True, timeout=120,
+        check=False, cwd=cwd,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+def loaded(*words):
+    """Modules that a command loads."""
+    code = (
+        "import sys\nfrom likewise import cli\n"
+        f"try:\n    cli.main({list(words)!r})\nexcept SystemExit:\n    pass\n"
+        "print('LOADED', *sorted(m for m in sys.modules if '.' not in m), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    return set(done.stderr.rsplit("LOADED", 1)[1].split()), done.stdout
+
+
+def fail_with(words, capsys):
+    """What a command that must fail says: one line on stderr, exit code 2."""
+    with pytest.raises(SystemExit) as stop:
+        cli.main([str(w) for w in words])
+    out, err = capsys.readouterr()
+    assert stop.value.code == 2
+    assert out == ""
+    assert err.startswith("likewise: "), err
+    assert err.count("\n") == 1, err
+    return err
+
+
+HEAVY = {"torch", "torchvision", "timm", "matplotlib", "pyarrow"}
+
+
+def test_help_is_light():
+    modules, out = loaded("--help")
+    assert not modules & (HEAVY | {"numpy", "tyro", "rich", "PIL"})
+    assert all(
+        f"likewise {name}" in out for name in ("demo", "train", "evaluate", "embed", "search", "list", "recipe show")
+    )
+
+
+def test_help_takes_little_processor_time():
+    code, out, err = call("--help", python=["-X", "importtime"])
+    total = sum(
+        int(line.split("|")[0].split(":")[1])
+        for line in err.splitlines()
+        if line.startswith("import time:") and "self" not in line
+    )
+    assert code == 0
+    assert "likewise train DATA" in out
+    assert total < 400_000, f"importing takes {total / 1e6:.2f} s"
+
+
+@pytest.mark.parametrize("words", [("train", "--help"), ("recipe", "show", "triplet"), ("search", "--help")])
+def test_reading_about_a_command_does_not_load_torch(words):
+    modules, out = loaded(*words)
+    assert not modules & HEAVY
+    assert len(out) > 300
+
+
+def test_importing_the_package_does_not_load_torch():
+    code = (
+        "import sys, likewise\nassert 'torch' not in sys.modules and 'numpy' not in sys.modules\n"
+        "from likewise import train, evaluate, embed, losses\nassert 'torch' in sys.modules\n"
+        "names = [part.__name__ for part in (train, evaluate, embed, likewise.metrics)]\n"
+        "print(losses.Triplet(margin=0.1).margin, *names)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "0.1 train evaluate embed likewise.metrics\n", done.stderr
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    import likewise
+
+    with pytest.raises(AttributeError, match="likewise has no 'trian'; it has: train, evaluate"):
+        likewise.trian  # noqa: B018
+    assert not hasattr(likewise, "Run")
+
+
+def test_version_and_no_words_at_all(capsys):
+    from likewise import __version__
+
+    cli.main(["--version"])
+    assert capsys.readouterr().out == f"{__version__}\n"
+    for words in ([], ["-h"], ["help"]):
+        cli.main(words)
+        assert capsys.readouterr().out == cli.USAGE
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["trian", "x"], "there is no command 'trian'; did you mean 'train'? See `likewise --help`"),
+        (["zzz"], "there is no command 'zzz'"),
+        (["recipe", "list"], "likewise recipe show NAME"),
+        (["recipe", "show", "triplett"], "did you mean 'triplet'?"),
+        (["train", "x", "--recipe", "triplett"], "did you mean 'triplet'?"),
+        (["train", "no such data"], "is neither a known name nor an existing path"),
+        (["train", "glyph"], "did you mean 'glyphs'?"),
+        (["evaluate", "no such run"], "there is no 'no such run'; give a run folder, or a file of embeddings"),
+        (["evaluate", "."], "is not a run folder"),
+        (["embed", "no such run", "glyphs", "--out", "z.npz"], "'no such run' is not a run folder"),
+        (["search", "no such run", "--query", "missing.jpg"], "there is no 'no such run'"),
+        (["list", "loss"], "did you mean 'losses'?"),
+    ],
+)
+def test_mistakes_get_one_line(words, says, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert says in fail_with(words, capsys)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["train"], "DATA"),
+        (["train", "x", "--lrr", "1"], "--lr"),
+        (["train", "x", "--lr", "fast"], "fast"),
+        (["evaluate", "x", "--which", "first"], "first"),
+        (["embed", "run", "data"], "--out"),
+    ],
+)
+def test_flags_that_do_not_parse_are_explained(words, says, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(words)
+    out, err = capsys.readouterr()
+    assert stop.value.code == 2
+    assert says in out + err
+    assert "Traceback" not in out + err
+
+
+def test_a_real_process_fails_cleanly(tmp_path):
+    code, out, err = call("train", "x", "--recipe", "triplett", cwd=tmp_path)
+    assert (code, out) == (2, "")
+    assert err.startswith("likewise: recipe: there is no 'triplett'; did you mean 'triplet'?")
+    assert err.count("\n") == 1
+
+
+def test_a_real_process_that_works_fails_cleanly_too(toy, tmp_path, capsys, monkeypatch):
+    """It shares nothing with the training but the folder they stand in."""
+    monkeypatch.chdir(tmp_path)
+    cli.main(["train", str(toy), "--out", "my run", *FLAGS])
+    out = capsys.readouterr().out
+    assert "R@1" in out
+    assert "60 queries scored, 0 not (nothing to find)" in out
+    assert "run: my run" in out
+    code, out, err = call("search", "my run/embeddings.npz", "--query", "missing.jpg", cwd=tmp_path)
+    assert (code, out) == (2, "")
+    assert err == "likewise: missing.jpg: there is no such file; check the path and root\n"
+
+
+def test_every_command_prints_what_it_found(toy, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cli.main(["train", str(toy), "--out", "run", *FLAGS])
+    out = capsys.readouterr().out
+    scores = json.loads(Path("run/scores.json").read_text())
+    for name, value in scores["metrics"].items():
+        assert f"{name} " in out
+        assert f"{100 * value:.1f} %" in out
+    cli.main(["evaluate", "run", "--metrics", "R@1", "P@3"])
+    out = capsys.readouterr().out
+    assert "P@3" in out
+    assert "MAP@R" not in out
+    assert "best" in out
+    cli.main(["embed", "run", str(toy), "--out", "z.npz"])
+    assert "120 embeddings of 4 numbers: z.npz" in capsys.readouterr().out
+    cli.main(["evaluate", "z.npz"])
+    assert "120 queries scored" in capsys.readouterr().out
+    cli.main(["search", "z.npz", "--query", "3", "--k", "2", "--out", "found.png"])
+    assert "nearest to 3" in capsys.readouterr().out
+    assert Image.open("found.png").width > 300
+    cli.main(["train", str(toy), "--out", "run", *FLAGS])
+    assert "finished already" in capsys.readouterr().out
+
+
+def test_quiet_is_quiet(toy, tmp_path, capsys):
+    cli.main(["train", str(toy), "--out", str(tmp_path / "run"), "--quiet", *FLAGS])
+    cli.main(["evaluate", str(tmp_path / "run"), "--quiet"])
+    assert capsys.readouterr() == ("", "")
+
+
+def test_names_with_brackets_are_printed_as_they_are(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    np.savez(tmp_path / "z.npz", x=np.eye(3, dtype=np.float32), label=np.asarray(["[red]cat", "[/]dog", "plain"]))
+    cli.main(["search", str(tmp_path / "z.npz"), "--query", "2"])
+    out = capsys.readouterr().out
+    assert "[red]cat" in out
+    assert "[/]dog" in out
+
+
+def test_a_folder_that_may_not_be_written_is_named(toy, tmp_path, capsys):
+    (tmp_path / "file").write_text("x")
+    err = fail_with(["train", toy, "--out", tmp_path / "file" / "run", "--quiet", *FLAGS], capsys)
+    assert str(tmp_path / "file") in err
+
+
+@pytest.mark.parametrize("words", [["--help"], ["recipe", "show", "triplet"]])
+def test_a_reader_that_goes_away_is_no_error(words):
+    code = f"import sys\nsys.stdin.readline()\nfrom likewise import cli\ncli.main({words!r})"
+    first = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    first.stdout.close()
+    first.stdin.write(b"now\n")
+    first.stdin.close()
+    assert first.stderr.read() == b""
+    first.wait(timeout=60)
+
+
+def test_flags_beat_the_recipe(toy, tmp_path):
+    words = [str(toy), "--recipe", "demo", "--lr", "0.5", "--backbone", "features", "--out", str(tmp_path / "run")]
+    config = cli.parse("train", words)
+    assert config.lr == 0.5
+    assert config.schedule == read("demo").values["schedule"]
+    assert config.recipe == "demo"
+    assert cli.parse("train", [str(toy), "--recipe", "demo"]).lr == read("demo").values["lr"]
+
+
+def test_the_front_door_takes_what_python_has(toy, tmp_path):
+    """Paths, parts as objects, numbers of numpy, counts as integers: the same run as the command's."""
+    from likewise import embed, evaluate, losses, noise, samplers, train
+
+    labels = np.repeat(np.arange(6), 10)
+    run = train(
+        toy, out=tmp_path / "run", loss=losses.Triplet(margin=0.1), noise=noise.Uniform(share=0.2), length=4,
+        sampler=samplers.SamplesPerClass(labels, batch=8, per_class=2), seed=np.int64(3), lr=np.float32(0.5), dim=4,
+        metrics=["R@1", "RP"], device="cpu", quiet=True,
+    )  # fmt: skip
+    config = run.about["config"]
+    assert config["loss"] == "Triplet(margin=0.1)"
+    assert config["noise"] == "Uniform(share=0.2)"
+    assert config["seed"] == 3
+    assert config["length"] == "4"
+    assert config["lr"] == 0.5
+    assert list(run.scores["metrics"]) == ["R@1", "RP"]
+    e = embed(run, toy, out=tmp_path / "z.npz", device="cpu", quiet=True)
+    assert e.z.shape == (120, 4)
+    assert (tmp_path / "z.npz").exists()
+    assert embed(run.path, str(toy), device="cpu", quiet=True).z.shape == (120, 4)
+    for target in (run, run.path, str(run.path)):
+        assert evaluate(target, metrics=["R@1", "RP"], device="cpu", quiet=True) == run.scores
+    np.save(tmp_path / "z.npy", e.z.numpy())
+    np.save(tmp_path / "y.npy", np.repeat(np.arange(12), 10))
+    assert evaluate(tmp_path / "z.npy", labels=tmp_path / "y.npy", device="cpu")["queries"] == 120
+
+
+def test_command_and_python_find_the_same_run(toy, tmp_path, capsys, monkeypatch):
+    from likewise import losses, train
+
+    monkeypatch.chdir(tmp_path)
+    run = train(toy, loss=losses.Triplet(margin=0.3), evaluate=False, **FEW)
+    cli.main(["train", os.path.relpath(toy, tmp_path), "--loss", "Triplet( margin = 0.3 )", "--no-evaluate", *FLAGS])
+    assert "finished already" in capsys.readouterr().out
+    assert [p.name for p in Path("runs").iterdir()] == [run.path.name]
+
+
+def test_metrics_are_checked_before_training(toy, tmp_path):
+    from likewise import train
+
+    for metrics, says in [
+        (["mAP"], "there is no 'mAP'"),
+        ([], "takes at least one metric"),
+        (["R@60"], "look at 60 answers, but the test part has 60 rows"),
+    ]:
+        with pytest.raises(LikewiseError, match=says):
+            train(toy, out=tmp_path / "run", metrics=metrics, **FEW)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_test_part_that_cannot_be_scored_is_told_before_training(tmp_path):
+    from likewise import train
+
+    x = np.random.default_rng(0).normal(size=(24, 4)).astype(np.float32)
+    y = np.repeat(np.arange(2), 12)
+    np.savez(tmp_path / "two.npz", x=x, label=y)
+    np.savez(tmp_path / "none.npz", x=x, label=y, split=np.full(24, "train"))
+    settings = FEW | {"sampler": "SamplesPerClass(batch=2, per_class=2)"}
+    for name, got in (("two", 1), ("none", 0)):
+        with pytest.raises(LikewiseError, match=f"the test part of '{name}' must hold two classes or more, got {got}"):
+            train(tmp_path / f"{name}.npz", out=tmp_path / "run", **settings)
+        assert not (tmp_path / "run").exists()
+        train(tmp_path / f"{name}.npz", out=tmp_path / f"{name} run", evaluate=False, **settings)

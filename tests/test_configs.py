@@ -1,0 +1,96 @@
+"""The settings: every one explained, every one a flag with its default."""
+
+import ast
+import dataclasses
+import inspect
+import json
+import re
+
+import pytest
+
+from likewise import cli, configs
+from likewise.configs import KEPT_OUT, Train, to_dict
+
+KINDS = {
+    "demo": configs.Demo, "train": configs.Train, "evaluate": configs.Evaluate, "embed": configs.Embed,
+    "search": configs.Search, "list": configs.List, "recipe show": configs.RecipeShow,
+}  # fmt: skip
+
+
+def texts_below(kind):
+    """Field -> the text that stands below it in the source."""
+    body = next(n for n in ast.parse(inspect.getsource(configs)).body if getattr(n, "name", "") == kind.__name__).body
+    found = {}
+    for node, after in zip(body, [*body[1:], None]):
+        if isinstance(node, ast.AnnAssign):
+            text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
+            found[node.target.id] = " ".join(text.split())
+    return found
+
+
+def test_every_command_has_its_config():
+    assert set(cli.COMMANDS) == set(KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda k: k.__name__)
+def test_every_field_is_explained(kind):
+    texts = texts_below(kind)
+    fields = {f.name for f in dataclasses.fields(kind)}
+    assert set(texts) == fields
+    assert kind.__doc__
+    for name, text in texts.items():
+        assert text.endswith((".", ")")), f"{kind.__name__}.{name}: {text!r}"
+        assert len(text) > 8, f"{kind.__name__}.{name}: {text!r}"
+
+
+def test_what_is_kept_out_of_a_runs_identity_are_settings():
+    fields = {f.name for f in dataclasses.fields(Train)}
+    assert set(KEPT_OUT) <= fields
+    assert len(set(KEPT_OUT)) == len(KEPT_OUT)
+    learned = {
+        "loss",
+        "sampler",
+        "noise",
+        "backbone",
+        "dim",
+        "head",
+        "lr",
+        "length",
+        "seed",
+        "protocol",
+        "weights",
+        "precision",
+    }
+    assert not learned & set(KEPT_OUT)
+
+
+@pytest.mark.parametrize("command", KINDS)
+def test_help_shows_every_flag_with_its_text_and_default(command, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit) as stop:
+        cli.main([*command.split(), "--help"])
+    assert stop.value.code == 0
+    out, err = capsys.readouterr()
+    flat = re.sub(r"[\s│]+", " ", re.sub(r"\x1b\[[0-9;]*m", "", out))
+    assert err == ""
+    assert f"usage: likewise {command}" in flat
+    texts = texts_below(KINDS[command])
+    for field in dataclasses.fields(KINDS[command]):
+        positional = "Positional" in str(field.type)
+        flag = field.name.upper() if positional else f"--{field.name.replace('_', '-')}"
+        assert flag in flat, flag
+        assert texts[field.name][:40] in flat, field.name
+        if field.default is dataclasses.MISSING:
+            continue
+        value = " ".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
+        shown = [f"{texts[field.name]} (default: {v})" for v in (value, repr(value))]
+        assert any(s in flat for s in shown), shown[0]
+    required = [f.name for f in dataclasses.fields(KINDS[command]) if f.default is dataclasses.MISSING]
+    assert flat.count("(required)") == len(required)
+
+
+def test_a_config_becomes_json_and_comes_back():
+    config = Train(data="x", metrics=("R@1",), crop_scale=(0.2, 1.0), noise="Uniform(share=0.1)")
+    stored = json.loads(json.dumps(to_dict(config)))
+    again = Train(**{k: tuple(v) if isinstance(v, list) else v for k, v in stored.items()})
+    assert again == config

@@ -1,0 +1,121 @@
+"""The house rules, read off the syntax tree: layers, sizes, names, docstrings, mirrored tests."""
+
+import ast
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+HOME = ROOT / "src" / "likewise"
+FILES = sorted(HOME.rglob("*.py"))
+
+LAYER = {
+    "errors": 0, "types": 0, "contracts": 0, "similarity": 0, "search": 0, "progress": 0, "configs": 0,
+    "losses": 1, "miners": 1, "samplers": 1, "noise": 1, "models": 1, "data": 1, "metrics": 1, "protocols": 1, "report": 1,
+    "embedding": 2, "spec": 2, "run": 2, "optimise": 2, "testing": 2, "recipes": 2, "stages": 2,
+    "cli": 3, "__init__": 3, "__main__": 3,
+}  # fmt: skip
+NEIGHBOURS = {("losses", "miners")}
+"""The one door between shelves: a loss's default miner is part of its paper."""
+
+PARTS = ("losses", "miners", "samplers", "noise", "protocols")
+
+
+def name_of(file: Path) -> str:
+    """First part of the module's name below likewise."""
+    return file.relative_to(HOME).with_suffix("").parts[0]
+
+
+def imports(file: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("likewise."):
+            found.add(node.module.split(".")[1])
+        elif isinstance(node, ast.Import):
+            found |= {a.name.split(".")[1] for a in node.names if a.name.startswith("likewise.")}
+    return found
+
+
+def wrong_imports(who: str, whom: set[str]) -> list[str]:
+    bad = []
+    for other in whom - {who}:
+        same_shelf_level = LAYER[who] == LAYER[other] == 1 and (who, other) not in NEIGHBOURS
+        if LAYER[other] > LAYER[who] or same_shelf_level:
+            bad.append(f"{who} imports {other}")
+    return bad
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(HOME)))
+def test_imports_point_down_and_shelves_stay_apart(file):
+    assert wrong_imports(name_of(file), imports(file)) == []
+
+
+def test_the_layer_check_can_fail():
+    assert wrong_imports("losses", {"spec"}) and wrong_imports("metrics", {"noise"}) and wrong_imports("types", {"losses"})
+    assert not wrong_imports("losses", {"miners", "types"})
+    assert not wrong_imports("stages", {"spec", "losses", "run"})
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(HOME)))
+def test_sizes_and_names(file):
+    text = file.read_text("utf-8")
+    assert len(text.splitlines()) <= 330, "a file of more than about 300 lines holds two things"
+    assert file.stem not in {"utils", "helpers", "common", "misc", "base"}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            length = node.end_lineno - node.lineno + 1
+            doc = ast.get_docstring(node)
+            length -= len(doc.splitlines()) if doc else 0
+            assert length <= 62, f"{node.name} has {length} lines"
+            assert not re.match(r"(get|calc|compute|do)_", node.name), f"{node.name} is not named as a verb of its own"
+
+
+def parts():
+    for shelf in PARTS:
+        module = importlib.import_module(f"likewise.{shelf}")
+        for name in module.__all__:
+            yield pytest.param(shelf, name, id=name)
+
+
+@pytest.mark.parametrize(("shelf", "name"), parts())
+def test_a_part_is_documented_stores_its_arguments_and_has_its_own_file_and_test(shelf, name):
+    part = getattr(importlib.import_module(f"likewise.{shelf}"), name)
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+    assert (HOME / shelf / f"{snake}.py").exists(), "class CamelCase lives in camel_case.py"
+    test = ROOT / "tests" / shelf / f"test_{snake}.py"
+    assert test.exists(), f"{test} is missing"
+    doc = part.__doc__ or ""
+    assert doc.strip()
+    if shelf in ("losses", "miners", "noise"):
+        assert "Paper:" in doc and "Formula:" in doc and "Differs:" in doc
+    if shelf == "losses":
+        assert re.search(r"by_hand|golden", test.read_text()), "a loss is checked by hand"
+    source = (HOME / shelf / f"{snake}.py").read_text()
+    made = next(n for n in ast.parse(source).body if isinstance(n, ast.ClassDef) and n.name == name)
+    start = next((n for n in made.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
+    for argument in start.args.args[1:] if start else []:
+        assert f"self.{argument.arg} = {argument.arg}" in source, f"{name} must store {argument.arg} under its own name"
+        assert re.search(rf"^ +{argument.arg}: ", doc, re.M), f"{name}'s docstring does not explain {argument.arg}"
+
+
+def test_every_module_has_a_test_of_its_name():
+    missing = []
+    for file in FILES:
+        place = file.relative_to(HOME)
+        if file.stem in ("__init__", "__main__", "errors", "types", "contracts", "testing", "assemble", "parts"):
+            continue  # nouns and contracts are exercised by test_contracts, assemble by the stages, parts by the protocols
+        if not (ROOT / "tests" / place.parent / f"test_{file.name}").exists():
+            missing.append(str(place))
+    assert missing == []
+
+
+def test_the_map_in_the_docs_is_true():
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    for file in FILES:
+        if file.stem != "__init__":
+            assert file.stem in text, f"docs/architecture.md does not name {file.relative_to(HOME)}"
+    for name, layer in LAYER.items():
+        if name not in ("__init__", "__main__"):
+            assert re.search(rf"^{name}(\.py|/)\s+{layer}\b", text, re.M), f"docs/architecture.md: {name} is not shown in layer {layer}"

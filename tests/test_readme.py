@@ -1,0 +1,65 @@
+"""Every Python block in README and docs runs, and every `likewise` command shown there parses."""
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from likewise import cli
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(kind: str):
+    for page in PAGES:
+        for number, found in enumerate(re.finditer(rf"^```{kind}\n(.*?)^```", page.read_text("utf-8"), re.M | re.S), 1):
+            yield pytest.param(found[1], id=f"{page.name}-{number}")
+
+
+def commands():
+    for page in PAGES:
+        for block in re.findall(r"^```(?:bash|sh)\n(.*?)^```", page.read_text("utf-8"), re.M | re.S):
+            for line in block.replace("\\\n", " ").splitlines():
+                words = shlex.split(line, comments=True)
+                if words and words[0] in ("likewise", "./likewise"):
+                    yield pytest.param(words[1:], id=line[:60])
+
+
+@pytest.fixture
+def playground(tmp_path, monkeypatch):
+    """A folder with what the examples speak of: birds/, one sub-folder per class."""
+    rng = np.random.default_rng(0)
+    for c in range(6):
+        for i in range(4):
+            file = tmp_path / "birds" / f"species {c}" / f"{i}.jpg"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(rng.integers(0, 255, (24, 24, 3), dtype=np.uint8)).save(file)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("code", blocks("python"))
+def test_python_blocks_run(code, playground):
+    exec(compile(code, "example", "exec"), {"__name__": "example"})
+
+
+@pytest.mark.parametrize("words", commands())
+def test_commands_parse(words):
+    if words[:1] == ["recipe"]:
+        words = ["recipe show", *words[2:]]
+    if words[0].startswith("-"):
+        return
+    assert cli.parse(words[0], words[1:])
+
+
+def test_the_page_of_parts_is_fresh():
+    import importlib.util
+
+    source = importlib.util.spec_from_file_location("parts_page", ROOT / "tools" / "parts_page.py")
+    module = importlib.util.module_from_spec(source)
+    source.loader.exec_module(module)
+    assert module.PAGE.read_text("utf-8") == module.page(), "run python tools/parts_page.py"
