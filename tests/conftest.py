@@ -6,7 +6,9 @@ import beartype
 from jaxtyping import install_import_hook
 
 warnings.filterwarnings("ignore", module="beartype")
-beartype.beartype = beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))  # 2 is a float where one is wanted
+beartype.beartype = beartype.beartype(
+    conf=beartype.BeartypeConf(is_pep484_tower=True)
+)  # 2 is a float where one is wanted
 install_import_hook("likewise", "beartype.beartype")
 
 import pytest  # noqa: E402

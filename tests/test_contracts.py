@@ -20,7 +20,12 @@ def test_every_loss(name):
 
 @pytest.mark.parametrize(
     "text",
-    ["MultiSimilarity(miner=None)", "Contrastive(miner=SemiHard())", "Contrastive(miner=HardPairs())", "Triplet(squared=True)"],
+    [
+        "MultiSimilarity(miner=None)",
+        "Contrastive(miner=SemiHard())",
+        "Contrastive(miner=HardPairs())",
+        "Triplet(squared=True)",
+    ],
 )
 def test_losses_with_other_miners(text):
     check_loss(lambda: build(text, Loss))
@@ -158,7 +163,13 @@ class Stuck(BatchSampler):
 
 @pytest.mark.parametrize(
     ("fault", "says"),
-    [("seed", "another seed"), ("size", "wrong size"), ("rows", "does not exist"), ("short", "pass has not"), ("state", "restored")],
+    [
+        ("seed", "another seed"),
+        ("size", "wrong size"),
+        ("rows", "does not exist"),
+        ("short", "pass has not"),
+        ("state", "restored"),
+    ],
 )
 def test_a_faulty_sampler_is_caught(fault, says):
     check_sampler(lambda labels, seed: Stuck(labels, seed, ""), 6)

@@ -16,7 +16,11 @@ def embedder():
 
 
 def test_durations_are_steps_or_passes():
-    assert steps_of("500", 46, "length") == 500 and steps_of("20e", 46, "length") == 920 and steps_of("0.5e", 46, "x") == 23
+    assert (
+        steps_of("500", 46, "length") == 500
+        and steps_of("20e", 46, "length") == 920
+        and steps_of("0.5e", 46, "x") == 23
+    )
     for bad in ("", "e", "-3", "2.5", "10 e", "ten"):
         with pytest.raises(LikewiseError, match="warmup is a number of steps"):
             steps_of(bad, 46, "warmup")
@@ -39,7 +43,9 @@ def test_groups_have_their_own_settings(embedder, name):
 
 
 def rates(config, steps, per_pass=10, scores=()):
-    optimizer = torch.optim.SGD([{"params": [torch.nn.Parameter(torch.zeros(1))], "name": "head", "base_lr": 2.0}], lr=2.0)
+    optimizer = torch.optim.SGD(
+        [{"params": [torch.nn.Parameter(torch.zeros(1))], "name": "head", "base_lr": 2.0}], lr=2.0
+    )
     schedule = Schedule(config, optimizer, steps, per_pass)
     scores, found = iter(scores), []
     for step in range(steps):

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -43,8 +45,10 @@ def playground(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("code", blocks("python"))
-def test_python_blocks_run(code, playground):
-    exec(compile(code, "example", "exec"), {"__name__": "example"})
+def test_python_blocks_run(code, playground, monkeypatch):
+    example = types.ModuleType("example")
+    monkeypatch.setitem(sys.modules, "example", example)  # a spec names a part by its module
+    exec(compile(code, "example", "exec"), example.__dict__)
 
 
 @pytest.mark.parametrize("words", commands())

@@ -3,13 +3,23 @@ import math
 import torch
 
 from likewise.similarity import (
-    compare, cosine, distance, log1p_sum_exp, mean_over, neg_euclidean, pick, spread, squared_distance,
+    compare,
+    cosine,
+    distance,
+    log1p_sum_exp,
+    mean_over,
+    neg_euclidean,
+    pick,
+    spread,
+    squared_distance,
 )  # fmt: skip
 from likewise.types import Ref
 
 
 def unit(*shape, seed=0):
-    return torch.nn.functional.normalize(torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64), dim=1)
+    return torch.nn.functional.normalize(
+        torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64), dim=1
+    )
 
 
 def test_similarities_by_hand():
@@ -31,7 +41,9 @@ def test_distance_has_a_finite_slope_at_zero():
 
 
 def test_log1p_sum_exp_by_hand_and_at_extremes():
-    x = torch.tensor([[1.0, -2.0, 3.0], [1000.0, -1000.0, 5.0], [9.0, 9.0, 9.0]], dtype=torch.float64, requires_grad=True)
+    x = torch.tensor(
+        [[1.0, -2.0, 3.0], [1000.0, -1000.0, 5.0], [9.0, 9.0, 9.0]], dtype=torch.float64, requires_grad=True
+    )
     mask = torch.tensor([[True, True, False], [True, True, True], [False, False, False]])
     value = log1p_sum_exp(x, mask)
     assert math.isclose(value[0].item(), math.log(1 + math.e + math.exp(-2)), rel_tol=1e-12)

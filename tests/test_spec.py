@@ -49,7 +49,10 @@ def test_facts_fill_what_is_left_open_and_only_that():
     ("text", "says"),
     [
         ("Triplte()", "no part called 'Triplte'; did you mean 'Triplet'"),
-        ("Triplet(margn=1)", "Triplet has no argument 'margn'; did you mean 'margin'. It takes: margin, squared, miner"),
+        (
+            "Triplet(margn=1)",
+            "Triplet has no argument 'margn'; did you mean 'margin'. It takes: margin, squared, miner",
+        ),
         ("Triplet(0.1)", "arguments go by name"),
         ("HardPairs()", "makes a HardPairs, but a Loss is wanted here"),
         ("Triplet(", "cannot be read"),
@@ -72,7 +75,11 @@ def test_bad_specs_are_explained(text, says):
 
 def test_a_spec_never_runs_code(tmp_path):
     mark = tmp_path / "mark"
-    for text in (f"open({str(mark)!r}, 'w')", f"Triplet(margin=open({str(mark)!r}, 'w'))", f"pathlib.Path.touch(self='{mark}')"):
+    for text in (
+        f"open({str(mark)!r}, 'w')",
+        f"Triplet(margin=open({str(mark)!r}, 'w'))",
+        f"pathlib.Path.touch(self='{mark}')",
+    ):
         with pytest.raises(LikewiseError):
             build(text)
     assert not mark.exists()

@@ -11,7 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
-PLACE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "likewise" / f"venv-{sys.version_info[0]}.{sys.version_info[1]}"
+PLACE = (
+    Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    / "likewise"
+    / f"venv-{sys.version_info[0]}.{sys.version_info[1]}"
+)
 
 
 def run(*words: str) -> None:
@@ -26,7 +30,9 @@ def run(*words: str) -> None:
 def ensure() -> str:
     """The environment's Python, installing what is missing first."""
     if sys.version_info < (3, 11):
-        sys.exit(f"likewise needs Python 3.11 or newer, this is {sys.version.split()[0]}; run it as: python3.11 {sys.argv[0]}")
+        sys.exit(
+            f"likewise needs Python 3.11 or newer, this is {sys.version.split()[0]}; run it as: python3.11 {sys.argv[0]}"
+        )
     wanted = hashlib.sha256((HERE / "pyproject.toml").read_bytes()).hexdigest()
     stamp, python = PLACE / "likewise-stamp", PLACE / "bin" / "python"
     if is_ready(stamp, wanted):
@@ -37,8 +43,14 @@ def ensure() -> str:
             return str(python)
         need = 9 * 2**30
         if not stamp.exists() and shutil.disk_usage(PLACE.parent).free < need:
-            sys.exit(f"likewise: installing needs about {need >> 30} GB free in {PLACE.parent}; set XDG_CACHE_HOME to another disk")
-        print(f"likewise: installing into {PLACE} (once; about 5 minutes and 6 GB the first time)", file=sys.stderr, flush=True)
+            sys.exit(
+                f"likewise: installing needs about {need >> 30} GB free in {PLACE.parent}; set XDG_CACHE_HOME to another disk"
+            )
+        print(
+            f"likewise: installing into {PLACE} (once; about 5 minutes and 6 GB the first time)",
+            file=sys.stderr,
+            flush=True,
+        )
         started = time.time()
         if not python.exists():
             venv.create(PLACE, with_pip=True, clear=True)

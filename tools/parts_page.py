@@ -6,12 +6,24 @@ from pathlib import Path
 
 from likewise.spec import usage
 
-SHELVES = {"losses": "Losses", "miners": "Miners", "samplers": "Batch samplers", "noise": "Noise models", "protocols": "Protocols", "models.heads": "Heads"}
+SHELVES = {
+    "losses": "Losses",
+    "miners": "Miners",
+    "samplers": "Batch samplers",
+    "noise": "Noise models",
+    "protocols": "Protocols",
+    "models.heads": "Heads",
+}
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "parts.md"
 
 
 def page() -> str:
-    lines = ["# Parts", "", "Made from the docstrings by `tools/parts_page.py`. A part is named in a spec as shown here.", ""]
+    lines = [
+        "# Parts",
+        "",
+        "Made from the docstrings by `tools/parts_page.py`. A part is named in a spec as shown here.",
+        "",
+    ]
     for shelf, title in SHELVES.items():
         module = importlib.import_module(f"likewise.{shelf}")
         lines += [f"## {title}", ""]

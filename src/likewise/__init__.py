@@ -16,7 +16,19 @@ if TYPE_CHECKING:
     from likewise.types import Embedded
 
 __version__ = "0.1.0"
-__all__ = ["train", "evaluate", "embed", "losses", "miners", "samplers", "noise", "protocols", "metrics", "models", "data"]
+__all__ = [
+    "train",
+    "evaluate",
+    "embed",
+    "losses",
+    "miners",
+    "samplers",
+    "noise",
+    "protocols",
+    "metrics",
+    "models",
+    "data",
+]
 
 
 def train(data: str | PathLike, *, recipe: str | None = None, **settings) -> Run:

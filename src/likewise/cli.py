@@ -137,13 +137,15 @@ def run_search(config) -> None:
 
 
 def run_list(config) -> None:
-    from likewise.stages.listing import listing
-
     from rich.console import Console
     from rich.table import Table
 
+    from likewise.stages.listing import listing
+
     for shelf, entries in listing(config.shelf).items():
-        table = Table(box=None, show_header=False, title=shelf, title_justify="left", title_style="bold", padding=(0, 2, 0, 0))
+        table = Table(
+            box=None, show_header=False, title=shelf, title_justify="left", title_style="bold", padding=(0, 2, 0, 0)
+        )
         for name, line in entries.items():
             table.add_row(name, line)
         Console().print(table)
@@ -178,7 +180,9 @@ def show_scores(columns: dict[str, dict]) -> None:
     table = Table("", *columns)
     first = next(iter(columns.values()))
     for name in first["metrics"]:
-        table.add_row(name, *(f"{100 * s['metrics'][name]:.1f} %" if name in s["metrics"] else "" for s in columns.values()))
+        table.add_row(
+            name, *(f"{100 * s['metrics'][name]:.1f} %" if name in s["metrics"] else "" for s in columns.values())
+        )
     Console().print(table)
     print(
         f"{first['queries']} queries scored, {first['unscored']} not (nothing to find); "

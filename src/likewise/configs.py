@@ -16,7 +16,22 @@ def called(name: str):
     return tyro.conf.arg(metavar=name)
 
 
-KEPT_OUT = ("root", "recipe", "device", "workers", "checkpoint_every", "log_every", "out", "again", "evaluate", "metrics", "skip_bad", "data", "allow_imports", "quiet")
+KEPT_OUT = (
+    "root",
+    "recipe",
+    "device",
+    "workers",
+    "checkpoint_every",
+    "log_every",
+    "out",
+    "again",
+    "evaluate",
+    "metrics",
+    "skip_bad",
+    "data",
+    "allow_imports",
+    "quiet",
+)
 """Settings that do not change what is learned, and so are no part of a run's identity."""
 
 
@@ -25,8 +40,9 @@ class Train:
     """Train an embedding, then evaluate it on the test part."""
 
     data: Annotated[Positional[str], called("DATA")]
-    """What to learn from: a folder with one sub-folder per class; a .csv or .parquet table with path,label[,split,query,
-    gallery,class_name,group,box,weight]; features in .npz or .parquet with x,label[,split]; or a name (see `likewise list data`)."""
+    """A folder with one sub-folder per class, a table (.csv, .parquet) with path,label, features (.npz) with x,label, or a name.
+
+    A table may also have split, query, gallery, class_name, group, box and weight; `likewise list data` shows the names."""
     root: str | None = None
     """Where the original download of a named data set was unpacked, or where a table's paths start."""
     recipe: str | None = None
@@ -43,8 +59,7 @@ class Train:
     """Spoil this share of the training labels on purpose, as a spec: "Uniform(share=0.3)". Never touches test labels."""
 
     backbone: str | None = None
-    """Network: any timm model name, googlenet, bn_inception, conv_small, or features. By default resnet50 for pictures,
-    conv_small for glyphs, features for features."""
+    """Network: any timm name, googlenet, bn_inception, conv_small. By default resnet50; conv_small for glyphs."""
     pretrained: bool | None = None
     """Start from ImageNet weights. By default yes, where the backbone has any."""
     weights: str | None = None
@@ -62,7 +77,7 @@ class Train:
     size: int | None = None
     """Side of the square picture the network sees, in pixels. By default what the backbone was made for."""
     augment: Literal["crop", "affine", "none"] | None = None
-    """What training does to pictures: random crop and flip, a small affine move, or nothing. By default crop (affine for glyphs)."""
+    """What training does to pictures: random crop and flip, a small affine move, nothing. By default crop; affine for glyphs."""
     crop_scale: tuple[float, float] = (0.08, 1.0)
     """Least and largest share of the picture that a random crop keeps."""
 
@@ -151,7 +166,7 @@ class Evaluate:
     metrics: tuple[str, ...] = ("R@1", "R@10", "RP", "MAP@R")
     """What to measure; see `likewise list metrics`."""
     which: Literal["best", "last", "untrained"] = "best"
-    """Which network of a run: the best on validation (the last where there was no validation), the last, or the one before training."""
+    """Which network of a run: best on validation (the last where there was none), last, or untrained: as it was at the start."""
     similarity: Literal["cosine", "euclidean"] | None = None
     """How to compare. By default what the run's loss trained for; cosine for embeddings."""
     device: str | None = None

@@ -184,7 +184,7 @@ class _Best:
         if block.is_contiguous():
             place, column = (block > bar[:, None]).nonzero(as_tuple=True)  # few: most never come near the best
         else:  # a transposed block is read in the order it lies in memory
-            column, place = (block.T > bar[None, :]).nonzero(as_tuple=True)
+            column, place = (bar[None, :] < block.T).nonzero(as_tuple=True)
             place, order = place.sort(stable=True)
             column = column[order]
         count = torch.bincount(place, minlength=len(bar))

@@ -245,9 +245,12 @@ def environment(device: torch.device) -> dict:
 
 def _commit() -> str | None:
     """Commit of the checkout this package runs from, with "+" if it was changed since; None for an installed one."""
+
     def git(*words: str) -> str:
         here = Path(__file__).parent
-        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+        return subprocess.run(
+            ["git", *words], cwd=here, capture_output=True, text=True, timeout=10, check=True
+        ).stdout.strip()
 
     try:
         git("ls-files", "--error-unmatch", Path(__file__).name)

@@ -67,7 +67,7 @@ def find(shelf: str) -> dict[str, type]:
 
 
 def nearest_name(name: str, names) -> str:
-    """"; did you mean 'x'?" or nothing."""
+    """ "; did you mean 'x'?" or nothing."""
     close = get_close_matches(name.lower(), [n.lower() for n in names], 1, 0.6)
     matches = [n for n in names if close and n.lower() == close[0]]
     return f"; did you mean '{matches[0]}'?" if matches else ""
@@ -135,7 +135,9 @@ def _value(node: ast.expr, text: str, facts: dict, allow_imports: bool):
     try:
         return ast.literal_eval(node)
     except ValueError:
-        raise LikewiseError(f"spec '{text}': '{ast.unparse(node)}' is not a literal; specs hold names and literals only") from None
+        raise LikewiseError(
+            f"spec '{text}': '{ast.unparse(node)}' is not a literal; specs hold names and literals only"
+        ) from None
 
 
 def _resolve(node: ast.expr, text: str, allow_imports: bool):
@@ -179,7 +181,7 @@ def _is_part(value) -> bool:
 def _same(a, b) -> bool:
     if _is_part(a) or _is_part(b):
         return type(a) is type(b) and _text(a) == _text(b)
-    return type(a) is type(b) and a == b or (isinstance(a, int | float) and isinstance(b, int | float) and a == b)
+    return (type(a) is type(b) and a == b) or (isinstance(a, int | float) and isinstance(b, int | float) and a == b)
 
 
 def _text(value) -> str:

@@ -173,7 +173,10 @@ def _order_does_not_matter(make) -> None:
 def _nothing_to_learn(make) -> None:
     """One class, or no class mates: finite, with a graph that gives finite gradients."""
     z, _ = _batch()
-    for y, what in ((torch.zeros(12, dtype=torch.int64), "with one class"), (torch.arange(CLASSES), "without class mates")):
+    for y, what in (
+        (torch.zeros(12, dtype=torch.int64), "with one class"),
+        (torch.arange(CLASSES), "without class mates"),
+    ):
         _check_gradient(_fresh(make).double(), z[: len(y)], y, what)
 
 

@@ -39,7 +39,9 @@ def test_agrees_with_pytorch_metric_learning_on_the_same_triplets(golden, square
 
 
 def test_the_mean_is_over_the_anchors_that_have_a_triplet():
-    z = torch.nn.functional.normalize(torch.randn(5, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64), dim=1)
+    z = torch.nn.functional.normalize(
+        torch.randn(5, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64), dim=1
+    )
     y = torch.tensor([0, 0, 1, 2, 3])  # three anchors have no class mate
     torch.manual_seed(0)
     each = Triplet(margin=2.0)(z, y)

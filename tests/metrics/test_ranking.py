@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
+from pytorch_metric_learning.distances import CosineSimilarity
 from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 from pytorch_metric_learning.utils.inference import CustomKNN
-from pytorch_metric_learning.distances import CosineSimilarity
 
 from likewise.metrics.ranking import largest_k, metric
 from likewise.search import rank
@@ -17,7 +17,9 @@ def data(n=120, seed=0):
     g = torch.Generator().manual_seed(seed)
     y = torch.randint(0, 12, (n,), generator=g) ** 2  # uneven classes
     y[0] = 999  # alone in its class
-    z = torch.nn.functional.normalize(torch.randn(200, 6, generator=g)[y.clamp_max(199)] + torch.randn(n, 6, generator=g), dim=1)
+    z = torch.nn.functional.normalize(
+        torch.randn(200, 6, generator=g)[y.clamp_max(199)] + torch.randn(n, 6, generator=g), dim=1
+    )
     return z, y
 
 

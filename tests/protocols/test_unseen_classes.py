@@ -10,12 +10,20 @@ from likewise.types import Embedded, Items, LikewiseError
 
 def items(**columns):
     y = np.repeat(np.arange(10), 4)
-    return Items("toy", y, tuple(map(str, range(10))), x=np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32), **columns)
+    return Items(
+        "toy",
+        y,
+        tuple(map(str, range(10))),
+        x=np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32),
+        **columns,
+    )
 
 
 def test_first_half_of_the_classes_trains():
     p, data = UnseenClasses(), items()
-    assert np.array_equal(p.rows(data, "train"), np.arange(20)) and np.array_equal(p.rows(data, "test"), np.arange(20, 40))
+    assert np.array_equal(p.rows(data, "train"), np.arange(20)) and np.array_equal(
+        p.rows(data, "test"), np.arange(20, 40)
+    )
     assert len(p.rows(data, "val")) == 0
 
 

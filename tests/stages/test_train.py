@@ -267,7 +267,9 @@ def test_a_broken_picture_is_named_and_nothing_learned_is_lost(tmp_path, workers
     assert "Traceback" not in str(caught.value)
     assert (Path(out) / "state.pt").exists()
     lines = []
-    run = train(Train(data=str(folder), out=str(tmp_path / "two"), workers=workers, skip_bad=True, **SMALL), lines.append)
+    run = train(
+        Train(data=str(folder), out=str(tmp_path / "two"), workers=workers, skip_bad=True, **SMALL), lines.append
+    )
     assert run.done and "1 of 24 pictures are broken and left out" in lines[0] and "class1/3.png" in lines[0]
 
 
@@ -309,7 +311,19 @@ def test_a_dotted_loss_is_imported_only_with_permission_and_the_run_does_not_car
 
 def test_ctrl_c_on_the_command_line(settings, features):
     """A real process, a real signal: exit code 130, a resumable run, and the same command finishes it."""
-    words = [sys.executable, "-m", "likewise", "train", features, "--out", settings["out"], "--length", "3000", "--dim", "8"]
+    words = [
+        sys.executable,
+        "-m",
+        "likewise",
+        "train",
+        features,
+        "--out",
+        settings["out"],
+        "--length",
+        "3000",
+        "--dim",
+        "8",
+    ]
     words += ["--sampler", settings["sampler"], "--log-every", "10", "--device", "cpu"]
     child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     log = Path(settings["out"]) / "log.jsonl"

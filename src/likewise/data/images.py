@@ -48,7 +48,7 @@ def read_image(path: str | os.PathLike, box: Iterable[float] | None = None) -> I
         raise BadImage(f"{path}: this is not a picture in a known format; drop it or convert it") from None
     except MemoryError:
         raise BadImage(f"{path}: there is not enough memory to decode it; shrink it first") from None
-    except Exception as error:  # noqa: BLE001  damaged bytes make decoders fail in every way there is
+    except Exception as error:
         raise BadImage(f"{path}: the picture cannot be decoded ({error}); download it again or drop it") from None
     return image if box is None else cut(image, np.asarray(tuple(box), np.float64), path)
 
@@ -56,7 +56,7 @@ def read_image(path: str | os.PathLike, box: Iterable[float] | None = None) -> I
 def upright(image: Image.Image) -> Image.Image:
     try:
         return ImageOps.exif_transpose(image)
-    except Exception:  # noqa: BLE001  a damaged EXIF block says nothing about pixels; viewers show the picture as it is
+    except Exception:
         return image
 
 
@@ -213,7 +213,7 @@ def find_bad(
 def drop(items: Items, rows: Iterable[int]) -> Items:
     """Items without these rows. Rows are numbered anew; so are classes, those without a row left being taken out."""
     gone = np.unique(np.asarray(list(rows), np.int64))
-    if len(gone) and not (0 <= gone[0] and gone[-1] < len(items)):
+    if len(gone) and not (gone[0] >= 0 and gone[-1] < len(items)):
         raise LikewiseError(f"drop: rows must lie in 0..{len(items) - 1}, got {gone[0]} to {gone[-1]}")
     if len(gone) == len(items):
         raise LikewiseError(f"drop: all {len(items)} rows of {items.name} would go; nothing would be left")

@@ -14,7 +14,8 @@ class ProxyAnchor(Loss):
     """Every class has a proxy that pulls its samples and pushes all others, the hard ones most.
 
     Paper: Kim et al., Proxy Anchor Loss for Deep Metric Learning, CVPR 2020.
-    Formula: L = 1/|C+| sum_{c in C+} log(1 + sum_{i in c} e^(-a (s_ic - m))) + 1/C sum_c log(1 + sum_{i not in c} e^(a (s_ic + m)))
+    Formula: L = 1/|C+| sum_{c in C+} log(1 + sum_{i in c} e^(-a (s_ic - m)))
+               + 1/C sum_c log(1 + sum_{i not in c} e^(a (s_ic + m)))
     Differs: the paper defines one number per proxy. Each proxy's number is shared among its samples in proportion to their
         exponentials, as constants; mean and gradient over the batch are the paper's.
 

@@ -36,7 +36,9 @@ class Triplet(Loss):
         sim, pairs = compare(z, y, ref)
         t = self.miner(sim, pairs, z.shape[1], self.margin)
         if not isinstance(t, Tuples):
-            raise LikewiseError(f"Triplet needs a miner of triplets, such as SemiHard(), got {type(self.miner).__name__}")
+            raise LikewiseError(
+                f"Triplet needs a miner of triplets, such as SemiHard(), got {type(self.miner).__name__}"
+            )
         measure = squared_distance if self.squared else distance
         pull = measure(sim[t.a, t.p]).where(t.pull, 0.0)
         push = measure(sim[t.a, t.n])

@@ -43,7 +43,7 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
             found = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise LikewiseError(refusal(path, str(error))) from None
-    except Exception as error:  # noqa: BLE001  a damaged file makes the readers raise anything
+    except Exception as error:
         why = brief(error)
         raise LikewiseError(
             f"Embedder: {path.name} must be a whole weight file, but reading it fails ({why})"

@@ -55,8 +55,15 @@ class QueryGallery(Protocol):
         place[g] = torch.arange(len(g), device=device)
         group = None if items.group is None else torch.as_tensor(items.group).to(device)[e.row]
         found = rank(
-            e.z[q], e.y[q], e.z[g], e.y[g], k=k, own=place[q], similarity=similarity,
-            group=None if group is None else group[q], gallery_group=None if group is None else group[g],
+            e.z[q],
+            e.y[q],
+            e.z[g],
+            e.y[g],
+            k=k,
+            own=place[q],
+            similarity=similarity,
+            group=None if group is None else group[q],
+            gallery_group=None if group is None else group[g],
         )
         row = torch.where(found.row >= 0, g[found.row.clamp_min(0)], -1)
         return Retrieval(q, row, found.match, found.sim, found.relevant, found.depth, found.hit_rank, found.start)

@@ -25,7 +25,9 @@ class UnseenClasses(Protocol):
 
     def __init__(self, train: float = 0.5, val: float = 0.0):
         if not 0 < train < 1 or not 0 <= val < 1:
-            raise LikewiseError(f"UnseenClasses: 0 < train < 1 and 0 <= val < 1 must hold, got train={train}, val={val}")
+            raise LikewiseError(
+                f"UnseenClasses: 0 < train < 1 and 0 <= val < 1 must hold, got train={train}, val={val}"
+            )
         self.train = train
         self.val = val
 

@@ -70,7 +70,9 @@ def resolve(config: Train, items: Items) -> Train:
     backbone = config.backbone or ("features" if items.x is not None else "conv_small" if glyphs else "resnet50")
     if (backbone == "features") != (items.x is not None):
         kind = "features" if items.x is not None else "pictures"
-        raise LikewiseError(f"train: the data holds {kind}, so backbone '{backbone}' does not fit; leave --backbone out")
+        raise LikewiseError(
+            f"train: the data holds {kind}, so backbone '{backbone}' does not fit; leave --backbone out"
+        )
     own_weights = backbone in ("features", "conv_small")
     pretrained = config.pretrained
     if pretrained is None:
@@ -147,7 +149,9 @@ def read_config(run: Run, **changes) -> Train:
     known = {f.name for f in dataclasses.fields(Train)}
     unknown = sorted(stored.keys() - known)
     if unknown:
-        raise LikewiseError(f"run: '{run.path}' has settings this likewise does not know: {', '.join(unknown)}; update it")
+        raise LikewiseError(
+            f"run: '{run.path}' has settings this likewise does not know: {', '.join(unknown)}; update it"
+        )
     stored = {k: tuple(v) if isinstance(v, list) else v for k, v in stored.items()}
     return dataclasses.replace(Train(**stored), **{"allow_imports": False} | changes)
 
@@ -168,7 +172,11 @@ def open_embedder(run: Run, config: Train, which: str, device: torch.device) -> 
     tensors = run.load_tensors(name)
     with torch.random.fork_rng(devices=[]):
         embedder = make_embedder(config, features, pretrained=False)
-    load_into(embedder, {k.removeprefix("embedder."): v for k, v in tensors.items() if k.startswith("embedder.")}, run.path / name)
+    load_into(
+        embedder,
+        {k.removeprefix("embedder."): v for k, v in tensors.items() if k.startswith("embedder.")},
+        run.path / name,
+    )
     return embedder.to(device).eval()
 
 

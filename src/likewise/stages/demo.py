@@ -37,7 +37,13 @@ def demo(config: Demo, say=print) -> dict:
     run = train(Train(**settings.__dict__), say)
     stored = read_config(run)
     before = evaluate_run(
-        run, config=stored, items=items, metrics=stored.metrics, device=choose_device(None), which="untrained", quiet=True
+        run,
+        config=stored,
+        items=items,
+        metrics=stored.metrics,
+        device=choose_device(None),
+        which="untrained",
+        quiet=True,
     )
     file = run.path / "gallery.png"
     draw_random(run, file, f"R@1 {run.scores['metrics']['R@1']:.1%} on unseen characters", config.seed)

@@ -19,7 +19,14 @@ from likewise.metrics.ranking import largest_k, metric
 from likewise.protocols import QueryGallery, UnseenClasses
 from likewise.run import Run, write_aside
 from likewise.stages.assemble import (
-    choose_device, load_items, make_protocol, marked, open_embedder, read_config, similarity_of, transforms,
+    choose_device,
+    load_items,
+    make_protocol,
+    marked,
+    open_embedder,
+    read_config,
+    similarity_of,
+    transforms,
 )  # fmt: skip
 from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 

@@ -8,7 +8,14 @@ from likewise.recipes import names, read
 from likewise.spec import find, nearest_name
 from likewise.types import LikewiseError
 
-SHELVES = {"losses": "losses", "miners": "miners", "samplers": "samplers", "noise": "noise", "protocols": "protocols", "heads": "models.heads"}
+SHELVES = {
+    "losses": "losses",
+    "miners": "miners",
+    "samplers": "samplers",
+    "noise": "noise",
+    "protocols": "protocols",
+    "heads": "models.heads",
+}
 OTHERS = ("metrics", "data", "recipes", "backbones")
 
 
@@ -16,7 +23,9 @@ def listing(shelf: str = "all") -> dict[str, dict[str, str]]:
     """Shelf -> name -> one line. "all" leaves out the backbones, which are more than a thousand."""
     everything = (*SHELVES, *OTHERS)
     if shelf not in ("all", *everything):
-        raise LikewiseError(f"list: there is no shelf '{shelf}'{nearest_name(shelf, everything)} There are: {', '.join(everything)}")
+        raise LikewiseError(
+            f"list: there is no shelf '{shelf}'{nearest_name(shelf, everything)} There are: {', '.join(everything)}"
+        )
     wanted = [s for s in everything if s != "backbones"] if shelf == "all" else [shelf]
     return {name: entries(name) for name in wanted}
 
@@ -32,8 +41,12 @@ def entries(shelf: str) -> dict[str, str]:
         return {name: read(name).title for name in names()}
     import timm
 
-    own = {"conv_small": "small conv net for glyph-sized pictures", "bn_inception": "BN-Inception", "googlenet": "GoogLeNet, from torchvision"}
-    return own | {name: "timm" for name in timm.list_models()}
+    own = {
+        "conv_small": "small conv net for glyph-sized pictures",
+        "bn_inception": "BN-Inception",
+        "googlenet": "GoogLeNet, from torchvision",
+    }
+    return own | dict.fromkeys(timm.list_models(), "timm")
 
 
 def first_line(part: type) -> str:

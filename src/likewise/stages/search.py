@@ -83,10 +83,14 @@ def open_gallery(config: Search, say) -> tuple[Items, Run | None, dict[str, str]
 def embed_picture(image: Image.Image, run: Run | None, config: Search, made_by: dict[str, str]) -> torch.Tensor:
     """The query under the network, and in the form, that the gallery was made with."""
     if run is None:
-        raise LikewiseError("search: a picture needs a network to embed it, and the target names none; give --model RUN")
+        raise LikewiseError(
+            "search: a picture needs a network to embed it, and the target names none; give --model RUN"
+        )
     settings = read_config(run, allow_imports=config.allow_imports)
     if run.about["features"] is not None:
-        raise LikewiseError(f"search: '{run.path}' was trained on features and cannot read pictures; query by row number")
+        raise LikewiseError(
+            f"search: '{run.path}' was trained on features and cannot read pictures; query by row number"
+        )
     device = choose_device(config.device)
     embedder = open_embedder(run, settings, made_by.get("which", "best"), device)
     _, plain = transforms(settings, embedder)
@@ -105,9 +109,7 @@ def picture(items: Items, row: int) -> Image.Image:
     return read_image(file_of(items, row), None if items.box is None else items.box[row])
 
 
-def save_picture(
-    out: Path, query: Tile, found: list[dict], gallery: Items, similarity: str, label: int | None
-) -> None:
+def save_picture(out: Path, query: Tile, found: list[dict], gallery: Items, similarity: str, label: int | None) -> None:
     answers = []
     for answer in found:
         right = None if label is None else bool(gallery.y[answer["row"]] == label)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import shutil
 import signal
@@ -23,7 +22,14 @@ from likewise.progress import bar
 from likewise.run import FORMAT, RESULTS, Run, environment, identity
 from likewise.spec import build
 from likewise.stages.assemble import (
-    choose_device, load_into, load_items, make_embedder, make_protocol, resolve, spoil, transforms,
+    choose_device,
+    load_into,
+    load_items,
+    make_embedder,
+    make_protocol,
+    resolve,
+    spoil,
+    transforms,
 )  # fmt: skip
 from likewise.stages.evaluate import check_plan, evaluate_run, mean_score
 from likewise.types import Items, LikewiseError
@@ -92,7 +98,9 @@ def claim(run: Run, config: Train, items: Items, device: torch.device) -> None:
     settings, key, data = identify(config, items)
     features = None if items.x is None else items.x.shape[1]
     run.write_json("environment.json", environment(device))
-    run.write_json("config.json", {"format": FORMAT, "identity": key, "data": data, "features": features, "config": settings})
+    run.write_json(
+        "config.json", {"format": FORMAT, "identity": key, "data": data, "features": features, "config": settings}
+    )
 
 
 def identify(config: Train, items: Items) -> tuple[dict, str, str]:
