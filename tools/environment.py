@@ -54,7 +54,9 @@ def ensure() -> str:
         started = time.time()
         if not python.exists():
             venv.create(PLACE, with_pip=True, clear=True)
-        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-e", f"{HERE}[dev]"]
+        pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-e", f"{HERE}[dev]"]
+        if not sys.stderr.isatty():  # a person wants to see what is going on
+            pip.append("--quiet")
         if subprocess.call(pip) != 0:
             sys.exit("likewise: the installation failed; the reason stands above. Run the same command again to go on")
         stamp.write_text(wanted)

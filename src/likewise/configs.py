@@ -239,8 +239,8 @@ class Demo:
     """Folder of the run."""
     share: float = 0.3
     """Share of the training labels that are spoiled."""
-    length: str = "15e"
-    """How long to train, in passes ("15e") or steps ("700")."""
+    length: str = "12e"
+    """How long to train, in passes ("12e") or steps ("550")."""
     data: str = "glyphs"
     """The glyphs to use, with arguments if wanted: "glyphs(classes=60)"."""
     seed: int = 0

@@ -130,7 +130,14 @@ class Protocol(ABC):
     def rows(self, items: Items, part: Part) -> Int[np.ndarray, "n"]: ...
 
     @abstractmethod
-    def retrieve(self, e: Embedded, items: Items, k: int = 10, similarity: str = "cosine") -> Retrieval: ...
+    def retrieve(
+        self,
+        e: Embedded,
+        items: Items,
+        k: int = 10,
+        similarity: str = "cosine",
+        progress: Callable[[float], None] | None = None,
+    ) -> Retrieval: ...
 
 
 Metric = Callable[[Retrieval], Float[Tensor, "Q"]]

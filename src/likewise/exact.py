@@ -8,7 +8,7 @@ proven complete (many near-equal neighbours) is scored exactly against the whole
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -70,7 +70,13 @@ def _fixed_order_sum(x: Float[Tensor, "N D"]) -> Float[Tensor, "N"]:
 
 
 def top(
-    queries: Side, gallery: Side, own: Tensor, depth: Tensor, budget: int, same: bool
+    queries: Side,
+    gallery: Side,
+    own: Tensor,
+    depth: Tensor,
+    budget: int,
+    same: bool,
+    progress: Callable[[float], None],
 ) -> Iterator[tuple[Int[Tensor, "C"], Int[Tensor, "C K"], Float[Tensor, "C K"]]]:
     """Chunks of queries, each with its gallery rows in exact order and their keys, as deep as the chunk's deepest query.
 
@@ -79,12 +85,14 @@ def top(
         depth: how far down each query must be known.
         budget: bytes of working memory.
         same: the queries are the gallery.
+        progress: called with the share of the work that is done.
     """
     n, dim = gallery.whole.shape
     keep = min(n, _with_slack(int(depth.max())))
-    proposal = None
+    proposal, before = None, 0.0
     if same and keep < n // 8 and len(own) * keep * 12 <= budget // 2:
-        proposal = _propose_symmetric(gallery, keep, budget // 2)
+        before = 0.9  # about what the proposals cost
+        proposal = _propose_symmetric(gallery, keep, budget // 2, lambda share: progress(before * share))
     order = depth.argsort(stable=True)  # queries of like depth together: no chunk goes deeper than it must
     at = 0
     while at < len(order):
@@ -104,6 +112,7 @@ def top(
                 row[part], key[part] = _exhaustive(queries, gallery, own, ids[part], k)
         yield ids, row, key
         at += len(ids)
+        progress(before + (1 - before) * at / len(order))
 
 
 def readable(key: Float[Tensor, "C K"], queries: Side, ids: Int[Tensor, "C"]) -> Float[Tensor, "C K"]:
@@ -148,7 +157,7 @@ def _propose(queries: Side, gallery: Side, own: Tensor, ids: Tensor, keep: int) 
     return best.indices.masked_fill(best.values == -torch.inf, -1), best.values[:, -1]
 
 
-def _propose_symmetric(both: Side, keep: int, budget: int) -> tuple[Tensor, Tensor]:
+def _propose_symmetric(both: Side, keep: int, budget: int, progress: Callable[[float], None]) -> tuple[Tensor, Tensor]:
     """`_propose` for a set against itself: every block of products serves its rows and its columns."""
     n, device = len(both.whole), both.whole.device
     best = _Best(n, keep, device)
@@ -156,6 +165,7 @@ def _propose_symmetric(both: Side, keep: int, budget: int) -> tuple[Tensor, Tens
     size = min(4096, max(64, int((budget / 32) ** 0.5)))
     blocks = [slice(i, min(i + size, n)) for i in range(0, n, size)]
     length = None if both.norm is None else (both.norm / both.scale**2).float()
+    done, pairs = 0, len(blocks) * (len(blocks) + 1) // 2
     for far in range(len(blocks)):  # the diagonal first: it sets the bars that later blocks must clear
         for a, b in zip(blocks, blocks[far:], strict=False):
             block = _approximate(both.real[a], both, b)
@@ -165,6 +175,8 @@ def _propose_symmetric(both: Side, keep: int, budget: int) -> tuple[Tensor, Tens
                 # Euclidean: the block holds 2 ab - |b|^2, and the other side wants 2 ab - |a|^2
                 other = block.T if length is None else block.T + (length[b][:, None] - length[a][None, :])
                 best.take(b, a.start, other)
+            done += 1
+            progress(done / pairs)
     return best.row.masked_fill(best.score == -torch.inf, -1), best.score[:, -1]
 
 

@@ -138,7 +138,8 @@ class Run:
 
     @contextmanager
     def owned(self) -> Iterator[None]:
-        """Be the only one who trains here: a lock file with a heartbeat."""
+        """Be the only one who trains here: a lock file with a heartbeat. Makes the folder if it is not there yet."""
+        self.path.mkdir(parents=True, exist_ok=True)
         lock = self.path / "lock"
         me = json.dumps({"host": socket.gethostname(), "pid": os.getpid()})
         for _ in range(2):

@@ -33,7 +33,7 @@ def rank(
     gallery_group: Int[Tensor, "G"] | None = None,
     similarity: str = "cosine",
     budget: int = BUDGET,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[float], None] | None = None,
 ) -> Retrieval:
     """Rank the gallery for every query, down to rank k or to as many answers as there are to find, whichever is deeper.
 
@@ -44,7 +44,7 @@ def rank(
         group: rows of the same group (>= 0) are no answers either, and nobody misses them.
         similarity: "cosine", or "euclidean" for raw embeddings.
         budget: bytes of working memory; smaller means smaller chunks, never other results.
-        progress: called with the number of queries finished.
+        progress: called with the share of the work that is done.
     """
     leave_one_out = gallery_z is None
     if leave_one_out:
@@ -66,14 +66,14 @@ def rank(
     out_row = torch.full((len(z), shown), -1, dtype=torch.int64, device=z.device)
     out_sim = torch.full((len(z), shown), torch.nan, dtype=torch.float64, device=z.device)
     hits: list[tuple[Tensor, Tensor]] = []
-    for ids, row, key in exact.top(queries, gallery, own, depth, budget, leave_one_out):
+    for ids, row, key in exact.top(
+        queries, gallery, own, depth, budget, leave_one_out, progress or (lambda share: None)
+    ):
         out_row[ids], out_sim[ids] = row[:, :shown], exact.readable(key[:, :shown], queries, ids)
         match = (gallery_y[row.clamp_min(0)] == y[ids][:, None]) & (row >= 0)
         place, rank_of = match.nonzero(as_tuple=True)
         deep_enough = rank_of < depth[ids][place]
         hits.append((ids[place][deep_enough], rank_of[deep_enough] + 1))
-        if progress:
-            progress(len(ids))
     who, hit_rank = torch.cat([h[0] for h in hits]), torch.cat([h[1] for h in hits])
     order = who.sort(stable=True).indices  # chunks come in any order; within a query ranks already ascend
     found = torch.bincount(who, minlength=len(z))

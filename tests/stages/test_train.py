@@ -105,7 +105,9 @@ def test_pictures_resume_exactly_with_workers(tmp_path):
     whole = train(Train(**settings, workers=1, out=str(tmp_path / "whole")))
     half = train(Train(**settings | {"length": "3"}, workers=0, out=str(tmp_path / "half")))
     other, items = Run(tmp_path / "other"), load(settings["data"])
-    module.claim(other, module.resolve(Train(**settings, out=str(other.path)), items), items, torch.device("cpu"))
+    config = module.resolve(Train(**settings, out=str(other.path)), items)
+    with other.owned():
+        module.take(module.find_run(config, items), config, torch.device("cpu"))
     (other.path / "state.pt").write_bytes((half.path / "state.pt").read_bytes())
     train(Train(**settings, workers=0, out=str(other.path)))
     assert_same_network(whole, other)
@@ -363,3 +365,28 @@ def test_a_rows_weight_multiplies_its_loss(settings, tmp_path):
     assert double.read_log()[0]["loss"] == pytest.approx(2 * single.read_log()[0]["loss"])
     nothing = train(Train(**settings | {"data": files["zeros"], "out": str(tmp_path / "zeros"), "log_every": 1}))
     assert [line["loss"] for line in nothing.read_log()] == [0.0, 0.0, 0.0]
+
+
+def test_a_local_weight_file_is_where_training_starts(tmp_path):
+    from safetensors.torch import save_file
+
+    from likewise.models import Embedder
+
+    torch.manual_seed(9)
+    start = Embedder("conv_small", 8, pretrained=False).backbone.state_dict()
+    save_file(start, tmp_path / "start.safetensors")
+    folder = pictures(tmp_path / "data")
+    settings = SMALL | {
+        "data": str(folder),
+        "length": "0",
+        "evaluate": False,
+        "weights": str(tmp_path / "start.safetensors"),
+    }
+    run = train(Train(**settings, out=str(tmp_path / "run")))
+    for name, value in start.items():
+        assert torch.equal(weights(run)[f"embedder.backbone.{name}"], value), name
+    from likewise.stages.assemble import open_embedder, read_config
+
+    for which in ("untrained", "last"):
+        found = open_embedder(run, read_config(run), which, torch.device("cpu")).backbone.state_dict()
+        assert all(torch.equal(found[k], v) for k, v in start.items())

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -37,7 +38,12 @@ class QueryGallery(Protocol):
         return rows_by_class(items, part, self.train, self.val)
 
     def retrieve(
-        self, e: Embedded, items: Items, k: int = 10, similarity: Literal["cosine", "euclidean"] = "cosine"
+        self,
+        e: Embedded,
+        items: Items,
+        k: int = 10,
+        similarity: Literal["cosine", "euclidean"] = "cosine",
+        progress: Callable[[float], None] | None = None,
     ) -> Retrieval:
         device = e.row.device
         every = torch.ones(len(items), dtype=torch.bool)
@@ -62,6 +68,7 @@ class QueryGallery(Protocol):
             k=k,
             own=place[q],
             similarity=similarity,
+            progress=progress,
             group=None if group is None else group[q],
             gallery_group=None if group is None else group[g],
         )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -35,7 +36,12 @@ class UnseenClasses(Protocol):
         return rows_by_class(items, part, self.train, self.val)
 
     def retrieve(
-        self, e: Embedded, items: Items, k: int = 10, similarity: Literal["cosine", "euclidean"] = "cosine"
+        self,
+        e: Embedded,
+        items: Items,
+        k: int = 10,
+        similarity: Literal["cosine", "euclidean"] = "cosine",
+        progress: Callable[[float], None] | None = None,
     ) -> Retrieval:
         group = None if items.group is None else torch.as_tensor(items.group).to(e.row.device)[e.row]
-        return rank(e.z, e.y, k=k, group=group, similarity=similarity)
+        return rank(e.z, e.y, k=k, group=group, similarity=similarity, progress=progress)

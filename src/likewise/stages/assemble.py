@@ -81,6 +81,7 @@ def resolve(config: Train, items: Items) -> Train:
         config,
         data=config.data if config.data in NAMES else whole_path(config.data),
         root=config.root and str(Path(config.root).expanduser().absolute()),
+        weights=config.weights and str(Path(config.weights).expanduser().absolute()),
         backbone=backbone,
         pretrained=pretrained,
         protocol=canonical(config.protocol or ("QueryGallery()" if marked(items) else "UnseenClasses()")),
@@ -119,19 +120,17 @@ def make_protocol(config: Train) -> Protocol:
     return build(config.protocol, Protocol, allow_imports=config.allow_imports)
 
 
-def make_embedder(config: Train, items_features: int | None, *, pretrained: bool | None = None) -> Embedder:
-    """The network of these settings, its new parts drawn from the seed."""
+def make_embedder(config: Train, items_features: int | None, *, empty: bool = False) -> Embedder:
+    """The network of these settings, its new parts drawn from the seed; `empty`: its weights will come from a run."""
     torch.manual_seed(config.seed)
 
     def head(features: int, dim: int) -> nn.Module:
         return build(config.head, nn.Module, allow_imports=config.allow_imports, features=features, dim=dim)
 
-    pretrained = config.pretrained if pretrained is None else pretrained
-    picture = items_features is None
     return Embedder(
-        config.backbone, config.dim, head, pool=config.pool, pretrained=bool(pretrained),
-        weights=config.weights if pretrained is not False else None, layer_norm=config.layer_norm,
-        freeze_bn=config.freeze_bn, features=items_features, size=config.size if picture else None,
+        config.backbone, config.dim, head, pool=config.pool, pretrained=bool(config.pretrained) and not empty,
+        weights=None if empty else config.weights, layer_norm=config.layer_norm, freeze_bn=config.freeze_bn,
+        features=items_features, size=config.size if items_features is None else None,
     )  # fmt: skip
 
 
@@ -171,7 +170,7 @@ def open_embedder(run: Run, config: Train, which: str, device: torch.device) -> 
     name = "best.safetensors" if which == "best" and (run.path / "best.safetensors").exists() else "model.safetensors"
     tensors = run.load_tensors(name)
     with torch.random.fork_rng(devices=[]):
-        embedder = make_embedder(config, features, pretrained=False)
+        embedder = make_embedder(config, features, empty=True)
     load_into(
         embedder,
         {k.removeprefix("embedder."): v for k, v in tensors.items() if k.startswith("embedder.")},

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from likewise.configs import Demo, Train
+from likewise.configs import Demo
 from likewise.data.features import read_embeddings
 from likewise.protocols import UnseenClasses
 from likewise.recipes import apply
@@ -34,7 +34,7 @@ def demo(config: Demo, say=print) -> dict:
         f"learning {settings.data} with {config.share:.0%} of the training labels wrong; "
         "tested on characters it has never seen"
     )
-    run = train(Train(**settings.__dict__), say)
+    run = train(settings, say)
     stored = read_config(run)
     before = evaluate_run(
         run,

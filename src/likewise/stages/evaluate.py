@@ -16,6 +16,7 @@ from likewise.data.features import read_embeddings
 from likewise.data.images import fingerprint
 from likewise.embedding import embed_rows
 from likewise.metrics.ranking import largest_k, metric
+from likewise.progress import bar
 from likewise.protocols import QueryGallery, UnseenClasses
 from likewise.run import Run, write_aside
 from likewise.stages.assemble import (
@@ -61,7 +62,7 @@ def evaluate(config: Evaluate, say=print) -> dict:
     rows = protocol.rows(items, "test")
     e = Embedded(torch.as_tensor(items.x[rows]), torch.as_tensor(items.y[rows]), torch.as_tensor(rows))
     similarity = config.similarity or origin(target).get("similarity", "cosine")
-    scores, _ = score(e, items, protocol, config.metrics, similarity, device)
+    scores, _ = score(e, items, protocol, config.metrics, similarity, device, config.quiet)
     return summary(scores, e, similarity)
 
 
@@ -77,7 +78,10 @@ def evaluate_run(
     workers: int = -1,
     quiet: bool = False,
 ) -> dict:
-    """Score a run's network on the test part of its data, and write the result into its folder (not for "untrained")."""
+    """Score a run's network on the test part of its data.
+
+    What counts as the run's result is written into its folder: the best network, compared the way its loss was written for.
+    """
     if fingerprint(items) != run.about["data"]:
         raise LikewiseError(
             f"evaluate: the data '{config.data}' is not what '{run.path}' was trained with (files, labels or splits have "
@@ -88,14 +92,15 @@ def evaluate_run(
     if not len(rows):
         raise LikewiseError(f"evaluate: the test part of '{items.name}' is empty; check its `split` column")
     embedder = open_embedder(run, config, which, device)
-    similarity = similarity or similarity_of(config)
+    usual = similarity_of(config)
+    similarity = similarity or usual
     _, plain = transforms(config, embedder)
     e = embed_rows(embedder, items, rows, plain, device=device, workers=workers, quiet=quiet, title="embed test part")
     if similarity == "euclidean":
         e = dataclasses.replace(e, z=e.e)
-    scores, found = score(e, items, protocol, metrics, similarity, device)
+    scores, found = score(e, items, protocol, metrics, similarity, device, quiet)
     result = summary(scores, e, similarity) | {"which": which}
-    if which != "untrained":
+    if which == "best" and similarity == usual:
         made_by = {"run": run.path, "which": which, "similarity": similarity}
         save_embeddings(run.path / "embeddings.npz", e, items, made_by)
         write_per_query(run.path / "per_query.parquet", scores, found, e, items)
@@ -126,7 +131,13 @@ def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
 
 
 def score(
-    e: Embedded, items: Items, protocol: Protocol, metrics: Sequence[str], similarity: str, device: torch.device
+    e: Embedded,
+    items: Items,
+    protocol: Protocol,
+    metrics: Sequence[str],
+    similarity: str,
+    device: torch.device,
+    quiet: bool = False,
 ) -> tuple[Scores, Retrieval]:
     """Every metric for every query, from one ranked pass."""
     chosen = {name: metric(name) for name in metrics}
@@ -135,7 +146,11 @@ def score(
     if device.type == "mps":  # it has no float64, which exact ranking needs
         device = torch.device("cpu")
     moved = Embedded(e.z.to(device), e.y.to(device), e.row.to(device))
-    found = protocol.retrieve(moved, items, k=max(SHOWN, largest_k(metrics)), similarity=similarity)
+    with bar("rank", 100, quiet=quiet) as shown:
+        found = protocol.retrieve(
+            moved, items, k=max(SHOWN, largest_k(metrics)), similarity=similarity,
+            progress=lambda share: shown.advance(round(100 * share) - shown.done),
+        )  # fmt: skip
     found = Retrieval(**{f.name: getattr(found, f.name).cpu() for f in dataclasses.fields(found)})
     most = int((found.row >= 0).sum(1).max())
     if largest_k(metrics) > most:
@@ -151,7 +166,7 @@ def mean_score(embedder, items, rows, protocol, name, plain, *, similarity, devi
     """One metric's mean over some rows: what validation asks for."""
     e = embed_rows(embedder, items, rows, plain, device=device, workers=workers, quiet=True)
     e = e if similarity == "cosine" else dataclasses.replace(e, z=e.e)
-    scores, _ = score(e, items, protocol, [name], similarity, device)
+    scores, _ = score(e, items, protocol, [name], similarity, device, quiet=True)
     value = scores.each[name]
     if np.isnan(value).all():
         raise LikewiseError("train: no validation sample has a class mate to find; hold out more classes (val)")

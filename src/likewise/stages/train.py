@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 import signal
 import threading
 import time
@@ -13,13 +12,12 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from likewise.configs import KEPT_OUT, Train, to_dict
+from likewise.configs import Train
 from likewise.contracts import BatchSampler, Loss, NoiseModel
 from likewise.data.batches import batches, choose_workers
-from likewise.data.images import fingerprint
 from likewise.optimise import Schedule, clip, make_optimizer, steps_of
 from likewise.progress import bar
-from likewise.run import FORMAT, RESULTS, Run, environment, identity
+from likewise.run import Run
 from likewise.spec import build
 from likewise.stages.assemble import (
     choose_device,
@@ -31,6 +29,7 @@ from likewise.stages.assemble import (
     spoil,
     transforms,
 )  # fmt: skip
+from likewise.stages.claim import find_run, take
 from likewise.stages.evaluate import check_plan, evaluate_run, mean_score
 from likewise.types import Items, LikewiseError
 
@@ -53,60 +52,19 @@ def train(config: Train, say=print) -> Run:
         config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say
     )
     config = resolve(config, items)
-    run = find_run(config, items)
+    claim = find_run(config, items)
+    run = claim.run
     if run.done and not config.again:
         say(f"this run is finished already: {run.path} (--again trains it anew)")
     else:
         training = Training(config, items, device)  # first, so that settings that cannot work leave no folder behind
-        claim(run, config, items, device)
         with run.owned():
+            take(claim, config, device)
             training.loop(run)
             (run.path / "done").touch()
     if config.evaluate and (run.scores is None or set(config.metrics) - run.scores["metrics"].keys()):
         evaluate_run(run, config=config, items=items, metrics=config.metrics, device=device, quiet=config.quiet)
     return run
-
-
-def find_run(config: Train, items: Items) -> Run:
-    """The folder these settings and data belong to, whether or not it exists yet. One that holds something else is refused."""
-    settings, key, data = identify(config, items)
-    run = Run(config.out or f"runs/{items.name}-{config.loss.split('(')[0]}-{key[:8]}")
-    if (run.path / "config.json").exists():
-        about = run.about
-        if about["identity"] != key:
-            old = {k: v for k, v in about["config"].items() if k not in KEPT_OUT}
-            odd = [f"{k}: {old.get(k)} there, {v} here" for k, v in settings.items() if k in old and old[k] != v]
-            odd += ["the data"] if about["data"] != data else []
-            raise LikewiseError(
-                f"train: '{run.path}' holds another run ({'; '.join(odd[:4]) or 'another format'}); choose another --out"
-            )
-    elif run.path.exists() and (not run.path.is_dir() or any(run.path.iterdir())):
-        raise LikewiseError(f"train: '{run.path}' exists and is not a run; choose another --out")
-    return run
-
-
-def claim(run: Run, config: Train, items: Items, device: torch.device) -> None:
-    """Make the folder, or take it up where it was left; with `again`, empty it."""
-    if (run.path / "config.json").exists():
-        if not config.again or not run.done:
-            for name in RESULTS:  # of an earlier state, if somebody looked at it half way
-                (run.path / name).unlink(missing_ok=True)
-            return
-        for file in run.path.iterdir():
-            shutil.rmtree(file) if file.is_dir() else file.unlink()
-    run.path.mkdir(parents=True, exist_ok=True)
-    settings, key, data = identify(config, items)
-    features = None if items.x is None else items.x.shape[1]
-    run.write_json("environment.json", environment(device))
-    run.write_json(
-        "config.json", {"format": FORMAT, "identity": key, "data": data, "features": features, "config": settings}
-    )
-
-
-def identify(config: Train, items: Items) -> tuple[dict, str, str]:
-    """The settings as JSON, the run's identity, and the data's fingerprint."""
-    settings, data = to_dict(config), fingerprint(items)
-    return settings, identity({k: v for k, v in settings.items() if k not in KEPT_OUT}, data), data
 
 
 class Training:

@@ -1,0 +1,71 @@
+"""Which folder a training belongs to, and taking it: new, unfinished, or finished already."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from likewise.configs import KEPT_OUT, Train, to_dict
+from likewise.data.images import fingerprint
+from likewise.run import FORMAT, RESULTS, Run, environment, identity
+from likewise.types import Items, LikewiseError
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A run's folder, and what config.json must say for it to be this training's."""
+
+    run: Run
+    about: dict
+
+
+def find_run(config: Train, items: Items) -> Claim:
+    """The folder these settings and data belong to, whether or not it exists yet. One that holds something else is refused."""
+    settings, data = to_dict(config), fingerprint(items)
+    learned = {k: v for k, v in settings.items() if k not in KEPT_OUT}
+    key = identity(learned | {"weights": hash_of(config.weights)}, data)
+    features = None if items.x is None else items.x.shape[1]
+    about = {"format": FORMAT, "identity": key, "data": data, "features": features, "config": settings}
+    out = config.out and Path(config.out).expanduser()
+    run = Run(out or f"runs/{items.name}-{config.loss.split('(')[0]}-{key[:8]}")
+    if (run.path / "config.json").exists():
+        there = run.about
+        if there["identity"] != key:
+            old = there["config"]
+            odd = [f"{k}: {old[k]} there, {v} here" for k, v in learned.items() if k in old and old[k] != v]
+            odd += ["the data"] if there["data"] != data else []
+            reason = "; ".join(odd[:4]) or "another weight file or format"
+            raise LikewiseError(f"train: '{run.path}' holds another run ({reason}); choose another --out")
+    elif run.path.exists() and (not run.path.is_dir() or any(run.path.iterdir())):
+        raise LikewiseError(f"train: '{run.path}' exists and is not a run; choose another --out")
+    return Claim(run, about)
+
+
+def hash_of(file: str | None) -> str | None:
+    """A file's content, so that another file under the same name is another run."""
+    if file is None:
+        return None
+    try:
+        with Path(file).expanduser().open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
+    except OSError as error:
+        raise LikewiseError(f"train: weights '{file}' cannot be read ({error.strerror}); check the path") from None
+
+
+def take(claim: Claim, config: Train, device: torch.device) -> None:
+    """Make the folder ready, or take it up where it was left; with `again`, empty a finished one. Its lock is held already."""
+    run = claim.run
+    if (run.path / "config.json").exists():
+        if not config.again or not run.done:
+            for name in RESULTS:  # of an earlier state, if somebody looked at it half way
+                (run.path / name).unlink(missing_ok=True)
+            return
+        for file in run.path.iterdir():
+            if file.name != "lock":
+                shutil.rmtree(file) if file.is_dir() else file.unlink()
+    run.write_json("environment.json", environment(device))
+    run.write_json("config.json", claim.about)

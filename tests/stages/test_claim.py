@@ -1,0 +1,60 @@
+import dataclasses
+
+import pytest
+import torch
+
+from likewise.configs import KEPT_OUT, Train
+from likewise.data import load
+from likewise.stages.assemble import resolve
+from likewise.stages.claim import find_run, take
+from likewise.types import LikewiseError
+
+
+@pytest.fixture
+def claim(settings):
+    """Claims for these settings with changes."""
+    items = load(settings["data"])
+    return lambda **changes: find_run(resolve(Train(**settings | changes), items), items)
+
+
+def test_identity_changes_with_what_is_learned_and_with_nothing_else(claim, settings):
+    base = claim().about["identity"]
+    for name in ("root", "device", "workers", "log_every", "checkpoint_every", "again", "metrics", "quiet", "evaluate"):
+        assert name in KEPT_OUT
+    assert (
+        claim(workers=3, log_every=7, quiet=False, metrics=("R@1",), loss="MultiSimilarity( )").about["identity"]
+        == base
+    )
+    for change in ({"lr": 1e-5}, {"seed": 1}, {"loss": "Triplet()"}, {"length": "41"}, {"noise": "Uniform(share=0.1)"}):
+        assert claim(**change).about["identity"] != base
+
+
+def test_every_field_is_either_learned_or_kept_out():
+    names = {f.name for f in dataclasses.fields(Train)}
+    assert set(KEPT_OUT) < names
+
+
+def test_the_content_of_a_weight_file_counts_and_not_its_name(claim, tmp_path):
+    file, other = tmp_path / "a.pt", tmp_path / "b.pt"
+    file.write_bytes(b"one")
+    other.write_bytes(b"one")
+    first = claim(weights=str(file)).about["identity"]
+    assert claim(weights=str(other)).about["identity"] == first
+    file.write_bytes(b"two")
+    assert claim(weights=str(file)).about["identity"] != first
+    with pytest.raises(LikewiseError, match="weights '.*none.pt' cannot be read"):
+        claim(weights=str(tmp_path / "none.pt"))
+
+
+def test_taking_a_folder_up_again_drops_results_of_an_earlier_state(claim, settings):
+    found = claim()
+    config = Train(**settings)
+    with found.run.owned():
+        take(found, config, torch.device("cpu"))
+        found.run.write_json("scores.json", {"old": 1})
+        (found.run.path / "state.pt").write_text("x")
+        take(claim(), config, torch.device("cpu"))
+        assert found.run.scores is None and (found.run.path / "state.pt").exists()
+        (found.run.path / "done").touch()
+        take(claim(), dataclasses.replace(config, again=True), torch.device("cpu"))
+        assert {p.name for p in found.run.path.iterdir()} == {"lock", "config.json", "environment.json"}
