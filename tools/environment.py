@@ -33,7 +33,7 @@ def ensure() -> str:
         sys.exit(
             f"likewise needs Python 3.11 or newer, this is {sys.version.split()[0]}; run it as: python3.11 {sys.argv[0]}"
         )
-    wanted = hashlib.sha256((HERE / "pyproject.toml").read_bytes()).hexdigest()
+    wanted = dependencies()
     stamp, python = PLACE / "likewise-stamp", PLACE / "bin" / "python"
     if is_ready(stamp, wanted):
         return str(python)
@@ -62,6 +62,15 @@ def ensure() -> str:
         stamp.write_text(wanted)
         print(f"likewise: installed in {time.time() - started:.0f} s", file=sys.stderr, flush=True)
     return str(python)
+
+
+def dependencies() -> str:
+    """The list of what must be installed, as one short text that changes when the list does."""
+    import tomllib  # here, since an older Python must get as far as the sentence above
+
+    project = tomllib.loads((HERE / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = [project["requires-python"], project["dependencies"], project["optional-dependencies"], project["scripts"]]
+    return hashlib.sha256(repr(wanted).encode()).hexdigest()
 
 
 def is_ready(stamp: Path, wanted: str) -> bool:

@@ -42,6 +42,7 @@ def full_precision(z: Tensor):
 
 
 def at_least_float32(z: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """Autocast hands over 16-bit numbers; similarities and norms need more."""
     return z if z.dtype == torch.float64 else z.float()
 
 

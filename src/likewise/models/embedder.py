@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from likewise.models.backbones import build_backbone
 from likewise.models.heads import Linear
+from likewise.similarity import at_least_float32
 from likewise.types import LikewiseError, Output
 
 Pool = Literal["avg", "max", "avg+max"]
@@ -132,11 +133,6 @@ def pool_places(places: Float[Tensor, "B C P"], pool: Pool) -> Float[Tensor, "B 
     if pool == "max":
         return places.amax(2)
     return places.mean(2) + places.amax(2)
-
-
-def at_least_float32(x: Tensor) -> Tensor:
-    """Autocast hands over 16-bit numbers; similarities and norms need more."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def check_range(x: Float[Tensor, "B 3 H W"]) -> None:
