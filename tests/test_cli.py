@@ -201,7 +201,9 @@ def test_every_command_prints_what_it_found(toy, tmp_path, capsys, monkeypatch):
     cli.main(["evaluate", "z.npz"])
     assert "120 queries scored" in capsys.readouterr().out
     cli.main(["search", "z.npz", "--query", "3", "--k", "2", "--out", "found.png"])
-    assert "nearest to 3" in capsys.readouterr().out
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert len(lines) == 3 and lines[2] == ["picture: found.png"]
+    assert [len(line) for line in lines[:2]] == [4, 4] and float(lines[0][0]) >= float(lines[1][0])
     assert Image.open("found.png").width > 300
     cli.main(["train", str(toy), "--out", "run", *FLAGS])
     assert "finished already" in capsys.readouterr().out

@@ -126,12 +126,19 @@ def run_search(config) -> None:
 
     from likewise.stages.search import search
 
-    title = f"nearest to {escape(config.query)}"
-    table = Table("", "similarity", "class", "row", "path", title=title, title_justify="left")
-    for place, found in enumerate(search(config), 1):
-        names = escape(found["class"]), str(found["row"]), escape(found["path"])
-        table.add_row(str(place), f"{found['similarity']:.4f}", *names)
-    Console().print(table)
+    lines = [(f"{f['similarity']:.4f}", f["class"], str(f["row"]), f["path"]) for f in search(config)]
+    console = Console()
+    if console.is_terminal:
+        table = Table(
+            "", "similarity", "class", "row", title=f"nearest to {escape(config.query)}", title_justify="left"
+        )
+        table.add_column("path", overflow="fold")
+        for place, line in enumerate(lines, 1):
+            table.add_row(str(place), *map(escape, line))
+        console.print(table)
+    else:  # for other programs: one line a neighbour, its fields apart by tabs
+        for line in lines:
+            print("\t".join(line))
     if config.out:
         print(f"picture: {config.out}")
 

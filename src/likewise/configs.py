@@ -53,7 +53,7 @@ class Train:
     sampler: str = "SamplesPerClass(batch=112, per_class=4)"
     """How batches are made, as a spec; see `likewise list samplers`."""
     protocol: str | None = None
-    """What trains, validates and tests, as a spec: "UnseenClasses(val=0.2)". By default by unseen classes, or by marked queries."""
+    """What trains, validates and tests, as a spec: "UnseenClasses(val=0.2)". By default unseen classes, or marked queries."""
     noise: str | None = None
     """Spoil this share of the training labels on purpose, as a spec: "Uniform(share=0.3)". Never touches test labels."""
 

@@ -238,7 +238,7 @@ def test_queries_of_a_run_and_their_answers_are_rows_of_its_data(tmp_path):
 def test_best_last_and_untrained_are_three_networks(run):
     found = {which: score(run.path, which=which) for which in ("best", "last", "untrained")}
     assert [found[w]["which"] for w in found] == ["best", "last", "untrained"]
-    assert json.loads((run.path / "scores.json").read_text()) == found["last"]  # the untrained one leaves no trace
+    assert json.loads((run.path / "scores.json").read_text()) == found["best"]
     assert found["untrained"]["metrics"]["MAP@R"] < found["last"]["metrics"]["MAP@R"]
     score(run.path, which="best")
     shutil.copy(run.path / "best.safetensors", run.path / "model.safetensors")
@@ -383,3 +383,12 @@ def test_a_loss_on_raw_embeddings_is_scored_by_distance(settings, tmp_path, monk
     assert_scores(score(run.path / "embeddings.npz"), by_hand(x, y, euclidean=True)[0])
     unit = score(run.path, similarity="cosine", allow_imports=True)
     assert_scores(unit, by_hand(x, y)[0])
+
+
+def test_only_the_runs_own_result_is_written(settings):
+    """Another network or another similarity is a question, not the result of the run."""
+    run = train(Train(**settings | {"length": "4"}))
+    before = {p.name: p.read_bytes() for p in run.path.iterdir()}
+    for question in ({"which": "last"}, {"which": "untrained"}, {"similarity": "euclidean"}):
+        assert evaluate(Evaluate(target=str(run.path), quiet=True, device="cpu", **question))["queries"] == 144
+        assert {p.name: p.read_bytes() for p in run.path.iterdir()} == before

@@ -131,10 +131,6 @@ def test_the_query_passes_through_the_network_that_made_the_gallery(picture_run,
     found = look(tmp_path / "z.npz", pictures / "2 färg" / "bild 1.png", k=1)
     assert found[0]["path"].endswith("2 färg/bild 1.png")
     assert found[0]["similarity"] == pytest.approx(1, abs=1e-5)
-    if which == "last":
-        evaluate(Evaluate(target=str(picture_run.path), which="last", workers=0, quiet=True, device="cpu"))
-        found = look(picture_run.path, pictures / "5 färg" / "bild 1.png", k=1)
-        assert found[0]["similarity"] == pytest.approx(1, abs=1e-5)
 
 
 def test_a_run_that_was_not_evaluated_is_evaluated_first(picture_run, pictures):
