@@ -263,8 +263,8 @@ def test_the_front_door_takes_what_python_has(toy, tmp_path):
         metrics=["R@1", "RP"], device="cpu", quiet=True,
     )  # fmt: skip
     config = run.about["config"]
-    assert config["loss"] == "Triplet(margin=0.1)"
-    assert config["noise"] == "Uniform(share=0.2)"
+    assert config["loss"] == "Triplet(margin=0.1, squared=False, miner=SemiHard())"
+    assert config["noise"] == "Uniform(share=0.2, exact=True)"
     assert config["seed"] == 3
     assert config["length"] == "4"
     assert config["lr"] == 0.5
@@ -296,7 +296,7 @@ def test_metrics_are_checked_before_training(toy, tmp_path):
     for metrics, says in [
         (["mAP"], "there is no 'mAP'"),
         ([], "takes at least one metric"),
-        (["R@60"], "look at 60 answers, but the test part has 60 rows"),
+        (["R@60"], "look at 60 answers, but the test part has 59"),
     ]:
         with pytest.raises(LikewiseError, match=says):
             train(toy, out=tmp_path / "run", metrics=metrics, **FEW)

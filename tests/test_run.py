@@ -133,3 +133,23 @@ def test_the_heartbeat_beats(run, monkeypatch):
         first = (run.path / "lock").stat().st_mtime_ns
         time.sleep(0.3)
         assert (run.path / "lock").stat().st_mtime_ns > first
+
+
+def test_of_two_who_find_a_lock_left_behind_one_wins(run, monkeypatch):
+    """Both looked and saw it stale; the slower one must not remove the faster one's new lock."""
+    lock = run.path / "lock"
+    lock.write_text(json.dumps({"host": module.socket.gethostname(), "pid": 2**22 + 1}))
+    real, taken = module._take_away, []
+
+    def slow(path):
+        if not taken:  # between the look and the removal, another process takes the run
+            taken.append(run.owned())
+            taken[0].__enter__()
+        real(path)
+
+    monkeypatch.setattr(module, "_take_away", slow)
+    with pytest.raises(LikewiseError, match="somebody is training|being taken"), run.owned():
+        pass
+    assert lock.exists() and json.loads(lock.read_text())["pid"] == os.getpid()
+    taken[0].__exit__(None, None, None)
+    assert not lock.exists()

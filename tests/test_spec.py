@@ -34,8 +34,35 @@ def test_defaults_are_left_out_and_differences_kept():
     assert spec(MultiSimilarity(miner=HardPairs(eps=0.2))) == "MultiSimilarity(miner=HardPairs(eps=0.2))"
 
 
-def test_canonical_spells_one_way():
-    assert canonical(" Triplet( margin = .20 ,squared=True )") == canonical("Triplet(margin=0.2, squared=True)")
+def test_canonical_spells_one_way_and_writes_everything_out():
+    full = "MultiSimilarity(alpha=2.0, beta=40.0, base=0.5, miner=HardPairs(eps=0.1))"
+    for text in ("MultiSimilarity", "MultiSimilarity( )", "MultiSimilarity(beta=40, alpha = 2)", full, canonical(full)):
+        assert canonical(text) == full
+    assert canonical("MultiSimilarity(alpha=3)") == canonical("MultiSimilarity(alpha=3.0)") != full
+    assert canonical("ProxyAnchor()") == "ProxyAnchor(alpha=32.0, margin=0.1)"  # classes and dim are the run's to fill
+    assert canonical("ProxyAnchor(dim=4)") == "ProxyAnchor(dim=4, alpha=32.0, margin=0.1)"
+    assert canonical("SamplesPerClass()") == "SamplesPerClass(batch=112, per_class=2, lonely='error')"
+    assert canonical("my_lab.Mine(a=1)") == "my_lab.Mine(a=1)"
+    for text in ("Triplet(margin=0.1)", "Contrastive(miner=SemiHard())"):
+        assert spec(build(canonical(text))) == spec(build(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("Triplet(margin='a')", "Triplet: margin must be a number, got 'a'"),
+        ("Triplet(miner=None)", "Triplet: miner must be a Miner, got None"),
+        ("MultiSimilarity(miner=3)", "miner must be a Miner or None, got 3"),
+        ("MultiSimilarity(miner=Uniform())", "miner must be a Miner or None, got Uniform"),
+        ("SamplesPerClass(batch=12.0)", "batch must be a whole number, got 12.0"),
+        ("SamplesPerClass(lonely='drop')", "lonely must be 'error' or 'skip', got 'drop'"),
+        ("Triplet(squared=1)", "squared must be True or False, got 1"),
+        ("-" * 100_000 + "1", "too deep or odd|cannot be read"),
+    ],
+)
+def test_values_of_the_wrong_kind_are_explained(text, says):
+    with pytest.raises(LikewiseError, match=says):
+        build(text)
 
 
 def test_facts_fill_what_is_left_open_and_only_that():

@@ -71,7 +71,7 @@ def _plain(settings: dict) -> dict:
     for name, value in settings.items():
         value = value.item() if hasattr(value, "dtype") and hasattr(value, "item") else value
         if name in parts and value is not None and not isinstance(value, str):
-            value = spec(value)
+            value = f"{value.__name__}()" if isinstance(value, type) else spec(value)
         elif isinstance(value, PathLike) or (name in counts and isinstance(value, int)):
             value = str(value)
         plain[name] = tuple(value) if isinstance(value, list) else value

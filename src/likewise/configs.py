@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import typing
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import tyro
+
+from likewise import kinds
+from likewise.errors import LikewiseError
 
 Positional = tyro.conf.Positional
 
@@ -50,8 +55,8 @@ class Train:
 
     loss: str = "MultiSimilarity()"
     """What is minimised, as a spec: "Triplet(margin=0.1)"; see `likewise list losses`."""
-    sampler: str = "SamplesPerClass(batch=112, per_class=4)"
-    """How batches are made, as a spec; see `likewise list samplers`."""
+    sampler: str | None = None
+    """How batches are made, as a spec; see `likewise list samplers`. By default 4 samples each of up to 28 classes."""
     protocol: str | None = None
     """What trains, validates and tests, as a spec: "UnseenClasses(val=0.2)". By default unseen classes, or marked queries."""
     noise: str | None = None
@@ -122,7 +127,7 @@ class Train:
     validate_every: str = "1e"
     """How often to validate, where the protocol has a validation part."""
     patience: int | None = None
-    """Stop after so many validations without a new best. By default train to the end."""
+    """Stop after so many validations in a row without a new best. By default train to the end."""
     checkpoint_every: str = "1e"
     """How often to save a state that training can go on from."""
     log_every: int = 20
@@ -213,7 +218,7 @@ class Search:
     target: Annotated[Positional[str], called("TARGET")]
     """Where to look: a run folder (its test part), or embeddings made by `likewise embed`."""
     query: str
-    """A picture file, or a row number of the target."""
+    """A picture file, or a row of the data (as in per_query.parquet and in the answers)."""
     model: str | None = None
     """Run whose network embeds the query picture, for embeddings that do not say which made them."""
     k: int = 5
@@ -271,5 +276,24 @@ def to_dict(config) -> dict:
     return {k: list(v) if isinstance(v, tuple) else v for k, v in dataclasses.asdict(config).items()}
 
 
-def defaults(kind: type) -> dict:
-    return {f.name: f.default for f in dataclasses.fields(kind) if f.default is not dataclasses.MISSING}
+SMALLEST = {
+    "dim": 1, "size": 1, "lr": 0, "backbone_lr": 0, "loss_lr": 0, "weight_decay": 0, "loss_weight_decay": 0, "eps": 0,
+    "loss_eps": 0, "momentum": 0, "schedule_factor": 0, "schedule_patience": 0, "clip_value": 1e-12, "clip_norm": 1e-12,
+    "patience": 1, "log_every": 1, "seed": 0, "workers": -1, "k": 1, "share": 0,
+}  # fmt: skip
+LARGEST = {"momentum": 0.999999, "schedule_factor": 1, "share": 1, "seed": 2**31 - 1}
+
+
+def check(config) -> None:
+    """Every setting is of its kind and in its range, or an error that says which is not. The first thing a stage does."""
+    name = type(config).__name__.lower()
+    hints = typing.get_type_hints(type(config), include_extras=True)
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if not kinds.fits(value, hints[field.name]):
+            raise LikewiseError(f"{name}: {field.name} must be {kinds.words(hints[field.name])}, got {value!r}")
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            low, high = SMALLEST.get(field.name, -math.inf), LARGEST.get(field.name, math.inf)
+            if not low <= value <= high or not math.isfinite(value):
+                bounds = f"{low:g} or more" if high == math.inf else f"between {low:g} and {high:g}"
+                raise LikewiseError(f"{name}: {field.name} must be {bounds}, got {value}")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from likewise.types import Batch, Embedded, Items, Output, Pairs, Ref, Retrieval, Trust, Tuples
@@ -128,6 +128,10 @@ class Protocol(ABC):
 
     @abstractmethod
     def rows(self, items: Items, part: Part) -> Int[np.ndarray, "n"]: ...
+
+    def sides(self, items: Items, rows: Int[np.ndarray, "n"]) -> tuple[Bool[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
+        """Which of these rows ask, and which may answer; all of them, unless a protocol says otherwise."""
+        return np.ones(len(rows), bool), np.ones(len(rows), bool)
 
     @abstractmethod
     def retrieve(

@@ -14,12 +14,15 @@ from likewise.models.embedder import Embedder
 from likewise.types import LikewiseError
 
 
-def steps_of(text: str, steps_per_pass: int, name: str) -> int:
+def steps_of(text: str, steps_per_pass: int, name: str, least: int = 0) -> int:
     """ "500" = 500 steps, "20e" = 20 passes over the data."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(e?)", text.strip())
     if not found or (not found[2] and "." in found[1]):
         raise LikewiseError(f"train: {name} is a number of steps ('5000') or passes ('20e'), got '{text}'")
-    return round(float(found[1]) * steps_per_pass) if found[2] else int(found[1])
+    steps = round(float(found[1]) * steps_per_pass) if found[2] else int(found[1])
+    if steps < least:
+        raise LikewiseError(f"train: {name} must be a step or more, got '{text}', which is {steps}")
+    return steps
 
 
 def make_optimizer(config: Train, embedder: Embedder, loss: Loss) -> torch.optim.Optimizer:
@@ -49,7 +52,7 @@ class Schedule:
     def __init__(self, config: Train, optimizer: torch.optim.Optimizer, steps: int, steps_per_pass: int):
         self.kind, self.factor, self.patience = config.schedule, config.schedule_factor, config.schedule_patience
         self.optimizer, self.steps = optimizer, steps
-        self.every = max(1, steps_of(config.schedule_every, steps_per_pass, "schedule_every"))
+        self.every = steps_of(config.schedule_every, steps_per_pass, "schedule_every", least=1)
         self.drops, self.waited, self.best = 0, 0, -math.inf
 
     def factor_at(self, step: int) -> float:

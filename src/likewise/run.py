@@ -35,8 +35,11 @@ from torch import Tensor
 from likewise.types import LikewiseError
 
 FORMAT = 1
-RESULTS = ("scores.json", "per_query.parquet", "embeddings.npz")
-"""What evaluating a run writes."""
+RESULTS = ("scores.json", "per_query.parquet", "embeddings.npz", "gallery.png")
+"""What evaluating a run, and showing it, writes."""
+
+TRAINED = ("config.json", "environment.json", "log.jsonl", "model.safetensors", "best.safetensors", "state.pt", "done")
+"""What training writes."""
 
 STALE = 60.0
 """Seconds without a heartbeat after which a lock counts as left behind."""
@@ -64,7 +67,7 @@ class Run:
         about = self.read_json("config.json")
         if not isinstance(about, dict) or not {"format", "identity", "config"} <= about.keys():
             raise LikewiseError(f"run: {file} is not a run's config")
-        if about["format"] > FORMAT:
+        if not isinstance(about["format"], int) or about["format"] > FORMAT:
             raise LikewiseError(
                 f"run: '{self.path}' was written by a newer likewise (format {about['format']}, this one reads up to "
                 f"{FORMAT}); update likewise"
@@ -141,7 +144,7 @@ class Run:
         """Be the only one who trains here: a lock file with a heartbeat. Makes the folder if it is not there yet."""
         self.path.mkdir(parents=True, exist_ok=True)
         lock = self.path / "lock"
-        me = json.dumps({"host": socket.gethostname(), "pid": os.getpid()})
+        me = json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "since": time.time()})
         for _ in range(2):
             try:
                 with lock.open("x") as file:
@@ -153,7 +156,7 @@ class Run:
                         f"run: somebody is training in '{self.path}' ({lock.read_text()}); wait, or delete {lock} "
                         "if you know better"
                     ) from None
-                lock.unlink(missing_ok=True)
+                _take_away(lock)
         else:
             raise LikewiseError(f"run: '{self.path}' is being taken by another process; try again")
         stop = threading.Event()
@@ -170,7 +173,21 @@ class Run:
             yield
         finally:
             stop.set()
-            lock.unlink(missing_ok=True)
+            if lock.exists() and lock.read_text() == me:  # not another's, should ours have been taken for left behind
+                lock.unlink(missing_ok=True)
+
+
+def _take_away(lock: Path) -> None:
+    """Of two who find the same lock left behind, only one can rename it; the other must not remove the winner's."""
+    aside = lock.with_name(f".lock.{os.getpid()}.{time.monotonic_ns()}")
+    try:
+        os.rename(lock, aside)
+    except FileNotFoundError:
+        return
+    if _left_behind(aside):
+        aside.unlink(missing_ok=True)
+    else:  # somebody took it between the look and the rename
+        os.rename(aside, lock)
 
 
 def _left_behind(lock: Path) -> bool:
@@ -178,7 +195,7 @@ def _left_behind(lock: Path) -> bool:
         owner, age = json.loads(lock.read_text() or "{}"), time.time() - lock.stat().st_mtime
     except (OSError, json.JSONDecodeError):
         return not lock.exists()
-    if owner.get("host") == socket.gethostname() and owner.get("pid"):
+    if owner.get("host") == socket.gethostname() and owner.get("pid") and os.name != "nt":  # there, asking is killing
         try:
             os.kill(owner["pid"], 0)
         except ProcessLookupError:
@@ -194,7 +211,7 @@ def write_aside(path: Path) -> Iterator[Path]:
     aside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield aside
-        with aside.open("rb") as file:
+        with aside.open("r+b") as file:
             os.fsync(file.fileno())
         os.replace(aside, path)
     except Exception as error:

@@ -10,13 +10,18 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import typing
 from difflib import get_close_matches
 from functools import cache
 
+from likewise import kinds
 from likewise.types import LikewiseError
 
-ARRAYS = ("labels",)
-"""Facts too large for a text: `spec` leaves them out, `build` wants them again."""
+FACTS = ("classes", "dim", "features", "labels", "class_names", "seed")
+"""What only the run knows; it fills arguments of these names that a spec leaves open."""
+
+ARRAYS = ("labels", "class_names")
+"""Those too large for a text: `spec` leaves them out, `build` wants them again."""
 
 SHELVES = ("losses", "miners", "samplers", "noise", "protocols", "models.heads")
 """Modules whose `__all__` lists parts by name."""
@@ -56,8 +61,31 @@ def usage(part: type) -> str:
 
 
 def canonical(text: str) -> str:
-    """The same spec in one spelling: spaces, quotes and number forms no longer matter. Builds nothing."""
-    return ast.unparse(_parse(text))
+    """The same spec in one spelling, every argument written out: what a run stores does not change with a default.
+
+    Builds nothing. What the run fills in stays open, and parts that would have to be imported are left as they are.
+    """
+    return ast.unparse(_tidy(_parse(text)))
+
+
+def _tidy(node: ast.expr) -> ast.expr:
+    if isinstance(node, ast.Name):
+        node = ast.Call(node, [], [])
+    part = _registry().get(node.func.id) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
+    if part is None or node.args:
+        return node
+    parameters = _parameters(part)
+    given = {word.arg: word.value for word in node.keywords}
+    kept = []
+    for name in [*parameters, *(n for n in given if n not in parameters)]:
+        default = parameters[name].default if name in parameters else inspect.Parameter.empty
+        if name not in given and (name in FACTS or default is inspect.Parameter.empty):
+            continue
+        value = _tidy(given[name]) if name in given else _tidy(_parse(_text(default)))
+        if isinstance(default, float) and isinstance(value, ast.Constant) and type(value.value) is int:
+            value = ast.Constant(float(value.value))
+        kept.append(ast.keyword(name, value))
+    return ast.Call(node.func, [], kept)
 
 
 def find(shelf: str) -> dict[str, type]:
@@ -86,6 +114,8 @@ def _registry() -> dict[str, type]:
 def _parse(text: str) -> ast.expr:
     try:
         return ast.parse(text.strip(), mode="eval").body
+    except (RecursionError, MemoryError, ValueError):
+        raise LikewiseError(f"spec '{text[:40]}...' is too deep or odd to be read") from None
     except SyntaxError as error:
         raise LikewiseError(
             f"spec '{text}' cannot be read ({error.msg} at character {error.offset}); "
@@ -114,6 +144,11 @@ def _make(node: ast.expr, text: str, facts: dict, allow_imports: bool):
                 f"{part.__name__} has no argument '{name}'{nearest_name(str(name), parameters)} "
                 f"It takes: {', '.join(parameters) or 'none'}"
             )
+    hints = _hints(part)
+    for name, value in given.items():
+        if name in hints and not kinds.fits(value, hints[name]):
+            shown = type(value).__name__ if _is_part(value) else repr(value)
+            raise LikewiseError(f"{part.__name__}: {name} must be {kinds.words(hints[name])}, got {shown}")
     filled = {name: facts[name] for name in parameters if name not in given and name in facts}
     missing = [n for n, p in parameters.items() if p.default is p.empty and n not in given and n not in filled]
     if missing:
@@ -168,6 +203,13 @@ def _parameters(part: type) -> dict[str, inspect.Parameter]:
     """Named arguments; a module without a constructor of its own inherits *args and **kwargs, which are none."""
     found = inspect.signature(part).parameters
     return {n: p for n, p in found.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+
+
+def _hints(part: type) -> dict:
+    try:
+        return typing.get_type_hints(part.__init__)
+    except (NameError, TypeError):  # somebody's own part, annotated with names that only its author can resolve
+        return {}
 
 
 def _name(part: type) -> str:

@@ -132,7 +132,7 @@ def test_a_failed_download_is_one_sentence_with_the_ways_out(monkeypatch, reacha
     with pytest.raises(LikewiseError) as caught:
         build_backbone("resnet18")
     text = str(caught.value)
-    for part in ("'resnet18'", "LocalEntryNotFoundError", "weights=FILE", "pretrained=False", "likewise[weights]"):
+    for part in ("'resnet18'", "LocalEntryNotFoundError", "--weights FILE", "--pretrained False", "likewise[weights]"):
         assert part in text
     assert ". " not in text and "\n" not in text
     assert seen == [(True, not reachable)], "out of reach, the hub must look into its cache only"
@@ -149,7 +149,7 @@ def test_networks_outside_timm_fail_the_same_way(monkeypatch, name):
     monkeypatch.setattr(torch.hub, "load_state_dict_from_url", refuse)
     monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", refuse)
     monkeypatch.setattr(weights, "within_reach", lambda address: False)
-    with pytest.raises(LikewiseError, match=rf"'{name}' must be downloaded, which fails \(URLError: .*weights=FILE"):
+    with pytest.raises(LikewiseError, match=rf"'{name}' must be downloaded, which fails \(URLError: .*--weights FILE"):
         build_backbone(name)
 
 

@@ -69,3 +69,17 @@ def test_bad_arguments():
         UnseenClasses(val=0.95).rows(items(), "train")
     with pytest.raises(LikewiseError, match="1 classes cannot be cut"):
         UnseenClasses().rows(Items("one", np.zeros(4, np.int64), ("a",)), "train")
+
+
+def test_a_group_across_train_and_the_carved_validation_is_an_error_too():
+    group = np.full(40, -1)
+    group[[0, 19]] = 3  # classes 0 and 4; the latter goes to validation
+    assert len(UnseenClasses().rows(items(group=group), "train")) == 20
+    with pytest.raises(LikewiseError, match="group 3"):
+        UnseenClasses(val=0.2).rows(items(group=group), "train")
+
+
+def test_a_share_beside_the_datas_own_split_is_refused():
+    data = items(split=np.array(["train", "test"] * 20))
+    with pytest.raises(LikewiseError, match="has a split of its own; leave train out"):
+        UnseenClasses(train=0.9).rows(data, "train")

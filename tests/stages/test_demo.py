@@ -33,7 +33,7 @@ def test_the_numbers_are_those_of_the_run(shown):
     assert result["before"]["queries"] == result["after"]["queries"] == 80
     assert result["before"]["metrics"] != result["after"]["metrics"]
     assert "30% of the training labels wrong" in lines[0]
-    assert run.about["config"]["noise"] == "Uniform(share=0.3)"
+    assert run.about["config"]["noise"] == "Uniform(share=0.3, exact=True)"
     assert run.done
 
 

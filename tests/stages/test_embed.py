@@ -54,6 +54,7 @@ def test_pictures_keep_their_names_places_and_classes(picture_run, pictures, tmp
     assert [items.class_name[c] for c in items.y] == [p.split("/")[-2] for p in items.path]
     assert items.path[8] == str(pictures / "1 färg" / "bild 2.png")
     about = origin(tmp_path / "z.npz")
+    assert about.pop("row").tolist() == list(range(36))
     assert about == {"run": str(picture_run.path.absolute()), "which": "best", "similarity": "cosine"}
 
 

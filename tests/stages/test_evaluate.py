@@ -181,8 +181,8 @@ def test_metrics_that_cannot_be_measured(tmp_path):
         (("R@1", "mAP"), "there is no 'mAP'"),
         (("R@0",), "there is no 'R@0'"),
         ((), "at least one metric"),
-        (("R@1000",), "look at 1000 answers, but the gallery of 60 rows has at most 59"),
-        (("P@60",), "look at 60 answers, but the gallery of 60 rows has at most 59"),
+        (("R@1000",), "look at 1000 answers, but there are at most 59 for a query"),
+        (("P@60",), "look at 60 answers, but there are at most 59 for a query"),
     ]:
         with pytest.raises(LikewiseError, match=says):
             evaluate(Evaluate(target=str(tmp_path / "z.npz"), metrics=metrics, device="cpu"))
@@ -220,7 +220,7 @@ def test_queries_of_a_run_and_their_answers_are_rows_of_its_data(tmp_path):
         data=str(tmp_path / "toy.npz"), out=str(tmp_path / "run"), dim=4, length="5", quiet=True, device="cpu",
         sampler="SamplesPerClass(batch=8, per_class=2)", metrics=NAMES,
     ))  # fmt: skip
-    assert run.about["config"]["protocol"] == "QueryGallery()"
+    assert run.about["config"]["protocol"] == "QueryGallery(train=0.5, val=0.0)"
     with np.load(run.path / "embeddings.npz") as saved:
         z, row = saved["x"], saved["row"]
     assert row.tolist() == np.flatnonzero(split == "test").tolist()

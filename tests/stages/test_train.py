@@ -153,7 +153,7 @@ def test_two_cannot_train_in_one_folder(settings):
 
 def test_validation_chooses_and_stops_and_test_labels_have_no_say(settings, tmp_path):
     settings = settings | {
-        "protocol": "UnseenClasses(val=0.3)", "validate_every": "10", "patience": 1, "length": "400", "lr": 0.0,
+        "protocol": "UnseenClasses(val=0.3)", "validate_every": "10", "patience": 2, "length": "400", "lr": 0.0,
         "schedule": "plateau", "schedule_patience": 0, "evaluate": False,
     }  # fmt: skip
     run = train(Train(**settings))
@@ -180,15 +180,17 @@ def test_the_best_and_the_last_network_are_both_kept(settings):
     best = max(log, key=lambda line: line["val MAP@R"])["step"]
     same = all(torch.equal(a, b) for a, b in zip(weights(run).values(), weights(run, "best.safetensors").values()))
     assert same == (best == 40)
+    from likewise.embedding import embed_rows
     from likewise.stages.assemble import make_protocol, open_embedder, read_config
     from likewise.stages.evaluate import mean_score
 
     config, data = read_config(run), load(settings["data"])
     protocol = make_protocol(config)
-    value = mean_score(
-        open_embedder(run, config, "best", torch.device("cpu")), data, protocol.rows(data, "val"), protocol, "MAP@R", None,
-        similarity="cosine", device=torch.device("cpu"), workers=0,
-    )  # fmt: skip
+    cpu = torch.device("cpu")
+    e = embed_rows(
+        open_embedder(run, config, "best", cpu), data, protocol.rows(data, "val"), None, device=cpu, quiet=True
+    )
+    value = mean_score(e, data, protocol, "MAP@R", "cosine", cpu)
     assert value == pytest.approx(max(line["val MAP@R"] for line in log))
 
 
@@ -390,3 +392,165 @@ def test_a_local_weight_file_is_where_training_starts(tmp_path):
     for which in ("untrained", "last"):
         found = open_embedder(run, read_config(run), which, torch.device("cpu")).backbone.state_dict()
         assert all(torch.equal(found[k], v) for k, v in start.items())
+
+
+def test_scores_of_a_state_on_the_way_never_pass_for_the_final_ones(settings, monkeypatch):
+    """Somebody evaluates while training runs: the finished run shows the finished network's scores."""
+    from likewise import evaluate
+
+    real = module.Training.one_step
+
+    def look(self, batch):
+        real(self, batch)
+        if self.step == 11:
+            evaluate(self.run.path, quiet=True, device="cpu")
+
+    monkeypatch.setattr(module.Training, "one_step", look)
+    run = train(Train(**settings | {"length": "80", "lr": 0.02}))
+    assert run.scores == evaluate(run, quiet=True, device="cpu")
+
+
+def test_again_removes_what_a_run_writes_and_nothing_else(settings):
+    run = train(Train(**settings | {"length": "2"}))
+    (run.path / "notes").mkdir()
+    (run.path / "notes" / "mine.txt").write_text("keep")
+    (run.path / "z.npz").write_text("keep")
+    train(Train(**settings | {"length": "2", "again": True}))
+    assert (run.path / "notes" / "mine.txt").read_text() == (run.path / "z.npz").read_text() == "keep"
+
+
+@pytest.mark.parametrize(
+    "change", [{"checkpoint_every": "3"}, {"protocol": "UnseenClasses(val=0.3)", "validate_every": "3"}]
+)
+def test_a_network_that_diverged_is_neither_saved_nor_scored(settings, monkeypatch, change):
+    real = module.Training.one_step
+
+    def poison(self, batch):
+        if self.step == 13:
+            next(self.embedder.head_parameters()).data.fill_(float("nan"))
+        real(self, batch)
+
+    monkeypatch.setattr(module.Training, "one_step", poison)
+    with pytest.raises(LikewiseError, match="the loss became nan before step .*lower lr"):
+        train(Train(**settings | change))
+    tensors = Run(settings["out"]).load_state()["tensors"]
+    assert all(torch.isfinite(v).all() for v in tensors.values())
+
+
+def test_an_error_while_validating_does_not_skip_a_validation(settings, tmp_path, monkeypatch):
+    """The disk is full when the best network is to be kept: going on validates that step again."""
+    settings = settings | {"protocol": "UnseenClasses(val=0.3)", "validate_every": "5", "evaluate": False}
+    whole = train(Train(**settings | {"out": str(tmp_path / "whole")}))
+    real, calls = Run.save_tensors, []
+
+    def full(self, name, tensors):
+        calls.append(name)
+        if name == "best.safetensors" and calls.count(name) == 1:
+            raise LikewiseError("run: there is no room left on the disk")
+        real(self, name, tensors)
+
+    monkeypatch.setattr(Run, "save_tensors", full)
+    with pytest.raises(LikewiseError, match="no room"):
+        train(Train(**settings))
+    resumed = train(Train(**settings))
+    assert_same_network(whole, resumed)
+    scores = [[line for line in r.read_log() if "val MAP@R" in line] for r in (whole, resumed)]
+    assert scores[0] == scores[1]
+
+
+def test_the_log_goes_on_to_the_same_numbers(settings, tmp_path, monkeypatch):
+    whole = train(Train(**settings | {"out": str(tmp_path / "whole"), "evaluate": False}))
+    real = module.Training.one_step
+
+    def stop_at_17(self, batch):
+        real(self, batch)
+        if self.step == 17 and not (tmp_path / "stopped").exists():
+            (tmp_path / "stopped").touch()
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(module.Training, "one_step", stop_at_17)
+    with pytest.raises(Interrupted):
+        train(Train(**settings | {"evaluate": False}))
+    resumed = train(Train(**settings | {"evaluate": False}))
+    assert [x["loss"] for x in resumed.read_log()] == [x["loss"] for x in whole.read_log()]
+
+
+def test_patience_is_the_number_of_validations_without_a_new_best(settings):
+    settings = settings | {"protocol": "UnseenClasses(val=0.3)", "validate_every": "5", "length": "100", "lr": 0.0}
+    run = train(Train(**settings | {"patience": 3, "evaluate": False}))
+    assert [line["step"] for line in run.read_log() if "val MAP@R" in line] == [5, 10, 15, 20]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"optimizer": "lion"}, "optimizer must be 'adam' or 'adamw' or 'rmsprop' or 'sgd', got 'lion'"),
+        ({"schedule": "cosin"}, "schedule must be"),
+        ({"precision": "fp16"}, "precision must be 'fp32' or 'bf16', got 'fp16'"),
+        ({"lr": float("nan")}, "lr must be 0 or more, got nan"),
+        ({"lr": -1.0}, "lr must be 0 or more, got -1"),
+        ({"eps": -1.0}, "eps must be 0 or more"),
+        ({"seed": -1}, "seed must be between 0 and"),
+        ({"log_every": 0}, "log_every must be 1 or more, got 0"),
+        ({"dim": 0}, "dim must be 1 or more, got 0"),
+        ({"patience": -1}, "patience must be 1 or more"),
+        ({"clip_norm": -1.0}, "clip_norm must be"),
+        ({"momentum": 5.0}, "momentum must be between 0 and"),
+        ({"checkpoint_every": "0"}, "checkpoint_every must be a step or more"),
+        ({"schedule_every": "0"}, "schedule_every must be a step or more"),
+        ({"dim": "8"}, "dim must be a whole number, got '8'"),
+        ({"loss": "ProxyAnchor(classes=3)"}, "has classes=3, but this training has 12; leave classes out"),
+        ({"loss": "NormSoftmax(dim=3)"}, "has dim=3, but this training has 8"),
+        ({"protocol": "UnseenClasses(val=0.2)", "metrics": ("R@144",)}, "look at 144 answers"),
+    ],
+)
+def test_settings_out_of_range_are_named(settings, change, says, unchecked):
+    with pytest.raises(LikewiseError, match=says):
+        train(Train(**settings | change))
+    assert not Path(settings["out"]).exists()
+
+
+def test_without_a_sampler_the_batch_fits_the_data(settings):
+    run = train(Train(**settings | {"sampler": None, "length": "1", "evaluate": False}))
+    assert run.about["config"]["sampler"] == "SamplesPerClass(batch=48, per_class=4, lonely='error')"
+
+
+def test_a_folder_left_at_the_very_start_is_no_obstacle(settings):
+    folder = Path(settings["out"])
+    folder.mkdir()
+    (folder / "environment.json").write_text("{}")
+    assert train(Train(**settings | {"length": "1", "evaluate": False})).done
+
+
+def test_a_recipe_for_pictures_works_on_features(settings):
+    from likewise.recipes import apply
+
+    values = {k: v for k, v in settings.items() if k not in ("data", "lr")}
+    run = train(apply("proxy-anchor", settings["data"], **values | {"length": "2"}))
+    assert run.about["config"]["backbone"] == "features" and run.about["config"]["loss"].startswith(
+        "ProxyAnchor(alpha=32"
+    )
+
+
+def test_a_runs_own_network_can_be_where_another_starts(tmp_path):
+    folder = pictures(tmp_path / "data")
+    first = train(Train(data=str(folder), out=str(tmp_path / "one"), evaluate=False, **SMALL))
+    settings = SMALL | {"length": "0", "evaluate": False, "weights": str(first.path / "model.safetensors"), "dim": 4}
+    second = train(Train(data=str(folder), out=str(tmp_path / "two"), **settings))
+    for name, value in weights(first).items():
+        if name.startswith("embedder.backbone") and "num_batches" not in name:
+            assert torch.equal(weights(second)[name], value)
+
+
+def test_a_gallery_that_cannot_answer_is_found_before_training(settings, tmp_path):
+    data = load(settings["data"])
+    split = np.where(data.y < 12, "train", "test")
+    for name, gallery, says in (
+        ("few", (split == "test") & (np.arange(288) % 12 == 1), "look at 13 answers"),
+        ("none", (split == "train"), "no query has an answer|has 0 for a query"),
+    ):
+        file = str(tmp_path / f"{name}.npz")
+        query = (split == "test") & (np.arange(288) % 12 == 0)
+        np.savez(file, x=data.x, label=data.y, split=split, query=query, gallery=gallery)
+        with pytest.raises(LikewiseError, match=says):
+            train(Train(**settings | {"data": file, "metrics": ("R@1", "R@13")}))

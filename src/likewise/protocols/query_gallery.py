@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from likewise.contracts import Part, Protocol
 from likewise.protocols.parts import rows_by_class
@@ -37,6 +37,12 @@ class QueryGallery(Protocol):
             )
         return rows_by_class(items, part, self.train, self.val)
 
+    def sides(self, items: Items, rows: Int[np.ndarray, "n"]) -> tuple[Bool[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
+        every = np.ones(len(rows), bool)
+        asks = every if items.query is None else items.query[rows]
+        answers = every if items.gallery is None else items.gallery[rows]
+        return (asks, answers) if asks.any() or answers.any() else (every, every)
+
     def retrieve(
         self,
         e: Embedded,
@@ -46,11 +52,7 @@ class QueryGallery(Protocol):
         progress: Callable[[float], None] | None = None,
     ) -> Retrieval:
         device = e.row.device
-        every = torch.ones(len(items), dtype=torch.bool)
-        asks = (every if items.query is None else torch.as_tensor(items.query)).to(device)[e.row]
-        answers = (every if items.gallery is None else torch.as_tensor(items.gallery)).to(device)[e.row]
-        if not asks.any() and not answers.any():
-            asks, answers = torch.ones_like(asks), torch.ones_like(answers)
+        asks, answers = (torch.as_tensor(side).to(device) for side in self.sides(items, e.row.cpu().numpy()))
         if not asks.any() or not answers.any():
             raise LikewiseError(
                 f"QueryGallery: both queries and gallery rows are needed among the {len(e.row)} rows evaluated, "

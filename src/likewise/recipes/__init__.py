@@ -17,6 +17,7 @@ from likewise.configs import Train
 from likewise.errors import LikewiseError
 
 SOURCES = ("paper", "code", "ours")
+FOR_PICTURES = ("backbone", "pretrained", "weights", "size", "pool", "augment", "crop_scale", "freeze_bn", "warmup")
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ def read(name: str, data: str | None = None) -> Recipe:
     about = {key: content.pop(key, "") for key in ("title", "paper", "note")}
     chosen = dict(content.pop("values"))
     chosen |= content.get((data or "").split("(")[0], {})
+    if (data or "").lower().endswith((".npz", ".npy")):  # features: what concerns pictures does not apply
+        chosen = {key: value for key, value in chosen.items() if key not in FOR_PICTURES}
     values = {key: tuple(v) if isinstance(v, list) else v for key, (v, _) in chosen.items()}
     return Recipe(name, **about, values=values, source={k: s for k, (_, s) in chosen.items()}, data_sets=tuple(content))
 
@@ -53,6 +56,12 @@ def read(name: str, data: str | None = None) -> Recipe:
 def apply(name: str | None, data: str, **settings) -> Train:
     """Settings that start from a recipe; what is given beside it wins."""
     values = read(name, data).values if name else {}
+    known = [f.name for f in dataclasses.fields(Train)]
+    for setting in settings:
+        if setting not in known:
+            close = get_close_matches(setting, known, 1)
+            guess = f"; did you mean '{close[0]}'?" if close else "."
+            raise LikewiseError(f"train has no setting '{setting}'{guess} It takes: {', '.join(known)}")
     return Train(**{"data": data, "recipe": name, **values, **settings})
 
 

@@ -22,6 +22,7 @@ class SamplesPerClass(BatchSampler):
         batch: samples in a batch. Study: 112.
         per_class: samples of each class in a batch. Study: 2.
         lonely: what to do with classes of a single sample: "error", or "skip" to train without them.
+        class_names: names of the classes, for errors; the run fills it in.
         seed: the run fills it in.
     """
 
@@ -31,6 +32,7 @@ class SamplesPerClass(BatchSampler):
         batch: int = 112,
         per_class: int = 2,
         lonely: Literal["error", "skip"] = "error",
+        class_names: tuple[str, ...] | None = None,
         seed: int = 0,
     ):
         if per_class < 1 or batch < 1 or batch % per_class:
@@ -43,19 +45,21 @@ class SamplesPerClass(BatchSampler):
         self.batch = batch
         self.per_class = per_class
         self.lonely = lonely
+        self.class_names = class_names
         self.seed = seed
         classes, size = np.unique(labels, return_counts=True)
         alone = classes[size == 1]
         if per_class > 1 and len(alone) and lonely == "error":
+            first = class_names[alone[0]] if class_names else f"class {alone[0]}"
             raise LikewiseError(
                 f"SamplesPerClass: per_class={per_class} needs two samples of a class, but {len(alone)} classes have "
-                f"one (first: class {alone[0]}); remove them, or train without them: SamplesPerClass(lonely='skip')"
+                f"one (first: {first}); remove them, or train without them: SamplesPerClass(lonely='skip')"
             )
         used = classes[size > 1] if per_class > 1 else classes
         if len(used) < batch // per_class:
             raise LikewiseError(
                 f"SamplesPerClass: a batch of {batch} with {per_class} of each wants {batch // per_class} classes, but the "
-                f"labels hold {len(used)}; lower batch, raise per_class, or use Shuffled"
+                f"labels hold {len(used)}; try SamplesPerClass(batch={len(used) * per_class}, per_class={per_class}), or Shuffled"
             )
         self._members = _members(labels, used)
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from likewise.configs import Train
+from likewise.configs import Train, check
 from likewise.contracts import Loss, NoiseModel, Protocol
 from likewise.data import NAMES, load
 from likewise.data.augment import eval_transform, train_transform
@@ -73,6 +73,12 @@ def resolve(config: Train, items: Items) -> Train:
         raise LikewiseError(
             f"train: the data holds {kind}, so backbone '{backbone}' does not fit; leave --backbone out"
         )
+    protocol = canonical(config.protocol or ("QueryGallery()" if marked(items) else "UnseenClasses()"))
+    sampler = config.sampler
+    if sampler is None:
+        part = build(protocol, Protocol, allow_imports=config.allow_imports)
+        classes = len(np.unique(items.y[part.rows(items, "train")]))
+        sampler = f"SamplesPerClass(batch={4 * max(1, min(28, classes))}, per_class=4)"
     own_weights = backbone in ("features", "conv_small")
     pretrained = config.pretrained
     if pretrained is None:
@@ -84,10 +90,10 @@ def resolve(config: Train, items: Items) -> Train:
         weights=config.weights and str(Path(config.weights).expanduser().absolute()),
         backbone=backbone,
         pretrained=pretrained,
-        protocol=canonical(config.protocol or ("QueryGallery()" if marked(items) else "UnseenClasses()")),
+        protocol=protocol,
         augment=config.augment or ("affine" if glyphs else "crop"),
         loss=canonical(config.loss),
-        sampler=canonical(config.sampler),
+        sampler=canonical(sampler),
         head=canonical(config.head),
         noise=canonical(config.noise) if config.noise else None,
     )
@@ -145,14 +151,20 @@ def transforms(config: Train, embedder: Embedder) -> tuple[Callable, Callable] |
 def read_config(run: Run, **changes) -> Train:
     """The settings a run was trained with. Never its permission to import: who opens the run gives that anew."""
     stored = run.about["config"]
+    if not isinstance(stored, dict):
+        raise LikewiseError(f"run: the settings in '{run.path}' are damaged")
     known = {f.name for f in dataclasses.fields(Train)}
     unknown = sorted(stored.keys() - known)
     if unknown:
         raise LikewiseError(
             f"run: '{run.path}' has settings this likewise does not know: {', '.join(unknown)}; update it"
         )
-    stored = {k: tuple(v) if isinstance(v, list) else v for k, v in stored.items()}
-    return dataclasses.replace(Train(**stored), **{"allow_imports": False} | changes)
+    stored = {k: tuple(v) if isinstance(v, list) else v for k, v in stored.items()} | {"allow_imports": False} | changes
+    if "data" not in stored:
+        raise LikewiseError(f"run: the settings in '{run.path}' name no data; it is damaged or not ours")
+    config = Train(**stored)
+    check(config)
+    return config
 
 
 def similarity_of(config: Train) -> str:

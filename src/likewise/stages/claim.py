@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +10,11 @@ import torch
 
 from likewise.configs import KEPT_OUT, Train, to_dict
 from likewise.data.images import fingerprint
-from likewise.run import FORMAT, RESULTS, Run, environment, identity
+from likewise.run import FORMAT, RESULTS, TRAINED, Run, environment, identity
 from likewise.types import Items, LikewiseError
+
+BEGINNING = {"lock", "environment.json"}
+"""What a training that was killed at its very start may have left."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ def find_run(config: Train, items: Items) -> Claim:
             odd += ["the data"] if there["data"] != data else []
             reason = "; ".join(odd[:4]) or "another weight file or format"
             raise LikewiseError(f"train: '{run.path}' holds another run ({reason}); choose another --out")
-    elif run.path.exists() and (not run.path.is_dir() or any(run.path.iterdir())):
+    elif run.path.exists() and (not run.path.is_dir() or {p.name for p in run.path.iterdir()} - BEGINNING):
         raise LikewiseError(f"train: '{run.path}' exists and is not a run; choose another --out")
     return Claim(run, about)
 
@@ -64,8 +66,7 @@ def take(claim: Claim, config: Train, device: torch.device) -> None:
             for name in RESULTS:  # of an earlier state, if somebody looked at it half way
                 (run.path / name).unlink(missing_ok=True)
             return
-        for file in run.path.iterdir():
-            if file.name != "lock":
-                shutil.rmtree(file) if file.is_dir() else file.unlink()
+        for name in (*TRAINED, *RESULTS):  # and nothing else: people keep things beside their runs
+            (run.path / name).unlink(missing_ok=True)
     run.write_json("environment.json", environment(device))
     run.write_json("config.json", claim.about)

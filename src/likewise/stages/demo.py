@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from likewise.configs import Demo
+from likewise.configs import Demo, check
 from likewise.data.features import read_embeddings
 from likewise.protocols import UnseenClasses
 from likewise.recipes import apply
@@ -23,6 +23,7 @@ from likewise.types import Items
 
 def demo(config: Demo, say=print) -> dict:
     """Train, evaluate before and after, draw the gallery. Returns both scores, the run and the picture."""
+    check(config)
     items = load_items(config.data, None, skip_bad=False, workers=-1, quiet=True, say=say)
     classes = len(np.unique(items.y[UnseenClasses().rows(items, "train")]))
     few = {"sampler": f"SamplesPerClass(batch={6 * classes}, per_class=6)"} if classes < 20 else {}
@@ -32,7 +33,7 @@ def demo(config: Demo, say=print) -> dict:
     )  # fmt: skip
     say(
         f"learning {settings.data} with {config.share:.0%} of the training labels wrong; "
-        "tested on characters it has never seen"
+        "tested on classes it has never seen"
     )
     run = train(settings, say)
     stored = read_config(run)

@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from likewise.configs import Embed
+from likewise.configs import Embed, check
 from likewise.embedding import embed_rows
 from likewise.run import Run, check_out
 from likewise.stages.assemble import choose_device, load_items, open_embedder, read_config, similarity_of, transforms
@@ -16,6 +16,7 @@ from likewise.types import Embedded, LikewiseError
 
 def embed(config: Embed, say=print) -> Embedded:
     """Embed all rows of the data, and write them to `config.out` if that is not empty."""
+    check(config)
     out = check_out(config.out, ".npz", "embed") if config.out else None
     device = choose_device(config.device)
     run = Run(config.run)

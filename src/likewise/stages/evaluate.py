@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from likewise.configs import Evaluate, Train
+from likewise.configs import Evaluate, Train, check
 from likewise.contracts import Protocol
 from likewise.data.columns import CORNERS
 from likewise.data.features import read_embeddings
@@ -37,6 +37,7 @@ SHOWN = 10
 
 def evaluate(config: Evaluate, say=print) -> dict:
     """Score what the config points at. Returns what scores.json holds."""
+    check(config)
     device = choose_device(config.device)
     target = find_target(config.target, "evaluate")
     if target.is_dir():
@@ -46,9 +47,13 @@ def evaluate(config: Evaluate, say=print) -> dict:
         moved = {name: value for name in ("data", "root") if (value := getattr(config, name))}
         settings = read_config(run, allow_imports=config.allow_imports, **moved)
         skip_bad = config.skip_bad or settings.skip_bad
-        items = load_items(
-            settings.data, settings.root, skip_bad=skip_bad, workers=config.workers, quiet=config.quiet, say=say
-        )
+        try:
+            items = load_items(
+                settings.data, settings.root, skip_bad=skip_bad, workers=config.workers, quiet=config.quiet, say=say
+            )
+        except LikewiseError as error:
+            hint = "" if moved else " (if the data of this run has moved, say where it is: --data, --root)"
+            raise LikewiseError(f"{error}{hint}") from None
         if not run.done:
             say(f"this run is not finished; its last checkpoint is scored: {run.path}")
         return evaluate_run(
@@ -87,7 +92,7 @@ def evaluate_run(
             f"evaluate: the data '{config.data}' is not what '{run.path}' was trained with (files, labels or splits have "
             "changed); restore it, or embed the new data with `likewise embed` and evaluate that"
         )
-    protocol = make_protocol(config)
+    protocol, finished = make_protocol(config), run.done
     rows = protocol.rows(items, "test")
     if not len(rows):
         raise LikewiseError(f"evaluate: the test part of '{items.name}' is empty; check its `split` column")
@@ -100,7 +105,7 @@ def evaluate_run(
         e = dataclasses.replace(e, z=e.e)
     scores, found = score(e, items, protocol, metrics, similarity, device, quiet)
     result = summary(scores, e, similarity) | {"which": which}
-    if which == "best" and similarity == usual:
+    if which == "best" and similarity == usual and run.done == finished:  # training did not end meanwhile
         made_by = {"run": run.path, "which": which, "similarity": similarity}
         save_embeddings(run.path / "embeddings.npz", e, items, made_by)
         write_per_query(run.path / "per_query.parquet", scores, found, e, items)
@@ -117,16 +122,23 @@ def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
     if not config.metrics:
         raise LikewiseError("train: evaluating takes at least one metric; name some, or say --no-evaluate")
     rows, deepest = protocol.rows(items, "test"), largest_k(config.metrics)
+    asks, answers = protocol.sides(items, rows)
     classes = len(np.unique(items.y[rows]))
     if classes < 2:
         raise LikewiseError(
             f"train: the test part of '{items.name}' must hold two classes or more, got {classes}; bring more classes, "
             "check the `split` column, or say --no-evaluate"
         )
-    if deepest >= len(rows):
+    room = int(answers.sum()) - bool((asks & answers).all())  # nobody answers himself
+    if deepest > room:
         raise LikewiseError(
-            f"train: the metrics look at {deepest} answers, but the test part has {len(rows)} rows; ask for a smaller k "
-            "with --metrics"
+            f"train: the metrics look at {deepest} answers, but the test part has {room} for a query; ask for a smaller k "
+            "with --metrics, or say --no-evaluate"
+        )
+    if not np.isin(items.y[rows][asks], items.y[rows][answers]).any():
+        raise LikewiseError(
+            f"train: in the test part of '{items.name}' no query has an answer of its class; check the columns `query`, "
+            "`gallery` and `split`, or say --no-evaluate"
         )
 
 
@@ -155,16 +167,17 @@ def score(
     most = int((found.row >= 0).sum(1).max())
     if largest_k(metrics) > most:
         raise LikewiseError(
-            f"evaluate: the metrics look at {largest_k(metrics)} answers, but the gallery of {found.row.shape[1]} rows "
-            f"has at most {most} for a query; ask for a smaller k with --metrics"
+            f"evaluate: the metrics look at {largest_k(metrics)} answers, but there are at most "
+            f"{most} for a query in this gallery of {len(e.row)} rows; ask for a smaller k with --metrics"
         )
     each = {name: m(found).numpy() for name, m in chosen.items()}
     return Scores(each, e.row[found.query].numpy()), found
 
 
-def mean_score(embedder, items, rows, protocol, name, plain, *, similarity, device, workers) -> float:
-    """One metric's mean over some rows: what validation asks for."""
-    e = embed_rows(embedder, items, rows, plain, device=device, workers=workers, quiet=True)
+def mean_score(
+    e: Embedded, items: Items, protocol: Protocol, name: str, similarity: str, device: torch.device
+) -> float:
+    """One metric's mean: what validation asks for."""
     e = e if similarity == "cosine" else dataclasses.replace(e, z=e.e)
     scores, _ = score(e, items, protocol, [name], similarity, device, quiet=True)
     value = scores.each[name]
@@ -214,12 +227,13 @@ def save_embeddings(file: Path, e: Embedded, items: Items, made_by: dict) -> Non
         np.savez(out, **columns)
 
 
-def origin(file: Path) -> dict[str, str]:
-    """What an embedding file says of itself: the run and which of its networks made it, and how to compare."""
+def origin(file: Path) -> dict:
+    """What an embedding file says of itself: the run and which of its networks made it, how to compare, and the data's rows."""
     if file.suffix.lower() != ".npz":
         return {}
     with np.load(file, allow_pickle=False) as data:
-        return {name: str(data[name]) for name in ("run", "which", "similarity") if name in data.files}
+        words = {name: str(data[name]) for name in ("run", "which", "similarity") if name in data.files}
+        return words | ({"row": data["row"]} if "row" in data.files else {})
 
 
 def find_target(target: str, owner: str) -> Path:

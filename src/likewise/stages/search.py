@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import torch
 from PIL import Image
 
-from likewise.configs import Search
+from likewise.configs import Search, check
 from likewise.data.features import read_embeddings
 from likewise.data.images import file_of, read_image
 from likewise.report.gallery import Tile, draw_gallery
@@ -21,16 +22,18 @@ from likewise.types import Items, LikewiseError
 
 def search(config: Search, say=print) -> list[dict]:
     """The k nearest rows: row, similarity, class and path of each."""
-    if config.k < 1:
-        raise LikewiseError(f"search: k must be 1 or more, got {config.k}")
+    check(config)
     out = check_out(config.out, ".png", "search") if config.out else None
     gallery, run, made_by = open_gallery(config, say)
-    similarity = made_by.get("similarity", "cosine")
+    similarity, rows = made_by.get("similarity", "cosine"), made_by.get("row", np.arange(len(gallery)))
     by_row = config.query.isdecimal() and not os.path.exists(config.query)
     if by_row:
-        number = int(config.query)
-        if number >= len(gallery):
-            raise LikewiseError(f"search: row {number} is wanted, but the target has rows 0 to {len(gallery) - 1}")
+        place = np.flatnonzero(rows == int(config.query))
+        if not len(place):
+            raise LikewiseError(
+                f"search: row {config.query} is wanted, but the target's {len(rows)} rows lie in {rows.min()} to {rows.max()}"
+            )
+        number = int(place[0])
         z, own = torch.as_tensor(gallery.x[number : number + 1]), torch.tensor([number])
         image = picture(gallery, number) if out else None
     else:
@@ -46,17 +49,17 @@ def search(config: Search, say=print) -> list[dict]:
         raise LikewiseError(f"search: the target holds row {config.query} alone; there is nothing else to find")
     row, sim = nearest(z, torch.as_tensor(gallery.x), k, own=own, similarity=similarity)
     found = [
-        {"row": r, "similarity": s, "class": gallery.class_name[gallery.y[r]], "path": path_of(gallery, r)}
+        {"row": int(rows[r]), "similarity": s, "class": gallery.class_name[gallery.y[r]], "path": path_of(gallery, r)}
         for r, s in zip(row[0].tolist(), sim[0].tolist(), strict=True)
     ]
     if out:
         label = int(gallery.y[number]) if by_row else None
         name = Path(config.query).name if label is None else gallery.class_name[label]
-        save_picture(out, Tile(image, name, "query"), found, gallery, similarity, label)
+        save_picture(out, Tile(image, name, "query"), found, row[0].tolist(), gallery, similarity, label)
     return found
 
 
-def open_gallery(config: Search, say) -> tuple[Items, Run | None, dict[str, str]]:
+def open_gallery(config: Search, say) -> tuple[Items, Run | None, dict]:
     """The embeddings to search, and what is known of their maker. A run is evaluated first where it was not."""
     target = find_target(config.target, "search")
     if not target.is_dir():
@@ -80,7 +83,7 @@ def open_gallery(config: Search, say) -> tuple[Items, Run | None, dict[str, str]
     return read_embeddings(str(file)), run, origin(file)
 
 
-def embed_picture(image: Image.Image, run: Run | None, config: Search, made_by: dict[str, str]) -> torch.Tensor:
+def embed_picture(image: Image.Image, run: Run | None, config: Search, made_by: dict) -> torch.Tensor:
     """The query under the network, and in the form, that the gallery was made with."""
     if run is None:
         raise LikewiseError(
@@ -109,11 +112,13 @@ def picture(items: Items, row: int) -> Image.Image:
     return read_image(file_of(items, row), None if items.box is None else items.box[row])
 
 
-def save_picture(out: Path, query: Tile, found: list[dict], gallery: Items, similarity: str, label: int | None) -> None:
+def save_picture(
+    out: Path, query: Tile, found: list[dict], places: list[int], gallery: Items, similarity: str, label: int | None
+) -> None:
     answers = []
-    for answer in found:
-        right = None if label is None else bool(gallery.y[answer["row"]] == label)
-        answers.append(Tile(picture(gallery, answer["row"]), answer["class"], f"{answer['similarity']:.3f}", right))
+    for answer, place in zip(found, places, strict=True):
+        right = None if label is None else bool(gallery.y[place] == label)
+        answers.append(Tile(picture(gallery, place), answer["class"], f"{answer['similarity']:.3f}", right))
     note = f"nearest first, {'cosine similarity' if similarity == 'cosine' else 'minus the distance'} below"
     page = draw_gallery([(query, answers)], "Nearest neighbours", note)
     with write_aside(out) as aside:

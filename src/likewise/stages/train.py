@@ -12,12 +12,13 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from likewise.configs import Train
+from likewise.configs import Train, check
 from likewise.contracts import BatchSampler, Loss, NoiseModel
 from likewise.data.batches import batches, choose_workers
+from likewise.embedding import embed_rows
 from likewise.optimise import Schedule, clip, make_optimizer, steps_of
 from likewise.progress import bar
-from likewise.run import Run
+from likewise.run import RESULTS, Run
 from likewise.spec import build
 from likewise.stages.assemble import (
     choose_device,
@@ -31,7 +32,7 @@ from likewise.stages.assemble import (
 )  # fmt: skip
 from likewise.stages.claim import find_run, take
 from likewise.stages.evaluate import check_plan, evaluate_run, mean_score
-from likewise.types import Items, LikewiseError
+from likewise.types import Batch, Embedded, Items, LikewiseError
 
 
 class Interrupted(KeyboardInterrupt):
@@ -47,6 +48,7 @@ def train(config: Train, say=print) -> Run:
     Args:
         say: takes a line for the user.
     """
+    check(config)
     device = choose_device(config.device)
     items = load_items(
         config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say
@@ -62,8 +64,13 @@ def train(config: Train, say=print) -> Run:
             take(claim, config, device)
             training.loop(run)
             (run.path / "done").touch()
+            for name in RESULTS:  # of a state on the way, if somebody looked at it
+                (run.path / name).unlink(missing_ok=True)
     if config.evaluate and (run.scores is None or set(config.metrics) - run.scores["metrics"].keys()):
-        evaluate_run(run, config=config, items=items, metrics=config.metrics, device=device, quiet=config.quiet)
+        evaluate_run(
+            run, config=config, items=items, metrics=config.metrics, device=device, workers=config.workers,
+            quiet=config.quiet,
+        )  # fmt: skip
     return run
 
 
@@ -93,57 +100,75 @@ class Training:
         self.weight = torch.as_tensor(weight, dtype=torch.float32, device=device)
 
         self.embedder = make_embedder(config, None if items.x is None else items.x.shape[1]).to(device)
-        facts = {"classes": len(used), "dim": config.dim, "labels": labels, "seed": config.seed}
+        names = tuple(items.class_name[c] for c in used)
+        facts = {"classes": len(used), "dim": config.dim, "labels": labels, "class_names": names, "seed": config.seed}
         imports = config.allow_imports
         self.loss = build(config.loss, Loss, allow_imports=imports, **facts).to(device)
+        for name in ("classes", "dim"):
+            if getattr(self.loss, name, facts[name]) != facts[name]:
+                raise LikewiseError(
+                    f"train: {config.loss} has {name}={getattr(self.loss, name)}, but this training has {facts[name]}; "
+                    f"leave {name} out, it is filled in"
+                )
         self.sampler = build(config.sampler, BatchSampler, allow_imports=imports, **facts)
         self.augment, self.plain = transforms(config, self.embedder)
         per_pass = len(self.sampler)
         self.steps = steps_of(config.length, per_pass, "length")
         self.warmup = steps_of(config.warmup, per_pass, "warmup")
-        self.validate_every = max(1, steps_of(config.validate_every, per_pass, "validate_every"))
-        self.checkpoint_every = max(1, steps_of(config.checkpoint_every, per_pass, "checkpoint_every"))
+        self.validate_every = steps_of(config.validate_every, per_pass, "validate_every", least=1)
+        self.checkpoint_every = steps_of(config.checkpoint_every, per_pass, "checkpoint_every", least=1)
         self.optimizer = make_optimizer(config, self.embedder, self.loss)
         self.schedule = Schedule(config, self.optimizer, self.steps, per_pass)
         self.step, self.best, self.waited = 0, -math.inf, 0
+        self.total, self.counted = (
+            torch.zeros((), device=device),
+            0,
+        )  # loss since the last line of the log, and of how many steps
         torch.manual_seed(config.seed + 1)
 
     def loop(self, run: Run) -> None:
         """Step after step, until the end, a stop on request, or patience runs out."""
         self.run = run
         self.restore()
-        config, total, since = self.config, torch.zeros((), device=self.device), (time.monotonic(), self.step)
+        config, began = self.config, time.monotonic()
         workers = 0 if self.items.x is not None else choose_workers(config.workers)
+        self.sampler.start(lambda: self.embed(self.rows))
         feed = batches(
             self.items, ([int(self.rows[i]) for i in chosen] for chosen in self.sampler), self.augment,
             device=self.device, workers=workers, seed=config.seed, first_draw=self.step,
         )  # fmt: skip
         self.embedder.train()
+        images = 0
         title = bar("train", self.steps, start=self.step, quiet=config.quiet)
         with stop_on_signal() as stop, leave_cores_for(workers, self.device), title as progress:
-            try:
-                while self.step < self.steps and not self.out_of_patience():
-                    value, images = self.one_step(next(feed))
-                    total += value
-                    facts = None
-                    if self.step % config.log_every == 0 or self.step == self.steps:
-                        facts, total, since = self.log(total, since, images)
-                    progress.advance(1, facts)
-                    if len(self.val_rows) and (self.step % self.validate_every == 0 or self.step == self.steps):
-                        self.validate()
-                    if self.step % self.checkpoint_every == 0 and self.step < self.steps:
-                        self.save()
-                    if stop.is_set() and self.step < self.steps:
-                        self.save()
-                        raise Interrupted(self.run, self.step, self.steps)
-            except Diverged:
-                raise
-            except LikewiseError:  # a broken picture, say: what was learned so far is not lost
-                self.save()
-                raise
+            while self.step < self.steps and not self.out_of_patience():
+                batch = self.next_batch(feed)
+                self.one_step(batch)
+                images += len(batch.row)
+                last, facts = self.step == self.steps, None
+                if self.step % config.log_every == 0 or last:
+                    facts = self.log(images / max(time.monotonic() - began, 1e-9))
+                    images, began = 0, time.monotonic()
+                progress.advance(1, facts)
+                if len(self.val_rows) and (self.step % self.validate_every == 0 or last):
+                    self.validate()
+                if self.step % self.checkpoint_every == 0 and not last:
+                    self.save()
+                if stop.is_set() and not last:
+                    self.save()
+                    raise Interrupted(self.run, self.step, self.steps)
         self.save()
 
-    def one_step(self, batch) -> tuple[torch.Tensor, int]:
+    def next_batch(self, feed: Iterator[Batch]) -> Batch:
+        try:
+            return next(feed)
+        except LikewiseError as error:  # a broken picture: what was learned so far is not lost
+            self.save()
+            raise LikewiseError(
+                f"{error}. Training stopped at step {self.step}; --skip-bad leaves such pictures out"
+            ) from None
+
+    def one_step(self, batch: Batch) -> None:
         self.schedule.before_step(self.step)
         for parameter in self.embedder.backbone_parameters():
             parameter.requires_grad_(self.step >= self.warmup)
@@ -160,40 +185,49 @@ class Training:
         for part in (self.loss, self.sampler):
             part.after_step(self.step)
         # Pair losses skip pairs whose similarity is NaN and stay finite; what is logged must not.
-        return value.detach() + 0 * z.detach().sum(), len(batch.row)
+        self.total += value.detach() + 0 * z.detach().sum()
+        self.counted += 1
 
-    def log(self, total, since, images):
-        """Write a line, and hand back what the progress bar shows and a fresh start for the next line."""
-        began, first = since
-        count = max(1, self.step - first)
-        loss, rate = float(total) / count, images * count / max(time.monotonic() - began, 1e-9)
-        if not math.isfinite(loss):
-            raise Diverged(
-                f"train: the loss became {loss} before step {self.step}; lower lr or set clip_norm. "
+    def must_be_sound(self) -> None:
+        """A diverged network is neither saved nor scored."""
+        if not torch.isfinite(self.total):
+            raise LikewiseError(
+                f"train: the loss became {float(self.total)} before step {self.step}; lower lr or set clip_norm. "
                 f"The last sound state is kept in {self.run.path}"
             )
+
+    def log(self, rate: float) -> str:
+        """Write a line, and hand back what the progress bar shows."""
+        self.must_be_sound()
+        loss = float(self.total) / self.counted
         lr = {g["name"]: g["lr"] for g in self.optimizer.param_groups}
         line = {"step": self.step, "loss": loss, "lr": lr, "images_per_s": round(rate, 1)}
-        facts = {k: v.float().mean().item() for k, v in self.loss.observe_state().items()}
-        self.run.log([line | facts])
-        return f"loss {loss:.3f}  {rate:.0f} images/s", torch.zeros_like(total), (time.monotonic(), self.step)
+        seen = self.loss.observe_state() | self.sampler.observe_state()
+        self.run.log([line | {k: v.float().mean().item() for k, v in seen.items()}])
+        self.total, self.counted = torch.zeros_like(self.total), 0
+        return f"loss {loss:.3f}  {rate:.0f} images/s"
+
+    def embed(self, rows: np.ndarray) -> Embedded:
+        """These rows under the network as it is now, as evaluation would see them."""
+        return embed_rows(
+            self.embedder, self.items, rows, self.plain, device=self.device, workers=self.config.workers, quiet=True
+        )
 
     def validate(self) -> None:
         """Score the validation part; keep the best network. The test part is never looked at here."""
-        score = mean_score(
-            self.embedder, self.items, self.val_rows, self.protocol, self.config.select, self.plain,
-            similarity="cosine" if self.loss.input == "unit" else "euclidean",
-            device=self.device, workers=self.config.workers,
-        )  # fmt: skip
-        self.schedule.validated(score)
-        self.waited += 1
+        self.must_be_sound()
+        similarity = "cosine" if self.loss.input == "unit" else "euclidean"
+        e = self.embed(self.val_rows)
+        score = mean_score(e, self.items, self.protocol, self.config.select, similarity, self.device)
         if score > self.best:
-            self.best, self.waited = score, 0
             self.run.save_tensors("best.safetensors", self.tensors())
+        self.schedule.validated(score)
+        self.waited = 0 if score > self.best else self.waited + 1
+        self.best = max(self.best, score)
         self.run.log([{"step": self.step, f"val {self.config.select}": score}])
 
     def out_of_patience(self) -> bool:
-        return self.config.patience is not None and self.waited > self.config.patience
+        return self.config.patience is not None and self.waited >= self.config.patience
 
     def tensors(self) -> dict[str, torch.Tensor]:
         parts = {"embedder": self.embedder, "loss": self.loss}
@@ -201,13 +235,14 @@ class Training:
 
     def save(self) -> None:
         """One file from which training goes on exactly, and the network for everyone else."""
+        self.must_be_sound()
         rng = {"cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
             rng["cuda"] = torch.cuda.get_rng_state(self.device)
         state = {
             "step": self.step, "best": self.best, "waited": self.waited, "tensors": self.tensors(), "rng": rng,
             "optimizer": self.optimizer.state_dict(), "schedule": self.schedule.state_dict(),
-            "sampler": self.sampler.state_dict(),
+            "sampler": self.sampler.state_dict(), "total": self.total, "counted": self.counted,
         }  # fmt: skip
         self.run.save_state(state)
         self.run.save_tensors("model.safetensors", state["tensors"])
@@ -224,6 +259,7 @@ class Training:
         self.schedule.load_state_dict(state["schedule"])
         self.sampler.load_state_dict(state["sampler"])
         self.step, self.best, self.waited = state["step"], state["best"], state["waited"]
+        self.total, self.counted = state["total"].to(self.device), state["counted"]
         torch.set_rng_state(state["rng"]["cpu"])
         if self.device.type == "cuda" and "cuda" in state["rng"]:
             torch.cuda.set_rng_state(state["rng"]["cuda"], self.device)
@@ -240,10 +276,6 @@ def leave_cores_for(workers: int, device: torch.device) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-class Diverged(LikewiseError):
-    """The loss is no longer a number; nothing of this is worth saving."""
 
 
 @contextmanager

@@ -1,0 +1,46 @@
+"""Whether a value is of the kind an annotation asks for; for settings and specs, which come from text and from strangers."""
+
+from __future__ import annotations
+
+import types
+import typing
+
+
+def fits(value, hint) -> bool:
+    """Plain types, Literal, unions, tuples and classes are checked; what else an annotation may say is let pass."""
+    origin, inside = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return fits(value, inside[0])
+    if origin in (typing.Union, types.UnionType):
+        return any(fits(value, part) for part in inside)
+    if origin is typing.Literal:
+        return value in inside and not isinstance(value, bool)
+    if origin is tuple:
+        if not isinstance(value, tuple):
+            return False
+        kinds = inside[:1] * len(value) if inside[1:] == (...,) else inside
+        return len(kinds) == len(value) and all(fits(v, k) for v, k in zip(value, kinds, strict=True))
+    if hint is None or hint is type(None):
+        return value is None
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if isinstance(hint, type) and (hint in (str, bool) or hint.__module__.startswith("likewise")):
+        return isinstance(value, hint)
+    return True
+
+
+def words(hint) -> str:
+    """An annotation as a person says it."""
+    origin, inside = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return words(inside[0])
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(words(part) for part in inside)
+    if origin is typing.Literal:
+        return " or ".join(repr(v) for v in inside)
+    if origin is tuple:
+        return "several values" if inside[1:] == (...,) else f"{len(inside)} values"
+    plain = {str: "text", int: "a whole number", float: "a number", bool: "True or False", type(None): "None"}
+    return plain.get(hint) or f"a {getattr(hint, '__name__', hint)}"
