@@ -120,10 +120,8 @@ class Training:
         self.optimizer = make_optimizer(config, self.embedder, self.loss)
         self.schedule = Schedule(config, self.optimizer, self.steps, per_pass)
         self.step, self.best, self.waited = 0, -math.inf, 0
-        self.total, self.counted = (
-            torch.zeros((), device=device),
-            0,
-        )  # loss since the last line of the log, and of how many steps
+        self.total = torch.zeros((), device=device)  # loss since the last line of the log,
+        self.counted = 0  # and of how many steps
         torch.manual_seed(config.seed + 1)
 
     def loop(self, run: Run) -> None:
