@@ -151,3 +151,15 @@ def test_a_zero_vector_is_far_from_all_and_breaks_nothing():
     z[5] = 0
     found = rank(z, y, k=3)
     assert found.row[5].tolist() == [0, 1, 2] and (found.sim[5] == 0).all()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device to compare with")
+@pytest.mark.parametrize("similarity", ["cosine", "euclidean"])
+def test_a_gpu_ranks_every_row_as_the_cpu_does(similarity):
+    z, y = data(1500, classes=300)
+    z[600:700] = z[600].clone()
+    here = rank(z, y, k=8, similarity=similarity)
+    for budget in (2**29, 2**20):
+        there = rank(z.cuda(), y.cuda(), k=8, similarity=similarity, budget=budget)
+        for name in ("row", "hit_rank", "start", "relevant", "depth"):
+            assert torch.equal(getattr(here, name), getattr(there, name).cpu()), name

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from collections.abc import Callable
 
-from likewise.errors import LikewiseError
+from likewise.errors import LikewiseError, nearest_name
 
 USAGE = """likewise: visual-similarity learning that people can trust, even when the labels are wrong.
 
@@ -57,8 +56,7 @@ def start(words: list[str]) -> None:
             fail("likewise recipe show NAME [--data DATA]; `likewise list recipes` names them")
         name, rest = "recipe show", rest[1:]
     if name not in COMMANDS:
-        near = difflib.get_close_matches(name, [*COMMANDS, "recipe"], 1)
-        fail(f"there is no command '{name}'{f'; did you mean {near[0]!r}?' if near else ''} See `likewise --help`")
+        fail(f"there is no command '{name}'{nearest_name(name, [*COMMANDS, 'recipe'])} See `likewise --help`")
     COMMANDS[name](parse(name, rest))
 
 

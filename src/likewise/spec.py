@@ -11,10 +11,10 @@ import ast
 import importlib
 import inspect
 import typing
-from difflib import get_close_matches
 from functools import cache
 
 from likewise import kinds
+from likewise.errors import nearest_name
 from likewise.types import LikewiseError
 
 FACTS = ("classes", "dim", "features", "labels", "class_names", "seed")
@@ -92,13 +92,6 @@ def find(shelf: str) -> dict[str, type]:
     """Names on a shelf -> parts."""
     module = importlib.import_module(f"likewise.{shelf}")
     return {name: getattr(module, name) for name in module.__all__}
-
-
-def nearest_name(name: str, names) -> str:
-    """ "; did you mean 'x'?" or nothing."""
-    close = get_close_matches(name.lower(), [n.lower() for n in names], 1, 0.6)
-    matches = [n for n in names if close and n.lower() == close[0]]
-    return f"; did you mean '{matches[0]}'?" if matches else ""
 
 
 @cache

@@ -71,7 +71,7 @@ def test_unknown_data_is_explained(tmp_path):
     ):
         load("cub20")
     with pytest.raises(
-        LikewiseError, match=r"'/no/such' is neither a known name nor an existing path; DATA is .*\.npz"
+        LikewiseError, match=r"'/no/such' is neither a known name nor an existing path\. DATA is .*\.npz"
     ):
         load("/no/such")
     with pytest.raises(LikewiseError, match=r"there is no data set 'glyph'; did you mean 'glyphs'\?"):

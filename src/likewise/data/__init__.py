@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import importlib
 import inspect
 from collections.abc import Callable
 from pathlib import Path
 
-from likewise.types import Items, LikewiseError
+from likewise.errors import LikewiseError, nearest_name
+from likewise.types import Items
 
 __all__ = ["NAMES", "load"]
 
@@ -46,9 +46,8 @@ def load(data: str, root: str | None = None) -> Items:
     if data.strip().endswith(")"):
         name, arguments = parse(data)
         return load_name(name, root, arguments)
-    near = difflib.get_close_matches(data.casefold(), NAMES, n=1, cutoff=0.6)
-    guess = f"did you mean {near[0]!r}? " if near else ""
-    raise LikewiseError(f"data: {data!r} is neither a known name nor an existing path; {guess}DATA is {FORMS}")
+    guess = nearest_name(data, NAMES)
+    raise LikewiseError(f"data: {data!r} is neither a known name nor an existing path{guess} DATA is {FORMS}")
 
 
 def parse(text: str) -> tuple[str, dict]:
@@ -67,9 +66,7 @@ def parse(text: str) -> tuple[str, dict]:
 
 def load_name(name: str, root: str | None, arguments: dict) -> Items:
     if name not in NAMES:
-        near = difflib.get_close_matches(name.casefold(), NAMES, n=1, cutoff=0.6)
-        guess = f"did you mean {near[0]!r}? " if near else ""
-        raise LikewiseError(f"data: there is no data set {name!r}; {guess}DATA is {FORMS}")
+        raise LikewiseError(f"data: there is no data set {name!r}{nearest_name(name, NAMES)} DATA is {FORMS}")
     if arguments and name != "glyphs":
         raise LikewiseError(f"data: {name} takes no arguments, got {', '.join(arguments)}; write just {name!r}")
     if root is None and name != "glyphs":
@@ -81,9 +78,9 @@ def load_name(name: str, root: str | None, arguments: dict) -> Items:
     takes = [word for word in inspect.signature(make).parameters if word != "root"]
     for word in arguments:
         if word not in takes:
-            near = difflib.get_close_matches(word, takes, n=1)
-            guess = f"; did you mean {near[0]!r}?" if near else "."
-            raise LikewiseError(f"{name} has no argument {word!r}{guess} It takes: {', '.join(takes)}")
+            raise LikewiseError(
+                f"{name} has no argument {word!r}{nearest_name(word, takes)} It takes: {', '.join(takes)}"
+            )
     return make(root, **arguments)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable
 from typing import Literal
@@ -13,7 +12,7 @@ from PIL import Image
 from torch import Tensor
 from torchvision.transforms import v2
 
-from likewise.types import LikewiseError
+from likewise.errors import LikewiseError, nearest_name
 
 Kind = Literal["crop", "affine", "none"]
 KINDS = ("crop", "affine", "none")
@@ -98,6 +97,6 @@ def check(size: int, kind: str) -> None:
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise LikewiseError(f"augment: size must be a whole number of pixels above 0, got {size!r}")
     if kind not in KINDS:
-        near = difflib.get_close_matches(str(kind), KINDS, n=1)
-        guess = f"did you mean {near[0]!r}? " if near else ""
-        raise LikewiseError(f"augment: there is no kind {kind!r}; {guess}It is one of: {', '.join(KINDS)}")
+        raise LikewiseError(
+            f"augment: there is no kind {kind!r}{nearest_name(str(kind), KINDS)} It is one of: {', '.join(KINDS)}"
+        )

@@ -16,7 +16,7 @@ import sys
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -27,6 +27,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
+from likewise.progress import bar
 from likewise.types import Items, LikewiseError
 
 __all__ = ["glyphs", "homoglyphs"]
@@ -259,33 +260,21 @@ def _draw_all(folder: Path, path: tuple[str, ...], faces: dict[int, tuple[str, .
     """Draw every class, in as many processes as may run; `settings` are per_class, seed and size."""
     # Forked workers start at once and need no guard in the caller's script; where that is not safe, one process draws.
     workers = len(os.sched_getaffinity(0)) if sys.platform == "linux" and not current_process().daemon else 1
-    with _whole(folder, path) as temp, _progress(len(path)) as advance:
+    with _whole(folder, path) as temp, bar("draw glyphs", len(path), quiet=len(path) < 2000) as progress:
         jobs = [(str(temp), code, files, *settings) for code, files in faces.items()]
         if workers == 1 or len(path) < 1000:
             for job in jobs:
                 _draw_class(*job)
-                advance(settings[0])
+                progress.advance(settings[0])
             return
         ignore = (signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which stops the workers
         pool = ProcessPoolExecutor(workers, get_context("fork"), initializer=signal.signal, initargs=ignore)
         try:
             for done in as_completed([pool.submit(_draw_class, *job) for job in jobs]):
                 done.result()
-                advance(settings[0])
+                progress.advance(settings[0])
         finally:
             pool.shutdown(cancel_futures=True)  # and wait: nobody may write into the folder once it is removed
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal, when the drawing takes long enough to wonder."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=total < 2000 or not console.is_terminal) as bar:
-        task = bar.add_task("drawing glyphs", total=total)
-        yield lambda count: bar.advance(task, count)
 
 
 @contextmanager

@@ -10,11 +10,10 @@ import dataclasses
 import re
 import tomllib
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib.resources import files
 
 from likewise.configs import Train
-from likewise.errors import LikewiseError
+from likewise.errors import LikewiseError, nearest_name
 
 SOURCES = ("paper", "code", "ours")
 FOR_PICTURES = ("backbone", "pretrained", "weights", "size", "pool", "augment", "crop_scale", "freeze_bn", "warmup")
@@ -40,9 +39,9 @@ def names() -> list[str]:
 def read(name: str, data: str | None = None) -> Recipe:
     """The recipe of this name, with the values for one data set where it has any."""
     if name not in names():
-        close = get_close_matches(name.lower(), names(), 1, 0.5)
-        guess = f"; did you mean '{close[0]}'?" if close else "."
-        raise LikewiseError(f"recipe: there is no '{name}'{guess} There are: {', '.join(names())}")
+        raise LikewiseError(
+            f"recipe: there is no '{name}'{nearest_name(name, names())} There are: {', '.join(names())}"
+        )
     content = tomllib.loads((files(__name__) / f"{name}.toml").read_text("utf-8"))
     about = {key: content.pop(key, "") for key in ("title", "paper", "note")}
     chosen = dict(content.pop("values"))
@@ -59,9 +58,9 @@ def apply(name: str | None, data: str, **settings) -> Train:
     known = [f.name for f in dataclasses.fields(Train)]
     for setting in settings:
         if setting not in known:
-            close = get_close_matches(setting, known, 1)
-            guess = f"; did you mean '{close[0]}'?" if close else "."
-            raise LikewiseError(f"train has no setting '{setting}'{guess} It takes: {', '.join(known)}")
+            raise LikewiseError(
+                f"train has no setting '{setting}'{nearest_name(setting, known)} It takes: {', '.join(known)}"
+            )
     return Train(**{"data": data, "recipe": name, **values, **settings})
 
 

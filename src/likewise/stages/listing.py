@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from likewise.data import NAMES as DATA
+from likewise.errors import LikewiseError, nearest_name
 from likewise.metrics.ranking import NAMES as METRICS
 from likewise.recipes import names, read
-from likewise.spec import find, nearest_name
-from likewise.types import LikewiseError
+from likewise.spec import find
 
 SHELVES = {
     "losses": "losses",
