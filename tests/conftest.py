@@ -1,6 +1,10 @@
 """Shapes in annotations are checked while tests run; production pays nothing."""
 
+import multiprocessing
+import sys
 import warnings
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 import beartype
 from jaxtyping import install_import_hook
@@ -11,6 +15,9 @@ beartype.beartype = beartype.beartype(
 )  # 2 is a float where one is wanted
 install_import_hook("likewise", "beartype.beartype")
 
+HERE = str(Path(__file__).parent)
+sys.path.insert(0, HERE)  # modules that tests send to another process
+
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
@@ -20,6 +27,13 @@ def quiet_machine(monkeypatch, tmp_path_factory):
     """Tests draw and cache in their own folder, on one thread each: two of them run side by side."""
     torch.set_num_threads(1)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp().parent / "cache"))
+
+
+@pytest.fixture(scope="session")
+def bare():
+    """A process with the package as users have it: the compiler cannot look through checked shapes. `bare(work, *arguments)`."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), sys.path.insert, (0, HERE)) as pool:
+        yield lambda work, *arguments: pool.submit(work, *arguments).result()
 
 
 @pytest.fixture

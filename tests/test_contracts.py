@@ -3,19 +3,19 @@
 import numpy as np
 import pytest
 import torch
+from faulty_losses import check_fault, check_spec
 
 from likewise import losses, metrics, miners, noise, samplers
-from likewise.contracts import BatchSampler, Loss, Miner, NoiseModel
+from likewise.contracts import BatchSampler, Miner, NoiseModel
 from likewise.metrics.ranking import metric
-from likewise.similarity import compare
 from likewise.spec import build
-from likewise.testing import CLASSES, DIM, check_loss, check_metric, check_miner, check_noise, check_sampler
+from likewise.testing import check_metric, check_miner, check_noise, check_sampler
 from likewise.types import Pairs
 
 
 @pytest.mark.parametrize("name", losses.__all__)
-def test_every_loss(name):
-    check_loss(lambda: build(name, Loss, classes=CLASSES, dim=DIM))
+def test_every_loss(name, bare):
+    bare(check_spec, name)
 
 
 @pytest.mark.parametrize(
@@ -25,10 +25,12 @@ def test_every_loss(name):
         "Contrastive(miner=SemiHard())",
         "Contrastive(miner=HardPairs())",
         "Triplet(squared=True)",
+        "Triplet(miner=Random(per_anchor=False))",
+        *(f"Triplet(miner={name}())" for name in miners.__all__ if name not in ("HardPairs", "SemiHard")),
     ],
 )
-def test_losses_with_other_miners(text):
-    check_loss(lambda: build(text, Loss))
+def test_losses_with_other_miners(text, bare):
+    bare(check_spec, text)
 
 
 @pytest.mark.parametrize("name", miners.__all__)
@@ -41,6 +43,22 @@ def test_every_sampler(name):
     check_sampler(lambda labels, seed: build(f"{name}(batch=6)", BatchSampler, labels=labels, seed=seed), 6)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SamplesPerClass(batch=6, with_replacement=True)",
+        "SamplesRandom(batch=6, with_replacement=True)",
+        "GreedyCoreset(batch=6, pool=12, published_indices=True)",
+        "GreedyCoreset(batch=6, per_class=3, pool=12)",
+        "DistanceMatching(batch=6, per_class=1, pool=12, published_cost=True)",
+        "DistanceMatching(batch=6, pool=12, candidates=3)",
+        "FrechetMatching(batch=6, pool=12, candidates=3)",
+    ],
+)
+def test_samplers_with_other_settings(text):
+    check_sampler(lambda labels, seed: build(text, BatchSampler, labels=labels, seed=seed), 6)
+
+
 @pytest.mark.parametrize("name", noise.__all__)
 def test_every_noise_model(name):
     check_noise(lambda share: build(f"{name}(share={share})", NoiseModel))
@@ -51,43 +69,8 @@ def test_every_metric(name):
     check_metric(metric(name))
 
 
-class Plain(Loss):
-    """A sound loss, to spoil in one way at a time. Its arguments are the ways."""
-
-    def __init__(self, fault: str = ""):
-        super().__init__()
-        self.fault = fault
-        self.count = torch.nn.Parameter(torch.ones(()))
-
-    def forward(self, z, y, ref=None):
-        sim, pairs = compare(z, y, ref)
-        each = (sim * pairs.pos).sum(1) * 0.1 * self.count
-        match self.fault:
-            case "mean":
-                return each.mean()
-            case "nan":
-                return each / pairs.neg.sum(1)
-            case "root":
-                return each + (z[:, None] - z[None]).square().sum(2).sqrt().sum(1)  # the root's slope at 0
-            case "order":
-                return each * torch.arange(1, len(y) + 1)
-            case "inputs":
-                y += 1
-            case "types":
-                self.double()
-            case "sixteen":
-                return each.bfloat16()
-            case "state":
-                return each + id(self) % 1000
-            case "reference":
-                return each if ref is None else each + 1
-            case "float labels":
-                return each + (y.float() == y.float()[:, None]).sum(0)
-        return each
-
-
-def test_the_plain_loss_passes():
-    check_loss(Plain)
+def test_the_plain_loss_passes(bare):
+    bare(check_fault, "")
 
 
 @pytest.mark.parametrize(
@@ -103,24 +86,16 @@ def test_the_plain_loss_passes():
         ("state", "restored from its state differs"),
         ("reference", "batch as reference"),
         ("float labels", "labels above 2.24"),
+        ("argument", "spec does not come back"),
+        ("curvature", "second derivative differs"),
+        ("graph", "does not compile as one graph"),
+        ("compiled", "compiled, it gives other numbers"),
+        ("waits", "an accelerator must wait"),
     ],
 )
-def test_a_faulty_loss_is_caught(fault, says):
+def test_a_faulty_loss_is_caught(fault, says, bare):
     with pytest.raises(AssertionError, match=says):
-        check_loss(lambda: Plain(fault))
-
-
-def test_a_forgotten_argument_is_caught():
-    with pytest.raises(AssertionError, match="spec does not come back"):
-        check_loss(lambda: Moody(1))
-
-
-class Moody(Plain):
-    """Stores something else than it was given."""
-
-    def __init__(self, scale: int = 0):
-        super().__init__()
-        self.scale = scale + 1
+        bare(check_fault, fault)
 
 
 class TakesAll(Miner):
@@ -175,6 +150,51 @@ def test_a_faulty_sampler_is_caught(fault, says):
     check_sampler(lambda labels, seed: Stuck(labels, seed, ""), 6)
     with pytest.raises(AssertionError, match=says):
         check_sampler(lambda labels, seed: Stuck(labels, seed, fault), 6)
+
+
+class Watcher(BatchSampler):
+    """Sorts rows by their embeddings; one that looks at embeddings can fail in ways of its own."""
+
+    def __init__(self, labels, seed, fault):
+        self.labels, self.seed, self.fault, self.z, self.chosen = labels, seed, fault, None, (-1, [])
+
+    def __len__(self):
+        return 3
+
+    def start(self, embed):
+        if self.z is None or self.fault == "refills":
+            self.z = embed().z[:, 0].clone()
+
+    def observe(self, z, row):
+        self.z[row] = z[:, 0]
+
+    def one_pass(self, number):
+        if self.chosen[0] != number:
+            order = (self.z + np.random.default_rng((self.seed, number)).normal(size=len(self.z))).argsort()
+            self.chosen = (number, order[:18].reshape(3, 6).tolist())
+        return self.chosen[1]
+
+    def state_dict(self):
+        z = self.z.numpy() if self.fault == "arrays" else self.z
+        return super().state_dict() | {"z": z, "chosen": (-1, []) if self.fault == "forgets" else self.chosen}
+
+    def load_state_dict(self, state):
+        super().load_state_dict(state)
+        self.z, self.chosen = state["z"], state["chosen"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("refills", "asked for new ones"),
+        ("forgets", "goes on elsewhere after step 1"),
+        ("arrays", "tensors and plain values only"),
+    ],
+)
+def test_a_faulty_sampler_that_looks_at_embeddings_is_caught(fault, says):
+    check_sampler(lambda labels, seed: Watcher(labels, seed, ""), 6)
+    with pytest.raises(AssertionError, match=says):
+        check_sampler(lambda labels, seed: Watcher(labels, seed, fault), 6)
 
 
 class Sloppy(NoiseModel):

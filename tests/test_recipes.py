@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from torch import nn
 
-from likewise import cli, recipes
+from likewise import cli, losses, recipes
 from likewise.configs import Train
 from likewise.contracts import BatchSampler, Loss, NoiseModel, Protocol
 from likewise.data import NAMES
 from likewise.errors import LikewiseError
+from likewise.miners import DistanceWeighted, Switch
 from likewise.optimise import steps_of
 from likewise.spec import build
 
@@ -30,6 +31,43 @@ def test_there_are_recipes():
     assert {"demo", "proxy-anchor", "multi-similarity", "triplet", "contrastive", "norm-softmax"} <= set(
         recipes.names()
     )
+
+
+@pytest.mark.parametrize("loss", losses.__all__)
+def test_every_loss_has_a_recipe(loss):
+    assert any(recipes.read(name).values["loss"].startswith(f"{loss}(") for name in recipes.names() if name != "demo")
+
+
+@pytest.mark.parametrize("name", [n for n in recipes.names() if n != "demo"])
+def test_every_recipe_can_be_tried_on_the_glyphs(name):
+    """On a laptop, without pretrained weights, and proxies that keep up with a network that starts from nothing."""
+    values = recipes.read(name, "glyphs").values
+    assert values["backbone"] == "conv_small" and values["freeze_bn" if "freeze_bn" in values else "size"] in (
+        False,
+        40,
+    )
+    assert values.get("eps", 1e-8) == 1e-8 and values.get("warmup", "0") == "0"
+    loss = build(values["loss"], Loss, classes=60, dim=8)
+    assert ("loss_lr" in values) == any(True for _ in loss.parameters())
+    assert values.get("loss_lr", 1e-3) == 1e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "shares"),
+    [
+        ("rho-contrastive", (0.4, 0.35, 0.15)),
+        ("rho-triplet", (0.4, 0.35, 0.15)),
+        ("rho-margin", (0.35, 0.35, 0.15)),
+        ("rho-snr", (0.3, 0.35, 0.15)),
+    ],
+)
+def test_rho_recipes_switch_the_share_of_each_data_set(name, shares):
+    for data, share in zip(("cub200", "cars196", "sop"), shares):
+        loss = build(recipes.read(name, data).values["loss"], Loss, classes=60, dim=8)
+        assert isinstance(loss.miner, Switch) and loss.miner.share == share
+        assert isinstance(loss.miner.miner, DistanceWeighted)
+        plain = recipes.read(name.removeprefix("rho-")).values
+        assert recipes.read(name).values.keys() == plain.keys()
 
 
 @pytest.mark.parametrize("name", recipes.names())
@@ -54,7 +92,7 @@ def test_keys_sources_and_data_sets_are_known(name):
 @pytest.mark.parametrize(("name", "data"), EVERY)
 def test_every_part_builds(name, data):
     values = recipes.read(name, data).values
-    facts = {"classes": 60, "dim": 8, "features": 16, "labels": np.repeat(np.arange(60), 6), "seed": 0}
+    facts = {"classes": 70, "dim": 8, "features": 16, "labels": np.repeat(np.arange(70), 6), "seed": 0}
     for key, kind in KINDS.items():
         if key in values:
             build(values[key], kind, **facts)
@@ -113,7 +151,7 @@ def test_a_recipe_given_as_flag_equals_the_recipe_in_python():
 
 def test_an_unknown_recipe_suggests_the_nearest():
     with pytest.raises(
-        LikewiseError, match=r"there is no 'proxy_anchor'; did you mean 'proxy-anchor'.*There are: contrastive"
+        LikewiseError, match=r"there is no 'proxy_anchor'; did you mean 'proxy-anchor'.*There are: angular"
     ):
         recipes.read("proxy_anchor")
     with pytest.raises(LikewiseError, match=r"there is no '../triplet'"):

@@ -6,14 +6,19 @@ from likewise.similarity import (
     compare,
     cosine,
     distance,
+    length,
     log1p_sum_exp,
+    log_sum_exp,
     mean_over,
-    neg_euclidean,
+    neg_squared,
     pick,
+    raw_distance,
+    soft_histograms,
     spread,
     squared_distance,
+    unit_rows,
 )  # fmt: skip
-from likewise.types import Ref
+from likewise.types import Pairs, Ref
 
 
 def unit(*shape, seed=0):
@@ -29,7 +34,7 @@ def test_similarities_by_hand():
             dot = sum(float(a[i, d]) * float(b[j, d]) for d in range(4))
             gap = math.sqrt(sum((float(a[i, d]) - float(b[j, d])) ** 2 for d in range(4)))
             assert math.isclose(cosine(a, b)[i, j], dot, abs_tol=1e-12)
-            assert math.isclose(neg_euclidean(a, b)[i, j], -gap, abs_tol=1e-9)
+            assert math.isclose(neg_squared(a, b)[i, j], -(gap**2), abs_tol=1e-9)
             assert math.isclose(distance(cosine(a, b))[i, j], gap, abs_tol=1e-9)
             assert math.isclose(squared_distance(cosine(a, b))[i, j], gap**2, abs_tol=1e-9)
 
@@ -57,9 +62,9 @@ def test_mean_over_and_spread():
     x = torch.tensor([[1.0, 2.0, 30.0], [4.0, 5.0, 6.0]])
     mask = torch.tensor([[True, True, False], [False, False, False]])
     assert mean_over(x, mask).tolist() == [1.5, 0.0]
-    each, valid = torch.tensor([3.0, 5.0, 7.0, 100.0]), torch.tensor([True, False, True, False])
+    each, valid = torch.tensor([3.0, 0.0, 7.0, 0.0]), torch.tensor([True, False, True, False])
     assert spread(each, valid).mean() == 5.0
-    assert spread(each, torch.zeros(4, dtype=torch.bool)).sum() == 0
+    assert spread(torch.zeros(4), torch.zeros(4, dtype=torch.bool)).sum() == 0
 
 
 def test_pick_is_uniform_over_the_mask():
@@ -89,3 +94,93 @@ def test_compare_works_in_float32_under_autocast():
     with torch.autocast("cpu", torch.bfloat16):
         sim, _ = compare(z.bfloat16(), torch.tensor([0, 0, 1, 1]))
     assert sim.dtype == torch.float32
+
+
+def test_unit_rows_are_those_of_normalize_in_every_derivative():
+    x = torch.randn(5, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64).requires_grad_()
+    weight = torch.randn(5, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    plain = torch.nn.functional.normalize(x, dim=1)
+    torch.testing.assert_close(unit_rows(x), plain)
+    found, wanted = (torch.autograd.grad((u * weight).sum(), x)[0] for u in (unit_rows(x), plain))
+    torch.testing.assert_close(found, wanted)
+    assert torch.autograd.gradgradcheck(unit_rows, (x,))
+    torch.testing.assert_close(
+        torch.func.jvp(unit_rows, (x,), (weight,)),
+        torch.func.jvp(lambda x: torch.nn.functional.normalize(x, dim=1), (x,), (weight,)),
+    )
+
+
+def test_unit_rows_of_nothing_and_of_sixteen_bits():
+    zero = torch.zeros(2, 3, requires_grad=True)
+    unit_rows(zero).sum().backward()
+    assert torch.isfinite(zero.grad).all() and (unit_rows(zero) == 0).all()
+    assert unit_rows(torch.ones(2, 4, dtype=torch.bfloat16)).dtype == torch.float32
+
+
+def test_log_sum_exp_of_nothing_is_very_small_and_harms_no_gradient():
+    x = torch.tensor([[1.0, 2.0], [-3.0, 5.0]], requires_grad=True)
+    mask = torch.tensor([[True, True], [False, False]])
+    value = log_sum_exp(x, mask, 2.0)
+    assert math.isclose(value[0], math.log(math.exp(2) + math.exp(4)), rel_tol=1e-6)
+    assert torch.isfinite(value[1]) and value[1] < -5e3
+    value.where(torch.tensor([True, False]), 0.0).sum().backward()
+    assert torch.isfinite(x.grad).all() and (x.grad[1] == 0).all()
+    (recorded,) = torch.func.vjp(lambda x: log_sum_exp(x, mask, 2.0).where(mask.any(1), 0.0), x.detach())[1](
+        torch.ones(2)
+    )
+    torch.testing.assert_close(recorded, x.grad)
+
+
+def test_rows_of_a_reference_that_are_not_used_are_nobodys_partner():
+    z, y = unit(3, 4), torch.tensor([0, 0, 1])
+    used = torch.tensor([True, True, True, False, True, False])
+    memory = Ref(torch.cat([z, z]), torch.tensor([0, 0, 1, 0, 0, 1]), torch.arange(3), used)
+    _, pairs = compare(z, y, memory)
+    assert pairs.pos.int().tolist() == [[0, 1, 0, 0, 1, 0], [1, 0, 0, 0, 1, 0], [0, 0, 0, 0, 0, 0]]
+    assert pairs.neg.int().tolist() == [[0, 0, 1, 0, 0, 0], [0, 0, 1, 0, 0, 0], [1, 1, 0, 0, 1, 0]]
+
+
+def test_soft_histograms_by_hand():
+    place = torch.tensor(
+        [[0.0, 0.25, 3.0, 1.5, 2.0], [2.75, 2.75, 0.5, 1.0, 1.0]], dtype=torch.float64, requires_grad=True
+    )
+    pos = torch.tensor([[1, 1, 1, 0, 0], [1, 0, 0, 0, 0]]).bool()
+    neg = torch.tensor([[0, 0, 0, 1, 0], [0, 1, 1, 1, 0]]).bool()  # the last column is nobody's partner
+    near, far = soft_histograms(place, Pairs(pos, neg), 4)
+    expected = [[[0.0] * 4 for _ in range(2)] for _ in range(2)]
+    for i in range(2):
+        for j in range(5):
+            x = place[i, j].item()
+            for node in range(4):
+                share = max(0.0, 1 - abs(x - node))
+                expected[0][i][node] += share * pos[i, j].item()
+                expected[1][i][node] += share * neg[i, j].item()
+    assert near.tolist() == expected[0] and far.tolist() == expected[1]
+    (near[0] @ torch.arange(4.0).double() ** 2).backward()  # between nodes k and k + 1 the square's slope is 2k + 1
+    assert place.grad[0].tolist() == [1.0, 1.0, 5.0, 0.0, 0.0] and (place.grad[1] == 0).all()
+
+
+def test_soft_histograms_forget_nothing_where_rounding_leaves_the_range():
+    place = torch.tensor([[-1e-7, 0.0, 10.0, 10.000001, 5.0]])
+    every = torch.ones(1, 5, dtype=torch.bool)
+    near, far = soft_histograms(place, Pairs(every, ~every), 11)
+    assert math.isclose(near.sum(), 5, rel_tol=1e-6) and (far == 0).all()
+    assert soft_histograms(place * math.nan, Pairs(every, ~every), 11)[0].isnan().any()
+
+
+def test_raw_distances_and_lengths_by_hand():
+    e = 3 * unit(5, 4)
+    e[4] = e[0]  # twins
+    d = raw_distance(neg_squared(e, e))
+    for i in range(5):
+        assert math.isclose(length(e)[i].item(), math.hypot(*e[i].tolist()))
+        assert math.isclose(length(e, squared=True)[i].item(), math.hypot(*e[i].tolist()) ** 2)
+        for j in range(5):
+            assert math.isclose(d[i, j].item(), math.dist(e[i].tolist(), e[j].tolist()), abs_tol=2e-4)
+
+
+def test_raw_distances_and_lengths_have_a_slope_at_zero():
+    e = torch.zeros(3, 4, requires_grad=True)
+    (raw_distance(neg_squared(e, e)).sum() + length(e).sum()).backward()
+    assert (e.grad == 0).all()
+    assert length(torch.ones(2, 4, dtype=torch.bfloat16)).tolist() == [2.0, 2.0]

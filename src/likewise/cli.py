@@ -107,7 +107,8 @@ def run_evaluate(config) -> None:
 
     scores = evaluate(config)
     if not config.quiet:
-        show_scores({config.which if "which" in scores else "embeddings": scores})
+        title = config.which if "which" in scores else "embeddings"
+        show_scores({title if config.part == "test" else f"{title}, {config.part} part": scores})
 
 
 def run_embed(config) -> None:
@@ -182,13 +183,19 @@ def show_scores(columns: dict[str, dict]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from likewise.metrics import of_the_set
+
     table = Table("", *columns)
     first = next(iter(columns.values()))
     for name in first["metrics"]:
+        values = [s["metrics"].get(name) for s in columns.values()]
         table.add_row(
-            name, *(f"{100 * s['metrics'][name]:.1f} %" if name in s["metrics"] else "" for s in columns.values())
+            name, *("" if v is None else f"{v:.4f}" if of_the_set(name) else f"{100 * v:.1f} %" for v in values)
         )
     Console().print(table)
+    if all(of_the_set(name) for name in first["metrics"]):
+        print(f"{first['rows']} rows of {first['dim']} dimensions, scaled to unit length; no query was asked")
+        return
     print(
         f"{first['queries']} queries scored, {first['unscored']} not (nothing to find); "
         f"{first['similarity']} similarity in {first['dim']} dimensions"

@@ -85,6 +85,11 @@ class Train:
     crop_scale: tuple[float, float] = (0.08, 1.0)
     """Least and largest share of the picture that a random crop keeps."""
 
+    mixup: float | None = None
+    """Train on mixtures of two samples, in shares drawn from Beta(mixup, mixup); 2 is a paper's value. By default off."""
+    mixup_at: Literal["any", "input"] = "any"
+    """Where samples are mixed: at the input or before one of the backbone's first three stages, or at the input only."""
+
     length: str = "20e"
     """How long to train: steps ("5000") or passes over the training data ("20e")."""
     optimizer: Literal["adam", "adamw", "rmsprop", "sgd"] = "adamw"
@@ -169,6 +174,8 @@ class Evaluate:
     """Where the pictures of a table or a named data set stand now, if they have moved."""
     metrics: tuple[str, ...] = ("R@1", "R@10", "RP", "MAP@R")
     """What to measure; see `likewise list metrics`."""
+    part: Literal["train", "val", "test"] = "test"
+    """Which part of the data to score. Labels are the data's own, without noise that training added on purpose."""
     which: Literal["best", "last", "untrained"] = "best"
     """Which network of a run: best on validation (the last where there was none), last, or untrained: as it was at the start."""
     similarity: Literal["cosine", "euclidean"] | None = None
@@ -280,6 +287,7 @@ SMALLEST = {
     "dim": 1, "size": 1, "lr": 0, "backbone_lr": 0, "loss_lr": 0, "weight_decay": 0, "loss_weight_decay": 0, "eps": 0,
     "loss_eps": 0, "momentum": 0, "schedule_factor": 0, "schedule_patience": 0, "clip_value": 1e-12, "clip_norm": 1e-12,
     "patience": 1, "log_every": 1, "seed": 0, "workers": -1, "k": 1, "share": 0,
+    "mixup": 0.01,
 }  # fmt: skip
 LARGEST = {"momentum": 0.999999, "schedule_factor": 1, "share": 1, "seed": 2**31 - 1}
 

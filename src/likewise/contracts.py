@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator
 from typing import Literal
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from likewise.types import Batch, Embedded, Items, Output, Pairs, Ref, Retrieval, Trust, Tuples
+from likewise.inputs import is_sound, must_fit
+from likewise.types import Batch, Embedded, Items, LikewiseError, Output, Pairs, Ref, Retrieval, Trust, Tuples
 
 Part = Literal["train", "val", "test"]
 
@@ -40,6 +42,17 @@ class Loss(nn.Module, Stepper, ABC):
     input: Literal["unit", "raw"] = "unit"
     lr_factor: float = 1.0
 
+    def __call__(self, z: Tensor, y: Tensor, ref: Ref | None = None) -> Tensor:
+        """`forward`, once the batch is what it must be. Where looking would mean waiting for an accelerator, numbers of wrong
+        samples become NaN instead of an error."""
+        must_fit(self, z, y, ref)
+        sound = is_sound(self, z, y)
+        if sound is None:
+            return super().__call__(z, y, ref)
+        classes = getattr(self, "classes", None)
+        y = y if classes is None else y.clamp(0, classes - 1)  # an index out of range would stop the device
+        return super().__call__(z, y, ref).where(sound, torch.nan)
+
     @abstractmethod
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]: ...
 
@@ -58,19 +71,33 @@ class Term(nn.Module, Stepper, ABC):
 
 
 class Miner(ABC):
-    """Chooses among the pairs; a constructor argument of pair losses. A loss states which of the two kinds it takes."""
+    """Chooses among the pairs; a constructor argument of pair losses. A loss states which of the two kinds it takes.
+
+    `gives` says which kind it makes. Losses hand over blocks of rows; `whole`: it must see all rows at once.
+    """
+
+    gives: Literal["pairs", "triplets"] = "triplets"
+    whole: bool = False
 
     @abstractmethod
     def __call__(self, sim: Float[Tensor, "B R"], pairs: Pairs, dim: int, margin: float | None) -> Pairs | Tuples: ...
+
+
+def must_give(miner: Miner | None, kind: Literal["pairs", "triplets"], loss: str, example: str) -> None:
+    """For a loss's constructor: raise if the miner makes the other kind."""
+    if miner is not None and miner.gives != kind:
+        raise LikewiseError(f"{loss} needs a miner of {kind}, such as {example}, got {type(miner).__name__}")
 
 
 class BatchSampler(Stepper, ABC):
     """The rows of every batch, counted in steps. Same seed (and same observed embeddings), same rows.
 
     Iterating never ends: it goes on from `step`, one pass over the data after another.
+    `largest_class`: the most samples of one class that a batch can hold, where the sampler can tell.
     """
 
     step: int = 0
+    largest_class: int | None = None
 
     @abstractmethod
     def one_pass(self, number: int) -> list[list[int]]:

@@ -17,7 +17,7 @@ from likewise import kinds
 from likewise.errors import nearest_name
 from likewise.types import LikewiseError
 
-FACTS = ("classes", "dim", "features", "labels", "class_names", "seed")
+FACTS = ("classes", "dim", "features", "labels", "largest_class", "class_names", "seed")
 """What only the run knows; it fills arguments of these names that a spec leaves open."""
 
 ARRAYS = ("labels", "class_names")

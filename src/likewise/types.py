@@ -67,6 +67,8 @@ class Ref:
     z: Float[Tensor, "R D"]
     y: Int[Tensor, "R"]
     own: Int[Tensor, "B"] | None = None  # where each sample of the batch itself stands among the R; -1 = nowhere
+    used: Bool[Tensor, "R"] | None = None  # rows that hold a sample; the others are nobody's partner. None: all do
+    live: int | None = None  # only the first so many rows take a gradient; None: all that can
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +83,7 @@ class Pairs:
 class Tuples:
     """Triplets by index, a fixed number of them; `valid` marks the ones that exist.
 
-    `pull=False`: the positive distance is exactly 0 (the rho switch).
+    `pull=False`: the positive distance is exactly 0 (the rho switch). `one_each`: tuple t is that of anchor t, for all anchors.
     """
 
     a: Int[Tensor, "T"]
@@ -89,6 +91,7 @@ class Tuples:
     n: Int[Tensor, "T"]
     valid: Bool[Tensor, "T"]
     pull: Bool[Tensor, "T"]
+    one_each: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -102,6 +102,36 @@ def test_rows_may_go_on_for_ever(folder):
     assert [next(feed).row.item() for _ in range(14)] == [*range(12), 0, 1]
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_reading_ahead_stops_at_a_none(folder, workers):
+    """What follows it is asked for only when the batch before it was used; numbers and order go on."""
+    items = read_folder(str(folder))
+    used, asked = [], []
+
+    def rows():
+        for part in range(3):
+            asked.append((part, len(used)))
+            yield from ([4 * part + i] for i in range(4))
+            yield None
+
+    for batch in batches(items, rows(), eval_transform(8, "none"), device=CPU, workers=workers):
+        used.append(batch.row.item())
+    assert used == list(range(12))
+    assert asked == [(0, 0), (1, 4), (2, 8)]
+    change = train_transform(8, "crop")
+    plain, paused = (
+        [b.x for b in batches(items, asked, change, device=CPU, workers=workers, seed=3)]
+        for asked in ([[0, 1], [2], [0, 1]], [[0, 1], None, [2], [0, 1], None])
+    )
+    assert len(plain) == len(paused) and all(torch.equal(a, b) for a, b in zip(plain, paused))
+
+
+def test_features_pass_over_a_none():
+    items = Items(name="toy", y=np.zeros(3, np.int64), class_name=("a",), x=np.ones((3, 2), np.float32))
+    found = batches(items, [[0], None, [2, 1], None], None, device=CPU)
+    assert [b.row.tolist() for b in found] == [[0], [2, 1]]
+
+
 def test_rows_are_cut_into_batches():
     assert in_order(np.array([4, 2, 9, 1, 0]), 2) == [[4, 2], [9, 1], [0]]
     assert in_order(np.array([], int), 2) == []

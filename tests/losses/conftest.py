@@ -27,11 +27,13 @@ class Given(Miner):
 @pytest.fixture(scope="session")
 def golden():
     data = json.loads((Path(__file__).parent / "golden.json").read_text())
-    z = F.normalize(torch.tensor(data["z"], dtype=torch.float64), dim=1)
+    raw = torch.tensor(data["z"], dtype=torch.float64)
+    z = F.normalize(raw, dim=1)
     half = F.normalize(torch.tensor(data["z_half_solved"], dtype=torch.float64), dim=1)
     proxies = torch.tensor(data["proxies"], dtype=torch.float64)
     return SimpleNamespace(
-        z=z, y=torch.tensor(data["y"]), half=half, proxies=proxies, miner=Given(data["triplets"]), value=data["value"],
+        z=z, raw=raw, centres=torch.tensor(data["centres"], dtype=torch.float64), quadruplets=torch.tensor(data["quadruplets"]),
+        y=torch.tensor(data["y"]), half=half, proxies=proxies, miner=Given(data["triplets"]), value=data["value"],
         each={k: torch.tensor(v, dtype=torch.float64) for k, v in data["each"].items()},
-        half_value=data["multi_similarity_half_solved"],
+        half_value=data["multi_similarity_half_solved"], half_values=data["value_half_solved"],
     )  # fmt: skip

@@ -50,3 +50,17 @@ def test_bad_arguments(unchecked):
         SamplesPerClass(LABELS, batch=10, per_class=4)
     with pytest.raises(LikewiseError, match="lonely must be"):
         SamplesPerClass(LABELS, batch=4, per_class=2, lonely="drop")
+
+
+def test_with_replacement_a_class_may_fill_two_places_and_an_image_come_twice():
+    """56 draws among 100 classes: 100 (1 - .99^56) = 43 distinct ones. Of N draws, 1 - 1/e of N images are seen."""
+    labels = np.repeat(np.arange(100), 59)
+    sampler = SamplesPerClass(labels, with_replacement=True)
+    batches = sampler.one_pass(0)
+    assert len(batches) == len(sampler) == 52
+    assert np.mean([len(set(labels[b])) for b in batches]) == pytest.approx(43, abs=1.5)
+    assert len(set(sum(batches, []))) / 5900 == pytest.approx(0.63, abs=0.02)
+    assert sum(a == b for batch in batches for a, b in zip(batch[::2], batch[1::2])) > 20
+    assert all((labels[b[::2]] == labels[b[1::2]]).all() for b in batches)
+    few = SamplesPerClass(LABELS, batch=64, per_class=2, with_replacement=True)  # more places than classes
+    assert len(few.one_pass(0)[0]) == 64

@@ -355,7 +355,7 @@ def test_pictures_of_every_kind_train_and_are_scored(tmp_path, small):
 
 RAW = '''
 from likewise.contracts import Loss
-from likewise.similarity import compare, neg_euclidean
+from likewise.similarity import compare, neg_squared
 
 
 class Plain(Loss):
@@ -364,7 +364,7 @@ class Plain(Loss):
     input = "raw"
 
     def forward(self, z, y, ref=None):
-        sim, pairs = compare(z, y, ref, neg_euclidean)
+        sim, pairs = compare(z, y, ref, neg_squared)
         return -(sim * pairs.pos).sum(1) + (sim.exp() * pairs.neg).sum(1)
 '''
 

@@ -24,8 +24,9 @@ def test_everything_has_a_line():
             assert line.strip(), f"{shelf}: {name} says nothing"
     assert list(found["recipes"]) == names()
     assert {"glyphs", "cub200", "cars196", "sop", "inshop", "inaturalist", "imagenet"} == set(found["data"])
-    for name in found["metrics"]:
-        assert metrics.metric(name.replace("@k", "@3"))
+    for name in (n.replace("@k", "@3") for n in found["metrics"]):
+        assert metrics.set_metric(name) if metrics.of_the_set(name) else metrics.metric(name)
+    assert {"R@k", "MAP@R", "rho", "rho@k", "pi_ratio"} <= set(found["metrics"])
 
 
 def test_backbones_are_listed_on_request():

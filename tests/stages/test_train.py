@@ -113,6 +113,88 @@ def test_pictures_resume_exactly_with_workers(tmp_path):
     assert_same_network(whole, other)
 
 
+GLYPHS = {
+    "data": "glyphs(classes=8, per_class=6, size=16)", "size": 16, "dim": 8, "length": "8", "log_every": 2, "lr": 0.01,
+    "checkpoint_every": "5", "quiet": True, "evaluate": False, "device": "cpu",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("sampler", "at"), [("DistanceMatching", 4), ("GreedyCoreset", 3)])
+def test_a_sampler_that_looks_at_embeddings_resumes_exactly(tmp_path, monkeypatch, sampler, at):
+    """Stopped in the middle of its second pass, or right after its first, of three steps; with and without workers."""
+    settings = GLYPHS | {"sampler": f"{sampler}(batch=8, pool=16)"}
+    whole = train(Train(**settings, workers=1, out=str(tmp_path / "whole")))
+    real = module.Training.one_step
+
+    def stop(self, batch):
+        real(self, batch)
+        if self.step == at and not (tmp_path / "stopped").exists():
+            (tmp_path / "stopped").touch()
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(module.Training, "one_step", stop)
+    with pytest.raises(Interrupted):
+        train(Train(**settings, workers=0, out=str(tmp_path / "half")))
+    monkeypatch.setattr(module.Training, "embed", lambda *_: pytest.fail("the bank was filled again"))
+    resumed = train(Train(**settings, workers=0, out=str(tmp_path / "half")))
+    assert_same_network(whole, resumed)
+    banks = [r.load_state()["sampler"] for r in (whole, resumed)]
+    assert torch.equal(banks[0]["bank"], banks[1]["bank"]) and banks[0]["bank"].shape == (24, 8)
+    assert torch.equal(banks[0]["batches"], banks[1]["batches"]) and banks[0]["pass"] == banks[1]["pass"] == 2
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_pass_is_chosen_when_the_one_before_was_seen(tmp_path, monkeypatch, workers):
+    """Workers read ahead, but not past the end of a pass of a sampler that looks at embeddings; of others, they do."""
+    from likewise.samplers import GreedyCoreset, SamplesPerClass
+
+    asked, steps = [], [0]
+
+    def watch(sampler):
+        real = sampler.one_pass
+        monkeypatch.setattr(sampler, "one_pass", lambda self, n: asked.append((n, steps[0])) or real(self, n))
+
+    def count(self, batch, real=module.Training.one_step):
+        real(self, batch)
+        steps[0] = self.step
+
+    watch(GreedyCoreset)
+    watch(SamplesPerClass)
+    monkeypatch.setattr(module.Training, "one_step", count)
+    train(Train(**GLYPHS, workers=workers, sampler="GreedyCoreset(batch=8)", out=str(tmp_path / "one")))
+    assert asked == [(0, 0), (1, 3), (2, 6)]
+    asked.clear()
+    steps[0] = 0
+    train(Train(**GLYPHS, workers=workers, sampler="SamplesPerClass(batch=8)", out=str(tmp_path / "two")))
+    assert [n for n, _ in asked[:3]] == [0, 1, 2] and (asked[1][1] < 3) == (workers > 0)
+
+
+def test_a_sampler_is_shown_the_embeddings_of_its_own_rows(settings, monkeypatch, tmp_path):
+    """Training rows that are not the first of the table: what is observed goes to the row it is of."""
+    data = load(settings["data"])
+    file = str(tmp_path / "late.npz")
+    np.savez(file, x=data.x, label=data.y, split=np.where(data.y < 12, "test", "train"))
+    seen = []
+
+    def look(self, batch, real=module.Training.one_step):
+        assert (batch.row >= 144).all()
+        if not seen:
+            seen.append(self.embed(self.rows))
+        real(self, batch)
+        bank = torch.as_tensor(self.sampler._bank.read())
+        assert torch.allclose(bank, seen[0].z, atol=1e-6)  # the network stands still, and has no augmentation
+
+    monkeypatch.setattr(module.Training, "one_step", look)
+    sampler = "FrechetMatching(batch=24)"
+    train(Train(**settings | {"data": file, "sampler": sampler, "lr": 0.0, "length": "7", "evaluate": False}))
+
+
+def test_sixteen_bit_training_fills_a_float32_bank(settings):
+    settings = settings | {"sampler": "GreedyCoreset(batch=24)", "precision": "bf16", "length": "8", "evaluate": False}
+    bank = train(Train(**settings)).load_state()["sampler"]["bank"]
+    assert bank.dtype == torch.float32 and bank.norm(dim=1).sub(1).abs().max() < 0.02
+
+
 def test_a_finished_run_is_kept_unless_asked(settings):
     lines = []
     run = train(Train(**settings), lines.append)
@@ -512,7 +594,10 @@ def test_settings_out_of_range_are_named(settings, change, says, unchecked):
 
 def test_without_a_sampler_the_batch_fits_the_data(settings):
     run = train(Train(**settings | {"sampler": None, "length": "1", "evaluate": False}))
-    assert run.about["config"]["sampler"] == "SamplesPerClass(batch=48, per_class=4, lonely='error')"
+    assert (
+        run.about["config"]["sampler"]
+        == "SamplesPerClass(batch=48, per_class=4, lonely='error', with_replacement=False)"
+    )
 
 
 def test_a_folder_left_at_the_very_start_is_no_obstacle(settings):

@@ -17,7 +17,7 @@ from likewise.types import Batch, Items, LikewiseError
 
 def batches(
     items: Items,
-    rows: Iterable[list[int]],
+    rows: Iterable[list[int] | None],
     transform,
     *,
     device: torch.device,
@@ -28,7 +28,8 @@ def batches(
     """A batch for every list of rows, in order.
 
     Args:
-        rows: rows of each batch; may go on for ever.
+        rows: rows of each batch; may go on for ever. At a None, reading ahead stops: what follows is asked for only when
+            the batches before it are used.
         transform: from picture to tensor; see `augment`.
         workers: processes that read pictures; 0 reads in this one.
         seed: of the augmentation, which depends on (seed, row, number of the batch) alone;
@@ -39,19 +40,23 @@ def batches(
     if items.x is not None:
         x = torch.as_tensor(items.x, dtype=torch.float32)
         for chosen in rows:
+            if chosen is None:
+                continue
             row = torch.as_tensor(chosen)
             yield _to(Batch(x[row], y[row], row), device)
         return
     # The loader draws a seed when it starts; not from the generator that training depends on.
+    keys = _Keys(rows, first_draw)
     loader = DataLoader(
-        _Honest(items, transform, seed), batch_sampler=_Keys(rows, first_draw), num_workers=workers, collate_fn=_collate,
-        generator=torch.Generator(), pin_memory=device.type == "cuda",
+        _Honest(items, transform, seed), batch_sampler=keys, num_workers=workers, collate_fn=_collate,
+        generator=torch.Generator(), pin_memory=device.type == "cuda", persistent_workers=workers > 0,
     )  # fmt: skip
-    for found in loader:
-        if isinstance(found, LikewiseError):
-            raise found
-        x, row = found
-        yield _to(Batch(x, y[row], row), device)
+    while not keys.ended:
+        for found in loader:
+            if isinstance(found, LikewiseError):
+                raise found
+            x, row = found
+            yield _to(Batch(x, y[row], row), device)
 
 
 def in_order(rows: Int[np.ndarray, "n"], size: int) -> list[list[int]]:
@@ -81,19 +86,26 @@ def _collate(samples: list):
 
 
 class _Keys:
-    """Rows with a number that seeds their augmentation: their batch's, and how often they stood in it before."""
+    """Rows with a number that seeds their augmentation: their batch's, and how often they stood in it before.
 
-    def __init__(self, rows: Iterable[list[int]], first: int):
-        self.rows, self.first = rows, first
+    Iterating stops at a None and, begun again, goes on behind it.
+    """
+
+    def __init__(self, rows: Iterable[list[int] | None], first: int):
+        self.rows, self.number, self.ended = iter(rows), first, False
 
     def __iter__(self) -> Iterator[list[tuple[int, int]]]:
-        for number, chosen in enumerate(self.rows, self.first):
+        for chosen in self.rows:
+            if chosen is None:
+                return
             seen: Counter[int] = Counter()
             keys = []
             for row in chosen:
-                keys.append((row, number * 2**20 + seen[row]))
+                keys.append((row, self.number * 2**20 + seen[row]))
                 seen[row] += 1
+            self.number += 1
             yield keys
+        self.ended = True
 
 
 def _to(batch: Batch, device: torch.device) -> Batch:

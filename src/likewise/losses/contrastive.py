@@ -4,8 +4,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss, Miner
-from likewise.similarity import compare, distance, mean_over, spread
-from likewise.types import LikewiseError, Ref, Tuples
+from likewise.rows import by_rows, triplets
+from likewise.similarity import NEAREST, by_anchor, distance, mean_over, sides, spread, with_slope
+from likewise.types import LikewiseError, Pairs, Ref
 
 
 class Contrastive(Loss):
@@ -37,12 +38,34 @@ class Contrastive(Loss):
         self.miner = miner
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        sim, pairs = compare(z, y, ref)
-        chosen = self.miner(sim, pairs, z.shape[1], self.margin) if self.miner else pairs
-        if isinstance(chosen, Tuples):
-            pull = distance(sim[chosen.a, chosen.p]).where(chosen.pull, 0.0)
-            push = distance(sim[chosen.a, chosen.n])
-            return spread((pull - self.pull_margin).relu() + (self.margin - push).relu(), chosen.valid)
-        d = distance(sim)
-        near = chosen.neg & (d.detach() < self.margin)
-        return mean_over((d - self.pull_margin).relu(), chosen.pos) + mean_over(self.margin - d, near)
+        if self.miner is None or self.miner.gives == "pairs":
+            return by_rows(self._rows, z, y, ref, miner=self.miner, margin=self.margin)
+        t = triplets(z, y, ref, self.miner, self.margin)
+        near, far = sides(z, ref, t)
+        pull = distance(near).where(t.pull, 0.0)
+        value = (pull - self.pull_margin).relu() + (self.margin - distance(far)).relu()
+        return spread(*by_anchor(value, t, len(z)))
+
+    def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs) -> Float[Tensor, "b"]:
+        return with_slope(_pull_and_push, _fast, sim, pairs, self.margin, self.pull_margin)
+
+
+def _pull_and_push(sim: Tensor, pairs: Pairs, margin: float, pull_margin: float) -> Tensor:
+    """The mean over the positives, and that over the negatives within the margin."""
+    d = distance(sim)
+    near = pairs.neg & (d.detach() < margin)
+    return mean_over((d - pull_margin).relu(), pairs.pos) + mean_over(margin - d, near)
+
+
+def _fast(sim: Tensor, pairs: Pairs, margin: float, pull_margin: float) -> tuple[Tensor, Tensor]:
+    """The same by arithmetic alone, which a CPU does several times faster than masks, and the slope by each similarity."""
+    d = distance(sim)
+    pos = pairs.pos.to(d)
+    pull = (d - pull_margin).clamp_min_(0).mul_(pos)
+    push = (margin - d).clamp_min_(0).mul_(pairs.neg.to(d))
+    many, near = pos.sum(1, keepdim=True).clamp_min_(1), push.sign()
+    few = near.sum(1, keepdim=True).clamp_min_(1)
+    each = pull.sum(1) / many[:, 0] + push.sum(1) / few[:, 0]
+    # Of d by the similarity: -1 / d; and 0 where two samples coincide, as `distance` has it.
+    slope = near.div_(few).sub_(pull.sign_().div_(many)).div_(d)
+    return each, slope.mul_(d.sub_(NEAREST**0.5).sign_())

@@ -3,9 +3,10 @@ from __future__ import annotations
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise.contracts import Loss, Miner
+from likewise.contracts import Loss, Miner, must_give
 from likewise.miners.hard_pairs import HardPairs
-from likewise.similarity import compare, log1p_sum_exp
+from likewise.rows import by_rows
+from likewise.similarity import log1p_sum_exp
 from likewise.types import LikewiseError, Pairs, Ref
 
 
@@ -28,6 +29,7 @@ class MultiSimilarity(Loss):
         self, alpha: float = 2.0, beta: float = 40.0, base: float = 0.5, miner: Miner | None = HardPairs(eps=0.1)
     ):
         super().__init__()
+        must_give(miner, "pairs", "MultiSimilarity", "HardPairs()")
         if alpha <= 0 or beta <= 0:
             raise LikewiseError(f"MultiSimilarity: alpha and beta must be above 0, got alpha={alpha}, beta={beta}")
         self.alpha = alpha
@@ -36,13 +38,10 @@ class MultiSimilarity(Loss):
         self.miner = miner
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        sim, pairs = compare(z, y, ref)
-        if self.miner:
-            pairs = self.miner(sim, pairs, z.shape[1], None)
-            if not isinstance(pairs, Pairs):
-                raise LikewiseError(
-                    f"MultiSimilarity needs a miner of pairs, such as HardPairs(), got {type(self.miner).__name__}"
-                )
-        pull = log1p_sum_exp(-self.alpha * (sim - self.base), pairs.pos) / self.alpha
-        push = log1p_sum_exp(self.beta * (sim - self.base), pairs.neg) / self.beta
+        return by_rows(self._rows, z, y, ref, miner=self.miner)
+
+    def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs) -> Float[Tensor, "b"]:
+        above = sim - self.base
+        pull = log1p_sum_exp(above, pairs.pos, -self.alpha) / self.alpha
+        push = log1p_sum_exp(above, pairs.neg, self.beta) / self.beta
         return pull + push

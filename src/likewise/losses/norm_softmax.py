@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from likewise.contracts import Loss
-from likewise.similarity import at_least_float32, full_precision
+from likewise.similarity import at_least_float32, full_precision, unit_rows
 from likewise.types import LikewiseError, Ref
 
 
@@ -37,5 +37,6 @@ class NormSoftmax(Loss):
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         with full_precision(z):
-            logits = at_least_float32(z) @ F.normalize(self.proxies, dim=1).to(at_least_float32(z)).T
-            return F.cross_entropy(logits / self.temperature, y, reduction="none")
+            z = at_least_float32(z)
+            logits = (z / self.temperature) @ unit_rows(self.proxies).to(z).T
+            return F.cross_entropy(logits, y, reduction="none")

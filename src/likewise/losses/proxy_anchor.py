@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from likewise.contracts import Loss
-from likewise.similarity import at_least_float32, full_precision, log1p_sum_exp
+from likewise.similarity import at_least_float32, full_precision, log_sum_and_powers
 from likewise.types import LikewiseError, Ref
 
 
@@ -40,16 +40,16 @@ class ProxyAnchor(Loss):
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         with full_precision(z):
-            sim = at_least_float32(z) @ F.normalize(self.proxies, dim=1).to(at_least_float32(z)).T
-            own = y[:, None] == torch.arange(self.classes, device=y.device)[None, :]
-            present = own.any(0).sum()
-            pull = _shares(-self.alpha * (sim - self.margin), own) / present
-            push = _shares(self.alpha * (sim + self.margin), ~own) / self.classes
+            z = at_least_float32(z)
+            sim = F.normalize(self.proxies, dim=1).to(z) @ z.T
+            own = torch.arange(self.classes, device=y.device)[:, None] == y[None, :]
+            present = own.any(1).sum()
+            pull = _shares(sim - self.margin, own, -self.alpha) / present
+            push = _shares(sim + self.margin, ~own, self.alpha) / self.classes
             return (pull + push) * len(z)
 
 
-def _shares(x: Float[Tensor, "B C"], mask: Bool[Tensor, "B C"]) -> Float[Tensor, "B"]:
-    """Every column's log(1 + sum e^x), handed out to the rows by softmax over the column; empty columns give nothing."""
-    with torch.no_grad():
-        share = x.masked_fill(~mask, -torch.inf).softmax(0).nan_to_num_(0.0)
-    return share @ log1p_sum_exp(x.T, mask.T)
+def _shares(x: Float[Tensor, "C B"], mask: Bool[Tensor, "C B"], scale: float) -> Float[Tensor, "B"]:
+    """Every proxy's log(1 + sum e^x), handed out to its samples in proportion to their exponentials."""
+    of_proxy, power = log_sum_and_powers(x, mask, scale)
+    return power.T @ (of_proxy / power.sum(1).clamp_min(torch.finfo(x.dtype).tiny))

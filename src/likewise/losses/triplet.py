@@ -3,10 +3,11 @@ from __future__ import annotations
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise.contracts import Loss, Miner
+from likewise.contracts import Loss, Miner, must_give
 from likewise.miners.semi_hard import SemiHard
-from likewise.similarity import compare, distance, spread, squared_distance
-from likewise.types import LikewiseError, Ref, Tuples
+from likewise.rows import triplets
+from likewise.similarity import by_anchor, distance, sides, spread, squared_distance
+from likewise.types import LikewiseError, Ref
 
 
 class Triplet(Loss):
@@ -26,6 +27,7 @@ class Triplet(Loss):
 
     def __init__(self, margin: float = 0.2, squared: bool = False, miner: Miner = SemiHard()):
         super().__init__()
+        must_give(miner, "triplets", "Triplet", "SemiHard()")
         if margin < 0:
             raise LikewiseError(f"Triplet: margin must be 0 or more, got {margin}")
         self.margin = margin
@@ -33,13 +35,8 @@ class Triplet(Loss):
         self.miner = miner
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        sim, pairs = compare(z, y, ref)
-        t = self.miner(sim, pairs, z.shape[1], self.margin)
-        if not isinstance(t, Tuples):
-            raise LikewiseError(
-                f"Triplet needs a miner of triplets, such as SemiHard(), got {type(self.miner).__name__}"
-            )
+        t = triplets(z, y, ref, self.miner, self.margin)
+        near, far = sides(z, ref, t)
         measure = squared_distance if self.squared else distance
-        pull = measure(sim[t.a, t.p]).where(t.pull, 0.0)
-        push = measure(sim[t.a, t.n])
-        return spread((pull - push + self.margin).relu(), t.valid)
+        pull = measure(near).where(t.pull, 0.0)
+        return spread(*by_anchor((pull - measure(far) + self.margin).relu(), t, len(z)))

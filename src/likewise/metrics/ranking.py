@@ -13,6 +13,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from likewise.contracts import Metric
+from likewise.errors import nearest_name
+from likewise.metrics import spectrum
 from likewise.types import LikewiseError, Retrieval
 
 NAMES = {
@@ -30,7 +32,15 @@ def metric(name: str) -> Metric:
         return partial(recall_at if found[1] == "R" else precision_at, k=int(found[2]))
     if name in ("RP", "MAP@R"):
         return r_precision if name == "RP" else map_at_r
-    raise LikewiseError(f"metrics: there is no '{name}'; there are {', '.join(NAMES)} (k a number, as in R@1)")
+    if spectrum.of_the_set(name):
+        raise LikewiseError(
+            f"metrics: '{name}' is one number for a whole set, but a metric per query is wanted here; "
+            f"take one of {', '.join(NAMES)} (k a number, as in R@1)"
+        )
+    known = [*NAMES, *spectrum.NAMES]
+    raise LikewiseError(
+        f"metrics: there is no '{name}'{nearest_name(name, known)} There are {', '.join(known)} (k a number, as in R@1)"
+    )
 
 
 def largest_k(names) -> int:

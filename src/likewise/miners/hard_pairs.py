@@ -19,6 +19,8 @@ class HardPairs(Miner):
         eps: how much easier than that a pair may be. Paper: 0.1.
     """
 
+    gives = "pairs"
+
     def __init__(self, eps: float = 0.1):
         if eps < 0:
             raise LikewiseError(f"HardPairs: eps must be 0 or more, got {eps}")
@@ -26,8 +28,6 @@ class HardPairs(Miner):
 
     def __call__(self, sim: Float[Tensor, "B R"], pairs: Pairs, dim: int, margin: float | None = None) -> Pairs:
         sim = sim.detach()
-        nearest_neg = sim.masked_fill(~pairs.neg, -torch.inf).amax(1, keepdim=True)
-        furthest_pos = sim.masked_fill(~pairs.pos, torch.inf).amin(1, keepdim=True)
-        pos = pairs.pos & (sim - self.eps < nearest_neg)
-        neg = pairs.neg & (sim + self.eps > furthest_pos)
-        return Pairs(pos, neg)
+        nearest_neg = sim.where(pairs.neg, -torch.inf).amax(1, keepdim=True)
+        furthest_pos = sim.where(pairs.pos, torch.inf).amin(1, keepdim=True)
+        return Pairs(pairs.pos & (sim < nearest_neg + self.eps), pairs.neg & (sim > furthest_pos - self.eps))

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from likewise.contracts import Miner
-from likewise.similarity import distance, pick
+from likewise.similarity import anchors, distance, pick
 from likewise.types import Pairs, Tuples
 
 
@@ -26,4 +26,4 @@ class SemiHard(Miner):
         beyond = pairs.neg & (d > d_pos) & (d < d_pos + (0.2 if margin is None else margin))
         n, has_neg = pick(torch.where(beyond.any(1, keepdim=True), beyond, pairs.neg))
         valid = has_pos & has_neg
-        return Tuples(torch.arange(len(sim), device=sim.device), p, n, valid, torch.ones_like(valid))
+        return Tuples(anchors(sim), p, n, valid, torch.ones_like(valid), one_each=True)

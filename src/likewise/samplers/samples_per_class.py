@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Int
 
 from likewise.contracts import BatchSampler
+from likewise.samplers.members import check_batch, usable
 from likewise.types import LikewiseError
 
 
@@ -23,6 +24,8 @@ class SamplesPerClass(BatchSampler):
         per_class: samples of each class in a batch. Study: 2.
         lonely: what to do with classes of a single sample: "error", or "skip" to train without them.
         class_names: names of the classes, for errors; the run fills it in.
+        with_replacement: draw classes, and samples inside a class, with replacement, as the study does: a class may fill two
+            places of a batch, and an image may come twice.
         seed: the run fills it in.
     """
 
@@ -33,47 +36,42 @@ class SamplesPerClass(BatchSampler):
         per_class: int = 2,
         lonely: Literal["error", "skip"] = "error",
         class_names: tuple[str, ...] | None = None,
+        with_replacement: bool = False,
         seed: int = 0,
     ):
-        if per_class < 1 or batch < 1 or batch % per_class:
-            raise LikewiseError(
-                f"SamplesPerClass: batch must be a multiple of per_class, got batch={batch}, per_class={per_class}"
-            )
-        if lonely not in ("error", "skip"):
-            raise LikewiseError(f"SamplesPerClass: lonely must be 'error' or 'skip', got '{lonely}'")
+        check_batch("SamplesPerClass", batch, per_class)
         self.labels = labels
         self.batch = batch
         self.per_class = per_class
         self.lonely = lonely
         self.class_names = class_names
+        self.with_replacement = with_replacement
+        self.largest_class = None if with_replacement else per_class
         self.seed = seed
-        classes, size = np.unique(labels, return_counts=True)
-        alone = classes[size == 1]
-        if per_class > 1 and len(alone) and lonely == "error":
-            first = class_names[alone[0]] if class_names else f"class {alone[0]}"
-            raise LikewiseError(
-                f"SamplesPerClass: per_class={per_class} needs two samples of a class, but {len(alone)} classes have "
-                f"one (first: {first}); remove them, or train without them: SamplesPerClass(lonely='skip')"
-            )
-        used = classes[size > 1] if per_class > 1 else classes
-        if len(used) < batch // per_class:
+        why = f"per_class={per_class}" if per_class > 1 else None
+        self._members = usable("SamplesPerClass", labels, why, lonely, class_names)
+        classes = len(self._members.rows)
+        if classes < batch // per_class and not with_replacement:
             raise LikewiseError(
                 f"SamplesPerClass: a batch of {batch} with {per_class} of each wants {batch // per_class} classes, but the "
-                f"labels hold {len(used)}; try SamplesPerClass(batch={len(used) * per_class}, per_class={per_class}), or Shuffled"
+                f"labels hold {classes}; try SamplesPerClass(batch={classes * per_class}, per_class={per_class}), or Shuffled"
             )
-        self._members = _members(labels, used)
 
     def __len__(self) -> int:
-        return max(1, sum(map(len, self._members)) // self.batch)
+        return max(1, len(self._members.every) // self.batch)
 
     def one_pass(self, number: int) -> list[list[int]]:
         rng = np.random.default_rng((self.seed, number))
+        slots, rows = self.batch // self.per_class, self._members.rows
+        if self.with_replacement:
+            classes = rng.integers(len(rows), size=(len(self), slots))
+            return self._members.draw(classes.repeat(self.per_class, axis=1), rng).tolist()
         deck: list[int] = []
-        packs: list[list[int]] = [[] for _ in self._members]
+        packs: list[list[int]] = [[] for _ in rows]
         batches = []
         for _ in range(len(self)):
-            chosen = _deal(deck, np.arange(len(self._members)), self.batch // self.per_class, rng)
-            batches.append([r for c in chosen for r in _deal(packs[c], self._members[c], self.per_class, rng)])
+            chosen = _deal(deck, np.arange(len(rows)), slots, rng)
+            batches.append([r for c in chosen for r in _deal(packs[c], rows[c], self.per_class, rng)])
         return batches
 
 
@@ -84,11 +82,3 @@ def _deal(pack: list[int], everyone: np.ndarray, count: int, rng: np.random.Gene
         pack += [v for v in fresh if v not in left] + [v for v in fresh if v in left]
     taken, pack[:] = pack[:count], pack[count:]
     return taken
-
-
-def _members(labels: np.ndarray, used: np.ndarray) -> list[np.ndarray]:
-    """Positions of each used class, in one sort: a mask per class would be classes x samples."""
-    order = np.argsort(labels, kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
-    wanted = set(used.tolist())
-    return [g for g in groups if int(labels[g[0]]) in wanted]

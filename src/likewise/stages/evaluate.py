@@ -1,4 +1,4 @@
-"""evaluate: a run or embeddings -> ranked answers -> scores per query, and their means."""
+"""evaluate: a run or embeddings -> ranked answers -> scores per query and their means, and numbers of the whole set."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from jaxtyping import Int
 
 from likewise.configs import Evaluate, Train, check
-from likewise.contracts import Protocol
+from likewise.contracts import Part, Protocol
 from likewise.data.columns import CORNERS
 from likewise.data.features import read_embeddings
 from likewise.data.images import fingerprint
 from likewise.embedding import embed_rows
 from likewise.metrics.ranking import largest_k, metric
+from likewise.metrics.spectrum import of_the_set, set_metric
 from likewise.progress import bar
 from likewise.protocols import QueryGallery, UnseenClasses
 from likewise.run import Run, write_aside
@@ -57,18 +59,22 @@ def evaluate(config: Evaluate, say=print) -> dict:
         if not run.done:
             say(f"this run is not finished; its last checkpoint is scored: {run.path}")
         return evaluate_run(
-            run, config=settings, items=items, metrics=config.metrics, device=device, which=config.which,
-            similarity=config.similarity, workers=config.workers, quiet=config.quiet,
+            run, config=settings, items=items, metrics=config.metrics, device=device, part=config.part,
+            which=config.which, similarity=config.similarity, workers=config.workers, quiet=config.quiet,
         )  # fmt: skip
     items = read_embeddings(str(target), config.labels)
-    if items.split is None or not (items.split == "test").any():
+    if items.split is None and config.part != "test":
+        raise LikewiseError(
+            f"evaluate: '{target}' has no `split`, so no {config.part} part; add it, or leave out --part"
+        )
+    if config.part == "test" and (items.split is None or not (items.split == "test").any()):
         items = dataclasses.replace(items, split=np.full(len(items), "test"))
     protocol: Protocol = QueryGallery() if marked(items) else UnseenClasses()
-    rows = protocol.rows(items, "test")
+    rows = rows_of(protocol, items, config.part)
     e = Embedded(torch.as_tensor(items.x[rows]), torch.as_tensor(items.y[rows]), torch.as_tensor(rows))
     similarity = config.similarity or origin(target).get("similarity", "cosine")
     scores, _ = score(e, items, protocol, config.metrics, similarity, device, config.quiet)
-    return summary(scores, e, similarity)
+    return summary(scores, e, similarity, config.metrics)
 
 
 def evaluate_run(
@@ -78,14 +84,16 @@ def evaluate_run(
     items: Items,
     metrics: Sequence[str],
     device: torch.device,
+    part: Part = "test",
     which: str = "best",
     similarity: str | None = None,
     workers: int = -1,
     quiet: bool = False,
 ) -> dict:
-    """Score a run's network on the test part of its data.
+    """Score a run's network on the test part of its data, or on another.
 
-    What counts as the run's result is written into its folder: the best network, compared the way its loss was written for.
+    What counts as the run's result is written into its folder: the best network on the test part, compared the way its loss
+    was written for. Where only numbers of the whole set are asked for, nothing is ranked and nothing written.
     """
     if fingerprint(items) != run.about["data"]:
         raise LikewiseError(
@@ -93,19 +101,20 @@ def evaluate_run(
             "changed); restore it, or embed the new data with `likewise embed` and evaluate that"
         )
     protocol, finished = make_protocol(config), run.done
-    rows = protocol.rows(items, "test")
-    if not len(rows):
-        raise LikewiseError(f"evaluate: the test part of '{items.name}' is empty; check its `split` column")
+    rows = rows_of(protocol, items, part)
     embedder = open_embedder(run, config, which, device)
     usual = similarity_of(config)
     similarity = similarity or usual
     _, plain = transforms(config, embedder)
-    e = embed_rows(embedder, items, rows, plain, device=device, workers=workers, quiet=quiet, title="embed test part")
+    e = embed_rows(
+        embedder, items, rows, plain, device=device, workers=workers, quiet=quiet, title=f"embed {part} part"
+    )
     if similarity == "euclidean":
         e = dataclasses.replace(e, z=e.e)
     scores, found = score(e, items, protocol, metrics, similarity, device, quiet)
-    result = summary(scores, e, similarity) | {"which": which}
-    if which == "best" and similarity == usual and run.done == finished:  # training did not end meanwhile
+    result = summary(scores, e, similarity, metrics) | {"which": which, "part": part}
+    own = which == "best" and part == "test" and similarity == usual and found is not None
+    if own and run.done == finished:  # training did not end meanwhile
         made_by = {"run": run.path, "which": which, "similarity": similarity}
         save_embeddings(run.path / "embeddings.npz", e, items, made_by)
         write_per_query(run.path / "per_query.parquet", scores, found, e, items)
@@ -113,15 +122,23 @@ def evaluate_run(
     return result
 
 
+def rows_of(protocol: Protocol, items: Items, part: Part) -> Int[np.ndarray, "n"]:
+    rows = protocol.rows(items, part)
+    if not len(rows):
+        raise LikewiseError(f"evaluate: the {part} part of '{items.name}' is empty; check its `split` column")
+    return rows
+
+
 def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
     """What evaluation will refuse must not surface after hours of training."""
-    for name in (config.select, *config.metrics):
-        metric(name)
+    rows, deepest = protocol.rows(items, "test"), largest_k(config.metrics)
+    metric(config.select)
+    for name in config.metrics:
+        set_metric(name) if of_the_set(name) else metric(name)
     if not config.evaluate:
         return
-    if not config.metrics:
-        raise LikewiseError("train: evaluating takes at least one metric; name some, or say --no-evaluate")
-    rows, deepest = protocol.rows(items, "test"), largest_k(config.metrics)
+    if all(of_the_set(name) for name in config.metrics):
+        raise LikewiseError("train: evaluating takes at least one metric per query; add R@1, or say --no-evaluate")
     asks, answers = protocol.sides(items, rows)
     classes = len(np.unique(items.y[rows]))
     if classes < 2:
@@ -140,6 +157,9 @@ def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
             f"train: in the test part of '{items.name}' no query has an answer of its class; check the columns `query`, "
             "`gallery` and `split`, or say --no-evaluate"
         )
+    most = min(config.dim, len(rows))  # directions there can be
+    for name in filter(of_the_set, config.metrics):
+        set_metric(name)(torch.eye(most + 1, most), torch.arange(most + 1))
 
 
 def score(
@@ -150,11 +170,13 @@ def score(
     similarity: str,
     device: torch.device,
     quiet: bool = False,
-) -> tuple[Scores, Retrieval]:
-    """Every metric for every query, from one ranked pass."""
-    chosen = {name: metric(name) for name in metrics}
-    if not chosen:
+) -> tuple[Scores, Retrieval | None]:
+    """Every metric per query for every query, from one ranked pass; none where there is no such metric."""
+    if not metrics:
         raise LikewiseError("evaluate: at least one metric is needed; see `likewise list metrics`")
+    chosen = {name: metric(name) for name in metrics if not of_the_set(name)}
+    if not chosen:
+        return Scores({}), None
     if device.type == "mps":  # it has no float64, which exact ranking needs
         device = torch.device("cpu")
     moved = Embedded(e.z.to(device), e.y.to(device), e.row.to(device))
@@ -186,20 +208,22 @@ def mean_score(
     return float(np.nanmean(value))
 
 
-def summary(scores: Scores, e: Embedded, similarity: str) -> dict:
-    """Means over the queries that have something to find, and how many have not."""
-    lonely = np.isnan(next(iter(scores.each.values())))
-    if lonely.all():
+def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]) -> dict:
+    """Means over the queries that have something to find, how many have not, and the numbers of the whole set."""
+    lonely = np.isnan(next(iter(scores.each.values()), np.zeros(0)))
+    if scores.each and lonely.all():
         raise LikewiseError(
             f"evaluate: none of the {len(lonely)} queries has anything to find: every class has one image, or its others "
             "are excluded by group; bring at least two images of a class"
         )
-    if len(e.y.unique()) == 1:
+    if scores.each and len(e.y.unique()) == 1:
         raise LikewiseError(
             f"evaluate: all {len(e.y)} rows are of one class, so every answer would be right; bring two classes or more"
         )
+    value = {name: float(np.nanmean(each)) for name, each in scores.each.items()}
+    value |= {name: set_metric(name)(e.z, e.y) for name in metrics if of_the_set(name)}
     return {
-        "metrics": {name: float(np.nanmean(value)) for name, value in scores.each.items()},
+        "metrics": {name: value[name] for name in metrics},
         "queries": int((~lonely).sum()),
         "unscored": int(lonely.sum()),
         "rows": len(e.row),

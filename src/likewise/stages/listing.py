@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from likewise.data import NAMES as DATA
 from likewise.errors import LikewiseError, nearest_name
-from likewise.metrics.ranking import NAMES as METRICS
+from likewise.metrics import NAMES as METRICS
+from likewise.metrics import SET_NAMES
 from likewise.recipes import names, read
 from likewise.spec import find
 
@@ -34,7 +35,7 @@ def entries(shelf: str) -> dict[str, str]:
     if shelf in SHELVES:
         return {name: first_line(part) for name, part in find(SHELVES[shelf]).items()}
     if shelf == "metrics":
-        return METRICS
+        return METRICS | SET_NAMES
     if shelf == "data":
         return DATA
     if shelf == "recipes":

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from likewise.configs import Train, check
 from likewise.contracts import BatchSampler, Loss, NoiseModel
 from likewise.data.batches import batches, choose_workers
 from likewise.embedding import embed_rows
+from likewise.models.mixup import Mixup
 from likewise.optimise import Schedule, clip, make_optimizer, steps_of
 from likewise.progress import bar
 from likewise.run import RESULTS, Run
@@ -96,6 +98,9 @@ class Training:
         self.class_number[torch.as_tensor(used)] = torch.arange(len(used))
         labels = self.class_number[torch.as_tensor(self.items.y[self.rows])].numpy()
         self.class_number = self.class_number.to(device)
+        self.place = torch.full((len(items),), -1, dtype=torch.int64)  # of a row among the training rows
+        self.place[torch.as_tensor(self.rows)] = torch.arange(len(self.rows))
+        self.place = self.place.to(device)
         weight = np.ones(len(items)) if items.weight is None else items.weight
         self.weight = torch.as_tensor(weight, dtype=torch.float32, device=device)
 
@@ -103,6 +108,8 @@ class Training:
         names = tuple(items.class_name[c] for c in used)
         facts = {"classes": len(used), "dim": config.dim, "labels": labels, "class_names": names, "seed": config.seed}
         imports = config.allow_imports
+        self.sampler = build(config.sampler, BatchSampler, allow_imports=imports, **facts)
+        facts["largest_class"] = self.sampler.largest_class
         self.loss = build(config.loss, Loss, allow_imports=imports, **facts).to(device)
         for name in ("classes", "dim"):
             if getattr(self.loss, name, facts[name]) != facts[name]:
@@ -110,7 +117,12 @@ class Training:
                     f"train: {config.loss} has {name}={getattr(self.loss, name)}, but this training has {facts[name]}; "
                     f"leave {name} out, it is filled in"
                 )
-        self.sampler = build(config.sampler, BatchSampler, allow_imports=imports, **facts)
+        self.mixup = None if config.mixup is None else Mixup(self.embedder, config.mixup, config.mixup_at)
+        if self.mixup and type(self.sampler).observe is not BatchSampler.observe:
+            raise LikewiseError(
+                f"train: {config.sampler} would take embeddings of mixtures for those of its rows; leave out mixup, or use "
+                "another sampler"
+            )
         self.augment, self.plain = transforms(config, self.embedder)
         per_pass = len(self.sampler)
         self.steps = steps_of(config.length, per_pass, "length")
@@ -130,10 +142,11 @@ class Training:
         self.restore()
         config, began = self.config, time.monotonic()
         workers = 0 if self.items.x is not None else choose_workers(config.workers)
-        self.sampler.start(lambda: self.embed(self.rows))
+        places = torch.arange(len(self.rows))  # samplers count training rows, not those of the table
+        self.sampler.start(lambda: replace(self.embed(self.rows), row=places))
         feed = batches(
-            self.items, ([int(self.rows[i]) for i in chosen] for chosen in self.sampler), self.augment,
-            device=self.device, workers=workers, seed=config.seed, first_draw=self.step,
+            self.items, self.chosen_rows(), self.augment, device=self.device, workers=workers, seed=config.seed,
+            first_draw=self.step,
         )  # fmt: skip
         self.embedder.train()
         images = 0
@@ -157,6 +170,14 @@ class Training:
                     raise Interrupted(self.run, self.step, self.steps)
         self.save()
 
+    def chosen_rows(self) -> Iterator[list[int] | None]:
+        """Rows of every batch; None after a pass, where the next one's are chosen by the embeddings of this one."""
+        observes = type(self.sampler).observe is not BatchSampler.observe
+        for step, chosen in enumerate(self.sampler, self.step + 1):
+            yield self.rows[chosen].tolist()
+            if observes and step % len(self.sampler) == 0:
+                yield None
+
     def next_batch(self, feed: Iterator[Batch]) -> Batch:
         try:
             return next(feed)
@@ -171,15 +192,16 @@ class Training:
         for parameter in self.embedder.backbone_parameters():
             parameter.requires_grad_(self.step >= self.warmup)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bf16"):
-            out = self.embedder(batch.x)
+            out, shares = self.mixup(batch.x) if self.mixup else (self.embedder(batch.x), [(slice(None), 1.0)])
         z = out.z if self.loss.input == "unit" else out.e
-        value = (self.weight[batch.row] * self.loss(z, self.class_number[batch.y])).mean()
+        y, w = self.class_number[batch.y], self.weight[batch.row]  # a label, wherever it is mixed in, brings its weight
+        value = sum(share * (w[whose] * self.loss(z, y[whose])).mean() for whose, share in shares)
         self.optimizer.zero_grad(set_to_none=True)
         value.backward()
         clip(self.config, [self.embedder, self.loss])
         self.optimizer.step()
         self.step += 1
-        self.sampler.observe(out.z.detach(), batch.row)
+        self.sampler.observe(out.z.detach(), self.place[batch.row])
         for part in (self.loss, self.sampler):
             part.after_step(self.step)
         # Pair losses skip pairs whose similarity is NaN and stay finite; what is logged must not.

@@ -1,0 +1,66 @@
+"""What a loss may take for granted: shapes, kinds, unit embeddings and labels that exist."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from likewise.similarity import at_least_float32, observed
+from likewise.types import LikewiseError, Ref
+
+
+def must_fit(loss, z: Tensor, y: Tensor, ref: Ref | None) -> None:
+    """Raise unless shapes and kinds are right. Costs nothing on any device."""
+    name = type(loss).__name__
+    if z.dim() != 2 or not z.is_floating_point() or not len(z):
+        raise LikewiseError(
+            f"{name}: z must be a matrix of real numbers, one embedding a row, got {_form(z)}; "
+            "stack the embeddings of the batch"
+        )
+    if y.dim() != 1 or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
+        raise LikewiseError(
+            f"{name}: y must be one whole number per sample, the label, got {_form(y)}; try y.long().flatten()"
+        )
+    if len(y) != len(z):
+        raise LikewiseError(f"{name}: one label per embedding is needed, got {len(z)} embeddings and {len(y)} labels")
+    dim = getattr(loss, "dim", z.shape[1])
+    if dim != z.shape[1]:
+        raise LikewiseError(
+            f"{name}: it was built for embeddings of dim={dim}, got {z.shape[1]} columns; build it with dim={z.shape[1]}"
+        )
+    if ref is not None and (ref.z.dim() != 2 or ref.z.shape[1] != z.shape[1] or ref.y.shape != ref.z.shape[:1]):
+        raise LikewiseError(
+            f"{name}: ref needs embeddings of {z.shape[1]} columns and a label each, got z {_form(ref.z)} and "
+            f"y {_form(ref.y)}"
+        )
+
+
+def is_sound(loss, z: Tensor, y: Tensor) -> Tensor | None:
+    """Check what the numbers themselves must be: raise on the CPU; elsewhere, where that would mean waiting for the device or
+    stopping the compiler, return which samples are right."""
+    length = torch.linalg.vector_norm(at_least_float32(z.detach()), dim=1) if loss.input == "unit" else None
+    classes = getattr(loss, "classes", None)
+    unit = None if length is None else (length - 1).abs() <= 0.01
+    known = None if classes is None else y == y.clamp(0, classes - 1)
+    if z.device.type != "cpu" or observed():
+        return unit if known is None else known if unit is None else unit & known
+    name = type(loss).__name__
+    if unit is not None and not unit.all():
+        if length[~unit].isnan().all():  # a diverged network is another story, and NaN tells it
+            return unit
+        row = int((~unit & ~length.isnan()).nonzero()[0, 0])
+        raise LikewiseError(
+            f"{name}: z must be unit vectors, but row {row} has length {float(length[row]):.4g}; "
+            "pass torch.nn.functional.normalize(z, dim=1)"
+        )
+    if known is not None and not known.all():
+        row = int((~known).nonzero()[0, 0])
+        raise LikewiseError(
+            f"{name}: labels must be 0 to {classes - 1} (classes={classes}), but row {row} has {int(y[row])}; "
+            "number the training classes from 0"
+        )
+    return None
+
+
+def _form(t: Tensor) -> str:
+    return f"shape {tuple(t.shape)}, {str(t.dtype).removeprefix('torch.')}"

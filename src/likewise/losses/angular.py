@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from likewise.contracts import Loss
+from likewise.losses.n_pair import exact_softplus
+from likewise.similarity import (
+    anchors,
+    at,
+    at_least_float32,
+    compare,
+    full_precision,
+    length,
+    log1p_sum_exp,
+    log_sum_exp,
+    pick,
+    spread,
+)
+from likewise.types import LikewiseError, Ref
+
+
+class Angular(Loss):
+    """Bound the angle at a stranger in the triangle with two class mates; beside it, the N-pair loss.
+
+    Paper: Wang et al., Deep Metric Learning with Angular Loss, ICCV 2017;
+        as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 5 (printed wrong in three places).
+    Formula: l_a = log(1 + sum_n e^(e_a e_n - e_a e_p)) + weight log(1 + sum_n e^f_apn) + penalty |e_a|^2,
+        f_apn = 4 tan^2(alpha) (z_a + z_p) z_n - 2 (1 + tan^2(alpha)) z_a z_p
+    Differs: e is the raw embedding and z = e / |e|, for strangers too: only the N-pair part and the penalty see lengths. One
+        class mate p is drawn for each anchor and used in both parts, as in the study's code; the mean is over the anchors that
+        have one. `squared_penalty=False` takes |e_a|, as that code (not the print) does.
+    Needs: two samples of a class in the batch; use `SamplesPerClass`.
+
+    Args:
+        alpha: the largest angle, in radians. Paper: 36 to 55 degrees; 45 degrees in the study, taken here.
+        weight: of the angular part. Study: 2.
+        penalty: weight of the embeddings' lengths. Study: 0.005.
+        squared_penalty: whether the length is squared. Study: squared in print, plain in its code.
+    """
+
+    input = "raw"
+
+    def __init__(
+        self, alpha: float = math.pi / 4, weight: float = 2.0, penalty: float = 0.005, squared_penalty: bool = True
+    ):
+        super().__init__()
+        if not 0 < alpha < math.pi / 2:
+            raise LikewiseError(
+                f"Angular: alpha must lie between 0 and pi/2 (radians), got {alpha}; 45 degrees are {math.pi / 4:.4f}"
+            )
+        if weight < 0 or penalty < 0:
+            raise LikewiseError(
+                f"Angular: weight and penalty must be 0 or more, got weight={weight}, penalty={penalty}"
+            )
+        self.alpha = alpha
+        self.weight = weight
+        self.penalty = penalty
+        self.squared_penalty = squared_penalty
+
+    def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
+        with full_precision(z):
+            e = at_least_float32(z)
+            size = sizes = length(e)
+            z = others = e * (1 / size)[:, None]
+            if ref is not None:
+                sizes = length(ref.z)
+                others = at_least_float32(ref.z) * (1 / sizes)[:, None]
+                ref = dataclasses.replace(ref, z=others)
+            sim, pairs = compare(z, y, ref)
+            p, has = pick(pairs.pos)
+            mate = at(sim, anchors(sim), p)
+            raw = mate * size * sizes.index_select(0, p)
+            pull = log1p_sum_exp(torch.addcmul(-raw[:, None], sim, torch.outer(size, sizes)), pairs.neg)
+            # (z_a + z_p) z_n: of the batch itself, the class mate's products are there already
+            of_mate = sim.index_select(0, p) if ref is None else others.index_select(0, p) @ others.T
+            tan2 = math.tan(self.alpha) ** 2
+            angle = log_sum_exp(sim + of_mate, pairs.neg, 4 * tan2) - 2 * (1 + tan2) * mate
+            each = (pull + self.weight * exact_softplus(angle)).where(has, 0.0)
+            return spread(each, has) + self.penalty * length(e, self.squared_penalty)

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from likewise.contracts import Loss, Miner, must_give
+from likewise.rows import by_rows
+from likewise.similarity import log_sum_exp
+from likewise.types import LikewiseError, Pairs, Ref
+
+
+class Circle(Loss):
+    """Pull and push every pair the harder, the further it is from where it should be.
+
+    Paper: Sun et al., Circle Loss: A Unified Perspective of Pair Similarity Optimization, CVPR 2020, eq. 6 to 9.
+    Formula: l_i = log(1 + sum_n e^(gamma a_n (s_in - margin)) * sum_p e^(-gamma a_p (s_ip - 1 + margin)))
+        with a_p = [1 + margin - s_ip]+ and a_n = [s_in + margin]+
+    Differs: nothing; a_p and a_n are constants to the gradient, as in the paper. An anchor without positives or without
+        negatives gives 0, and the mean is over the others.
+    Needs: two samples of a class in the batch; use `SamplesPerClass`.
+
+    Args:
+        margin: m, the paper's relaxation; positives should be above 1 - m, negatives below m. Paper: 0.4 for retrieval.
+        gamma: scale. Paper: 80 for retrieval.
+        miner: which pairs count; None takes all of them.
+    """
+
+    def __init__(self, margin: float = 0.4, gamma: float = 80.0, miner: Miner | None = None):
+        super().__init__()
+        must_give(miner, "pairs", "Circle", "HardPairs()")
+        if not 0 <= margin < 1:
+            raise LikewiseError(f"Circle: 0 <= margin < 1 must hold, got {margin}; the paper takes 0.4")
+        if gamma <= 0:
+            raise LikewiseError(f"Circle: gamma must be above 0, got {gamma}; the paper takes 80")
+        self.margin = margin
+        self.gamma = gamma
+        self.miner = miner
+
+    def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
+        return by_rows(self._rows, z, y, ref, miner=self.miner)
+
+    def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs):
+        now = sim.detach()
+        pull = (1 + self.margin - now).relu() * (sim - (1 - self.margin))
+        push = (now + self.margin).relu() * (sim - self.margin)
+        total = log_sum_exp(pull, pairs.pos, -self.gamma) + log_sum_exp(push, pairs.neg, self.gamma)
+        both = pairs.pos.any(1) & pairs.neg.any(1)
+        return F.softplus(total).where(both, 0.0), both

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from likewise.contracts import Loss
+from likewise.similarity import at_least_float32, full_precision, unit_rows
+from likewise.types import LikewiseError, Ref
+
+
+class CosFace(Loss):
+    """Classify by the cosine to one learned unit vector per class, with a margin taken off the cosine to the own one.
+
+    Paper: Wang et al., CosFace: Large Margin Cosine Loss for Deep Face Recognition, CVPR 2018.
+    Formula: l_i = -log( e^(s (s_iy - m)) / (e^(s (s_iy - m)) + sum_{c != y} e^(s s_ic)) )
+    Differs: nothing. `ref` is not used: the classes are the reference.
+
+    Args:
+        classes: number of training classes; the run fills it in.
+        dim: size of the embedding; the run fills it in.
+        scale: s, of the cosines. Paper: 64.
+        margin: m, of the cosine. Paper: 0.35.
+    """
+
+    lr_factor = 1.0
+
+    def __init__(self, classes: int, dim: int, scale: float = 64.0, margin: float = 0.35):
+        super().__init__()
+        if scale <= 0:
+            raise LikewiseError(f"CosFace: scale must be above 0, got {scale}")
+        if not 0 <= margin < 2:
+            raise LikewiseError(
+                f"CosFace: margin must be 0 or more and below 2 (cosines differ by at most 2), got {margin}"
+            )
+        self.classes = classes
+        self.dim = dim
+        self.scale = scale
+        self.margin = margin
+        self.proxies = nn.Parameter(torch.empty(classes, dim).uniform_(-(dim**-0.5), dim**-0.5))
+
+    def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
+        with full_precision(z):
+            z = at_least_float32(z)
+            logits = (self.scale * z) @ unit_rows(self.proxies).to(z).T
+            own = logits.gather(1, y[:, None]) - self.scale * self.margin
+            return F.cross_entropy(logits.scatter(1, y[:, None], own), y, reduction="none")

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from likewise.contracts import Loss
+from likewise.losses.contrastive import Contrastive
+from likewise.similarity import at_least_float32, observed
+from likewise.types import LikewiseError, Ref
+
+
+class CrossBatchMemory(Loss):
+    """Compare the batch with the embeddings of the batches before it too.
+
+    Paper: Wang et al., Cross-Batch Memory for Embedding Learning, CVPR 2020.
+    Formula: l_i = inner loss of sample i against {batch} + {the last `size` samples before it}
+    Differs: the paper puts the batch into the memory first and takes its entries as constants. Here the batch stands beside the
+        memory, with its gradient, and enters it after the step; so an empty memory gives the inner loss itself, and a sample
+        is never its own partner. As in the paper, earlier embeddings of the same image count as class mates.
+    Needs: an inner loss of pairs or triplets; one with proxies has its reference already.
+
+    Args:
+        dim: size of the embedding; the run fills it in.
+        loss: the inner loss. Paper: contrastive, and others.
+        size: how many samples are remembered. Paper: up to the whole training set.
+        start: steps before remembering begins, for embeddings drift fast at first. Paper: 1000.
+    """
+
+    def __init__(self, dim: int, loss: Loss = Contrastive(), size: int = 1024, start: int = 0):
+        super().__init__()
+        if isinstance(loss, CrossBatchMemory) or any(p.shape[1:] == (dim,) for p in loss.parameters()):
+            raise LikewiseError(
+                "CrossBatchMemory needs an inner loss that compares samples with samples, such as Contrastive(), "
+                f"got {type(loss).__name__}"
+            )
+        if size < 1 or start < 0:
+            raise LikewiseError(f"CrossBatchMemory: size >= 1 and start >= 0 must hold, got size={size}, start={start}")
+        self.dim = dim
+        self.loss = loss
+        self.size = size
+        self.start = start
+        self.input = loss.input
+        self.lr_factor = loss.lr_factor
+        self.seen: tuple[Tensor, Tensor] | None = None  # the batch of this step, until it is over
+        self.register_buffer("memory", torch.zeros(size, dim))
+        self.register_buffer("memory_y", torch.zeros(size, dtype=torch.int64))
+        self.register_buffer("filled", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("next_row", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
+        if self.training and (torch.compiler.is_compiling() or not observed()):
+            self.seen = z.detach(), y
+        ref = ref or Ref(z, y, torch.arange(len(y), device=y.device))
+        near = at_least_float32(ref.z)
+        used = torch.ones_like(ref.y, dtype=torch.bool) if ref.used is None else ref.used
+        filled = torch.arange(self.size, device=self.filled.device) < self.filled
+        both = Ref(
+            z=torch.cat([near, self.memory.to(near)]),
+            y=torch.cat([ref.y, self.memory_y]),
+            own=ref.own,
+            used=torch.cat([used, filled]),
+            live=len(near),
+        )
+        return self.loss(z, y, both)
+
+    def after_step(self, step: int) -> None:
+        self.loss.after_step(step)
+        if self.seen is not None and step > self.start:
+            z, y = (t[-self.size :] for t in self.seen)
+            rows = (self.next_row + torch.arange(len(y), device=self.next_row.device)) % self.size
+            self.memory.index_copy_(0, rows, z.to(self.memory))
+            self.memory_y.index_copy_(0, rows, y.to(self.memory_y))
+            self.next_row.copy_((self.next_row + len(y)) % self.size)
+            self.filled.copy_((self.filled + len(y)).clamp_max(self.size))
+        self.seen = None
+
+    def observe_state(self) -> dict[str, Tensor]:
+        return self.loss.observe_state() | {"memory_filled": self.filled.detach().clone()}

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from likewise.contracts import Loss
+from likewise.rows import BOUNDED, CACHED
+from likewise.similarity import at_least_float32, cosine, full_precision, mates, soft_histograms
+from likewise.types import LikewiseError, Ref
+
+
+class Histogram(Loss):
+    """Make it improbable that a random negative pair is more similar than a random positive one.
+
+    Paper: Ustinova & Lempitsky, Learning Deep Embeddings with Histogram Loss, NIPS 2016, eq. 2 to 5;
+        as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 7 to 9 (whose eq. 7 prints one interval wrong).
+    Formula: L = sum_r h-_r sum_{q <= r} h+_q, with h+ and h- the histograms of the similarities of positive and of negative
+        pairs, each summing to 1
+    Differs: the paper defines one number per batch, the mean over negative pairs of the share of positive pairs below them.
+        Each sample gets the part of its own negatives, B / |S-| sum_n F+(s_in), so that mean and gradient are the paper's; all
+        samples share F+, the share over the whole batch. 0 where the batch has no positive or no negative pair.
+    Needs: two samples of a class in the batch; use `SamplesPerClass`.
+
+    Args:
+        nodes: nodes of the histograms from -1 to 1, both ends included. Roth et al.: 65; 11 for SOP.
+    """
+
+    def __init__(self, nodes: int = 65):
+        super().__init__()
+        if nodes < 2:
+            raise LikewiseError(f"Histogram: nodes must be 2 or more, got {nodes}; Roth et al. take 65")
+        self.nodes = nodes
+
+    def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
+        ref = ref or Ref(z, y, torch.arange(len(y), device=y.device))
+        with full_precision(z):
+            z = at_least_float32(z)
+            pos, neg = self._count(cosine(z, at_least_float32(ref.z).to(z)), y, ref)
+            below = pos.sum(0).cumsum(0)
+            below = below / below[-1].detach().clamp_min(0.5)  # whole numbers but for rounding
+            return neg @ below * (len(z) / neg.detach().sum().clamp_min(0.5))
+
+    def _count(self, sim: Float[Tensor, "B R"], y: Int[Tensor, "B"], ref: Ref):
+        """The histograms of every row. A block of rows at a time; between the blocks only whole numbers remain: who is where."""
+        step = max(1, (CACHED if sim.device.type == "cpu" else BOUNDED) // max(1, sim.shape[1]))
+        own = [None] * len(y) if ref.own is None else ref.own.split(step)
+        found = [
+            soft_histograms((s + 1) * ((self.nodes - 1) / 2), mates(y_, ref.y, at, ref.used), self.nodes)
+            for s, y_, at in zip(sim.split(step), y.split(step), own)
+        ]
+        return torch.cat([pos for pos, _ in found]), torch.cat([neg for _, neg in found])

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from likewise.contracts import Loss, Miner, must_give
+from likewise.miners.distance_weighted import DistanceWeighted
+from likewise.rows import triplets
+from likewise.similarity import by_anchor, distance, sides, spread
+from likewise.types import LikewiseError, Ref
+
+
+class Margin(Loss):
+    """Keep class mates within a learned boundary and strangers beyond it, both by a margin.
+
+    Paper: Wu et al., Sampling Matters in Deep Embedding Learning, ICCV 2017;
+        as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 10 (whose print drops the hinges).
+    Formula: L = 1/active sum_a ( [d_ap - b_a + margin]+ + [b_a - d_an + margin]+ ) + nu sum_c b_c, b_a that of the anchor's class
+    Differs: nothing. `active` counts the brackets above 0 over the whole batch, so the numbers of the anchors share one factor;
+        `count="triplets"` counts triplets with any bracket above 0, as the study's code does. The last term is added to every
+        number. No offset per image.
+    Needs: two samples of a class in the batch; use `SamplesPerClass`.
+
+    Args:
+        classes: number of training classes; the run fills it in.
+        margin: half the width of the zone around the boundary that is to be empty. Paper: 0.2.
+        beta: the boundary b at the start. Paper: 1.2; 0.6 and 1.2 in Roth et al. 2020.
+        per_class: a boundary for every class, or one for all.
+        learn: whether boundaries learn or stay as they are.
+        nu: weight of the sum of the boundaries. 0 in Roth et al. 2020.
+        miner: who makes the triplets. Paper: DistanceWeighted().
+        count: what the sum is divided by, "terms" (paper) or "triplets" (the study's code).
+    """
+
+    lr_factor = 50.0
+
+    def __init__(
+        self, classes: int | None = None, margin: float = 0.2, beta: float = 1.2, per_class: bool = True, learn: bool = True,
+        nu: float = 0.0, miner: Miner = DistanceWeighted(), count: Literal["terms", "triplets"] = "terms",
+    ):  # fmt: skip
+        super().__init__()
+        must_give(miner, "triplets", "Margin", "DistanceWeighted()")
+        if margin < 0 or nu < 0:
+            raise LikewiseError(f"Margin: margin and nu must be 0 or more, got margin={margin}, nu={nu}")
+        if not 0 < beta < 2:
+            raise LikewiseError(
+                f"Margin: beta must be above 0 and below 2 (unit vectors are at most 2 apart), got {beta}"
+            )
+        if per_class and classes is None:
+            raise LikewiseError("Margin: a boundary per class needs classes, got None; give it, or say per_class=False")
+        if count not in ("terms", "triplets"):
+            raise LikewiseError(f"Margin: count must be 'terms' or 'triplets', got '{count}'")
+        self.classes = classes
+        self.margin = margin
+        self.beta = beta
+        self.per_class = per_class
+        self.learn = learn
+        self.nu = nu
+        self.miner = miner
+        self.count = count
+        self.boundaries = nn.Parameter(torch.full((classes if per_class else 1, 1), float(beta)), requires_grad=learn)
+
+    def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
+        t = triplets(z, y, ref, self.miner, self.margin)
+        near, far = sides(z, ref, t)
+        boundaries = self.boundaries.to(near).squeeze(1)
+        boundary = boundaries[y[t.a]] if self.per_class else boundaries
+        pull = (distance(near).where(t.pull, 0.0) - boundary + self.margin).relu()
+        push = (boundary - distance(far) + self.margin).relu()
+        total, _ = by_anchor(pull + push, t, len(z))
+        active = (pull > 0).to(pull) + (push > 0).to(push) if self.count == "terms" else (pull + push > 0).to(pull)
+        each = spread(total, by_anchor(active, t, len(z))[0])
+        return each + self.nu * boundaries.sum() if self.nu else each

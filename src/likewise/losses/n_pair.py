@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from likewise.contracts import Loss
+from likewise.rows import by_rows
+from likewise.similarity import anchors, at, length, log1p_sum_exp, log_sum_exp, pick
+from likewise.types import LikewiseError, Pairs, Ref
+
+EMPTY = -5e3
+"""The logarithm of a sum over nobody lies below this."""
+
+
+class NPair(Loss):
+    """Tell a class mate from all strangers of the batch at once, by a softmax over dot products.
+
+    Paper: Sohn, Improved Deep Metric Learning with Multi-class N-pair Loss Objective, NeurIPS 2016;
+        as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 4.
+    Formula: l_ap = log(1 + sum_n e^(z_a z_n - z_a z_p)); L = mean_ap l_ap + penalty mean_a |z_a|^2
+    Differs: on raw embeddings. The strangers are all samples of other classes, as in the study, not one per class. All ordered
+        pairs of class mates count, as in the study's print, with the mean over pairs; its code draws one class mate per anchor
+        (`one_positive=True`), which is the same with two samples a class, and the same on average where classes are equally
+        large. A sample's number is the sum over its own pairs, scaled. `squared_penalty=False` takes |z_a|, as that code does.
+    Needs: two samples of a class in the batch; use `SamplesPerClass`.
+
+    Args:
+        one_positive: whether one class mate is drawn for each anchor in place of all of them.
+        penalty: weight of the embeddings' lengths. Study: 0.005 (Sohn's 0.02 / 4).
+        squared_penalty: whether the length is squared. Study: squared in print, plain in its code.
+    """
+
+    input = "raw"
+
+    def __init__(self, one_positive: bool = False, penalty: float = 0.005, squared_penalty: bool = True):
+        super().__init__()
+        if penalty < 0:
+            raise LikewiseError(f"NPair: penalty must be 0 or more, got {penalty}; 0 turns it off")
+        self.one_positive = one_positive
+        self.penalty = penalty
+        self.squared_penalty = squared_penalty
+
+    def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
+        return by_rows(self._rows, z, y, ref) + self.penalty * length(z, self.squared_penalty)
+
+    def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs):
+        if self.one_positive:
+            p, has = pick(pairs.pos)
+            mate = at(sim, anchors(sim), p)
+            return log1p_sum_exp(sim - mate[:, None], pairs.neg).where(has, 0.0), has
+        sim = sim - sim.detach().mean(1, keepdim=True)  # raw products may be of any size; only differences count
+        strangers = log_sum_exp(sim, pairs.neg)
+        counted = pairs.pos & (strangers > EMPTY)[:, None]
+        every = exact_softplus(strangers[:, None] - sim).masked_fill(~counted, 0)
+        return every.sum(1), pairs.pos.sum(1)
+
+
+def exact_softplus(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """log(1 + e^x). Torch's own goes over to x at 20, where float64 still sees a difference."""
+    return softplus(x, threshold=40.0)

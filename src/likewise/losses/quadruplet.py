@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from likewise.contracts import Loss, Miner, must_give
+from likewise.miners.distance_weighted import DistanceWeighted
+from likewise.rows import triplets
+from likewise.similarity import at_least_float32, by_anchor, distance, full_precision, pick, sides, spread
+from likewise.types import LikewiseError, Ref, Tuples
+
+
+class Quadruplet(Loss):
+    """Keep a class mate nearer than a stranger, and nearer than two strangers are to one another.
+
+    Paper: Chen et al., Beyond Triplet Loss: A Deep Quadruplet Network for Person Re-Identification, CVPR 2017;
+        as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 14 (whose print has a wrong distance in it).
+    Formula: l_a = [d_ap - d_an + margin]+ + [d_ap - d_ln + far_margin]+
+    Differs: plain Euclidean distances of unit embeddings, as in the study, where the paper learns a metric. (a, p, n) come from
+        the miner, l is drawn from all samples of neither a's nor n's class (the study's code does not look at its class);
+        without a third class the second bracket is left out. The mean is over triplets, those at 0 included.
+    Needs: two samples of a class and three classes in the batch; use `SamplesPerClass`.
+
+    Args:
+        margin: how much further the stranger must be. Paper, and the study's print: 1; its code, and so likely its tables: 0.2.
+        far_margin: how much further two strangers must be from one another. Paper, and the study's print: 0.5; its code: 0.2.
+        miner: who makes the triplets. Study: `DistanceWeighted`.
+    """
+
+    def __init__(self, margin: float = 1.0, far_margin: float = 0.5, miner: Miner = DistanceWeighted()):
+        super().__init__()
+        must_give(miner, "triplets", "Quadruplet", "DistanceWeighted()")
+        if margin < 0 or far_margin < 0:
+            raise LikewiseError(
+                f"Quadruplet: margin and far_margin must be 0 or more, got margin={margin}, far_margin={far_margin}"
+            )
+        self.margin = margin
+        self.far_margin = far_margin
+        self.miner = miner
+
+    def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
+        t = triplets(z, y, ref, self.miner, self.margin)
+        near, far = sides(z, ref, t)
+        other, has = _third(y, ref, t)
+        with full_precision(z):
+            others = at_least_float32(z if ref is None else ref.z)
+            apart = (others.index_select(0, other) * others.index_select(0, t.n)).sum(1)
+            pull = distance(near).where(t.pull, 0.0)
+            first = (pull - distance(far) + self.margin).relu()
+            second = (pull - distance(apart) + self.far_margin).relu()
+            return spread(*by_anchor(first + second.where(has, 0.0), t, len(z)))
+
+
+def _third(y: Int[Tensor, "B"], ref: Ref | None, t: Tuples) -> tuple[Int[Tensor, "T"], Bool[Tensor, "T"]]:
+    """For every triplet, a sample of neither class of it, and whether there is one."""
+    labels = y if ref is None else ref.y
+    free = (labels != y[t.a][:, None]) & (labels != labels[t.n][:, None])
+    return pick(free if ref is None or ref.used is None else free & ref.used)

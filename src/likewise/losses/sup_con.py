@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from likewise.contracts import Loss
+from likewise.rows import by_rows
+from likewise.similarity import log_sum_exp, mean_over
+from likewise.types import LikewiseError, Pairs, Ref
+
+
+class SupCon(Loss):
+    """Tell each class mate from everybody else in the batch, by a softmax.
+
+    Paper: Khosla et al., Supervised Contrastive Learning, NeurIPS 2020, eq. 2 (the sum outside the logarithm).
+    Formula: l_i = -1/|P_i| sum_p log( e^(s_ip / T) / sum_{j != i} e^(s_ij / T) )
+    Differs: nothing. A sample without class mates gives 0, and the mean is over the others. Where each class has exactly two
+        samples (two views of an image, its row number as label) this is NT-Xent (Chen et al., SimCLR, ICML 2020).
+    Needs: two samples of a class in the batch; use `SamplesPerClass`.
+
+    Args:
+        temperature: T. Paper: 0.1.
+    """
+
+    def __init__(self, temperature: float = 0.1):
+        super().__init__()
+        if temperature <= 0:
+            raise LikewiseError(f"SupCon: temperature must be above 0, got {temperature}; the paper takes 0.1")
+        self.temperature = temperature
+
+    def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
+        return by_rows(self._rows, z, y, ref)
+
+    def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs):
+        everybody = log_sum_exp(sim, pairs.pos | pairs.neg, 1 / self.temperature)
+        has = pairs.pos.any(1)
+        return (everybody - mean_over(sim, pairs.pos) / self.temperature).where(has, 0.0), has

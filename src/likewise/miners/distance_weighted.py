@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from likewise.contracts import Miner
+from likewise.similarity import anchors, pick
+from likewise.types import LikewiseError, Pairs, Tuples
+
+FURTHEST = 2 - 1e-4
+"""Distances above this count as this: at 2 the density of the sphere is 0 and its inverse infinite."""
+
+
+class DistanceWeighted(Miner):
+    """One triplet per anchor: any positive, and a negative drawn so that all distances are equally likely.
+
+    Paper: Wu et al., Sampling Matters in Deep Embedding Learning, ICCV 2017;
+        as in Roth et al., Revisiting Training Strategies, ICML 2020, eqs. 23-24.
+    Formula: p uniform in P(a); n drawn with weight 1 / q(max(d_an, lower)), where q(d) = d^(D-2) (1 - d^2 / 4)^((D-3)/2) is the
+        density of distances on the sphere
+    Differs: the study's print lost the square of d. Weights are scaled row by row, so one near-duplicate does not silence the
+        others. The printed bound on the weights is a bound on the distance (`lower`). Beyond d = 1.42 the weight rises again;
+        `upper` prevents it. The study's text applies 1.4, its code does not, and so neither do we by default. An anchor whose
+        negatives all lie beyond `upper` draws among them uniformly.
+    Needs: unit embeddings; two samples of a class in the batch.
+
+    Args:
+        lower: nearer negatives are drawn as if they were this far. Paper: 0.5.
+        upper: negatives further than this are not drawn; None: all are. Paper: 1.4; code of the study: None.
+    """
+
+    def __init__(self, lower: float = 0.5, upper: float | None = None):
+        if not 0 < lower < (2 if upper is None else min(upper, 2)):
+            raise LikewiseError(
+                "DistanceWeighted: 0 < lower < upper must hold, with lower below 2, the diameter of the sphere, "
+                f"got lower={lower}, upper={upper}"
+            )
+        self.lower = lower
+        self.upper = upper
+
+    def __call__(self, sim: Float[Tensor, "B R"], pairs: Pairs, dim: int, margin: float | None = None) -> Tuples:
+        sim = sim.detach()
+        weight = self.log_weight(sim, dim).masked_fill_(~pairs.neg, -torch.inf)
+        if self.upper is not None:
+            within = pairs.neg & (2 - 2 * sim <= self.upper**2)
+            weight = torch.where(within.any(1, keepdim=True) & ~within, -torch.inf, weight)
+            weight = torch.where(within.any(1, keepdim=True) | ~pairs.neg, weight, 0.0)
+        weight = weight.sub_(weight.amax(1, keepdim=True).clamp_min_(-1e30)).exp2_()
+        p, has_pos = pick(pairs.pos)
+        n, has_neg = pick(weight)
+        return Tuples(anchors(sim), p, n, has_pos & has_neg, torch.ones_like(has_pos), one_each=True)
+
+    def log_weight(self, sim: Float[Tensor, "B R"], dim: int) -> Float[Tensor, "B R"]:
+        """log2 of the inverse density of each distance."""
+        quarter = (0.5 - 0.5 * sim).clamp_(self.lower**2 / 4, FURTHEST**2 / 4)  # a quarter of the squared distance
+        other = (1 - quarter).log2_()
+        return quarter.log2_().mul_((2 - dim) / 2).add_(other, alpha=(3 - dim) / 2)

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from likewise.contracts import Miner
+from likewise.similarity import anchors, pick
+from likewise.types import LikewiseError, Pairs, Tuples
+
+
+class EasyPositive(Miner):
+    """One triplet per anchor with its nearest positive, so that a class need not become one point.
+
+    Paper: Xuan et al., Improved Embeddings with Easy Positive Triplet Mining, WACV 2020.
+    Formula: p = arg min_p d(a,p); n = arg min_n d(a,n) among those beyond p ("semi-hard") or among all ("hard"), or any
+        ("random")
+    Differs: where no negative lies beyond the positive, semi-hard takes the nearest of all, so that every anchor keeps a triplet.
+    Needs: two samples of a class in the batch.
+
+    Args:
+        negative: which negative: "semi-hard", "hard" or "random". Paper: semi-hard works best.
+    """
+
+    def __init__(self, negative: Literal["semi-hard", "hard", "random"] = "semi-hard"):
+        if negative not in ("semi-hard", "hard", "random"):
+            raise LikewiseError(f"EasyPositive: negative must be 'semi-hard', 'hard' or 'random', got '{negative}'")
+        self.negative = negative
+
+    def __call__(self, sim: Float[Tensor, "B R"], pairs: Pairs, dim: int, margin: float | None = None) -> Tuples:
+        sim = sim.detach()
+        nearest_pos, p = sim.masked_fill(~pairs.pos, -torch.inf).max(1)
+        if self.negative == "random":
+            n, has_neg = pick(pairs.neg)
+        else:
+            among = sim.masked_fill(~pairs.neg, -torch.inf)
+            if self.negative == "semi-hard":
+                beyond = among.masked_fill(sim >= nearest_pos[:, None], -torch.inf)
+                among = torch.where((beyond.amax(1) > -torch.inf)[:, None], beyond, among)
+            nearest_neg, n = among.max(1)
+            has_neg = torch.isfinite(nearest_neg)
+        valid = torch.isfinite(nearest_pos) & has_neg
+        return Tuples(anchors(sim), p, n, valid, torch.ones_like(valid), one_each=True)

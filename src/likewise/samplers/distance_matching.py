@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from likewise.contracts import BatchSampler
+from likewise.samplers.bank import Bank
+from likewise.samplers.members import candidates as draw_candidates
+from likewise.samplers.members import check_batch, check_candidates, check_pool, usable
+from likewise.types import Embedded, LikewiseError
+
+
+class DistanceMatching(BatchSampler):
+    """Batches whose distances are distributed as those of a large sample of the data (DDM).
+
+    Paper: Roth et al., Revisiting Training Strategies, ICML 2020 (DDM).
+    Formula: B* = pool rows and b_1..b_m from B*, per_class samples of a class each; h = shares of all pairwise distances in
+        bins over [min, max] of B*; a batch = arg min_b sum_bins |CDF(h_b) - CDF(h*)| * bin width (Wasserstein-1)
+    Differs: pool and candidates repeat a class only when all have come, and no image as long as the class has others. The
+        study's code compares the heights of the histograms, not where they stand; see published_cost. Embeddings are the
+        unit ones, also for losses on raw ones.
+
+    Args:
+        labels: classes of the training samples; the run fills it in.
+        batch: samples in a batch. Study: 112.
+        per_class: samples of each class in a batch. Study: 2.
+        pool: rows of B*; all, where there are no more. Study: 512.
+        candidates: m, mini-batches to choose one from. Study: 10.
+        bins: of the histograms. Study: 50.
+        lonely: what to do with classes of a single sample: "error", or "skip" to train without them.
+        class_names: names of the classes, for errors; the run fills it in.
+        published_cost: the cost of the published code: |mean - mean*| + |std - std*| of the embeddings, plus 150 times the
+            Wasserstein-1 of the two sets of bin heights, which cannot tell where a bin stands.
+        seed: the run fills it in.
+    """
+
+    def __init__(
+        self,
+        labels: Int[np.ndarray, "N"],
+        batch: int = 112,
+        per_class: int = 2,
+        pool: int = 512,
+        candidates: int = 10,
+        bins: int = 50,
+        lonely: Literal["error", "skip"] = "error",
+        class_names: tuple[str, ...] | None = None,
+        published_cost: bool = False,
+        seed: int = 0,
+    ):
+        check_batch("DistanceMatching", batch, per_class)
+        check_candidates("DistanceMatching", candidates, batch)
+        if bins < 1:
+            raise LikewiseError(f"DistanceMatching: bins must be 1 or more, got {bins}")
+        self.labels = labels
+        self.batch = batch
+        self.per_class = per_class
+        self.pool = pool
+        self.candidates = candidates
+        self.bins = bins
+        self.lonely = lonely
+        self.class_names = class_names
+        self.published_cost = published_cost
+        self.seed = seed
+        why = f"per_class={per_class}" if per_class > 1 else None
+        self._members = usable("DistanceMatching", labels, why, lonely, class_names)
+        check_pool("DistanceMatching", pool, batch, self._members)
+        self._bank = Bank("DistanceMatching", len(labels))
+
+    def __len__(self) -> int:
+        return len(self._members.every) // self.batch
+
+    def start(self, embed: Callable[[], Embedded]) -> None:
+        self._bank.start(embed)
+
+    def observe(self, z: Float[Tensor, "B D"], row: Int[Tensor, "B"]) -> None:
+        self._bank.observe(z, row)
+
+    def one_pass(self, number: int) -> list[list[int]]:
+        return self._bank.one_pass(number, self._choose)
+
+    def state_dict(self) -> dict:
+        return super().state_dict() | self._bank.state_dict()
+
+    def load_state_dict(self, state: dict) -> None:
+        super().load_state_dict(state)
+        self._bank.load_state_dict(state)
+
+    def _choose(self, z: Float[np.ndarray, "N D"], number: int) -> list[list[int]]:
+        rng = np.random.default_rng((self.seed, number))
+        batches = []
+        for _ in range(len(self)):
+            pool = self._members.pool(self.pool, self.per_class, rng)
+            tries = draw_candidates(self.labels[pool], self.candidates, self.batch, self.per_class, rng)
+            shares, aim, width = histograms(z[pool], tries, self.bins)
+            if self.published_cost:
+                cost = moments_apart(z[pool], tries) + 150 * heights_apart(shares, aim)
+            else:
+                cost = wasserstein(shares, aim, width)
+            batches.append(pool[tries[np.argmin(cost)]].tolist())
+        return batches
+
+
+def histograms(
+    z: Float[np.ndarray, "n D"], tries: Int[np.ndarray, "M B"], bins: int
+) -> tuple[Float[np.ndarray, "M bins"], Float[np.ndarray, "bins"], float]:
+    """Shares of pairwise distances per bin: of each candidate, and of all rows; and the width of a bin.
+
+    A candidate's distances are some of the pool's, so that each is computed and put into its bin once.
+    """
+    z = z.astype(np.float64)
+    square = (z * z).sum(1)
+    apart = np.sqrt(np.maximum(square[:, None] + square - 2 * z @ z.T, 0))
+    np.fill_diagonal(apart, np.inf)
+    low = apart.min()
+    np.fill_diagonal(apart, 0)
+    width = float(apart.max() - low) / bins
+    place = np.clip((apart - low) / (width or 1), 0, bins - 1).astype(np.int64)  # where all are equal, all in one bin
+    among = place[tries[:, :, None], tries[:, None, :]] + bins * np.arange(len(tries))[:, None, None]
+    counts = np.bincount(among.reshape(-1), minlength=len(tries) * bins).reshape(len(tries), bins)
+    total = np.bincount(place.reshape(-1), minlength=bins)
+    counts[:, 0] -= tries.shape[1]  # a row and itself are no pair; they stand in the lowest bin
+    total[0] -= len(z)
+    return counts / counts.sum(1, keepdims=True), total / total.sum(), width
+
+
+def wasserstein(
+    shares: Float[np.ndarray, "M bins"], aim: Float[np.ndarray, "bins"], width: float
+) -> Float[np.ndarray, "M"]:
+    """How far mass must move to turn each histogram into the aim."""
+    return np.abs(np.cumsum(shares - aim, axis=1)).sum(1) * width
+
+
+def heights_apart(shares: Float[np.ndarray, "M bins"], aim: Float[np.ndarray, "bins"]) -> Float[np.ndarray, "M"]:
+    """The same between the bins' heights as if they were samples: equal for any order of the bins."""
+    return np.abs(np.sort(shares, axis=1) - np.sort(aim)).mean(1)
+
+
+def moments_apart(z: Float[np.ndarray, "n D"], tries: Int[np.ndarray, "M B"]) -> Float[np.ndarray, "M"]:
+    """Distance of mean and of standard deviation of each candidate's embeddings from those of all."""
+    x = z[tries]
+    mean, std = x.mean(1) - z.mean(0), x.std(1) - z.std(0)
+    return np.linalg.norm(mean, axis=1) + np.linalg.norm(std, axis=1)

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from likewise.contracts import BatchSampler
+from likewise.samplers.bank import Bank
+from likewise.samplers.members import candidates as draw_candidates
+from likewise.samplers.members import check_batch, check_candidates, check_pool, usable
+from likewise.types import Embedded
+
+
+class FrechetMatching(BatchSampler):
+    """Batches whose embeddings have the mean and covariance of a large sample of the data (FRD).
+
+    Paper: Roth et al., Revisiting Training Strategies, ICML 2020 (FRD).
+    Formula: B* = pool rows and b_1..b_m from B*, per_class samples of a class each;
+        a batch = arg min_b |mu - mu*|^2 + tr(S + S* - 2 (S S*)^(1/2)), mu and S mean and covariance of b, starred of B*
+    Differs: tr (S S*)^(1/2) = sum of the roots of the eigenvalues of A S A, A = S*^(1/2), which holds for singular S too, so
+        that nothing is added to the diagonals. Pool and candidates repeat a class only when all have come, and no image as
+        long as the class has others. Embeddings are the unit ones, also for losses on raw ones.
+
+    Args:
+        labels: classes of the training samples; the run fills it in.
+        batch: samples in a batch. Study: 112.
+        per_class: samples of each class in a batch. Study: 2.
+        pool: rows of B*; all, where there are no more. Study: 512.
+        candidates: m, mini-batches to choose one from. Study: 10.
+        lonely: what to do with classes of a single sample: "error", or "skip" to train without them.
+        class_names: names of the classes, for errors; the run fills it in.
+        seed: the run fills it in.
+    """
+
+    def __init__(
+        self,
+        labels: Int[np.ndarray, "N"],
+        batch: int = 112,
+        per_class: int = 2,
+        pool: int = 512,
+        candidates: int = 10,
+        lonely: Literal["error", "skip"] = "error",
+        class_names: tuple[str, ...] | None = None,
+        seed: int = 0,
+    ):
+        check_batch("FrechetMatching", batch, per_class)
+        check_candidates("FrechetMatching", candidates, batch)
+        self.labels = labels
+        self.batch = batch
+        self.per_class = per_class
+        self.pool = pool
+        self.candidates = candidates
+        self.lonely = lonely
+        self.class_names = class_names
+        self.seed = seed
+        why = f"per_class={per_class}" if per_class > 1 else None
+        self._members = usable("FrechetMatching", labels, why, lonely, class_names)
+        check_pool("FrechetMatching", pool, batch, self._members)
+        self._bank = Bank("FrechetMatching", len(labels))
+
+    def __len__(self) -> int:
+        return len(self._members.every) // self.batch
+
+    def start(self, embed: Callable[[], Embedded]) -> None:
+        self._bank.start(embed)
+
+    def observe(self, z: Float[Tensor, "B D"], row: Int[Tensor, "B"]) -> None:
+        self._bank.observe(z, row)
+
+    def one_pass(self, number: int) -> list[list[int]]:
+        return self._bank.one_pass(number, self._choose)
+
+    def state_dict(self) -> dict:
+        return super().state_dict() | self._bank.state_dict()
+
+    def load_state_dict(self, state: dict) -> None:
+        super().load_state_dict(state)
+        self._bank.load_state_dict(state)
+
+    def _choose(self, z: Float[np.ndarray, "N D"], number: int) -> list[list[int]]:
+        rng = np.random.default_rng((self.seed, number))
+        batches = []
+        for _ in range(len(self)):
+            pool = self._members.pool(self.pool, self.per_class, rng)
+            tries = draw_candidates(self.labels[pool], self.candidates, self.batch, self.per_class, rng)
+            batches.append(pool[tries[np.argmin(frechet(z[pool], tries))]].tolist())
+        return batches
+
+
+def frechet(z: Float[np.ndarray, "n D"], tries: Int[np.ndarray, "M B"]) -> Float[np.ndarray, "M"]:
+    """Frechet distance between the Gaussian of each candidate's rows and that of all rows."""
+    z = z.astype(np.float64)
+    aim = z.mean(0)
+    cov = np.atleast_2d(np.cov(z.T))
+    value, vector = np.linalg.eigh(cov)
+    root = (vector * np.sqrt(np.maximum(value, 0))) @ vector.T  # A
+    x = z[tries]
+    mean = x.mean(1)
+    x = (x - mean[:, None]) / np.sqrt(x.shape[1] - 1)  # x'x = S
+    half = x @ root  # half' half = A S A; half half' has the same eigenvalues but zeros, and the smaller one is faster
+    gram = half @ half.swapaxes(1, 2) if x.shape[1] < x.shape[2] else half.swapaxes(1, 2) @ half
+    cross = np.sqrt(np.maximum(np.linalg.eigvalsh(gram), 0)).sum(1)
+    return np.square(mean - aim).sum(1) + np.square(x).sum((1, 2)) + np.trace(cov) - 2 * cross

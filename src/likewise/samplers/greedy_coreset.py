@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from likewise.contracts import BatchSampler
+from likewise.samplers.bank import Bank
+from likewise.samplers.members import check_batch, check_pool, usable
+from likewise.types import Embedded
+
+
+class GreedyCoreset(BatchSampler):
+    """Batches spread over the embedding space (GC): every centre lies as far as possible from those before it.
+
+    Paper: Roth et al., Revisiting Training Strategies, ICML 2020 (GC).
+    Formula: B* = pool random rows; c_1 random in B*; c_k = arg max_{i in B*} min_{j < k} d(i, c_j);
+        a batch = batch / per_class centres, each with per_class - 1 random class mates
+    Differs: a class gives no more centres than it has images to pair them with, so that no image comes twice in a batch
+        where that can be avoided. The study's code looks centres up in a list they were not found in; see published_indices.
+        Embeddings are the unit ones, also for losses on raw ones.
+
+    Args:
+        labels: classes of the training samples; the run fills it in.
+        batch: samples in a batch. Study: 112.
+        per_class: a centre and its class mates. Study: 2.
+        pool: rows the centres of a batch are found among; all, where there are no more. Study: 512.
+        lonely: what to do with classes of a single sample: "error", or "skip" to train without them.
+        class_names: names of the classes, for errors; the run fills it in.
+        published_indices: look up the centres' places in another list of pool random rows, drawn once a pass, as the
+            published code does by mistake: in effect, centres are random rows from that list.
+        seed: the run fills it in.
+    """
+
+    def __init__(
+        self,
+        labels: Int[np.ndarray, "N"],
+        batch: int = 112,
+        per_class: int = 2,
+        pool: int = 512,
+        lonely: Literal["error", "skip"] = "error",
+        class_names: tuple[str, ...] | None = None,
+        published_indices: bool = False,
+        seed: int = 0,
+    ):
+        check_batch("GreedyCoreset", batch, per_class)
+        self.labels = labels
+        self.batch = batch
+        self.per_class = per_class
+        self.pool = pool
+        self.lonely = lonely
+        self.class_names = class_names
+        self.published_indices = published_indices
+        self.seed = seed
+        why = f"per_class={per_class}" if per_class > 1 else None
+        self._members = usable("GreedyCoreset", labels, why, lonely, class_names)
+        check_pool("GreedyCoreset", pool, batch, self._members)
+        self._bank = Bank("GreedyCoreset", len(labels))
+
+    def __len__(self) -> int:
+        return len(self._members.every) // self.batch
+
+    def start(self, embed: Callable[[], Embedded]) -> None:
+        self._bank.start(embed)
+
+    def observe(self, z: Float[Tensor, "B D"], row: Int[Tensor, "B"]) -> None:
+        self._bank.observe(z, row)
+
+    def one_pass(self, number: int) -> list[list[int]]:
+        return self._bank.one_pass(number, self._choose)
+
+    def state_dict(self) -> dict:
+        return super().state_dict() | self._bank.state_dict()
+
+    def load_state_dict(self, state: dict) -> None:
+        super().load_state_dict(state)
+        self._bank.load_state_dict(state)
+
+    def _choose(self, z: Float[np.ndarray, "N D"], number: int) -> list[list[int]]:
+        rng = np.random.default_rng((self.seed, number))
+        every, of_row = self._members.every, self._members.of_row
+        size = min(self.pool, len(every))
+        list_of_pass = rng.choice(every, size) if self.published_indices else None
+        room = np.maximum(self._members.size // self.per_class, 1)
+        batches = []
+        for _ in range(len(self)):
+            pool = rng.choice(every, size, replace=False)
+            places = centres(z[pool], self.batch // self.per_class, int(rng.integers(size)), of_row[pool], room)
+            chosen = (pool if list_of_pass is None else list_of_pass)[places]
+            batches.append(self._with_mates(chosen, rng))
+        return batches
+
+    def _with_mates(self, chosen: Int[np.ndarray, "k"], rng: np.random.Generator) -> list[int]:
+        """Every centre followed by its class mates: first those not in the batch yet, its own self last of all."""
+        inside = np.zeros(len(self.labels), bool)
+        inside[chosen] = True
+        batch = []
+        for row in chosen:
+            mates = rng.permutation(self._members.rows[self._members.of_row[row]])
+            mates = mates[np.argsort(inside[mates] + (mates == row).astype(int), kind="stable")]
+            taken = np.resize(mates, self.per_class - 1)
+            inside[taken] = True
+            batch += [int(row), *taken.tolist()]
+        return batch
+
+
+def centres(
+    z: Float[np.ndarray, "n D"], count: int, first: int, classes: Int[np.ndarray, "n"], room: Int[np.ndarray, "C"]
+) -> Int[np.ndarray, "k"]:
+    """Places of so many rows, each the farthest from those before it.
+
+    Args:
+        first: where to start.
+        classes: class of each row.
+        room: how many a class may give; once all are used up, it counts no more.
+    """
+    nearest, free, room, chosen = np.full(len(z), np.inf), np.ones(len(z), bool), room.copy(), [first]
+    for _ in range(count - 1):
+        new = chosen[-1]
+        free[new] = False
+        room[classes[new]] -= 1
+        apart = z - z[new]
+        nearest = np.minimum(nearest, np.einsum("nd,nd->n", apart, apart))
+        allowed = free & (room[classes] > 0)
+        chosen.append(int(np.argmax(np.where(allowed if allowed.any() else free, nearest, -1))))
+    return np.array(chosen)

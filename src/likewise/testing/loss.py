@@ -1,0 +1,203 @@
+"""What every loss must keep."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from likewise.contracts import Loss
+from likewise.spec import build, spec
+from likewise.types import Ref
+
+CLASSES, DIM = 5, 8
+
+
+def check_loss(make: Callable[[], Loss]) -> None:
+    """One finite number per sample, sound gradients everywhere, no side effects, and a spec and state that come back."""
+    for check in (
+        _one_number_each, _gradient_where_samples_coincide, _gradient_on_a_proxy, _order_does_not_matter,
+        _nothing_to_learn, _leaves_inputs_alone, _sixteen_bit, _spec_and_state, _batch_as_reference, _large_labels,
+        _second_derivative, _forward_mode_and_vmap, _compiles, _waits_for_nothing,
+    ):  # fmt: skip
+        check(make)
+
+
+def batch(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+    """Twelve unit embeddings of five classes."""
+    g = torch.Generator().manual_seed(0)
+    y = torch.tensor([0, 0, 0, 1, 1, 1, 2, 2, 3, 3, 4, 4])
+    return F.normalize(torch.randn(len(y), DIM, generator=g, dtype=torch.float64), dim=1).to(dtype), y
+
+
+def _value(loss: Callable[..., Tensor], z: Tensor, y: Tensor, ref: Ref | None = None) -> Tensor:
+    torch.manual_seed(7)  # miners draw from torch's generator
+    return loss(z, y, ref)
+
+
+def _fresh(make: Callable[[], Loss]) -> Loss:
+    torch.manual_seed(5)
+    return make()
+
+
+def _one_number_each(make) -> None:
+    for size in (12, 2, 1):
+        z, y = (t[:size] for t in batch())
+        each = _value(_fresh(make).double(), z, y)
+        assert each.shape == (size,), f"{size} samples must give {size} numbers, got shape {tuple(each.shape)}"
+        assert torch.isfinite(each).all(), f"not finite for a batch of {size}"
+
+
+def _check_gradient(loss: Loss, z: Tensor, y: Tensor, where: str) -> None:
+    z = z.clone().requires_grad_()
+    _value(loss, z, y).mean().backward()
+    assert z.grad is not None and torch.isfinite(z.grad).all(), f"gradient not finite {where}"
+    for name, p in loss.named_parameters():
+        assert p.grad is None or torch.isfinite(p.grad).all(), f"gradient of {name} not finite {where}"
+
+
+def _gradient_where_samples_coincide(make) -> None:
+    for dtype in (torch.float32, torch.float64):
+        z, y = batch(dtype)
+        twins = z[[0, 0, 0, 3, 3, 5, 6, 7, 0, 9, 10, 10]]
+        _check_gradient(_fresh(make).to(dtype), twins, y, "where samples coincide")
+        _check_gradient(_fresh(make).to(dtype), z[:1].expand(12, -1), y, "where all samples coincide")
+        _check_gradient(_fresh(make).to(dtype), torch.cat([z[:6], -z[:6]]), y, "for antipodal samples")
+
+
+def _gradient_on_a_proxy(make) -> None:
+    loss = _fresh(make)
+    for p in loss.parameters():
+        if p.dim() == 2 and p.shape[1] == DIM:
+            _check_gradient(loss, F.normalize(p.detach(), dim=1)[:CLASSES], torch.arange(CLASSES), "on the proxies")
+
+
+def _order_does_not_matter(make) -> None:
+    z, y = batch()
+    loss = _fresh(make).double()
+    first, second = _value(loss, z, y), _value(loss, z, y)
+    torch.manual_seed(8)
+    if not torch.equal(first, second) or not torch.equal(first, loss(z, y)):
+        return  # a drawing miner: the order of draws is part of the result
+    order = torch.randperm(len(y), generator=torch.Generator().manual_seed(1))
+    assert torch.allclose(_value(loss, z[order], y[order]), first[order]), "the order of samples matters"
+
+
+def _nothing_to_learn(make) -> None:
+    """One class, or no class mates: finite, with a graph that gives finite gradients."""
+    z, _ = batch()
+    for y, what in (
+        (torch.zeros(12, dtype=torch.int64), "with one class"),
+        (torch.arange(CLASSES), "without class mates"),
+    ):
+        _check_gradient(_fresh(make).double(), z[: len(y)], y, what)
+
+
+def _leaves_inputs_alone(make) -> None:
+    z, y = batch(torch.float32)
+    before, labels = z.clone(), y.clone()
+    loss = _fresh(make)
+    dtypes = {k: v.dtype for k, v in loss.state_dict().items()}
+    _value(loss, z, y)
+    assert torch.equal(z, before) and torch.equal(y, labels), "inputs were changed"
+    assert {k: v.dtype for k, v in loss.state_dict().items()} == dtypes, "parameters changed their type"
+
+
+def _sixteen_bit(make) -> None:
+    z, y = batch(torch.float32)
+    loss = _fresh(make)
+    with torch.autocast("cpu", torch.bfloat16):
+        each = _value(loss, z.bfloat16(), y)
+    assert each.dtype == torch.float32 and torch.isfinite(each).all(), "under bfloat16 autocast: not finite float32"
+
+
+def _spec_and_state(make) -> None:
+    loss = _fresh(make)
+    text = spec(loss)
+    again = build(text, Loss, allow_imports=True)
+    assert spec(again) == text, f"the spec does not come back: {text} became {spec(again)}"
+    again.load_state_dict(loss.state_dict())
+    z, y = batch(torch.float32)
+    assert torch.equal(_value(again, z, y), _value(copy.deepcopy(loss), z, y)), "a loss restored from its state differs"
+
+
+def _batch_as_reference(make) -> None:
+    z, y = batch()
+    loss = _fresh(make).double()
+    own = Ref(z, y, torch.arange(len(y)))
+    assert torch.allclose(_value(loss, z, y, own), _value(loss, z, y)), "the batch as reference gives another result"
+
+
+def _large_labels(make) -> None:
+    """Labels are integers: 2^24 and 2^24 + 1 are two classes. (Losses with one proxy per class take 0..C-1.)"""
+    loss = _fresh(make).double()
+    if any(p.dim() == 2 for p in loss.parameters()):
+        return
+    z, y = batch()
+    assert torch.equal(_value(loss, z, y + 2**24), _value(loss, z, y)), "labels above 2^24 are confused"
+
+
+def _second_derivative(make) -> None:
+    """Backward through backward agrees with forward through backward; the first may take a shortcut, the second cannot."""
+    loss, (z, y) = _fresh(make).double(), batch()
+    along = torch.randn(z.shape, generator=torch.Generator().manual_seed(2), dtype=z.dtype)
+
+    def mean(z: Tensor) -> Tensor:
+        return _value(loss, F.normalize(z, dim=1), y).mean()
+
+    z = z.requires_grad_()
+    (slope,) = torch.autograd.grad(mean(z), z)
+    (recorded,) = torch.autograd.grad(mean(z), z, create_graph=True)
+    assert torch.allclose(slope, recorded), "the gradient is another one when it is recorded"
+    if not recorded.requires_grad:  # constant: a batch with nothing to learn
+        return
+    (curve,) = torch.autograd.grad(recorded, z, along, allow_unused=True, materialize_grads=True)
+    still = z.detach()
+    forward, open_curve = torch.func.jvp(torch.func.grad(mean), (still,), (along,))
+    assert torch.allclose(slope, forward), "torch.func.grad gives another gradient"
+    assert torch.allclose(curve, open_curve), "the second derivative differs from forward-over-reverse"
+
+
+def _forward_mode_and_vmap(make) -> None:
+    loss, (z, y) = _fresh(make).double(), batch()
+    along = torch.randn(z.shape, generator=torch.Generator().manual_seed(2), dtype=z.dtype)
+
+    def each(z: Tensor) -> Tensor:
+        return _value(loss, F.normalize(z, dim=1), y)
+
+    _, tangent = torch.func.jvp(each, (z,), (along,))
+    (slope,) = torch.autograd.grad(each(z.requires_grad_()).mean(), z)
+    assert torch.allclose(tangent.mean(), (slope * along).sum()), "forward mode gives another derivative"
+    z = z.detach()
+    torch.manual_seed(7)
+    many = torch.func.vmap(lambda z: loss(F.normalize(z, dim=1), y), randomness="same")(torch.stack([z, z.flip(0)]))
+    assert torch.allclose(many[0], each(z)) and torch.allclose(many[1], each(z.flip(0))), "vmap gives other numbers"
+
+
+def _compiles(make) -> None:
+    """In one graph, with the same numbers and gradients. (`aot_eager`: everything of the compiler but the code it writes.)"""
+    loss, (z, y) = _fresh(make).double(), batch()
+    z = z.requires_grad_()
+    torch.compiler.reset()
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    try:
+        each = _value(compiled, z, y)
+    except torch._dynamo.exc.TorchDynamoException as error:
+        raise AssertionError(f"does not compile as one graph: {str(error).splitlines()[0]}") from None
+    expected = _value(loss, z, y)
+    assert torch.allclose(each, expected), "compiled, it gives other numbers"
+    slope, wanted = (torch.autograd.grad(v.mean(), z)[0] for v in (each, expected))
+    assert torch.allclose(slope, wanted), "compiled, it gives another gradient"
+
+
+def _waits_for_nothing(make) -> None:
+    """On tensors without data: whoever looks at a value there, would wait for the device on an accelerator."""
+    loss = _fresh(make).to("meta")
+    z, y = (t.to("meta") for t in batch(torch.float32))
+    try:
+        _value(loss, z.requires_grad_(), y).mean().backward()
+    except (NotImplementedError, RuntimeError) as error:
+        raise AssertionError(f"looks at values, so an accelerator must wait: {str(error).splitlines()[0]}") from None

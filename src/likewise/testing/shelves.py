@@ -1,0 +1,137 @@
+"""What miners, samplers, noise models and metrics must keep."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from likewise.contracts import BatchSampler, Metric, Miner, NoiseModel
+from likewise.search import rank
+from likewise.similarity import compare
+from likewise.testing.loss import DIM, batch
+from likewise.types import Embedded, Pairs, Tuples
+
+
+def check_miner(make: Callable[[], Miner]) -> None:
+    """Only real pairs, one shape, no gradient, the same draws from the same seed."""
+    z, y = batch()
+    sim, pairs = compare(z.requires_grad_(), y)
+
+    def mine():
+        torch.manual_seed(3)
+        return make()(sim, pairs, DIM, 0.2)
+
+    first, second = mine(), mine()
+    assert isinstance(first, Pairs | Tuples), f"a miner gives Pairs or Tuples, got {type(first).__name__}"
+    if isinstance(first, Pairs):
+        assert not (first.pos & ~pairs.pos).any(), "a mined positive is no positive"
+        assert not (first.neg & ~pairs.neg).any(), "a mined negative is no negative"
+        assert torch.equal(first.pos, second.pos) and torch.equal(first.neg, second.neg), "same seed, other pairs"
+        return
+    t = first
+    assert len({len(v) for v in (t.a, t.p, t.n, t.valid, t.pull)}) == 1, "tuple fields differ in length"
+    ok = t.valid
+    assert pairs.pos[t.a[ok], t.p[ok]].logical_or(~t.pull[ok]).all(), "a mined positive is no positive"
+    assert pairs.neg[t.a[ok], t.n[ok]].logical_or(~t.pull[ok]).all(), "a mined negative is no negative"
+    assert ok.any(), "a batch with pairs gave no valid tuple"
+    for name in ("a", "p", "n", "valid", "pull"):
+        assert torch.equal(getattr(first, name), getattr(second, name)), f"same seed, other {name}"
+    lonely = make()(sim, Pairs(torch.zeros_like(pairs.pos), pairs.neg), DIM, 0.2)
+    assert not lonely.valid.any(), "an anchor without positives must not be valid"
+
+
+def check_sampler(make: Callable[[np.ndarray, int], BatchSampler], batch: int) -> None:
+    """Seeded, the right sizes, rows that exist, and exact continuation from any step. `make(labels, seed)` builds one.
+
+    It is used as training does: started with embeddings, shown those of every batch after its step, restored before it is
+    started again.
+    """
+    labels = np.repeat(np.arange(6), [4, 5, 6, 7, 8, 9])
+
+    def start(seed: int = 1) -> BatchSampler:
+        sampler = make(labels, seed)
+        sampler.start(lambda: _embedded(labels))
+        return sampler
+
+    sampler = start()
+    steps = 2 * len(sampler) + 1
+    assert len(sampler.one_pass(0)) == len(sampler), "a pass has not len(sampler) batches"
+    stream = _take(sampler, steps)
+    assert all(len(b) == batch for b in stream), "a batch has the wrong size"
+    assert {r for b in stream for r in b} <= set(range(len(labels))), "a row does not exist"
+    assert _take(start(), steps) == stream, "the same seed gave other batches"
+    assert _take(start(2), steps) != stream, "another seed gave the same batches"
+    for done in (1, len(sampler), len(sampler) + 1):
+        first, late = start(), make(labels, 1)
+        _take(first, done)
+        late.load_state_dict(_stored(first.state_dict()))
+        late.start(_embedded_again)
+        assert _take(late, steps - done) == stream[done:], f"a restored sampler goes on elsewhere after step {done}"
+
+
+def check_noise(make: Callable[[float], NoiseModel], share: float = 0.3) -> None:
+    """The wanted share of labels changes, never to themselves, from a seed, and the input stays as it is."""
+    y = np.random.default_rng(0).integers(0, 10, 2000) * 7 + 3
+    kept = y.copy()
+    noisy = make(share)(y, np.random.default_rng(1))
+    assert np.array_equal(y, kept), "the labels passed in were changed"
+    assert noisy.shape == y.shape and noisy.dtype == y.dtype, "shape or type changed"
+    assert set(noisy) <= set(y), "a label that no class has"
+    wrong = (noisy != y).mean()
+    room = 4 * (share * (1 - share) / len(y)) ** 0.5
+    assert abs(wrong - share) <= room, f"{wrong:.3f} of the labels are wrong, {share} were asked for"
+    assert np.array_equal(noisy, make(share)(y, np.random.default_rng(1))), "same seed, other labels"
+    assert np.array_equal(make(0.0)(y, np.random.default_rng(1)), y), "share=0 changed labels"
+
+
+def check_metric(metric: Metric) -> None:
+    """NaN where there is nothing to find, 1 on a perfect ranking, within [0, 1], whatever the order of the gallery."""
+    y = torch.tensor([0, 0, 1, 1, 2, 2, 3])
+    z = F.one_hot(y, 4).double()
+    perfect = metric(rank(z, y, k=1))
+    assert perfect[-1].isnan(), "a query with nothing to find must be NaN"
+    assert (perfect[:-1] == 1).all(), "a perfect ranking must score 1"
+    g = torch.Generator().manual_seed(0)
+    y = torch.randint(0, 4, (40,), generator=g)
+    z = torch.randn(40, 6, generator=g)
+    value = metric(rank(z, y, k=5))
+    assert ((value >= 0) & (value <= 1)).all(), "a value outside [0, 1]"
+    order = torch.randperm(40, generator=g)
+    gallery = metric(rank(z, y, z[order], y[order], k=5, own=order.argsort()))
+    assert torch.allclose(gallery, value), "the order of the gallery changed the value"
+
+
+def _take(sampler: BatchSampler, count: int) -> list[list[int]]:
+    """So many batches, each followed by its step."""
+    stream, taken = iter(sampler), []
+    for _ in range(count):
+        rows = next(stream)
+        g = torch.Generator().manual_seed(sampler.step)
+        sampler.observe(F.normalize(torch.randn(len(rows), DIM, generator=g), dim=1), torch.as_tensor(rows))
+        sampler.after_step(sampler.step + 1)
+        taken.append(rows)
+    return taken
+
+
+def _embedded(labels: np.ndarray) -> Embedded:
+    z = torch.randn(len(labels), DIM, generator=torch.Generator().manual_seed(0))
+    return Embedded(F.normalize(z, dim=1), torch.as_tensor(labels), torch.arange(len(labels)))
+
+
+def _embedded_again() -> Embedded:
+    raise AssertionError("a restored sampler must go on from the embeddings in its state, but asked for new ones")
+
+
+def _stored(state: dict) -> dict:
+    """The state after a way through a file of plain weights."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    try:
+        return torch.load(file, weights_only=True)
+    except Exception as error:  # torch raises many kinds
+        raise AssertionError(f"a state holds tensors and plain values only ({str(error).splitlines()[0]})") from None

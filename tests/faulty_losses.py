@@ -1,0 +1,83 @@
+"""A sound loss, spoiled in one way at a time: what the contract checks must catch. Sent to a bare process."""
+
+import torch
+from torch import Tensor
+
+from likewise.contracts import Loss
+from likewise.similarity import compare, observed
+from likewise.spec import build
+from likewise.testing import CLASSES, DIM, check_loss
+
+
+def check_spec(text: str) -> None:
+    torch.set_num_threads(1)
+    check_loss(lambda: build(text, Loss, classes=CLASSES, dim=DIM))
+
+
+def check_fault(fault: str) -> None:
+    torch.set_num_threads(1)
+    check_loss(lambda: Moody(1) if fault == "argument" else Plain(fault))
+
+
+class Shortcut(torch.autograd.Function):
+    """A square whose slope is right and whose curvature is lost."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.square()
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> Tensor:
+        return 2 * grad * ctx.saved_tensors[0].detach()
+
+
+class Plain(Loss):
+    """A sound loss, to spoil in one way at a time. Its arguments are the ways."""
+
+    def __init__(self, fault: str = ""):
+        super().__init__()
+        self.fault = fault
+        self.count = torch.nn.Parameter(torch.ones(()))
+
+    def forward(self, z, y, ref=None):
+        sim, pairs = compare(z, y, ref)
+        each = (sim * pairs.pos).sum(1) * 0.1 * self.count
+        match self.fault:
+            case "mean":
+                return each.mean()
+            case "nan":
+                return each / pairs.neg.sum(1)
+            case "root":
+                return each + (z[:, None] - z[None]).square().sum(2).sqrt().sum(1)  # the root's slope at 0
+            case "order":
+                return each * torch.arange(1, len(y) + 1)
+            case "inputs":
+                y += 1
+            case "types":
+                self.double()
+            case "sixteen":
+                return each.bfloat16()
+            case "state":
+                return each + id(self) % 1000
+            case "reference":
+                return each if ref is None else each + 1
+            case "float labels":
+                return each + (y.float() == y.float()[:, None]).sum(0)
+            case "curvature":
+                return each + (z.square() if observed() else Shortcut.apply(z)).sum(1) * z[:, 0]
+            case "graph":
+                torch._dynamo.graph_break()
+            case "waits":
+                return each * (2 if z.device.type == "meta" and bool((y > 0).any()) else 1)
+            case "compiled" if torch.compiler.is_compiling():
+                return each * 2
+        return each
+
+
+class Moody(Plain):
+    """Stores something else than it was given."""
+
+    def __init__(self, scale: int = 0):
+        super().__init__()
+        self.scale = scale + 1

@@ -1,0 +1,66 @@
+import math
+
+import pytest
+import torch
+from pytorch_metric_learning.losses import CosFaceLoss
+from torch.nn import functional as F
+
+from likewise.losses import CosFace, NormSoftmax
+from likewise.types import LikewiseError
+
+
+def by_hand(z, y, proxies, scale, margin):
+    each = []
+    for i in range(len(y)):
+        logits = []
+        for c in range(len(proxies)):
+            length = math.sqrt(sum(float(v) ** 2 for v in proxies[c]))
+            cosine = sum(float(a) * float(b) for a, b in zip(z[i], proxies[c])) / length
+            logits.append(scale * (cosine - margin if c == int(y[i]) else cosine))
+        top = max(logits)
+        each.append(top + math.log(sum(math.exp(v - top) for v in logits)) - logits[int(y[i])])
+    return torch.tensor(each, dtype=torch.float64)
+
+
+def made(golden, **settings):
+    loss = CosFace(classes=6, dim=8, **settings).double()
+    loss.proxies.data = golden.proxies.clone()
+    return loss
+
+
+@pytest.mark.parametrize(("scale", "margin"), [(64.0, 0.35), (10.0, 0.1), (300.0, 1.0)])
+def test_by_hand(golden, scale, margin):
+    each = made(golden, scale=scale, margin=margin)(golden.z, golden.y).detach()
+    torch.testing.assert_close(each, by_hand(golden.z, golden.y, golden.proxies, scale, margin))
+
+
+def test_without_margin_it_is_norm_softmax(golden):
+    other = NormSoftmax(classes=6, dim=8).double()
+    other.proxies.data = golden.proxies.clone()
+    torch.testing.assert_close(made(golden, scale=20.0, margin=0.0)(golden.z, golden.y), other(golden.z, golden.y))
+
+
+@pytest.mark.parity
+def test_value_and_gradient_agree_with_pytorch_metric_learning(golden):
+    mine, other = made(golden), CosFaceLoss(6, 8, margin=0.35, scale=64).double()
+    other.W.data = golden.proxies.T.clone()
+    a, b = golden.z.clone().requires_grad_(), golden.z.clone().requires_grad_()
+    first, second = mine(F.normalize(a, dim=1), golden.y).mean(), other(b, golden.y)
+    first.backward()
+    second.backward()
+    assert math.isclose(first.item(), second.item(), rel_tol=1e-6)
+    torch.testing.assert_close(a.grad, b.grad, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(mine.proxies.grad.T, other.W.grad, rtol=1e-5, atol=1e-6)
+
+
+def test_the_defaults_are_the_papers():
+    loss = CosFace(classes=3, dim=2)
+    assert (loss.scale, loss.margin) == (64.0, 0.35)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"), [({"margin": -0.1}, "got -0.1"), ({"margin": 2.0}, "below 2"), ({"scale": 0.0}, "scale must be above 0")]
+)  # fmt: skip
+def test_bad_settings(wrong, says):
+    with pytest.raises(LikewiseError, match=f"CosFace: .*{says}"):
+        CosFace(classes=3, dim=2, **wrong)

@@ -1,0 +1,86 @@
+"""The examples run, and give the numbers that they promise."""
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    import toy_lines
+
+    return toy_lines
+
+
+def test_the_diagonal_lines_give_the_numbers_of_the_study(toy):
+    """The first two variants, whose random numbers are those of its script; the tolerance is for other versions of torch."""
+    x, other, results = toy.play("diagonal", seed=1)
+    base, study, push, *swaps = results
+    assert base.loss == pytest.approx(0.0281057, abs=2e-4) and study.loss == pytest.approx(0, abs=2e-4)
+    assert base.spectrum == pytest.approx([0.9067, 0.0933], abs=2e-3)
+    assert study.spectrum == pytest.approx([0.5628, 0.4372], abs=2e-3)
+    assert base.rho == pytest.approx(0.542, abs=5e-3) and study.rho == pytest.approx(0.008, abs=2e-3)
+    # And it is the missing pull, not the swap, that flattens.
+    assert push.spectrum[1] > 0.3 and push.variant.p == 0 and not push.variant.pull
+    assert all(swap.spectrum[1] < 0.15 and swap.variant.pull and swap.variant.p == 0.001 for swap in swaps)
+    assert x.shape == other.shape == (60, 2) and torch.equal(x[:, 0], x[:, 1])
+
+
+def test_triplets_by_hand(toy):
+    y = np.array([1, 0, 1, 0, 2])
+    every = [
+        (a, p, n) for a in range(5) for p in range(5) for n in range(5) if a != p and y[a] == y[p] and y[n] != y[a]
+    ]
+    every.sort(key=lambda t: (y[t[0]], y[t[2]], *t))
+    assert toy.all_triplets(y).T.tolist() == [list(t) for t in every]
+
+
+@pytest.mark.parametrize("pull", [True, False])
+@pytest.mark.parametrize("anchor_too", [True, False])
+def test_the_loss_of_swapped_triplets_by_hand(toy, pull, anchor_too):
+    """With p = 1 every negative is the positive, and the miner's way has the anchor for its positive."""
+    x, _ = toy.draw_points("diagonal", np.random.RandomState(0))
+    torch.manual_seed(0)
+    network = toy.make_network()
+    rows = np.random.RandomState(3).choice(60, 24, replace=False)
+    z, y = torch.nn.functional.normalize(network(x[rows]), dim=1).tolist(), toy.labels()[rows].tolist()
+    total, count = 0.0, 0
+    for a in range(24):
+        for p in range(24):
+            strangers = sum(label != y[a] for label in y) if a != p and y[a] == y[p] else 0
+            far = math.dist(z[a], z[p])
+            total += strangers * (max(0, 0.1 - far) + (far if pull and not anchor_too else 0))
+            count += strangers
+    variant = toy.Variant("all swapped", pull=pull, p=1.0, anchor_too=anchor_too)
+    found = toy.train(network, x, variant, np.random.RandomState(3), steps=1)
+    assert found == pytest.approx(total / count, abs=1e-5)
+
+
+def test_the_vertical_lines_differ_in_x_and_are_tested_in_y(toy):
+    x, other = toy.draw_points("vertical", np.random.RandomState(0))
+    for c, value in enumerate((0.2, 0.4, 0.6, 0.8)):
+        own = slice(15 * c, 15 * c + 15)
+        assert torch.allclose(x[own, 0], torch.tensor(value)) and torch.allclose(other[own, 1], torch.tensor(value))
+        assert x[own, 1].min() >= 0.2 and x[own, 1].max() <= 0.8 and len(x[own, 1].unique()) == 15
+
+
+@pytest.mark.parametrize("lines", ["diagonal", "vertical"])
+def test_the_script_prints_and_draws(lines, tmp_path):
+    out = tmp_path / "lines.png"
+    words = [sys.executable, str(EXAMPLES / "toy_lines.py"), "--lines", lines, "--out", str(out), "--seeds", "1"]
+    done = subprocess.run([*words, "--steps", "5"], capture_output=True, text=True, timeout=120, check=True)
+    for name in ("base", "study's script, p = 0.001", "push only", "swap, as written", "swap, as a miner"):
+        assert done.stdout.count(name) == 2, name
+    picture = np.asarray(Image.open(out).convert("RGB"))
+    assert picture.shape[1] > 1500
+    for colour in ((0xD1, 0x49, 0x5B), (0x2E, 0x6F, 0x9E), (0x7B, 0x5E, 0xA7)):  # training and test points are there
+        assert (picture == colour).all(2).sum() > 200

@@ -1,0 +1,72 @@
+"""What people pass to a loss by mistake, and what they are told."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from likewise.losses import MultiSimilarity, NormSoftmax, NPair
+from likewise.types import LikewiseError, Ref
+
+Z = F.normalize(torch.randn(6, 4, generator=torch.Generator().manual_seed(0)), dim=1)
+Y = torch.tensor([0, 0, 1, 1, 2, 2])
+
+
+@pytest.mark.parametrize(
+    ("z", "y", "says"),
+    [
+        (Z[0], Y, r"z must be a matrix of real numbers, one embedding a row, got shape \(4,\), float32"),
+        (Z[:0], Y[:0], r"z must be a matrix.*got shape \(0, 4\)"),
+        (Z.long(), Y, "z must be a matrix of real numbers.*int64"),
+        (Z, Y[:5], "one label per embedding is needed, got 6 embeddings and 5 labels"),
+        (Z, Y.float(), r"y must be one whole number per sample.*float32; try y.long\(\)"),
+        (Z, Y[:, None], r"y must be one whole number per sample.*shape \(6, 1\)"),
+        (Z, Y > 0, "y must be one whole number per sample.*bool"),
+        (2 * Z, Y, r"z must be unit vectors, but row 0 has length 2; pass torch.nn.functional.normalize\(z, dim=1\)"),
+        (Z * torch.tensor([1, 1, 0, 1, 1, 1])[:, None], Y, "row 2 has length 0"),
+    ],
+)
+def test_wrong_batches(unchecked, z, y, says):
+    with pytest.raises(LikewiseError, match=f"MultiSimilarity: .*{says}"):
+        MultiSimilarity()(z, y)
+
+
+def test_losses_with_classes(unchecked):
+    loss = NormSoftmax(classes=3, dim=4)
+    with pytest.raises(
+        LikewiseError, match=r"labels must be 0 to 2 \(classes=3\), but row 4 has 3; number the training"
+    ):
+        loss(Z, torch.tensor([0, 0, 1, 1, 3, 2]))
+    with pytest.raises(LikewiseError, match="row 1 has -1"):
+        loss(Z, torch.tensor([0, -1, 1, 1, 2, 2]))
+    with pytest.raises(LikewiseError, match="built for embeddings of dim=4, got 3 columns; build it with dim=3"):
+        loss(F.normalize(Z[:, :3], dim=1), Y)
+
+
+def test_references(unchecked):
+    with pytest.raises(LikewiseError, match=r"ref needs embeddings of 4 columns and a label each.*\(6, 3\)"):
+        MultiSimilarity()(Z, Y, Ref(Z[:, :3], Y))
+    with pytest.raises(LikewiseError, match=r"ref needs embeddings.*y shape \(5,\)"):
+        MultiSimilarity()(Z, Y, Ref(Z, Y[:5]))
+
+
+def test_raw_embeddings_may_have_any_length():
+    assert torch.isfinite(NPair()(3 * Z, Y)).all()
+
+
+def test_sixteen_bit_unit_vectors_are_unit_enough():
+    assert torch.isfinite(MultiSimilarity()(Z.bfloat16(), Y)).all()
+
+
+def test_a_diverged_network_is_not_blamed_on_the_norm():
+    z = Z.clone()
+    z[0] = torch.nan
+    assert MultiSimilarity()(z, Y).isnan().tolist() == [True] + [False] * 5
+
+
+def test_where_looking_would_mean_waiting_wrong_samples_become_nan():
+    """Under a transform no value may be looked at, as on an accelerator."""
+    z = Z * torch.tensor([1, 1, 3, 1, 1, 1])[:, None]
+    numbers = torch.func.vmap(lambda z: MultiSimilarity()(z, Y))(z[None])[0]
+    assert numbers.isnan().tolist() == [False, False, True, False, False, False]
+    far = torch.func.vmap(lambda z: NormSoftmax(classes=3, dim=4)(z, Y + 1), randomness="same")(Z[None])[0]
+    assert far.isnan().tolist() == [False] * 4 + [True] * 2
