@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from faulty_losses import check_fault, check_spec
+from bare_work import check_fault, check_spec
 
 from likewise import losses, metrics, miners, noise, samplers
 from likewise.contracts import BatchSampler, Miner, NoiseModel

@@ -2,12 +2,11 @@
 
 import re
 import shlex
-import sys
-import types
 from pathlib import Path
 
 import numpy as np
 import pytest
+from bare_work import run_block
 from PIL import Image
 
 from likewise import cli
@@ -45,10 +44,8 @@ def playground(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("code", blocks("python"))
-def test_python_blocks_run(code, playground, monkeypatch):
-    example = types.ModuleType("example")
-    monkeypatch.setitem(sys.modules, "example", example)  # a spec names a part by its module
-    exec(compile(code, "example", "exec"), example.__dict__)
+def test_python_blocks_run(code, playground, bare):
+    bare(run_block, code, str(playground))
 
 
 @pytest.mark.parametrize("words", commands())

@@ -41,7 +41,10 @@ def test_canonical_spells_one_way_and_writes_everything_out():
     assert canonical("MultiSimilarity(alpha=3)") == canonical("MultiSimilarity(alpha=3.0)") != full
     assert canonical("ProxyAnchor()") == "ProxyAnchor(alpha=32.0, margin=0.1)"  # classes and dim are the run's to fill
     assert canonical("ProxyAnchor(dim=4)") == "ProxyAnchor(dim=4, alpha=32.0, margin=0.1)"
-    assert canonical("SamplesPerClass()") == "SamplesPerClass(batch=112, per_class=2, lonely='error', with_replacement=False)"
+    assert (
+        canonical("SamplesPerClass()")
+        == "SamplesPerClass(batch=112, per_class=2, lonely='error', with_replacement=False)"
+    )
     assert canonical("my_lab.Mine(a=1)") == "my_lab.Mine(a=1)"
     for text in ("Triplet(margin=0.1)", "Contrastive(miner=SemiHard())"):
         assert spec(build(canonical(text))) == spec(build(text))

@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from faulty_losses import check_spec
+from bare_work import check_spec
 from pytorch_metric_learning.losses import MarginLoss
 from torch.nn import functional as F
 

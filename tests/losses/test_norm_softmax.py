@@ -4,7 +4,9 @@ import pytest
 import torch
 from pytorch_metric_learning.losses import NormalizedSoftmaxLoss
 
+from likewise.contracts import Loss
 from likewise.losses import NormSoftmax
+from likewise.spec import build
 from likewise.types import LikewiseError
 
 
@@ -51,3 +53,9 @@ def test_proxies_start_within_their_bounds_from_the_seed():
 def test_bad_temperature():
     with pytest.raises(LikewiseError, match="temperature must be above 0, got 0"):
         NormSoftmax(classes=3, dim=2, temperature=0.0)
+
+
+def test_a_miner_has_no_place_here():
+    """It would be ignored, and the user would believe otherwise."""
+    with pytest.raises(LikewiseError, match="NormSoftmax has no argument 'miner'"):
+        build("NormSoftmax(miner=SemiHard())", Loss, classes=3, dim=4)

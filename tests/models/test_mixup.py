@@ -283,10 +283,10 @@ def test_settings_that_cannot_work_are_named(tmp_path, change, says, unchecked):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_sampler_that_watches_embeddings_is_refused(tmp_path, monkeypatch):
-    from likewise.samplers import SamplesPerClass
-
-    monkeypatch.setattr(SamplesPerClass, "observe", lambda self, z, row: None)
-    with pytest.raises(LikewiseError, match="would take embeddings of mixtures for those of its rows"):
-        train(Train(**GLYPHS, mixup=2.0, out=str(tmp_path / "run")))
+@pytest.mark.parametrize(
+    "change", [{"sampler": "GreedyCoreset(batch=12)"}, {"loss": "CrossBatchMemory()"}], ids=["sampler", "loss"]
+)
+def test_parts_that_remember_embeddings_are_refused(tmp_path, change):
+    with pytest.raises(LikewiseError, match="would remember embeddings of mixtures as those of one class"):
+        train(Train(**GLYPHS | change | {"mixup": 2.0, "out": str(tmp_path / "run")}))
     assert not (tmp_path / "run").exists()

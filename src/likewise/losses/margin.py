@@ -67,10 +67,10 @@ class Margin(Loss):
         t = triplets(z, y, ref, self.miner, self.margin)
         near, far = sides(z, ref, t)
         boundaries = self.boundaries.to(near).squeeze(1)
-        boundary = boundaries[y[t.a]] if self.per_class else boundaries
+        boundary = boundaries.index_select(0, y if t.one_each else y[t.a]) if self.per_class else boundaries
         pull = (distance(near).where(t.pull, 0.0) - boundary + self.margin).relu()
         push = (boundary - distance(far) + self.margin).relu()
         total, _ = by_anchor(pull + push, t, len(z))
-        active = (pull > 0).to(pull) + (push > 0).to(push) if self.count == "terms" else (pull + push > 0).to(pull)
-        each = spread(total, by_anchor(active, t, len(z))[0])
+        active = pull.sign() + push.sign() if self.count == "terms" else (pull + push).sign()
+        each = spread(total, by_anchor(active.detach(), t, len(z))[0])
         return each + self.nu * boundaries.sum() if self.nu else each

@@ -4,7 +4,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss, Miner, must_give
-from likewise.miners.semi_hard import SemiHard
+from likewise.miners.distance_weighted import DistanceWeighted
 from likewise.rows import triplets
 from likewise.similarity import by_anchor, distance, sides, spread, squared_distance
 from likewise.types import LikewiseError, Ref
@@ -22,10 +22,10 @@ class Triplet(Loss):
     Args:
         margin: how much further the stranger must be. Paper: 0.2.
         squared: whether distances are squared.
-        miner: who makes the triplets. `SemiHard` by default.
+        miner: who makes the triplets. The study's best: `DistanceWeighted`; FaceNet: `SemiHard`, which collapses more easily.
     """
 
-    def __init__(self, margin: float = 0.2, squared: bool = False, miner: Miner = SemiHard()):
+    def __init__(self, margin: float = 0.2, squared: bool = False, miner: Miner = DistanceWeighted()):
         super().__init__()
         must_give(miner, "triplets", "Triplet", "SemiHard()")
         if margin < 0:

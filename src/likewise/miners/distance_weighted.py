@@ -41,18 +41,19 @@ class DistanceWeighted(Miner):
 
     def __call__(self, sim: Float[Tensor, "B R"], pairs: Pairs, dim: int, margin: float | None = None) -> Tuples:
         sim = sim.detach()
-        weight = self.log_weight(sim, dim).masked_fill_(~pairs.neg, -torch.inf)
+        weight = self.log_weight(sim, dim).where(pairs.neg, -torch.inf)
         if self.upper is not None:
             within = pairs.neg & (2 - 2 * sim <= self.upper**2)
             weight = torch.where(within.any(1, keepdim=True) & ~within, -torch.inf, weight)
             weight = torch.where(within.any(1, keepdim=True) | ~pairs.neg, weight, 0.0)
-        weight = weight.sub_(weight.amax(1, keepdim=True).clamp_min_(-1e30)).exp2_()
+        weight = (
+            weight - weight.amax(1, keepdim=True)
+        ).exp2()  # NaN in a row without negatives, which is not valid then
         p, has_pos = pick(pairs.pos)
         n, has_neg = pick(weight)
         return Tuples(anchors(sim), p, n, has_pos & has_neg, torch.ones_like(has_pos), one_each=True)
 
     def log_weight(self, sim: Float[Tensor, "B R"], dim: int) -> Float[Tensor, "B R"]:
         """log2 of the inverse density of each distance."""
-        quarter = (0.5 - 0.5 * sim).clamp_(self.lower**2 / 4, FURTHEST**2 / 4)  # a quarter of the squared distance
-        other = (1 - quarter).log2_()
-        return quarter.log2_().mul_((2 - dim) / 2).add_(other, alpha=(3 - dim) / 2)
+        quarter = torch.rsub(sim, 0.5, alpha=0.5).clamp(self.lower**2 / 4, FURTHEST**2 / 4)  # of the squared distance
+        return torch.add(quarter.log2() * ((2 - dim) / 2), (1 - quarter).log2_(), alpha=(3 - dim) / 2)

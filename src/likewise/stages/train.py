@@ -17,6 +17,7 @@ from likewise.configs import Train, check
 from likewise.contracts import BatchSampler, Loss, NoiseModel
 from likewise.data.batches import batches, choose_workers
 from likewise.embedding import embed_rows
+from likewise.losses import CrossBatchMemory
 from likewise.models.mixup import Mixup
 from likewise.optimise import Schedule, clip, make_optimizer, steps_of
 from likewise.progress import bar
@@ -118,11 +119,12 @@ class Training:
                     f"leave {name} out, it is filled in"
                 )
         self.mixup = None if config.mixup is None else Mixup(self.embedder, config.mixup, config.mixup_at)
-        if self.mixup and type(self.sampler).observe is not BatchSampler.observe:
-            raise LikewiseError(
-                f"train: {config.sampler} would take embeddings of mixtures for those of its rows; leave out mixup, or use "
-                "another sampler"
-            )
+        remembers = type(self.sampler).observe is not BatchSampler.observe, isinstance(self.loss, CrossBatchMemory)
+        for part, it_does in zip((config.sampler, config.loss), remembers):
+            if self.mixup and it_does:
+                raise LikewiseError(
+                    f"train: {part} would remember embeddings of mixtures as those of one class; leave out mixup, or use another"
+                )
         self.augment, self.plain = transforms(config, self.embedder)
         per_pass = len(self.sampler)
         self.steps = steps_of(config.length, per_pass, "length")

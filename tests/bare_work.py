@@ -1,4 +1,8 @@
-"""A sound loss, spoiled in one way at a time: what the contract checks must catch. Sent to a bare process."""
+"""What tests send to a bare process: contract checks, examples, and a sound loss spoiled in one way at a time."""
+
+import os
+import sys
+import types
 
 import torch
 from torch import Tensor
@@ -17,6 +21,13 @@ def check_spec(text: str) -> None:
 def check_fault(fault: str) -> None:
     torch.set_num_threads(1)
     check_loss(lambda: Moody(1) if fault == "argument" else Plain(fault))
+
+
+def run_block(code: str, folder: str) -> None:
+    """An example from the docs, run in this folder."""
+    os.chdir(folder)
+    example = sys.modules["example"] = types.ModuleType("example")  # a spec names a part by its module
+    exec(compile(code, "example", "exec"), example.__dict__)
 
 
 class Shortcut(torch.autograd.Function):

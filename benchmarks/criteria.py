@@ -1,0 +1,81 @@
+"""Every criterion once on the demo: glyphs with wrong labels, tested on classes that training never saw.
+
+    python benchmarks/criteria.py [--length 6e] [--share 0.2] [--only Triplet Margin] [--out result.json]
+
+All train with the demo's settings (network, batches, learning rate) and their own defaults; parameters of a loss learn at 1e-3,
+with two exceptions named below. Nothing is tuned for any of them, so the table says that each learns, not which is best. rho is
+that of the test embeddings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+from likewise import losses
+from likewise.contracts import Loss
+from likewise.recipes import apply
+from likewise.spec import build
+from likewise.stages.assemble import load_items, read_config
+from likewise.stages.evaluate import evaluate_run
+from likewise.stages.train import train
+
+METRICS = ("R@1", "MAP@R", "rho")
+SPECS = {"CrossBatchMemory": "CrossBatchMemory(start=150)"}
+"""The memory waits for two passes: its paper warms up first, since early embeddings move too fast to be remembered."""
+RATES = {"SoftTriple": 1e-4}
+"""Its many centres start eight times smaller than one proxy per class does, so the same step is eight times as far."""
+
+
+def settings(name: str, options, out: Path):
+    own = any(True for _ in build(f"{name}()", Loss, classes=5, dim=8).parameters())
+    return apply(
+        "demo", "glyphs", loss=SPECS.get(name, f"{name}()"), length=options.length, seed=options.seed, out=str(out / name),
+        metrics=METRICS,
+        noise=f"Uniform(share={options.share})" if options.share else None, quiet=True, workers=options.workers,
+        **({"loss_lr": RATES.get(name, 1e-3)} if own else {}), **({"lr": options.lr} if options.lr else {}),
+    )  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--length", default="6e")
+    parser.add_argument("--share", type=float, default=0.2, help="of the training labels made wrong")
+    parser.add_argument("--lr", type=float, help="instead of the demo's")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=-1)
+    parser.add_argument("--only", nargs="+", default=losses.__all__)
+    parser.add_argument("--out", help="write the result here as JSON")
+    options = parser.parse_args()
+    lines = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name in options.only:
+            started = time.monotonic()
+            run = train(settings(name, options, Path(folder)), say=lambda line: None)
+            seconds = time.monotonic() - started
+            if not lines:
+                stored = read_config(run)
+                items = load_items(stored.data, None, skip_bad=False, workers=0, quiet=True, say=print)
+                before = evaluate_run(
+                    run, config=stored, items=items, metrics=METRICS, device=torch.device("cpu"), which="untrained", quiet=True
+                )  # fmt: skip
+                lines.append({"loss": "untrained", "seconds": 0.0, **before["metrics"]})
+                print(f"{'':20s} {'R@1':>7s} {'MAP@R':>7s} {'rho':>7s} {'seconds':>8s}")
+                print(show(lines[-1]))
+            lines.append({"loss": name, "seconds": seconds, **run.scores["metrics"]})
+            print(show(lines[-1]), flush=True)
+            if options.out:
+                Path(options.out).write_text(json.dumps(lines, indent=2))
+
+
+def show(line: dict) -> str:
+    return f"{line['loss']:20s} {line['R@1']:7.3f} {line['MAP@R']:7.3f} {line['rho']:7.3f} {line['seconds']:8.0f}"
+
+
+if __name__ == "__main__":
+    main()
