@@ -197,8 +197,11 @@ def one(spec: str, peer, size: int, per_class: int, classes: int, options) -> di
         compiled = torch.compile(lambda z, y: mine(z, y).mean(), fullgraph=True)
         contenders["compiled"] = partial(fresh, partial(learn, compiled, z, y), own)
     if peer:
-        module, work = peer(most, dim, device)
-        contenders["peer"] = partial(fresh, partial(learn, work, z, y), [z, *module.parameters()])
+        try:
+            module, work = peer(most, dim, device)
+            contenders["peer"] = partial(fresh, partial(learn, work, z, y), [z, *module.parameters()])
+        except RuntimeError:  # its regulariser makes a matrix of all centres by all centres
+            peer = None
     times = race(contenders, device, options.rounds, options.patience)
     line = {"loss": spec, "size": size, "per_class": per_class, "classes": most if centres else None, "ms": times}
     line["products"] = 2 if spec == "Angular()" else 1

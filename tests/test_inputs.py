@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from likewise.losses import MultiSimilarity, NormSoftmax, NPair
+from likewise.losses import Margin, MultiSimilarity, NormSoftmax, NPair
 from likewise.types import LikewiseError, Ref
 
 Z = F.normalize(torch.randn(6, 4, generator=torch.Generator().manual_seed(0)), dim=1)
@@ -47,6 +47,34 @@ def test_references(unchecked):
         MultiSimilarity()(Z, Y, Ref(Z[:, :3], Y))
     with pytest.raises(LikewiseError, match=r"ref needs embeddings.*y shape \(5,\)"):
         MultiSimilarity()(Z, Y, Ref(Z, Y[:5]))
+
+
+def test_what_points_into_a_reference(unchecked):
+    for ref, says in (
+        (Ref(Z, Y, torch.arange(3)), r"ref.own needs one row number per sample \(6\), got shape \(3,\)"),
+        (
+            Ref(Z, Y, torch.arange(6) + 3),
+            "ref.own must hold rows 0 to 5 of the reference, or -1 for nowhere, got 3 to 8",
+        ),
+        (
+            Ref(Z, Y, used=torch.ones(3, dtype=torch.bool)),
+            r"ref.used needs one yes or no per row of the reference \(6\)",
+        ),
+        (Ref(Z[:0], Y[:0]), "ref is empty"),
+    ):
+        with pytest.raises(LikewiseError, match=says):
+            MultiSimilarity()(Z, Y, ref)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int16, torch.uint8])
+@pytest.mark.parametrize("make", [lambda: NormSoftmax(classes=3, dim=4), lambda: Margin(classes=3), MultiSimilarity])
+def test_labels_of_fewer_bits(unchecked, make, dtype):
+    torch.manual_seed(0)
+    loss = make()
+    torch.manual_seed(1)
+    expected = loss(Z, Y)
+    torch.manual_seed(1)
+    assert torch.equal(loss(Z, Y.to(dtype)), expected)
 
 
 def test_raw_embeddings_may_have_any_length():

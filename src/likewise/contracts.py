@@ -46,6 +46,7 @@ class Loss(nn.Module, Stepper, ABC):
         """`forward`, once the batch is what it must be. Where looking would mean waiting for an accelerator, numbers of wrong
         samples become NaN instead of an error."""
         must_fit(self, z, y, ref)
+        y = y.long()  # shorter whole numbers are labels too, but no indices
         sound = is_sound(self, z, y)
         if sound is None:
             return super().__call__(z, y, ref)

@@ -28,10 +28,33 @@ def must_fit(loss, z: Tensor, y: Tensor, ref: Ref | None) -> None:
         raise LikewiseError(
             f"{name}: it was built for embeddings of dim={dim}, got {z.shape[1]} columns; build it with dim={z.shape[1]}"
         )
+    if ref is not None and not len(ref.z):
+        raise LikewiseError(
+            f"{name}: ref is empty, so there is nobody to compare with; leave it out to compare the batch"
+        )
     if ref is not None and (ref.z.dim() != 2 or ref.z.shape[1] != z.shape[1] or ref.y.shape != ref.z.shape[:1]):
         raise LikewiseError(
             f"{name}: ref needs embeddings of {z.shape[1]} columns and a label each, got z {_form(ref.z)} and "
             f"y {_form(ref.y)}"
+        )
+    if ref is not None:
+        _must_point(name, ref, len(y))
+
+
+def _must_point(name: str, ref: Ref, size: int) -> None:
+    """`own` and `used` of a reference have the right shapes, and point into it where looking costs nothing."""
+    rows = len(ref.y)
+    if ref.own is not None and ref.own.shape != (size,):
+        raise LikewiseError(f"{name}: ref.own needs one row number per sample ({size}), got {_form(ref.own)}")
+    if ref.used is not None and ref.used.shape != (rows,):
+        raise LikewiseError(
+            f"{name}: ref.used needs one yes or no per row of the reference ({rows}), got {_form(ref.used)}"
+        )
+    visible = ref.own is not None and ref.own.device.type == "cpu" and not observed()
+    if visible and (ref.own.max() >= rows or ref.own.min() < -1):
+        raise LikewiseError(
+            f"{name}: ref.own must hold rows 0 to {rows - 1} of the reference, or -1 for nowhere, "
+            f"got {int(ref.own.min())} to {int(ref.own.max())}"
         )
 
 

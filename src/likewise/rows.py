@@ -160,13 +160,14 @@ class _ByRows(torch.autograd.Function):
             squared = ctx.job.similarity is neg_squared
             if wants_z:
                 by_z = slope @ other
-                by_z = 2 * (by_z - slope.sum(1, keepdim=True) * z) if squared else by_z
+                if squared:
+                    by_z.addcmul_(slope.sum(1, keepdim=True), z, value=-1).mul_(2)
                 by_z *= grad[:, None]
             if wants_other:
                 live = slice(0, ctx.job.live)
                 by_live = slope[:, live].T @ (grad[:, None] * z)
                 if squared:
-                    by_live = 2 * (by_live - (slope[:, live].T @ grad)[:, None] * other[live])
+                    by_live.addcmul_((slope[:, live].T @ grad)[:, None], other[live], value=-1).mul_(2)
                 by_other = by_live if ctx.job.live is None else F.pad(by_live, (0, 0, 0, len(other) - ctx.job.live))
         return None, by_z, by_other
 

@@ -24,7 +24,7 @@ def cosine(a: Float[Tensor, "B D"], b: Float[Tensor, "R D"]) -> Float[Tensor, "B
 
 def neg_squared(a: Float[Tensor, "B D"], b: Float[Tensor, "R D"]) -> Float[Tensor, "B R"]:
     """Minus the squared Euclidean distance, for raw embeddings."""
-    return (2 * a @ b.T - a.square().sum(1, keepdim=True) - b.square().sum(1)).clamp_max(0)
+    return torch.addmm(-b.square().sum(1), a, b.T, alpha=2).sub_(a.square().sum(1, keepdim=True)).clamp_max_(0)
 
 
 def distance(sim: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
@@ -98,6 +98,9 @@ def mates(
 
 
 LOG2_E = 1.4426950408889634
+LEAST = -1e30
+NOBODY = -1e29
+"""The logarithm of a sum over nobody lies below this."""
 
 
 def log1p_sum_exp(x: Float[Tensor, "B R"], mask: Bool[Tensor, "B R"], scale: float = 1.0) -> Float[Tensor, "B"]:
@@ -106,7 +109,7 @@ def log1p_sum_exp(x: Float[Tensor, "B R"], mask: Bool[Tensor, "B R"], scale: flo
 
 
 def log_sum_exp(x: Float[Tensor, "B R"], mask: Bool[Tensor, "B R"], scale: float = 1.0) -> Float[Tensor, "B"]:
-    """log(sum of e^(scale x) over the mask), row by row: never overflows, and very small (-7e3) where the mask is empty."""
+    """log(sum of e^(scale x) over the mask), row by row: never overflows, and below `NOBODY` where the mask is empty."""
     return log_sum_and_powers(x, mask, scale, one=False)[0]
 
 
@@ -124,10 +127,10 @@ def log_sum_and_powers(
 def _log_sum(x: Tensor, mask: Tensor, scale: float, one: bool) -> tuple[Tensor, Tensor]:
     # Powers of two, because the CPU's e^x is ten to a hundred times slower where it underflows.
     x = (x * (scale * LOG2_E)).masked_fill(~mask, -torch.inf)
-    top = x.detach().amax(1, keepdim=True).clamp_min(0 if one else -1e4)
+    top = x.detach().amax(1, keepdim=True).clamp_min(0 if one else LEAST)
     power = (x - top).exp2()
     total = power.sum(1)
-    total = total + (-top[:, 0]).exp2() if one else total.clamp_min(torch.finfo(x.dtype).tiny)
+    total = total + (-top[:, 0]).exp2() if one else total.clamp_min(0.5)  # above: at least 1, but where there is nobody
     return (total.log2() + top[:, 0]) / LOG2_E, power
 
 
@@ -138,10 +141,12 @@ class _LogSum(torch.autograd.Function):
     def forward(ctx, x: Tensor, mask: Tensor, scale: float, one: bool) -> tuple[Tensor, Tensor]:
         x2 = x * (scale * LOG2_E)
         x2.masked_fill_(~mask, -torch.inf)
-        top = x2.amax(1, keepdim=True).clamp_min_(0 if one else -1e4)
+        top = x2.amax(1, keepdim=True).clamp_min_(0 if one else LEAST)
         power = x2.sub_(top).exp2_()
         total = power.sum(1)
-        total = total.add_((-top[:, 0]).exp2_()) if one else total.clamp_min_(torch.finfo(x.dtype).tiny)
+        total = (
+            total.add_((-top[:, 0]).exp2_()) if one else total.clamp_min_(0.5)
+        )  # above: at least 1, but where there is nobody
         ctx.save_for_backward(power, total, x, mask)
         ctx.scale, ctx.one = scale, one
         ctx.mark_non_differentiable(power)

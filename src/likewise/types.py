@@ -68,7 +68,7 @@ class Ref:
     y: Int[Tensor, "R"]
     own: Int[Tensor, "B"] | None = None  # where each sample of the batch itself stands among the R; -1 = nowhere
     used: Bool[Tensor, "R"] | None = None  # rows that hold a sample; the others are nobody's partner. None: all do
-    live: int | None = None  # only the first so many rows take a gradient; None: all that can
+    live: int | None = None  # a hint: rows from here on need no gradient, so it need not be computed
 
 
 @dataclass(frozen=True, eq=False)

@@ -105,3 +105,15 @@ def test_large_dot_products_do_not_overflow(golden, one_positive):
 def test_bad_arguments():
     with pytest.raises(LikewiseError, match="NPair: penalty must be 0 or more, got -0.1"):
         NPair(penalty=-0.1)
+
+
+@pytest.mark.parametrize("long", [200.0, 1e4])
+def test_a_long_embedding_keeps_its_loss(long):
+    """Only differences of products count, however large the products are."""
+    z = torch.tensor([[long, 0], [0, 1], [0.01, 0]], dtype=torch.float64, requires_grad=True)
+    each = NPair(penalty=0)(z, torch.tensor([0, 0, 1]))
+    drawn = NPair(penalty=0, one_positive=True)(z, torch.tensor([0, 0, 1]))
+    torch.testing.assert_close(each, drawn)
+    assert math.isclose(each[0].item(), 1.5 * math.log(1 + math.exp(min(0.01 * long, 700))), rel_tol=1e-9)
+    each.sum().backward()
+    assert torch.isfinite(z.grad).all() and z.grad[0].abs().sum() > 0

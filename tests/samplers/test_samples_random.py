@@ -39,13 +39,20 @@ def test_with_replacement_an_image_may_be_its_own_mate():
 
 
 def test_a_small_class_drawn_often_repeats():
-    labels = np.repeat(np.arange(2), 2)
-    for batch in SamplesRandom(labels, batch=9).one_pass(0):
-        for c, count in Counter(labels[batch].tolist()).items():
-            assert count == 1 or len({r for r in batch if labels[r] == c}) == 2
+    labels = np.repeat(np.arange(2), [2, 10])
+    repeated = 0
+    for number in range(10):
+        for batch in SamplesRandom(labels, batch=9).one_pass(number):
+            count = Counter(labels[batch].tolist())[0]
+            assert len({r for r in batch if labels[r] == 0}) == min(count, 2)
+            repeated += count > 2
+    assert repeated
 
 
 def test_bad_arguments():
+    with pytest.raises(LikewiseError, match=f"a batch of 9999 wants as many samples, but there are {len(LABELS)}"):
+        SamplesRandom(LABELS, batch=9999)
+    assert len(SamplesRandom(LABELS, batch=9999, with_replacement=True)) == 1
     with pytest.raises(LikewiseError, match="batch must be 2 or more to hold a pair, got 1"):
         SamplesRandom(LABELS, batch=1)
     lonely = np.array([0, 0, 1])

@@ -4,9 +4,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
-from likewise.losses.n_pair import EMPTY
 from likewise.rows import by_rows
-from likewise.similarity import length, log_sum_exp, neg_squared, raw_distance
+from likewise.similarity import NOBODY, length, log_sum_exp, neg_squared, raw_distance
 from likewise.types import LikewiseError, Pairs, Ref
 
 
@@ -45,5 +44,5 @@ class GeneralizedLifted(Loss):
         d = raw_distance(sim)
         pull = log_sum_exp(d, pairs.pos)
         push = log_sum_exp(d, pairs.neg, -1.0) + self.margin
-        whole = (pull > EMPTY) & (push > EMPTY)
+        whole = (pull > NOBODY) & (push > NOBODY)
         return (pull + push).relu().where(whole, 0.0), whole

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from likewise.contracts import Loss
 from likewise.losses.n_pair import exact_softplus
-from likewise.similarity import NEAREST, at_least_float32, full_precision, log_sum_exp, mates, spread
+from likewise.similarity import NEAREST, NOBODY, at_least_float32, full_precision, log_sum_exp, mates, spread
 from likewise.types import LikewiseError, Ref
 
 
@@ -42,11 +42,13 @@ class LiftedStructure(Loss):
             row = log_sum_exp(d, pairs.neg, -1.0) + self.margin
             column = row if ref is None else log_sum_exp(d.T, pairs.neg.T, -1.0) + self.margin
             strangers = exact_softplus(row[:, None] - column) + column  # log(e^row + e^column)
+            if ref is not None:  # j may be without strangers where i has some
+                strangers = strangers.where(column > NOBODY, row[:, None])
             each = (d + strangers).masked_fill(~pairs.pos, 0).relu().square().sum(1) / 2
             return spread(each, pairs.pos.sum(1))
 
 
 def _distances(a: Float[Tensor, "B D"], b: Float[Tensor, "R D"]) -> Float[Tensor, "B R"]:
     """Euclidean distances with a finite slope at 0, in as few passes over the matrix as there can be."""
-    squared = torch.addmm(b.square().sum(1), a, b.T, alpha=-2) + a.square().sum(1, keepdim=True)
+    squared = torch.addmm(b.square().sum(1), a, b.T, alpha=-2).add_(a.square().sum(1, keepdim=True))
     return squared.clamp_min(NEAREST).sqrt()

@@ -9,9 +9,6 @@ from likewise.rows import by_rows
 from likewise.similarity import anchors, at, length, log1p_sum_exp, log_sum_exp, pick
 from likewise.types import LikewiseError, Pairs, Ref
 
-EMPTY = -5e3
-"""The logarithm of a sum over nobody lies below this."""
-
 
 class NPair(Loss):
     """Tell a class mate from all strangers of the batch at once, by a softmax over dot products.
@@ -49,10 +46,8 @@ class NPair(Loss):
             p, has = pick(pairs.pos)
             mate = at(sim, anchors(sim), p)
             return log1p_sum_exp(sim - mate[:, None], pairs.neg).where(has, 0.0), has
-        sim = sim - sim.detach().mean(1, keepdim=True)  # raw products may be of any size; only differences count
         strangers = log_sum_exp(sim, pairs.neg)
-        counted = pairs.pos & (strangers > EMPTY)[:, None]
-        every = exact_softplus(strangers[:, None] - sim).masked_fill(~counted, 0)
+        every = exact_softplus(strangers[:, None] - sim).masked_fill(~pairs.pos, 0)
         return every.sum(1), pairs.pos.sum(1)
 
 

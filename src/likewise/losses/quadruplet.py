@@ -18,7 +18,8 @@ class Quadruplet(Loss):
     Formula: l_a = [d_ap - d_an + margin]+ + [d_ap - d_ln + far_margin]+
     Differs: plain Euclidean distances of unit embeddings, as in the study, where the paper learns a metric. (a, p, n) come from
         the miner, l is drawn from all samples of neither a's nor n's class (the study's code does not look at its class);
-        without a third class the second bracket is left out. The mean is over triplets, those at 0 included.
+        without a third class, and for a switched triplet, the second bracket is left out. The mean is over triplets, those at
+        0 included.
     Needs: two samples of a class and three classes in the batch; use `SamplesPerClass`.
 
     Args:
@@ -48,7 +49,7 @@ class Quadruplet(Loss):
             pull = distance(near).where(t.pull, 0.0)
             first = (pull - distance(far) + self.margin).relu()
             second = (pull - distance(apart) + self.far_margin).relu()
-            return spread(*by_anchor(first + second.where(has, 0.0), t, len(z)))
+            return spread(*by_anchor(first + second.where(has & t.pull, 0.0), t, len(z)))
 
 
 def _third(y: Int[Tensor, "B"], ref: Ref | None, t: Tuples) -> tuple[Int[Tensor, "T"], Bool[Tensor, "T"]]:

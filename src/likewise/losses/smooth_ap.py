@@ -47,7 +47,7 @@ class SmoothAP(Loss):
     def _rows(self, largest_class: int | None, sim: Float[Tensor, "b R"], pairs: Pairs):
         upto = pairs.pos.cumsum(1, dtype=torch.int32)
         count = upto[:, -1]
-        most = min(largest_class or sim.shape[1], sim.shape[1])
+        most = sim.shape[1] if largest_class is None else max(1, min(largest_class - 1, sim.shape[1]))  # positives
         if largest_class is None and sim.device.type == "cpu" and not observed():
             most = int(count.max())
         elif largest_class is None and observed() and most > 256:
@@ -64,7 +64,9 @@ class SmoothAP(Loss):
         sim = sim / (2 * self.temperature)
         everybody = sim.masked_fill(~(pairs.pos | pairs.neg), -torch.inf)
         precise = precision_sum(everybody, sim.gather(1, column), is_one) / count.clamp_min(1)
-        return (1 - precise).where(count > 0, 0.0).masked_fill(count > most, torch.nan), count > 0
+        return (1 - precise).where(count > 0, 0.0).masked_fill(
+            count >= (largest_class or sim.shape[1] + 1), torch.nan
+        ), count > 0
 
 
 def precision_sum(

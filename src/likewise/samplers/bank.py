@@ -71,3 +71,25 @@ class Bank:
         self.waiting.clear()
         self.z = None if state["bank"] is None else np.array(state["bank"])
         self.number, self.batches = state["pass"], state["batches"]
+
+
+class Watching:
+    """The doors of a sampler that chooses a pass's batches (`_choose(z, number)`) by the embeddings in its `_bank`."""
+
+    _bank: Bank
+
+    def start(self, embed: Callable[[], Embedded]) -> None:
+        self._bank.start(embed)
+
+    def observe(self, z: Float[Tensor, "B D"], row: Int[Tensor, "B"]) -> None:
+        self._bank.observe(z, row)
+
+    def one_pass(self, number: int) -> list[list[int]]:
+        return self._bank.one_pass(number, self._choose)
+
+    def state_dict(self) -> dict:
+        return super().state_dict() | self._bank.state_dict()
+
+    def load_state_dict(self, state: dict) -> None:
+        super().load_state_dict(state)
+        self._bank.load_state_dict(state)

@@ -1,19 +1,16 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
-from torch import Tensor
 
 from likewise.contracts import BatchSampler
-from likewise.samplers.bank import Bank
+from likewise.samplers.bank import Bank, Watching
 from likewise.samplers.members import check_batch, check_pool, usable
-from likewise.types import Embedded
 
 
-class GreedyCoreset(BatchSampler):
+class GreedyCoreset(Watching, BatchSampler):
     """Batches spread over the embedding space (GC): every centre lies as far as possible from those before it.
 
     Paper: Roth et al., Revisiting Training Strategies, ICML 2020 (GC).
@@ -62,22 +59,6 @@ class GreedyCoreset(BatchSampler):
 
     def __len__(self) -> int:
         return len(self._members.every) // self.batch
-
-    def start(self, embed: Callable[[], Embedded]) -> None:
-        self._bank.start(embed)
-
-    def observe(self, z: Float[Tensor, "B D"], row: Int[Tensor, "B"]) -> None:
-        self._bank.observe(z, row)
-
-    def one_pass(self, number: int) -> list[list[int]]:
-        return self._bank.one_pass(number, self._choose)
-
-    def state_dict(self) -> dict:
-        return super().state_dict() | self._bank.state_dict()
-
-    def load_state_dict(self, state: dict) -> None:
-        super().load_state_dict(state)
-        self._bank.load_state_dict(state)
 
     def _choose(self, z: Float[np.ndarray, "N D"], number: int) -> list[list[int]]:
         rng = np.random.default_rng((self.seed, number))

@@ -15,8 +15,9 @@ class SamplesPerClass(BatchSampler):
 
     Paper: Roth et al., Revisiting Training Strategies, ICML 2020 (SPC-2, SPC-4, SPC-8).
     Formula: a batch = batch / per_class classes, per_class samples of each
-    Differs: classes of a batch are distinct, and they and their samples are dealt from shuffled packs, so that every class, and
-        every sample of a class, comes up once before any comes up again. A class smaller than per_class repeats its samples.
+    Differs: classes of a batch are distinct, and they and their samples are dealt from shuffled packs, so that within a pass
+        every class, and every sample of a class, comes up once before any comes up again. A class smaller than per_class
+        repeats its samples.
 
     Args:
         labels: classes of the training samples; the run fills it in.

@@ -47,6 +47,10 @@ class SamplesRandom(BatchSampler):
         self.with_replacement = with_replacement
         self.seed = seed
         self._members = usable("SamplesRandom", labels, "the last sample of a batch", lonely, class_names)
+        if batch > len(self._members.every) and not with_replacement:
+            raise LikewiseError(
+                f"SamplesRandom: a batch of {batch} wants as many samples, but there are {len(self._members.every)}; lower batch"
+            )
 
     def __len__(self) -> int:
         return max(1, len(self._members.every) // self.batch)

@@ -112,12 +112,14 @@ class Training:
         self.sampler = build(config.sampler, BatchSampler, allow_imports=imports, **facts)
         facts["largest_class"] = self.sampler.largest_class
         self.loss = build(config.loss, Loss, allow_imports=imports, **facts).to(device)
-        for name in ("classes", "dim"):
-            if getattr(self.loss, name, facts[name]) != facts[name]:
-                raise LikewiseError(
-                    f"train: {config.loss} has {name}={getattr(self.loss, name)}, but this training has {facts[name]}; "
-                    f"leave {name} out, it is filled in"
-                )
+        for part in self.loss.modules():  # an inner loss too
+            for name in ("classes", "dim", "largest_class"):
+                given = getattr(part, name, None)
+                if given is not None and facts[name] is not None and given != facts[name]:
+                    raise LikewiseError(
+                        f"train: {config.loss} has {name}={given}, but this training has {facts[name]}; leave {name} out, it is "
+                        "filled in"
+                    )
         self.mixup = None if config.mixup is None else Mixup(self.embedder, config.mixup, config.mixup_at)
         remembers = type(self.sampler).observe is not BatchSampler.observe, isinstance(self.loss, CrossBatchMemory)
         for part, it_does in zip((config.sampler, config.loss), remembers):
