@@ -6,8 +6,19 @@ from torch import Tensor
 
 from likewise.contracts import Loss
 from likewise.losses.n_pair import exact_softplus
-from likewise.similarity import NEAREST, NOBODY, at_least_float32, full_precision, log_sum_exp, mates, spread
-from likewise.types import LikewiseError, Ref
+from likewise.similarity import (
+    NEAREST,
+    NOBODY,
+    at_least_float32,
+    full_precision,
+    log_sum_and_powers,
+    log_sum_exp,
+    mates,
+    mates_within,
+    observed,
+    spread,
+)  # fmt: skip
+from likewise.types import LikewiseError, Pairs, Ref
 
 
 class LiftedStructure(Loss):
@@ -35,20 +46,55 @@ class LiftedStructure(Loss):
         self.margin = margin
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        own = ref or Ref(z, y, torch.arange(len(y), device=y.device))
-        pairs = mates(y, own.y, own.own, own.used)
+        pairs = mates_within(y) if ref is None else mates(y, ref.y, ref.own, ref.used)
         with full_precision(z):
-            d = _distances(at_least_float32(z), at_least_float32(own.z))
-            row = log_sum_exp(d, pairs.neg, -1.0) + self.margin
-            column = row if ref is None else log_sum_exp(d.T, pairs.neg.T, -1.0) + self.margin
-            strangers = exact_softplus(row[:, None] - column) + column  # log(e^row + e^column)
-            if ref is not None:  # j may be without strangers where i has some
-                strangers = strangers.where(column > NOBODY, row[:, None])
-            each = (d + strangers).masked_fill(~pairs.pos, 0).relu().square().sum(1) / 2
+            z = at_least_float32(z)
+            short = ref is None and z.device.type == "cpu" and not observed()
+            each = _Lifted.apply(z, pairs, self.margin) if short else _lifted(z, ref, pairs, self.margin)
             return spread(each, pairs.pos.sum(1))
+
+
+def _lifted(z: Tensor, ref: Ref | None, pairs: Pairs, margin: float) -> Tensor:
+    """The sum over every sample's pairs."""
+    d = _distances(z, z if ref is None else at_least_float32(ref.z))
+    row = log_sum_exp(d, pairs.neg, -1.0) + margin
+    column = row if ref is None else log_sum_exp(d.T, pairs.neg.T, -1.0) + margin
+    strangers = exact_softplus(row[:, None] - column) + column  # log(e^row + e^column)
+    if ref is not None:  # j may be without strangers where i has some
+        strangers = strangers.where(column > NOBODY, row[:, None])
+    return (d + strangers).masked_fill(~pairs.pos, 0).relu().square().sum(1) / 2
 
 
 def _distances(a: Float[Tensor, "B D"], b: Float[Tensor, "R D"]) -> Float[Tensor, "B R"]:
     """Euclidean distances with a finite slope at 0, in as few passes over the matrix as there can be."""
     squared = torch.addmm(b.square().sum(1), a, b.T, alpha=-2).add_(a.square().sum(1, keepdim=True))
     return squared.clamp_min(NEAREST).sqrt()
+
+
+class _Lifted(torch.autograd.Function):
+    """The same of a batch by itself with its gradient, in half the passes over memory."""
+
+    @staticmethod
+    def forward(ctx, z: Tensor, pairs: Pairs, margin: float) -> Tensor:
+        d = _distances(z, z)
+        row, power = log_sum_and_powers(d, pairs.neg, -1.0, one=False)
+        row += margin
+        beyond = row[:, None] - row
+        hinge = exact_softplus(beyond).add_(row).add_(d).relu_().mul_(pairs.pos.to(d))
+        ctx.save_for_backward(z, d, power, hinge, beyond.sigmoid_())
+        ctx.pairs, ctx.margin = pairs, margin
+        return torch.linalg.vector_norm(hinge, dim=1).square_().div_(2)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor):
+        z, d, power, hinge, of_row = ctx.saved_tensors
+        if torch.is_grad_enabled():  # somebody will differentiate this gradient: record it
+            again = _lifted(z, None, ctx.pairs, ctx.margin)
+            return torch.autograd.grad(again, z, grad, create_graph=True)[0], None, None
+        by_d = hinge * grad[:, None]
+        rowwise = by_d * of_row
+        by_row = rowwise.sum(1) + by_d.sum(0) - rowwise.sum(0)
+        by_d.addcmul_(power, (by_row / power.sum(1).clamp_min_(0.5))[:, None], value=-1).div_(d)
+        by_d.mul_((d - NEAREST**0.5).sign_())  # 0 where two samples coincide
+        both = by_d.sum(1) + by_d.sum(0)
+        return (by_d @ z).add_(by_d.T @ z).neg_().addcmul_(both[:, None], z), None, None
