@@ -87,6 +87,16 @@ def triplets(
     return Tuples(a=torch.cat([t.a + start for start, t in found]), **fields, one_each=one_each)
 
 
+def blocks(sim: Float[Tensor, "B R"]) -> list[slice]:
+    """Rows to take together; all of them where the compiler fuses passes, or an accelerator has room for the whole."""
+    size, columns = sim.shape
+    small = sim.device.type != "cpu" and sim.numel() <= RECORDED
+    if torch.compiler.is_compiling() or small:
+        return [slice(0, size)]
+    step = max(1, (CACHED if sim.device.type == "cpu" else BOUNDED) // columns)
+    return [slice(i, i + step) for i in range(0, size, step)]
+
+
 class _Job(NamedTuple):
     rows: Rows
     y: Tensor
@@ -99,12 +109,7 @@ class _Job(NamedTuple):
     margin: float | None
 
     def blocks(self, sim: Tensor) -> list[slice]:
-        size, columns = sim.shape
-        small = sim.device.type != "cpu" and sim.numel() <= RECORDED
-        if torch.compiler.is_compiling() or small or (self.miner and self.miner.whole):
-            return [slice(0, size)]
-        step = max(1, (CACHED if sim.device.type == "cpu" else BOUNDED) // max(1, columns))
-        return [slice(i, i + step) for i in range(0, size, step)] or [slice(0, 0)]
+        return [slice(0, len(sim))] if self.miner and self.miner.whole else blocks(sim)
 
     def choose(self, sim: Tensor, dim: int, block: slice) -> Pairs | Tuples:
         if self.ref_y is None:

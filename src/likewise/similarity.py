@@ -69,7 +69,14 @@ def compare(
     other = z if ref is None else ref.z
     with full_precision(z):
         sim = similarity(at_least_float32(z), at_least_float32(other))
-    return sim, mates_within(y) if ref is None else mates(y, ref.y, ref.own, ref.used)
+    return sim, partners(y, ref)
+
+
+def partners(y: Int[Tensor, "B"], ref: Ref | None, rows: slice = slice(0, None)) -> Pairs:
+    """Who shares whose label, for some rows of the batch: within it, or with a reference."""
+    if ref is None:
+        return mates_within(y, rows)
+    return mates(y[rows], ref.y, None if ref.own is None else ref.own[rows], ref.used)
 
 
 def mates_within(y: Int[Tensor, "B"], rows: slice = slice(0, None)) -> Pairs:
@@ -162,6 +169,11 @@ class _LogSum(torch.autograd.Function):
             again, _ = _log_sum(x, mask, ctx.scale, ctx.one)
             return torch.autograd.grad(again, x, grad, create_graph=True)[0], None, None, None
         return power * (ctx.scale * grad / total)[:, None], None, None, None
+
+
+def exact_softplus(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """log(1 + e^x). Torch's own goes over to x at 20, where float64 still sees a difference."""
+    return F.softplus(x, threshold=40.0)
 
 
 def observed() -> bool:
@@ -261,11 +273,6 @@ def pick(weight: Shaped[Tensor, "B R"]) -> tuple[Int[Tensor, "B"], Bool[Tensor, 
 def anchors(sim: Float[Tensor, "B R"]) -> Int[Tensor, "B"]:
     """Each row as an anchor, once: for miners of one triplet per anchor."""
     return torch.arange(len(sim), device=sim.device)
-
-
-def at(sim: Float[Tensor, "B R"], row: Int[Tensor, "T"], column: Int[Tensor, "T"]) -> Float[Tensor, "T"]:
-    """Single entries of the matrix; cheaper than indexing it, on the way back too."""
-    return sim.flatten().gather(0, row * sim.shape[1] + column)
 
 
 def sides(z: Float[Tensor, "B D"], ref: Ref | None, t: Tuples) -> tuple[Float[Tensor, "T"], Float[Tensor, "T"]]:

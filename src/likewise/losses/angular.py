@@ -8,12 +8,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
-from likewise.losses.n_pair import exact_softplus
 from likewise.similarity import (
-    anchors,
-    at,
     at_least_float32,
     compare,
+    exact_softplus,
     full_precision,
     length,
     log1p_sum_exp,
@@ -73,7 +71,7 @@ class Angular(Loss):
                 ref = dataclasses.replace(ref, z=others)
             sim, pairs = compare(z, y, ref)
             p, has = pick(pairs.pos)
-            mate = at(sim, anchors(sim), p)
+            mate = sim.gather(1, p[:, None]).squeeze(1)
             raw = mate * size * sizes.index_select(0, p)
             pull = log1p_sum_exp(torch.addcmul(-raw[:, None], sim, torch.outer(size, sizes)), pairs.neg)
             # (z_a + z_p) z_n: of the batch itself, the class mate's products are there already

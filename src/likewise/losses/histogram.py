@@ -5,8 +5,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
-from likewise.rows import BOUNDED, CACHED
-from likewise.similarity import at_least_float32, cosine, full_precision, mates, soft_histograms
+from likewise.rows import blocks
+from likewise.similarity import at_least_float32, cosine, full_precision, partners, soft_histograms
 from likewise.types import LikewiseError, Ref
 
 
@@ -33,20 +33,18 @@ class Histogram(Loss):
         self.nodes = nodes
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        ref = ref or Ref(z, y, torch.arange(len(y), device=y.device))
         with full_precision(z):
             z = at_least_float32(z)
-            pos, neg = self._count(cosine(z, at_least_float32(ref.z).to(z)), y, ref)
+            sim = cosine(z, z if ref is None else at_least_float32(ref.z))
+            pos, neg = self._count(sim, y, ref)
             below = pos.sum(0).cumsum(0)
             below = below / below[-1].detach().clamp_min(0.5)  # whole numbers but for rounding
             return neg @ below * (len(z) / neg.detach().sum().clamp_min(0.5))
 
-    def _count(self, sim: Float[Tensor, "B R"], y: Int[Tensor, "B"], ref: Ref):
+    def _count(self, sim: Float[Tensor, "B R"], y: Int[Tensor, "B"], ref: Ref | None):
         """The histograms of every row. A block of rows at a time; between the blocks only whole numbers remain: who is where."""
-        step = max(1, (CACHED if sim.device.type == "cpu" else BOUNDED) // max(1, sim.shape[1]))
-        own = [None] * len(y) if ref.own is None else ref.own.split(step)
         found = [
-            soft_histograms((s + 1) * ((self.nodes - 1) / 2), mates(y_, ref.y, at, ref.used), self.nodes)
-            for s, y_, at in zip(sim.split(step), y.split(step), own)
+            soft_histograms((sim[block] + 1) * ((self.nodes - 1) / 2), partners(y, ref, block), self.nodes)
+            for block in blocks(sim)
         ]
         return torch.cat([pos for pos, _ in found]), torch.cat([neg for _, neg in found])

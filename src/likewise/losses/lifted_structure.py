@@ -5,17 +5,18 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
-from likewise.losses.n_pair import exact_softplus
 from likewise.similarity import (
     NEAREST,
     NOBODY,
     at_least_float32,
+    exact_softplus,
     full_precision,
     log_sum_and_powers,
     log_sum_exp,
-    mates,
-    mates_within,
+    neg_squared,
     observed,
+    partners,
+    raw_distance,
     spread,
 )  # fmt: skip
 from likewise.types import LikewiseError, Pairs, Ref
@@ -46,7 +47,7 @@ class LiftedStructure(Loss):
         self.margin = margin
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        pairs = mates_within(y) if ref is None else mates(y, ref.y, ref.own, ref.used)
+        pairs = partners(y, ref)
         with full_precision(z):
             z = at_least_float32(z)
             short = ref is None and z.device.type == "cpu" and not observed()
@@ -56,7 +57,7 @@ class LiftedStructure(Loss):
 
 def _lifted(z: Tensor, ref: Ref | None, pairs: Pairs, margin: float) -> Tensor:
     """The sum over every sample's pairs."""
-    d = _distances(z, z if ref is None else at_least_float32(ref.z))
+    d = raw_distance(neg_squared(z, z if ref is None else at_least_float32(ref.z)))
     row = log_sum_exp(d, pairs.neg, -1.0) + margin
     column = row if ref is None else log_sum_exp(d.T, pairs.neg.T, -1.0) + margin
     strangers = exact_softplus(row[:, None] - column) + column  # log(e^row + e^column)
@@ -65,18 +66,12 @@ def _lifted(z: Tensor, ref: Ref | None, pairs: Pairs, margin: float) -> Tensor:
     return (d + strangers).masked_fill(~pairs.pos, 0).relu().square().sum(1) / 2
 
 
-def _distances(a: Float[Tensor, "B D"], b: Float[Tensor, "R D"]) -> Float[Tensor, "B R"]:
-    """Euclidean distances with a finite slope at 0, in as few passes over the matrix as there can be."""
-    squared = torch.addmm(b.square().sum(1), a, b.T, alpha=-2).add_(a.square().sum(1, keepdim=True))
-    return squared.clamp_min(NEAREST).sqrt()
-
-
 class _Lifted(torch.autograd.Function):
     """The same of a batch by itself with its gradient, in half the passes over memory."""
 
     @staticmethod
     def forward(ctx, z: Tensor, pairs: Pairs, margin: float) -> Tensor:
-        d = _distances(z, z)
+        d = raw_distance(neg_squared(z, z))
         row, power = log_sum_and_powers(d, pairs.neg, -1.0, one=False)
         row += margin
         beyond = row[:, None] - row

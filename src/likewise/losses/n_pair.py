@@ -2,11 +2,10 @@ from __future__ import annotations
 
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from likewise.contracts import Loss
 from likewise.rows import by_rows
-from likewise.similarity import anchors, at, length, log1p_sum_exp, log_sum_exp, pick
+from likewise.similarity import exact_softplus, length, log1p_sum_exp, log_sum_exp, pick
 from likewise.types import LikewiseError, Pairs, Ref
 
 
@@ -44,13 +43,8 @@ class NPair(Loss):
     def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs):
         if self.one_positive:
             p, has = pick(pairs.pos)
-            mate = at(sim, anchors(sim), p)
+            mate = sim.gather(1, p[:, None]).squeeze(1)
             return log1p_sum_exp(sim - mate[:, None], pairs.neg).where(has, 0.0), has
         strangers = log_sum_exp(sim, pairs.neg)
         every = exact_softplus(strangers[:, None] - sim).masked_fill(~pairs.pos, 0)
         return every.sum(1), pairs.pos.sum(1)
-
-
-def exact_softplus(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """log(1 + e^x). Torch's own goes over to x at 20, where float64 still sees a difference."""
-    return softplus(x, threshold=40.0)

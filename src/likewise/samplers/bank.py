@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.samplers.members import candidates, check_batch, check_pool, usable
 from likewise.types import Embedded, LikewiseError
 
 
@@ -74,9 +75,19 @@ class Bank:
 
 
 class Watching:
-    """The doors of a sampler that chooses a pass's batches (`_choose(z, number)`) by the embeddings in its `_bank`."""
+    """What samplers share that choose a pass's batches (`_choose(z, number)`) by the embeddings in a bank."""
 
-    _bank: Bank
+    def _watch(self) -> None:
+        """Last in a constructor: check what it stored, and make the bank."""
+        owner = type(self).__name__
+        check_batch(owner, self.batch, self.per_class)
+        why = f"per_class={self.per_class}" if self.per_class > 1 else None
+        self._members = usable(owner, self.labels, why, self.lonely, self.class_names)
+        check_pool(owner, self.pool, self.batch, self._members)
+        self._bank = Bank(owner, len(self.labels))
+
+    def __len__(self) -> int:
+        return len(self._members.every) // self.batch
 
     def start(self, embed: Callable[[], Embedded]) -> None:
         self._bank.start(embed)
@@ -93,3 +104,15 @@ class Watching:
     def load_state_dict(self, state: dict) -> None:
         super().load_state_dict(state)
         self._bank.load_state_dict(state)
+
+    def _best(
+        self, z: Float[np.ndarray, "N D"], number: int, cost: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    ) -> list[list[int]]:
+        """A pass of batches, each the cheapest of some candidates. `cost` takes a pool's embeddings and positions in it."""
+        rng = np.random.default_rng((self.seed, number))
+        batches = []
+        for _ in range(len(self)):
+            pool = self._members.pool(self.pool, self.per_class, rng)
+            tries = candidates(self.labels[pool], self.candidates, self.batch, self.per_class, rng)
+            batches.append(pool[tries[np.argmin(cost(z[pool], tries))]].tolist())
+        return batches

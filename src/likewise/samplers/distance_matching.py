@@ -6,9 +6,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from likewise.contracts import BatchSampler
-from likewise.samplers.bank import Bank, Watching
-from likewise.samplers.members import candidates as draw_candidates
-from likewise.samplers.members import check_batch, check_candidates, check_pool, usable
+from likewise.samplers.bank import Watching
+from likewise.samplers.members import check_candidates
 from likewise.types import LikewiseError
 
 
@@ -49,7 +48,6 @@ class DistanceMatching(Watching, BatchSampler):
         published_cost: bool = False,
         seed: int = 0,
     ):
-        check_batch("DistanceMatching", batch, per_class)
         check_candidates("DistanceMatching", candidates, batch)
         if bins < 1:
             raise LikewiseError(f"DistanceMatching: bins must be 1 or more, got {bins}")
@@ -63,27 +61,16 @@ class DistanceMatching(Watching, BatchSampler):
         self.class_names = class_names
         self.published_cost = published_cost
         self.seed = seed
-        why = f"per_class={per_class}" if per_class > 1 else None
-        self._members = usable("DistanceMatching", labels, why, lonely, class_names)
-        check_pool("DistanceMatching", pool, batch, self._members)
-        self._bank = Bank("DistanceMatching", len(labels))
-
-    def __len__(self) -> int:
-        return len(self._members.every) // self.batch
+        self._watch()
 
     def _choose(self, z: Float[np.ndarray, "N D"], number: int) -> list[list[int]]:
-        rng = np.random.default_rng((self.seed, number))
-        batches = []
-        for _ in range(len(self)):
-            pool = self._members.pool(self.pool, self.per_class, rng)
-            tries = draw_candidates(self.labels[pool], self.candidates, self.batch, self.per_class, rng)
-            shares, aim, width = histograms(z[pool], tries, self.bins)
-            if self.published_cost:
-                cost = moments_apart(z[pool], tries) + 150 * heights_apart(shares, aim)
-            else:
-                cost = wasserstein(shares, aim, width)
-            batches.append(pool[tries[np.argmin(cost)]].tolist())
-        return batches
+        return self._best(z, number, self._cost)
+
+    def _cost(self, z: Float[np.ndarray, "n D"], tries: Int[np.ndarray, "M B"]) -> Float[np.ndarray, "M"]:
+        shares, aim, width = histograms(z, tries, self.bins)
+        if self.published_cost:
+            return moments_apart(z, tries) + 150 * heights_apart(shares, aim)
+        return wasserstein(shares, aim, width)
 
 
 def histograms(

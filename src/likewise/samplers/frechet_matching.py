@@ -6,9 +6,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from likewise.contracts import BatchSampler
-from likewise.samplers.bank import Bank, Watching
-from likewise.samplers.members import candidates as draw_candidates
-from likewise.samplers.members import check_batch, check_candidates, check_pool, usable
+from likewise.samplers.bank import Watching
+from likewise.samplers.members import check_candidates
 
 
 class FrechetMatching(Watching, BatchSampler):
@@ -43,7 +42,6 @@ class FrechetMatching(Watching, BatchSampler):
         class_names: tuple[str, ...] | None = None,
         seed: int = 0,
     ):
-        check_batch("FrechetMatching", batch, per_class)
         check_candidates("FrechetMatching", candidates, batch)
         self.labels = labels
         self.batch = batch
@@ -53,22 +51,10 @@ class FrechetMatching(Watching, BatchSampler):
         self.lonely = lonely
         self.class_names = class_names
         self.seed = seed
-        why = f"per_class={per_class}" if per_class > 1 else None
-        self._members = usable("FrechetMatching", labels, why, lonely, class_names)
-        check_pool("FrechetMatching", pool, batch, self._members)
-        self._bank = Bank("FrechetMatching", len(labels))
-
-    def __len__(self) -> int:
-        return len(self._members.every) // self.batch
+        self._watch()
 
     def _choose(self, z: Float[np.ndarray, "N D"], number: int) -> list[list[int]]:
-        rng = np.random.default_rng((self.seed, number))
-        batches = []
-        for _ in range(len(self)):
-            pool = self._members.pool(self.pool, self.per_class, rng)
-            tries = draw_candidates(self.labels[pool], self.candidates, self.batch, self.per_class, rng)
-            batches.append(pool[tries[np.argmin(frechet(z[pool], tries))]].tolist())
-        return batches
+        return self._best(z, number, frechet)
 
 
 def frechet(z: Float[np.ndarray, "n D"], tries: Int[np.ndarray, "M B"]) -> Float[np.ndarray, "M"]:

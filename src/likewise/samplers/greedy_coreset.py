@@ -6,8 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from likewise.contracts import BatchSampler
-from likewise.samplers.bank import Bank, Watching
-from likewise.samplers.members import check_batch, check_pool, usable
+from likewise.samplers.bank import Watching
 
 
 class GreedyCoreset(Watching, BatchSampler):
@@ -43,7 +42,6 @@ class GreedyCoreset(Watching, BatchSampler):
         published_indices: bool = False,
         seed: int = 0,
     ):
-        check_batch("GreedyCoreset", batch, per_class)
         self.labels = labels
         self.batch = batch
         self.per_class = per_class
@@ -52,13 +50,7 @@ class GreedyCoreset(Watching, BatchSampler):
         self.class_names = class_names
         self.published_indices = published_indices
         self.seed = seed
-        why = f"per_class={per_class}" if per_class > 1 else None
-        self._members = usable("GreedyCoreset", labels, why, lonely, class_names)
-        check_pool("GreedyCoreset", pool, batch, self._members)
-        self._bank = Bank("GreedyCoreset", len(labels))
-
-    def __len__(self) -> int:
-        return len(self._members.every) // self.batch
+        self._watch()
 
     def _choose(self, z: Float[np.ndarray, "N D"], number: int) -> list[list[int]]:
         rng = np.random.default_rng((self.seed, number))
