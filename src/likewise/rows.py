@@ -88,13 +88,20 @@ def triplets(
 
 
 def blocks(sim: Float[Tensor, "B R"]) -> list[slice]:
-    """Rows to take together; all of them where the compiler fuses passes, or an accelerator has room for the whole."""
+    """Rows to take together; all of them where the compiler fuses passes, or an accelerator has room for the whole.
+
+    Where autograd records, `cut` the matrix: on the way back a slice becomes a whole matrix of zeros.
+    """
     size, columns = sim.shape
     small = sim.device.type != "cpu" and sim.numel() <= RECORDED
     if torch.compiler.is_compiling() or small:
         return [slice(0, size)]
     step = max(1, (CACHED if sim.device.type == "cpu" else BOUNDED) // columns)
-    return [slice(i, i + step) for i in range(0, size, step)]
+    return [slice(i, min(i + step, size)) for i in range(0, size, step)]
+
+
+def cut(sim: Float[Tensor, "B R"], parts: list[slice]) -> tuple[Float[Tensor, "b R"], ...]:
+    return sim.split([p.stop - p.start for p in parts])
 
 
 class _Job(NamedTuple):
@@ -125,7 +132,8 @@ class _Job(NamedTuple):
     def recorded(self, z: Tensor, other: Tensor) -> tuple[Tensor, Tensor | None]:
         """The plain way, for autograd to record."""
         sim = self.similarity(z, other)
-        return _join([self.one(sim[b], z.shape[1], b) for b in self.blocks(sim)])
+        parts = self.blocks(sim)
+        return _join([self.one(rows, z.shape[1], part) for rows, part in zip(cut(sim, parts), parts)])
 
 
 def _job(rows: Rows, y: Tensor, ref: Ref | None, similarity, miner: Miner | None, margin: float | None) -> _Job:

@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
-from likewise.rows import blocks
+from likewise.rows import blocks, cut
 from likewise.similarity import at_least_float32, cosine, full_precision, partners, soft_histograms
 from likewise.types import LikewiseError, Ref
 
@@ -43,8 +43,9 @@ class Histogram(Loss):
 
     def _count(self, sim: Float[Tensor, "B R"], y: Int[Tensor, "B"], ref: Ref | None):
         """The histograms of every row. A block of rows at a time; between the blocks only whole numbers remain: who is where."""
+        parts = blocks(sim)
         found = [
-            soft_histograms((sim[block] + 1) * ((self.nodes - 1) / 2), partners(y, ref, block), self.nodes)
-            for block in blocks(sim)
+            soft_histograms((s + 1) * ((self.nodes - 1) / 2), partners(y, ref, part), self.nodes)
+            for s, part in zip(cut(sim, parts), parts)
         ]
         return torch.cat([pos for pos, _ in found]), torch.cat([neg for _, neg in found])

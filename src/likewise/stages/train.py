@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-import signal
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -35,6 +32,7 @@ from likewise.stages.assemble import (
 )  # fmt: skip
 from likewise.stages.claim import find_run, take
 from likewise.stages.evaluate import check_plan, evaluate_run, mean_score
+from likewise.stages.guard import leave_cores_for, stop_on_signal
 from likewise.types import Batch, Embedded, Items, LikewiseError
 
 
@@ -288,36 +286,3 @@ class Training:
         if self.device.type == "cuda" and "cuda" in state["rng"]:
             torch.cuda.set_rng_state(state["rng"]["cuda"], self.device)
         self.run.rewind_log(self.step)
-
-
-@contextmanager
-def leave_cores_for(workers: int, device: torch.device) -> Iterator[None]:
-    """On a CPU, the network's threads and the reading processes must not fight for the same cores."""
-    before = torch.get_num_threads()
-    if device.type == "cpu" and workers:
-        torch.set_num_threads(max(1, before - workers))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@contextmanager
-def stop_on_signal() -> Iterator[threading.Event]:
-    """Ctrl-C or a polite kill asks the loop to stop after the step it is in; a second Ctrl-C stops at once."""
-    stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-
-    def ask(number, frame) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-
-    before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,0 +1,43 @@
+"""What a long loop needs around it: cores for its readers, and a polite end on request."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+@contextmanager
+def leave_cores_for(workers: int, device: torch.device) -> Iterator[None]:
+    """On a CPU, the network's threads and the reading processes must not fight for the same cores."""
+    before = torch.get_num_threads()
+    if device.type == "cpu" and workers:
+        torch.set_num_threads(max(1, before - workers))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def stop_on_signal() -> Iterator[threading.Event]:
+    """Ctrl-C or a polite kill asks the loop to stop after the step it is in; a second Ctrl-C stops at once."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def ask(number, frame) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
