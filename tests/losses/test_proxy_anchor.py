@@ -57,6 +57,8 @@ def test_the_shares_are_larger_for_harder_samples(golden):
     assert each[0] < each[1] < each[2]
 
 
-def test_bad_alpha():
+def test_bad_arguments():
+    with pytest.raises(LikewiseError, match="margin must be 0 or more, got -0.1"):
+        ProxyAnchor(classes=3, dim=2, margin=-0.1)
     with pytest.raises(LikewiseError, match="alpha must be above 0, got -1"):
         ProxyAnchor(classes=3, dim=2, alpha=-1.0)

@@ -119,8 +119,8 @@ def test_gradient_is_finite_where_centres_coincide():
 
 @pytest.mark.parametrize(
     ("wrong", "says"),
-    [({"per_class": 0}, "per_class must be 1 or more, got 0"), ({"gamma": 0.0}, "gamma must be above"), ({"tau": -1.0}, "got -1"),
-     ({"scale": -2.0}, "scale=-2")],
+    [({"per_class": 0}, "per_class must be 1 or more, got 0"), ({"gamma": 0.0}, "gamma must be above"), ({"tau": -1.0}, "tau=-1"),
+     ({"margin": -0.5}, "margin=-0.5"),     ({"scale": -2.0}, "scale=-2")],
 )  # fmt: skip
 def test_bad_settings(wrong, says):
     with pytest.raises(LikewiseError, match=f"SoftTriple: .*{says}"):

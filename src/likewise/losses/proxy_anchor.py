@@ -33,6 +33,8 @@ class ProxyAnchor(Loss):
         super().__init__()
         if alpha <= 0:
             raise LikewiseError(f"ProxyAnchor: alpha must be above 0, got {alpha}")
+        if margin < 0:
+            raise LikewiseError(f"ProxyAnchor: margin must be 0 or more, got {margin}; the paper takes 0.1")
         self.classes = classes
         self.dim = dim
         self.alpha = alpha

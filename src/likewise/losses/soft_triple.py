@@ -41,8 +41,8 @@ class SoftTriple(Loss):
             raise LikewiseError(f"SoftTriple: per_class must be 1 or more, got {per_class}")
         if scale <= 0 or gamma <= 0:
             raise LikewiseError(f"SoftTriple: scale and gamma must be above 0, got scale={scale}, gamma={gamma}")
-        if tau < 0:
-            raise LikewiseError(f"SoftTriple: tau must be 0 or more, got {tau}")
+        if tau < 0 or margin < 0:
+            raise LikewiseError(f"SoftTriple: tau and margin must be 0 or more, got tau={tau}, margin={margin}")
         self.classes = classes
         self.dim = dim
         self.per_class = per_class
