@@ -19,7 +19,9 @@ KINDS = {
 
 def texts_below(kind):
     """Field -> the text that stands below it in the source."""
-    body = next(n for n in ast.parse(inspect.getsource(configs)).body if getattr(n, "name", "") == kind.__name__).body
+    body = next(
+        n for n in ast.parse(inspect.getsource(inspect.getmodule(kind))).body if getattr(n, "name", "") == kind.__name__
+    ).body
     found = {}
     for node, after in zip(body, [*body[1:], None]):
         if isinstance(node, ast.AnnAssign):

@@ -161,16 +161,6 @@ class Protocol(ABC):
         """Which of these rows ask, and which may answer; all of them, unless a protocol says otherwise."""
         return np.ones(len(rows), bool), np.ones(len(rows), bool)
 
-    @abstractmethod
-    def retrieve(
-        self,
-        e: Embedded,
-        items: Items,
-        k: int = 10,
-        similarity: str = "cosine",
-        progress: Callable[[float], None] | None = None,
-    ) -> Retrieval: ...
-
 
 Metric = Callable[[Retrieval], Float[Tensor, "Q"]]
 """One number per query, NaN where there is nothing to find. A metric with settings is a class with `__call__`."""

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from likewise.protocols import QueryGallery
+from likewise.scoring import retrieve
 from likewise.types import Embedded, Items, LikewiseError
 
 
@@ -25,7 +26,7 @@ def embedded(data, rows):
 def test_queries_ask_and_the_gallery_answers():
     data = items()
     rows = QueryGallery().rows(data, "test")
-    found = QueryGallery().retrieve(embedded(data, rows), data, k=10)
+    found = retrieve(embedded(data, rows), data, QueryGallery(), k=10)
     assert rows[found.query].tolist() == [12, 16, 20]
     for q, answers in zip(found.query.tolist(), found.row.tolist(), strict=True):
         seen = {rows[a] for a in answers if a >= 0}
@@ -43,7 +44,7 @@ def test_a_part_without_marks_asks_and_answers_itself():
     data = items()
     rows = QueryGallery(val=0.4).rows(data, "val")
     assert set(data.y[rows]) == {2}
-    found = QueryGallery().retrieve(embedded(data, rows), data, k=2)
+    found = retrieve(embedded(data, rows), data, QueryGallery(), k=2)
     assert len(found.query) == 4 and (found.relevant == 3).all()
 
 
@@ -53,4 +54,4 @@ def test_marks_that_are_missing():
         QueryGallery().rows(dataclasses.replace(data, query=None, gallery=None), "test")
     nobody = dataclasses.replace(data, gallery=np.zeros(24, bool))
     with pytest.raises(LikewiseError, match="got 3 and 0"):
-        QueryGallery().retrieve(embedded(data, np.arange(12, 24)), nobody)
+        retrieve(embedded(data, np.arange(12, 24)), nobody, QueryGallery())

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from likewise.protocols import UnseenClasses
+from likewise.scoring import retrieve
 from likewise.types import Embedded, Items, LikewiseError
 
 
@@ -47,11 +48,11 @@ def test_retrieve_leaves_self_and_group_out():
     p = UnseenClasses()
     rows = p.rows(data, "test")
     e = Embedded(torch.as_tensor(data.x[rows]), torch.as_tensor(data.y[rows]), torch.as_tensor(rows))
-    found = p.retrieve(e, data, k=5)
+    found = retrieve(e, data, p, k=5)
     assert (found.relevant == 2).all()  # three class mates, one of them the same listing
     for q in range(20):
         assert not set(found.row[q].tolist()) & {q, q ^ 1}
-    plain = UnseenClasses().retrieve(e, dataclasses.replace(data, group=None), k=5)
+    plain = retrieve(e, dataclasses.replace(data, group=None), p, k=5)
     assert (plain.relevant == 3).all()
 
 

@@ -13,7 +13,8 @@ import pytest
 from PIL import Image
 
 from likewise.configs import Evaluate, Train
-from likewise.stages.evaluate import evaluate, origin
+from likewise.stages.evaluate import evaluate
+from likewise.stages.saved import origin
 from likewise.stages.train import Interrupted, Training, train
 from likewise.types import LikewiseError
 

@@ -1,16 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
-
 import numpy as np
-import torch
 from jaxtyping import Int
 
 from likewise.contracts import Part, Protocol
 from likewise.protocols.parts import rows_by_class
-from likewise.search import rank
-from likewise.types import Embedded, Items, LikewiseError, Retrieval
+from likewise.types import Items, LikewiseError
 
 
 class UnseenClasses(Protocol):
@@ -34,14 +29,3 @@ class UnseenClasses(Protocol):
 
     def rows(self, items: Items, part: Part) -> Int[np.ndarray, "n"]:
         return rows_by_class(items, part, self.train, self.val)
-
-    def retrieve(
-        self,
-        e: Embedded,
-        items: Items,
-        k: int = 10,
-        similarity: Literal["cosine", "euclidean"] = "cosine",
-        progress: Callable[[float], None] | None = None,
-    ) -> Retrieval:
-        group = None if items.group is None else torch.as_tensor(items.group).to(e.row.device)[e.row]
-        return rank(e.z, e.y, k=k, group=group, similarity=similarity, progress=progress)

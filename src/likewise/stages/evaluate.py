@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -12,15 +11,14 @@ from jaxtyping import Int
 
 from likewise.configs import Evaluate, Train, check
 from likewise.contracts import Part, Protocol
-from likewise.data.columns import CORNERS
 from likewise.data.features import read_embeddings
 from likewise.data.images import fingerprint
 from likewise.embedding import embed_rows
 from likewise.metrics.ranking import largest_k, metric
 from likewise.metrics.spectrum import of_the_set, set_metric
-from likewise.progress import bar
 from likewise.protocols import QueryGallery, UnseenClasses
-from likewise.run import Run, write_aside
+from likewise.run import Run
+from likewise.scoring import score, summary
 from likewise.stages.assemble import (
     choose_device,
     load_items,
@@ -31,10 +29,8 @@ from likewise.stages.assemble import (
     similarity_of,
     transforms,
 )  # fmt: skip
-from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
-
-SHOWN = 10
-"""Answers kept per query, for galleries and tables."""
+from likewise.stages.saved import find_target, origin, save_embeddings, write_per_query
+from likewise.types import Embedded, Items, LikewiseError
 
 
 def evaluate(config: Evaluate, say=print) -> dict:
@@ -160,130 +156,3 @@ def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
     most = min(config.dim, len(rows))  # directions there can be
     for name in filter(of_the_set, config.metrics):
         set_metric(name)(torch.eye(most + 1, most), torch.arange(most + 1))
-
-
-def score(
-    e: Embedded,
-    items: Items,
-    protocol: Protocol,
-    metrics: Sequence[str],
-    similarity: str,
-    device: torch.device,
-    quiet: bool = False,
-) -> tuple[Scores, Retrieval | None]:
-    """Every metric per query for every query, from one ranked pass; none where there is no such metric."""
-    if not metrics:
-        raise LikewiseError("evaluate: at least one metric is needed; see `likewise list metrics`")
-    chosen = {name: metric(name) for name in metrics if not of_the_set(name)}
-    if not chosen:
-        return Scores({}), None
-    if device.type == "mps":  # it has no float64, which exact ranking needs
-        device = torch.device("cpu")
-    moved = Embedded(e.z.to(device), e.y.to(device), e.row.to(device))
-    with bar("rank", 100, quiet=quiet) as shown:
-        found = protocol.retrieve(
-            moved, items, k=max(SHOWN, largest_k(metrics)), similarity=similarity,
-            progress=lambda share: shown.advance(round(100 * share) - shown.done),
-        )  # fmt: skip
-    found = Retrieval(**{f.name: getattr(found, f.name).cpu() for f in dataclasses.fields(found)})
-    most = int((found.row >= 0).sum(1).max())
-    if largest_k(metrics) > most:
-        raise LikewiseError(
-            f"evaluate: the metrics look at {largest_k(metrics)} answers, but there are at most "
-            f"{most} for a query in this gallery of {len(e.row)} rows; ask for a smaller k with --metrics"
-        )
-    each = {name: m(found).numpy() for name, m in chosen.items()}
-    return Scores(each, e.row[found.query].numpy()), found
-
-
-def mean_score(
-    e: Embedded, items: Items, protocol: Protocol, name: str, similarity: str, device: torch.device
-) -> float:
-    """One metric's mean: what validation asks for."""
-    e = e if similarity == "cosine" else dataclasses.replace(e, z=e.e)
-    scores, _ = score(e, items, protocol, [name], similarity, device, quiet=True)
-    value = scores.each[name]
-    if np.isnan(value).all():
-        raise LikewiseError("train: no validation sample has a class mate to find; hold out more classes (val)")
-    return float(np.nanmean(value))
-
-
-def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]) -> dict:
-    """Means over the queries that have something to find, how many have not, and the numbers of the whole set."""
-    lonely = np.isnan(next(iter(scores.each.values()), np.zeros(0)))
-    if scores.each and lonely.all():
-        raise LikewiseError(
-            f"evaluate: none of the {len(lonely)} queries has anything to find: every class has one image, or its others "
-            "are excluded by group; bring at least two images of a class"
-        )
-    if scores.each and len(e.y.unique()) == 1:
-        raise LikewiseError(
-            f"evaluate: all {len(e.y)} rows are of one class, so every answer would be right; bring two classes or more"
-        )
-    value = {name: float(np.nanmean(each)) for name, each in scores.each.items()}
-    value |= {name: set_metric(name)(e.z, e.y) for name in metrics if of_the_set(name)}
-    return {
-        "metrics": {name: value[name] for name in metrics},
-        "queries": int((~lonely).sum()),
-        "unscored": int(lonely.sum()),
-        "rows": len(e.row),
-        "dim": e.z.shape[1],
-        "similarity": similarity,
-    }
-
-
-def save_embeddings(file: Path, e: Embedded, items: Items, made_by: dict) -> None:
-    """Embeddings as a file that train, evaluate, search and other tools read. `made_by` is what `origin` gives back."""
-    rows = e.row.numpy()
-    columns: dict[str, np.ndarray] = {"x": e.z.numpy(), "label": items.y[rows], "row": rows}
-    columns["class_name"] = np.asarray([items.class_name[label] for label in items.y[rows]], dtype=str)
-    if items.path is not None:
-        base = Path(items.root).absolute()
-        columns["path"] = np.asarray([str(base / items.path[r]) for r in rows], dtype=str)
-    for name in ("split", "query", "gallery", "group"):
-        if getattr(items, name) is not None:
-            columns[name] = np.asarray(getattr(items, name)[rows])
-    if items.box is not None:
-        columns |= dict(zip(CORNERS, items.box[rows].T))
-    words = made_by | {"run": Path(made_by["run"]).absolute()}
-    columns |= {name: np.asarray(str(word), dtype=str) for name, word in words.items()}
-    with write_aside(file) as aside, aside.open("wb") as out:
-        np.savez(out, **columns)
-
-
-def origin(file: Path) -> dict:
-    """What an embedding file says of itself: the run and which of its networks made it, how to compare, and the data's rows."""
-    if file.suffix.lower() != ".npz":
-        return {}
-    with np.load(file, allow_pickle=False) as data:
-        words = {name: str(data[name]) for name in ("run", "which", "similarity") if name in data.files}
-        return words | ({"row": data["row"]} if "row" in data.files else {})
-
-
-def find_target(target: str, owner: str) -> Path:
-    path = Path(target).expanduser()
-    if not path.exists():
-        raise LikewiseError(f"{owner}: there is no '{target}'; give a run folder, or a file of embeddings")
-    return path
-
-
-def write_per_query(file: Path, scores: Scores, found: Retrieval, e: Embedded, items: Items) -> None:
-    """One line a query: what it is, every metric, and its first answers."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    row = e.row.numpy()
-    answers = np.where(found.row.numpy() >= 0, row[found.row.clamp_min(0).numpy()], -1)
-    columns = {
-        "row": scores.query,
-        "label": items.y[scores.query],
-        "class_name": [items.class_name[i] for i in items.y[scores.query]],
-        "relevant": found.relevant.numpy(),
-        **scores.each,
-        "nearest": list(answers),
-        "nearest_similarity": list(found.sim.float().numpy()),
-    }
-    if items.path is not None:
-        columns["path"] = [items.path[i] for i in scores.query]
-    with write_aside(file) as aside:
-        pq.write_table(pa.table(columns), aside)

@@ -16,7 +16,8 @@ from likewise.report.gallery import Tile, draw_gallery
 from likewise.run import Run, check_out, write_aside
 from likewise.search import nearest
 from likewise.stages.assemble import choose_device, load_items, open_embedder, read_config, transforms
-from likewise.stages.evaluate import evaluate_run, find_target, origin
+from likewise.stages.evaluate import evaluate_run
+from likewise.stages.saved import find_target, origin
 from likewise.types import Items, LikewiseError
 
 

@@ -19,6 +19,7 @@ from likewise.models.mixup import Mixup
 from likewise.optimise import Schedule, clip, make_optimizer, steps_of
 from likewise.progress import bar
 from likewise.run import RESULTS, Run
+from likewise.scoring import mean_score
 from likewise.spec import build
 from likewise.stages.assemble import (
     choose_device,
@@ -31,7 +32,7 @@ from likewise.stages.assemble import (
     transforms,
 )  # fmt: skip
 from likewise.stages.claim import find_run, take
-from likewise.stages.evaluate import check_plan, evaluate_run, mean_score
+from likewise.stages.evaluate import check_plan, evaluate_run
 from likewise.stages.guard import leave_cores_for, stop_on_signal
 from likewise.types import Batch, Embedded, Items, LikewiseError
 

@@ -1,0 +1,108 @@
+"""The settings of commands that look at what is there: evaluate, embed, search, list, recipe show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from likewise.configs.words import Positional, called
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Score an embedding by retrieval: every test sample asks, all others may answer."""
+
+    target: Annotated[Positional[str], called("TARGET")]
+    """A run folder; or embeddings: .npz or .parquet with x,label[,split,query,gallery,group], .npy with --labels."""
+    labels: str | None = None
+    """Labels for embeddings that bring none: .csv with a column `label`, .npy, or .txt with one a line."""
+    data: str | None = None
+    """Where the run's data stands now, if it has moved."""
+    root: str | None = None
+    """Where the pictures of a table or a named data set stand now, if they have moved."""
+    metrics: tuple[str, ...] = ("R@1", "R@10", "RP", "MAP@R")
+    """What to measure; see `likewise list metrics`."""
+    part: Literal["train", "val", "test"] = "test"
+    """Which part of the data to score. Labels are the data's own, without noise that training added on purpose."""
+    which: Literal["best", "last", "untrained"] = "best"
+    """Which network of a run: best on validation (the last where there was none), last, or untrained: as it was at the start."""
+    similarity: Literal["cosine", "euclidean"] | None = None
+    """How to compare. By default what the run's loss trained for; cosine for embeddings."""
+    device: str | None = None
+    """cpu, cuda, mps. By default the GPU if there is one."""
+    workers: int = -1
+    """Processes that read pictures; -1 chooses."""
+    skip_bad: bool = False
+    """Decode every picture first and go on without the broken ones, counting them."""
+    allow_imports: bool = False
+    """Let the run's specs import parts by dotted name, which runs their code."""
+    quiet: bool = False
+    """No progress bar, no table."""
+
+
+@dataclass(frozen=True)
+class Embed:
+    """Turn data into embeddings with a trained network, as a file every other command reads."""
+
+    run: Annotated[Positional[str], called("RUN")]
+    """A run folder."""
+    data: Annotated[Positional[str], called("DATA")]
+    """Anything `likewise train` takes, or a folder of pictures without classes."""
+    out: str
+    """File to write: .npz with x, label, class_name, path, split."""
+    root: str | None = None
+    """Where the data's paths start, as in train."""
+    which: Literal["best", "last", "untrained"] = "best"
+    """Which network of the run."""
+    device: str | None = None
+    """cpu, cuda, mps. By default the GPU if there is one."""
+    workers: int = -1
+    """Processes that read pictures; -1 chooses."""
+    skip_bad: bool = False
+    """Decode every picture first and go on without the broken ones, counting them."""
+    allow_imports: bool = False
+    """Let the run's specs import parts by dotted name, which runs their code."""
+    quiet: bool = False
+    """No progress bar."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """Find the nearest neighbours of a picture."""
+
+    target: Annotated[Positional[str], called("TARGET")]
+    """Where to look: a run folder (its test part), or embeddings made by `likewise embed`."""
+    query: str
+    """A picture file, or a row of the data (as in per_query.parquet and in the answers)."""
+    model: str | None = None
+    """Run whose network embeds the query picture, for embeddings that do not say which made them."""
+    k: int = 5
+    """How many neighbours."""
+    out: str | None = None
+    """Save a picture of query and neighbours here (.png)."""
+    device: str | None = None
+    """cpu, cuda, mps. By default the GPU if there is one."""
+    workers: int = -1
+    """Processes that read pictures; -1 chooses."""
+    allow_imports: bool = False
+    """Let the run's specs import parts by dotted name, which runs their code."""
+    quiet: bool = False
+    """No progress bar."""
+
+
+@dataclass(frozen=True)
+class List:
+    """Show the parts on a shelf: losses, miners, samplers, noise, protocols, heads, metrics, data, recipes, backbones."""
+
+    shelf: Annotated[Positional[str], called("SHELF")] = "all"
+    """Which shelf."""
+
+
+@dataclass(frozen=True)
+class RecipeShow:
+    """Print a recipe: every value, where it comes from, and the command it stands for."""
+
+    name: Annotated[Positional[str], called("NAME")]
+    """The recipe; see `likewise list recipes`."""
+    data: str | None = None
+    """Show the values for this data set."""

@@ -1,0 +1,39 @@
+"""Whether settings are of their kind and in their range."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import typing
+
+from likewise import kinds
+from likewise.errors import LikewiseError
+
+
+def to_dict(config) -> dict:
+    """A config as JSON takes it."""
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in dataclasses.asdict(config).items()}
+
+
+SMALLEST = {
+    "dim": 1, "size": 1, "lr": 0, "backbone_lr": 0, "loss_lr": 0, "weight_decay": 0, "loss_weight_decay": 0, "eps": 0,
+    "loss_eps": 0, "momentum": 0, "schedule_factor": 0, "schedule_patience": 0, "clip_value": 1e-12, "clip_norm": 1e-12,
+    "patience": 1, "log_every": 1, "seed": 0, "workers": -1, "k": 1, "share": 0,
+    "mixup": 0.01,
+}  # fmt: skip
+LARGEST = {"momentum": 0.999999, "schedule_factor": 1, "share": 1, "seed": 2**31 - 1}
+
+
+def check(config) -> None:
+    """Every setting is of its kind and in its range, or an error that says which is not. The first thing a stage does."""
+    name = type(config).__name__.lower()
+    hints = typing.get_type_hints(type(config), include_extras=True)
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if not kinds.fits(value, hints[field.name]):
+            raise LikewiseError(f"{name}: {field.name} must be {kinds.words(hints[field.name])}, got {value!r}")
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            low, high = SMALLEST.get(field.name, -math.inf), LARGEST.get(field.name, math.inf)
+            if not low <= value <= high or not math.isfinite(value):
+                bounds = f"{low:g} or more" if high == math.inf else f"between {low:g} and {high:g}"
+                raise LikewiseError(f"{name}: {field.name} must be {bounds}, got {value}")

@@ -1,0 +1,146 @@
+"""The settings of a training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from likewise.configs.words import Positional, called
+
+KEPT_OUT = (
+    "root",
+    "recipe",
+    "device",
+    "workers",
+    "checkpoint_every",
+    "log_every",
+    "out",
+    "again",
+    "evaluate",
+    "metrics",
+    "skip_bad",
+    "data",
+    "allow_imports",
+    "quiet",
+)
+"""Settings that do not change what is learned, and so are no part of a run's identity."""
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train an embedding, then evaluate it on the test part."""
+
+    data: Annotated[Positional[str], called("DATA")]
+    """A folder with one sub-folder per class, a table (.csv, .parquet) with path,label, features (.npz) with x,label, or a name.
+
+    A table may also have split, query, gallery, class_name, group, box and weight; `likewise list data` shows the names."""
+    root: str | None = None
+    """Where the original download of a named data set was unpacked, or where a table's paths start."""
+    recipe: str | None = None
+    """Start from a named recipe (see `likewise list recipes`); flags given beside it win."""
+
+    loss: str = "MultiSimilarity()"
+    """What is minimised, as a spec: "Triplet(margin=0.1)"; see `likewise list losses`."""
+    sampler: str | None = None
+    """How batches are made, as a spec; see `likewise list samplers`. By default 4 samples each of up to 28 classes."""
+    protocol: str | None = None
+    """What trains, validates and tests, as a spec: "UnseenClasses(val=0.2)". By default unseen classes, or marked queries."""
+    noise: str | None = None
+    """Spoil this share of the training labels on purpose, as a spec: "Uniform(share=0.3)". Never touches test labels."""
+
+    backbone: str | None = None
+    """Network: any timm name, googlenet, bn_inception, conv_small. By default resnet50; conv_small for glyphs."""
+    pretrained: bool | None = None
+    """Start from ImageNet weights. By default yes, where the backbone has any."""
+    weights: str | None = None
+    """Start from a local weight file instead."""
+    dim: int = 128
+    """Size of the embedding."""
+    head: str = "Linear()"
+    """From the pooled feature to the embedding, as a spec: "Linear()" or "MLP(hidden=512)"."""
+    pool: Literal["avg", "max", "avg+max"] = "avg"
+    """How the last feature map becomes one vector."""
+    layer_norm: bool = False
+    """Normalise the pooled feature before the head."""
+    freeze_bn: bool = False
+    """Keep the backbone's BatchNorm statistics as they are (its scale and shift still learn)."""
+    size: int | None = None
+    """Side of the square picture the network sees, in pixels. By default what the backbone was made for."""
+    augment: Literal["crop", "affine", "none"] | None = None
+    """What training does to pictures: random crop and flip, a small affine move, nothing. By default crop; affine for glyphs."""
+    crop_scale: tuple[float, float] = (0.08, 1.0)
+    """Least and largest share of the picture that a random crop keeps."""
+
+    mixup: float | None = None
+    """Train on mixtures of two samples, in shares drawn from Beta(mixup, mixup); 2 is a paper's value. By default off."""
+    mixup_at: Literal["any", "input"] = "any"
+    """Where samples are mixed: at the input or before one of the backbone's first three stages, or at the input only."""
+
+    length: str = "20e"
+    """How long to train: steps ("5000") or passes over the training data ("20e")."""
+    optimizer: Literal["adam", "adamw", "rmsprop", "sgd"] = "adamw"
+    """Optimiser."""
+    lr: float = 1e-4
+    """Learning rate of the network."""
+    backbone_lr: float | None = None
+    """Learning rate of the backbone, where it differs from the head's."""
+    weight_decay: float = 1e-4
+    """Weight decay of the network."""
+    momentum: float = 0.9
+    """Momentum, for sgd and rmsprop."""
+    eps: float = 1e-8
+    """The optimiser's epsilon."""
+    loss_lr: float | None = None
+    """Learning rate of the loss's own parameters (proxies). By default lr times the factor of the loss's paper."""
+    loss_eps: float | None = None
+    """Epsilon for the loss's own parameters. By default eps."""
+    loss_weight_decay: float = 0.0
+    """Weight decay of the loss's own parameters."""
+    warmup: str = "0"
+    """Train only head and loss for so long at first, the backbone frozen ("1e", "100")."""
+    schedule: Literal["constant", "step", "cosine", "plateau"] = "constant"
+    """Learning rate over time: constant; times factor every so long; half a cosine to 0; times factor when validation stalls."""
+    schedule_every: str = "10e"
+    """Period of the step schedule."""
+    schedule_factor: float = 0.5
+    """Factor of the step and plateau schedules."""
+    schedule_patience: int = 4
+    """Validations without progress before the plateau schedule acts."""
+    clip_value: float | None = None
+    """Clip every gradient entry to this."""
+    clip_norm: float | None = None
+    """Clip the gradient's norm to this."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """Arithmetic of the network; losses are always fp32."""
+
+    select: str = "MAP@R"
+    """Metric that picks the best network on the validation part."""
+    validate_every: str = "1e"
+    """How often to validate, where the protocol has a validation part."""
+    patience: int | None = None
+    """Stop after so many validations in a row without a new best. By default train to the end."""
+    checkpoint_every: str = "1e"
+    """How often to save a state that training can go on from."""
+    log_every: int = 20
+    """Steps between two lines of the log."""
+    seed: int = 0
+    """Seed of everything random: initial weights, order, augmentation, noise."""
+
+    out: str | None = None
+    """Folder of the run. By default runs/DATA-LOSS-IDENTITY: the same settings and data find the same folder."""
+    again: bool = False
+    """Train anew where a finished run stands; by default it is kept and shown."""
+    evaluate: bool = True
+    """Evaluate on the test part when done."""
+    metrics: tuple[str, ...] = ("R@1", "R@10", "RP", "MAP@R")
+    """What to measure; see `likewise list metrics`."""
+    device: str | None = None
+    """cpu, cuda, cuda:1, mps. By default the GPU if there is one."""
+    workers: int = -1
+    """Processes that read pictures; -1 chooses."""
+    skip_bad: bool = False
+    """Decode every picture first and go on without the broken ones, counting them."""
+    allow_imports: bool = False
+    """Let specs import parts by dotted name (my_lab.losses.Mine()), which runs their code."""
+    quiet: bool = False
+    """No progress bar, no table."""
