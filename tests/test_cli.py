@@ -294,7 +294,7 @@ def test_metrics_are_checked_before_training(toy, tmp_path):
     from likewise import train
 
     for metrics, says in [
-        (["mAP"], "there is no 'mAP'"),
+        (["mAQ"], "there is no 'mAQ'"),
         ([], "takes at least one metric"),
         (["R@60"], "look at 60 answers, but the test part has 59"),
     ]:

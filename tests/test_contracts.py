@@ -66,7 +66,9 @@ def test_every_noise_model(name):
 
 @pytest.mark.parametrize("name", [n.replace("@k", "@1") for n in metrics.NAMES])
 def test_every_metric(name):
-    check_metric(metric(name))
+    check_metric(
+        metric(name), best=0.5 if name.endswith(("/C", "@C")) else 1.0
+    )  # the study counts the query: R / (R + 1)
 
 
 def test_the_plain_loss_passes(bare):

@@ -1,48 +1,56 @@
-"""The engine's claims, one at a time: whole numbers are exact, the float32 bound holds, shortcuts equal the long way."""
+"""The engine's claims, one at a time: whole numbers are exact, ties go by row, counting gives the rank of the long way."""
 
+import pytest
 import torch
 from torch.nn import functional as F
 
 from likewise import exact
+
+CPU = torch.device("cpu")
 
 
 def unit(n, d, seed=0):
     return F.normalize(torch.randn(n, d, generator=torch.Generator().manual_seed(seed)), dim=1)
 
 
+def prepare(z, scale=None):
+    return exact.prepare(z, CPU, None, scale, "query")
+
+
+def forbidden(side, own=None, pairs=()):
+    table = torch.tensor(list(pairs), dtype=torch.int64).reshape(-1, 2)
+    return exact.Forbidden(own, table, side, side)
+
+
 def test_dot_products_of_whole_numbers_are_exact_in_any_order():
     """Summed as Python integers, forwards, backwards and by blocks: one number, which float64 holds."""
-    side = exact.prepare(unit(6, 700), None, None, "query")
-    q = side.whole.double()
+    q = prepare(unit(6, 700)).whole(slice(0, 6))
     for order in (torch.arange(700), torch.arange(699, -1, -1), torch.randperm(700)):
         found = q[:, order] @ q[:, order].T
         for i in range(6):
             for j in range(6):
-                assert int(found[i, j]) == sum(
-                    int(a) * int(b) for a, b in zip(side.whole[i], side.whole[j], strict=True)
-                )
+                assert int(found[i, j]) == sum(int(a) * int(b) for a, b in zip(q[i], q[j], strict=True))
     assert found.abs().max() < 2**53
 
 
 def test_rounding_moves_a_cosine_by_no_more_than_its_bound():
     """Each coordinate moves by at most 2^-27, so a cosine by at most 2 sqrt(D) 2^-27."""
     z = unit(50, 128)
-    side = exact.prepare(z, None, None, "query")
+    side = prepare(z)
     truth = F.normalize(z.double(), dim=1)
-    found = side.whole.double() @ side.whole.double().T / side.scale**2
-    assert (found - truth @ truth.T).abs().max() < 2 * 128**0.5 * 2.0**-27
+    whole = side.whole(torch.arange(50))
+    assert (whole @ whole.T / side.scale**2 - truth @ truth.T).abs().max() < 2 * 128**0.5 * 2.0**-27
 
 
-def test_the_float32_error_bound_holds():
-    for d in (3, 64, 2048):
-        side = exact.prepare(unit(300, d), None, None, "query")
-        true = side.whole.double() @ side.whole.double().T / side.scale**2
-        assert (exact._approximate(side.real, side).double() - true).abs().max() <= exact._float32_error(side, side)
-        z = unit(300, d) * torch.linspace(0.1, 50, 300)[:, None]
-        scale = exact.euclidean_scale(z)
-        raw = exact.prepare(z, None, scale, "query")
-        true = (2 * raw.whole.double() @ raw.whole.double().T - raw.norm) / scale**2
-        assert (exact._approximate(raw.real, raw).double() - true).abs().max() <= exact._float32_error(raw, raw)
+def test_rows_are_made_whole_alike_in_blocks_alone_and_where_there_is_room_to_keep_them():
+    z = unit(40, 33)
+    side, kept = prepare(z), exact.prepare(z, CPU, None, None, "query", room=2**20)
+    assert side.held is None and kept.held is not None
+    whole, real = side.whole(slice(0, 40)), side.real(slice(0, 40))
+    for i in (0, 7, 39):
+        one = torch.tensor([i])
+        assert torch.equal(side.whole(one)[0], whole[i])
+        assert torch.equal(side.real(one)[0], real[i]) and torch.equal(kept.real(one)[0], real[i])
 
 
 def test_the_sum_has_one_order():
@@ -53,30 +61,44 @@ def test_the_sum_has_one_order():
     assert torch.allclose(together, x.sum(1))
 
 
-def test_blocks_let_the_same_scores_win_as_one_big_comparison():
-    """Sparse and dense ways into the running best, columns from transposed blocks included."""
-    g = torch.Generator().manual_seed(0)
-    score = torch.randn(60, 900, generator=g)
-    best = exact._Best(60, 7, torch.device("cpu"))
-    for first in range(0, 900, 100):
-        block = score[:, first : first + 100].contiguous()
-        best.take(slice(0, 60), first, block.T.contiguous().T if first % 200 else block)
-    want = score.topk(7, dim=1)
-    assert torch.equal(best.score, want.values) and torch.equal(best.row, want.indices)
-    rising = exact._Best(2, 3, torch.device("cpu"))  # every later block beats all earlier ones
-    for first in range(0, 90, 30):
-        rising.take(slice(0, 2), first, torch.arange(first, first + 30.0).expand(2, 30).contiguous())
-    assert rising.row.tolist() == [[89, 88, 87]] * 2
+def test_who_is_forbidden_is_out_and_nobody_else():
+    side = prepare(unit(9, 4))
+    out = forbidden(side, own=torch.tensor([0, -1, 2, 3, 4, 5, 6, 7, 8]), pairs=[(1, 4), (2, 0), (2, 8)])
+    for first, wide in ((0, 9), (3, 4)):
+        ids = torch.tensor([2, 1, 5])
+        score = torch.zeros(3, wide)
+        out.mask(score, ids, first)
+        want = {2: {0, 2, 8}, 1: {4}, 5: {5}}
+        for place, i in enumerate(ids.tolist()):
+            gone = {first + c for c in range(wide) if score[place, c] == -torch.inf}
+            assert gone == {row for row in want[i] if first <= row < first + wide}
 
 
-def test_a_proposal_that_cannot_be_proven_is_not_trusted():
-    """More equals than the slack holds: the proposal alone would keep whichever float32 liked."""
+@pytest.mark.parametrize("budget", [1, 2**22])
+@pytest.mark.parametrize("raw", [False, True])
+def test_ranks_by_counting_are_those_of_a_full_sort(budget, raw):
+    z = unit(150, 5) * (torch.linspace(0.2, 3, 150)[:, None] if raw else 1)
+    z[20:60] = z[20].clone()  # many equals
+    z[70] = 0
+    side = prepare(z, exact.euclidean_scale(z) if raw else None)
+    out = forbidden(side, own=torch.arange(150), pairs=[(3, 9), (30, 21)])
+    everyone = torch.arange(150)
+    key = exact.keys(side, side, out, side.whole(everyone), everyone, slice(0, 150))
+    order = key.sort(dim=1, descending=True, stable=True).indices
+    rank_of = torch.empty_like(order).scatter_(1, order, everyone.expand(150, -1).contiguous()) + 1
+    g = torch.Generator().manual_seed(2)
+    chosen = [(q, row) for q in (0, 3, 20, 30, 70, 149) for row in torch.randperm(150, generator=g)[:17].tolist()]
+    who, row = (torch.tensor(side) for side in zip(*[(q, r) for q, r in chosen if key[q, r] > -torch.inf]))
+    assert torch.equal(exact.places(side, side, out, who, row, budget), rank_of[who, row])
+
+
+def test_all_against_all_in_tiles_goes_by_key_then_by_row():
     z = unit(400, 16)
     z[100:300] = z[100].clone()
-    side = exact.prepare(z, None, None, "query")
-    own = torch.arange(400)
-    candidate, floor = exact._propose(side, side, own, own, 12)
-    _, _, proven = exact._rescore(side, side, own, candidate, floor, 4, 2**20)
-    assert not proven[100:300].any() and proven[:100].float().mean() > 0.9
-    row, _ = exact._exhaustive(side, side, own, own, 4)
-    assert row[150].tolist() == [100, 101, 102, 103] and row[100].tolist() == [101, 102, 103, 104]
+    side = prepare(z)
+    out = forbidden(side, own=torch.arange(400))
+    for budget in (1, 2**26):
+        found = {}
+        for ids, row, _ in exact.exhaustive(side, side, out, torch.tensor([150, 100, 7]), 4, budget):
+            found |= dict(zip(ids.tolist(), row.tolist()))
+        assert found[150] == [100, 101, 102, 103] and found[100] == [101, 102, 103, 104]

@@ -153,13 +153,87 @@ def test_a_zero_vector_is_far_from_all_and_breaks_nothing():
     assert found.row[5].tolist() == [0, 1, 2] and (found.sim[5] == 0).all()
 
 
+@pytest.mark.parametrize("budget", [2**29, 40_000])
+@pytest.mark.parametrize("similarity", ["cosine", "euclidean"])
+def test_all_hits_are_found_however_deep(budget, similarity):
+    z, y = data(150, classes=40)
+    g = torch.Generator().manual_seed(3)
+    group = torch.randint(-1, 60, (150,), generator=g)
+    found = rank(z, y, k=2, all_hits=True, group=group, budget=budget, similarity=similarity)
+    orders = by_hand(z, y, z, y, range(150), group, group, euclidean=similarity == "euclidean")
+    assert_same(found, orders, y, y)
+    assert torch.equal(found.start.diff(), found.relevant) and (found.depth == 150).all()
+    assert found.hit_rank.max() > 100
+
+
+def test_hits_are_known_one_deeper_than_there_are_and_as_deep_as_asked():
+    z, y = data(150, classes=40)
+    plain, deep = rank(z, y, k=2), rank(z, y, k=2, depth=70)
+    assert (plain.depth >= plain.relevant + 1).all() and (plain.depth < 150).any()
+    assert (deep.depth >= 70).all() and deep.row.shape == (150, 2)
+    assert_same(deep, by_hand(z, y, z, y, range(150)), y, y)
+
+
+def test_large_classes_are_counted_not_sorted():
+    """40 of 120 to find: deeper than an eighth of the gallery."""
+    z, y = data(120, classes=3)
+    found = rank(z, y, k=3)
+    assert_same(found, by_hand(z, y, z, y, range(120)), y, y)
+    assert (found.start.diff() == found.relevant).all()
+
+
+def by_hand_without(z, y, pairs):
+    """The order without these answers, both ways."""
+    gone = {*pairs, *((b, a) for a, b in pairs)}
+    return [[j for j in order if (i, j) not in gone] for i, order in enumerate(by_hand(z, y, z, y, range(len(z))))]
+
+
+@pytest.mark.parametrize("all_hits", [False, True])
+def test_excluded_pairs_are_no_answers_and_nobody_misses_them(all_hits):
+    z, y = data(90)
+    pairs = [(3, 50), (50, 3), (0, 0), (10, 11), (12, 10), (7, 80), (7, 81)]
+    found = rank(z, y, k=6, exclude=torch.tensor(pairs), all_hits=all_hits)
+    assert_same(found, by_hand_without(z, y, pairs), y, y)
+    q = torch.arange(20)
+    one_way = rank(z[q], y[q], z, y, own=q, k=6, exclude=torch.tensor(pairs)[[3, 5]])
+    assert 11 not in one_way.row[10].tolist() and (one_way.row[11] == 10).any()
+    with pytest.raises(
+        LikewiseError, match="a query below 90 and a gallery row below 90, got pairs from 1 up to .1, 90."
+    ):
+        rank(z, y, exclude=torch.tensor([[1, 90]]))
+
+
+def test_embeddings_on_disk_and_of_other_kinds_rank_the_same(tmp_path):
+    z, y = data(130)
+    np.save(tmp_path / "z.npy", z.numpy())
+    mapped = torch.as_tensor(np.load(tmp_path / "z.npy", mmap_mode="c"))
+    here = rank(z, y, k=5)
+    for other in (mapped, z.double()):
+        before = other.clone()
+        there = rank(other, y, k=5, budget=50_000)
+        assert torch.equal(there.row, here.row) and torch.equal(there.hit_rank, here.hit_rank)
+        assert torch.equal(other, before)
+    half = z.half()
+    short, long = rank(half, y, k=5), rank(half.float(), y, k=5)
+    assert torch.equal(short.row, long.row) and torch.equal(short.sim, long.sim)
+
+
+def test_float16_that_overflowed_is_an_error():
+    z, y = data(20)
+    z = (z * 1e6).half()
+    with pytest.raises(LikewiseError, match="float16 that overflowed"):
+        rank(z, y)
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device to compare with")
 @pytest.mark.parametrize("similarity", ["cosine", "euclidean"])
 def test_a_gpu_ranks_every_row_as_the_cpu_does(similarity):
     z, y = data(1500, classes=300)
     z[600:700] = z[600].clone()
-    here = rank(z, y, k=8, similarity=similarity)
-    for budget in (2**29, 2**20):
-        there = rank(z.cuda(), y.cuda(), k=8, similarity=similarity, budget=budget)
-        for name in ("row", "hit_rank", "start", "relevant", "depth"):
-            assert torch.equal(getattr(here, name), getattr(there, name).cpu()), name
+    for all_hits in (False, True):
+        here = rank(z, y, k=8, similarity=similarity, all_hits=all_hits)
+        for budget in (2**29, 2**20):
+            for source in (z.cuda(), z):
+                there = rank(source, y, k=8, similarity=similarity, budget=budget, device="cuda", all_hits=all_hits)
+                for name in ("row", "hit_rank", "start", "relevant", "depth"):
+                    assert torch.equal(getattr(here, name), getattr(there, name).cpu()), name

@@ -15,6 +15,9 @@ USAGE = """likewise: visual-similarity learning that people can trust, even when
   likewise evaluate RUN_OR_EMBEDDINGS   score an embedding by retrieval
   likewise embed RUN DATA --out z.npz   turn data into embeddings
   likewise search TARGET --query IMAGE  find the nearest neighbours of a picture
+  likewise compare RUN_A RUN_B          tell whether B is better than A, how sure that is, and what changed
+  likewise bench GRID                   train every combination in a grid; means with their intervals over seeds
+  likewise tune CONFIG --ranges ...     search for the best settings on validation classes
   likewise list [SHELF]                 losses, miners, samplers, noise, protocols, heads, metrics, data, recipes, backbones
   likewise recipe show NAME             the settings of a paper, and where each value comes from
 
@@ -108,7 +111,9 @@ def run_evaluate(config) -> None:
     scores = evaluate(config)
     if not config.quiet:
         title = config.which if "which" in scores else "embeddings"
-        show_scores({title if config.part == "test" else f"{title}, {config.part} part": scores})
+        title = title if config.part == "test" else f"{title}, {config.part} part"
+        alone = {f"gallery {name}": found for name, found in scores.get("galleries", {}).items()}
+        show_scores({"all galleries" if alone else title: scores, **alone})
 
 
 def run_embed(config) -> None:
@@ -140,6 +145,66 @@ def run_search(config) -> None:
             print("\t".join(line))
     if config.out:
         print(f"picture: {config.out}")
+
+
+def run_compare(config) -> None:
+    from likewise.report.comparison import show_comparison
+    from likewise.stages.compare import compare
+
+    show_comparison(compare(config))
+    for what, file in (("picture", config.out), ("queries that changed", config.csv)):
+        if file:
+            print(f"{what}: {file}")
+
+
+def run_bench(config) -> None:
+    from likewise.stages.bench import bench
+
+    table = bench(config)
+    if config.quiet:
+        return
+    show_table(table)
+    if not config.list:
+        print(f"table: {table.folder / 'table.md'}\nruns:  {table.folder / 'results.csv'}")
+
+
+def run_tune(config) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from likewise.stages.tune import tune
+
+    found = tune(config)
+    if config.quiet:
+        return
+    best, count = found.about["best"], found.about["count"]
+    table = Table("", f"best, trial {best['number']}")
+    for name, value in best["values"].items():
+        table.add_row(name, f"{value:.6g}" if isinstance(value, float) else str(value))
+    table.add_row(f"val {found.about['select']}", f"{100 * best['value']:.1f} %")
+    Console().print(table)
+    print(", ".join(f"{number} trials {state}" for state, number in count.items() if number))
+    for reason in sorted({t["reason"] for t in found.about["trials"] if t["reason"]})[:5]:
+        print(f"  failed: {reason}")
+    if found.final:
+        show_table(found.final)
+    print(f"settings: {found.folder / 'best.toml'}\npicture:  {found.folder / 'tune.png'}")
+
+
+def show_table(table) -> None:
+    """A table of texts and what must be said below it."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    shown = Table(title=escape(table.title), title_justify="left")
+    for column in table.columns:
+        shown.add_column(escape(column), overflow="fold")
+    for line in table.lines:
+        shown.add_row(*map(escape, line))
+    Console().print(shown)
+    for note in table.notes:
+        print(note)
 
 
 def run_list(config) -> None:
@@ -179,27 +244,42 @@ def run_recipe(config) -> None:
 
 
 def show_scores(columns: dict[str, dict]) -> None:
-    """A table of scores, and plainly how many queries could not be scored."""
+    """A table of scores with their intervals, and plainly how many queries could not be scored."""
     from rich.console import Console
     from rich.table import Table
 
-    from likewise.metrics import of_the_set
+    from likewise.metrics import as_text
 
-    table = Table("", *columns)
     first = next(iter(columns.values()))
+    over = first.get("interval_over")
+    table = Table("", *(f"{title} (95 % interval)" if over else title for title in columns))
+    alone = len(columns) == 1 and over
+    if alone:
+        table.add_column("mean over classes")
     for name in first["metrics"]:
-        values = [s["metrics"].get(name) for s in columns.values()]
-        table.add_row(
-            name, *("" if v is None else f"{v:.4f}" if of_the_set(name) else f"{100 * v:.1f} %" for v in values)
-        )
-    Console().print(table)
-    if all(of_the_set(name) for name in first["metrics"]):
+        cells = []
+        for scores in columns.values():
+            value, ends = scores["metrics"].get(name), scores.get("interval", {}).get(name)
+            ends = "" if ends is None else " ({:.1f} to {:.1f})".format(*(100 * end for end in ends))
+            cells.append("" if value is None else f"{as_text(name, value)}{ends}")
+        cells += [as_text(name, first["class_mean"][name]) if name in first["class_mean"] else ""] if alone else []
+        table.add_row(name, *cells)
+    console = Console()
+    console.print(table)
+    if not over:
         print(f"{first['rows']} rows of {first['dim']} dimensions, scaled to unit length; no query was asked")
         return
     print(
-        f"{first['queries']} queries scored, {first['unscored']} not (nothing to find); "
-        f"{first['similarity']} similarity in {first['dim']} dimensions"
+        f"{first['queries']} queries scored, {first['unscored']} not (nothing to find); {first['similarity']} similarity in "
+        f"{first['dim']} dimensions; intervals: bootstrap over {over}"
     )
+    if "length" in first:
+        print("embeddings of length {:.3g} to {:.3g}".format(*first["length"]))
+    if first.get("leaks"):
+        print(first["leaks"])
+    if first.get("best_test_epoch"):
+        best = ", ".join(f"{name} {as_text(name, value)}" for name, value in first["best_test_epoch"].items())
+        print(f"best test epoch, chosen by test labels and not a result: {best}")
 
 
 COMMANDS: dict[str, Callable] = {
@@ -208,6 +288,9 @@ COMMANDS: dict[str, Callable] = {
     "evaluate": run_evaluate,
     "embed": run_embed,
     "search": run_search,
+    "compare": run_compare,
+    "bench": run_bench,
+    "tune": run_tune,
     "list": run_list,
     "recipe show": run_recipe,
 }

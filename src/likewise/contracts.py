@@ -152,7 +152,12 @@ class NoiseModel(ABC):
 
 
 class Protocol(ABC):
-    """Which rows belong to a part; who asks, and who may answer."""
+    """Which rows belong to a part; who asks, and who may answer.
+
+    `shares_classes`: train and test hold the same classes by design, which elsewhere would be a leak.
+    """
+
+    shares_classes: bool = False
 
     @abstractmethod
     def rows(self, items: Items, part: Part) -> Int[np.ndarray, "n"]: ...
@@ -160,6 +165,14 @@ class Protocol(ABC):
     def sides(self, items: Items, rows: Int[np.ndarray, "n"]) -> tuple[Bool[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
         """Which of these rows ask, and which may answer; all of them, unless a protocol says otherwise."""
         return np.ones(len(rows), bool), np.ones(len(rows), bool)
+
+    def galleries(self, items: Items, rows: Int[np.ndarray, "n"]) -> tuple[str, ...]:
+        """Names of the galleries among these rows that can be ranked one at a time, with `only`."""
+        return ()
+
+    def only(self, gallery: str) -> Protocol:
+        """This protocol, but one named gallery alone answers."""
+        raise LikewiseError(f"{type(self).__name__}: it knows no galleries by name, got '{gallery}'; use QueryGallery")
 
 
 Metric = Callable[[Retrieval], Float[Tensor, "Q"]]

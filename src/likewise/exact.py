@@ -1,15 +1,14 @@
-"""The engine behind `search`: the first rows of a ranking, exactly, in bounded memory.
+"""Scores that are the same on every machine, and what is decided by them alone.
 
 Embeddings are rounded to integers of 26 bits (25 for Euclidean ranking). A dot product of two such vectors fits the 53 bits
-of a float64 whatever the order of summation, so every machine gets the same number and equal vectors tie exactly. Most of the
-work is still done in float32: it proposes k + slack candidates, these are scored exactly, and a query whose proposal cannot be
-proven complete (many near-equal neighbours) is scored exactly against the whole gallery.
+of a float64 whatever the order of summation, so every machine gets the same number and equal vectors tie exactly. Equal scores
+go to the lower row. Nothing but the embeddings themselves is kept: a block of them is made whole when it is needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
@@ -17,47 +16,89 @@ from torch import Tensor
 
 from likewise.errors import LikewiseError
 
+UNIT = 2.0**26
+"""What a unit vector is multiplied with before rounding."""
+
+CHUNK = 2**24
+"""Numbers in float64 that preparing takes at a time."""
+
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Queries or gallery, ready to be compared."""
+    """Queries or gallery, ready to be compared on a device. The embeddings may lie elsewhere: on the CPU, or on disk."""
 
-    whole: Int[Tensor, "N D"]  # int32
-    real: Float[Tensor, "N D"]  # whole / scale, in float32
-    norm: Float[Tensor, "N"] | None  # squared length of `whole` in float64, exact; None for cosine
+    z: Float[Tensor, "N D"]
+    factor: Float[Tensor, "N"]  # float64; times a row, rounded: whole numbers
+    norm: Float[Tensor, "N"] | None  # squared length of the whole numbers, exact; None for cosine
     group: Int[Tensor, "N"] | None
-    scale: float
+    scale: float  # whole numbers / scale are of the size of z (Euclidean) or of unit length
+    held: Float[Tensor, "N D"] | None = None  # `real` of all rows, where there is room
+
+    @property
+    def device(self) -> torch.device:
+        return self.factor.device
+
+    def __len__(self) -> int:
+        return len(self.z)
+
+    def _rows(self, rows: slice | Tensor) -> Tensor:
+        source = rows if isinstance(rows, slice) else rows.to(self.z.device)
+        return self.z[source].to(self.device)
+
+    def whole(self, rows: slice | Tensor) -> Float[Tensor, "n D"]:
+        """These rows as whole numbers, in float64."""
+        factor = self.factor[rows]
+        return (
+            self._rows(rows).double() * factor[:, None]
+        ).round_()  # not in place: they may be the embeddings themselves
+
+    @property
+    def top(self) -> float:
+        """No whole number is larger than this."""
+        return UNIT if self.norm is None else UNIT / 2
+
+    def real(self, rows: slice | Tensor) -> Float[Tensor, "n D"]:
+        """These rows near `whole` / top, for fast products: float32, or float16 on a GPU."""
+        if self.held is not None:
+            return self.held[rows]
+        x = self._rows(rows).float() * (self.factor[rows] / self.top).float()[:, None]
+        return x.half() if x.is_cuda else x
 
 
-def prepare(z: Tensor, group: Tensor | None, scale: float | None, name: str) -> Side:
-    """Whole-number vectors: unit ones times 2^26, or, with a scale, the raw ones times that."""
-    whole = torch.empty(z.shape, dtype=torch.int32, device=z.device)
-    norm = torch.empty(len(z), dtype=torch.float64, device=z.device)
-    for i in range(0, len(z), 4096):
-        part = z[i : i + 4096].double()
-        length = _fixed_order_sum(part * part)
-        bad = (~torch.isfinite(length)).nonzero()[:, 0]
-        if len(bad):
-            count = int((~torch.isfinite(z).all(1)).sum())
-            raise LikewiseError(
-                f"search: embeddings must be finite, got NaN or infinity in {count} {name} rows "
-                f"(first: row {i + int(bad[0])}); look for a diverged training or a broken image"
-            )
-        if scale is None:
-            part = part / length.sqrt().clamp_min(torch.finfo(torch.float64).tiny)[:, None] * 2.0**26
-        else:
-            part = part * scale
-        part = part.round_()
-        whole[i : i + 4096] = part.int()
-        norm[i : i + 4096] = part.square_().sum(1)  # exact: integers below 2^53
-    real = whole.float().mul_(1 / (scale or 2.0**26))
-    return Side(whole, real, norm if scale else None, group, scale or 2.0**26)
+def prepare(
+    z: Tensor, device: torch.device, group: Tensor | None, scale: float | None, name: str, room: int = 0
+) -> Side:
+    """A side for cosines or, with a scale, for distances; `room` bytes may be held for it."""
+    length = torch.empty(len(z), dtype=torch.float64, device=device)
+    for rows in cut(len(z), CHUNK // z.shape[1]):
+        part = z[rows].to(device).double()
+        length[rows] = _fixed_order_sum(part * part)
+    bad = (~torch.isfinite(length)).nonzero()[:, 0]
+    if len(bad):
+        raise LikewiseError(
+            f"search: embeddings must be finite, got NaN or infinity in {len(bad)} {name} rows "
+            f"(first: row {int(bad[0])}); look for a diverged training, a broken image, or float16 that overflowed"
+        )
+    factor = (UNIT / length.sqrt()).where(length > 0, 0.0) if scale is None else torch.full_like(length, scale)
+    side, blocks = Side(z, factor, None, group, scale or UNIT), cut(len(z), CHUNK // z.shape[1])
+    if scale is not None:
+        side = replace(side, norm=torch.cat([side.whole(rows).square_().sum(1) for rows in blocks]))
+    if z.numel() * (2 if device.type == "cuda" else 4) <= room:
+        side = replace(side, held=torch.cat([side.real(rows) for rows in blocks]))
+    return side
 
 
 def euclidean_scale(*sides: Tensor) -> float:
     """The power of two that puts the longest vector just below 25 bits."""
-    longest = max(float(t.double().square().sum(1).max()) for t in sides) ** 0.5
+    parts = [t[rows] for t in sides for rows in cut(len(t), CHUNK // t.shape[1])]
+    longest = max(float(part.double().square().sum(1).max()) for part in parts) ** 0.5
     return 2.0 ** (25 - torch.tensor(max(longest, 1e-30), dtype=torch.float64).log2().ceil().item())
+
+
+def cut(n: int, size: int, first: int = 0) -> list[slice]:
+    """`n` rows from `first` on, in slices of `size`."""
+    size = max(1, size)
+    return [slice(i, min(i + size, first + n)) for i in range(first, first + n, size)]
 
 
 def _fixed_order_sum(x: Float[Tensor, "N D"]) -> Float[Tensor, "N"]:
@@ -69,50 +110,55 @@ def _fixed_order_sum(x: Float[Tensor, "N D"]) -> Float[Tensor, "N"]:
     return x[:, 0]
 
 
-def top(
-    queries: Side,
-    gallery: Side,
-    own: Tensor,
-    depth: Tensor,
-    budget: int,
-    same: bool,
-    progress: Callable[[float], None],
-) -> Iterator[tuple[Int[Tensor, "C"], Int[Tensor, "C K"], Float[Tensor, "C K"]]]:
-    """Chunks of queries, each with its gallery rows in exact order and their keys, as deep as the chunk's deepest query.
+class Forbidden:
+    """Who is no answer to whom: each query itself (`own`, -1: nowhere), given pairs (sorted by query), and equal groups."""
 
-    Args:
-        own: each query's own row in the gallery, or -1.
-        depth: how far down each query must be known.
-        budget: bytes of working memory.
-        same: the queries are the gallery.
-        progress: called with the share of the work that is done.
-    """
-    n, dim = gallery.whole.shape
-    keep = min(n, _with_slack(int(depth.max())))
-    proposal, before = None, 0.0
-    if same and keep < n // 8 and len(own) * keep * 12 <= budget // 2:
-        before = 0.9  # about what the proposals cost
-        proposal = _propose_symmetric(gallery, keep, budget // 2, lambda share: progress(before * share))
-    order = depth.argsort(stable=True)  # queries of like depth together: no chunk goes deeper than it must
-    at = 0
-    while at < len(order):
-        ids = order[at : at + max(1, budget // (n * 12 if proposal is None else keep * dim * 16))]
-        keep_here = min(n, _with_slack(int(depth[ids].max())))
-        if keep_here >= max(n // 8, 2) and n > 64:  # so deep that scoring everything exactly is cheaper
-            ids = ids[: max(1, budget // (n * 24))]
-            row, key = _exhaustive(queries, gallery, own, ids, int(depth[ids].max()))
-        else:
-            k = int(depth[ids].max())
-            if proposal is None:
-                candidate, floor = _propose(queries, gallery, own, ids, keep_here)
-            else:
-                candidate, floor = proposal[0][ids], proposal[1][ids]
-            row, key, proven = _rescore(queries, gallery, ids, candidate, floor, k, budget)
-            for part in (~proven).nonzero()[:, 0].split(max(1, budget // (n * 24))):
-                row[part], key[part] = _exhaustive(queries, gallery, own, ids[part], k)
-        yield ids, row, key
-        at += len(ids)
-        progress(before + (1 - before) * at / len(order))
+    def __init__(self, own: Tensor | None, pairs: Int[Tensor, "M 2"], queries: Side, gallery: Side):
+        self.own, self.query, self.row = own, pairs[:, 0], pairs[:, 1]
+        count = torch.bincount(self.query, minlength=len(queries))
+        self.start = torch.cat([count.new_zeros(1), count.cumsum(0)])
+        self.groups = None if queries.group is None or gallery.group is None else (queries.group, gallery.group)
+
+    def mask(self, score: Float[Tensor, "A B"], ids: Int[Tensor, "A"], first: int) -> None:
+        """Take them out of the running, in place: `score` of these queries against gallery rows from `first` on."""
+        if self.own is not None:
+            self._strike(score, torch.arange(len(ids), device=ids.device), self.own[ids] - first)
+        if len(self.query):
+            count = self.start[ids + 1] - self.start[ids]
+            place = torch.arange(len(ids), device=ids.device).repeat_interleave(count)
+            offset = torch.arange(len(place), device=ids.device) - (count.cumsum(0) - count).repeat_interleave(count)
+            self._strike(score, place, self.row[self.start[ids][place] + offset] - first)
+        if self.groups is not None:
+            group = self.groups[0][ids][:, None]
+            score.masked_fill_(
+                (group == self.groups[1][None, first : first + score.shape[1]]) & (group >= 0), -torch.inf
+            )
+
+    def _strike(self, score: Tensor, place: Tensor, column: Tensor) -> None:
+        """Without a look at the values: those of other blocks are compared with infinity, which changes nothing."""
+        wide = score.shape[1]
+        value = torch.where((column >= 0) & (column < wide), -torch.inf, torch.inf).to(score.dtype)
+        score.view(-1).scatter_reduce_(0, place * wide + column.clamp(0, wide - 1), value, "amin")
+
+
+def keys(queries: Side, gallery: Side, forbidden: Forbidden, q: Tensor, ids: Tensor, rows: slice) -> Tensor:
+    """Exact scores of some queries (`q` = their whole numbers) against a block of the gallery; -inf where forbidden."""
+    key = q @ gallery.whole(rows).T
+    if gallery.norm is not None:
+        key.mul_(2).sub_(gallery.norm[rows])
+    forbidden.mask(key, ids, rows.start)
+    return key
+
+
+def pair_keys(queries: Side, gallery: Side, ids: Tensor, rows: Int[Tensor, "n K"], budget: int) -> Float[Tensor, "n K"]:
+    """Exact scores of each query against its own K gallery rows."""
+    dim = gallery.z.shape[1]
+    key = torch.empty(rows.shape, dtype=torch.float64, device=rows.device)
+    most = budget if rows.is_cuda else min(budget, 2**22)  # what a CPU's cache holds
+    for part in cut(len(ids), most // (dim * rows.shape[1] * 24)):
+        vectors = gallery.whole(rows[part].flatten()).view(*rows[part].shape, dim)
+        key[part] = torch.bmm(vectors, queries.whole(ids[part])[:, :, None])[:, :, 0]
+    return key if gallery.norm is None else 2 * key - gallery.norm[rows]
 
 
 def readable(key: Float[Tensor, "C K"], queries: Side, ids: Int[Tensor, "C"]) -> Float[Tensor, "C K"]:
@@ -123,149 +169,104 @@ def readable(key: Float[Tensor, "C K"], queries: Side, ids: Int[Tensor, "C"]) ->
     return (-squared.sqrt() / queries.scale).masked_fill(key == -torch.inf, torch.nan)
 
 
-def _with_slack(k: int) -> int:
-    return k + 8 + k // 8
+def exhaustive(
+    queries: Side, gallery: Side, forbidden: Forbidden, ids: Int[Tensor, "n"], k: int, budget: int
+) -> Iterator[tuple[Tensor, Int[Tensor, "C K"], Float[Tensor, "C K"]]]:
+    """The first k rows by exact keys against the whole gallery, some queries at a time."""
+    for some, blocks in tiles(ids, gallery, budget, each=32):
+        q = queries.whole(some)
+        best_key = torch.full((len(some), k), -torch.inf, dtype=torch.float64, device=q.device)
+        best_row = torch.full((len(some), k), -1, dtype=torch.int64, device=q.device)
+        for rows in blocks:
+            key, row = _first(keys(queries, gallery, forbidden, q, some, rows), k)
+            key, order = torch.cat([best_key, key], 1).sort(
+                dim=1, descending=True, stable=True
+            )  # lower rows stand first
+            best_key = key[:, :k]
+            best_row = torch.cat([best_row, row + rows.start], 1).gather(1, order[:, :k])
+        yield some, best_row.masked_fill(best_key == -torch.inf, -1), best_key
 
 
-def _approximate(q: Tensor, gallery: Side, rows: slice = slice(None)) -> Tensor:
-    """Scores in float32, in the units of `real`."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = False
-    try:
-        with torch.autocast(q.device.type, enabled=False):
-            dots = q @ gallery.real[rows].T
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
-    return dots if gallery.norm is None else dots.mul_(2).sub_((gallery.norm[rows] / gallery.scale**2).float())
+def tiles(ids: Tensor, gallery: Side, budget: int, each: int) -> Iterator[tuple[Tensor, list[slice]]]:
+    """Queries and gallery in tiles that take `each` bytes a pair, half of the budget, and their whole numbers the other."""
+    pairs, most = max(4096, budget // 2 // each), max(64, budget // (64 * gallery.z.shape[1]))
+    height = min(len(ids), most, max(pairs // len(gallery), int(pairs**0.5)))
+    for some in ids.split(height):
+        yield some, cut(len(gallery), min(most, pairs // height))
 
 
-def _forbid(score: Tensor, queries: Side, gallery: Side, ids: Tensor, own: Tensor, rows: slice = slice(None)) -> None:
-    """Take the query itself and its group out of the running, in place."""
-    column = own[ids] - (rows.start or 0)
-    here = (own[ids] >= 0) & (column >= 0) & (column < score.shape[1])
-    score[here.nonzero()[:, 0], column[here]] = -torch.inf
-    if queries.group is not None and gallery.group is not None:
-        group = queries.group[ids][:, None]
-        score.masked_fill_((group == gallery.group[rows][None, :]) & (group >= 0), -torch.inf)
+def _first(key: Float[Tensor, "A B"], k: int) -> tuple[Float[Tensor, "A K"], Int[Tensor, "A K"]]:
+    """The first k of a block in order: by key, equal ones by column."""
+    if k >= key.shape[1]:
+        key, column = key.sort(dim=1, descending=True, stable=True)
+        return key, column
+    best = key.topk(k + 1, dim=1)
+    column = best.indices[:, :k].sort(dim=1).values
+    ordered, order = key.gather(1, column).sort(dim=1, descending=True, stable=True)
+    column = column.gather(1, order)
+    tied = (best.values[:, k - 1] == best.values[:, k]) & (best.values[:, k] > -torch.inf)
+    tied = tied.nonzero()[:, 0]  # across the border: which of the equals come first is decided by row, over all of them
+    if len(tied):
+        full = key[tied].sort(dim=1, descending=True, stable=True)
+        ordered[tied], column[tied] = full.values[:, :k], full.indices[:, :k]
+    return ordered, column
 
 
-def _propose(queries: Side, gallery: Side, own: Tensor, ids: Tensor, keep: int) -> tuple[Tensor, Tensor]:
-    """The `keep` best gallery rows by float32, and the worst score among them (nothing left out scored more)."""
-    score = _approximate(queries.real[ids], gallery)
-    _forbid(score, queries, gallery, ids, own)
-    best = score.topk(keep, dim=1)
-    return best.indices.masked_fill(best.values == -torch.inf, -1), best.values[:, -1]
+def places(
+    queries: Side, gallery: Side, forbidden: Forbidden, who: Int[Tensor, "M"], row: Int[Tensor, "M"], budget: int
+) -> Int[Tensor, "M"]:
+    """Ranks of given answers, counted from 1: one more than the number of rows that come before. `who` must ascend.
+
+    No ranking is as deep as the answers: of each query, every row is only compared with the answers asked for.
+    """
+    rank = torch.empty_like(who)
+    asked, count = who.unique_consecutive(return_counts=True)
+    per_tile = max(1, budget // (8 * max(1, int(count.max()) if len(count) else 1) * 32))
+    at = 0
+    for ids, size in zip(asked.split(per_tile), count.split(per_tile)):
+        pairs = slice(at, at + int(size.sum()))
+        rank[pairs] = _count_before(queries, gallery, forbidden, ids, size, row[pairs], budget)
+        at = pairs.stop
+    return rank
 
 
-def _propose_symmetric(both: Side, keep: int, budget: int, progress: Callable[[float], None]) -> tuple[Tensor, Tensor]:
-    """`_propose` for a set against itself: every block of products serves its rows and its columns."""
-    n, device = len(both.whole), both.whole.device
-    best = _Best(n, keep, device)
-    everyone = torch.arange(n, device=device)
-    size = min(4096, max(64, int((budget / 32) ** 0.5)))
-    blocks = [slice(i, min(i + size, n)) for i in range(0, n, size)]
-    length = None if both.norm is None else (both.norm / both.scale**2).float()
-    done, pairs = 0, len(blocks) * (len(blocks) + 1) // 2
-    for far in range(len(blocks)):  # the diagonal first: it sets the bars that later blocks must clear
-        for a, b in zip(blocks, blocks[far:], strict=False):
-            block = _approximate(both.real[a], both, b)
-            _forbid(block, both, both, everyone[a], everyone, b)
-            best.take(a, b.start, block)
-            if a != b:
-                # Euclidean: the block holds 2 ab - |b|^2, and the other side wants 2 ab - |a|^2
-                other = block.T if length is None else block.T + (length[b][:, None] - length[a][None, :])
-                best.take(b, a.start, other)
-            done += 1
-            progress(done / pairs)
-    return best.row.masked_fill(best.score == -torch.inf, -1), best.score[:, -1]
+def _count_before(queries, gallery, forbidden, ids: Tensor, size: Tensor, row: Tensor, budget: int) -> Tensor:
+    """Ranks of the answers `row` of these queries, `size` of them each."""
+    query = torch.arange(len(ids), device=row.device).repeat_interleave(size)
+    bar = pair_keys(queries, gallery, ids[query], row[:, None], budget // 4)[:, 0]
+    order = row.argsort(descending=True, stable=True)  # worst answer first: lowest key, of equals the higher row
+    order = order[bar[order].argsort(stable=True)]
+    order = order[query[order].argsort(stable=True)]
+    bar, bar_row = bar[order], row[order]
+    start = size.cumsum(0) - size
+    beats = torch.zeros(len(row) + len(ids), dtype=torch.int64, device=row.device)  # rows by how many answers they beat
+    steps = int(size.max()).bit_length()
+    everyone = torch.arange(len(ids), device=row.device)
+    for here, blocks in tiles(everyone, gallery, budget, each=16):
+        q, least = queries.whole(ids[here]), bar[start[here]]
+        for rows in blocks:
+            key = keys(queries, gallery, forbidden, q, ids[here], rows)
+            ahead = key >= least[:, None]  # few, if the embedding is any good; all, if it is not
+            pieces = 1 + int(ahead.sum()) * 160 // budget
+            for part in cut(len(here), -(-len(here) // pieces)):
+                place, column = ahead[part].nonzero(as_tuple=True)
+                who = here[part][place]
+                low = _beaten(key[part][place, column], column + rows.start, bar, bar_row, start[who], size[who], steps)
+                beats += torch.bincount(low + who, minlength=len(beats))  # one slot more than answers for each query
+    upto = beats.cumsum(0)
+    slot = torch.arange(len(row), device=row.device) + query
+    rank = torch.empty_like(row)
+    rank[order] = 1 + upto[(start + size + everyone)[query]] - upto[slot]
+    return rank
 
 
-class _Best:
-    """The best scores of every row so far, and where they were found."""
-
-    def __init__(self, n: int, keep: int, device: torch.device):
-        self.keep = keep
-        self.score = torch.full((n, keep), -torch.inf, device=device)
-        self.row = torch.full((n, keep), -1, dtype=torch.int64, device=device)
-
-    def take(self, mine: slice, first: int, block: Float[Tensor, "A B"]) -> None:
-        """Let a block of scores compete: rows `mine` against gallery rows from `first` on."""
-        bar = self.score[mine, -1]
-        if block.is_cuda or (bar == -torch.inf).any():
-            return self._take_all(mine, first, block)
-        if block.is_contiguous():
-            place, column = (block > bar[:, None]).nonzero(as_tuple=True)  # few: most never come near the best
-        else:  # a transposed block is read in the order it lies in memory
-            column, place = (bar[None, :] < block.T).nonzero(as_tuple=True)
-            place, order = place.sort(stable=True)
-            column = column[order]
-        count = torch.bincount(place, minlength=len(bar))
-        most = int(count.max())
-        if most > 4 * self.keep:
-            return self._take_all(mine, first, block)
-        if most:
-            seat = torch.arange(len(place)) - (count.cumsum(0) - count)[place]
-            score = torch.full((len(bar), most), -torch.inf)
-            row = torch.full((len(bar), most), -1, dtype=torch.int64)
-            score[place, seat], row[place, seat] = block[place, column], column + first
-            self._merge(mine, count.nonzero()[:, 0], score, row)
-
-    def _take_all(self, mine: slice, first: int, block: Tensor) -> None:
-        found = block.contiguous().topk(min(self.keep, block.shape[1]), dim=1)
-        self._merge(mine, slice(None), found.values, found.indices + first)
-
-    def _merge(self, mine: slice, which, score: Tensor, row: Tensor) -> None:
-        scores = torch.cat([self.score[mine][which], score[which]], 1)
-        rows = torch.cat([self.row[mine][which], row[which]], 1)
-        kept, at = scores.topk(self.keep, dim=1)
-        self.score[mine][which], self.row[mine][which] = kept, rows.gather(1, at)
-
-
-def _rescore(queries: Side, gallery: Side, ids: Tensor, candidate: Tensor, floor: Tensor, k: int, budget: int):
-    """Exact keys of the candidates, the first k in order, and whether nothing outside them can belong there."""
-    candidate = candidate.sort(dim=1).values  # ascending rows, so that a stable sort by key leaves ties in row order
-    key = torch.empty(candidate.shape, dtype=torch.float64, device=candidate.device)
-    size = max(1, min(budget, 2**25) // (gallery.whole.shape[1] * candidate.shape[1] * 8))  # what a cache holds
-    for i in range(0, len(ids), size):
-        part = candidate[i : i + size].clamp_min(0)
-        vectors = gallery.whole[part].double()
-        key[i : i + size] = torch.bmm(vectors, queries.whole[ids[i : i + size]].double()[:, :, None])[:, :, 0]
-    if gallery.norm is not None:
-        key = 2 * key - gallery.norm[candidate.clamp_min(0)]
-    key.masked_fill_(candidate < 0, -torch.inf)
-    key, order = key.sort(dim=1, descending=True, stable=True)
-    row, key = candidate.gather(1, order)[:, :k], key[:, :k]
-    everything = candidate.shape[1] >= len(gallery.whole)
-    proven = key[:, -1] > (floor.double() + _float32_error(queries, gallery)) * gallery.scale**2
-    return row, key, proven | (floor == -torch.inf) | everything
-
-
-def _float32_error(queries: Side, gallery: Side) -> float:
-    """No float32 score is further from the truth than this, whatever the order of summation."""
-    dim = gallery.whole.shape[1]
-    if gallery.norm is None:
-        return (dim + 4) * 2.0**-24
-    longest = max(float(queries.norm.max()), float(gallery.norm.max())) / gallery.scale**2
-    return (4 * dim + 16) * 2.0**-24 * longest
-
-
-def _exhaustive(queries: Side, gallery: Side, own: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The first k rows by exact keys against the whole gallery."""
-    n = len(gallery.whole)
-    q = queries.whole[ids].double()
-    key = torch.empty(len(ids), n, dtype=torch.float64, device=q.device)
-    for i in range(0, n, 8192):
-        key[:, i : i + 8192] = q @ gallery.whole[i : i + 8192].double().T
-    if gallery.norm is not None:
-        key.mul_(2).sub_(gallery.norm)
-    _forbid(key, queries, gallery, ids, own)
-    best = key.topk(min(k + 1, n), dim=1)
-    row = best.indices[:, :k].sort(dim=1).values
-    ordered, order = key.gather(1, row).sort(dim=1, descending=True, stable=True)
-    row = row.gather(1, order)
-    if k < n:  # a tie across the border: which of the equals come first is decided by row, over all of them
-        tied = ((best.values[:, k - 1] == best.values[:, k]) & (best.values[:, k] > -torch.inf)).nonzero()[:, 0]
-        if len(tied):
-            full = key[tied].sort(dim=1, descending=True, stable=True)
-            row[tied], ordered[tied] = full.indices[:, :k], full.values[:, :k]
-    return row.masked_fill(ordered == -torch.inf, -1), ordered
+def _beaten(value, column, bar, bar_row, low, size, steps: int) -> Int[Tensor, "M"]:
+    """Where each row stands among its query's answers (those from `low` on, worst first), by halving."""
+    high = low + size
+    for _ in range(steps):
+        middle = (low + high) // 2
+        at = middle.clamp_max(len(bar) - 1)
+        wins = (bar[at] < value) | ((bar[at] == value) & (bar_row[at] > column))
+        wins &= low < high
+        low, high = torch.where(wins, middle + 1, low), torch.where(wins, high, middle)
+    return low

@@ -227,13 +227,13 @@ def write_aside(path: Path) -> Iterator[Path]:
         aside.unlink(missing_ok=True)
 
 
-def check_out(out: str, suffix: str, owner: str) -> Path:
+def check_out(out: str, suffix: str, owner: str, flag: str = "--out") -> Path:
     """Where to write, known to be possible before the work begins."""
     path = Path(out).expanduser()
     if path.suffix.lower() != suffix:
-        raise LikewiseError(f"{owner}: --out must end in {suffix}, got '{out}'")
+        raise LikewiseError(f"{owner}: {flag} must end in {suffix}, got '{out}'")
     if not path.absolute().parent.is_dir():
-        raise LikewiseError(f"{owner}: the folder of --out '{out}' does not exist; make it first")
+        raise LikewiseError(f"{owner}: the folder of {flag} '{out}' does not exist; make it first")
     return path
 
 

@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Int
 
 from likewise.contracts import Protocol
-from likewise.metrics.ranking import largest_k, metric
-from likewise.metrics.spectrum import of_the_set, set_metric
+from likewise.distribute import rank_in_shares, world
+from likewise.intervals import FEW, bootstrap
+from likewise.metrics import measure_set, metric, of_the_set
+from likewise.metrics.ranking import Reach, reach
 from likewise.progress import bar
-from likewise.search import rank
+from likewise.search import BUDGET, rank
 from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 
 SHOWN = 10
@@ -23,30 +26,73 @@ def retrieve(
     e: Embedded,
     items: Items,
     protocol: Protocol,
-    k: int = 10,
+    wanted: Reach = Reach(1, False),
+    *,
     similarity: str = "cosine",
+    device: torch.device | None = None,
+    budget: int = BUDGET,
+    exclude: Int[np.ndarray, "M 2"] | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Retrieval:
-    """Rank those who may answer for each who asks, as the protocol says; rows of one group never answer each other."""
-    device = e.row.device
-    asks, answers = (torch.as_tensor(side).to(device) for side in protocol.sides(items, e.row.cpu().numpy()))
-    group = None if items.group is None else torch.as_tensor(items.group).to(device)[e.row]
-    if asks.all() and answers.all():
-        return rank(e.z, e.y, k=k, group=group, similarity=similarity, progress=progress)
+    """Rank those who may answer for each who asks, as the protocol says; rows of one group never answer each other.
+
+    Where several processes work together, each ranks a share of the queries.
+
+    Args:
+        wanted: how deep the metrics look.
+        exclude: pairs of rows of the data that are no answers to each other.
+    """
+    asks, answers = (torch.as_tensor(side) for side in protocol.sides(items, e.row.numpy()))
     if not asks.any() or not answers.any():
         raise LikewiseError(
             f"{type(protocol).__name__}: both queries and gallery rows are needed among the {len(e.row)} rows evaluated, "
             f"got {int(asks.sum())} and {int(answers.sum())}; check the columns `query`, `gallery` and `split`"
         )
+    group = None if items.group is None else torch.as_tensor(items.group)[e.row]
+    how = {
+        "k": SHOWN, "depth": wanted.k, "all_hits": wanted.all_hits, "similarity": similarity, "device": device,
+        "budget": budget, "progress": progress,
+    }  # fmt: skip
+    pairs = None if exclude is None else _positions(exclude, e, items)
+    if asks.all() and answers.all() and world()[1] == 1:
+        return rank(e.z, e.y, group=group, exclude=pairs, **how)
     q, g = asks.nonzero()[:, 0], answers.nonzero()[:, 0]
-    place = torch.full((len(e.row),), -1, dtype=torch.int64, device=device)
-    place[g] = torch.arange(len(g), device=device)
-    found = rank(
-        e.z[q], e.y[q], e.z[g], e.y[g], k=k, own=place[q], similarity=similarity, progress=progress,
-        group=None if group is None else group[q], gallery_group=None if group is None else group[g],
-    )  # fmt: skip
+    z, gallery_z = (e.z if side.all() else e.z[side] for side in (asks, answers))
+    in_q, in_g = (torch.full((len(e.row),), -1).index_put_((at,), torch.arange(len(at))) for at in (q, g))
+    if pairs is not None:
+        pairs = torch.cat([pairs, pairs.flip(1)])
+        pairs = torch.stack([in_q[pairs[:, 0]], in_g[pairs[:, 1]]], 1)
+        pairs = pairs[(pairs >= 0).all(1)]
+
+    def rank_some(mine: slice) -> Retrieval:
+        own = None if pairs is None else pairs[(pairs[:, 0] >= mine.start) & (pairs[:, 0] < mine.stop)]
+        return rank(
+            z[mine], e.y[q[mine]], gallery_z, e.y[g], own=in_g[q[mine]],
+            group=None if group is None else group[q[mine]], gallery_group=None if group is None else group[g],
+            exclude=None if own is None else own - torch.tensor([mine.start, 0]), **how,
+        )  # fmt: skip
+
+    found = rank_in_shares(len(q), rank_some)
+    g = g.to(found.row.device)
     row = torch.where(found.row >= 0, g[found.row.clamp_min(0)], -1)
-    return dataclasses.replace(found, query=q, row=row)
+    return dataclasses.replace(found, query=q.to(g.device), row=row)
+
+
+def answers_for(asks: Bool[np.ndarray, "n"], answers: Bool[np.ndarray, "n"]) -> int:
+    """How many answers a query can have, at most: nobody answers himself."""
+    return int(answers.sum()) - bool((asks & answers).sum() == asks.sum())
+
+
+def _positions(pairs: Int[np.ndarray, "M 2"], e: Embedded, items: Items) -> Int[torch.Tensor, "m 2"]:
+    """Pairs of rows of the data as positions among the embeddings; those with a row that is not there are left out."""
+    if len(pairs) and not (pairs.min() >= 0 and pairs.max() < len(items)):
+        raise LikewiseError(
+            f"evaluate: excluded pairs must name rows 0 to {len(items) - 1} of '{items.name}', got {pairs.min()} to {pairs.max()}"
+        )
+    place = torch.full((len(items),), -1)
+    place[e.row] = torch.arange(len(e.row))
+    found = place[torch.as_tensor(pairs)]
+    return found[(found >= 0).all(1)]
 
 
 def score(
@@ -57,6 +103,9 @@ def score(
     similarity: str,
     device: torch.device,
     quiet: bool = False,
+    *,
+    budget: int = BUDGET,
+    exclude: Int[np.ndarray, "M 2"] | None = None,
 ) -> tuple[Scores, Retrieval | None]:
     """Every metric per query for every query, from one ranked pass; none where there is no such metric."""
     if not metrics:
@@ -66,21 +115,20 @@ def score(
         return Scores({}), None
     if device.type == "mps":  # it has no float64, which exact ranking needs
         device = torch.device("cpu")
-    moved = Embedded(e.z.to(device), e.y.to(device), e.row.to(device))
+    wanted, room = reach(chosen), answers_for(*protocol.sides(items, e.row.numpy()))
+    if wanted.k > room:
+        raise LikewiseError(
+            f"evaluate: the metrics look at {wanted.k} answers, but there are at most {room} for a query in this gallery of "
+            f"{len(e.row)} rows; ask for a smaller k with --metrics"
+        )
     with bar("rank", 100, quiet=quiet) as shown:
         found = retrieve(
-            moved, items, protocol, k=max(SHOWN, largest_k(metrics)), similarity=similarity,
+            e, items, protocol, wanted, similarity=similarity, device=device, budget=budget, exclude=exclude,
             progress=lambda share: shown.advance(round(100 * share) - shown.done),
         )  # fmt: skip
+    each = {name: m(found).cpu().numpy() for name, m in chosen.items()}
     found = Retrieval(**{f.name: getattr(found, f.name).cpu() for f in dataclasses.fields(found)})
-    most = int((found.row >= 0).sum(1).max())
-    if largest_k(metrics) > most:
-        raise LikewiseError(
-            f"evaluate: the metrics look at {largest_k(metrics)} answers, but there are at most "
-            f"{most} for a query in this gallery of {len(e.row)} rows; ask for a smaller k with --metrics"
-        )
-    each = {name: m(found).numpy() for name, m in chosen.items()}
-    return Scores(each, e.row[found.query].numpy()), found
+    return Scores(each, e.row[found.query].numpy(), e.y[found.query].numpy()), found
 
 
 def mean_score(
@@ -95,22 +143,38 @@ def mean_score(
     return float(np.nanmean(value))
 
 
-def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]) -> dict:
-    """Means over the queries that have something to find, how many have not, and the numbers of the whole set."""
+def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str], device: torch.device) -> dict:
+    """Means over the queries that have something to find with their 95 % intervals, means over classes, how many queries
+    have nothing to find, and the numbers of the whole set."""
     lonely = np.isnan(next(iter(scores.each.values()), np.zeros(0)))
     if scores.each and lonely.all():
         raise LikewiseError(
             f"evaluate: none of the {len(lonely)} queries has anything to find: every class has one image, or its others "
-            "are excluded by group; bring at least two images of a class"
+            "are excluded; bring at least two images of a class"
         )
     if scores.each and len(e.y.unique()) == 1:
         raise LikewiseError(
             f"evaluate: all {len(e.y)} rows are of one class, so every answer would be right; bring two classes or more"
         )
-    value = {name: float(np.nanmean(each)) for name, each in scores.each.items()}
-    value |= {name: set_metric(name)(e.z, e.y) for name in metrics if of_the_set(name)}
+    value, sure = {}, {}
+    if scores.each:
+        each = np.stack(list(scores.each.values()), 1)
+        over_classes = len(np.unique(scores.label[~lonely])) >= FEW
+        drawn = bootstrap(each, scores.label if over_classes else None)
+        balanced = bootstrap(each, scores.label, balanced=True, draws=100)
+        value = dict(zip(scores.each, np.nanmean(each, 0).tolist()))
+        sure = {
+            "interval": dict(zip(scores.each, np.stack([drawn.low, drawn.high], 1).tolist())),
+            "interval_over": "classes" if over_classes else "queries",
+            "class_mean": dict(zip(scores.each, balanced.mean.tolist())),
+        }
+    whole = [name for name in metrics if of_the_set(name)]
+    if whole:
+        device = torch.device("cpu") if device.type == "mps" else device
+        value |= measure_set(whole, e.z.to(device), e.y.to(device))
     return {
         "metrics": {name: value[name] for name in metrics},
+        **sure,
         "queries": int((~lonely).sum()),
         "unscored": int(lonely.sum()),
         "rows": len(e.row),

@@ -1,7 +1,7 @@
 """Exact nearest neighbours in bounded memory, the same rows on every device.
 
 Ranking is by (similarity, row): equal similarities go to the lower row, on every device and for every chunk size.
-`exact` says how.
+`exact` says how, `propose` makes it fast.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise import exact
+from likewise.propose import top
 from likewise.types import LikewiseError, Retrieval
 
 BUDGET = 512 * 2**20
@@ -28,59 +29,89 @@ def rank(
     gallery_y: Int[Tensor, "G"] | None = None,
     *,
     k: int = 10,
+    depth: int = 0,
+    all_hits: bool = False,
     own: Int[Tensor, "Q"] | None = None,
     group: Int[Tensor, "Q"] | None = None,
     gallery_group: Int[Tensor, "G"] | None = None,
+    exclude: Int[Tensor, "M 2"] | None = None,
     similarity: str = "cosine",
     budget: int = BUDGET,
+    device: torch.device | str | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Retrieval:
-    """Rank the gallery for every query, down to rank k or to as many answers as there are to find, whichever is deeper.
+    """Rank the gallery for every query, at least one deeper than there are answers to find.
 
     Args:
         z: queries. Without a gallery they are ranked among themselves, each without itself.
         k: how many answers to keep for show (`Retrieval.row`).
+        depth: find the ranks of relevant answers at least down to this one.
+        all_hits: find the ranks of all relevant answers, however deep.
         own: where each query itself stands in the gallery (-1: nowhere); that row is never an answer.
         group: rows of the same group (>= 0) are no answers either, and nobody misses them.
+        exclude: pairs of a query and a gallery row that is no answer to it. Without a gallery it holds both ways.
         similarity: "cosine", or "euclidean" for raw embeddings.
-        budget: bytes of working memory; smaller means smaller chunks, never other results.
+        budget: bytes of working memory beyond embeddings and result; smaller means smaller blocks, never other results.
+        device: where to compute. By default where the queries are. Embeddings that a GPU has no room for come in blocks; on a
+            CPU they may be a tensor over a memory map.
         progress: called with the share of the work that is done.
     """
-    leave_one_out = gallery_z is None
-    if leave_one_out:
+    same = gallery_z is None
+    if same:
         gallery_z, gallery_y, gallery_group = z, y, group
-        own = torch.arange(len(z), device=z.device)
-    own = torch.full((len(z),), -1, device=z.device) if own is None else own
-    if len(z) != len(y) or len(gallery_z) != len(gallery_y):
-        raise LikewiseError(
-            f"search: one label per embedding is wanted, got {len(z)} queries with {len(y)} labels "
-            f"and a gallery of {len(gallery_z)} with {len(gallery_y)} labels"
-        )
-    if len(z) == 0 or len(gallery_z) == 0:
-        raise LikewiseError(f"search: nothing to rank, got {len(z)} queries and a gallery of {len(gallery_z)} rows")
-    queries, gallery = _prepare(z, gallery_z, group, gallery_group, leave_one_out, similarity)
-    relevant = _count_relevant(y, gallery_y, own, group, gallery_group)
-    depth = relevant.clamp_min(k).clamp_max(len(gallery_z))
-    shown = min(k, len(gallery_z))
+        own = torch.arange(len(z))
+    _check(z, y, gallery_z, gallery_y, similarity)
+    device = z.device if device is None else torch.device(device)
+    y, gallery_y, own, group, gallery_group, exclude = (
+        None if t is None else t.to(device) for t in (y, gallery_y, own, group, gallery_group, exclude)
+    )
+    z = _bring(z, device)
+    gallery_z = z if same else _bring(gallery_z, device)
+    scale = None if similarity == "cosine" else exact.euclidean_scale(z, gallery_z)
+    queries = exact.prepare(z, device, group, scale, "query", room=budget // 4)
+    gallery = queries if same else exact.prepare(gallery_z, device, gallery_group, scale, "gallery", room=budget // 4)
+    forbidden = _forbidden(queries, gallery, own, exclude, same)
+    relevant = _count_relevant(y, gallery_y, forbidden)
+    n, report = len(gallery_z), progress or (lambda share: None)
+    shown, wanted = min(k, n), min(max(k, depth), n)
+    known = (relevant + 1).clamp(wanted, n)
+    deep = known > max(wanted, n // 8)  # cheaper to count who stands before each hit than to sort so far down
+    looked = known.where(~deep, wanted)
 
-    out_row = torch.full((len(z), shown), -1, dtype=torch.int64, device=z.device)
-    out_sim = torch.full((len(z), shown), torch.nan, dtype=torch.float64, device=z.device)
-    hits: list[tuple[Tensor, Tensor]] = []
-    for ids, row, key in exact.top(
-        queries, gallery, own, depth, budget, leave_one_out, progress or (lambda share: None)
-    ):
-        out_row[ids], out_sim[ids] = row[:, :shown], exact.readable(key[:, :shown], queries, ids)
+    shelf = _Shelf(len(z), shown, device)
+    for ids, row, key in top(queries, gallery, forbidden, looked, budget, same, report):
+        shelf.put(ids, row, exact.readable(key[:, :shown], queries, ids), gallery_y, y, looked)
+    who, where, hit_rank = (torch.cat(part) for part in zip(*shelf.hits))
+    missing = (torch.bincount(who, minlength=len(z)) < relevant) & (deep | all_hits)
+    if missing.any():
+        more = _missing_hits(queries, gallery, forbidden, y, gallery_y, missing, (who, where), budget)
+        who, hit_rank = torch.cat([who, more[0]]), torch.cat([hit_rank, more[1]])
+    known = torch.full_like(known, n) if all_hits else known.where(~deep, n)
+    order = hit_rank.argsort(stable=True)
+    order = order[who[order].argsort(stable=True)]
+    count = torch.bincount(who, minlength=len(z))
+    start = torch.cat([count.new_zeros(1), count.cumsum(0)])
+    query = torch.arange(len(z), device=device)
+    return Retrieval(query, shelf.row, shelf.match, shelf.sim, relevant, known, hit_rank[order], start)
+
+
+class _Shelf:
+    """Where chunks of a ranking come to lie: the answers for show, and every hit with its query, row and rank."""
+
+    def __init__(self, queries: int, shown: int, device: torch.device):
+        self.row = torch.full((queries, shown), -1, dtype=torch.int64, device=device)
+        self.sim = torch.full((queries, shown), torch.nan, dtype=torch.float64, device=device)
+        self.match = torch.zeros((queries, shown), dtype=torch.bool, device=device)
+        self.hits: list[tuple[Tensor, Tensor, Tensor]] = []
+
+    def put(self, ids: Tensor, row: Tensor, sim: Tensor, gallery_y: Tensor, y: Tensor, looked: Tensor) -> None:
+        shown = self.row.shape[1]
         match = (gallery_y[row.clamp_min(0)] == y[ids][:, None]) & (row >= 0)
-        place, rank_of = match.nonzero(as_tuple=True)
-        deep_enough = rank_of < depth[ids][place]
-        hits.append((ids[place][deep_enough], rank_of[deep_enough] + 1))
-    who, hit_rank = torch.cat([h[0] for h in hits]), torch.cat([h[1] for h in hits])
-    order = who.sort(stable=True).indices  # chunks come in any order; within a query ranks already ascend
-    found = torch.bincount(who, minlength=len(z))
-    start = torch.cat([found.new_zeros(1), found.cumsum(0)])
-    match = (gallery_y[out_row.clamp_min(0)] == y[:, None]) & (out_row >= 0)
-    query = torch.arange(len(z), device=z.device)
-    return Retrieval(query, out_row, match, out_sim, relevant, depth, hit_rank[order], start)
+        self.row[ids], self.sim[ids], self.match[ids] = row[:, :shown], sim, match[:, :shown]
+        place, at = match.nonzero(as_tuple=True)
+        kept = at < looked[ids][place]
+        place, at = place[kept], at[kept]
+        self.hits.append((ids[place], row[place, at], at + 1))
 
 
 def nearest(
@@ -99,7 +130,7 @@ def nearest(
     return found.row, found.sim
 
 
-def _prepare(z, gallery_z, group, gallery_group, leave_one_out, similarity) -> tuple[exact.Side, exact.Side]:
+def _check(z, y, gallery_z, gallery_y, similarity) -> None:
     if similarity not in SIMILARITIES:
         raise LikewiseError(f"search: similarity must be one of {', '.join(SIMILARITIES)}, got '{similarity}'")
     if z.dim() != 2 or gallery_z.dim() != 2 or z.shape[1] != gallery_z.shape[1]:
@@ -107,24 +138,86 @@ def _prepare(z, gallery_z, group, gallery_group, leave_one_out, similarity) -> t
             "search: queries and gallery must be tables with the same number of columns, "
             f"got {tuple(z.shape)} and {tuple(gallery_z.shape)}"
         )
-    scale = None if similarity == "cosine" else exact.euclidean_scale(z, gallery_z)
-    queries = exact.prepare(z, group, scale, "query")
-    return queries, queries if leave_one_out else exact.prepare(gallery_z, gallery_group, scale, "gallery")
+    if len(z) != len(y) or len(gallery_z) != len(gallery_y):
+        raise LikewiseError(
+            f"search: one label per embedding is wanted, got {len(z)} queries with {len(y)} labels "
+            f"and a gallery of {len(gallery_z)} with {len(gallery_y)} labels"
+        )
+    if z.numel() == 0 or len(gallery_z) == 0:
+        raise LikewiseError(f"search: nothing to rank, got {len(z)} queries and a gallery of {len(gallery_z)} rows")
 
 
-def _count_relevant(y, gallery_y, own, group, gallery_group) -> Int[Tensor, "Q"]:
-    """Gallery rows of the query's class, less the query itself and the rows of its group."""
+def _bring(z: Tensor, device: torch.device) -> Tensor:
+    """Embeddings on the device, where they take less than half of what is free there; else where they are."""
+    if z.device == device or device.type != "cuda":
+        return z.to(device) if z.device.type != "cpu" else z
+    return z.to(device) if 2 * z.numel() * z.element_size() < torch.cuda.mem_get_info(device)[0] else z
+
+
+def _forbidden(queries, gallery, own, exclude, same: bool) -> exact.Forbidden:
+    """Each query and itself, and the pairs given; no pair twice."""
+    if exclude is None or not len(exclude):
+        return exact.Forbidden(own, torch.zeros((0, 2), dtype=torch.int64, device=queries.device), queries, gallery)
+    low, (most, last) = int(exclude.min()), exclude.amax(0).tolist()
+    if low < 0 or most >= len(queries) or last >= len(gallery):
+        raise LikewiseError(
+            f"search: excluded pairs must name a query below {len(queries)} and a gallery row below {len(gallery)}, "
+            f"got pairs from {low} up to ({most}, {last})"
+        )
+    exclude = torch.cat([exclude, exclude.flip(1)]) if same else exclude
+    exclude = exclude.unique(dim=0)
+    if own is not None:
+        exclude = exclude[own[exclude[:, 0]] != exclude[:, 1]]
+    return exact.Forbidden(own, exclude, queries, gallery)
+
+
+def _count_relevant(y, gallery_y, forbidden: exact.Forbidden) -> Int[Tensor, "Q"]:
+    """Gallery rows of the query's class, less those that are no answer to it."""
     labels = torch.cat([y, gallery_y]).unique()
     yq, yg = torch.searchsorted(labels, y), torch.searchsorted(labels, gallery_y)
     count = torch.bincount(yg, minlength=len(labels))[yq]
-    own_counts = (own >= 0) & (gallery_y[own.clamp_min(0)] == y)
-    if group is None or gallery_group is None:
-        return count - own_counts.long()
-    groups = torch.cat([group, gallery_group]).unique()
-    pair_q = yq * len(groups) + torch.searchsorted(groups, group)
-    pair_g = (yg * len(groups) + torch.searchsorted(groups, gallery_group))[gallery_group >= 0]
-    pairs, size = pair_g.unique(return_counts=True)
-    at = torch.searchsorted(pairs, pair_q).clamp_max(max(len(pairs) - 1, 0))
-    in_group = torch.where((pairs[at] == pair_q) & (group >= 0), size[at], 0) if len(pairs) else torch.zeros_like(count)
-    own_apart = own_counts & ((group < 0) | (gallery_group[own.clamp_min(0)] != group))
-    return count - in_group - own_apart.long()
+    query, row = _pairs(forbidden)
+    mates = yq[query] == yg[row]
+    if forbidden.groups is not None:
+        group, gallery_group = forbidden.groups
+        groups = torch.cat([group, gallery_group]).unique()
+        pair_q = yq * len(groups) + torch.searchsorted(groups, group)
+        pair_g = (yg * len(groups) + torch.searchsorted(groups, gallery_group))[gallery_group >= 0]
+        pairs, size = pair_g.unique(return_counts=True)
+        if len(pairs):
+            at = torch.searchsorted(pairs, pair_q).clamp_max(len(pairs) - 1)
+            count = count - torch.where((pairs[at] == pair_q) & (group >= 0), size[at], 0)
+        mates &= (group[query] < 0) | (group[query] != gallery_group[row])  # those of the group are counted already
+    return count - torch.bincount(query[mates], minlength=len(y))
+
+
+def _pairs(forbidden: exact.Forbidden) -> tuple[Int[Tensor, "M"], Int[Tensor, "M"]]:
+    """Forbidden pairs, but for those by group."""
+    if forbidden.own is None:
+        return forbidden.query, forbidden.row
+    at_home = (forbidden.own >= 0).nonzero()[:, 0]
+    return torch.cat([at_home, forbidden.query]), torch.cat([forbidden.own[at_home], forbidden.row])
+
+
+def _missing_hits(queries, gallery, forbidden, y, gallery_y, missing, seen, budget) -> tuple[Tensor, Tensor]:
+    """Queries and ranks of the relevant answers that are not among those seen."""
+    order = gallery_y.argsort(stable=True)
+    sorted_y, n = gallery_y[order], len(gallery)
+    first, end = torch.searchsorted(sorted_y, y), torch.searchsorted(sorted_y, y, right=True)
+    known = torch.cat([who * n + row for who, row in (seen, _pairs(forbidden))]).sort().values
+    ids, out = missing.nonzero()[:, 0], []
+    most = max(1, int((end - first)[ids].max()))
+    for some in ids.split(max(1, budget // (most * 64))):
+        count = (end - first)[some]
+        who = some.repeat_interleave(count)
+        offset = torch.arange(len(who), device=who.device) - (count.cumsum(0) - count).repeat_interleave(count)
+        row = order[first[who] + offset]
+        code = who * n + row
+        at = torch.searchsorted(known, code).clamp_max(len(known) - 1)
+        new = known[at] != code if len(known) else torch.ones_like(code, dtype=torch.bool)
+        if forbidden.groups is not None:
+            g = forbidden.groups[0][who]
+            new &= (g < 0) | (g != forbidden.groups[1][row])
+        who, row = who[new], row[new]
+        out.append((who, exact.places(queries, gallery, forbidden, who, row, budget // 2)))
+    return torch.cat([o[0] for o in out]), torch.cat([o[1] for o in out])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
@@ -52,6 +52,25 @@ def full_precision(z: Tensor):
     """Switch autocast off for what follows: exponentials of similarities need float32."""
     kind = z.device.type
     return torch.autocast(kind, enabled=False) if kind != "meta" and torch.is_autocast_enabled(kind) else nullcontext()
+
+
+@contextmanager
+def full_products(x: Tensor) -> Iterator[None]:
+    """Products with all the bits of their numbers, whatever was switched on for a network: no autocast, no TF32, long sums."""
+    place, name, full = torch.backends.cuda.matmul, "allow_tf32", False
+    try:
+        before = place.allow_tf32
+    except RuntimeError:  # somebody used the newer switch, and torch will not read the older one any more
+        name, full, before = "fp32_precision", "ieee", place.fp32_precision
+    short = place.allow_fp16_reduced_precision_reduction
+    setattr(place, name, full)
+    place.allow_fp16_reduced_precision_reduction = False
+    try:
+        with full_precision(x):
+            yield
+    finally:
+        setattr(place, name, before)
+        place.allow_fp16_reduced_precision_reduction = short
 
 
 def at_least_float32(z: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:

@@ -32,6 +32,7 @@ class Items:
     split: np.ndarray | None = None  # "train" | "val" | "test" | "" (nowhere), one a row
     query: Bool[np.ndarray, "N"] | None = None
     gallery: Bool[np.ndarray, "N"] | None = None
+    gallery_name: np.ndarray | None = None  # which gallery a row is in, where there are several; "" = in none
     group: Int[np.ndarray, "N"] | None = None  # same camera or listing; -1 = in no group
     box: Float[np.ndarray, "N 4"] | None = None  # left, top, right, bottom in pixels; NaN = the whole picture
     weight: Float[np.ndarray, "N"] | None = None
@@ -139,4 +140,5 @@ class Scores:
     """Metric values per query; NaN where there is nothing to find. Means and intervals are derived."""
 
     each: dict[str, Float[np.ndarray, "Q"]]
-    query: Int[np.ndarray, "Q"] = field(default_factory=lambda: np.zeros(0, np.int64))
+    query: Int[np.ndarray, "Q"] = field(default_factory=lambda: np.zeros(0, np.int64))  # rows of the data
+    label: Int[np.ndarray, "Q"] = field(default_factory=lambda: np.zeros(0, np.int64))

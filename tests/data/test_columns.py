@@ -1,7 +1,13 @@
+"""Cells of a sheet as columns: what is understood, and what is refused with its line."""
+
+import dataclasses
+
 import numpy as np
 import pytest
 
-from likewise.data.columns import boxes, check_names, class_numbers, flags, groups, splits, weights
+from likewise.data.columns import boxes, check_names, class_numbers, flags, galleries, groups, splits, weights
+from likewise.data.features import read_features
+from likewise.data.images import drop, fingerprint
 from likewise.data.sheet import Sheet
 from likewise.types import LikewiseError
 
@@ -73,6 +79,35 @@ def test_flags():
     assert got.dtype == bool
     with pytest.raises(LikewiseError, match=r"gallery must be 0, 1, true, false or empty, got 'yes' in t\.csv line 2"):
         flags(sheet(gallery=["yes"]), "gallery")
+
+
+def test_galleries_are_flags_or_names():
+    plain = galleries(sheet(gallery=["1", "0", "", "TRUE", None]))
+    assert plain["gallery"].tolist() == [True, False, False, True, False] and plain["gallery_name"] is None
+    named = galleries(sheet(gallery=["shop", "", " Street 2 ", None, "A"]))
+    assert named["gallery_name"].tolist() == ["shop", "", "Street 2", "", "A"]
+    assert named["gallery"].tolist() == [True, False, True, False, True]
+    assert galleries(sheet(label=["a"])) == {"gallery": None, "gallery_name": None}
+
+
+@pytest.mark.parametrize(
+    "cells", [["shop", "1"], ["", "no"], ["shop", "Yes"], ["shop", False], ["2", "3"], ["shop", 0.5]]
+)
+def test_a_gallery_is_no_mixture_of_flags_and_names(cells):
+    with pytest.raises(
+        LikewiseError, match=r"gallery must be 0 or 1 in every row, or in every row a name or empty, got "
+    ):
+        galleries(sheet(gallery=cells))
+
+
+def test_names_of_galleries_survive_a_file_and_a_drop_and_count_in_the_fingerprint(tmp_path):
+    names = np.array(["shop", "", "street", "shop"])
+    np.savez(tmp_path / "z.npz", x=np.eye(4, dtype=np.float32), label=np.array([0, 0, 1, 1]), gallery=names)
+    items = read_features(str(tmp_path / "z.npz"))
+    assert items.gallery_name.tolist() == names.tolist() and items.gallery.tolist() == [True, False, True, True]
+    assert drop(items, [0]).gallery_name.tolist() == ["", "street", "shop"]
+    other = dataclasses.replace(items, gallery_name=np.array(["shop", "", "shop", "shop"]))
+    assert len({fingerprint(data) for data in (items, other, dataclasses.replace(items, gallery_name=None))}) == 3
 
 
 def test_groups():

@@ -1,3 +1,5 @@
+"""Train on some classes and test on others: who is where, and who may answer."""
+
 import dataclasses
 
 import numpy as np
@@ -48,11 +50,11 @@ def test_retrieve_leaves_self_and_group_out():
     p = UnseenClasses()
     rows = p.rows(data, "test")
     e = Embedded(torch.as_tensor(data.x[rows]), torch.as_tensor(data.y[rows]), torch.as_tensor(rows))
-    found = retrieve(e, data, p, k=5)
+    found = retrieve(e, data, p)
     assert (found.relevant == 2).all()  # three class mates, one of them the same listing
     for q in range(20):
         assert not set(found.row[q].tolist()) & {q, q ^ 1}
-    plain = retrieve(e, dataclasses.replace(data, group=None), p, k=5)
+    plain = retrieve(e, dataclasses.replace(data, group=None), p)
     assert (plain.relevant == 3).all()
 
 
@@ -84,3 +86,11 @@ def test_a_share_beside_the_datas_own_split_is_refused():
     data = items(split=np.array(["train", "test"] * 20))
     with pytest.raises(LikewiseError, match="has a split of its own; leave train out"):
         UnseenClasses(train=0.9).rows(data, "train")
+
+
+def test_it_has_no_galleries_by_name():
+    assert UnseenClasses().galleries(items(), np.arange(20, 40)) == ()
+    with pytest.raises(
+        LikewiseError, match="UnseenClasses: it knows no galleries by name, got 'shop'; use QueryGallery"
+    ):
+        UnseenClasses().only("shop")

@@ -179,7 +179,8 @@ def test_metrics_that_cannot_be_measured(tmp_path):
     x, y = some()
     np.savez(tmp_path / "z.npz", x=x, label=y)
     for metrics, says in [
-        (("R@1", "mAP"), "there is no 'mAP'"),
+        (("R@1", "mAQ"), "there is no 'mAQ'"),
+        (("mAP@10",), "mAP@10/min"),
         (("R@0",), "there is no 'R@0'"),
         ((), "at least one metric"),
         (("R@1000",), "look at 1000 answers, but there are at most 59 for a query"),
@@ -221,7 +222,7 @@ def test_queries_of_a_run_and_their_answers_are_rows_of_its_data(tmp_path):
         data=str(tmp_path / "toy.npz"), out=str(tmp_path / "run"), dim=4, length="5", quiet=True, device="cpu",
         sampler="SamplesPerClass(batch=8, per_class=2)", metrics=NAMES,
     ))  # fmt: skip
-    assert run.about["config"]["protocol"] == "QueryGallery(train=0.5, val=0.0)"
+    assert run.about["config"]["protocol"] == "QueryGallery(train=0.5, val=0.0, gallery=None)"
     with np.load(run.path / "embeddings.npz") as saved:
         z, row = saved["x"], saved["row"]
     assert row.tolist() == np.flatnonzero(split == "test").tolist()
@@ -393,3 +394,113 @@ def test_only_the_runs_own_result_is_written(settings):
     for question in ({"which": "last"}, {"which": "untrained"}, {"similarity": "euclidean"}):
         assert evaluate(Evaluate(target=str(run.path), quiet=True, device="cpu", **question))["queries"] == 144
         assert {p.name: p.read_bytes() for p in run.path.iterdir()} == before
+
+
+def test_means_come_with_intervals_and_with_means_over_classes(tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(20), np.arange(2, 22))  # classes of 2 to 21
+    x = rng.normal(size=(20, 4))[y] + 0.7 * rng.normal(size=(len(y), 4))
+    np.savez(tmp_path / "z.npz", x=x, label=y)
+    result = score(tmp_path / "z.npz", per_query=str(tmp_path / "each.parquet"))
+    table = pq.read_table(tmp_path / "each.parquet").to_pydict()
+    for name in NAMES:
+        per_class = [np.mean([v for v, c in zip(table[name], table["label"]) if c == k]) for k in range(20)]
+        assert result["class_mean"][name] == pytest.approx(np.mean(per_class))
+        low, high = result["interval"][name]
+        assert low < result["metrics"][name] < high
+    assert result["interval_over"] == "classes"
+    assert result["class_mean"]["P@5"] != pytest.approx(result["metrics"]["P@5"], abs=0.01)
+    few = y < 9
+    np.savez(tmp_path / "few.npz", x=x[few], label=y[few])
+    assert score(tmp_path / "few.npz")["interval_over"] == "queries"  # nine classes say little of others
+
+
+def test_every_gallery_is_asked_alone_and_all_together(tmp_path):
+    x, y = some()
+    query = np.arange(60) < 12
+    place = np.where(np.arange(60) < 12, "", np.where(np.arange(60) % 2, "shop", "street"))
+    np.savez(tmp_path / "z.npz", x=x, label=y, query=query, gallery=place)
+    result = score(tmp_path / "z.npz")
+    assert_scores(result, by_hand(x, y, query, place != "")[0])
+    assert list(result["galleries"]) == ["shop", "street"]
+    for name, found in result["galleries"].items():
+        expected, unscored, _ = by_hand(x, y, query, place == name)
+        assert_scores(found, expected, unscored)
+
+
+@pytest.mark.parametrize("by", ["row", "path"])
+def test_excluded_pairs_are_no_answers(tmp_path, by):
+    x, y = some()
+    x[1::2] = x[::2] + 0.001  # every picture twice
+    y[1::2] = y[::2]
+    paths = np.asarray([f"{i}.jpg" for i in range(60)])
+    np.savez(tmp_path / "z.npz", x=x, label=y, path=paths)
+    lines = [f"{i},{i + 1}" if by == "row" else f"{i + 1}.jpg,{i}.jpg" for i in range(0, 60, 2)]
+    (tmp_path / "twins.csv").write_text(f"{by}_a,{by}_b\n" + "\n".join(lines) + "\n")
+    result = score(tmp_path / "z.npz", exclude=str(tmp_path / "twins.csv"))
+    assert_scores(result, by_hand(x, y, group=np.arange(60) // 2)[0])
+    assert score(tmp_path / "z.npz")["metrics"]["R@1"] == 1.0 > result["metrics"]["R@1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a,b\n1,2\n", "row_a,row_b or path_a,path_b, got a, b"),
+        ("row_a,row_b\n1,x\n", "whole numbers, counted from 0"),
+        ("row_a,row_b\n1,60\n", "rows 0 to 59 of 'z', got 1 to 60"),
+        ("path_a,path_b\nb.jpg,1.jpg\n", "'z' has no paths"),
+    ],
+)
+def test_pairs_that_cannot_be_excluded(tmp_path, text, says):
+    x, y = some()
+    np.savez(tmp_path / "z.npz", x=x, label=y)
+    (tmp_path / "twins.csv").write_text(text)
+    with pytest.raises(LikewiseError, match=says):
+        score(tmp_path / "z.npz", exclude=str(tmp_path / "twins.csv"))
+
+
+def test_an_embedding_that_points_nowhere_has_no_cosine(tmp_path):
+    x, y = some()
+    x[[7, 9]] = 0
+    np.savez(tmp_path / "z.npz", x=x, label=y)
+    with pytest.raises(LikewiseError, match=r"2 of 60 are .first: row 7.*--similarity euclidean"):
+        score(tmp_path / "z.npz")
+    assert score(tmp_path / "z.npz", similarity="euclidean")["length"][0] == 0
+
+
+def test_memory_is_an_amount_and_changes_no_number(tmp_path):
+    x, y = some()
+    np.save(tmp_path / "z.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    usual, little = (score(tmp_path / "z.npy", labels=str(tmp_path / "y.npy"), memory=m) for m in ("512MB", "0.001 GB"))
+    assert usual == little
+    with pytest.raises(LikewiseError, match="such as '512MB' or '4GB', got 'much'"):
+        score(tmp_path / "z.npy", labels=str(tmp_path / "y.npy"), memory="much")
+
+
+def test_a_run_says_what_train_and_test_share(run, settings, features, tmp_path):
+    assert run.scores["leaks"] == score(run.path)["leaks"]
+    assert "share no class" in run.scores["leaks"]
+    with np.load(features) as data:
+        x, y = data["x"].copy(), data["label"]
+    x[200] = x[0]  # a training vector among the test ones
+    np.savez(tmp_path / "leaky.npz", x=x, label=y)
+    leaky = train(Train(**settings | {"data": str(tmp_path / "leaky.npz"), "out": str(tmp_path / "leaky")}))
+    assert leaky.scores["leaks"].startswith("1 ") and "row 0 = row 200" in leaky.scores["leaks"]
+
+
+def test_the_best_test_epoch_is_kept_apart_and_decides_nothing(settings, tmp_path):
+    plain = train(Train(**settings))
+    peeked = train(Train(**settings | {"out": str(tmp_path / "peeked"), "peek_every": "10"}))
+    assert plain.scores["best_test_epoch"] is None
+    best = peeked.scores["best_test_epoch"]
+    assert peeked.scores["metrics"] == plain.scores["metrics"]
+    seen = [line["peek at test R@1"] for line in peeked.read_log() if "peek at test R@1" in line]
+    assert len(seen) == 4 and best["R@1"] == max(seen) and seen[-1] == pytest.approx(plain.scores["metrics"]["R@1"])
+
+
+def test_what_a_run_saves_scores_the_same_when_training_images_answer(settings):
+    run = train(Train(**settings | {"protocol": "SeenClasses(gallery='train')"}))
+    again = evaluate(Evaluate(target=str(run.path / "embeddings.npz"), device="cpu", quiet=True))
+    assert again["metrics"] == pytest.approx(run.scores["metrics"])
+    assert again["queries"] == run.scores["queries"] < run.scores["rows"]

@@ -1,8 +1,22 @@
 """Every setting of every command, without torch: fields are flags, the texts below them are their help."""
 
-from likewise.configs.asking import Embed, Evaluate, List, RecipeShow, Search
+from likewise.configs.asking import Compare, Embed, Evaluate, List, RecipeShow, Search
 from likewise.configs.checks import check, to_dict
-from likewise.configs.many import Demo
+from likewise.configs.many import Bench, Demo, Tune
 from likewise.configs.train import KEPT_OUT, Train
 
-__all__ = ["KEPT_OUT", "Demo", "Embed", "Evaluate", "List", "RecipeShow", "Search", "Train", "check", "to_dict"]
+__all__ = [
+    "KEPT_OUT",
+    "Bench",
+    "Compare",
+    "Demo",
+    "Embed",
+    "Evaluate",
+    "List",
+    "RecipeShow",
+    "Search",
+    "Train",
+    "Tune",
+    "check",
+    "to_dict",
+]

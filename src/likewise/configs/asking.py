@@ -1,4 +1,4 @@
-"""The settings of commands that look at what is there: evaluate, embed, search, list, recipe show."""
+"""The settings of commands that look at what is there: evaluate, embed, search, compare, list, recipe show."""
 
 from __future__ import annotations
 
@@ -28,6 +28,12 @@ class Evaluate:
     """Which network of a run: best on validation (the last where there was none), last, or untrained: as it was at the start."""
     similarity: Literal["cosine", "euclidean"] | None = None
     """How to compare. By default what the run's loss trained for; cosine for embeddings."""
+    exclude: str | None = None
+    """Pairs that are no answers to each other (near duplicates), a .csv with row_a,row_b (from 0) or path_a,path_b."""
+    per_query: str | None = None
+    """For embeddings: write one line a query here (.parquet), which `likewise compare` takes. A run keeps its own."""
+    memory: str = "512MB"
+    """Working memory of the ranking, beyond the embeddings. Less means slower, never other numbers."""
     device: str | None = None
     """cpu, cuda, mps. By default the GPU if there is one."""
     workers: int = -1
@@ -88,6 +94,26 @@ class Search:
     """Let the run's specs import parts by dotted name, which runs their code."""
     quiet: bool = False
     """No progress bar."""
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Tell whether run B retrieves better than run A: differences with intervals, and the classes and queries that changed."""
+
+    run_a: Annotated[Positional[str], called("RUN_A")]
+    """A run folder that was evaluated, or its per_query.parquet."""
+    run_b: Annotated[Positional[str], called("RUN_B")]
+    """Another, asked the same queries of the same data."""
+    metrics: tuple[str, ...] | None = None
+    """Which metrics, the one that decides first. By default all that both have; MAP@R decides where it is among them."""
+    out: str | None = None
+    """Save a picture of the differences here (.png)."""
+    csv: str | None = None
+    """Save every query that changed here (.csv)."""
+    draws: int = 2000
+    """How many times queries and classes are redrawn for an interval."""
+    seed: int = 0
+    """Seed of the draws."""
 
 
 @dataclass(frozen=True)

@@ -119,6 +119,9 @@ class Train:
     """How often to validate, where the protocol has a validation part."""
     patience: int | None = None
     """Stop after so many validations in a row without a new best. By default train to the end."""
+    peek_every: str | None = None
+    """Also score the test part this often, and report the best of each metric apart as "best test epoch": chosen by test
+    labels, only to compare with papers that do so. It never decides which network counts. By default it is not looked at."""
     checkpoint_every: str = "1e"
     """How often to save a state that training can go on from."""
     log_every: int = 20

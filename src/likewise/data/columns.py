@@ -15,6 +15,7 @@ from likewise.types import LikewiseError
 
 SPLITS = ("train", "val", "test")
 FLAGS = {"1": True, "true": True, "0": False, "false": False, "": False}
+YES_OR_NO = {*FLAGS, "yes", "no", "y", "n", "t", "f"}  # whoever writes these means a flag, not a name
 CORNERS = ("left", "top", "right", "bottom")
 KNOWN = ("path", "label", "label_clean", "split", "query", "gallery", "class_name", "group", "box", *CORNERS, "weight")
 
@@ -37,7 +38,7 @@ def optional_columns(sheet: Sheet) -> dict[str, Any]:
     return {
         "split": splits(sheet),
         "query": flags(sheet, "query"),
-        "gallery": flags(sheet, "gallery"),
+        **galleries(sheet),
         "group": groups(sheet),
         "box": boxes(sheet),
         "weight": weights(sheet),
@@ -132,6 +133,21 @@ def flags(sheet: Sheet, name: str) -> np.ndarray | None:
                 "write 1 or 0"
             )
     return np.array([FLAGS[word] for word in words], bool)
+
+
+def galleries(sheet: Sheet) -> dict[str, np.ndarray | None]:
+    """The column gallery: a flag in every row, or the name of the row's gallery (empty: in none)."""
+    words = [text(cell) for cell in sheet.column.get("gallery", [])]
+    if all(word.casefold() in FLAGS for word in words):
+        return {"gallery": flags(sheet, "gallery"), "gallery_name": None}
+    for row, word in enumerate(words):
+        if word and (word.casefold() in YES_OR_NO or re.fullmatch(r"[-+.\d]+", word)):
+            raise LikewiseError(
+                f"{sheet.owner}: gallery must be 0 or 1 in every row, or in every row a name or empty, got {word!r} in "
+                f"{sheet.at(row)}; write 1 or 0, or a word such as 'shop'"
+            )
+    names = np.array(words, dtype=str)
+    return {"gallery": names != "", "gallery_name": names}
 
 
 def groups(sheet: Sheet) -> np.ndarray | None:

@@ -118,6 +118,8 @@ def load_numpy(file: str) -> np.ndarray | dict[str, np.ndarray]:
     name, many = Path(file).name, Path(file).suffix.lower() == ".npz"
     key = ""
     try:
+        if not many and not zipfile.is_zipfile(file):
+            return np.load(file, mmap_mode="c", allow_pickle=False)  # read when it is looked at
         with open(file, "rb") as raw:
             loaded = np.load(raw, allow_pickle=False)
             if many != isinstance(loaded, np.lib.npyio.NpzFile):
@@ -132,7 +134,7 @@ def load_numpy(file: str) -> np.ndarray | dict[str, np.ndarray]:
     except LikewiseError:
         raise
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, KeyError, SyntaxError, MemoryError) as error:
-        if "pickle" in str(error):
+        if "pickle" in str(error) or "Python objects" in str(error):
             which = f"the array {key!r} of {name}" if key else name
             raise LikewiseError(
                 f"features: {which} holds Python objects, which are never unpickled, for that can run foreign code; "
@@ -190,12 +192,19 @@ def check_x(x: np.ndarray, name: str) -> np.ndarray:
         raise LikewiseError(
             f"features: x of {name} must have the shape (N, F), one row a sample, got {x.shape}; reshape it"
         )
-    whole = np.isfinite(x).all(axis=1)
-    report(~whole, name, "hold NaN or infinite numbers; drop them or compute them again")
+    half = " (float16 ends at 65504: save float32)" if x.dtype == np.float16 else ""
+    report(~all_finite(x), name, f"hold NaN or infinite numbers{half}; drop them or compute them again")
     with np.errstate(over="ignore"):
-        x = np.ascontiguousarray(x, dtype=np.float32)
-    report(~np.isfinite(x).all(axis=1), name, "hold numbers too large for float32 (above 3.4e38); scale them down")
-    return x
+        single = np.ascontiguousarray(x, dtype=np.float32)  # as it is, where it is that already: it may lie on disk
+    if x.dtype.itemsize > 4:
+        report(~all_finite(single), name, "hold numbers too large for float32 (above 3.4e38); scale them down")
+    return single
+
+
+def all_finite(x: np.ndarray) -> np.ndarray:
+    """Whether each row is, some rows at a time."""
+    size = max(1, 2**22 // x.shape[1])
+    return np.concatenate([np.isfinite(x[i : i + size]).all(axis=1) for i in range(0, len(x), size)])
 
 
 def report(bad: np.ndarray, name: str, wrong: str) -> None:

@@ -219,7 +219,7 @@ def drop(items: Items, rows: Iterable[int]) -> Items:
         raise LikewiseError(f"drop: all {len(items)} rows of {items.name} would go; nothing would be left")
     keep = np.setdiff1d(np.arange(len(items)), gone)
     columns = {}
-    for name in ("y", "x", "split", "query", "gallery", "group", "box", "weight", "y_clean"):
+    for name in ("y", "x", "split", "query", "gallery", "gallery_name", "group", "box", "weight", "y_clean"):
         column = getattr(items, name)
         columns[name] = None if column is None else column[keep]
     labels = columns["y"] if items.y_clean is None else np.concatenate([columns["y"], columns["y_clean"]])
@@ -258,8 +258,9 @@ def fingerprint(items: Items) -> str:
         column = getattr(items, name)
         if column is not None:
             add(f"{name} {column.shape}", np.ascontiguousarray(column, dtype=kind).tobytes())
-    if items.split is not None:
-        add_words("split", items.split)
+    for name in ("split", "gallery_name"):
+        if getattr(items, name) is not None:
+            add_words(name, getattr(items, name))
     if items.taxonomy is not None:
         for name in sorted(items.taxonomy):
             add_words("taxonomy", (name, *items.taxonomy[name]))

@@ -117,6 +117,8 @@ def item_columns(items: Items) -> dict[str, list]:
     for name in ("query", "gallery"):
         if getattr(items, name) is not None:
             columns[name] = [int(flag) for flag in getattr(items, name)]
+    if items.gallery_name is not None:
+        columns["gallery"] = items.gallery_name.tolist()
     if items.group is not None:
         columns["group"] = ["" if group == -1 else str(group) for group in items.group.tolist()]
     if items.box is not None:

@@ -1,51 +1,91 @@
 """Retrieval metrics per query, all from the ranks of the hits; NaN where a query has nothing to find.
 
-Names: `R@k`, `P@k`, `RP` and `MAP@R`, as in the papers.
+A name says what is counted, down to which rank (`@`), and, where the field disagrees, what it is divided by (`/`):
+`R@10`, `MAP@R`, `mAP@1000/C`. R = how many relevant answers there are, C = R + 1 = the class with the query itself.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import partial
+from typing import Literal, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from likewise.contracts import Metric
 from likewise.errors import nearest_name
-from likewise.metrics import spectrum
 from likewise.types import LikewiseError, Retrieval
+
+WHO_DIVIDES = {
+    "R": "pytorch-metric-learning",
+    "min": "Google Landmarks, Kaggle",
+    "hits": "OML, torchmetrics",
+    "C": "Roth et al. 2020, whose mAP@1000 it is",
+}
+"""Who means what by "mAP@k"."""
 
 NAMES = {
     "R@k": "1 if a relevant item is among the first k answers, else 0",
     "P@k": "share of relevant items among the first k answers",
     "RP": "share of relevant items among the first R answers, R = how many there are to find (R-precision)",
-    "MAP@R": "mean over the first R ranks of precision at that rank where it is a hit, 0 where not",
+    "MAP@R": "mean over the first R ranks of precision at that rank if it is a hit, else 0 (Musgrave et al. 2020)",
+    "MRR": "1 / rank of the first relevant answer, however deep",
+    "MRR@k": "1 / rank of the first relevant answer, 0 if it is deeper than k",
+    "NDCG@k": "gain 1 / log2(rank + 1) of the relevant among the first k answers, as a share of a perfect ranking's",
+    "mAP": "average precision over all relevant items, however deep; scikit-learn's, but for ties",
+    "mAP/C": "the same divided by C = R + 1, the class with the query; always below 1 (Roth et al. 2020)",
+    "mAP@k/R": f"average precision over the first k answers, divided by R ({WHO_DIVIDES['R']})",
+    "mAP@k/min": f"average precision over the first k answers, divided by min(R, k) ({WHO_DIVIDES['min']})",
+    "mAP@k/hits": f"average precision over the first k answers, divided by the hits among them ({WHO_DIVIDES['hits']})",
+    "mAP@k/C": f"average precision over the first k answers, divided by C = R + 1 ({WHO_DIVIDES['C']})",
+    "mAP@C": "average precision over the first C = R + 1 answers, divided by C; always below 1 (Roth et al. 2020)",
+    "mAP@C/R": "average precision over the first C = R + 1 answers, divided by R: mAP@C put right",
 }
+
+
+class Reach(NamedTuple):
+    k: int  # rank to which every ranking must go
+    all_hits: bool  # whether the ranks of all relevant answers are needed, however deep
+
+
+def knows(name: str) -> bool:
+    """Whether this names a metric per query."""
+    return _parse(name) is not None
 
 
 def metric(name: str) -> Metric:
     """The metric of this name."""
-    found = re.fullmatch(r"([RP])@([1-9]\d*)", name)
-    if found:
-        return partial(recall_at if found[1] == "R" else precision_at, k=int(found[2]))
-    if name in ("RP", "MAP@R"):
-        return r_precision if name == "RP" else map_at_r
-    if spectrum.of_the_set(name):
+    parsed = _parse(name)
+    if parsed:
+        return _METRICS[parsed[0]] if parsed[1] is None else partial(_METRICS[parsed[0]], k=parsed[1])
+    if bare := re.fullmatch(r"map@([1-9][0-9]*)", name, re.IGNORECASE):
+        meanings = ", ".join(f"mAP@{bare[1]}/{over} ({who})" for over, who in WHO_DIVIDES.items())
+        raise LikewiseError(f"metrics: '{name}' means several things; say what to divide by: {meanings}")
+    from likewise.metrics import SET_NAMES, of_the_set  # not above: that package imports this module
+
+    if of_the_set(name):
         raise LikewiseError(
             f"metrics: '{name}' is one number for a whole set, but a metric per query is wanted here; "
             f"take one of {', '.join(NAMES)} (k a number, as in R@1)"
         )
-    known = [*NAMES, *spectrum.NAMES]
+    known = [*NAMES, *SET_NAMES]
     raise LikewiseError(
         f"metrics: there is no '{name}'{nearest_name(name, known)} There are {', '.join(known)} (k a number, as in R@1)"
     )
 
 
-def largest_k(names) -> int:
-    """How deep the rankings must go for these metrics."""
-    return max([int(n.split("@")[1]) for n in names if re.fullmatch(r"[RP]@\d+", n)], default=1)
+def reach(names: Iterable[str]) -> Reach:
+    """How deep rankings must go for these metrics, if deeper than R + 1 as always. Other names ask for nothing."""
+    parsed = [p for p in map(_parse, names) if p]
+    all_hits = any(generic in ("MRR", "mAP", "mAP/C") for generic, _ in parsed)
+    return Reach(max([k for _, k in parsed if k], default=1), all_hits)
+
+
+Depth = int | Literal["R", "C"] | None
+"""The last rank that counts: a number, R, C = R + 1, or None: all hits count, however deep."""
 
 
 def recall_at(found: Retrieval, k: int) -> Float[Tensor, "Q"]:
@@ -53,7 +93,7 @@ def recall_at(found: Retrieval, k: int) -> Float[Tensor, "Q"]:
 
     Formula: 1[min_i rank_i <= k]
     """
-    return (_sum_over_hits(found, (found.hit_rank <= _deep_enough(found, k)).double()) > 0).double() + _nan(found)
+    return (_sum_over_hits(found, _within(found, k)) > 0).double() + _nan(found)
 
 
 def precision_at(found: Retrieval, k: int) -> Float[Tensor, "Q"]:
@@ -61,7 +101,7 @@ def precision_at(found: Retrieval, k: int) -> Float[Tensor, "Q"]:
 
     Formula: |{i: rank_i <= k}| / k
     """
-    return _sum_over_hits(found, (found.hit_rank <= _deep_enough(found, k)).double()) / k + _nan(found)
+    return _sum_over_hits(found, _within(found, k)) / k + _nan(found)
 
 
 def r_precision(found: Retrieval) -> Float[Tensor, "Q"]:
@@ -70,43 +110,107 @@ def r_precision(found: Retrieval) -> Float[Tensor, "Q"]:
     Formula: |{i: rank_i <= R}| / R
     Paper: Musgrave et al., A Metric Learning Reality Check, ECCV 2020.
     """
-    within = found.hit_rank <= found.relevant[_owner(found)]
-    return _sum_over_hits(found, within.double()) / found.relevant + _nan(found)
+    return _sum_over_hits(found, _within(found, "R")) / found.relevant + _nan(found)
 
 
-def map_at_r(found: Retrieval) -> Float[Tensor, "Q"]:
-    """Mean average precision at R.
+def reciprocal_rank(found: Retrieval, k: int | None = None) -> Float[Tensor, "Q"]:
+    """How early the first relevant answer comes; 0 where it is deeper than k.
 
-    Formula: 1/R sum_{i: rank_i <= R} i / rank_i, hits counted i = 1, 2, ... by rank
-    Paper: Musgrave et al., A Metric Learning Reality Check, ECCV 2020.
+    Formula: 1[rank_1 <= k] / rank_1
     """
-    owner = _owner(found)
-    number = torch.arange(len(found.hit_rank), device=owner.device) - found.start[owner] + 1
-    precision = (number / found.hit_rank.double()).where(found.hit_rank <= found.relevant[owner], 0.0)
-    return _sum_over_hits(found, precision) / found.relevant + _nan(found)
+    first = _within(found, k) & (_number(found) == 1)
+    return _sum_over_hits(found, first / found.hit_rank.double()) + _nan(found)
 
 
-def _owner(found: Retrieval) -> Tensor:
+def ndcg_at(found: Retrieval, k: int) -> Float[Tensor, "Q"]:
+    """Discounted gain of the relevant among the first k answers, as a share of the best there can be.
+
+    Formula: sum_{i: rank_i <= k} 1 / log2(rank_i + 1)  /  sum_{r = 1}^{min(R, k)} 1 / log2(r + 1)
+    """
+    gained = _within(found, k) / (found.hit_rank.double() + 1).log2()
+    best = (1 / torch.arange(2, k + 2, dtype=torch.float64, device=gained.device).log2()).cumsum(0)
+    return _sum_over_hits(found, gained) / best[found.relevant.clamp(1, k) - 1] + _nan(found)
+
+
+def average_precision(
+    found: Retrieval, k: Depth = None, *, over: Literal["R", "C", "min", "hits"] = "R"
+) -> Float[Tensor, "Q"]:
+    """Sum of the precisions at the hits among the first k answers, divided by what the name says.
+
+    Paper: MAP@R (k = d = R): Musgrave et al., A Metric Learning Reality Check, ECCV 2020. mAP@C (k = d = C), mAP@1000
+        and mAP (d = C): Roth et al., Revisiting Training Strategies and Generalization Performance in Deep Metric
+        Learning, ICML 2020.
+    Formula: 1/d sum_{i: rank_i <= k} i / rank_i, hits counted i = 1, 2, ... by rank; d = R, C = R + 1, min(R, k), or
+        the number of these hits (0 where there is none)
+    Differs: Roth et al. count 0 for a query with nothing to find; here it is NaN, and means leave it out.
+    """
+    within = _within(found, k)
+    total = _sum_over_hits(found, within * _number(found) / found.hit_rank.double())
+    if over == "hits":
+        return total / _sum_over_hits(found, within).clamp_min(1) + _nan(found)
+    divisor = found.relevant.clamp_max(k) if over == "min" else found.relevant + (over == "C")
+    return total / divisor + _nan(found)
+
+
+_METRICS = {
+    "R@k": recall_at,
+    "P@k": precision_at,
+    "RP": r_precision,
+    "MAP@R": partial(average_precision, k="R"),
+    "MRR": reciprocal_rank,
+    "MRR@k": reciprocal_rank,
+    "NDCG@k": ndcg_at,
+    "mAP": average_precision,
+    "mAP/C": partial(average_precision, over="C"),
+    **{f"mAP@k/{over}": partial(average_precision, over=over) for over in WHO_DIVIDES},
+    "mAP@C": partial(average_precision, k="C", over="C"),
+    "mAP@C/R": partial(average_precision, k="C"),
+}
+
+
+def _parse(name: str) -> tuple[str, int | None] | None:
+    """The name as in NAMES, and its k: "R@10" -> ("R@k", 10), "RP" -> ("RP", None). None: no metric per query."""
+    found = re.fullmatch(r"(\w+@)([1-9][0-9]*)(/\w+)?", name)
+    generic, k = (f"{found[1]}k{found[3] or ''}", int(found[2])) if found else (name, None)
+    return (generic, k) if generic in NAMES and ("@k" in generic) == (k is not None) else None
+
+
+def _owner(found: Retrieval) -> Int[Tensor, "H"]:
     """Which query each hit belongs to."""
     queries = torch.arange(len(found.relevant), device=found.start.device)
     return queries.repeat_interleave(found.start.diff())
 
 
-def _sum_over_hits(found: Retrieval, value: Tensor) -> Tensor:
+def _number(found: Retrieval) -> Int[Tensor, "H"]:
+    """1 for a query's first hit, 2 for its second, ..."""
+    return torch.arange(1, len(found.hit_rank) + 1, device=found.start.device) - found.start[_owner(found)]
+
+
+def _sum_over_hits(found: Retrieval, value: Shaped[Tensor, "H"]) -> Float[Tensor, "Q"]:
     total = torch.zeros(len(found.relevant), dtype=torch.float64, device=value.device)
-    return total.index_add_(0, _owner(found), value)
+    return total.index_add_(0, _owner(found), value.double())
 
 
-def _deep_enough(found: Retrieval, k: int) -> int:
-    short = found.depth < k
+def _within(found: Retrieval, k: Depth) -> Bool[Tensor, "H"]:
+    """Which hits are among the first k answers. Raises where the ranking does not go that deep."""
+    complete = found.start.diff() == found.relevant
+    if k is None:
+        if not complete.all():
+            raise LikewiseError(
+                f"metrics: the ranks of all relevant answers are wanted, but {int((~complete).sum())} of "
+                f"{len(complete)} rankings end before the last; rank with all_hits=True, or ask for a metric with @k"
+            )
+        return torch.ones_like(found.hit_rank, dtype=torch.bool)
+    last = torch.full_like(found.relevant, k) if isinstance(k, int) else found.relevant + (k == "C")
+    short = found.depth < last if isinstance(k, int) else (found.depth < last) & ~complete
     if short.any():
         raise LikewiseError(
-            f"metrics: rank {k} is wanted, but the ranking ends at {int(found.depth.min())}; "
-            "rank deeper (k), or ask for a smaller k: the gallery may be that small"
+            f"metrics: rank {int(last[short].max())} is wanted, but the ranking ends at "
+            f"{int(found.depth[short].min())}; rank deeper (k), or ask for a smaller k: the gallery may be that small"
         )
-    return k
+    return found.hit_rank <= last[_owner(found)]
 
 
-def _nan(found: Retrieval) -> Tensor:
+def _nan(found: Retrieval) -> Float[Tensor, "Q"]:
     """NaN for queries with nothing to find, else 0."""
     return torch.zeros_like(found.relevant, dtype=torch.float64).masked_fill(found.relevant == 0, torch.nan)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -17,9 +16,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.types import LikewiseError
-
-SetMetric = Callable[[Float[Tensor, "N D"], Int[Tensor, "N"]], float]
-"""Embeddings and labels of a whole set -> one number, NaN where it is not defined."""
 
 NAMES = {
     "rho": "spectral decay of all embeddings without the largest singular value, the same as rho@2; 0 = flat",
@@ -42,22 +38,22 @@ class Density(NamedTuple):
     pi_ratio: float
 
 
-def of_the_set(name: str) -> bool:
-    """Whether this names a metric of the whole set, not one per query."""
+def knows(name: str) -> bool:
+    """Whether this names a metric of this family."""
     return re.fullmatch(r"rho(@[1-9]\d*)?|pi_(intra|inter|ratio)", name) is not None
 
 
-def set_metric(name: str) -> SetMetric:
-    """The metric of this name. It scales every embedding to unit length first.
+def measure(names: Iterable[str], z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) -> dict[str, float]:
+    """These metrics of a set of embeddings, scaled to unit length."""
+    names, unit = list(names), F.normalize(z, dim=1)
+    value = density(z, y)._asdict() if any(name.startswith("pi") for name in names) else {}
+    value |= {name: spectral_decay(unit, _drop(name)) for name in names if name.startswith("rho")}
+    return {name: value[name] for name in names}
 
-    So the numbers of a loss on raw embeddings can be compared with those of all others.
-    """
-    if not of_the_set(name):
-        raise LikewiseError(f"metrics: no metric of the whole set is called '{name}'; there are {', '.join(NAMES)}")
-    if name.startswith("pi"):
-        return lambda z, y: getattr(density(z, y), name)
-    drop = int(name.partition("@")[2] or 2) - 1
-    return partial(_unit_decay, drop=drop)
+
+def _drop(name: str) -> int:
+    """How many of the largest values a name leaves out."""
+    return int(name.partition("@")[2] or 2) - 1
 
 
 def spectrum(z: Float[Tensor, "N D"]) -> Float[Tensor, "S"]:
@@ -159,10 +155,6 @@ def check(owner: str, z: Tensor, y: Tensor | None = None) -> None:
     if not whole or y.shape != z.shape[:1]:
         got = f"{y.dtype} of shape {tuple(y.shape)}" if isinstance(y, Tensor) else type(y).__name__
         raise LikewiseError(f"{owner}: y must hold a whole number for each of the {len(z)} rows, got {got}")
-
-
-def _unit_decay(z: Float[Tensor, "N D"], y: Int[Tensor, "N"], drop: int) -> float:
-    return spectral_decay(F.normalize(z, dim=1), drop)
 
 
 def _gram(z: Float[Tensor, "N D"]) -> Float[Tensor, "D D"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,6 +35,14 @@ def choose_device(name: str | None) -> torch.device:
         reason = str(error).splitlines()[0]
         raise LikewiseError(f"device '{name}' cannot be used here ({reason}); use --device cpu") from None
     return device
+
+
+def bytes_of(text: str) -> int:
+    """ "512MB" as a number."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([MG])i?B?", text.strip(), re.IGNORECASE)
+    if not found or not float(found[1]):
+        raise LikewiseError(f"memory must be an amount such as '512MB' or '4GB', got '{text}'")
+    return int(float(found[1]) * 2 ** (20 if found[2].upper() == "M" else 30))
 
 
 def load_items(
@@ -114,9 +123,12 @@ def spoil(items: Items, protocol: Protocol, noise: NoiseModel | None, seed: int)
     """Items with wrong labels in the train part and, apart from it, in the val part; the true ones kept in `y_clean`."""
     if noise is None:
         return items
-    y = items.y.copy()
+    y, train = items.y.copy(), protocol.rows(items, "train")
     for number, part in enumerate(("train", "val")):
         rows = protocol.rows(items, part)
+        rows = (
+            rows if part == "train" else np.setdiff1d(rows, train)
+        )  # training rows may be a gallery, and are spoiled once
         if len(rows):
             y[rows] = noise(items.y[rows], np.random.default_rng((seed, 77, number)))
     return dataclasses.replace(items, y=y, y_clean=items.y)

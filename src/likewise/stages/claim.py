@@ -13,6 +13,9 @@ from likewise.data.images import fingerprint
 from likewise.run import FORMAT, RESULTS, TRAINED, Run, environment, identity
 from likewise.types import Items, LikewiseError
 
+LATER = [("peek_every", None)]
+"""Settings younger than the format of run folders, with the value at which older runs keep their identity."""
+
 BEGINNING = {"lock", "environment.json"}
 """What a training that was killed at its very start may have left."""
 
@@ -28,7 +31,7 @@ class Claim:
 def find_run(config: Train, items: Items) -> Claim:
     """The folder these settings and data belong to, whether or not it exists yet. One that holds something else is refused."""
     settings, data = to_dict(config), fingerprint(items)
-    learned = {k: v for k, v in settings.items() if k not in KEPT_OUT}
+    learned = {k: v for k, v in settings.items() if k not in KEPT_OUT and (k, v) not in LATER}
     key = identity(learned | {"weights": hash_of(config.weights)}, data)
     features = None if items.x is None else items.x.shape[1]
     about = {"format": FORMAT, "identity": key, "data": data, "features": features, "config": settings}

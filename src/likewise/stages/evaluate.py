@@ -7,19 +7,23 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from likewise.configs import Evaluate, Train, check
 from likewise.contracts import Part, Protocol
 from likewise.data.features import read_embeddings
 from likewise.data.images import fingerprint
+from likewise.data.leaks import leaks, say_leaks
 from likewise.embedding import embed_rows
-from likewise.metrics.ranking import largest_k, metric
-from likewise.metrics.spectrum import of_the_set, set_metric
+from likewise.metrics import measure_set, metric, of_the_set, spectrum
+from likewise.metrics.ranking import reach
+from likewise.progress import bar
 from likewise.protocols import QueryGallery, UnseenClasses
-from likewise.run import Run
-from likewise.scoring import score, summary
+from likewise.run import Run, check_out
+from likewise.scoring import answers_for, score, summary
+from likewise.search import BUDGET
 from likewise.stages.assemble import (
+    bytes_of,
     choose_device,
     load_items,
     make_protocol,
@@ -29,8 +33,11 @@ from likewise.stages.assemble import (
     similarity_of,
     transforms,
 )  # fmt: skip
-from likewise.stages.saved import find_target, origin, save_embeddings, write_per_query
-from likewise.types import Embedded, Items, LikewiseError
+from likewise.stages.saved import find_target, origin, read_pairs, save_embeddings, write_per_query
+from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
+
+PEEK = "peek at test "
+"""How a line of the log names a metric of the test part, seen on the way."""
 
 
 def evaluate(config: Evaluate, say=print) -> dict:
@@ -39,8 +46,10 @@ def evaluate(config: Evaluate, say=print) -> dict:
     device = choose_device(config.device)
     target = find_target(config.target, "evaluate")
     if target.is_dir():
-        if config.labels:
-            raise LikewiseError(f"evaluate: '{target}' is a run and has labels of its own; leave out --labels")
+        for name in ("labels", "per_query"):
+            if getattr(config, name):
+                flag = name.replace("_", "-")
+                raise LikewiseError(f"evaluate: '{target}' is a run and has {flag} of its own; leave out --{flag}")
         run = Run(target)
         moved = {name: value for name in ("data", "root") if (value := getattr(config, name))}
         settings = read_config(run, allow_imports=config.allow_imports, **moved)
@@ -57,20 +66,71 @@ def evaluate(config: Evaluate, say=print) -> dict:
         return evaluate_run(
             run, config=settings, items=items, metrics=config.metrics, device=device, part=config.part,
             which=config.which, similarity=config.similarity, workers=config.workers, quiet=config.quiet,
+            budget=bytes_of(config.memory), exclude=config.exclude,
         )  # fmt: skip
-    items = read_embeddings(str(target), config.labels)
+    return evaluate_embeddings(config, target, device)
+
+
+def evaluate_embeddings(config: Evaluate, file: Path, device: torch.device) -> dict:
+    """Score embeddings that were made elsewhere."""
+    items = read_embeddings(str(file), config.labels)
     if items.split is None and config.part != "test":
-        raise LikewiseError(
-            f"evaluate: '{target}' has no `split`, so no {config.part} part; add it, or leave out --part"
-        )
+        raise LikewiseError(f"evaluate: '{file}' has no `split`, so no {config.part} part; add it, or leave out --part")
     if config.part == "test" and (items.split is None or not (items.split == "test").any()):
         items = dataclasses.replace(items, split=np.full(len(items), "test"))
     protocol: Protocol = QueryGallery() if marked(items) else UnseenClasses()
     rows = rows_of(protocol, items, config.part)
-    e = Embedded(torch.as_tensor(items.x[rows]), torch.as_tensor(items.y[rows]), torch.as_tensor(rows))
-    similarity = config.similarity or origin(target).get("similarity", "cosine")
-    scores, _ = score(e, items, protocol, config.metrics, similarity, device, config.quiet)
-    return summary(scores, e, similarity, config.metrics)
+    x = items.x if len(rows) == len(items) else items.x[rows]  # all of them may be more than memory holds
+    x = x if x.flags.writeable else x.copy()  # torch takes no others
+    e = Embedded(torch.as_tensor(x), torch.as_tensor(items.y[rows]), torch.as_tensor(rows))
+    similarity = config.similarity or origin(file).get("similarity", "cosine")
+    how = {"budget": bytes_of(config.memory), "exclude": read_pairs(config.exclude, items)}
+    length = check_length(e.z, similarity)
+    result, scores, found = judge(e, items, protocol, config.metrics, similarity, device, config.quiet, **how)
+    if config.per_query:
+        if found is None:
+            raise LikewiseError("evaluate: --per-query takes at least one metric per query; add R@1")
+        write_per_query(check_out(config.per_query, ".parquet", "evaluate", "--per-query"), scores, found, e, items)
+    return result | {"length": length}
+
+
+def judge(
+    e: Embedded,
+    items: Items,
+    protocol: Protocol,
+    metrics: Sequence[str],
+    similarity: str,
+    device: torch.device,
+    quiet: bool,
+    *,
+    budget: int = BUDGET,
+    exclude: Int[np.ndarray, "M 2"] | None = None,
+) -> tuple[dict, Scores, Retrieval | None]:
+    """What scores.json holds, and what is behind it. Where galleries have names, each is also asked alone."""
+    how = {"budget": budget, "exclude": exclude}
+    scores, found = score(e, items, protocol, metrics, similarity, device, quiet, **how)
+    result = summary(scores, e, similarity, metrics, device)
+    names = protocol.galleries(items, e.row.numpy())
+    if found is not None and len(names) > 1:
+        asked = [name for name in metrics if not of_the_set(name)]
+        alone = {}
+        for name in names:
+            some, _ = score(e, items, protocol.only(name), asked, similarity, device, quiet, **how)
+            alone[name] = summary(some, e, similarity, asked, device)
+        result["galleries"] = alone
+    return result, scores, found
+
+
+def check_length(z: Float[torch.Tensor, "N D"], similarity: str) -> list[float]:
+    """Shortest and longest embedding. One of length zero points nowhere, so it has no cosine."""
+    length = torch.cat([part.double().norm(dim=1) for part in z.split(2**14)])
+    nowhere = (length == 0).nonzero()[:, 0]
+    if similarity == "cosine" and len(nowhere):
+        raise LikewiseError(
+            f"evaluate: an embedding must not be all zeros to have a cosine, but {len(nowhere)} of {len(z)} are "
+            f"(first: row {int(nowhere[0])}); leave them out, or say --similarity euclidean"
+        )
+    return [float(length.min()), float(length.max())]
 
 
 def evaluate_run(
@@ -85,11 +145,14 @@ def evaluate_run(
     similarity: str | None = None,
     workers: int = -1,
     quiet: bool = False,
+    budget: int = BUDGET,
+    exclude: str | None = None,
 ) -> dict:
     """Score a run's network on the test part of its data, or on another.
 
     What counts as the run's result is written into its folder: the best network on the test part, compared the way its loss
-    was written for. Where only numbers of the whole set are asked for, nothing is ranked and nothing written.
+    was written for, with all answers allowed. Where only numbers of the whole set are asked for, nothing is ranked and
+    nothing written.
     """
     if fingerprint(items) != run.about["data"]:
         raise LikewiseError(
@@ -97,7 +160,7 @@ def evaluate_run(
             "changed); restore it, or embed the new data with `likewise embed` and evaluate that"
         )
     protocol, finished = make_protocol(config), run.done
-    rows = rows_of(protocol, items, part)
+    rows, pairs = rows_of(protocol, items, part), read_pairs(exclude, items)
     embedder = open_embedder(run, config, which, device)
     usual = similarity_of(config)
     similarity = similarity or usual
@@ -107,15 +170,36 @@ def evaluate_run(
     )
     if similarity == "euclidean":
         e = dataclasses.replace(e, z=e.e)
-    scores, found = score(e, items, protocol, metrics, similarity, device, quiet)
-    result = summary(scores, e, similarity, metrics) | {"which": which, "part": part}
-    own = which == "best" and part == "test" and similarity == usual and found is not None
+    result, scores, found = judge(e, items, protocol, metrics, similarity, device, quiet, budget=budget, exclude=pairs)
+    result |= {"which": which, "part": part}
+    if part == "test":
+        result |= {"leaks": find_leaks(items, protocol, quiet), "best_test_epoch": best_test_epoch(run)}
+    own = which == "best" and part == "test" and similarity == usual and found is not None and pairs is None
     if own and run.done == finished:  # training did not end meanwhile
         made_by = {"run": run.path, "which": which, "similarity": similarity}
-        save_embeddings(run.path / "embeddings.npz", e, items, made_by)
+        save_embeddings(run.path / "embeddings.npz", e, items, made_by, part, protocol.sides(items, rows))
         write_per_query(run.path / "per_query.parquet", scores, found, e, items)
         run.write_json("scores.json", result)
     return result
+
+
+def find_leaks(items: Items, protocol: Protocol, quiet: bool) -> str:
+    """What train and test share, in a sentence."""
+    with bar("look for leaks", 100, quiet=quiet) as shown:
+        return say_leaks(leaks(items, protocol, lambda share: shown.advance(round(100 * share) - shown.done)))
+
+
+def best_test_epoch(run: Run) -> dict[str, float] | None:
+    """The best value that each metric had on the test part on the way, where training was told to look (`peek_every`).
+
+    Chosen by test labels: for comparison with papers that report this, and for nothing else.
+    """
+    seen: dict[str, list[float]] = {}
+    for line in run.read_log():
+        for key, value in line.items():
+            if key.startswith(PEEK):
+                seen.setdefault(key.removeprefix(PEEK), []).append(value)
+    return {name: max(values) for name, values in seen.items()} or None
 
 
 def rows_of(protocol: Protocol, items: Items, part: Part) -> Int[np.ndarray, "n"]:
@@ -127,13 +211,13 @@ def rows_of(protocol: Protocol, items: Items, part: Part) -> Int[np.ndarray, "n"
 
 def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
     """What evaluation will refuse must not surface after hours of training."""
-    rows, deepest = protocol.rows(items, "test"), largest_k(config.metrics)
-    metric(config.select)
-    for name in config.metrics:
-        set_metric(name) if of_the_set(name) else metric(name)
+    rows, asked = protocol.rows(items, "test"), [name for name in config.metrics if not of_the_set(name)]
+    for name in (config.select, *asked):
+        metric(name)
+    deepest = reach(asked).k
     if not config.evaluate:
         return
-    if all(of_the_set(name) for name in config.metrics):
+    if not asked:
         raise LikewiseError("train: evaluating takes at least one metric per query; add R@1, or say --no-evaluate")
     asks, answers = protocol.sides(items, rows)
     classes = len(np.unique(items.y[rows]))
@@ -142,7 +226,7 @@ def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
             f"train: the test part of '{items.name}' must hold two classes or more, got {classes}; bring more classes, "
             "check the `split` column, or say --no-evaluate"
         )
-    room = int(answers.sum()) - bool((asks & answers).all())  # nobody answers himself
+    room = answers_for(asks, answers)
     if deepest > room:
         raise LikewiseError(
             f"train: the metrics look at {deepest} answers, but the test part has {room} for a query; ask for a smaller k "
@@ -154,5 +238,5 @@ def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
             "`gallery` and `split`, or say --no-evaluate"
         )
     most = min(config.dim, len(rows))  # directions there can be
-    for name in filter(of_the_set, config.metrics):
-        set_metric(name)(torch.eye(most + 1, most), torch.arange(most + 1))
+    decay = [name for name in config.metrics if spectrum.knows(name)]
+    measure_set(decay, torch.eye(most + 1, most), torch.arange(most + 1))

@@ -2,26 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 
 from likewise.data.columns import CORNERS
+from likewise.data.sheet import read_csv
 from likewise.run import write_aside
 from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 
 
-def save_embeddings(file: Path, e: Embedded, items: Items, made_by: dict) -> None:
-    """Embeddings as a file that train, evaluate, search and other tools read. `made_by` is what `origin` gives back."""
+def save_embeddings(
+    file: Path,
+    e: Embedded,
+    items: Items,
+    made_by: dict,
+    part: str | None = None,
+    sides: tuple[Bool[np.ndarray, "N"], Bool[np.ndarray, "N"]] | None = None,
+) -> None:
+    """Embeddings as a file that train, evaluate, search and other tools read. `made_by` is what `origin` gives back.
+
+    Args:
+        part: the part of the data that these rows are, in place of what the data says.
+        sides: who asks and who answers among them, in place of what the data says.
+    """
     rows = e.row.numpy()
     columns: dict[str, np.ndarray] = {"x": e.z.numpy(), "label": items.y[rows], "row": rows}
     columns["class_name"] = np.asarray([items.class_name[label] for label in items.y[rows]], dtype=str)
     if items.path is not None:
         base = Path(items.root).absolute()
         columns["path"] = np.asarray([str(base / items.path[r]) for r in rows], dtype=str)
-    for name in ("split", "query", "gallery", "group"):
-        if getattr(items, name) is not None:
-            columns[name] = np.asarray(getattr(items, name)[rows])
+    columns |= {
+        name: np.asarray(own[rows])
+        for name in ("split", "query", "gallery", "group")
+        if (own := getattr(items, name)) is not None
+    }
+    if part is not None:
+        columns["split"] = np.full(len(rows), part)
+    if sides is not None and not all(side.all() for side in sides):
+        columns["query"], columns["gallery"] = sides
+    if items.gallery_name is not None:
+        columns["gallery"] = np.where(columns["gallery"], items.gallery_name[rows], "")
     if items.box is not None:
         columns |= dict(zip(CORNERS, items.box[rows].T))
     words = made_by | {"run": Path(made_by["run"]).absolute()}
@@ -61,8 +84,79 @@ def write_per_query(file: Path, scores: Scores, found: Retrieval, e: Embedded, i
         pq.write_table(pa.table(columns), aside)
 
 
+@dataclass(frozen=True, eq=False)
+class PerQuery:
+    """One line a query, as `write_per_query` left it. `each` holds the metrics."""
+
+    row: Int[np.ndarray, "Q"]
+    label: Int[np.ndarray, "Q"]
+    class_name: np.ndarray
+    relevant: Int[np.ndarray, "Q"]
+    each: dict[str, Float[np.ndarray, "Q"]]
+    nearest: Int[np.ndarray, "Q K"]
+    similarity: Float[np.ndarray, "Q K"]
+    path: np.ndarray | None = None
+
+
+def read_per_query(path: Path, owner: str) -> PerQuery:
+    """What `write_per_query` wrote, or an error in the owner's name."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    advice = "give a run folder, or the per_query.parquet that `likewise evaluate` leaves in it"
+    if not path.is_file():
+        raise LikewiseError(f"{owner}: there is no file '{path}'; {advice}")
+    try:
+        table = pq.read_table(path)
+    except pa.ArrowException as error:
+        raise LikewiseError(f"{owner}: '{path}' is not a parquet file or damaged ({error}); {advice}") from None
+    plain = ("row", "label", "class_name", "relevant", "nearest", "nearest_similarity")
+    if missing := [name for name in plain if name not in table.column_names]:
+        raise LikewiseError(f"{owner}: '{path}' has no column {', '.join(missing)}; {advice}")
+    column = {name: table[name].to_numpy() for name in table.column_names if name not in plain[4:]}
+    if not len(table) or len(np.unique(column["row"])) < len(table):
+        raise LikewiseError(
+            f"{owner}: '{path}' must hold one line a query, got {len(table)} lines or a row twice; {advice}"
+        )
+    shown = {name: table[name].combine_chunks().flatten().to_numpy().reshape(len(table), -1) for name in plain[4:]}
+    return PerQuery(
+        **{name: column[name] for name in plain[:4]}, nearest=shown["nearest"], similarity=shown["nearest_similarity"],
+        each={name: value for name, value in column.items() if value.dtype.kind == "f"}, path=column.get("path"),
+    )  # fmt: skip
+
+
 def find_target(target: str, owner: str) -> Path:
     path = Path(target).expanduser()
     if not path.exists():
         raise LikewiseError(f"{owner}: there is no '{target}'; give a run folder, or a file of embeddings")
     return path
+
+
+def read_pairs(file: str | None, items: Items) -> Int[np.ndarray, "M 2"] | None:
+    """Pairs of rows that are no answers to each other, from a .csv with row_a,row_b or path_a,path_b."""
+    if file is None:
+        return None
+    sheet = read_csv(file, "exclude")
+    cells = [[sheet.column.get(f"{kind}_{side}") for side in "ab"] for kind in ("row", "path")]
+    rows, paths = (None if None in pair else pair for pair in cells)
+    if (rows is None) == (paths is None):
+        raise LikewiseError(
+            f"exclude: {sheet.file} must have the columns row_a,row_b or path_a,path_b, got {', '.join(sheet.column)}"
+        )
+    if rows is not None:
+        try:
+            return np.asarray(rows, dtype=np.int64).T.reshape(-1, 2)
+        except ValueError:
+            raise LikewiseError(
+                f"exclude: row_a and row_b of {sheet.file} must be whole numbers, counted from 0"
+            ) from None
+    if items.path is None:
+        raise LikewiseError(f"exclude: '{items.name}' has no paths; name pairs by row_a,row_b in {sheet.file}")
+    place = {path: row for row, path in enumerate(items.path)}
+    unknown = [path for path in (*paths[0], *paths[1]) if path not in place]
+    if unknown:
+        raise LikewiseError(
+            f"exclude: {len(unknown)} paths of {sheet.file} are not in '{items.name}' (first: {unknown[0]}); write them as "
+            "in the data"
+        )
+    return np.asarray([[place[path] for path in side] for side in paths], dtype=np.int64).T.reshape(-1, 2)

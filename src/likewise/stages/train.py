@@ -19,7 +19,7 @@ from likewise.models.mixup import Mixup
 from likewise.optimise import Schedule, clip, make_optimizer, steps_of
 from likewise.progress import bar
 from likewise.run import RESULTS, Run
-from likewise.scoring import mean_score
+from likewise.scoring import mean_score, score, summary
 from likewise.spec import build
 from likewise.stages.assemble import (
     choose_device,
@@ -32,7 +32,7 @@ from likewise.stages.assemble import (
     transforms,
 )  # fmt: skip
 from likewise.stages.claim import find_run, take
-from likewise.stages.evaluate import check_plan, evaluate_run
+from likewise.stages.evaluate import PEEK, check_plan, evaluate_run
 from likewise.stages.guard import leave_cores_for, stop_on_signal
 from likewise.types import Batch, Embedded, Items, LikewiseError
 
@@ -131,6 +131,7 @@ class Training:
         self.steps = steps_of(config.length, per_pass, "length")
         self.warmup = steps_of(config.warmup, per_pass, "warmup")
         self.validate_every = steps_of(config.validate_every, per_pass, "validate_every", least=1)
+        self.peek_every = config.peek_every and steps_of(config.peek_every, per_pass, "peek_every", least=1)
         self.checkpoint_every = steps_of(config.checkpoint_every, per_pass, "checkpoint_every", least=1)
         self.optimizer = make_optimizer(config, self.embedder, self.loss)
         self.schedule = Schedule(config, self.optimizer, self.steps, per_pass)
@@ -166,6 +167,8 @@ class Training:
                 progress.advance(1, facts)
                 if len(self.val_rows) and (self.step % self.validate_every == 0 or last):
                     self.validate()
+                if self.peek_every and (self.step % self.peek_every == 0 or last):
+                    self.peek()
                 if self.step % self.checkpoint_every == 0 and not last:
                     self.save()
                 if stop.is_set() and not last:
@@ -248,6 +251,15 @@ class Training:
         self.waited = 0 if score > self.best else self.waited + 1
         self.best = max(self.best, score)
         self.run.log([{"step": self.step, f"val {self.config.select}": score}])
+
+    def peek(self) -> None:
+        """Score the test part for the record. Nothing here decides anything."""
+        similarity = "cosine" if self.loss.input == "unit" else "euclidean"
+        e = self.embed(self.protocol.rows(self.items, "test"))
+        e = e if similarity == "cosine" else replace(e, z=e.e)
+        scores, _ = score(e, self.items, self.protocol, self.config.metrics, similarity, self.device, quiet=True)
+        value = summary(scores, e, similarity, self.config.metrics, self.device)["metrics"]
+        self.run.log([{"step": self.step, **{f"{PEEK}{name}": v for name, v in value.items()}}])
 
     def out_of_patience(self) -> bool:
         return self.config.patience is not None and self.waited >= self.config.patience

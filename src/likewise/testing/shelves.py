@@ -88,13 +88,17 @@ def check_noise(make: Callable[[float], NoiseModel], share: float = 0.3) -> None
     assert np.array_equal(make(0.0)(y, np.random.default_rng(1)), y), "share=0 changed labels"
 
 
-def check_metric(metric: Metric) -> None:
-    """NaN where there is nothing to find, 1 on a perfect ranking, within [0, 1], whatever the order of the gallery."""
+def check_metric(metric: Metric, best: float = 1.0) -> None:
+    """NaN where there is nothing to find, 1 on a perfect ranking, within [0, 1], whatever the order of the gallery.
+
+    Args:
+        best: what a perfect ranking of one answer scores instead, for a metric whose divisor counts the query.
+    """
     y = torch.tensor([0, 0, 1, 1, 2, 2, 3])
     z = F.one_hot(y, 4).double()
     perfect = metric(rank(z, y, k=1))
     assert perfect[-1].isnan(), "a query with nothing to find must be NaN"
-    assert (perfect[:-1] == 1).all(), "a perfect ranking must score 1"
+    assert (perfect[:-1] == best).all(), f"a perfect ranking must score {best:g}"
     g = torch.Generator().manual_seed(0)
     y = torch.randint(0, 4, (40,), generator=g)
     z = torch.randn(40, 6, generator=g)

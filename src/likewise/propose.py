@@ -1,0 +1,199 @@
+"""The first rows of a ranking: fast arithmetic proposes, exact scores decide, and a bound on its error proves nobody was missed.
+
+Float32 (float16 on a GPU) keeps some more candidates than are wanted; these are scored exactly (`exact`). A query whose
+proposal cannot be proven complete, because too many neighbours are nearly equal, is scored exactly against the whole gallery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from likewise import exact
+from likewise.exact import Forbidden, Side, cut
+from likewise.similarity import full_products
+
+GROUP = 32
+"""On a GPU, so many scores compete by their best one before any is looked at alone."""
+
+
+def top(
+    queries: Side,
+    gallery: Side,
+    forbidden: Forbidden,
+    depth: Int[Tensor, "Q"],
+    budget: int,
+    same: bool,
+    progress: Callable[[float], None],
+) -> Iterator[tuple[Int[Tensor, "C"], Int[Tensor, "C K"], Float[Tensor, "C K"]]]:
+    """Chunks of queries, each with its gallery rows in exact order and their keys, as deep as the chunk's deepest query.
+
+    Args:
+        depth: how far down each query must be known.
+        budget: bytes of working memory.
+        same: the queries are the gallery.
+        progress: called with the share of the work that is done.
+    """
+    n, on_gpu = len(gallery), gallery.device.type == "cuda"
+    keep = min(n, with_slack(int(depth.max()), on_gpu))
+    proposal, before = None, 0.0
+    if same and not on_gpu and keep < n // 8 and n * keep * 8 <= budget // 2:
+        before = 0.9  # about what the proposals cost
+        proposal = _propose_symmetric(gallery, forbidden, keep, budget // 2, lambda share: progress(before * share))
+    order = depth.argsort(stable=True)  # queries of like depth together: no chunk goes deeper than it must
+    unproven = []
+    for chunk in cut(len(order), min(2**14, budget // (keep * 256))):
+        ids = order[chunk]
+        k = int(depth[ids[-1]])
+        keep_here = min(n, with_slack(k, on_gpu))
+        if keep_here >= max(n // 8, 2) and n > 64:  # so deep that scoring everything exactly is cheaper
+            unproven.append(ids)
+            continue
+        if proposal is None:
+            candidate, floor = _propose(queries, gallery, forbidden, ids, keep_here, budget // 2)
+        else:
+            candidate, floor = proposal[0][ids].long(), proposal[1][ids]
+        row, key, proven = _rescore(queries, gallery, ids, candidate, floor, k, budget // 2)
+        unproven.append(ids[~proven])
+        yield ids[proven], row[proven], key[proven]
+        progress(before + (1 - before) * chunk.stop / len(order))
+    left = torch.cat(unproven)
+    for ids in left.split(4096) if len(left) else ():
+        yield from exact.exhaustive(queries, gallery, forbidden, ids, int(depth[ids].max()), budget)
+
+
+def with_slack(k: int, on_gpu: bool) -> int:
+    """How many to keep so that k can be proven, as a rule."""
+    return k + 16 + k // 4 if on_gpu else k + 8 + k // 8
+
+
+def _approximate(q: Tensor, gallery: Side, rows: slice) -> Tensor:
+    """Scores of queries (`q` = their `real`), in units of `top`: in float32, or on a GPU in float16, summed in float32."""
+    with full_products(q):
+        dots = q @ gallery.real(rows).T
+    return dots if gallery.norm is None else dots.float().mul_(2).sub_((gallery.norm[rows] / gallery.top**2).float())
+
+
+def error_of(gallery: Side) -> float:
+    """No score of `_approximate` is further from the truth than this, whatever the order of summation.
+
+    On a GPU: two vectors rounded to 11 bits, by Cauchy and Schwarz; sums that may drop what a float32 would round; and the
+    result rounded to 11 bits.
+    """
+    dim = gallery.z.shape[1]
+    error = (dim + 4) * 2.0**-24
+    if gallery.device.type == "cuda":
+        error = 2.0**-10 + dim**0.5 * 2.0**-24 + (dim + 64) * 2.0**-22 + 2.0**-11
+    return error if gallery.norm is None else 4 * error
+
+
+def _propose(
+    queries: Side, gallery: Side, forbidden: Forbidden, ids: Tensor, keep: int, budget: int
+) -> tuple[Int[Tensor, "A K"], Float[Tensor, "A"]]:
+    """The `keep` best gallery rows by fast arithmetic, and the worst score among them (nothing left out scored more)."""
+    n, best = len(gallery), Best(len(ids), keep, gallery.device)
+    pairs, most = budget // 4, n if gallery.held is not None else budget // (16 * gallery.z.shape[1])
+    height = min(len(ids), max(pairs // n, 1024))  # the whole gallery at once, where that leaves a block to be proud of
+    for mine in cut(len(ids), height):
+        q = queries.real(ids[mine])
+        for rows in cut(n, max(min(pairs // height, most), 4 * keep)):
+            block = _approximate(q, gallery, rows)
+            forbidden.mask(block, ids[mine], rows.start)
+            best.take(mine, rows.start, block)
+    return best.row.masked_fill(best.score == -torch.inf, -1).long(), best.score[:, -1]
+
+
+def _propose_symmetric(
+    both: Side, forbidden: Forbidden, keep: int, budget: int, progress: Callable[[float], None]
+) -> tuple[Tensor, Tensor]:
+    """`_propose` for a set against itself: every block of products serves its rows and its columns."""
+    n = len(both)
+    best = Best(n, keep, both.device)
+    everyone = torch.arange(n, device=both.device)
+    size = min(4096, max(64, int((budget / 32) ** 0.5)))
+    blocks = cut(n, size)
+    length = None if both.norm is None else (both.norm / both.top**2).float()
+    done, pairs = 0, len(blocks) * (len(blocks) + 1) // 2
+    for far in range(len(blocks)):  # the diagonal first: it sets the bars that later blocks must clear
+        for a, b in zip(blocks, blocks[far:], strict=False):
+            block = _approximate(both.real(a), both, b)
+            forbidden.mask(block, everyone[a], b.start)
+            best.take(a, b.start, block)
+            if a != b:
+                # Euclidean: the block holds 2 ab - |b|^2, and the other side wants 2 ab - |a|^2
+                other = block.T if length is None else block.T + (length[b][:, None] - length[a][None, :])
+                best.take(b, a.start, other)
+            done += 1
+            progress(done / pairs)
+    return best.row.masked_fill(best.score == -torch.inf, -1), best.score[:, -1]
+
+
+class Best:
+    """The best scores of every row so far, and where they were found."""
+
+    def __init__(self, n: int, keep: int, device: torch.device):
+        self.keep = keep
+        self.score = torch.full((n, keep), -torch.inf, device=device)
+        self.row = torch.full((n, keep), -1, dtype=torch.int32, device=device)
+
+    def take(self, mine: slice, first: int, block: Float[Tensor, "A B"]) -> None:
+        """Let a block of scores compete: rows `mine` against gallery rows from `first` on."""
+        bar = self.score[mine, -1]
+        if block.is_cuda or (bar == -torch.inf).any():
+            return self._take_all(mine, first, block)
+        if block.is_contiguous():
+            place, column = (block > bar[:, None]).nonzero(as_tuple=True)  # few: most never come near the best
+        else:  # a transposed block is read in the order it lies in memory
+            column, place = (bar[None, :] < block.T).nonzero(as_tuple=True)
+            place, order = place.sort(stable=True)
+            column = column[order]
+        count = torch.bincount(place, minlength=len(bar))
+        most = int(count.max())
+        if most > 4 * self.keep:
+            return self._take_all(mine, first, block)
+        if most:
+            seat = torch.arange(len(place)) - (count.cumsum(0) - count)[place]
+            score = torch.full((len(bar), most), -torch.inf)
+            row = torch.full((len(bar), most), -1, dtype=torch.int32)
+            score[place, seat], row[place, seat] = block[place, column], (column + first).int()
+            self._merge(mine, count.nonzero()[:, 0], score, row)
+
+    def _take_all(self, mine: slice, first: int, block: Tensor) -> None:
+        score, column = largest(block.contiguous(), min(self.keep, block.shape[1]))
+        self._merge(mine, slice(None), score.float(), (column + first).int())
+
+    def _merge(self, mine: slice, which, score: Tensor, row: Tensor) -> None:
+        scores = torch.cat([self.score[mine][which], score[which]], 1)
+        rows = torch.cat([self.row[mine][which], row[which]], 1)
+        kept, at = scores.topk(self.keep, dim=1)
+        self.score[mine][which], self.row[mine][which] = kept, rows.gather(1, at)
+
+
+def largest(block: Float[Tensor, "A B"], keep: int) -> tuple[Float[Tensor, "A K"], Int[Tensor, "A K"]]:
+    """The `keep` largest of every row. On a GPU the best groups are found first: their best ones beat all other groups."""
+    tall, wide = block.shape
+    if not block.is_cuda or wide < 4 * keep * GROUP:
+        found = block.topk(keep, dim=1)
+        return found.values, found.indices
+    groups = wide // GROUP  # group j: columns j, j + groups, j + 2 groups, ... so that neighbours are read together
+    whole = groups * GROUP
+    group = block[:, :whole].unflatten(1, (GROUP, groups)).amax(1).topk(keep, dim=1, sorted=False).indices
+    column = (group[:, :, None] + torch.arange(0, whole, groups, device=block.device)).flatten(1)
+    if whole < wide:  # those in no full group
+        column = torch.cat([column, torch.arange(whole, wide, device=block.device).expand(tall, -1)], 1)
+    score, at = block.gather(1, column).topk(keep, dim=1)
+    return score, column.gather(1, at)
+
+
+def _rescore(queries: Side, gallery: Side, ids: Tensor, candidate: Tensor, floor: Tensor, k: int, budget: int):
+    """Exact keys of the candidates, the first k in order, and whether nothing outside them can belong there."""
+    candidate = candidate.sort(dim=1).values  # ascending rows, so that a stable sort by key leaves ties in row order
+    key = exact.pair_keys(queries, gallery, ids, candidate.clamp_min(0), budget).masked_fill_(candidate < 0, -torch.inf)
+    key, order = key.sort(dim=1, descending=True, stable=True)
+    row, key = candidate.gather(1, order)[:, :k], key[:, :k]
+    everything = candidate.shape[1] >= len(gallery)
+    proven = key[:, -1] > (floor.double() + error_of(gallery)) * gallery.top**2
+    return row, key, proven | (floor == -torch.inf) | everything

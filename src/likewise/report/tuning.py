@@ -1,0 +1,155 @@
+"""A search as a picture: the value of every trial in order, and which settings led to which value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib
+import numpy as np
+from matplotlib.collections import LineCollection
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+
+INK, SOFT, RULE, LINE, CROSS = "#1d2430", "#6b7585", "#d5dae2", "#0072b2", "#d55e00"
+"""Blue and vermilion of Okabe and Ito's palette, told apart by colour-blind people too."""
+
+
+class Dial(NamedTuple):
+    """What was varied: choices, or a range."""
+
+    name: str
+    choices: tuple[str, ...] = ()
+    low: float = 0.0
+    high: float = 1.0
+    log: bool = False
+
+
+class Shot(NamedTuple):
+    """A trial: its value if it was played to the end, how it ended (complete, pruned, failed), and where its dials stood."""
+
+    number: int
+    value: float | None
+    state: str
+    at: dict[str, object]
+
+
+def draw_search(file: Path, dials: Sequence[Dial], shots: Sequence[Shot], label: str, title: str) -> None:
+    """Write the picture (.png): history above, parallel coordinates below."""
+    with matplotlib.rc_context(
+        {"font.family": "DejaVu Sans", "font.size": 9, "text.color": INK, "axes.edgecolor": RULE}
+    ):
+        width = max(8.0, 1.7 * (len(dials) + 1))
+        figure = Figure(figsize=(width, 7.6), dpi=150, facecolor="white")
+        above, below = figure.subplots(2, 1, gridspec_kw={"height_ratios": [1, 1.35], "hspace": 0.42})
+        figure.subplots_adjust(left=0.85 / width, right=1 - 0.75 / width, top=0.89, bottom=0.05)
+        figure.suptitle(
+            _short(title, int(width * 10)), x=0.25 / width, y=0.975, ha="left", fontsize=12, fontweight="bold"
+        )
+        draw_history(above, shots, label)
+        draw_lines(below, dials, [s for s in shots if s.state == "complete"])
+        figure.savefig(file, format="png")
+
+
+def draw_history(axes, shots: Sequence[Shot], label: str) -> None:
+    done = sorted(s for s in shots if s.state == "complete")
+    x, y = [s.number for s in done], np.array([s.value for s in done], float)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    axes.grid(axis="y", color=RULE, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=SOFT, length=3)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.set_xlabel("trial", color=SOFT)
+    axes.set_ylabel(label, color=SOFT)
+    if done:
+        axes.step(x, np.maximum.accumulate(y), where="post", color=LINE, linewidth=1.6, label="best so far")
+        axes.scatter(x, y, s=20, color=LINE, alpha=0.55, linewidths=0, label="trial")
+        best = int(y.argmax())
+        axes.annotate(
+            f"{y[best]:.4f}", (x[best], y[best]), (0, 6), textcoords="offset points", ha="center", color=LINE,
+            fontweight="bold",
+        )  # fmt: skip
+        axes.margins(y=0.15)
+    foot = axes.get_xaxis_transform()  # trials without a value stand at the foot
+    for state, marker, colour in (("pruned", "|", SOFT), ("failed", "x", CROSS)):
+        numbers = [s.number for s in shots if s.state == state]
+        if numbers:
+            at = [0.03] * len(numbers)
+            axes.scatter(numbers, at, marker=marker, s=26, color=colour, linewidths=1.3, transform=foot, label=state)
+    axes.legend(
+        loc="lower right", bbox_to_anchor=(1, 1), ncols=4, frameon=False, borderaxespad=0, handletextpad=0.4,
+        columnspacing=1.4,
+    )  # fmt: skip
+
+
+def draw_lines(axes, dials: Sequence[Dial], shots: Sequence[Shot]) -> None:
+    """A line a trial through its settings to its value; the better, the darker and the further in front."""
+    axes.set(xlim=(0, len(dials)), ylim=(0, 1))
+    axes.axis("off")
+    values = [s.value for s in shots] or [0.0]
+    scale = Dial("value", (), min(values), max(values) if max(values) > min(values) else min(values) + 1e-6)
+    for place, dial in enumerate([*dials, scale]):
+        last = place == len(dials)
+        axes.plot(
+            [place, place],
+            [0, 1],
+            color=LINE if last else SOFT,
+            linewidth=1.6 if last else 0.9,
+            zorder=3,
+            clip_on=False,
+        )
+        axes.text(
+            place,
+            1.06 + 0.085 * (place % 2),
+            _short(dial.name, 32),
+            ha="center",
+            va="bottom",
+            fontweight="bold",
+            color=INK,
+        )
+        axes.plot([place, place], [1, 1.05 + 0.085 * (place % 2)], color=RULE, linewidth=0.8, zorder=1, clip_on=False)
+        for height, text in ticks(dial):
+            axes.text(
+                place + 0.03, height, text, ha="left", va="center", fontsize=7.5, color=INK, zorder=5,
+                bbox={"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 0.6},
+            )  # fmt: skip
+    shots = sorted(shots, key=lambda s: s.value)
+    heights = [[*(where(d, s.at[d.name]) for d in dials), where(scale, s.value)] for s in shots]
+    lines = [list(enumerate(h)) for h in heights]
+    shade = Normalize(scale.low, scale.high)
+    colours = matplotlib.colormaps["viridis_r"]([0.12 + 0.88 * shade(s.value) for s in shots])  # not the palest
+    widths = [1.0] * len(lines)
+    if lines:
+        widths[-1] = 2.6
+        colours[:-1, 3] = 0.6
+    axes.add_collection(LineCollection(lines, colors=colours, linewidths=widths, zorder=2, clip_on=False))
+
+
+def where(dial: Dial, value: object) -> float:
+    """Height of a value on its dial, 0 to 1."""
+    if dial.choices:
+        return (dial.choices.index(value) + 0.5) / len(dial.choices)
+    low, high, at = (math.log(v) if dial.log else float(v) for v in (dial.low, dial.high, value))
+    return (at - low) / (high - low)
+
+
+def ticks(dial: Dial) -> list[tuple[float, str]]:
+    """Heights and texts of a few marks: every choice, powers of ten where the range is log, else five even steps."""
+    if dial.choices:
+        return [(where(dial, choice), _short(choice, 18)) for choice in dial.choices]
+    powers = (
+        range(math.ceil(math.log10(dial.low) - 1e-9), math.floor(math.log10(dial.high) + 1e-9) + 1) if dial.log else ()
+    )
+    if len(powers) >= 2:
+        marks = [10.0**p for p in powers][:: math.ceil(len(powers) / 6)]
+        return [(where(dial, mark), f"{mark:g}") for mark in marks]
+    even = [i / 4 for i in range(5)]
+    low, high = (math.log(v) if dial.log else v for v in (dial.low, dial.high))
+    return [(h, f"{math.exp(low + h * (high - low)) if dial.log else low + h * (high - low):.3g}") for h in even]
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,200 @@
+"""compare: two evaluated runs -> how much better one is, how sure that is, and which classes and queries changed."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from likewise.configs import Compare, check
+from likewise.errors import nearest_name
+from likewise.intervals import Redrawn, paired, t_interval
+from likewise.report.comparison import draw_comparison, save_figure
+from likewise.run import Run, check_out, write_aside
+from likewise.stages.saved import PerQuery, read_per_query
+from likewise.types import LikewiseError
+
+EQUAL = 1e-12
+"""Differences up to this are rounding."""
+
+
+def compare(config: Compare) -> dict:
+    """What B - A is for every metric, with 95 % intervals over queries and over classes; a dict that JSON takes."""
+    check(config)
+    out = check_out(config.out, ".png", "compare") if config.out else None
+    changed = check_out(config.csv, ".csv", "compare", "--csv") if config.csv else None
+    (a, about_a), (b, about_b) = open_side(config.run_a), open_side(config.run_b)
+    names = shared_metrics(a, b, config.metrics)
+    a, b = join(a, b, None not in (about_a, about_b) and about_a["data"] != about_b["data"])
+    values = [np.stack([side.each[name] for name in names], 1) for side in (a, b)]
+    how = {"draws": config.draws, "seed": config.seed}
+    by_query, by_class = paired(*values, **how), paired(*values, a.label, **how)
+    result = {
+        "a": config.run_a,
+        "b": config.run_b,
+        "same": same(a, b, about_a, about_b),
+        "queries": by_query.n,
+        "classes": by_class.n,
+        "unscored": by_query.dropped,
+        **how,
+        "decides": names[0] if config.metrics or "MAP@R" not in names else "MAP@R",
+        "over": "queries" if by_class.few else "classes",
+        "metrics": {
+            name: {
+                "a": float(np.nanmean(values[0][:, m])),
+                "b": float(np.nanmean(values[1][:, m])),
+                "difference": float(by_query.mean[m]),
+                "over_classes": ends(by_class, m),
+                "over_queries": ends(by_query, m),
+                "conclusion": conclude(name, by_query, by_class, m),
+                "classes": by_classes(a, values[1][:, m] - values[0][:, m]),
+                **changes(a, values[0][:, m], values[1][:, m]),
+            }
+            for m, name in enumerate(names)
+        },
+    }
+    if out:
+        with write_aside(out) as aside:
+            save_figure(draw_comparison(result), aside)
+    if changed:
+        write_changes(changed, result)
+    return result
+
+
+def open_side(target: str) -> tuple[PerQuery, dict | None]:
+    """One side's queries, and what its run says of itself; a file alone says nothing."""
+    path = Path(target).expanduser()
+    if not path.is_dir():
+        return read_per_query(path, "compare"), None
+    about = Run(path).about
+    if not (path / "per_query.parquet").exists():
+        raise LikewiseError(f"compare: '{target}' has no per_query.parquet; run `likewise evaluate {target}` first")
+    return read_per_query(path / "per_query.parquet", "compare"), about
+
+
+def shared_metrics(a: PerQuery, b: PerQuery, wanted: tuple[str, ...] | None) -> list[str]:
+    """The metrics to compare: those wanted, or all that both have."""
+    both = [name for name in a.each if name in b.each]
+    for name in wanted or ():
+        if name not in both:
+            raise LikewiseError(
+                f"compare: '{name}' must have been measured in A ({', '.join(a.each)}) and in B ({', '.join(b.each)})"
+                f"{nearest_name(name, both)} Run `likewise evaluate RUN --metrics {name} ...` for both"
+            )
+    if not both:
+        raise LikewiseError(
+            f"compare: A and B must share a metric, got {', '.join(a.each)} and {', '.join(b.each)}; "
+            "run `likewise evaluate RUN` for both with the same --metrics"
+        )
+    return list(dict.fromkeys(wanted or both))
+
+
+def join(a: PerQuery, b: PerQuery, other_data: bool) -> tuple[PerQuery, PerQuery]:
+    """Both in the order of their rows, or an error that says how many queries are not the same."""
+    row, of_a, of_b = np.intersect1d(a.row, b.row, assume_unique=True, return_indices=True)
+    alone = len(a.row) + len(b.row) - 2 * len(row)
+    a, b = (
+        dataclasses.replace(
+            side,
+            each={name: value[place] for name, value in side.each.items()},
+            **{
+                f.name: getattr(side, f.name)[place]
+                for f in dataclasses.fields(side)
+                if f.name != "each" and getattr(side, f.name) is not None
+            },
+        )
+        for side, place in ((a, of_a), (b, of_b))
+    )
+    odd = int(((a.label != b.label) | (a.class_name != b.class_name) | (a.relevant != b.relevant)).sum())
+    if alone or odd or other_data:
+        hint = "; the runs were trained with different data (files, features, labels or splits)" if other_data else ""
+        raise LikewiseError(
+            f"compare: A and B must have been asked the same queries of the same data, but {alone} queries are in one of "
+            f"them only, and of the {len(row)} in both {odd} differ in their class or in how many answers there are to "
+            f"find{hint}; evaluate both on the same data"
+            + (", or give their per_query.parquet if you know the queries to be the same" if other_data else "")
+        )
+    return a, b
+
+
+def same(a: PerQuery, b: PerQuery, about_a: dict | None, about_b: dict | None) -> str | None:
+    """Why there is nothing to compare, if there is nothing."""
+    shown = min(a.nearest.shape[1], b.nearest.shape[1])
+    pairs = [(a.nearest[:, :shown], b.nearest[:, :shown]), (a.similarity[:, :shown], b.similarity[:, :shown])]
+    pairs += [(value, b.each[name]) for name, value in a.each.items() if name in b.each]
+    if all(np.array_equal(old, new, equal_nan=True) for old, new in pairs):
+        again = about_a and about_b and about_a["identity"] == about_b["identity"]
+        why = "A and B are the same run" if again else "A and B hold the same embeddings"
+        return f"{why}: every query finds the same neighbours at the same similarity"
+    return None
+
+
+def ends(redrawn: Redrawn, m: int) -> dict:
+    """The interval of one metric; None where one unit cannot tell."""
+    named = {"low": redrawn.low[m], "high": redrawn.high[m], "crossing": redrawn.crossing[m]}
+    return {k: None if np.isnan(v) else float(v) for k, v in named.items()} | {"n": redrawn.n, "few": redrawn.few}
+
+
+def conclude(name: str, by_query: Redrawn, by_class: Redrawn, m: int) -> str:
+    """One sentence. Classes decide; where they are too few, queries do, and the sentence says of what."""
+    by, units = (by_query, "queries") if by_class.few else (by_class, "classes")
+    mean, low, high = (100 * float(v[m]) for v in (by.mean, by.low, by.high))
+    limits = f" of these {by_class.n} classes, too few to speak of others" if by_class.few else ""
+    if np.isnan(low):
+        return f"no difference in {name} can be told: there is one query"
+    if low <= 0 <= high:
+        span = f"{low:+.2f} to {high:+.2f}"
+        return f"no difference in {name} can be told: B - A is {mean:+.2f} points (95 % interval {span} over {units}{limits})"
+    word, (near, far) = ("better", (low, high)) if mean > 0 else ("worse", (-high, -low))
+    return (
+        f"B is {word} by {abs(mean):.2f} points of {name} (95 % interval {near:.2f} to {far:.2f} over {units}{limits})"
+    )
+
+
+def by_classes(a: PerQuery, difference: Float[np.ndarray, "Q"]) -> dict:
+    """How many classes gained, and every class with its t interval over its queries, the largest gain first."""
+    scored = np.flatnonzero(~np.isnan(difference))
+    order = scored[np.argsort(a.label[scored], kind="stable")]
+    starts = np.flatnonzero(np.diff(a.label[order])) + 1
+    each = []
+    for members in np.split(order, starts):
+        interval = t_interval(difference[members])
+        mean, low, high = (None if np.isnan(v) else float(v) for v in interval[:3])
+        name = str(a.class_name[members[0]])
+        each.append({"class": name, "queries": interval.n, "difference": mean, "low": low, "high": high})
+    each.sort(key=lambda c: -c["difference"])
+    better = sum(c["difference"] > EQUAL for c in each)
+    worse = sum(c["difference"] < -EQUAL for c in each)
+    return {"better": better, "equal": len(each) - better - worse, "worse": worse, "each": each}
+
+
+def changes(a: PerQuery, old: Float[np.ndarray, "Q"], new: Float[np.ndarray, "Q"]) -> dict:
+    """The queries that got better and worse, the largest changes first. Of a metric of 0 and 1 these are fixed and broken."""
+    either = np.concatenate([old, new])
+    found = {"right_or_wrong": bool(np.isin(either[~np.isnan(either)], (0, 1)).all())}
+    for word, gain in (("better", new - old), ("worse", old - new)):
+        place = np.flatnonzero(gain > EQUAL)
+        place = place[np.argsort(-gain[place], kind="stable")]
+        found[word] = [
+            {"row": int(a.row[q]), "class": str(a.class_name[q]), "a": float(old[q]), "b": float(new[q])}
+            | ({} if a.path is None else {"path": str(a.path[q])})
+            for q in place
+        ]
+    return found
+
+
+def write_changes(file: Path, result: dict) -> None:
+    """Every query that changed, one line a query and metric."""
+    lines = [
+        {"metric": name, **query}
+        for name, about in result["metrics"].items()
+        for query in about["better"] + about["worse"]
+    ]
+    with write_aside(file) as aside, aside.open("w", encoding="utf-8", newline="") as text:
+        names = ("metric", "row", "class", "a", "b", "path")
+        table = csv.DictWriter(text, names, restval="")
+        table.writeheader()
+        table.writerows(lines)

@@ -1,0 +1,244 @@
+"""Many trainings: the run that each belongs to, and child processes that train several at once."""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from likewise.configs import Train, to_dict
+from likewise.contracts import NoiseModel
+from likewise.data.batches import choose_workers
+from likewise.optimise import steps_of
+from likewise.run import Run
+from likewise.spec import build
+from likewise.stages.assemble import load_items, make_protocol, resolve, similarity_of
+from likewise.stages.claim import find_run
+from likewise.stages.evaluate import check_plan
+from likewise.stages.guard import stop_on_signal
+from likewise.stages.train import train
+from likewise.types import Items, LikewiseError
+
+TAKEN = ("somebody is training in", "is being taken by another process")
+"""What a run says that another process trains."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training: its settings in full, `out` included, and what makes it itself."""
+
+    config: Train
+    identity: str
+
+    @property
+    def run(self) -> Run:
+        return Run(self.config.out)
+
+    @property
+    def state(self) -> str:
+        """finished, unfinished (begun, or not yet evaluated as asked), or new."""
+        if not (self.run.path / "config.json").exists():
+            return "new"
+        scored = (
+            not self.config.evaluate
+            or not set(self.config.metrics) - (self.run.scores or {"metrics": {}})["metrics"].keys()
+        )
+        return "finished" if self.run.done and scored else "unfinished"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a training ended. `error`: why it failed; `crashed`: and that no setting is to blame."""
+
+    error: str | None = None
+    crashed: bool = False
+
+
+class Planner:
+    """Settings -> jobs in a folder. A data set is read once, however many trainings share it."""
+
+    def __init__(self, folder: Path, say: Callable[[str], None]):
+        self.folder, self.say = folder, say
+        self._items: dict[tuple, Items] = {}
+
+    def items(self, config: Train) -> Items:
+        key = (config.data, config.root, config.skip_bad)
+        if key not in self._items:
+            self._items[key] = load_items(
+                config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=True, say=self.say
+            )
+        return self._items[key]
+
+    def job(self, config: Train) -> Job:
+        """The job of these settings. What cannot work is refused here, as far as can be seen without a network."""
+        items = self.items(config)
+        config = replace(resolve(config, items), quiet=True, again=False, out=None)
+        similarity_of(config)  # builds the loss
+        if config.noise:
+            build(config.noise, NoiseModel, allow_imports=config.allow_imports)
+        for name in ("length", "warmup", "schedule_every", "validate_every", "peek_every", "checkpoint_every"):
+            steps_of(getattr(config, name) or "1", 100, name)
+        check_plan(config, items, make_protocol(config))
+        claim = find_run(config, items)
+        return Job(replace(config, out=str(self.folder / claim.run.path.name)), claim.about["identity"])
+
+
+class Crew:
+    """Trains what it is handed, quietly: a crew of one here, a larger one in child processes, one training at a time each.
+
+    A child reads settings from its stdin. Closing that asks it to stop: it saves what a resumed training needs. So it does
+    too when this process dies.
+    """
+
+    def __init__(self, size: int):
+        if size < 1:
+            raise LikewiseError(f"crew: jobs must be 1 or more, got {size}")
+        self.size = size
+        self._pool = ThreadPoolExecutor(size)
+        self._places: queue.SimpleQueue[Child | None] = queue.SimpleQueue()
+        self._busy: set[Child] = set()
+        for _ in range(size):
+            self._places.put(None)
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(self, *problem) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        while not self._places.empty():
+            _end([child] if (child := self._places.get()) else [])
+
+    def work(self, configs: Sequence[Train]) -> Iterator[tuple[int, Outcome]]:
+        """Train them all; the place of each and how it ended, as they end. Leaving early stops the others politely."""
+        if self.size == 1:
+            for place, config in enumerate(configs):
+                error, crashed, _ = attempt(config)
+                yield place, Outcome(error, crashed)
+            return
+        waiting = {self._pool.submit(self._one, config): place for place, config in enumerate(configs)}
+        with stop_on_signal() as stop:
+            try:
+                while waiting:
+                    for future in wait(waiting, 0.2, FIRST_COMPLETED).done:
+                        yield waiting.pop(future), future.result()
+                    if stop.is_set():
+                        raise KeyboardInterrupt("stopped; the same command goes on from there")
+            finally:
+                running = [future for future in waiting if not future.cancel()]
+                while running:  # one may just be starting
+                    _end(list(self._busy))
+                    running = list(wait(running, 0.2).not_done)
+
+    def _one(self, config: Train) -> Outcome:
+        child = self._places.get()
+        if child is None or child.stdin.closed:  # none yet, or it was asked to stop
+            child = Child(self.size)
+        self._busy.add(child)
+        if config.workers < 0:
+            config = replace(config, workers=choose_workers(-1) // self.size)
+        try:
+            error, crashed, leaves = child.ask(config)
+        finally:
+            self._busy.discard(child)
+        self._places.put(None if leaves else child)
+        return Outcome(error, crashed)
+
+
+class Child(subprocess.Popen):
+    """A process that runs `serve`. `share`: among how many it shares the machine."""
+
+    def __init__(self, share: int):
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        threads = {"OMP_NUM_THREADS": str(max(1, cores // share))} if share > 1 else {}
+        self.words = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
+        super().__init__(
+            [sys.executable, "-c", "from likewise.stages.many import serve; serve()"], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=self.words, text=True, encoding="utf-8", env=threads | os.environ,
+            start_new_session=True,  # Ctrl-C reaches the parent only, which passes it on
+        )  # fmt: skip
+
+    def ask(self, config: Train) -> tuple[str | None, bool, bool]:
+        """Have it train this, and wait: what `attempt` says."""
+        try:
+            self.stdin.write(json.dumps(to_dict(config)) + "\n")
+            self.stdin.flush()
+            line = self.stdout.readline()
+        except (OSError, ValueError):  # it died, or was asked to stop
+            line = ""
+        return tuple(json.loads(line)) if line else (self.last_words(), True, True)
+
+    def last_words(self) -> str:
+        code = self.wait()
+        self.words.seek(0)
+        lines = self.words.read().strip().splitlines()
+        return f"the process ended with code {code}{f': {lines[-1]}' if lines else ''}"
+
+
+def _end(children: list[Child]) -> None:
+    """Ask them to stop and wait; whoever cannot wait and presses Ctrl-C again kills them."""
+    try:
+        for child in children:
+            with contextlib.suppress(OSError):
+                child.stdin.close()
+        for child in children:
+            child.wait()
+    except KeyboardInterrupt:
+        for child in children:
+            child.kill()
+        raise
+
+
+def serve() -> None:
+    """What a child does: one training a line of its stdin, one line of JSON in answer, until stdin ends."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # nothing else is taken for an answer
+    tasks: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+    def listen() -> None:
+        for line in sys.stdin:
+            tasks.put(line)
+        tasks.put(None)
+        _thread.interrupt_main()
+
+    threading.Thread(target=listen, daemon=True).start()
+    try:
+        while (line := tasks.get()) is not None:
+            settings = {k: tuple(v) if isinstance(v, list) else v for k, v in json.loads(line).items()}
+            answer = attempt(Train(**settings))
+            print(json.dumps(answer), file=answers, flush=True)
+            if answer[2]:
+                return
+    except KeyboardInterrupt:
+        return
+
+
+def attempt(config: Train) -> tuple[str | None, bool, bool]:
+    """Train, and say what went wrong, whether no setting is to blame, and whether this process had better end.
+
+    A run that another process is training is waited for.
+    """
+    while True:
+        try:
+            train(config, say=lambda line: None)
+            return None, False, False
+        except LikewiseError as error:
+            if not any(words in str(error) for words in TAKEN):
+                return str(error), "no room left" in str(error), False
+        except torch.OutOfMemoryError as error:
+            return f"out of memory: {str(error).splitlines()[0]}", False, True
+        except Exception as error:
+            return f"{type(error).__name__}: {error}", True, True
+        time.sleep(1)

@@ -1,0 +1,173 @@
+"""What a search varies: ranges as text, the values they give set into settings and into the arguments of specs."""
+
+from __future__ import annotations
+
+import ast
+import math
+import tomllib
+import typing
+from dataclasses import dataclass, replace
+from importlib.resources import files
+
+from likewise.configs import Train, check
+from likewise.errors import LikewiseError, nearest_name
+from likewise.grid import plain
+from likewise.spec import canonical
+
+SPECS = ("loss", "sampler", "protocol", "noise", "head")
+"""Settings that are specs, whose arguments a dotted name reaches."""
+
+BUILT_IN = "reality-check"
+
+
+@dataclass(frozen=True)
+class Range:
+    """Where one setting may lie: among `choices`, or from `low` to `high`. `unit` follows a count: "e" for passes."""
+
+    name: str
+    text: str
+    choices: tuple[str, ...] = ()
+    low: float = 0.0
+    high: float = 1.0
+    log: bool = False
+    whole: bool = False
+    unit: str = ""
+
+
+def read_entries(words: typing.Iterable[str], loss: str) -> dict[str, str]:
+    """`name=range` words as they stand on the command line; the single word reality-check brings that paper's ranges."""
+    found: dict[str, str] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if word.strip() == BUILT_IN:
+            found = built_in(loss) | found
+        elif not equals or not name.strip():
+            raise LikewiseError(
+                f"tune: a range is written name=low..high or name=a|b|c, got '{word}'; "
+                f"or say {BUILT_IN} for the ranges of that paper"
+            )
+        else:
+            found[name.strip()] = text
+    return found
+
+
+def read_ranges(entries: dict[str, str], base: Train) -> list[Range]:
+    """Ranges from their texts, each tried on the settings at both ends."""
+    if not entries:
+        raise LikewiseError(
+            'tune: there is nothing to search; say --ranges "lr=1e-5..1e-2 log" "loss.margin=0..1", '
+            f"or --ranges {BUILT_IN}, or write [ranges] into the file"
+        )
+    found = [read_range(name, text, base) for name, text in entries.items()]
+    for at in (0, -1):
+        ends = {r.name: r.choices[at] if r.choices else (r.low, r.high)[at] for r in found}
+        settle(base, found, {r.name: round(ends[r.name]) if r.whole else ends[r.name] for r in found})
+    return found
+
+
+def read_range(name: str, text: str, base: Train) -> Range:
+    """ "0..1", "1e-5..1e-2 log", "10e..40e" or "64|128|256"; whole numbers where the setting is one."""
+    low, dots, high = text.partition("..")
+    kind = type_of(base, name)
+    if not dots:
+        choices = tuple(word.strip() for word in text.split("|"))
+        if not all(choices) or len(set(choices)) < len(choices):
+            raise LikewiseError(f"tune: range {name} must be low..high or choices apart by |, got '{text}'")
+        return Range(name, text.strip(), choices)
+    high, log = high.strip().removesuffix("log").strip(), high.strip().endswith("log")
+    unit = "e" if kind is str and low.strip().endswith("e") and high.endswith("e") else ""
+    try:
+        ends = [float(end.strip().removesuffix(unit)) for end in (low, high)]
+    except ValueError:
+        raise LikewiseError(f"tune: range {name} must lie between two numbers, got '{text}'; write 0..1") from None
+    whole = kind in (int, str) or (
+        kind is type(None) and all(e.is_integer() for e in ends) and "." not in low.strip() + high
+    )
+    if not (math.isfinite(ends[0]) and ends[0] < ends[1] < math.inf) or (log and ends[0] <= 0):
+        must = "0 < low < high" if log else "low < high"
+        raise LikewiseError(f"tune: range {name} must have {must}, got '{text}'")
+    if whole and not all(end.is_integer() for end in ends):
+        raise LikewiseError(f"tune: {name} is a whole number, so its range must be too, got '{text}'")
+    return Range(name, text.strip(), low=ends[0], high=ends[1], log=log, whole=whole, unit=unit)
+
+
+def type_of(base: Train, name: str) -> type:
+    """What a setting holds: int, float, str for settings by their annotation, for arguments by their present value."""
+    setting, *path = name.split(".")
+    hints = typing.get_type_hints(Train)
+    if not path:
+        plain(name, "")  # an unknown name is refused
+        inside = {hints[name], *typing.get_args(hints[name])}
+        return next((kind for kind in (int, float, str) if kind in inside), str)
+    if setting not in SPECS:
+        raise LikewiseError(f"tune: only {', '.join(SPECS)} have arguments, got '{name}'{nearest_name(setting, SPECS)}")
+    node = _argument(_parse(base, setting), path, name).value
+    return type(node.value) if isinstance(node, ast.Constant) else str
+
+
+def settle(base: Train, ranges: list[Range], values: dict[str, object]) -> Train:
+    """The settings with these values in place; plain settings first, then arguments of their specs."""
+    config = base
+    for r in sorted(ranges, key=lambda r: "." in r.name):
+        value = f"{values[r.name]}{r.unit}" if r.unit else values[r.name]
+        setting, *path = r.name.split(".")
+        if path:
+            tree = _parse(config, setting)
+            _argument(tree, path, r.name).value = _node(value, bool(r.choices), r.name)
+            config = replace(config, **{setting: ast.unparse(ast.fix_missing_locations(tree))})
+        else:
+            config = replace(config, **{r.name: plain(r.name, _literal(value) if r.choices else value)})
+    check(config)
+    return config
+
+
+def built_in(loss: str) -> dict[str, str]:
+    """The ranges of Musgrave et al., A Metric Learning Reality Check, for a loss of ours."""
+    tables = tomllib.loads((files(__package__) / f"{BUILT_IN}.toml").read_text("utf-8"))
+    tree = ast.parse(canonical(loss), mode="eval").body
+    part = tree.func.id if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) else loss
+    if part not in tables:
+        raise LikewiseError(
+            f"tune: {BUILT_IN} has no ranges for {part}; it has them for {', '.join(tables)}. Give ranges of your own"
+        )
+    mined = any(k.arg == "miner" and ast.unparse(k.value).startswith("HardPairs(") for k in tree.keywords)
+    return {name: text for name, text in tables[part].items() if mined or name != "loss.miner.eps"}
+
+
+def _parse(config: Train, setting: str) -> ast.expr:
+    text = getattr(config, setting)
+    if text is None:
+        raise LikewiseError(f"tune: {setting} is not set, so it has no arguments to search; set it in the config")
+    return ast.parse(canonical(text), mode="eval").body
+
+
+def _argument(node: ast.expr, path: list[str], name: str) -> ast.keyword:
+    """The place of an argument in a spec whose arguments are all written out."""
+    for depth, word in enumerate(path):
+        known = {k.arg: k for k in node.keywords} if isinstance(node, ast.Call) else {}
+        if word not in known:
+            part = ast.unparse(node.func) if isinstance(node, ast.Call) else ast.unparse(node)
+            raise LikewiseError(
+                f"tune: {name}: {part} has no argument '{word}'{nearest_name(word, known)} It takes: {', '.join(known) or 'none'}"
+            )
+        found = known[word]
+        node = found.value if depth < len(path) - 1 else node
+    return found
+
+
+def _literal(text: object) -> object:
+    """A choice as a value: numbers and truth as such, everything else as it is written."""
+    try:
+        value = ast.literal_eval(str(text))
+    except (ValueError, SyntaxError):
+        return text
+    return value if isinstance(value, bool | int | float) else text
+
+
+def _node(value: object, choice: bool, name: str) -> ast.expr:
+    """A value as it stands in a spec; a choice may be a part, such as HardPairs()."""
+    text = ("None" if value == "none" else str(value)) if choice else repr(value)
+    try:
+        return ast.parse(text, mode="eval").body
+    except SyntaxError:
+        raise LikewiseError(f"tune: {name} cannot be '{text}'; write a number, text in quotes, or a part") from None

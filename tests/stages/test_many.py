@@ -1,0 +1,142 @@
+"""Many trainings: the runs they belong to, several at once, failures, and a polite end."""
+
+import os
+import signal
+import threading
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from likewise.configs import Train
+from likewise.errors import LikewiseError
+from likewise.run import Run
+from likewise.stages import many
+from likewise.stages.many import Child, Crew, Outcome, Planner, attempt
+
+
+@pytest.fixture
+def planner(tmp_path):
+    return Planner(tmp_path / "my runs ü", print)
+
+
+def test_a_job_is_the_run_of_its_settings(planner, settings):
+    first, again = planner.job(Train(**settings)), planner.job(Train(**settings | {"loss": "MultiSimilarity(alpha=2)"}))
+    other = planner.job(Train(**settings | {"seed": 1}))
+    assert first == again
+    assert other.identity != first.identity
+    assert first.run.path.parent == planner.folder
+    assert first.run.path.name == f"toy-MultiSimilarity-{first.identity[:8]}"
+    assert first.config.out == str(first.run.path)
+    assert first.state == "new"
+    assert attempt(replace(first.config, evaluate=False)) == (None, False, False)
+    assert first.run.about["identity"] == first.identity
+    assert first.state == "unfinished"  # trained, but not yet evaluated as asked
+    assert replace(first, config=replace(first.config, evaluate=False)).state == "finished"
+    assert attempt(first.config) == (None, False, False)
+    assert first.state == "finished"
+    assert replace(first, config=replace(first.config, metrics=("R@2",))).state == "unfinished"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"loss": "Triplet(margn=1)"}, "did you mean 'margin'"),
+        ({"loss": "Triplet(margin=-1.0)"}, "Triplet: margin must be 0 or more"),
+        ({"noise": "Uniform(shares=0.1)"}, "did you mean 'share'"),
+        ({"length": "soon"}, "length is a number of steps"),
+        ({"metrics": ("R@1000",)}, "the metrics look at 1000 answers"),
+        ({"protocol": "UnseenClass()"}, "did you mean 'UnseenClasses'"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_training(planner, settings, wrong, words):
+    with pytest.raises(LikewiseError) as error:
+        planner.job(Train(**settings | wrong))
+    assert words in str(error.value)
+    assert not planner.folder.exists()
+
+
+def test_failures_come_with_their_reason(planner, settings, monkeypatch):
+    diverged = planner.job(Train(**settings | {"lr": 1e30}))
+    error, crashed, leaves = attempt(diverged.config)
+    assert "z must be unit vectors" in error
+    assert (crashed, leaves) == (False, False)
+
+    def broken(*_, **__):
+        raise ZeroDivisionError("a fault of ours")
+
+    monkeypatch.setattr(many, "train", broken)
+    assert attempt(diverged.config) == ("ZeroDivisionError: a fault of ours", True, True)
+
+
+def test_a_run_that_another_trains_is_waited_for(planner, settings, monkeypatch):
+    job, waits = planner.job(Train(**settings)), []
+    owner = job.run.owned()
+    owner.__enter__()
+
+    def wait(seconds):
+        waits.append(seconds)
+        owner.__exit__(None, None, None)
+
+    monkeypatch.setattr(many, "time", SimpleNamespace(sleep=wait))
+    assert attempt(job.config) == (None, False, False)
+    assert len(waits) == 1
+    assert job.state == "finished"
+
+
+def test_a_crew_needs_somebody():
+    with pytest.raises(LikewiseError, match="jobs must be 1 or more, got 0"):
+        Crew(0)
+
+
+@pytest.fixture(scope="module")
+def crew():
+    """Two children: loading torch twice is most of what they cost."""
+    with Crew(2) as crew:
+        yield crew
+
+
+def test_children_train_side_by_side_and_one_failure_stops_nobody(planner, settings, crew):
+    jobs = [planner.job(Train(**settings | change)) for change in ({}, {"lr": 1e30}, {"seed": 1})]
+    found = dict(crew.work([job.config for job in jobs]))
+    assert found[0] == found[2] == Outcome()
+    assert "z must be unit vectors" in found[1].error
+    assert not found[1].crashed
+    assert [job.state for job in jobs] == ["finished", "unfinished", "finished"]
+    here = replace(jobs[0].config, out=str(planner.folder / "here"))
+    assert attempt(here) == (None, False, False)
+    assert Run(here.out).scores["metrics"] == jobs[0].run.scores["metrics"]  # a child is no other place
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_children_stop_politely_and_leave_runs_that_go_on(planner, settings, crew):
+    jobs = [planner.job(Train(**settings | {"length": "1000000", "seed": seed})) for seed in (0, 1, 2)]
+
+    def interrupt():
+        end = time.monotonic() + 100
+        while time.monotonic() < end and not all(len(job.run.read_log()) > 2 for job in jobs[:2]):
+            time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt, match="the same command goes on"):
+        list(crew.work([job.config for job in jobs]))
+    for job in jobs[:2]:
+        assert job.state == "unfinished"
+        assert not (job.run.path / "lock").exists()
+        last = job.run.load_state()["step"]
+        assert last >= 30
+        assert job.run.read_log()[-1]["step"] in range(
+            last - 9, last + 1
+        )  # saved when it was asked to, nothing is lost
+    assert jobs[2].state == "new"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_a_child_that_dies_is_a_crash_with_its_last_words():
+    child = Child(2)
+    child.kill()
+    error, crashed, leaves = child.ask(Train(data="x"))
+    assert error.startswith("the process ended with code -9")
+    assert crashed and leaves

@@ -1,0 +1,134 @@
+"""Ranges: their texts, the values they set, and the built-in ones against the losses they are for."""
+
+import math
+
+import pytest
+import torch
+
+from likewise.configs import Train
+from likewise.contracts import Loss
+from likewise.errors import LikewiseError
+from likewise.spec import build, find, usage
+from likewise.stages.ranges import built_in, read_entries, read_range, read_ranges, settle
+
+BASE = Train(data="glyphs", loss="MultiSimilarity()", sampler="SamplesPerClass(batch=24, per_class=4)")
+
+
+def ends(text, name="lr"):
+    r = read_range(name, text, BASE)
+    return r.low, r.high, r.log, r.whole, r.unit
+
+
+def test_texts_of_ranges():
+    assert ends("1e-5..1e-2 log") == (1e-5, 1e-2, True, False, "")
+    assert ends(" 0 .. 1 ", "loss.base") == (0, 1, False, False, "")  # a float argument, whatever the ends look like
+    assert ends("-1.5..2.") == (-1.5, 2, False, False, "")
+    assert ends("8..64 log", "dim") == (8, 64, True, True, "")
+    assert ends("16..64", "sampler.batch") == (16, 64, False, True, "")
+    assert ends("100..500", "length") == (100, 500, False, True, "")
+    assert ends("10e..40e", "length") == (10, 40, False, True, "e")
+    assert read_range("dim", "64| 128 |256", BASE).choices == ("64", "128", "256")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("lr", "1..0", "range lr must have low < high, got '1..0'"),
+        ("lr", "0..1 log", "range lr must have 0 < low < high"),
+        ("lr", "a..b", "range lr must lie between two numbers"),
+        ("lr", "0..inf", "range lr must have low < high"),
+        ("dim", "1.5..8", "dim is a whole number"),
+        ("dim", "64||128", "choices apart by |"),
+        ("dim", "64|64", "choices apart by |"),
+        ("dims", "1..8", "no setting 'dims'; did you mean 'dim'?"),
+        ("loss.alhpa", "1..8", "MultiSimilarity has no argument 'alhpa'; did you mean 'alpha'?"),
+        ("loss.miner.epss", "0..1", "HardPairs has no argument 'epss'; did you mean 'eps'?"),
+        ("loss.alpha.x", "0..1", "2.0 has no argument 'x'"),
+        ("losses.alpha", "0..1", "only loss, sampler, protocol, noise, head have arguments, got 'losses.alpha'; did you"),
+        ("noise.share", "0..1", "noise is not set"),
+    ],
+)  # fmt: skip
+def test_wrong_ranges_are_named(name, text, words):
+    with pytest.raises(LikewiseError) as error:
+        read_range(name, text, BASE)
+    assert words in str(error.value)
+
+
+def test_ranges_are_tried_at_both_ends_before_anything_runs():
+    with pytest.raises(LikewiseError, match="lr must be 0 or more"):
+        read_ranges({"lr": "-1..1"}, BASE)
+    with pytest.raises(LikewiseError, match="there is nothing to search"):
+        read_ranges({}, BASE)
+    with pytest.raises(LikewiseError, match="a range is written name=low..high"):
+        read_entries(["lr"], BASE.loss)
+
+
+def test_values_reach_settings_and_arguments():
+    entries = read_entries(
+        [
+            "lr=1e-5..1e-2 log",
+            "dim=8|16",
+            "length=1e..9e",
+            "loss.miner.eps=0..0.5",
+            "loss.base=0..1",
+            "noise=none|Uniform()",
+        ],
+        BASE.loss,
+    )
+    ranges = read_ranges(entries, BASE)
+    values = {"lr": 0.001, "dim": "16", "length": 4, "loss.miner.eps": 0.25, "loss.base": 0.5, "noise": "none"}
+    config = settle(BASE, ranges, values)
+    assert (config.lr, config.dim, config.length, config.noise) == (0.001, 16, "4e", None)
+    loss = build(config.loss, Loss)
+    assert (loss.miner.eps, loss.base, loss.alpha) == (0.25, 0.5, 2.0)
+    assert config.sampler == BASE.sampler
+
+
+def test_a_choice_may_be_a_part_and_a_searched_part_may_have_searched_arguments():
+    base = Train(data="glyphs", loss="Triplet()")
+    ranges = read_ranges(
+        {"loss.margin": "0..1", "loss": "Triplet()|Margin()", "loss.miner": "SemiHard()|DistanceWeighted()"}, base
+    )
+    config = settle(base, ranges, {"loss.margin": 0.25, "loss": "Margin()", "loss.miner": "SemiHard()"})
+    loss = build(config.loss, Loss, classes=3)
+    assert type(loss).__name__ == "Margin"
+    assert loss.margin == 0.25
+    assert type(loss.miner).__name__ == "SemiHard"
+
+
+LOSSES = [
+    "Contrastive", "Triplet", "SupCon", "ProxyNCA", "Margin", "NormSoftmax", "CosFace", "ArcFace", "FastAP",
+    "MultiSimilarity", "SoftTriple",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_built_in_ranges_are_allowed_at_both_ends_and_mark_who_learns(name):
+    base = Train(data="glyphs", loss=f"{name}()")
+    ranges = read_ranges(built_in(base.loss), base)
+    for at in (0, 1):
+        values = {r.name: round((r.low, r.high)[at]) if r.whole else (r.low, r.high)[at] for r in ranges}
+        loss = build(settle(base, ranges, values).loss, Loss, classes=3, dim=4)
+        assert torch.isfinite(loss(torch.eye(4), torch.tensor([0, 0, 1, 1]))).all()
+    assert ("loss_lr" in {r.name for r in ranges}) == bool(list(loss.parameters()))
+
+
+def test_built_in_ranges_are_the_papers_in_our_units():
+    assert built_in("ArcFace(scale=64)")["loss.margin"] == f"0..{math.radians(90)}"
+    assert built_in("ArcFace()")["loss_lr"] == "1e-6..1 log"
+    low, high = map(float, built_in("ProxyNCA()")["loss.scale"].split(".."))
+    assert (low**2, high**2) == pytest.approx((0.01, 100))  # the paper's scale multiplies squared distances
+    assert "loss.miner.eps" in built_in("MultiSimilarity()")
+    assert "loss.miner.eps" not in built_in("MultiSimilarity(miner=None)")
+    assert read_entries(["reality-check", "loss.margin=0..1", "lr=0..1"], "Triplet()") == {
+        "loss.margin": "0..1",
+        "lr": "0..1",
+    }
+
+
+def test_losses_without_a_counterpart_are_named():
+    with pytest.raises(LikewiseError, match="no ranges for SNR; it has them for Contrastive, Triplet"):
+        built_in("SNR()")
+    known = {name for name in find("losses") if name in LOSSES}
+    assert known == set(LOSSES)
+    assert "miner=HardPairs()" in usage(find("losses")["MultiSimilarity"])

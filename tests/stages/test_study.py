@@ -1,0 +1,101 @@
+"""The study behind tune: a budget that processes share, draws that can be repeated, trials that are handed back."""
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("optuna")
+
+from optuna.trial import TrialState
+
+from likewise.errors import LikewiseError
+from likewise.stages.ranges import Range
+from likewise.stages.study import counted, hand_back, next_trial, open_study, suggest, take_up
+
+RANGES = [
+    Range("lr", "", low=1e-5, high=1e-2, log=True), Range("dim", "", choices=("8", "16")),
+    Range("length", "", low=1, high=9, whole=True, unit="e"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def study(tmp_path):
+    return lambda seed=0, sampler="random", name="s": open_study(
+        name, str(tmp_path / "new" / "study.journal"), sampler, "median", seed
+    )
+
+
+def play(study, budget):
+    """All trials of a budget: what was suggested."""
+    drawn = []
+    while trial := next_trial(study, budget):
+        drawn.append({r.name: suggest(trial, r) for r in RANGES})
+        study.tell(trial, drawn[-1]["lr"])
+    return drawn
+
+
+def test_values_lie_in_their_ranges(study):
+    drawn = play(study(), 30)
+    assert len(drawn) == 30
+    assert all(1e-5 <= d["lr"] <= 1e-2 for d in drawn)
+    assert {d["dim"] for d in drawn} == {"8", "16"}
+    assert {d["length"] for d in drawn} <= set(range(1, 10))
+    assert sum(d["lr"] < 1e-3 for d in drawn) > 10  # two thirds of a log range
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "gp", "random"])
+def test_a_study_that_was_stopped_goes_on_as_it_would_have(study, sampler):
+    whole = play(study(sampler=sampler, name="whole"), 13)
+    parts = play(study(sampler=sampler, name="parts"), 5) + play(study(sampler=sampler, name="parts"), 13)
+    assert parts == whole
+    assert play(study(seed=1, sampler=sampler, name="other"), 2) != whole[:2]
+
+
+def test_an_interrupted_trial_does_not_count_and_its_values_come_again(study):
+    s = study()
+    play(s, 2)
+    trial = next_trial(s, 3)
+    values = {r.name: suggest(trial, r) for r in RANGES}
+    assert next_trial(s, 3) is None  # it is under way
+    hand_back(s, trial.number, trial.params)
+    assert play(study(), 3) == [values]
+    assert [t.state for t in s.trials] == [TrialState.COMPLETE] * 2 + [TrialState.FAIL, TrialState.COMPLETE]
+    assert len(counted(s)) == 3
+
+
+def test_the_trial_of_a_process_that_is_no_more_is_taken_up(study):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    s = study()
+    left, living, elsewhere = (next_trial(s, 9) for _ in range(3))
+    for trial, owner in ((left, (socket.gethostname(), gone.pid)), (elsewhere, ("another machine", gone.pid))):
+        trial.set_user_attr("owner", owner)
+    values = {r.name: suggest(left, r) for r in RANGES}
+    assert living.user_attrs["owner"] == [socket.gethostname(), os.getpid()]
+    take_up(s)
+    states = [t.state for t in s.trials]
+    assert states == [TrialState.FAIL, TrialState.RUNNING, TrialState.RUNNING, TrialState.WAITING]
+    again = next_trial(s, 9)
+    assert {r.name: suggest(again, r) for r in RANGES} == values
+
+
+def test_who_comes_too_late_by_a_hair_gives_way(study, monkeypatch):
+    from likewise.stages import study as module
+
+    s, real = study(), counted
+    play(s, 1)
+
+    def late(study, before=None):  # before asking, the other process's trial cannot be seen yet
+        return real(study, before) if before is not None else []
+
+    monkeypatch.setattr(module, "counted", late)
+    assert next_trial(s, 1) is None
+    assert [t.state for t in s.trials] == [TrialState.COMPLETE, TrialState.FAIL]
+
+
+def test_a_storage_that_cannot_be_used_is_named():
+    with pytest.raises(LikewiseError, match="the storage 'nosuch://x' cannot be used"):
+        open_study("s", "nosuch://x", "random", "none", 0)

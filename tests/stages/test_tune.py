@@ -1,0 +1,240 @@
+"""tune: the objective by hand, what fails, what is pruned, what two processes share, and what is left behind."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("optuna")
+
+from likewise import cli
+from likewise.configs import Tune
+from likewise.errors import LikewiseError
+from likewise.grid import as_train, read_grid
+from likewise.run import Run
+from likewise.stages import tune as module
+from likewise.stages.bench import Table
+from likewise.stages.tune import tune
+
+CONFIG = """
+[settings]
+data = "{data}"
+sampler = "SamplesPerClass(batch=16, per_class=4)"
+dim = 8
+length = 8
+validate_every = 4
+protocol = "{protocol}"
+"""
+
+
+@pytest.fixture
+def config(features, tmp_path, monkeypatch):
+    """Settings of tune on the features, two folds, few steps, and no time spent on pictures."""
+    monkeypatch.setattr(module, "draw_search", lambda file, *_: file.touch())
+
+    def config(*ranges, protocol="ClassFolds(folds=2)", **settings):
+        file = tmp_path / "config.toml"
+        file.write_text(CONFIG.format(data=features, protocol=protocol), "utf-8")
+        usual = {"out": str(tmp_path / "out"), "trials": 3, "device": "cpu", "quiet": True, "pruner": "none"}
+        return Tune(str(file), ranges=ranges or ("lr=1e-4..1e-1 log",), **usual | settings)
+
+    return config
+
+
+def runs_in(folder):
+    return [Run(path) for path in sorted((folder / "runs").iterdir())]
+
+
+def test_a_trial_is_worth_the_mean_over_folds_of_the_best_validation(config):
+    found = tune(config("lr=1e-4..1e-1 log", "dim=4|8", "loss.miner.eps=0..0.5"))
+    about = json.loads((found.folder / "tune.json").read_text("utf-8"))
+    assert about["count"] == {"complete": 3, "pruned": 0, "failed": 0, "running": 0, "interrupted": 0}
+    assert about["best"]["value"] == max(t["value"] for t in about["trials"])
+    for trial in about["trials"]:
+        folds = {}
+        for run in runs_in(found.folder):
+            settings = run.about["config"]
+            if settings["lr"] == trial["values"]["lr"]:
+                assert settings["dim"] == int(trial["values"]["dim"])
+                assert f"eps={trial['values']['loss.miner.eps']}" in settings["loss"]
+                scores = [line["val MAP@R"] for line in run.read_log() if "val MAP@R" in line]
+                assert len(scores) == 2
+                folds["fold=1" in settings["protocol"]] = max(scores)
+        assert trial["folds"] == [folds[False], folds[True]]
+        assert trial["value"] == pytest.approx((folds[False] + folds[True]) / 2)
+    for run in runs_in(found.folder):  # the test part was not looked at, and networks do not fill the disk
+        assert {p.name for p in run.path.iterdir()} == {"config.json", "environment.json", "log.jsonl", "done"}
+
+
+def test_the_best_settings_can_be_read_by_bench_and_tune(config):
+    found = tune(config("lr=1e-4..1e-1 log", "loss.base=0..1", trials=2))
+    grid = read_grid(found.folder / "best.toml")
+    again = as_train(grid.settings, evaluate=False, device="cpu", allow_imports=False)
+    assert again == found.best
+    assert again.lr == found.about["best"]["values"]["lr"]
+    assert grid.ranges == {"lr": "1e-4..1e-1 log", "loss.base": "0..1"}
+    more = tune(
+        Tune(str(found.folder / "best.toml"), trials=1, out=str(found.folder / "more"), device="cpu", quiet=True)
+    )
+    assert more.about["count"]["complete"] == 1
+
+
+def test_the_same_command_goes_on_and_trains_nothing_twice(config, monkeypatch):
+    first = tune(config(trials=2))
+    again = tune(config(trials=4))
+    assert [t["values"] for t in again.about["trials"][:2]] == [t["values"] for t in first.about["trials"]]
+    assert again.about["count"]["complete"] == 4
+    monkeypatch.setattr(module, "run_folds", None)  # nobody is there to train
+    assert tune(config(trials=4)).about["trials"] == again.about["trials"]
+    with pytest.raises(LikewiseError, match="holds another search"):
+        tune(config("lr=1e-4..1e-2 log"))
+
+
+def test_what_fails_is_worth_nothing_and_listed_with_its_reason(config):
+    found = tune(config("loss=Triplet()|Triplet(margin=-1.0)", "lr=1e-3|1e30", trials=8, sampler="random"))
+    failed = [t for t in found.about["trials"] if t["state"] == "failed"]
+    assert found.about["count"]["failed"] == len(failed)
+    assert found.about["count"]["complete"] + len(failed) == 8
+    assert all(t["value"] == 0 for t in failed)
+    reasons = {(t["values"]["loss"], t["values"]["lr"]): t["reason"] for t in failed}
+    assert "margin must be 0 or more" in reasons["Triplet(margin=-1.0)", "1e-3"]
+    assert "z must be unit vectors" in reasons["Triplet()", "1e30"]
+    assert found.about["best"]["values"] == {"loss": "Triplet()", "lr": "1e-3"}
+
+
+def test_when_all_fails_it_says_why(config, tmp_path):
+    with pytest.raises(LikewiseError, match="no trial of 2 gave a score .*unit vectors"):
+        tune(config("lr=1e30..1e31", trials=2))
+    assert json.loads((tmp_path / "out" / "tune.json").read_text())["count"]["failed"] == 2
+
+
+def test_a_breakdown_that_is_no_settings_fault_ends_the_search(config, tmp_path, monkeypatch):
+    from likewise.stages import many
+
+    def broken(*_, **__):
+        raise OSError("the disk is gone")
+
+    with monkeypatch.context() as broken_machine:
+        broken_machine.setattr(many, "train", broken)
+        with pytest.raises(LikewiseError, match="not by its settings: OSError: the disk is gone"):
+            tune(config(trials=1))
+    about = json.loads((tmp_path / "out" / "tune.json").read_text())
+    assert about["count"] == {"complete": 0, "pruned": 0, "failed": 0, "running": 0, "interrupted": 1}
+    again = tune(config(trials=1)).about
+    assert [t["state"] for t in again["trials"]] == ["interrupted", "complete"]
+    assert again["trials"][0]["values"] == again["trials"][1]["values"]
+
+
+def test_a_hopeless_trial_is_given_up_after_a_fold(config):
+    settings = {"trials": 9, "pruner": "median", "sampler": "random"}
+    found = tune(config("lr=1e-5..1e-1 log", **settings))
+    pruned = [t for t in found.about["trials"] if t["state"] == "pruned"]
+    assert found.about["count"]["pruned"] == len(pruned) > 0
+    assert all(len(t["folds"]) == 1 and t["value"] is None for t in pruned)
+    first = [t["folds"][0] for t in found.about["trials"][: pruned[0]["number"]]]
+    assert len(first) >= 5  # Optuna's start without pruning
+    assert pruned[0]["folds"][0] < sorted(first)[len(first) // 2] + 1e-12
+
+
+def test_an_interruption_hands_the_trial_back(config, tmp_path, monkeypatch):
+    real, calls = module.run_folds, []
+
+    def interrupted(*arguments):
+        calls.append(arguments[1])
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    monkeypatch.setattr(module, "run_folds", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        tune(config(trials=3))
+    assert json.loads((tmp_path / "out" / "tune.json").read_text())["count"]["complete"] == 1
+    about = tune(config(trials=3)).about
+    assert about["count"] == {"complete": 3, "pruned": 0, "failed": 0, "running": 0, "interrupted": 1}
+    assert calls[2] == calls[1]
+
+
+def test_the_final_runs_have_fresh_seeds_and_are_scored_apart_and_together(config):
+    found = tune(config(trials=1, final=2))
+    assert isinstance(found.final, Table)
+    assert [line[0] for line in found.final.lines] == ["separated", "concatenated"]
+    assert all(line[-1] == "2" and "±" in line[1] for line in found.final.lines)
+    runs = [Run(path) for path in (found.folder / "final" / "runs").iterdir()]
+    assert sorted(run.about["config"]["seed"] for run in runs) == [1, 1, 2, 2]
+    assert {run.about["config"]["lr"] for run in runs} == {found.best.lr}
+    assert json.loads((found.folder / "tune.json").read_text("utf-8"))["final"]["lines"] == found.final.lines
+
+
+def test_a_run_folder_is_a_config_and_a_plain_protocol_one_fold(run, tmp_path, capsys):
+    out = tmp_path / "out"
+    ranges = ["lr=1e-4..1e-2 log", "length=4..9"]
+    cli.main(["tune", str(run.path), "--ranges", *ranges, "--trials", "2", "--out", str(out), "--device", "cpu"])
+    text = capsys.readouterr().out
+    assert "2 trials complete" in text
+    assert "best.toml" in text
+    assert (out / "tune.png").stat().st_size > 10_000
+    about = json.loads((out / "tune.json").read_text())
+    assert about["folds"] == 1
+    assert about["protocol"].startswith("UnseenClasses(") and "val=0.3" in about["protocol"]
+    assert all(4 <= t["values"]["length"] <= 9 for t in about["trials"])
+    assert {r.about["config"]["length"] for r in runs_in(out)} == {str(t["values"]["length"]) for t in about["trials"]}
+
+
+@pytest.mark.parametrize(
+    ("ranges", "settings", "words"),
+    [
+        (("protocol=ClassFolds()|UnseenClasses(val=0.2)",), {}, "the protocol says what is best"),
+        (("peek_every=1e|2e",), {}, "peek_every looks at the test part"),
+        (("lr=0..1",), {"protocol": "UnseenClasses()"}, "has no validation part"),
+        (("lr=0..1",), {"jobs": 0}, "jobs must be 1 or more"),
+        (("margin=0..1",), {}, "no setting 'margin'"),
+        (("reality-check",), {"storage": "nosuch://x"}, "the storage 'nosuch://x' cannot be used"),
+    ],
+)
+def test_what_cannot_be_searched_is_named(config, ranges, settings, words):
+    with pytest.raises(LikewiseError) as error:
+        tune(config(*ranges, **settings))
+    assert words in str(error.value)
+
+
+def test_axes_are_for_bench(config, tmp_path):
+    settings = config()
+    with open(settings.config, "a") as file:
+        file.write("[axes]\nseed = [1]\n")
+    with pytest.raises(LikewiseError, match="has axes, which are for bench"):
+        tune(settings)
+
+
+def test_without_optuna_it_says_what_to_install(config, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    monkeypatch.delitem(sys.modules, "likewise.stages.study", raising=False)
+    with pytest.raises(LikewiseError, match="pip install 'likewise\\[tune\\]'"):
+        tune(config())
+
+
+def test_two_processes_share_a_search(config, tmp_path):
+    settings = config(trials=6)
+    words = [
+        "tune",
+        settings.config,
+        "--ranges",
+        *settings.ranges,
+        "--trials",
+        "6",
+        "--out",
+        settings.out,
+        "--device",
+        "cpu",
+    ]
+    command = [sys.executable, "-m", "likewise", *words, "--pruner", "none", "--quiet"]
+    env = os.environ | {"OMP_NUM_THREADS": "1"}
+    both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env) for _ in range(2)]
+    ends = [(process.communicate(timeout=200)[1], process.returncode) for process in both]
+    assert [code for _, code in ends] == [0, 0], ends
+    about = json.loads((tmp_path / "out" / "tune.json").read_text())
+    assert about["count"]["complete"] == 6
+    assert about["count"]["running"] == 0
+    drawn = [t["values"]["lr"] for t in about["trials"] if t["state"] == "complete"]
+    assert len(set(drawn)) == 6  # they do not draw alike
