@@ -38,7 +38,7 @@ def lloyd_by_hand(x, centre, iterations):
 
 def start_by_hand(x, k, seed):
     """Greedy k-means++, one distance at a time; each block of steps draws from the distances at its start."""
-    tries = 2 + int(math.log(k))
+    tries = 2 * (2 + int(math.log(k)))
     draw = torch.rand(k, tries, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).tolist()
     chosen = [int(draw[0][0] * len(x))]
     away = [squared(p, x[chosen[0]]) for p in x]
@@ -128,8 +128,8 @@ def test_memory_stays_within_the_budget(monkeypatch):
     sizes, product = [], torch.addmm
     monkeypatch.setattr(torch, "addmm", lambda *a, **b: sizes.append((out := product(*a, **b)).nbytes) or out)
     x, _ = some(3000, 4, 40, dtype=torch.float32)
-    kmeans(x, 40, budget=2**16)
-    assert 2**15 < max(sizes) <= 2**16
+    kmeans(x, 40, budget=2**17)
+    assert 2**16 < max(sizes) <= 2**17
 
 
 def test_inertia_falls_and_its_last_value_belongs_to_the_result():

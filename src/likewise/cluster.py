@@ -83,8 +83,8 @@ def kmeans(
 def _spread(x: Float[Tensor, "N D"], k: int, seed: int, budget: int) -> Int[Tensor, "k"]:
     """Rows to start from: greedy k-means++ in blocks.
 
-    A step draws 4 + 2 log k candidates (twice what scikit-learn takes: clusters fit visibly better), each row as likely as its squared distance from the nearest centre so far, and takes the
-    one that lowers the sum of these most. Drawing for a block of steps at once (an eighth of the centres there are, or of those
+    A step draws 4 + 2 log k candidates (twice what scikit-learn takes: clusters fit visibly better), each row as likely as its
+    squared distance from the nearest centre so far, and takes the one that lowers the sum of these most. Drawing for a block of steps at once (an eighth of the centres there are, or of those
     still to find) makes one matrix product of them; a candidate that an earlier step of its block made useless lowers little,
     and so is not taken.
     """
