@@ -84,9 +84,9 @@ def _spread(x: Float[Tensor, "N D"], k: int, seed: int, budget: int) -> Int[Tens
     """Rows to start from: greedy k-means++ in blocks.
 
     A step draws 4 + 2 log k candidates (twice what scikit-learn takes: clusters fit visibly better), each row as likely as its
-    squared distance from the nearest centre so far, and takes the one that lowers the sum of these most. Drawing for a block of steps at once (an eighth of the centres there are, or of those
-    still to find) makes one matrix product of them; a candidate that an earlier step of its block made useless lowers little,
-    and so is not taken.
+    squared distance from the nearest centre so far, and takes the one that lowers the sum of these most. Drawing for a block of
+    steps at once (an eighth of the centres there are, or of those still to find) makes one matrix product of them; a candidate
+    that an earlier step of its block made useless lowers little, and so is not taken.
     """
     tries, length = 2 * (2 + int(math.log(k))), _squared_length(x)
     draw = torch.rand(k, tries, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).to(x.device)
