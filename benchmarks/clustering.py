@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import statistics
-import time
 
-from evaluate import embeddings, forget_peak, memory
+from evaluate import Clock, alone, embeddings
 
 
 def likewise(z, k: int, iterations: int, seed: int):
@@ -65,36 +63,18 @@ def measure(who: str, options: argparse.Namespace, pipe) -> None:
     device = options.device if who == "likewise" else "cpu"
     z, classes, work = z.to(device), int(y[-1]) + 1, CONTENDERS[who]
     work(z[:200].clone(), 20, 2, 0)  # imports and first-call costs are nobody's score
-    cuda = z.device.type == "cuda"
-    before = torch.cuda.memory_allocated() if cuda else forget_peak()
     runs = []
     for seed in range(options.seeds):
-        started = time.perf_counter()
+        clock = Clock(device)
         label = work(z, classes, options.iterations, seed)
-        seconds = time.perf_counter() - started
-        peak = (torch.cuda.max_memory_allocated() if cuda else memory("VmHWM")) - before
+        cost = clock.stop()
         centre = torch.zeros(classes, z.shape[1]).index_add_(0, label.long(), z.cpu())
         centre /= label.bincount(minlength=classes).clamp_min(1)[:, None]
         runs.append({
-            "seconds": seconds, "peak_mb": peak / 2**20, "NMI": nmi(y, label), "AMI": ami(y, label), "F1": pair_f1(y, label),
+            **cost, "NMI": nmi(y, label), "AMI": ami(y, label), "F1": pair_f1(y, label),
             "inertia": float((z.cpu() - centre[label.long()]).square().sum()),
         })  # fmt: skip
     pipe.send(runs)
-
-
-def alone(who: str, options: argparse.Namespace) -> list[dict] | None:
-    """The runs of one contender in a fresh process; None if it did not survive."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe(duplex=False)
-    child = context.Process(target=measure, args=(who, options, theirs))
-    child.start()
-    theirs.close()
-    try:
-        return ours.recv()
-    except EOFError:
-        return None
-    finally:
-        child.join()
 
 
 def main() -> None:
@@ -111,7 +91,7 @@ def main() -> None:
     print(f"{options.rows} x {options.dim}, {options.per_class} of a class, {options.iterations} iterations")
     result, first = [], None
     for who in options.who:
-        runs = alone(who, options)
+        runs = alone(measure, who, options)
         if runs is None:
             result.append({"who": who, "failed": True})
             print(f"  {who:14s} did not run (not installed, or out of memory)")

@@ -1,10 +1,12 @@
 """Retrieval scores side by side with pytorch-metric-learning: time, peak memory, and the same numbers.
 
-    python benchmarks/evaluate.py [--rows 60000] [--dim 512] [--out result.json]
+    python benchmarks/evaluate.py [--rows 60502] [--dim 512] [--device cuda] [--out result.json]
+    python benchmarks/evaluate.py --million [--device cuda]
 
-Every contender runs in a process of its own on the same embeddings, one after another; memory is the process's peak above
-what it held when the embeddings were ready (read from /proc: Linux only). The peer runs at its best setting (faiss,
-k="max_bin_count") and, on fewer rows (its memory grows with their square), at its default.
+Every contender runs in a process of its own on the same embeddings, one after another. Memory is the peak above what was held
+when the embeddings were ready (on a CPU the process's, read from /proc: Linux only; on a GPU torch's). On a CPU the peer runs at
+its best setting (faiss, k="max_bin_count") and, on fewer rows (its memory grows with their square), at its default; on a GPU
+with its own torch search. `--million` ranks a million rows, on a CPU from a memory-mapped file and for `--queries` of them.
 """
 
 from __future__ import annotations
@@ -12,27 +14,51 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import tempfile
 import time
+from pathlib import Path
 
 NAMES = {"P@1": "precision_at_1", "RP": "r_precision", "MAP@R": "mean_average_precision_at_r"}
+DEEP = ("R@1", "R@100", "MAP@R")
 
 
-def embeddings(rows: int, dim: int, per_class: int):
+def embeddings(rows: int, dim: int, per_class: int, device: str = "cpu"):
     """Classes of `per_class` around random centres, as spread as in a half-trained network (P@1 0.94 at 60,000 rows)."""
     import torch
 
-    g = torch.Generator().manual_seed(0)
-    y = torch.arange(rows) // per_class
-    z = torch.randn(int(y[-1]) + 1, dim, generator=g)[y] + 2 * torch.randn(rows, dim, generator=g)
-    return torch.nn.functional.normalize(z, dim=1), y
+    g = torch.Generator(device).manual_seed(0)
+    y = torch.arange(rows, device=device) // per_class
+    z = torch.randn(int(y[-1]) + 1, dim, generator=g, device=device)[y]
+    for part in z.split(2**16):
+        part += 2 * torch.randn(part.shape, generator=g, device=device)
+        part /= part.norm(dim=1, keepdim=True)
+    return z, y
+
+
+def score(z, y, names, **how) -> dict:
+    from likewise.metrics import metric
+    from likewise.metrics.ranking import reach
+    from likewise.search import rank
+
+    wanted = reach(names)
+    found = rank(z, y, k=1, depth=wanted.k, all_hits=wanted.all_hits, **how)
+    return {name: metric(name)(found).nanmean().item() for name in names}
 
 
 def likewise(z, y) -> dict:
-    from likewise.metrics import metric
-    from likewise.search import rank
+    return score(z, y, NAMES)
 
-    found = rank(z, y, k=1)
-    return {name: metric(name)(found).nanmean().item() for name in NAMES}
+
+def likewise_all_hits(z, y) -> dict:
+    return score(z, y, [*NAMES, "mAP", "MRR"])
+
+
+def likewise_4gb(z, y) -> dict:
+    return score(z, y, DEEP, budget=4 * 2**30)
+
+
+def likewise_half_gb(z, y) -> dict:
+    return score(z, y, DEEP)
 
 
 def peer_best(z, y) -> dict:
@@ -43,28 +69,53 @@ def peer_default(z, y) -> dict:
     return peer(z, y, None)
 
 
-def peer(z, y, k) -> dict:
+def peer_torch(z, y) -> dict:
+    from pytorch_metric_learning.distances import CosineSimilarity
+    from pytorch_metric_learning.utils.inference import CustomKNN
+
+    return peer(z, y, "max_bin_count", knn_func=CustomKNN(CosineSimilarity(), batch_size=4096), device=z.device)
+
+
+def peer(z, y, k, **how) -> dict:
     from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 
-    scores = AccuracyCalculator(include=tuple(NAMES.values()), k=k).get_accuracy(z, y)
+    scores = AccuracyCalculator(include=tuple(NAMES.values()), k=k, **how).get_accuracy(z, y)
     return {name: float(scores[other]) for name, other in NAMES.items()}
 
 
-def measure(work, rows: int, dim: int, per_class: int, pipe) -> None:
-    z, y = embeddings(rows, dim, per_class)
-    work(*embeddings(200, dim, per_class))  # imports and first-call costs are nobody's score
-    before = forget_peak()
-    started = time.perf_counter()
+def measure(work, rows: int, dim: int, per_class: int, device: str, pipe) -> None:
+    z, y = embeddings(rows, dim, per_class, device)
+    work(*embeddings(2000, dim, per_class, device))  # imports and first-call costs are nobody's score
+    clock = Clock(device)
     values = work(z, y)
-    seconds = time.perf_counter() - started
-    pipe.send({"seconds": seconds, "peak_mb": (memory("VmHWM") - before) / 2**20, "values": values})
+    pipe.send({**clock.stop(), "values": values})
 
 
-def forget_peak() -> int:
-    """Start the kernel's high-water mark anew (making the embeddings raised it), and return what is held now."""
-    with open("/proc/self/clear_refs", "w") as file:
-        file.write("5")
-    return memory("VmRSS")
+class Clock:
+    """Seconds and the peak of memory since it was made."""
+
+    def __init__(self, device: str):
+        self.gpu = device != "cpu"
+        if self.gpu:
+            import torch
+
+            torch.cuda.synchronize()
+            torch.cuda.reset_peak_memory_stats()
+            self.before = torch.cuda.memory_allocated()
+        else:
+            with open("/proc/self/clear_refs", "w") as file:  # start the kernel's high-water mark anew
+                file.write("5")
+            self.before = memory("VmRSS")
+        self.started = time.perf_counter()
+
+    def stop(self) -> dict:
+        if self.gpu:
+            import torch
+
+            torch.cuda.synchronize()
+        seconds = time.perf_counter() - self.started
+        peak = torch.cuda.max_memory_allocated() if self.gpu else memory("VmHWM")
+        return {"seconds": seconds, "peak_mb": (peak - self.before) / 2**20, "total_mb": peak / 2**20}
 
 
 def memory(name: str) -> int:
@@ -72,11 +123,28 @@ def memory(name: str) -> int:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith(name))
 
 
-def alone(work, rows: int, dim: int, per_class: int) -> dict | None:
+def from_disk(rows: int, dim: int, per_class: int, queries: int, pipe) -> None:
+    """Some of the rows ask all of them, which lie in a file."""
+    import numpy as np
+    import torch
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "z.npy"
+        z, y = embeddings(rows, dim, per_class)
+        np.save(file, z.numpy())
+        del z
+        mapped = torch.as_tensor(np.load(file, mmap_mode="c"))
+        q = torch.arange(0, rows, rows // queries)[:queries]
+        clock = Clock("cpu")
+        values = score(mapped[q], y[q], DEEP, gallery_z=mapped, gallery_y=y, own=q, budget=2**30)
+        pipe.send({**clock.stop(), "values": values})
+
+
+def alone(target, *arguments) -> dict | None:
     """The measurement of one contender in a fresh process; None if it did not survive."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
-    child = context.Process(target=measure, args=(work, rows, dim, per_class, theirs))
+    child = context.Process(target=target, args=(*arguments, theirs))
     child.start()
     theirs.close()
     try:
@@ -89,30 +157,44 @@ def alone(work, rows: int, dim: int, per_class: int) -> dict | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=60_000)
+    parser.add_argument("--rows", type=int, default=60_502)
     parser.add_argument("--dim", type=int, default=512)
     parser.add_argument("--per-class", type=int, default=5)
-    parser.add_argument(
-        "--default-rows", type=int, default=10_000, help="rows for the comparison with the peer's default"
-    )
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--default-rows", type=int, default=10_000, help="rows against the peer's default (CPU)")
+    parser.add_argument("--million", action="store_true", help="a million rows in place of the comparison")
+    parser.add_argument("--queries", type=int, default=20_000, help="how many of the million ask (CPU)")
     parser.add_argument("--out", help="write the result here as JSON")
     options = parser.parse_args()
-    races = [(options.rows, [likewise, peer_best]), (options.default_rows, [likewise, peer_best, peer_default])]
+    shape = (options.dim, options.per_class)
+    if options.million and options.device == "cpu":
+        races = [(10**6, [(f"{options.queries} queries, on disk", (from_disk, 10**6, *shape, options.queries))])]
+    elif options.million:
+        races = [(10**6, [likewise_4gb, likewise_half_gb])]
+    elif options.device == "cpu":
+        races = [(options.rows, [likewise, likewise_all_hits, peer_best])]
+        races += [(options.default_rows, [likewise, peer_best, peer_default])]
+    else:
+        races = [(options.rows, [likewise, likewise_all_hits, peer_torch])]
     result = []
     for rows, contenders in races:
-        print(f"{rows} x {options.dim}, {options.per_class} of a class")
+        print(f"{rows} x {options.dim}, {options.per_class} of a class, {options.device}")
         first = None
         for work in contenders:
-            found = alone(work, rows, options.dim, options.per_class)
-            result.append({"rows": rows, "dim": options.dim, "who": work.__name__, **(found or {"failed": True})})
+            name, job = (
+                work if isinstance(work, tuple) else (work.__name__, (measure, work, rows, *shape, options.device))
+            )
+            found = alone(*job)
+            result.append({"rows": rows, "dim": options.dim, "device": options.device, "who": name, **(found or {})})
             if found is None:
-                print(f"  {work.__name__:14s} did not survive (out of memory?)")
+                print(f"  {name:18s} did not survive (out of memory?)")
                 continue
             first = first or found
             values = "  ".join(f"{k} {v:.6f}" for k, v in found["values"].items())
             print(
-                f"  {work.__name__:14s} {found['seconds']:8.2f} s ({found['seconds'] / first['seconds']:5.1f}x)"
-                f"  {found['peak_mb']:8.0f} MB ({found['peak_mb'] / first['peak_mb']:5.1f}x)  {values}"
+                f"  {name:18s} {found['seconds']:8.2f} s ({found['seconds'] / first['seconds']:5.1f}x)  "
+                f"{found['peak_mb']:7.0f} MB ({found['peak_mb'] / first['peak_mb']:5.1f}x),"
+                f" {found['total_mb']:.0f} in all  {values}"
             )
     if options.out:
         with open(options.out, "w", encoding="utf-8") as file:

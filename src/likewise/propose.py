@@ -40,9 +40,9 @@ def top(
     n, on_gpu = len(gallery), gallery.device.type == "cuda"
     keep = min(n, with_slack(int(depth.max()), on_gpu))
     proposal, before = None, 0.0
-    if same and not on_gpu and keep < n // 8 and n * keep * 8 <= budget // 2:
+    if same and not on_gpu and keep < n // 8 and n * keep * 8 <= budget * 3 // 4:
         before = 0.9  # about what the proposals cost
-        proposal = _propose_symmetric(gallery, forbidden, keep, budget // 2, lambda share: progress(before * share))
+        proposal = _propose_symmetric(gallery, forbidden, keep, budget // 4, lambda share: progress(before * share))
     order = depth.argsort(stable=True)  # queries of like depth together: no chunk goes deeper than it must
     unproven = []
     for chunk in cut(len(order), min(2**14, budget // (keep * 256))):
@@ -113,7 +113,7 @@ def _propose_symmetric(
     n = len(both)
     best = Best(n, keep, both.device)
     everyone = torch.arange(n, device=both.device)
-    size = min(4096, max(64, int((budget / 32) ** 0.5)))
+    size = min(4096, max(64, int((budget / 8) ** 0.5)))
     blocks = cut(n, size)
     length = None if both.norm is None else (both.norm / both.top**2).float()
     done, pairs = 0, len(blocks) * (len(blocks) + 1) // 2
