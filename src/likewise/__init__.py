@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from likewise.run import Run
+    from likewise.stages.bench import Table
+    from likewise.stages.tune import Found
     from likewise.types import Embedded
 
 __version__ = "0.1.0"
@@ -20,6 +22,9 @@ __all__ = [
     "train",
     "evaluate",
     "embed",
+    "compare",
+    "bench",
+    "tune",
     "losses",
     "miners",
     "samplers",
@@ -59,6 +64,31 @@ def embed(run: str | PathLike | Run, data: str | PathLike, *, out: str | PathLik
     from likewise.stages.embed import embed as stage
 
     return stage(Embed(run=str(getattr(run, "path", run)), data=str(data), out=str(out), **_plain(settings)))
+
+
+def compare(run_a: str | PathLike | Run, run_b: str | PathLike | Run, **settings) -> dict:
+    """What changes from one run to another, with intervals; the same as `likewise compare`."""
+    from likewise.configs import Compare
+    from likewise.stages.compare import compare as stage
+
+    sides = {"run_a": str(getattr(run_a, "path", run_a)), "run_b": str(getattr(run_b, "path", run_b))}
+    return stage(Compare(**sides, **_plain(settings)))
+
+
+def bench(grid: str | PathLike, **settings) -> Table:
+    """Train every combination of a grid file; the same as `likewise bench`."""
+    from likewise.configs import Bench
+    from likewise.stages.bench import bench as stage
+
+    return stage(Bench(grid=str(grid), **_plain(settings)))
+
+
+def tune(config: str | PathLike, **settings) -> Found:
+    """Search for the best settings on validation classes; the same as `likewise tune`."""
+    from likewise.configs import Tune
+    from likewise.stages.tune import tune as stage
+
+    return stage(Tune(config=str(getattr(config, "path", config)), **_plain(settings)))
 
 
 def _plain(settings: dict) -> dict:

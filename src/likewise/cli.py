@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from collections.abc import Callable
@@ -108,6 +109,8 @@ def run_train(config) -> None:
 def run_evaluate(config) -> None:
     from likewise.stages.evaluate import evaluate
 
+    first = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun started
+    config = config if first else dataclasses.replace(config, quiet=True)
     scores = evaluate(config)
     if not config.quiet:
         title = config.which if "which" in scores else "embeddings"

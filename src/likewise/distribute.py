@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
@@ -19,6 +21,22 @@ def world() -> tuple[int, int]:
     return 0, 1
 
 
+@contextmanager
+def joined(device: torch.device) -> Iterator[torch.device]:
+    """With the processes that torchrun started beside this one, if it did; the device is then this process's own."""
+    if int(os.environ.get("WORLD_SIZE", 1)) == 1 or world()[1] > 1:
+        yield device
+        return
+    if device.type == "cuda" and device.index is None:
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield device
+    finally:
+        dist.destroy_process_group()
+
+
 def rank_in_shares(queries: int, rank_some: Callable[[slice], Retrieval]) -> Retrieval:
     """Each process ranks its share of the queries against the whole gallery; the same ranking as alone, to the last row.
 
@@ -26,18 +44,21 @@ def rank_in_shares(queries: int, rank_some: Callable[[slice], Retrieval]) -> Ret
         rank_some: ranks these queries; their numbers in what it returns count from 0.
     """
     me, many = world()
+    many = min(many, queries)  # nobody ranks nothing: of few queries, some processes rank the same
+    me = min(me, many - 1)
     edge = [queries * i // many for i in range(many + 1)]
     found = rank_some(slice(edge[me], edge[me + 1]))
     if many == 1:
         return found
-    count = _gather(found.start.diff())
-    whole = {name: _gather(getattr(found, name)) for name in ("row", "match", "sim", "relevant", "depth", "hit_rank")}
+    count = _gather(found.start.diff(), many)
+    names = ("row", "match", "sim", "relevant", "depth", "hit_rank")
+    whole = {name: _gather(getattr(found, name), many) for name in names}
     start = torch.cat([count.new_zeros(1), count.cumsum(0)])
     return replace(found, query=torch.arange(queries, device=start.device), start=start, **whole)
 
 
-def _gather(part: Tensor) -> Tensor:
-    """The parts of all processes, one after another; they may differ in length."""
+def _gather(part: Tensor, many: int) -> Tensor:
+    """The parts of the first `many` processes, one after another; they may differ in length."""
     size = torch.tensor([len(part)], device=part.device)
     sizes = [torch.zeros_like(size) for _ in range(world()[1])]
     dist.all_gather(sizes, size)
@@ -47,4 +68,4 @@ def _gather(part: Tensor) -> Tensor:
     padded = torch.cat([part, part.new_zeros((most - len(part), *part.shape[1:]))])
     parts = [torch.empty_like(padded) for _ in sizes]
     dist.all_gather(parts, padded.contiguous())
-    return torch.cat([p[: int(s)] for p, s in zip(parts, sizes, strict=True)]).to(kind)
+    return torch.cat([p[: int(s)] for p, s in zip(parts[:many], sizes[:many], strict=True)]).to(kind)

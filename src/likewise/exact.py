@@ -247,7 +247,7 @@ def _count_before(queries, gallery, forbidden, ids: Tensor, size: Tensor, row: T
         for rows in blocks:
             key = keys(queries, gallery, forbidden, q, ids[here], rows)
             ahead = key >= least[:, None]  # few, if the embedding is any good; all, if it is not
-            pieces = 1 + int(ahead.sum()) * 160 // budget
+            pieces = 1 + int(ahead.sum()) * 160 // max(1, budget)
             for part in cut(len(here), -(-len(here) // pieces)):
                 place, column = ahead[part].nonzero(as_tuple=True)
                 who = here[part][place]

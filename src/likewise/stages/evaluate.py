@@ -14,6 +14,7 @@ from likewise.contracts import Part, Protocol
 from likewise.data.features import read_embeddings
 from likewise.data.images import fingerprint
 from likewise.data.leaks import leaks, say_leaks
+from likewise.distribute import joined, world
 from likewise.embedding import embed_rows
 from likewise.metrics import measure_set, metric, of_the_set, spectrum
 from likewise.metrics.ranking import reach
@@ -41,10 +42,14 @@ PEEK = "peek at test "
 
 
 def evaluate(config: Evaluate, say=print) -> dict:
-    """Score what the config points at. Returns what scores.json holds."""
+    """Score what the config points at. Returns what scores.json holds. Processes that torchrun started share the queries."""
     check(config)
-    device = choose_device(config.device)
     target = find_target(config.target, "evaluate")
+    with joined(choose_device(config.device)) as device:
+        return evaluate_target(config, target, device, say)
+
+
+def evaluate_target(config: Evaluate, target: Path, device: torch.device, say) -> dict:
     if target.is_dir():
         for name in ("labels", "per_query"):
             if getattr(config, name):
@@ -87,10 +92,12 @@ def evaluate_embeddings(config: Evaluate, file: Path, device: torch.device) -> d
     how = {"budget": bytes_of(config.memory), "exclude": read_pairs(config.exclude, items)}
     length = check_length(e.z, similarity)
     result, scores, found = judge(e, items, protocol, config.metrics, similarity, device, config.quiet, **how)
-    if config.per_query:
+    if config.per_query and world()[0] == 0:
         if found is None:
             raise LikewiseError("evaluate: --per-query takes at least one metric per query; add R@1")
         write_per_query(check_out(config.per_query, ".parquet", "evaluate", "--per-query"), scores, found, e, items)
+    if config.part == "test" and (items.split == "train").any():
+        result["leaks"] = find_leaks(items, protocol, config.quiet)
     return result | {"length": length}
 
 
@@ -175,7 +182,7 @@ def evaluate_run(
     if part == "test":
         result |= {"leaks": find_leaks(items, protocol, quiet), "best_test_epoch": best_test_epoch(run)}
     own = which == "best" and part == "test" and similarity == usual and found is not None and pairs is None
-    if own and run.done == finished:  # training did not end meanwhile
+    if own and run.done == finished and world()[0] == 0:  # training did not end meanwhile
         made_by = {"run": run.path, "which": which, "similarity": similarity}
         save_embeddings(run.path / "embeddings.npz", e, items, made_by, part, protocol.sides(items, rows))
         write_per_query(run.path / "per_query.parquet", scores, found, e, items)
