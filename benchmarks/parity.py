@@ -1,9 +1,9 @@
-"""Evaluation side by side with pytorch-metric-learning, scikit-learn and loops in plain Python: the same numbers, or why not.
+"""Evaluation beside pytorch-metric-learning, scikit-learn and loops in plain Python: the same numbers, or why not.
 
     python benchmarks/parity.py [--out docs/parity.md]
 
-Five small random data sets. A number that differs from that of the loops by more than `CLOSE` is bold and has a note. A reason
-says which numbers it makes possible, and a difference that no reason makes possible is an error: no note is a guess.
+Five small random data sets. A number that differs from that of the loops is bold and has a note. A reason says which
+numbers it makes possible, and a difference that no reason makes possible is an error: no note is a guess.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import math
 import warnings
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -42,9 +41,8 @@ RANKED = ("R@1", "R@10", "P@1", "RP", "MAP@R", "mAP", "mAP@10/R", "MRR", "NDCG@1
 OF_THE_SET = ("NMI", "NMI_geometric", "AMI", "F1", "AUROC", "TAR@FAR=0.01")
 PML = {
     "R@1": ("precision_at_1", None), "P@1": ("precision_at_1", None), "RP": ("r_precision", None),
-    "MAP@R": ("mean_average_precision_at_r", None), "mAP": ("mean_average_precision", None),
-    "mAP@10/R": ("mean_average_precision", 10), "MRR": ("mean_reciprocal_rank", None), "NMI": ("NMI", None),
-    "AMI": ("AMI", None),
+    "MAP@R": ("mean_average_precision_at_r", None), "mAP": ("mean_average_precision", None), "NMI": ("NMI", None),
+    "mAP@10/R": ("mean_average_precision", 10), "MRR": ("mean_reciprocal_rank", None), "AMI": ("AMI", None),
 }  # fmt: skip
 """Our name: theirs, and how many neighbours (k) they must look at for it; None: all."""
 MEANINGS = {
@@ -56,9 +54,7 @@ MEANINGS = {
 """What one name of theirs becomes with another k, where all classes have 20 samples."""
 WHO = ("likewise", "brute force", "PML, faiss", "PML, topk", "scikit-learn")
 CLOSE = 1e-6
-
-Values = dict[str, float]
-"""Metric by name; one that somebody does not have is missing."""
+Values = dict[str, float]  # by name of the metric; one that somebody does not have is missing
 Table = list[list[float]]
 
 
@@ -110,18 +106,18 @@ def data_sets() -> list[Data]:
     uneven = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
     copied = "The same, but 15 rows of all classes are one picture, 15 have a twin in their class, 15 in another class."
     split = (
-        "60 queries, a gallery of 180; the classes of 6 queries are not in it. Numbers of the whole set are of all 240."
+        "60 queries, a gallery of 180 without the classes of 6 queries. Numbers of the whole set are of all 240 rows."
     )
     return [
         Data("Plain", "12 classes of 20.", scatter(even), even),
         Data("Ties", copied, copies, even),
-        Data("Classes of one image", "The first, but 24 rows are alone in their class.", scatter(alone), alone),
+        Data("Classes of one image", "12 classes of 18, and 24 rows alone in their class.", scatter(alone), alone),
         Data("Unbalanced classes", f"Classes of {', '.join(map(str, sizes))}.", scatter(uneven), uneven),
         Data("Query and gallery", split, scatter(absent), absent, row >= 60),
     ]
 
 
-def likewise(data: Data, ranked: Iterable[str] = RANKED, of_the_set: Iterable[str] = OF_THE_SET) -> Values:
+def likewise(data: Data, ranked: tuple[str, ...] = RANKED, of_the_set: tuple[str, ...] = OF_THE_SET) -> Values:
     found = rank(*data.sides, all_hits=True)
     return {name: metric(name)(found).nanmean().item() for name in ranked} | measure_set(of_the_set, data.z, data.y)
 
@@ -133,7 +129,7 @@ def cosines(z: Float[Tensor, "N D"]) -> Table:
 
 
 def loop_ranking(data: Data, sim: Table, tie: int = 0) -> Values:
-    """Means over queries with something to find. `tie`: of equals, the lower row (0), the right (-1), the wrong (1) is first."""
+    """Means over queries with something to find. Of equals, the lower row (0), the right (-1) or the wrong (1) is first."""
     y, each = data.y.tolist(), []
     for q in data.asks:
         order = sorted((-sim[q][j], tie * (y[j] == y[q]), j) for j in data.answers(q))
@@ -148,9 +144,9 @@ def loop_query(hits: list[bool]) -> Values:
     precision = [found / r if hit else 0.0 for r, (hit, found) in enumerate(zip(hits, accumulate(hits)), 1)]
     gain = [1 / math.log2(r + 1) for r in range(1, 11)]
     return {
-        "R@1": float(hits[0]), "R@10": float(any(hits[:10])), "P@1": float(hits[0]), "RP": sum(hits[:relevant]) / relevant,
-        "MAP@R": sum(precision[:relevant]) / relevant, "mAP": sum(precision) / relevant,
-        "mAP@10/R": sum(precision[:10]) / relevant, "MRR": 1 / (hits.index(True) + 1),
+        "R@1": float(hits[0]), "R@10": float(any(hits[:10])), "P@1": float(hits[0]), "MRR": 1 / (hits.index(True) + 1),
+        "RP": sum(hits[:relevant]) / relevant, "MAP@R": sum(precision[:relevant]) / relevant,
+        "mAP": sum(precision) / relevant, "mAP@10/R": sum(precision[:10]) / relevant,
         "NDCG@10": sum(g for g, hit in zip(gain, hits) if hit) / sum(gain[:relevant]),
     }  # fmt: skip
 
@@ -171,11 +167,9 @@ def loop_groups(a: list[int], b: list[int]) -> Values:
         both += a[i] == a[j] and b[i] == b[j]
         one += (a[i] == a[j]) != (b[i] == b[j])
     return {
-        "NMI": shared / (sum(entropy) / 2),
-        "NMI_geometric": shared / math.sqrt(math.prod(entropy)),
-        "AMI": (shared - chance) / (sum(entropy) / 2 - chance),
-        "F1": 2 * both / (2 * both + one),
-    }
+        "NMI": shared / (sum(entropy) / 2), "NMI_geometric": shared / math.sqrt(math.prod(entropy)),
+        "AMI": (shared - chance) / (sum(entropy) / 2 - chance), "F1": 2 * both / (2 * both + one),
+    }  # fmt: skip
 
 
 def split_pairs(y: list[int], sim: Table) -> tuple[list[float], list[float]]:
@@ -188,21 +182,18 @@ def loop_pairs(same: list[float], different: list[float]) -> Values:
     """From the similarities of the pairs that are the same, and of those that are not."""
     same, different = sorted(same), sorted(different)
     wins = sum((bisect_left(different, s) + bisect_right(different, s)) / 2 for s in same)
-    tar = 0.0
-    for threshold in same:
-        if len(different) - bisect_left(different, threshold) <= 0.01 * len(different):
-            tar = max(tar, (len(same) - bisect_left(same, threshold)) / len(same))
-    return {"AUROC": wins / len(same) / len(different), "TAR@FAR=0.01": tar}
+    strict = [t for t in same if len(different) - bisect_left(different, t) <= 0.01 * len(different)]
+    accepted = [len(same) - bisect_left(same, t) for t in strict]
+    return {"AUROC": wins / len(same) / len(different), "TAR@FAR=0.01": max(accepted, default=0) / len(same)}
 
 
 def by_pml(data: Data, wanted: dict[str, tuple], knn: CustomKNN | None = None) -> Values:
-    """At its defaults, but for k, the search (None: faiss), and the clusters."""
+    """At its defaults, but for k, the search (None: faiss) and the clusters. It asks for P@1 too, without which MRR fails."""
     how = {"device": torch.device("cpu"), "knn_func": knn, "kmeans_func": lambda *_: data.cluster[data.asks]}
-    values = {}
-    for name, (key, k) in wanted.items():
-        include = (key, "precision_at_1")  # it does not search for mean_reciprocal_rank alone
-        values[name] = AccuracyCalculator(include, k=k, **how).get_accuracy(*data.sides)[key]
-    return values
+    return {
+        name: AccuracyCalculator((key, "precision_at_1"), k=k, **how).get_accuracy(*data.sides)[key]
+        for name, (key, k) in wanted.items()
+    }
 
 
 def by_sklearn(data: Data, sim: Table) -> Values:
@@ -237,10 +228,6 @@ class Reason(NamedTuple):
         return who in self.who and low - CLOSE <= value <= high + CLOSE
 
 
-Why = dict[tuple[str, str], Reason]
-"""By who and metric, for each number that is not the loops'."""
-
-
 def reasons(data: Data, sim: Table, loops: Values) -> list[Reason]:
     y, group, asks, pml, sklearn = data.y.tolist(), data.cluster.tolist(), data.asks, WHO[2:4], WHO[4:]
     worst, best = (loop_ranking(data, sim, tie) for tie in (1, -1))
@@ -264,25 +251,29 @@ def reasons(data: Data, sim: Table, loops: Values) -> list[Reason]:
     ]  # fmt: skip
 
 
-def compare(data: Data) -> tuple[dict[str, Values], Why]:
-    """Everybody's numbers, and the reason for every difference."""
-    y, sim = data.y.tolist(), cosines(data.z)
+def compare(data: Data) -> tuple[dict[str, Values], dict[tuple[str, str], Reason]]:
+    """Everybody's numbers, and the reason for every one that is not the loops', by who and metric."""
+    y, sim, topk = data.y.tolist(), cosines(data.z), CustomKNN(CosineSimilarity())
     loops = loop_ranking(data, sim) | loop_groups(y, data.cluster.tolist()) | loop_pairs(*split_pairs(y, sim))
-    topk = by_pml(data, PML, CustomKNN(CosineSimilarity()))
-    values = dict(zip(WHO, (likewise(data), loops, by_pml(data, PML), topk, by_sklearn(data, sim))))
+    columns = likewise(data), loops, by_pml(data, PML), by_pml(data, PML, topk), by_sklearn(data, sim)
+    values = dict(zip(WHO, columns))
     return values, explain(data.title, values, reasons(data, sim, loops))
 
 
-def explain(title: str, values: dict[str, Values], known: list[Reason]) -> Why:
+def explain(title: str, values: dict[str, Values], known: list[Reason]) -> dict[tuple[str, str], Reason]:
     """The first reason that allows each difference; one without is an error."""
     loops, why = values["brute force"], {}
-    for who, name in [(w, n) for w in values for n in values[w] if not abs(values[w][n] - loops[n]) <= CLOSE]:
-        why[who, name] = next((reason for reason in known if reason.allows(who, name, values[who][name])), None)
-        if why[who, name] is None:
+    for who, name in ((w, n) for w in values for n in values[w]):
+        value = values[who][name]
+        if abs(value - loops[name]) <= CLOSE:
+            continue
+        fits = [reason for reason in known if reason.allows(who, name, value)]
+        if not fits:
             raise LikewiseError(
-                f"parity: every difference must have a known reason, but on '{title}' {name} of {who} is "
-                f"{values[who][name]:.6f}, not {loops[name]:.6f}; find out why, and mend it or add it to `reasons`"
+                f"parity: every difference must have a known reason, but on '{title}' {name} of {who} is {value:.6f}, "
+                f"not {loops[name]:.6f}; find out why, and mend it or add it to `reasons`"
             )
+        why[who, name] = fits[0]
     return why
 
 
@@ -292,41 +283,40 @@ Written by `python benchmarks/parity.py --out docs/parity.md` with torch {torch}
 {pytorch-metric-learning}, faiss {faiss-cpu} and scikit-learn {scikit-learn}. The data are random, the same in every run.
 
 - *likewise*: `rank`, `metric` and `measure_set`, on which `likewise evaluate` is built.
-- *brute force*: loops in plain Python over queries, answers and pairs. Equally near answers are ranked by row; queries with
-  nothing to find are left out.
-- *PML*: the AccuracyCalculator of pytorch-metric-learning with all neighbours (k = 10 for mAP@10/R); with its default search
-  (faiss), and with `CustomKNN(CosineSimilarity())` (topk). Its `precision_at_1` stands for R@1 too: of one answer, they are one.
+- *brute force*: loops in plain Python over queries, answers and pairs. Equally near answers are ranked by row; queries
+  with nothing to find are left out.
+- *PML*: the AccuracyCalculator of pytorch-metric-learning, all neighbours (k = 10 for mAP@10/R), with its default search
+  (faiss) and with `CustomKNN(CosineSimilarity())` (topk). `precision_at_1` stands for R@1 too: of one answer, they are one.
 - *scikit-learn*: its metrics of the loops' cosines; it does not search.
 
-NMI, AMI and F1 of all are about the labels of one k-means. NMI is divided by the arithmetic mean of the entropies, as all do by
-default; NMI_geometric is what scikit-learn gave before 0.22. A dash: not to be had there.
-
-**Bold**: further than {close} from brute force. Each bold number has a note on whose definition differs, and the numbers that this
-makes possible: the script stops at a difference that no reason explains.
+NMI, AMI and F1 of all are about the labels of one k-means. NMI is divided by the arithmetic mean of the entropies, as all do
+by default; NMI_geometric is what scikit-learn gave before 0.22. A dash: not to be had there. **Bold**: further than {close}
+from brute force. Each bold number has a note on whose definition differs, and the numbers that this makes possible: the
+script stops at a difference that no reason explains.
 """
 OUTRO = """## One name, several numbers
 
-What a name means in pytorch-metric-learning depends on `k`, the neighbours that it looks at. Its numbers on the first data set,
-and ours under the name that says the same. (It warns about r_precision with k = 10. "mAP@10" alone is refused by likewise, for it
-has more meanings still.)
-"""
+What a name means in pytorch-metric-learning depends on `k`, the neighbours that it looks at. Its numbers on the first data
+set, and ours under the name that says the same. It warns about r_precision with k = 10. likewise refuses a bare "mAP@10".
+
+| pytorch-metric-learning | k | its number | likewise | our number |
+|---|---|---:|---|---:|"""
 
 
 def page(data: list[Data]) -> str:
     peers = ("torch", "pytorch-metric-learning", "faiss-cpu", "scikit-learn")
     intro = INTRO.format(**{name: version(name).partition("+")[0] for name in peers}, close=CLOSE)
-    theirs, ours = by_pml(data[0], MEANINGS), likewise(data[0], MEANINGS, ())
+    theirs, ours = by_pml(data[0], MEANINGS), likewise(data[0], tuple(MEANINGS), ())
     lines = [f"| {key} | {k} | {theirs[n]:.5f} | {n} | {ours[n]:.5f} |" for n, (key, k) in MEANINGS.items()]
-    head = ["| pytorch-metric-learning | k | its number | likewise | our number |", "|---|---|---:|---|---:|"]
-    return "\n".join([intro, *(section(each, *compare(each)) for each in data), OUTRO, *head, *lines, ""])
+    return "\n".join([intro, *(section(each, *compare(each)) for each in data), OUTRO, *lines, ""])
 
 
-def section(data: Data, values: dict[str, Values], why: Why) -> str:
+def section(data: Data, values: dict[str, Values], why: dict[tuple[str, str], Reason]) -> str:
     lines = [f"## {data.title}", "", data.says, "", f"| | {' | '.join(WHO)} |", f"|---|{'---:|' * len(WHO)}"]
     for name in (*RANKED, *OF_THE_SET):
+        bold = ("**" if (who, name) in why else "" for who in WHO)
         shown = (f"{values[who][name]:.5f}" if name in values[who] else "-" for who in WHO)
-        cells = (f"**{text}**" if (who, name) in why else text for who, text in zip(WHO, shown))
-        lines.append(f"| {name} | {' | '.join(cells)} |")
+        lines.append(f"| {name} | {' | '.join(mark + text + mark for mark, text in zip(bold, shown))} |")
     lines += [""] * bool(why)
     for text in dict.fromkeys(reason.text for reason in why.values()):
         own = {key: reason.possible[key[1]] for key, reason in why.items() if reason.text == text}
@@ -338,11 +328,10 @@ def section(data: Data, values: dict[str, Values], why: Why) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", help="write the page here, in place of showing it")
-    options = parser.parse_args()
+    parser.add_argument("--out", type=Path, help="write the page here, in place of showing it")
+    out = parser.parse_args().out
     torch.set_num_threads(1)  # so little work is not worth sharing
-    text = page(data_sets())
-    Path(options.out).write_text(text, "utf-8") if options.out else print(text)
+    out.write_text(page(data_sets()), "utf-8") if out else print(page(data_sets()))
 
 
 if __name__ == "__main__":

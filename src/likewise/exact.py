@@ -7,6 +7,7 @@ go to the lower row. Nothing but the embeddings themselves is kept: a block of t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -19,8 +20,11 @@ from likewise.errors import LikewiseError
 UNIT = 2.0**26
 """What a unit vector is multiplied with before rounding."""
 
-CHUNK = 2**24
+CHUNK = 2**20
 """Numbers in float64 that preparing takes at a time."""
+
+LONGER = 2.0**15
+"""How many times longer than most a vector may be: rounded to a part of the longest, the others keep ten bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,10 +51,7 @@ class Side:
 
     def whole(self, rows: slice | Tensor) -> Float[Tensor, "n D"]:
         """These rows as whole numbers, in float64."""
-        factor = self.factor[rows]
-        return (
-            self._rows(rows).double() * factor[:, None]
-        ).round_()  # not in place: they may be the embeddings themselves
+        return (self._rows(rows).double() * self.factor[rows][:, None]).round_()
 
     @property
     def top(self) -> float:
@@ -58,41 +59,63 @@ class Side:
         return UNIT if self.norm is None else UNIT / 2
 
     def real(self, rows: slice | Tensor) -> Float[Tensor, "n D"]:
-        """These rows near `whole` / top, for fast products: float32, or float16 on a GPU."""
+        """`whole` / top of these rows, for fast products: rounded to float32, or to float16 on a GPU."""
         if self.held is not None:
             return self.held[rows]
-        x = self._rows(rows).float() * (self.factor[rows] / self.top).float()[:, None]
-        return x.half() if x.is_cuda else x
+        return self.whole(rows).div_(self.top).to(self.short)
+
+    @property
+    def short(self) -> torch.dtype:
+        return torch.float16 if self.device.type == "cuda" else torch.float32
 
 
 def prepare(
     z: Tensor, device: torch.device, group: Tensor | None, scale: float | None, name: str, room: int = 0
 ) -> Side:
     """A side for cosines or, with a scale, for distances; `room` bytes may be held for it."""
-    length = torch.empty(len(z), dtype=torch.float64, device=device)
-    for rows in cut(len(z), CHUNK // z.shape[1]):
-        part = z[rows].to(device).double()
-        length[rows] = _fixed_order_sum(part * part)
-    bad = (~torch.isfinite(length)).nonzero()[:, 0]
+    squared = _squared_lengths(z, device)
+    bad = (~torch.isfinite(squared)).nonzero()[:, 0]
     if len(bad):
         raise LikewiseError(
             f"search: embeddings must be finite, got NaN or infinity in {len(bad)} {name} rows "
             f"(first: row {int(bad[0])}); look for a diverged training, a broken image, or float16 that overflowed"
         )
-    factor = (UNIT / length.sqrt()).where(length > 0, 0.0) if scale is None else torch.full_like(length, scale)
-    side, blocks = Side(z, factor, None, group, scale or UNIT), cut(len(z), CHUNK // z.shape[1])
+    factor = (UNIT / squared.sqrt()).where(squared > 0, 0.0) if scale is None else torch.full_like(squared, scale)
+    side = Side(z, factor, None, group, scale or UNIT)
     if scale is not None:
-        side = replace(side, norm=torch.cat([side.whole(rows).square_().sum(1) for rows in blocks]))
-    if z.numel() * (2 if device.type == "cuda" else 4) <= room:
-        side = replace(side, held=torch.cat([side.real(rows) for rows in blocks]))
+        side = replace(side, norm=torch.cat([side.whole(rows).square_().sum(1) for rows in _blocks(z)]))
+    if z.numel() * side.short.itemsize <= room:
+        held = torch.empty(z.shape, dtype=side.short, device=device)
+        for rows in _blocks(z):
+            held[rows] = side.real(rows)
+        side = replace(side, held=held)
     return side
 
 
 def euclidean_scale(*sides: Tensor) -> float:
     """The power of two that puts the longest vector just below 25 bits."""
-    parts = [t[rows] for t in sides for rows in cut(len(t), CHUNK // t.shape[1])]
-    longest = max(float(part.double().square().sum(1).max()) for part in parts) ** 0.5
-    return 2.0 ** (25 - torch.tensor(max(longest, 1e-30), dtype=torch.float64).log2().ceil().item())
+    squared = torch.cat([_squared_lengths(z, z.device).cpu() for z in sides])
+    squared = squared[squared.isfinite() & (squared > 0)]
+    if not len(squared):
+        return 1.0
+    longest, usual = math.sqrt(squared.max()), math.sqrt(squared.median())
+    if longest > LONGER * usual:
+        raise LikewiseError(
+            f"search: to compare distances, no embedding may be more than {LONGER:.0f} times as long as most, "
+            f"got one of length {longest:.3g} where the median is {usual:.3g}; leave it out, or rank by cosine"
+        )
+    return 2.0 ** (25 - math.ceil(math.log2(longest)))
+
+
+def _squared_lengths(z: Tensor, device: torch.device) -> Float[Tensor, "N"]:
+    squared = torch.empty(len(z), dtype=torch.float64, device=device)
+    for rows in _blocks(z):
+        squared[rows] = _fixed_order_sum(z[rows].to(device).double().square())
+    return squared
+
+
+def _blocks(z: Tensor) -> list[slice]:
+    return cut(len(z), CHUNK // z.shape[1])
 
 
 def cut(n: int, size: int, first: int = 0) -> list[slice]:
@@ -154,10 +177,12 @@ def pair_keys(queries: Side, gallery: Side, ids: Tensor, rows: Int[Tensor, "n K"
     """Exact scores of each query against its own K gallery rows."""
     dim = gallery.z.shape[1]
     key = torch.empty(rows.shape, dtype=torch.float64, device=rows.device)
-    most = budget if rows.is_cuda else min(budget, 2**22)  # what a CPU's cache holds
-    for part in cut(len(ids), most // (dim * rows.shape[1] * 24)):
-        vectors = gallery.whole(rows[part].flatten()).view(*rows[part].shape, dim)
-        key[part] = torch.bmm(vectors, queries.whole(ids[part])[:, :, None])[:, :, 0]
+    most = (budget if rows.is_cuda else min(budget, 2**22)) // (dim * 24)  # pairs, as many as a CPU's cache holds
+    for part in cut(len(ids), most // rows.shape[1]):
+        q = queries.whole(ids[part])[:, :, None]
+        for columns in cut(rows.shape[1], max(most, 64)):
+            some = rows[part, columns]
+            key[part, columns] = torch.bmm(gallery.whole(some.flatten()).view(*some.shape, dim), q)[:, :, 0]
     return key if gallery.norm is None else 2 * key - gallery.norm[rows]
 
 
@@ -173,7 +198,7 @@ def exhaustive(
     queries: Side, gallery: Side, forbidden: Forbidden, ids: Int[Tensor, "n"], k: int, budget: int
 ) -> Iterator[tuple[Tensor, Int[Tensor, "C K"], Float[Tensor, "C K"]]]:
     """The first k rows by exact keys against the whole gallery, some queries at a time."""
-    for some, blocks in tiles(ids, gallery, budget, each=32):
+    for some, blocks in tiles(ids, gallery, budget, each=32, k=k):
         q = queries.whole(some)
         best_key = torch.full((len(some), k), -torch.inf, dtype=torch.float64, device=q.device)
         best_row = torch.full((len(some), k), -1, dtype=torch.int64, device=q.device)
@@ -187,10 +212,12 @@ def exhaustive(
         yield some, best_row.masked_fill(best_key == -torch.inf, -1), best_key
 
 
-def tiles(ids: Tensor, gallery: Side, budget: int, each: int) -> Iterator[tuple[Tensor, list[slice]]]:
-    """Queries and gallery in tiles that take `each` bytes a pair, half of the budget, and their whole numbers the other."""
+def tiles(ids: Tensor, gallery: Side, budget: int, each: int, k: int = 1) -> Iterator[tuple[Tensor, list[slice]]]:
+    """Queries and gallery in tiles that take `each` bytes a pair, half of the budget, and their whole numbers the other.
+
+    So many queries at a time that k answers of each are no more than a tile."""
     pairs, most = max(4096, budget // 2 // each), max(64, budget // (64 * gallery.z.shape[1]))
-    height = min(len(ids), most, max(pairs // len(gallery), int(pairs**0.5)))
+    height = min(len(ids), most, max(pairs // len(gallery), int(pairs**0.5)), max(1, pairs // k))
     for some in ids.split(height):
         yield some, cut(len(gallery), min(most, pairs // height))
 

@@ -63,7 +63,8 @@ def read_grid(file: str | Path) -> Grid:
         raise LikewiseError(f"grid: '{file}' is not TOML ({error})") from None
     for key in content:
         if key not in TABLES:
-            raise LikewiseError(f"grid: '{file}' has '{key}'{nearest_name(key, TABLES)} It takes: {', '.join(TABLES)}")
+            near = "; write it below the line [settings]." if key in set_of_train() else nearest_name(key, TABLES)
+            raise LikewiseError(f"grid: '{file}' has '{key}'{near} It takes: {', '.join(TABLES)}")
     for key in TABLES[1:]:
         if not isinstance(content.get(key, {}), dict):
             raise LikewiseError(f"grid: {key} must be a table, got {content[key]!r}; write [{key}] above its lines")

@@ -144,10 +144,13 @@ class Best:
         bar = self.score[mine, -1]
         if block.is_cuda or (bar == -torch.inf).any():
             return self._take_all(mine, first, block)
+        ahead = block > bar[:, None]  # few: most never come near the best
+        if ahead.count_nonzero() > ahead.numel() // 8:  # a list of them would take more room than the block
+            return self._take_all(mine, first, block)
         if block.is_contiguous():
-            place, column = (block > bar[:, None]).nonzero(as_tuple=True)  # few: most never come near the best
+            place, column = ahead.nonzero(as_tuple=True)
         else:  # a transposed block is read in the order it lies in memory
-            column, place = (bar[None, :] < block.T).nonzero(as_tuple=True)
+            column, place = ahead.T.nonzero(as_tuple=True)
             place, order = place.sort(stable=True)
             column = column[order]
         count = torch.bincount(place, minlength=len(bar))

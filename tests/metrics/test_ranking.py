@@ -170,8 +170,16 @@ def test_names():
         "rho", "",
     ):  # fmt: skip
         assert not knows(name), name
-    with pytest.raises(LikewiseError, match="there is no 'R@0'.*R@k, P@k, RP, MAP@R"):
-        metric("R@0")
+    with pytest.raises(LikewiseError, match="there is no 'R'.*R@k, P@k, RP, MAP@R"):
+        metric("R")
+    for name in ("R@0", "R@k", "R@-1", "R@1.5"):
+        with pytest.raises(LikewiseError, match=f"in R@k k must be a whole number from 1 on.*got '{name}'"):
+            metric(name)
+    for name in ("TAR@FAR=2", "TAR@FAR=x", "TAR@FAR="):
+        with pytest.raises(LikewiseError, match=f"in TAR@FAR=x x must be a share from 0 to 1.*got '{name}'"):
+            metric(name)
+    with pytest.raises(LikewiseError, match="there is no 'R@1,R@10'.*names stand apart, as in R@1 R@10"):
+        metric("R@1,R@10")
     with pytest.raises(LikewiseError, match="there is no 'mAP@R'; did you mean 'MAP@R'"):
         metric("mAP@R")
     with pytest.raises(LikewiseError, match="'rho' is one number for a whole set.*take one of R@k"):

@@ -72,8 +72,16 @@ def metric(name: str) -> Metric:
             f"take one of {', '.join(NAMES)} (k a number, as in R@1)"
         )
     known = [*NAMES, *SET_NAMES]
+    for letter, pattern, must in (
+        ("@k", "@[-+.0-9]+", "k must be a whole number from 1 on, as in R@1"),
+        ("=x", "=.*", "x must be a share from 0 to 1, as in TAR@FAR=0.001"),
+    ):
+        generic = re.sub(pattern, letter, name)
+        if letter in generic and generic in known:
+            raise LikewiseError(f"metrics: in {generic} {must}; got '{name}'")
+    apart = "names stand apart, as in R@1 R@10; " if "," in name else ""
     raise LikewiseError(
-        f"metrics: there is no '{name}'{nearest_name(name, known)} There are {', '.join(known)} (k a number, as in R@1)"
+        f"metrics: there is no '{name}'{nearest_name(name, known)} There are {', '.join(known)} ({apart}k a number, as in R@1)"
     )
 
 

@@ -159,7 +159,7 @@ def measure(names: Iterable[str], z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) 
 
 def _parse(name: str) -> tuple[str, float | None] | None:
     """The name as in NAMES, and its x: "TAR@P=0.9" -> ("TAR@P=x", 0.9), "EER" -> ("EER", None). None: not of pairs."""
-    found = re.fullmatch(r"(\w+@\w+=)([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)", name)
+    found = re.fullmatch(r"(\w+@\w+=)([0-9]*\.?[0-9]+(?:[eE]-?[0-9]+)?)", name)
     generic, x = (f"{found[1]}x", float(found[2])) if found else (name, None)
     fits = generic in NAMES and generic.endswith("=x") == (x is not None)
     return (generic, x) if fits and (x is None or x <= 1) else None

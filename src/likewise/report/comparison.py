@@ -69,16 +69,12 @@ def show_extremes(console: Console, name: str, about: dict) -> None:
     table = Table(f"{name}: class", "queries", "B - A", "95 % over its queries")
     for c in gains + losses:
         table.add_row(escape(c["class"]), str(c["queries"]), f"{100 * c['difference']:+.2f}", _span(c))
-    queries = Table(f"{name}: query", "class", "A", "B")
-    queries.add_column("path", overflow="fold")
-    for q in about["better"][:LISTED] + about["worse"][:LISTED]:
-        queries.add_row(
-            f"row {q['row']}",
-            escape(q["class"]),
-            f"{100 * q['a']:.1f}",
-            f"{100 * q['b']:.1f}",
-            escape(q.get("path", "")),
-        )
+    queries, moved = Table(f"{name}: query", "class", "A", "B"), about["better"][:LISTED] + about["worse"][:LISTED]
+    if any("path" in q for q in moved):
+        queries.add_column("path", overflow="fold")
+    for q in moved:
+        path = [escape(q["path"])] if "path" in q else []
+        queries.add_row(f"row {q['row']}", escape(q["class"]), *(f"{100 * q[side]:.1f}" for side in "ab"), *path)
     for filled in (t for t in (table, queries) if t.row_count):
         console.print(filled)
 

@@ -87,16 +87,17 @@ def lay_out(grid: Grid, config: Bench, planner: Planner) -> list[Planned]:
     ours = {k: v for k in ("device", "metrics", "allow_imports") if (v := getattr(config, k))}
     plan, seen = [], {}
     for cell in cells(grid):
-        whole = as_train(cell.settings, **ours)
-        folds = fold_specs(whole.protocol) if whole.protocol else None
-        for fold, protocol in enumerate(folds or [whole.protocol]):
-            try:
-                job = planner.job(replace(whole, protocol=protocol))
-            except LikewiseError as error:
-                raise LikewiseError(f"bench: {_words(cell)}: {error}") from None
+        try:
+            whole = as_train(cell.settings, **ours)
+            folds = fold_specs(whole.protocol) if whole.protocol else None
+            jobs = [planner.job(replace(whole, protocol=protocol)) for protocol in folds or [whole.protocol]]
+        except LikewiseError as error:
+            raise LikewiseError(f"bench: {_words(cell.names)}: {error}") from None
+        for fold, job in enumerate(jobs):
             if seen.setdefault(job.identity, cell) is not cell:
                 raise LikewiseError(
-                    f"bench: {_words(seen[job.identity])} and {_words(cell)} are the same run; leave one of them out"
+                    f"bench: {_words(seen[job.identity].names)} and {_words(cell.names)} are the same run; "
+                    "leave one of them out"
                 )
             plan.append(Planned(cell, fold if folds else None, job))
     return plan
@@ -135,24 +136,24 @@ def sum_up(grid: Grid, plan: list[Planned], folder: Path, device: torch.device) 
     for t in plan:
         seeds = groups.setdefault(tuple(_names(t, axes)), {})
         seeds.setdefault(t.cell.names.get(SEED, ""), []).append(t)
-    found = []
+    found, failures = [], []
     for names, seeds in groups.items():
         scored = [
             score(trainings, device) for trainings in seeds.values() if all(t.status == "finished" for t in trainings)
         ]
-        failed = list(dict.fromkeys(t.error for trainings in seeds.values() for t in trainings if t.error))
         kinds = list(scored[0]) if scored else [""]
-        found += [(names, kind, [s[kind] for s in scored], len(seeds), failed) for kind in kinds]
-    chosen = [m for m in metrics if any(f"{m} (best test epoch)" in s for *_, scores, _, _ in found for s in scores)]
+        found += [(names, kind, [s[kind] for s in scored], len(seeds)) for kind in kinds]
+        failed = list(dict.fromkeys(t.error for trainings in seeds.values() for t in trainings if t.error))
+        failures += [f"failed: {_words(dict(zip(axes, names)))}: {'; '.join(failed)}"] if failed else []
+    chosen = [m for m in metrics if any(f"{m} (best test epoch)" in s for *_, scores, _ in found for s in scores)]
     shown = metrics + [f"{m} (best test epoch)" for m in chosen]
-    folds, failures = any(kind for _, kind, *_ in found), any(failed for *_, failed in found)
-    columns = [*axes, *(["scores"] if folds else []), *shown, "n", *(["failed"] if failures else [])]
-    lines = []
-    for names, kind, scores, of, failed in found:
+    folds = any(kind for _, kind, *_ in found)
+    columns, lines = [*axes, *(["scores"] if folds else []), *shown, "n"], []
+    for names, kind, scores, of in found:
         values = [show(m, [s[m] for s in scores if m in s]) for m in shown]
         count = str(len(scores)) if len(scores) == of else f"{len(scores)} of {of}"
-        lines.append([*names, *([kind] if folds else []), *values, count, *(["; ".join(failed)] if failures else [])])
-    notes = [PLUS_MINUS, *([FOLDS] if folds else []), *([CHOSEN] if chosen else [])]
+        lines.append([*names, *([kind] if folds else []), *values, count])
+    notes = [PLUS_MINUS, *([FOLDS] if folds else []), *([CHOSEN] if chosen else []), *failures]
     return Table(grid.title, columns, lines, notes, folder)
 
 
@@ -192,5 +193,5 @@ def _names(training: Planned, columns: Sequence[str]) -> list[str]:
     return [names[column] for column in columns if column in names]
 
 
-def _words(cell: Cell) -> str:
-    return ", ".join(f"{axis} {name}" for axis, name in cell.names.items()) or "the one cell"
+def _words(names: dict[str, str]) -> str:
+    return ", ".join(f"{axis} {name}" for axis, name in names.items()) or "the one cell"

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import tempfile
@@ -203,6 +204,7 @@ def _end(children: list[Child]) -> None:
 
 def serve() -> None:
     """What a child does: one training a line of its stdin, one line of JSON in answer, until stdin ends."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent in the background may have handed down deafness
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # nothing else is taken for an answer
     tasks: queue.SimpleQueue[str | None] = queue.SimpleQueue()
