@@ -51,7 +51,9 @@ def start_by_hand(x, k, seed):
                 while (goal := goal - drawn_from[row]) >= 0:
                     row += 1
                 left = [min(old, squared(p, x[row])) for old, p in zip(away, x, strict=True)]
-                best = min(best or (math.inf,), (sum(left), row, left), key=lambda found: found[0])  # of equals the first
+                best = min(
+                    best or (math.inf,), (sum(left), row, left), key=lambda found: found[0]
+                )  # of equals the first
             away = best[2]
             chosen.append(best[1])
     return chosen

@@ -75,8 +75,9 @@ def test_who_is_forbidden_is_out_and_nobody_else():
 
 
 @pytest.mark.parametrize("budget", [1, 2**22])
+@pytest.mark.parametrize("answers", [5, 40])
 @pytest.mark.parametrize("raw", [False, True])
-def test_ranks_by_counting_are_those_of_a_full_sort(budget, raw):
+def test_ranks_of_few_and_of_many_answers_are_those_of_a_full_sort(budget, raw, answers):
     z = unit(150, 5) * (torch.linspace(0.2, 3, 150)[:, None] if raw else 1)
     z[20:60] = z[20].clone()  # many equals
     z[70] = 0
@@ -87,9 +88,17 @@ def test_ranks_by_counting_are_those_of_a_full_sort(budget, raw):
     order = key.sort(dim=1, descending=True, stable=True).indices
     rank_of = torch.empty_like(order).scatter_(1, order, everyone.expand(150, -1).contiguous()) + 1
     g = torch.Generator().manual_seed(2)
-    chosen = [(q, row) for q in (0, 3, 20, 30, 70, 149) for row in torch.randperm(150, generator=g)[:17].tolist()]
+    chosen = [(q, row) for q in (0, 3, 20, 30, 70, 149) for row in torch.randperm(150, generator=g)[:answers].tolist()]
     who, row = (torch.tensor(side) for side in zip(*[(q, r) for q, r in chosen if key[q, r] > -torch.inf]))
     assert torch.equal(exact.places(side, side, out, who, row, budget), rank_of[who, row])
+
+
+def test_pairs_alone_score_as_in_a_block_however_they_are_cut():
+    side = prepare(unit(200, 30) * 3, 2.0**20)
+    ids, everyone = torch.tensor([5, 199]), torch.arange(200)
+    want = exact.keys(side, side, forbidden(side), side.whole(ids), ids, slice(0, 200))
+    for budget in (1, 30 * 24 * 150, 2**22):
+        assert torch.equal(exact.pair_keys(side, side, ids, everyone.expand(2, -1), budget), want)
 
 
 def test_all_against_all_in_tiles_goes_by_key_then_by_row():

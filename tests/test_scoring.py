@@ -1,11 +1,13 @@
 """Scoring: what the protocol says is what is ranked."""
 
 import numpy as np
+import pytest
 import torch
 
+from likewise import scoring
 from likewise.protocols import QueryGallery
-from likewise.scoring import retrieve
-from likewise.types import Embedded, Items
+from likewise.scoring import retrieve, summary
+from likewise.types import Embedded, Items, Scores
 
 
 def test_positions_are_those_of_the_embeddings_not_of_the_gallery():
@@ -16,3 +18,42 @@ def test_positions_are_those_of_the_embeddings_not_of_the_gallery():
     e = Embedded(torch.as_tensor(x), torch.as_tensor(y), torch.arange(6))
     found = retrieve(e, items, QueryGallery())
     assert found.query.tolist() == [0, 1, 4] and found.row[:, 0].tolist() == [2, 3, 5]
+
+
+def test_every_share_of_the_queries_is_rounded_alike(monkeypatch):
+    """Only the last query is long; whoever ranks the others must not see finer distances for that."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 4)).astype(np.float32)
+    x[29] *= 5000
+    y, asks = np.arange(60) % 5, np.arange(60) < 30
+    items = Items("toy", y, tuple("abcde"), x=x, query=asks, gallery=~asks)
+    e = Embedded(torch.as_tensor(x), torch.as_tensor(y), torch.arange(60))
+    shares = []
+    monkeypatch.setattr(
+        scoring,
+        "rank_in_shares",
+        lambda n, some: shares.extend([some(slice(0, 15)), some(slice(15, n))]) or some(slice(n)),
+    )
+    alone = retrieve(e, items, QueryGallery(), similarity="euclidean")
+    assert torch.equal(torch.cat([share.sim for share in shares]), alone.sim)
+    assert torch.equal(torch.cat([share.row for share in shares]) + 30, alone.row)
+
+
+@pytest.mark.parametrize(("classes", "over"), [(3, "queries"), (12, "classes")])
+def test_means_are_those_of_the_queries_and_of_the_classes(classes, over):
+    """Classes of 1, 2, 3, ... queries; the first has nothing to find, so it is in no mean."""
+    label = np.repeat(np.arange(classes), np.arange(1, classes + 1))
+    rng = np.random.default_rng(0)
+    each = {name: rng.random(len(label)) for name in ("R@1", "MAP@R")}
+    for value in each.values():
+        value[0] = np.nan
+    e = Embedded(torch.eye(len(label)), torch.as_tensor(label), torch.arange(len(label)))
+    found = summary(Scores(each, np.arange(len(label)), label), e, "cosine", list(each), torch.device("cpu"))
+    for name, value in each.items():
+        by_class = [[v for v, c in zip(value, label, strict=True) if c == one] for one in range(1, classes)]
+        flat = [v for values in by_class for v in values]
+        assert found["metrics"][name] == pytest.approx(sum(flat) / len(flat))
+        assert found["class_mean"][name] == pytest.approx(sum(sum(v) / len(v) for v in by_class) / len(by_class))
+        low, high = found["interval"][name]
+        assert low < found["metrics"][name] < high
+    assert (found["queries"], found["unscored"], found["interval_over"]) == (len(label) - 1, 1, over)

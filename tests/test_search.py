@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from likewise import exact
 from likewise.search import nearest, rank
 from likewise.types import LikewiseError
 
@@ -142,6 +143,13 @@ def test_bad_arguments(unchecked):
         rank(z, y, z[:, :3], y)
     with pytest.raises(LikewiseError, match="cosine, euclidean, got 'dot'"):
         rank(z, y, similarity="dot")
+    for half in ({"gallery_y": None}, {"group": y}, {"gallery_group": y}):
+        with pytest.raises(LikewiseError, match="give gallery_y, and both or neither of group and gallery_group"):
+            rank(z, y, z, **{"gallery_y": y, **half})
+    with pytest.raises(LikewiseError, match="k must be 0 or more"):
+        rank(z, y, k=-1)
+    with pytest.raises(LikewiseError, match=r"below 20. for every query.*own up to 20"):
+        rank(z, y, z, y, own=torch.arange(20) + 1)
     with pytest.raises(LikewiseError, match="nothing to rank"):
         rank(z[:0], y[:0])
 
@@ -153,7 +161,7 @@ def test_a_zero_vector_is_far_from_all_and_breaks_nothing():
     assert found.row[5].tolist() == [0, 1, 2] and (found.sim[5] == 0).all()
 
 
-@pytest.mark.parametrize("budget", [2**29, 40_000])
+@pytest.mark.parametrize("budget", [2**29, 40_000, 1])
 @pytest.mark.parametrize("similarity", ["cosine", "euclidean"])
 def test_all_hits_are_found_however_deep(budget, similarity):
     z, y = data(150, classes=40)
@@ -174,10 +182,11 @@ def test_hits_are_known_one_deeper_than_there_are_and_as_deep_as_asked():
     assert_same(deep, by_hand(z, y, z, y, range(150)), y, y)
 
 
-def test_large_classes_are_counted_not_sorted():
+@pytest.mark.parametrize("budget", [2**29, 40_000, 1])
+def test_large_classes_are_known_to_their_last_hit(budget):
     """40 of 120 to find: deeper than an eighth of the gallery."""
     z, y = data(120, classes=3)
-    found = rank(z, y, k=3)
+    found = rank(z, y, k=3, budget=budget)
     assert_same(found, by_hand(z, y, z, y, range(120)), y, y)
     assert (found.start.diff() == found.relevant).all()
 
@@ -216,6 +225,37 @@ def test_embeddings_on_disk_and_of_other_kinds_rank_the_same(tmp_path):
     half = z.half()
     short, long = rank(half, y, k=5), rank(half.float(), y, k=5)
     assert torch.equal(short.row, long.row) and torch.equal(short.sim, long.sim)
+
+
+@pytest.mark.parametrize(("kind", "power"), [(torch.float32, -145), (torch.float64, 200), (torch.float64, -200)])
+def test_lengths_beyond_float32_miss_nobody(kind, power):
+    """The last rows point where others do, but 1 / length or the numbers themselves overflow a float32."""
+    z, y = data(3000, classes=300)
+    z[2990:] = (z[:10] * 2.0**8).round()  # few bits, so that the smallest float32 hold them too
+    short = z.to(kind)
+    short[2990:] *= 2.0**power
+    assert torch.equal(rank(short, y, k=3, budget=2**20).row, rank(z.to(kind), y, k=3).row)
+
+
+def test_one_scale_for_all_distances():
+    z, y = data(60)
+    far = rank(z, y, k=4, similarity="euclidean")
+    assert torch.equal(rank(z * 2.0**-100, y, k=4, similarity="euclidean").row, far.row)
+    long = torch.cat([z[:20], z[20:40] * 1000])  # a share without the long ones would round less
+    alone = rank(long, y[:40], z, y, k=4, similarity="euclidean")
+    scale = exact.euclidean_scale(long, z)
+    for some in (slice(0, 20), slice(20, 40)):
+        share = rank(long[some], y[some], z, y, k=4, similarity="euclidean", scale=scale)
+        assert torch.equal(share.row, alone.row[some]) and torch.equal(share.sim, alone.sim[some])
+    z[7] *= 1e6
+    with pytest.raises(LikewiseError, match="more than 32768 times as long as most, got one of length 1e.06 where"):
+        rank(z, y, similarity="euclidean")
+
+
+def test_a_gradient_is_nobody_s_business():
+    z, y = data(40)
+    found = rank(z.requires_grad_(), y, similarity="euclidean")
+    assert not found.sim.requires_grad and z.grad is None
 
 
 def test_float16_that_overflowed_is_an_error():

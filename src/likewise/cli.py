@@ -201,8 +201,9 @@ def show_table(table) -> None:
     from rich.table import Table
 
     shown = Table(title=escape(table.title), title_justify="left")
-    for column in table.columns:
-        shown.add_column(escape(column), overflow="fold")
+    for number, column in enumerate(table.columns):
+        values = any("±" in line[number] for line in table.lines)  # never broken; names are, where the window is narrow
+        shown.add_column(escape(column), overflow="fold", no_wrap=values)
     for line in table.lines:
         shown.add_row(*map(escape, line))
     Console().print(shown)

@@ -45,13 +45,14 @@ class Side:
     def __len__(self) -> int:
         return len(self.z)
 
-    def _rows(self, rows: slice | Tensor) -> Tensor:
+    def _scaled(self, rows: slice | Tensor, by: float) -> Float[Tensor, "n D"]:
         source = rows if isinstance(rows, slice) else rows.to(self.z.device)
-        return self.z[source].to(self.device)
+        own = self.z[source].to(self.device).to(torch.float64, copy=True)  # those given are never changed
+        return own.mul_((self.factor[rows] * by)[:, None])
 
     def whole(self, rows: slice | Tensor) -> Float[Tensor, "n D"]:
         """These rows as whole numbers, in float64."""
-        return (self._rows(rows).double() * self.factor[rows][:, None]).round_()
+        return self._scaled(rows, 1).round_()
 
     @property
     def top(self) -> float:
@@ -59,10 +60,10 @@ class Side:
         return UNIT if self.norm is None else UNIT / 2
 
     def real(self, rows: slice | Tensor) -> Float[Tensor, "n D"]:
-        """`whole` / top of these rows, for fast products: rounded to float32, or to float16 on a GPU."""
+        """These rows near `whole` / top, for fast products: float32, or float16 on a GPU."""
         if self.held is not None:
             return self.held[rows]
-        return self.whole(rows).div_(self.top).to(self.short)
+        return self._scaled(rows, 1 / self.top).to(self.short)  # scaled in float64: a factor may be beyond float32
 
     @property
     def short(self) -> torch.dtype:
@@ -215,9 +216,10 @@ def exhaustive(
 def tiles(ids: Tensor, gallery: Side, budget: int, each: int, k: int = 1) -> Iterator[tuple[Tensor, list[slice]]]:
     """Queries and gallery in tiles that take `each` bytes a pair, half of the budget, and their whole numbers the other.
 
-    So many queries at a time that k answers of each are no more than a tile."""
+    So few queries at a time that the k answers kept for each are no more than a fourth of a tile.
+    """
     pairs, most = max(4096, budget // 2 // each), max(64, budget // (64 * gallery.z.shape[1]))
-    height = min(len(ids), most, max(pairs // len(gallery), int(pairs**0.5)), max(1, pairs // k))
+    height = min(len(ids), most, max(pairs // len(gallery), int(pairs**0.5)), max(1, pairs // (4 * k)))
     for some in ids.split(height):
         yield some, cut(len(gallery), min(most, pairs // height))
 
@@ -242,23 +244,38 @@ def _first(key: Float[Tensor, "A B"], k: int) -> tuple[Float[Tensor, "A K"], Int
 def places(
     queries: Side, gallery: Side, forbidden: Forbidden, who: Int[Tensor, "M"], row: Int[Tensor, "M"], budget: int
 ) -> Int[Tensor, "M"]:
-    """Ranks of given answers, counted from 1: one more than the number of rows that come before. `who` must ascend.
-
-    No ranking is as deep as the answers: of each query, every row is only compared with the answers asked for.
-    """
+    """Ranks of given answers, counted from 1: one more than the number of rows that come before. `who` must ascend."""
     rank = torch.empty_like(who)
     asked, count = who.unique_consecutive(return_counts=True)
     per_tile = max(1, budget // (8 * max(1, int(count.max()) if len(count) else 1) * 32))
     at = 0
     for ids, size in zip(asked.split(per_tile), count.split(per_tile)):
         pairs = slice(at, at + int(size.sum()))
-        rank[pairs] = _count_before(queries, gallery, forbidden, ids, size, row[pairs], budget)
+        way = _count_before if 16 * len(ids) > pairs.stop - at else _sort_all  # with many answers, sorting is cheaper
+        rank[pairs] = way(queries, gallery, forbidden, ids, size, row[pairs], budget)
         at = pairs.stop
     return rank
 
 
+def _sort_all(queries, gallery, forbidden, ids: Tensor, size: Tensor, row: Tensor, budget: int) -> Tensor:
+    """Ranks of the answers `row` of these queries, `size` of them each: their places when everyone is sorted."""
+    n, rank, at = len(gallery), torch.empty_like(row), 0
+    count = torch.arange(1, n + 1, device=row.device)
+    height = max(1, budget // (n * 48))
+    for some, many in zip(ids.split(height), size.split(height)):
+        q, wide = queries.whole(some), max(64, budget // (64 * gallery.z.shape[1]))
+        key = torch.cat([keys(queries, gallery, forbidden, q, some, rows) for rows in cut(n, wide)], 1)
+        order = key.sort(dim=1, descending=True, stable=True).indices
+        place = torch.empty_like(order).scatter_(1, order, count.expand_as(order))
+        query = torch.arange(len(some), device=row.device).repeat_interleave(many)
+        mine = slice(at, at + len(query))
+        rank[mine] = place[query, row[mine]]
+        at = mine.stop
+    return rank
+
+
 def _count_before(queries, gallery, forbidden, ids: Tensor, size: Tensor, row: Tensor, budget: int) -> Tensor:
-    """Ranks of the answers `row` of these queries, `size` of them each."""
+    """The same by counting: every row is only compared with the answers asked for."""
     query = torch.arange(len(ids), device=row.device).repeat_interleave(size)
     bar = pair_keys(queries, gallery, ids[query], row[:, None], budget // 4)[:, 0]
     order = row.argsort(descending=True, stable=True)  # worst answer first: lowest key, of equals the higher row

@@ -80,11 +80,11 @@ def _approximate(q: Tensor, gallery: Side, rows: slice) -> Tensor:
 def error_of(gallery: Side) -> float:
     """No score of `_approximate` is further from the truth than this, whatever the order of summation.
 
-    On a GPU: two vectors rounded to 11 bits, by Cauchy and Schwarz; sums that may drop what a float32 would round; and the
-    result rounded to 11 bits.
+    Two vectors that are not yet rounded to whole numbers, but to float32; products and sums. On a GPU: two vectors rounded to
+    11 bits, by Cauchy and Schwarz; sums that may drop what a float32 would round; and the result rounded to 11 bits.
     """
     dim = gallery.z.shape[1]
-    error = (dim + 4) * 2.0**-24
+    error = (dim + dim**0.5 + 4) * 2.0**-24
     if gallery.device.type == "cuda":
         error = 2.0**-10 + dim**0.5 * 2.0**-24 + (dim + 64) * 2.0**-22 + 2.0**-11
     return error if gallery.norm is None else 4 * error

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Int
 
 from likewise.contracts import Protocol
 from likewise.distribute import rank_in_shares, world
+from likewise.exact import euclidean_scale
 from likewise.intervals import FEW, bootstrap
 from likewise.metrics import measure_set, metric, of_the_set
 from likewise.metrics.ranking import Reach, reach
@@ -58,6 +59,7 @@ def retrieve(
         return rank(e.z, e.y, group=group, exclude=pairs, **how)
     q, g = asks.nonzero()[:, 0], answers.nonzero()[:, 0]
     z, gallery_z = (e.z if side.all() else e.z[side] for side in (asks, answers))
+    how["scale"] = euclidean_scale(z, gallery_z) if similarity == "euclidean" else None  # one for all processes
     in_q, in_g = (torch.full((len(e.row),), -1).index_put_((at,), torch.arange(len(at))) for at in (q, g))
     if pairs is not None:
         pairs = torch.cat([pairs, pairs.flip(1)])
@@ -159,14 +161,15 @@ def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]
     value, sure = {}, {}
     if scores.each:
         each = np.stack(list(scores.each.values()), 1)
-        over_classes = len(np.unique(scores.label[~lonely])) >= FEW
+        _, number, count = np.unique(scores.label[~lonely], return_inverse=True, return_counts=True)
+        over_classes = len(count) >= FEW
         drawn = bootstrap(each, scores.label if over_classes else None)
-        balanced = bootstrap(each, scores.label, balanced=True, draws=100)
+        by_class = [(np.bincount(number, column) / count).mean() for column in each[~lonely].T]
         value = dict(zip(scores.each, np.nanmean(each, 0).tolist()))
         sure = {
             "interval": dict(zip(scores.each, np.stack([drawn.low, drawn.high], 1).tolist())),
             "interval_over": "classes" if over_classes else "queries",
-            "class_mean": dict(zip(scores.each, balanced.mean.tolist())),
+            "class_mean": dict(zip(scores.each, map(float, by_class))),
         }
     whole = [name for name in metrics if of_the_set(name)]
     if whole:

@@ -36,6 +36,7 @@ def rank(
     gallery_group: Int[Tensor, "G"] | None = None,
     exclude: Int[Tensor, "M 2"] | None = None,
     similarity: str = "cosine",
+    scale: float | None = None,
     budget: int = BUDGET,
     device: torch.device | str | None = None,
     progress: Callable[[float], None] | None = None,
@@ -51,6 +52,8 @@ def rank(
         group: rows of the same group (>= 0) are no answers either, and nobody misses them.
         exclude: pairs of a query and a gallery row that is no answer to it. Without a gallery it holds both ways.
         similarity: "cosine", or "euclidean" for raw embeddings.
+        scale: of "euclidean", where these queries are only some of those that must be ranked alike: `exact.euclidean_scale` of
+            all of them and the gallery.
         budget: bytes of working memory beyond embeddings and result; smaller means smaller blocks, never other results.
         device: where to compute. By default where the queries are. Embeddings that a GPU has no room for come in blocks; on a
             CPU they may be a tensor over a memory map.
@@ -60,14 +63,20 @@ def rank(
     if same:
         gallery_z, gallery_y, gallery_group = z, y, group
         own = torch.arange(len(z))
-    _check(z, y, gallery_z, gallery_y, similarity)
+    _check(z, y, gallery_z, gallery_y, group, gallery_group, similarity)
+    if k < 0 or (own is not None and (own.shape != y.shape or (own >= len(gallery_z)).any())):
+        raise LikewiseError(
+            f"search: k must be 0 or more and `own` a row of the gallery (below {len(gallery_z)}) for every query, got k={k}"
+            + ("" if own is None or not len(own) else f" and own up to {int(own.max())} for {len(own)} queries")
+        )
     device = z.device if device is None else torch.device(device)
     y, gallery_y, own, group, gallery_group, exclude = (
-        None if t is None else t.to(device) for t in (y, gallery_y, own, group, gallery_group, exclude)
+        None if t is None else t.to(device).long() for t in (y, gallery_y, own, group, gallery_group, exclude)
     )
     z = _bring(z, device)
     gallery_z = z if same else _bring(gallery_z, device)
-    scale = None if similarity == "cosine" else exact.euclidean_scale(z, gallery_z)
+    if similarity == "euclidean" and scale is None:
+        scale = exact.euclidean_scale(*([z] if same else [z, gallery_z]))
     queries = exact.prepare(z, device, group, scale, "query", room=budget // 4)
     gallery = queries if same else exact.prepare(gallery_z, device, gallery_group, scale, "gallery", room=budget // 4)
     forbidden = _forbidden(queries, gallery, own, exclude, same)
@@ -75,24 +84,25 @@ def rank(
     n, report = len(gallery_z), progress or (lambda share: None)
     shown, wanted = min(k, n), min(max(k, depth), n)
     known = (relevant + 1).clamp(wanted, n)
-    deep = known > max(wanted, n // 8)  # cheaper to count who stands before each hit than to sort so far down
+    deep = known > max(wanted, n // 8)  # not worth proposing: `places` finds the ranks of their hits
     looked = known.where(~deep, wanted)
 
     shelf = _Shelf(len(z), shown, device)
     for ids, row, key in top(queries, gallery, forbidden, looked, budget, same, report):
         shelf.put(ids, row, exact.readable(key[:, :shown], queries, ids), gallery_y, y, looked)
     who, where, hit_rank = (torch.cat(part) for part in zip(*shelf.hits))
+    shelf.hits.clear()
+    hits = [who * (n + 1) + hit_rank]  # in one number, which sorts by both
     missing = (torch.bincount(who, minlength=len(z)) < relevant) & (deep | all_hits)
     if missing.any():
-        more = _missing_hits(queries, gallery, forbidden, y, gallery_y, missing, (who, where), budget)
-        who, hit_rank = torch.cat([who, more[0]]), torch.cat([hit_rank, more[1]])
+        hits += _missing_hits(queries, gallery, forbidden, y, gallery_y, missing, (who, where), budget)
+    del who, where, hit_rank
+    hits = torch.cat(hits).sort().values
     known = torch.full_like(known, n) if all_hits else known.where(~deep, n)
-    order = hit_rank.argsort(stable=True)
-    order = order[who[order].argsort(stable=True)]
-    count = torch.bincount(who, minlength=len(z))
+    count = torch.bincount(hits // (n + 1), minlength=len(z))
     start = torch.cat([count.new_zeros(1), count.cumsum(0)])
     query = torch.arange(len(z), device=device)
-    return Retrieval(query, shelf.row, shelf.match, shelf.sim, relevant, known, hit_rank[order], start)
+    return Retrieval(query, shelf.row, shelf.match, shelf.sim, relevant, known, hits % (n + 1), start)
 
 
 class _Shelf:
@@ -130,13 +140,18 @@ def nearest(
     return found.row, found.sim
 
 
-def _check(z, y, gallery_z, gallery_y, similarity) -> None:
+def _check(z, y, gallery_z, gallery_y, group, gallery_group, similarity) -> None:
     if similarity not in SIMILARITIES:
         raise LikewiseError(f"search: similarity must be one of {', '.join(SIMILARITIES)}, got '{similarity}'")
     if z.dim() != 2 or gallery_z.dim() != 2 or z.shape[1] != gallery_z.shape[1]:
         raise LikewiseError(
             "search: queries and gallery must be tables with the same number of columns, "
             f"got {tuple(z.shape)} and {tuple(gallery_z.shape)}"
+        )
+    if gallery_y is None or (group is None) != (gallery_group is None):
+        raise LikewiseError(
+            "search: a gallery brings its labels, and its groups where the queries have theirs; give gallery_y, and both or "
+            "neither of group and gallery_group"
         )
     if len(z) != len(y) or len(gallery_z) != len(gallery_y):
         raise LikewiseError(
@@ -148,7 +163,8 @@ def _check(z, y, gallery_z, gallery_y, similarity) -> None:
 
 
 def _bring(z: Tensor, device: torch.device) -> Tensor:
-    """Embeddings on the device, where they take less than half of what is free there; else where they are."""
+    """Embeddings on the device, where they take less than half of what is free there; else where they are. No gradient."""
+    z = z.detach()
     if z.device == device or device.type != "cuda":
         return z.to(device) if z.device.type != "cpu" else z
     return z.to(device) if 2 * z.numel() * z.element_size() < torch.cuda.mem_get_info(device)[0] else z
@@ -199,8 +215,8 @@ def _pairs(forbidden: exact.Forbidden) -> tuple[Int[Tensor, "M"], Int[Tensor, "M
     return torch.cat([at_home, forbidden.query]), torch.cat([forbidden.own[at_home], forbidden.row])
 
 
-def _missing_hits(queries, gallery, forbidden, y, gallery_y, missing, seen, budget) -> tuple[Tensor, Tensor]:
-    """Queries and ranks of the relevant answers that are not among those seen."""
+def _missing_hits(queries, gallery, forbidden, y, gallery_y, missing, seen, budget) -> list[Tensor]:
+    """The relevant answers that are not among those seen, each as query * (gallery + 1) + rank."""
     order = gallery_y.argsort(stable=True)
     sorted_y, n = gallery_y[order], len(gallery)
     first, end = torch.searchsorted(sorted_y, y), torch.searchsorted(sorted_y, y, right=True)
@@ -219,5 +235,5 @@ def _missing_hits(queries, gallery, forbidden, y, gallery_y, missing, seen, budg
             g = forbidden.groups[0][who]
             new &= (g < 0) | (g != forbidden.groups[1][row])
         who, row = who[new], row[new]
-        out.append((who, exact.places(queries, gallery, forbidden, who, row, budget // 2)))
-    return torch.cat([o[0] for o in out]), torch.cat([o[1] for o in out])
+        out.append(who * (n + 1) + exact.places(queries, gallery, forbidden, who, row, budget // 2))
+    return out

@@ -123,7 +123,7 @@ def test_same_as_scikit_learn_and_scipy(steps):
         assert found[:3] == pytest.approx((cut[at], precision[at], recall[at]), abs=1e-12)
 
 
-ASKED = ["AUROC", "EER", "TAR@FAR=1e-2", "TAR@FAR=0.1", "TAR@FAR=0", "TAR@P=0.6", "threshold@P=0.6", "TAR@P=.9"]
+ASKED = ["AUROC", "EER", "TAR@FAR=1E-2", "TAR@FAR=0.1", "TAR@FAR=0", "TAR@P=0.6", "threshold@P=0.6", "TAR@P=.9"]
 
 
 @pytest.mark.parametrize("tile", [7, 30, 2048])
@@ -140,7 +140,7 @@ def test_all_pairs_of_a_set_are_counted_exactly_where_cosines_are_exact(tile, mo
     assert 0 < point.recall < 1
     assert calibrate(z, y, precision=0.6) == point
     assert measure(ASKED, z, y) == {
-        "AUROC": auroc(exact), "EER": equal_error_rate(exact), "TAR@FAR=1e-2": tar_at_far(exact, 0.01),
+        "AUROC": auroc(exact), "EER": equal_error_rate(exact), "TAR@FAR=1E-2": tar_at_far(exact, 0.01),
         "TAR@FAR=0.1": tar_at_far(exact, 0.1), "TAR@FAR=0": tar_at_far(exact, 0.0), "TAR@P=0.6": point.recall,
         "threshold@P=0.6": point.threshold, "TAR@P=.9": threshold_for(sim, same, 0.9).recall,
     }  # fmt: skip

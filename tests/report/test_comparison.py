@@ -96,7 +96,7 @@ def test_tables_show_each_difference_with_its_interval(capsys, monkeypatch):
     assert ["MAP@R", "6", "1", "5", "9", "9"] in lines
     assert ["class [bold] $x$ 0", "4", "+30.00", "+20.00 to +40.00"] in lines
     assert ["class [bold] $x$ 11", "15", "-20.00", "-30.00 to -10.00"] in lines
-    assert ["row 70", "[k]", "10.0", "90.0", ""] in lines
+    assert ["row 70", "[k]", "10.0", "90.0"] in lines  # these queries have no path
 
 
 def test_what_cannot_be_believed_is_marked_or_left_out(capsys, monkeypatch):

@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
-from likewise.report.tuning import Dial, Shot, draw_search, ticks, where
+from likewise.report.tuning import Dial, Shot, draw_history, draw_lines, draw_search, ticks, where
 
 
 def test_heights_by_hand():
@@ -50,3 +51,21 @@ def test_a_picture_is_drawn(tmp_path, count):
     assert min(pixels.shape[:2]) > 1000
     blue = (np.abs(pixels.astype(int) - (0, 0x72, 0xB2)).sum(2) < 30).sum()
     assert blue > (3000 if count == 40 else 500)  # the scale of the values, and with trials the line of the best
+
+
+def test_trials_without_a_value_stand_inside_the_picture():
+    axes = Figure().subplots()
+    draw_history(axes, [Shot(0, None, "failed", {}), Shot(3, 0.5, "complete", {}), Shot(9, None, "pruned", {})], "val")
+    low, high = axes.get_xlim()
+    assert low < 0 < 9 < high
+
+
+def test_of_equal_trials_the_first_is_drawn_as_the_best():
+    axes = Figure().subplots()
+    draw_lines(
+        axes, [Dial("margin")], [Shot(n, v, "complete", {"margin": n / 4}) for n, v in enumerate((0.1, 0.5, 0.5))]
+    )
+    (lines,) = axes.collections
+    width = lines.get_linewidths()
+    assert list(width).index(max(width)) == 2  # drawn last, in front
+    assert lines.get_segments()[2][0].tolist() == [0, 0.25]

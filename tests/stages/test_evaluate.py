@@ -181,7 +181,7 @@ def test_metrics_that_cannot_be_measured(tmp_path):
     for metrics, says in [
         (("R@1", "mAQ"), "there is no 'mAQ'"),
         (("mAP@10",), "mAP@10/min"),
-        (("R@0",), "there is no 'R@0'"),
+        (("R@0",), "from 1 on, as in R@1; got 'R@0'"),
         ((), "at least one metric"),
         (("R@1000",), "look at 1000 answers, but there are at most 59 for a query"),
         (("P@60",), "look at 60 answers, but there are at most 59 for a query"),

@@ -1,5 +1,6 @@
 """Many trainings: the runs they belong to, several at once, failures, and a polite end."""
 
+import json
 import os
 import signal
 import threading
@@ -9,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from likewise.configs import Train
+from likewise.configs import Train, to_dict
 from likewise.errors import LikewiseError
 from likewise.run import Run
 from likewise.stages import many
@@ -140,3 +141,19 @@ def test_a_child_that_dies_is_a_crash_with_its_last_words():
     error, crashed, leaves = child.ask(Train(data="x"))
     assert error.startswith("the process ended with code -9")
     assert crashed and leaves
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_a_child_hears_although_its_parent_was_started_deaf(planner, settings):
+    job = planner.job(Train(**settings | {"length": "1000000"}))
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell starts what it puts into the background
+    try:
+        child = Child(2)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    child.stdin.write(json.dumps(to_dict(job.config)) + "\n")
+    child.stdin.close()
+    try:
+        assert child.wait(100) == 0
+    finally:
+        child.kill()

@@ -36,6 +36,7 @@ def test_texts_of_ranges():
         ("lr", "1..0", "range lr must have low < high, got '1..0'"),
         ("lr", "0..1 log", "range lr must have 0 < low < high"),
         ("lr", "a..b", "range lr must lie between two numbers"),
+        ("lr", "0...5", "range lr must lie between two numbers"),
         ("lr", "0..inf", "range lr must have low < high"),
         ("dim", "1.5..8", "dim is a whole number"),
         ("dim", "64||128", "choices apart by |"),
@@ -54,9 +55,11 @@ def test_wrong_ranges_are_named(name, text, words):
     assert words in str(error.value)
 
 
-def test_ranges_are_tried_at_both_ends_before_anything_runs():
+def test_ranges_are_tried_at_both_ends_before_anything_runs(unchecked):
     with pytest.raises(LikewiseError, match="lr must be 0 or more"):
         read_ranges({"lr": "-1..1"}, BASE)
+    with pytest.raises(LikewiseError, match="dim must be a whole number, got 'many'"):
+        read_ranges({"lr": "0..1", "dim": "8|many|16"}, BASE)
     with pytest.raises(LikewiseError, match="there is nothing to search"):
         read_ranges({}, BASE)
     with pytest.raises(LikewiseError, match="a range is written name=low..high"):

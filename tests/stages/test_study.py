@@ -13,7 +13,7 @@ from optuna.trial import TrialState
 
 from likewise.errors import LikewiseError
 from likewise.stages.ranges import Range
-from likewise.stages.study import counted, hand_back, next_trial, open_study, suggest, take_up
+from likewise.stages.study import counted, hand_back, next_trial, open_study, suggest, take_up, without_password
 
 RANGES = [
     Range("lr", "", low=1e-5, high=1e-2, log=True), Range("dim", "", choices=("8", "16")),
@@ -51,6 +51,12 @@ def test_a_study_that_was_stopped_goes_on_as_it_would_have(study, sampler):
     whole = play(study(sampler=sampler, name="whole"), 13)
     parts = play(study(sampler=sampler, name="parts"), 5) + play(study(sampler=sampler, name="parts"), 13)
     assert parts == whole
+    torn = study(sampler=sampler, name="torn")
+    played = play(torn, 5)
+    trial = next_trial(torn, 13)
+    assert {r.name: suggest(trial, r) for r in RANGES} == whole[5]
+    hand_back(torn, trial.number, trial.params)
+    assert played + play(torn, 13) == whole
     assert play(study(seed=1, sampler=sampler, name="other"), 2) != whole[:2]
 
 
@@ -94,6 +100,12 @@ def test_who_comes_too_late_by_a_hair_gives_way(study, monkeypatch):
     monkeypatch.setattr(module, "counted", late)
     assert next_trial(s, 1) is None
     assert [t.state for t in s.trials] == [TrialState.COMPLETE, TrialState.FAIL]
+
+
+def test_passwords_are_not_told():
+    assert without_password("postgresql://me:se:c@ret@host:5432/db") == "postgresql://me:***@host:5432/db"
+    for plain in ("sqlite:///a.db", "postgresql://me@host:5432/db", "postgresql://host:5432/db", "C:/x@y/study"):
+        assert without_password(plain) == plain
 
 
 def test_a_storage_that_cannot_be_used_is_named():

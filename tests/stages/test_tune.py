@@ -10,12 +10,13 @@ import pytest
 pytest.importorskip("optuna")
 
 from likewise import cli
-from likewise.configs import Tune
+from likewise.configs import Train, Tune
 from likewise.errors import LikewiseError
 from likewise.grid import as_train, read_grid
 from likewise.run import Run
 from likewise.stages import tune as module
 from likewise.stages.bench import Table
+from likewise.stages.train import train
 from likewise.stages.tune import tune
 
 CONFIG = """
@@ -185,7 +186,10 @@ def test_a_run_folder_is_a_config_and_a_plain_protocol_one_fold(run, tmp_path, c
 @pytest.mark.parametrize(
     ("ranges", "settings", "words"),
     [
-        (("protocol=ClassFolds()|UnseenClasses(val=0.2)",), {}, "the protocol says what is best"),
+        (("protocol=ClassFolds()|UnseenClasses(val=0.2)",), {}, "'protocol' is the same for all trials"),
+        (("protocol.folds=2..4",), {}, "'protocol' is the same for all trials"),
+        (("seed=0..9",), {}, "'seed' is the same for all trials"),
+        (("select=R@1|MAP@R",), {}, "'select' is the same for all trials"),
         (("peek_every=1e|2e",), {}, "peek_every looks at the test part"),
         (("lr=0..1",), {"protocol": "UnseenClasses()"}, "has no validation part"),
         (("lr=0..1",), {"jobs": 0}, "jobs must be 1 or more"),
@@ -197,6 +201,19 @@ def test_what_cannot_be_searched_is_named(config, ranges, settings, words):
     with pytest.raises(LikewiseError) as error:
         tune(config(*ranges, **settings))
     assert words in str(error.value)
+
+
+def test_a_run_that_had_no_validation_part_is_searched_in_folds_with_batches_that_fit(settings, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "draw_search", lambda file, *_: file.touch())
+    run = train(Train(**settings | {"length": "4", "sampler": None}))
+    assert "batch=48" in run.about["config"]["sampler"]  # all 12 training classes; a fold has 9
+    said, out = [], tmp_path / "out"
+    found = tune(
+        Tune(str(run.path), ("lr=1e-4..1e-1 log",), trials=1, out=str(out), device="cpu", quiet=True), said.append
+    )
+    assert found.about["count"]["complete"] == 1
+    assert "ClassFolds() takes its place" in said[0]
+    assert {"batch=36" in r.about["config"]["sampler"] for r in runs_in(out)} == {True}
 
 
 def test_axes_are_for_bench(config, tmp_path):

@@ -73,6 +73,9 @@ def draw_history(axes, shots: Sequence[Shot], label: str) -> None:
             fontweight="bold",
         )  # fmt: skip
         axes.margins(y=0.15)
+    numbers = [s.number for s in shots]
+    room = max(0.5, 0.04 * (max(numbers, default=0) - min(numbers, default=0)))
+    axes.set_xlim(min(numbers, default=0) - room, max(numbers, default=0) + room)
     foot = axes.get_xaxis_transform()  # trials without a value stand at the foot
     for state, marker, colour in (("pruned", "|", SOFT), ("failed", "x", CROSS)):
         numbers = [s.number for s in shots if s.state == state]
@@ -116,7 +119,7 @@ def draw_lines(axes, dials: Sequence[Dial], shots: Sequence[Shot]) -> None:
                 place + 0.03, height, text, ha="left", va="center", fontsize=7.5, color=INK, zorder=5,
                 bbox={"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 0.6},
             )  # fmt: skip
-    shots = sorted(shots, key=lambda s: s.value)
+    shots = sorted(shots, key=lambda s: (s.value, -s.number))  # of equals, the first is the best
     heights = [[*(where(d, s.at[d.name]) for d in dials), where(scale, s.value)] for s in shots]
     lines = [list(enumerate(h)) for h in heights]
     shade = Normalize(scale.low, scale.high)

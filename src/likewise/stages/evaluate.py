@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -130,7 +131,7 @@ def judge(
 
 def check_length(z: Float[torch.Tensor, "N D"], similarity: str) -> list[float]:
     """Shortest and longest embedding. One of length zero points nowhere, so it has no cosine."""
-    length = torch.cat([part.double().norm(dim=1) for part in z.split(2**14)])
+    length = torch.cat([part.double().norm(dim=1) for part in z.split(max(1, 2**20 // z.shape[1]))])
     nowhere = (length == 0).nonzero()[:, 0]
     if similarity == "cosine" and len(nowhere):
         raise LikewiseError(

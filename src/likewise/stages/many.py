@@ -215,8 +215,8 @@ def serve() -> None:
         tasks.put(None)
         _thread.interrupt_main()
 
-    threading.Thread(target=listen, daemon=True).start()
     try:
+        threading.Thread(target=listen, daemon=True).start()
         while (line := tasks.get()) is not None:
             settings = {k: tuple(v) if isinstance(v, list) else v for k, v in json.loads(line).items()}
             answer = attempt(Train(**settings))

@@ -52,15 +52,15 @@ def read_entries(words: typing.Iterable[str], loss: str) -> dict[str, str]:
 
 
 def read_ranges(entries: dict[str, str], base: Train) -> list[Range]:
-    """Ranges from their texts, each tried on the settings at both ends."""
+    """Ranges from their texts, each tried on the settings at both ends or with every choice."""
     if not entries:
         raise LikewiseError(
             'tune: there is nothing to search; say --ranges "lr=1e-5..1e-2 log" "loss.margin=0..1", '
             f"or --ranges {BUILT_IN}, or write [ranges] into the file"
         )
     found = [read_range(name, text, base) for name, text in entries.items()]
-    for at in (0, -1):
-        ends = {r.name: r.choices[at] if r.choices else (r.low, r.high)[at] for r in found}
+    for at in range(max(2, *(len(r.choices) for r in found))):
+        ends = {r.name: r.choices[at % len(r.choices)] if r.choices else (r.low, r.high)[at % 2] for r in found}
         settle(base, found, {r.name: round(ends[r.name]) if r.whole else ends[r.name] for r in found})
     return found
 
@@ -77,6 +77,8 @@ def read_range(name: str, text: str, base: Train) -> Range:
     high, log = high.strip().removesuffix("log").strip(), high.strip().endswith("log")
     unit = "e" if kind is str and low.strip().endswith("e") and high.endswith("e") else ""
     try:
+        if "..." in text:  # 0...5 may mean 0 to 5, or 0 to .5
+            raise ValueError
         ends = [float(end.strip().removesuffix(unit)) for end in (low, high)]
     except ValueError:
         raise LikewiseError(f"tune: range {name} must lie between two numbers, got '{text}'; write 0..1") from None

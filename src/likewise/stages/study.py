@@ -6,6 +6,7 @@ The one module that needs the extra likewise[tune].
 from __future__ import annotations
 
 import os
+import re
 import socket
 from pathlib import Path
 
@@ -35,12 +36,16 @@ def open_study(name: str, storage: str, sampler: str, pruner: str, seed: int) ->
     except Exception as error:  # every database has errors of its own
         reason = str(error).splitlines()[0]
         raise LikewiseError(
-            f"tune: the storage '{storage}' cannot be used ({type(error).__name__}: {reason})"
+            f"tune: the storage '{without_password(storage)}' cannot be used ({type(error).__name__}: {reason})"
         ) from None
 
 
+def without_password(storage: str) -> str:
+    return re.sub(r"(://[^:/@]*):.*@", r"\1:***@", storage)
+
+
 def draw_by_number(name: str, seed: int) -> samplers.BaseSampler:
-    """A sampler whose draws depend on the seed, the trial's number and the trials before, and on nothing else.
+    """A sampler whose draws depend on the seed and the trials before that were not interrupted, and on nothing else.
 
     So a study that was stopped goes on as it would have, and processes that share one do not draw alike.
     """
@@ -50,20 +55,21 @@ def draw_by_number(name: str, seed: int) -> samplers.BaseSampler:
         def __init__(self):
             self.number, self.inner = -1, kinds[name](seed=seed)
 
-        def of(self, trial: FrozenTrial) -> samplers.BaseSampler:
+        def of(self, study: Study, trial: FrozenTrial) -> samplers.BaseSampler:
             if trial.number != self.number:
-                seed_of = int(np.random.SeedSequence([seed, trial.number]).generate_state(1)[0])
+                place = len(counted(study, trial.number))
+                seed_of = int(np.random.SeedSequence([seed, place]).generate_state(1)[0])
                 self.number, self.inner = trial.number, kinds[name](seed=seed_of)
             return self.inner
 
         def infer_relative_search_space(self, study, trial):
-            return self.of(trial).infer_relative_search_space(study, trial)
+            return self.of(study, trial).infer_relative_search_space(study, trial)
 
         def sample_relative(self, study, trial, search_space):
-            return self.of(trial).sample_relative(study, trial, search_space)
+            return self.of(study, trial).sample_relative(study, trial, search_space)
 
         def sample_independent(self, study, trial, param_name, param_distribution):
-            return self.of(trial).sample_independent(study, trial, param_name, param_distribution)
+            return self.of(study, trial).sample_independent(study, trial, param_name, param_distribution)
 
     return ByNumber()
 

@@ -24,6 +24,9 @@ from likewise.stages.ranges import Range, read_entries, read_ranges, settle
 from likewise.types import LikewiseError
 
 FOLDS = "ClassFolds()"
+JUDGES = ("data", "root", "recipe", "protocol", "noise", "seed", "select", "metrics", "device", "workers", "skip_bad")
+"""Settings by which a search judges, or that leave what is learned as it is: to vary them would compare nothing."""
+
 NETWORKS = ("model.safetensors", "best.safetensors", "state.pt")
 
 
@@ -58,7 +61,7 @@ def tune(config: Tune, say=print) -> Found:
     """
     check(config)
     try:
-        from likewise.stages.study import counted, open_study, take_up
+        from likewise.stages.study import counted, open_study, take_up, without_password
     except ModuleNotFoundError:
         raise LikewiseError("tune: the search needs Optuna, which is not there; pip install 'likewise[tune]'") from None
     choose_device(config.device)
@@ -73,7 +76,7 @@ def tune(config: Tune, say=print) -> Found:
     try:
         run_trials(config, search, study, planner)
     finally:
-        about = summary(config, search, study, storage)
+        about = summary(config, search, study, without_password(storage))
         write(folder, about, search)
     if about["best"] is None:
         reason = next((t["reason"] for t in about["trials"] if t["reason"]), "no trial has ended")
@@ -100,7 +103,8 @@ def prepare(config: Tune, planner: Planner, say) -> Search:
         base, grid = replace(read_config(Run(path)), recipe=None, peek_every=None, **ours), Grid("", {}, {}, {})
         if not has_val(base, planner):
             say(f"the protocol of {path} has no validation part; {FOLDS} takes its place")
-            base = replace(base, protocol=FOLDS)
+            usual = resolve(replace(base, sampler=None), planner.items(base)).sampler == base.sampler
+            base = replace(base, protocol=FOLDS, sampler=None if usual else base.sampler)  # for fewer classes
     else:
         grid = read_grid(path)
         if grid.axes:
@@ -110,8 +114,11 @@ def prepare(config: Tune, planner: Planner, say) -> Search:
     entries = grid.ranges | read_entries(config.ranges, base.loss)
     ranges = read_ranges(entries, base)
     protocols = fold_specs(base.protocol) or [base.protocol]
-    if any(r.name.split(".")[0] == "protocol" for r in ranges):
-        raise LikewiseError("tune: the protocol says what is best, so it cannot be searched; set it in the config")
+    for r in ranges:
+        if (name := r.name.split(".")[0]) in JUDGES:
+            raise LikewiseError(
+                f"tune: '{name}' is the same for all trials, or they could not be compared; set it in the config"
+            )
     if base.peek_every or any(r.name == "peek_every" for r in ranges):
         raise LikewiseError("tune: peek_every looks at the test part, which a search must not; leave it out")
     if not has_val(replace(base, protocol=protocols[0]), planner):
@@ -242,8 +249,12 @@ def write(folder: Path, about: dict, search: Search) -> None:
         Shot(t["number"], t["value"], t["state"], t["values"]) for t in about["trials"] if t["folds"] or t["reason"]
     ]
     dials = [Dial(r.name, r.choices, r.low, r.high, r.log) for r in search.ranges]
+    label = (
+        f"mean val {about['select']} over {about['folds']} folds" if about["folds"] > 1 else f"val {about['select']}"
+    )
+    title = "several losses" if "loss" in ranges else search.base.loss
     with write_aside(folder / "tune.png") as file:
-        draw_search(file, dials, shots, f"mean val {about['select']} over {about['folds']} folds", search.base.loss)
+        draw_search(file, dials, shots, label, title)
 
 
 def train_final(config: Tune, best: Train, search: Search, folder: Path, say) -> Table:
