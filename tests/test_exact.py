@@ -14,12 +14,12 @@ def unit(n, d, seed=0):
 
 
 def prepare(z, scale=None):
-    return exact.prepare(z, CPU, None, scale, "query")
+    return exact.prepare(z, CPU, scale, "query")
 
 
 def forbidden(side, own=None, pairs=()):
     table = torch.tensor(list(pairs), dtype=torch.int64).reshape(-1, 2)
-    return exact.Forbidden(own, table, side, side)
+    return exact.Forbidden(len(side), own, table)
 
 
 def test_dot_products_of_whole_numbers_are_exact_in_any_order():
@@ -44,7 +44,7 @@ def test_rounding_moves_a_cosine_by_no_more_than_its_bound():
 
 def test_rows_are_made_whole_alike_in_blocks_alone_and_where_there_is_room_to_keep_them():
     z = unit(40, 33)
-    side, kept = prepare(z), exact.prepare(z, CPU, None, None, "query", room=2**20)
+    side, kept = prepare(z), exact.prepare(z, CPU, None, "query", room=2**20)
     assert side.held is None and kept.held is not None
     whole, real = side.whole(slice(0, 40)), side.real(slice(0, 40))
     for i in (0, 7, 39):

@@ -10,11 +10,11 @@ from likewise import exact, propose
 def side(n, d, seed=0, scale=None, stretch=False):
     z = F.normalize(torch.randn(n, d, generator=torch.Generator().manual_seed(seed)), dim=1)
     z = z * torch.linspace(0.1, 40, n)[:, None] if stretch else z
-    return exact.prepare(z, torch.device("cpu"), None, exact.euclidean_scale(z) if stretch else None, "query")
+    return exact.prepare(z, torch.device("cpu"), exact.euclidean_scale(z) if stretch else None, "query")
 
 
 def nobody(queries, gallery):
-    return exact.Forbidden(None, torch.zeros((0, 2), dtype=torch.int64), queries, gallery)
+    return exact.Forbidden(len(queries), None, torch.zeros((0, 2), dtype=torch.int64))
 
 
 @pytest.mark.parametrize("stretch", [False, True])
@@ -77,9 +77,9 @@ def test_a_proposal_that_cannot_be_proven_is_not_trusted():
     """More equals than the slack holds: the proposal alone would keep whichever float32 liked."""
     z = F.normalize(torch.randn(400, 16, generator=torch.Generator().manual_seed(0)), dim=1)
     z[100:300] = z[100].clone()
-    both = exact.prepare(z, torch.device("cpu"), None, None, "query")
+    both = exact.prepare(z, torch.device("cpu"), None, "query")
     own = torch.arange(400)
-    out = exact.Forbidden(own, torch.zeros((0, 2), dtype=torch.int64), both, both)
+    out = exact.Forbidden(400, own, torch.zeros((0, 2), dtype=torch.int64))
     candidate, floor = propose._propose(both, both, out, own, 12, 2**20)
     _, _, proven = propose._rescore(both, both, own, candidate, floor, 4, 2**20)
     assert not proven[100:300].any() and proven[:100].float().mean() > 0.9

@@ -39,7 +39,7 @@ def test_every_share_of_the_queries_is_rounded_alike(monkeypatch):
     assert torch.equal(torch.cat([share.row for share in shares]) + 30, alone.row)
 
 
-@pytest.mark.parametrize(("classes", "over"), [(3, "queries"), (12, "classes")])
+@pytest.mark.parametrize(("classes", "over"), [(6, "queries"), (12, "classes")])
 def test_means_are_those_of_the_queries_and_of_the_classes(classes, over):
     """Classes of 1, 2, 3, ... queries; the first has nothing to find, so it is in no mean."""
     label = np.repeat(np.arange(classes), np.arange(1, classes + 1))
@@ -57,3 +57,10 @@ def test_means_are_those_of_the_queries_and_of_the_classes(classes, over):
         low, high = found["interval"][name]
         assert low < found["metrics"][name] < high
     assert (found["queries"], found["unscored"], found["interval_over"]) == (len(label) - 1, 1, over)
+
+
+def test_a_handful_of_queries_has_no_interval():
+    label = np.array([0, 0, 1, 1])
+    e = Embedded(torch.eye(4), torch.as_tensor(label), torch.arange(4))
+    found = summary(Scores({"R@1": np.zeros(4)}, np.arange(4), label), e, "cosine", ["R@1"], torch.device("cpu"))
+    assert found["interval"] == {} and found["metrics"] == found["class_mean"] == {"R@1": 0.0}

@@ -102,7 +102,7 @@ def run_train(config) -> None:
     if config.quiet:
         return
     if config.evaluate:
-        show_scores({"test part": run.scores})
+        show_scores(by_gallery("test part", run.scores))
     print(f"run: {run.path}")
 
 
@@ -115,8 +115,7 @@ def run_evaluate(config) -> None:
     if not config.quiet:
         title = config.which if "which" in scores else "embeddings"
         title = title if config.part == "test" else f"{title}, {config.part} part"
-        alone = {f"gallery {name}": found for name, found in scores.get("galleries", {}).items()}
-        show_scores({"all galleries" if alone else title: scores, **alone})
+        show_scores(by_gallery(title, scores))
 
 
 def run_embed(config) -> None:
@@ -164,11 +163,12 @@ def run_bench(config) -> None:
     from likewise.stages.bench import bench
 
     table = bench(config)
-    if config.quiet:
-        return
-    show_table(table)
-    if not config.list:
+    if not config.quiet:
+        show_table(table)
+    if not config.quiet and not config.list:
         print(f"table: {table.folder / 'table.md'}\nruns:  {table.folder / 'results.csv'}")
+    if any(note.startswith("failed") for note in table.notes):
+        sys.exit(1)
 
 
 def run_tune(config) -> None:
@@ -186,7 +186,7 @@ def run_tune(config) -> None:
         table.add_row(name, f"{value:.6g}" if isinstance(value, float) else str(value))
     table.add_row(f"val {found.about['select']}", f"{100 * best['value']:.1f} %")
     Console().print(table)
-    print(", ".join(f"{number} trials {state}" for state, number in count.items() if number))
+    print("trials: " + ", ".join(f"{number} {state}" for state, number in count.items() if number))
     for reason in sorted({t["reason"] for t in found.about["trials"] if t["reason"]})[:5]:
         print(f"  failed: {reason}")
     if found.final:
@@ -202,7 +202,9 @@ def show_table(table) -> None:
 
     shown = Table(title=escape(table.title), title_justify="left")
     for number, column in enumerate(table.columns):
-        values = any("±" in line[number] for line in table.lines)  # never broken; names are, where the window is narrow
+        values = any(
+            "±" in line[number] or "(1 run)" in line[number] for line in table.lines
+        )  # never broken; names are, where the window is narrow
         shown.add_column(escape(column), overflow="fold", no_wrap=values)
     for line in table.lines:
         shown.add_row(*map(escape, line))
@@ -247,17 +249,23 @@ def run_recipe(config) -> None:
     print(command(recipe, config.data or "DATA"))
 
 
+def by_gallery(title: str, scores: dict) -> dict[str, dict]:
+    """A column for all answers and, where galleries have names, one for each."""
+    alone = {f"gallery {name}": found for name, found in scores.get("galleries", {}).items()}
+    return {"all galleries" if alone else title: scores, **alone}
+
+
 def show_scores(columns: dict[str, dict]) -> None:
     """A table of scores with their intervals, and plainly how many queries could not be scored."""
     from rich.console import Console
     from rich.table import Table
 
-    from likewise.metrics import as_text
+    from likewise.metrics import as_text, of_the_set
 
     first = next(iter(columns.values()))
-    over = first.get("interval_over")
-    table = Table("", *(f"{title} (95 % interval)" if over else title for title in columns))
-    alone = len(columns) == 1 and over
+    asked, sure = "interval_over" in first, bool(first.get("interval"))
+    table = Table("", *(f"{title} (95 % interval)" if sure else title for title in columns))
+    alone = len(columns) == 1 and asked
     if alone:
         table.add_column("mean over classes")
     for name in first["metrics"]:
@@ -268,15 +276,19 @@ def show_scores(columns: dict[str, dict]) -> None:
             cells.append("" if value is None else f"{as_text(name, value)}{ends}")
         cells += [as_text(name, first["class_mean"][name]) if name in first["class_mean"] else ""] if alone else []
         table.add_row(name, *cells)
-    console = Console()
-    console.print(table)
-    if not over:
+    Console().print(table)
+    if not asked:
         print(f"{first['rows']} rows of {first['dim']} dimensions, scaled to unit length; no query was asked")
         return
-    print(
-        f"{first['queries']} queries scored, {first['unscored']} not (nothing to find); {first['similarity']} similarity in "
-        f"{first['dim']} dimensions; intervals: bootstrap over {over}"
-    )
+    for title, scores in columns.items():
+        who = f"{title}: " if len({s["unscored"] for s in columns.values()}) > 1 else ""
+        print(f"{who}{scores['queries']} queries scored, {scores['unscored']} not (nothing to find)")
+        if not who:
+            break
+    over = f"intervals: bootstrap over {first['interval_over']}" if sure else "too few queries for intervals"
+    print(f"{first['similarity']} similarity in {first['dim']} dimensions; {over}")
+    if first["similarity"] != "cosine" and any(map(of_the_set, first["metrics"])):
+        print("metrics of the whole set are of unit vectors, whatever the similarity")
     if "length" in first:
         print("embeddings of length {:.3g} to {:.3g}".format(*first["length"]))
     if first.get("leaks"):

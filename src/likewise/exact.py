@@ -34,7 +34,6 @@ class Side:
     z: Float[Tensor, "N D"]
     factor: Float[Tensor, "N"]  # float64; times a row, rounded: whole numbers
     norm: Float[Tensor, "N"] | None  # squared length of the whole numbers, exact; None for cosine
-    group: Int[Tensor, "N"] | None
     scale: float  # whole numbers / scale are of the size of z (Euclidean) or of unit length
     held: Float[Tensor, "N D"] | None = None  # `real` of all rows, where there is room
 
@@ -70,9 +69,7 @@ class Side:
         return torch.float16 if self.device.type == "cuda" else torch.float32
 
 
-def prepare(
-    z: Tensor, device: torch.device, group: Tensor | None, scale: float | None, name: str, room: int = 0
-) -> Side:
+def prepare(z: Tensor, device: torch.device, scale: float | None, name: str, room: int = 0) -> Side:
     """A side for cosines or, with a scale, for distances; `room` bytes may be held for it."""
     squared = _squared_lengths(z, device)
     bad = (~torch.isfinite(squared)).nonzero()[:, 0]
@@ -82,7 +79,7 @@ def prepare(
             f"(first: row {int(bad[0])}); look for a diverged training, a broken image, or float16 that overflowed"
         )
     factor = (UNIT / squared.sqrt()).where(squared > 0, 0.0) if scale is None else torch.full_like(squared, scale)
-    side = Side(z, factor, None, group, scale or UNIT)
+    side = Side(z, factor, None, scale or UNIT)
     if scale is not None:
         side = replace(side, norm=torch.cat([side.whole(rows).square_().sum(1) for rows in _blocks(z)]))
     if z.numel() * side.short.itemsize <= room:
@@ -137,11 +134,12 @@ def _fixed_order_sum(x: Float[Tensor, "N D"]) -> Float[Tensor, "N"]:
 class Forbidden:
     """Who is no answer to whom: each query itself (`own`, -1: nowhere), given pairs (sorted by query), and equal groups."""
 
-    def __init__(self, own: Tensor | None, pairs: Int[Tensor, "M 2"], queries: Side, gallery: Side):
-        self.own, self.query, self.row = own, pairs[:, 0], pairs[:, 1]
-        count = torch.bincount(self.query, minlength=len(queries))
+    def __init__(
+        self, queries: int, own: Tensor | None, pairs: Int[Tensor, "M 2"], groups: tuple[Tensor, Tensor] | None = None
+    ):
+        self.own, self.query, self.row, self.groups = own, pairs[:, 0], pairs[:, 1], groups
+        count = torch.bincount(self.query, minlength=queries)
         self.start = torch.cat([count.new_zeros(1), count.cumsum(0)])
-        self.groups = None if queries.group is None or gallery.group is None else (queries.group, gallery.group)
 
     def mask(self, score: Float[Tensor, "A B"], ids: Int[Tensor, "A"], first: int) -> None:
         """Take them out of the running, in place: `score` of these queries against gallery rows from `first` on."""

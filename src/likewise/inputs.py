@@ -69,9 +69,9 @@ def is_sound(loss, z: Tensor, y: Tensor) -> Tensor | None:
         return unit if known is None else known if unit is None else unit & known
     name = type(loss).__name__
     if unit is not None and not unit.all():
-        if length[~unit].isnan().all():  # a diverged network is another story, and NaN tells it
+        if not length[~unit].isfinite().any():  # a diverged network is another story, and NaN tells it
             return unit
-        row = int((~unit & ~length.isnan()).nonzero()[0, 0])
+        row = int((~unit & length.isfinite()).nonzero()[0, 0])
         raise LikewiseError(
             f"{name}: z must be unit vectors, but row {row} has length {float(length[row]):.4g}; "
             "pass torch.nn.functional.normalize(z, dim=1)"

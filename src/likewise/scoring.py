@@ -11,12 +11,12 @@ from jaxtyping import Bool, Int
 
 from likewise.contracts import Protocol
 from likewise.distribute import rank_in_shares, world
-from likewise.exact import euclidean_scale
+from likewise.exact import Forbidden, euclidean_scale
 from likewise.intervals import FEW, bootstrap
 from likewise.metrics import measure_set, metric, of_the_set
 from likewise.metrics.ranking import Reach, reach
 from likewise.progress import bar
-from likewise.search import BUDGET, rank
+from likewise.search import BUDGET, count_relevant, rank
 from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 
 SHOWN = 10
@@ -78,6 +78,17 @@ def retrieve(
     g = g.to(found.row.device)
     row = torch.where(found.row >= 0, g[found.row.clamp_min(0)], -1)
     return dataclasses.replace(found, query=q.to(g.device), row=row)
+
+
+def findable(items: Items, protocol: Protocol, rows: Int[np.ndarray, "n"]) -> Int[torch.Tensor, "Q"]:
+    """How many answers each of those who ask among these rows has to find: of its class, not itself, not of its group."""
+    asks, answers = protocol.sides(items, rows)
+    q, g = rows[asks], rows[answers]
+    place = np.full(len(items), -1)
+    place[g] = np.arange(len(g))
+    groups = None if items.group is None else tuple(torch.as_tensor(items.group[side]) for side in (q, g))
+    alone = Forbidden(len(q), torch.as_tensor(place[q]), torch.zeros((0, 2), dtype=torch.int64), groups)
+    return count_relevant(torch.as_tensor(items.y[q]), torch.as_tensor(items.y[g]), alone)
 
 
 def answers_for(asks: Bool[np.ndarray, "n"], answers: Bool[np.ndarray, "n"]) -> int:
@@ -151,8 +162,8 @@ def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]
     lonely = np.isnan(next(iter(scores.each.values()), np.zeros(0)))
     if scores.each and lonely.all():
         raise LikewiseError(
-            f"evaluate: none of the {len(lonely)} queries has anything to find: every class has one image, or its others "
-            "are excluded; bring at least two images of a class"
+            f"evaluate: none of the {len(lonely)} queries has anything to find: every class has one image, its others are "
+            "excluded, or no gallery row is of a query's class; bring at least two images of a class"
         )
     if scores.each and len(e.y.unique()) == 1:
         raise LikewiseError(
@@ -164,10 +175,11 @@ def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]
         _, number, count = np.unique(scores.label[~lonely], return_inverse=True, return_counts=True)
         over_classes = len(count) >= FEW
         drawn = bootstrap(each, scores.label if over_classes else None)
+        ends = np.stack([drawn.low, drawn.high], 1).tolist() if len(number) >= FEW else []  # too few to redraw
         by_class = [(np.bincount(number, column) / count).mean() for column in each[~lonely].T]
         value = dict(zip(scores.each, np.nanmean(each, 0).tolist()))
         sure = {
-            "interval": dict(zip(scores.each, np.stack([drawn.low, drawn.high], 1).tolist())),
+            "interval": dict(zip(scores.each, ends)),
             "interval_over": "classes" if over_classes else "queries",
             "class_mean": dict(zip(scores.each, map(float, by_class))),
         }

@@ -63,12 +63,7 @@ def rank(
     if same:
         gallery_z, gallery_y, gallery_group = z, y, group
         own = torch.arange(len(z))
-    _check(z, y, gallery_z, gallery_y, group, gallery_group, similarity)
-    if k < 0 or (own is not None and (own.shape != y.shape or (own >= len(gallery_z)).any())):
-        raise LikewiseError(
-            f"search: k must be 0 or more and `own` a row of the gallery (below {len(gallery_z)}) for every query, got k={k}"
-            + ("" if own is None or not len(own) else f" and own up to {int(own.max())} for {len(own)} queries")
-        )
+    _check(z, y, gallery_z, gallery_y, group, gallery_group, own, k, similarity)
     device = z.device if device is None else torch.device(device)
     y, gallery_y, own, group, gallery_group, exclude = (
         None if t is None else t.to(device).long() for t in (y, gallery_y, own, group, gallery_group, exclude)
@@ -77,10 +72,11 @@ def rank(
     gallery_z = z if same else _bring(gallery_z, device)
     if similarity == "euclidean" and scale is None:
         scale = exact.euclidean_scale(*([z] if same else [z, gallery_z]))
-    queries = exact.prepare(z, device, group, scale, "query", room=budget // 4)
-    gallery = queries if same else exact.prepare(gallery_z, device, gallery_group, scale, "gallery", room=budget // 4)
-    forbidden = _forbidden(queries, gallery, own, exclude, same)
-    relevant = _count_relevant(y, gallery_y, forbidden)
+    queries = exact.prepare(z, device, scale, "query", room=budget // 4)
+    gallery = queries if same else exact.prepare(gallery_z, device, scale, "gallery", room=budget // 4)
+    pairs = _excluded(exclude, len(z), len(gallery_z), own, same, device)
+    forbidden = exact.Forbidden(len(z), own, pairs, None if group is None else (group, gallery_group))
+    relevant = count_relevant(y, gallery_y, forbidden)
     n, report = len(gallery_z), progress or (lambda share: None)
     shown, wanted = min(k, n), min(max(k, depth), n)
     known = (relevant + 1).clamp(wanted, n)
@@ -140,7 +136,7 @@ def nearest(
     return found.row, found.sim
 
 
-def _check(z, y, gallery_z, gallery_y, group, gallery_group, similarity) -> None:
+def _check(z, y, gallery_z, gallery_y, group, gallery_group, own, k, similarity) -> None:
     if similarity not in SIMILARITIES:
         raise LikewiseError(f"search: similarity must be one of {', '.join(SIMILARITIES)}, got '{similarity}'")
     if z.dim() != 2 or gallery_z.dim() != 2 or z.shape[1] != gallery_z.shape[1]:
@@ -160,6 +156,11 @@ def _check(z, y, gallery_z, gallery_y, group, gallery_group, similarity) -> None
         )
     if z.numel() == 0 or len(gallery_z) == 0:
         raise LikewiseError(f"search: nothing to rank, got {len(z)} queries and a gallery of {len(gallery_z)} rows")
+    if k < 0 or (own is not None and (own.shape != y.shape or (own >= len(gallery_z)).any())):
+        raise LikewiseError(
+            f"search: k must be 0 or more and `own` a row of the gallery (below {len(gallery_z)}) for every query, got k={k}"
+            + ("" if own is None or not len(own) else f" and own up to {int(own.max())} for {len(own)} queries")
+        )
 
 
 def _bring(z: Tensor, device: torch.device) -> Tensor:
@@ -170,24 +171,21 @@ def _bring(z: Tensor, device: torch.device) -> Tensor:
     return z.to(device) if 2 * z.numel() * z.element_size() < torch.cuda.mem_get_info(device)[0] else z
 
 
-def _forbidden(queries, gallery, own, exclude, same: bool) -> exact.Forbidden:
-    """Each query and itself, and the pairs given; no pair twice."""
+def _excluded(exclude, queries: int, gallery: int, own, same: bool, device) -> Int[Tensor, "M 2"]:
+    """The pairs given, sorted, none of them twice and none a query with itself."""
     if exclude is None or not len(exclude):
-        return exact.Forbidden(own, torch.zeros((0, 2), dtype=torch.int64, device=queries.device), queries, gallery)
+        return torch.zeros((0, 2), dtype=torch.int64, device=device)
     low, (most, last) = int(exclude.min()), exclude.amax(0).tolist()
-    if low < 0 or most >= len(queries) or last >= len(gallery):
+    if low < 0 or most >= queries or last >= gallery:
         raise LikewiseError(
-            f"search: excluded pairs must name a query below {len(queries)} and a gallery row below {len(gallery)}, "
+            f"search: excluded pairs must name a query below {queries} and a gallery row below {gallery}, "
             f"got pairs from {low} up to ({most}, {last})"
         )
-    exclude = torch.cat([exclude, exclude.flip(1)]) if same else exclude
-    exclude = exclude.unique(dim=0)
-    if own is not None:
-        exclude = exclude[own[exclude[:, 0]] != exclude[:, 1]]
-    return exact.Forbidden(own, exclude, queries, gallery)
+    exclude = (torch.cat([exclude, exclude.flip(1)]) if same else exclude).unique(dim=0)
+    return exclude if own is None else exclude[own[exclude[:, 0]] != exclude[:, 1]]
 
 
-def _count_relevant(y, gallery_y, forbidden: exact.Forbidden) -> Int[Tensor, "Q"]:
+def count_relevant(y, gallery_y, forbidden: exact.Forbidden) -> Int[Tensor, "Q"]:
     """Gallery rows of the query's class, less those that are no answer to it."""
     labels = torch.cat([y, gallery_y]).unique()
     yq, yg = torch.searchsorted(labels, y), torch.searchsorted(labels, gallery_y)

@@ -504,3 +504,30 @@ def test_what_a_run_saves_scores_the_same_when_training_images_answer(settings):
     again = evaluate(Evaluate(target=str(run.path / "embeddings.npz"), device="cpu", quiet=True))
     assert again["metrics"] == pytest.approx(run.scores["metrics"])
     assert again["queries"] == run.scores["queries"] < run.scores["rows"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"which": "untrained"}, "--which is for a run"),
+        ({"data": "birds"}, "--data is for a run"),
+        ({"per_query": "each.csv"}, "--per-query must end in .parquet"),
+        ({"per_query": "each.parquet", "metrics": ("rho",)}, "takes at least one metric per query"),
+        ({"part": "test", "split": "train"}, "the test part of 'z' is empty.*or say --part train"),
+    ],
+)
+def test_what_a_file_of_embeddings_has_no_answer_to_is_refused_at_once(tmp_path, settings, says):
+    x, y = some()
+    split = settings.pop("split", "test")
+    np.savez(tmp_path / "z.npz", x=x, label=y, split=np.full(60, split))
+    with pytest.raises(LikewiseError, match=says):
+        evaluate(Evaluate(**{"target": str(tmp_path / "z.npz"), "metrics": NAMES, "quiet": True, **settings}))
+
+
+def test_a_test_part_where_groups_leave_nothing_to_find_is_told_before_training(settings, tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(8), 6)
+    np.savez(tmp_path / "grouped.npz", x=rng.normal(size=(48, 4)), label=y, group=y)
+    with pytest.raises(LikewiseError, match="no query has an answer of its class outside its group"):
+        train(Train(**settings | {"data": str(tmp_path / "grouped.npz"), "sampler": None}))
+    assert not (tmp_path / "run").exists()

@@ -173,7 +173,7 @@ def test_a_run_folder_is_a_config_and_a_plain_protocol_one_fold(run, tmp_path, c
     ranges = ["lr=1e-4..1e-2 log", "length=4..9"]
     cli.main(["tune", str(run.path), "--ranges", *ranges, "--trials", "2", "--out", str(out), "--device", "cpu"])
     text = capsys.readouterr().out
-    assert "2 trials complete" in text
+    assert "trials: 2 complete" in text
     assert "best.toml" in text
     assert (out / "tune.png").stat().st_size > 10_000
     about = json.loads((out / "tune.json").read_text())

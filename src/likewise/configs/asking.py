@@ -13,7 +13,7 @@ class Evaluate:
     """Score an embedding by retrieval: every test sample asks, all others may answer."""
 
     target: Annotated[Positional[str], called("TARGET")]
-    """A run folder; or embeddings: .npz or .parquet with x,label[,split,query,gallery,group], .npy with --labels."""
+    """A run folder; or embeddings: .npz, .parquet, .safetensors with x,label[,split,query,gallery,group], .npy with --labels."""
     labels: str | None = None
     """Labels for embeddings that bring none: .csv with a column `label`, .npy, or .txt with one a line."""
     data: str | None = None

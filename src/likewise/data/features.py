@@ -44,7 +44,7 @@ def read_embeddings(file: str, labels: str | None = None, root: str | None = Non
             has = ", ".join(columns) or "nothing else"
             raise LikewiseError(
                 f"features: {name} must hold the labels beside x, as label or y, and it has: {has}; "
-                "add them, or give a file with the labels"
+                "add them, or give a file with the labels (--labels)"
             )
         sheet = as_sheet(name, columns, len(x))
     else:

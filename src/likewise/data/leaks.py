@@ -120,4 +120,5 @@ def say_leaks(found: Leaks) -> str:
 
 
 def _are(count: int, one: str, many: str) -> str:
-    return f"{count:,} {f'{one} of the test part is' if count == 1 else f'{many} of the test part are'} also in the train part"
+    are = f"{one} of the test part is" if count == 1 else f"{many} of the test part are"
+    return f"{count:,} {are} also in training (train or val)"

@@ -39,10 +39,10 @@ def choose_device(name: str | None) -> torch.device:
 
 def bytes_of(text: str) -> int:
     """ "512MB" as a number."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([MG])i?B?", text.strip(), re.IGNORECASE)
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG])i?B?", text.strip(), re.IGNORECASE)
     if not found or not float(found[1]):
         raise LikewiseError(f"memory must be an amount such as '512MB' or '4GB', got '{text}'")
-    return int(float(found[1]) * 2 ** (20 if found[2].upper() == "M" else 30))
+    return int(float(found[1]) * 1024 ** (1 + "KMG".index(found[2].upper())))
 
 
 def load_items(

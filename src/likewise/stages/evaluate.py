@@ -22,7 +22,7 @@ from likewise.metrics.ranking import reach
 from likewise.progress import bar
 from likewise.protocols import QueryGallery, UnseenClasses
 from likewise.run import Run, check_out
-from likewise.scoring import answers_for, score, summary
+from likewise.scoring import answers_for, findable, score, summary
 from likewise.search import BUDGET
 from likewise.stages.assemble import (
     bytes_of,
@@ -79,10 +79,18 @@ def evaluate_target(config: Evaluate, target: Path, device: torch.device, say) -
 
 def evaluate_embeddings(config: Evaluate, file: Path, device: torch.device) -> dict:
     """Score embeddings that were made elsewhere."""
+    for name in ("data", "root"):
+        if getattr(config, name):
+            raise LikewiseError(f"evaluate: '{file}' is a file of embeddings, and --{name} is for a run; leave it out")
+    if config.which != "best":
+        raise LikewiseError(f"evaluate: '{file}' is a file of embeddings, and --which is for a run; leave it out")
+    out = check_out(config.per_query, ".parquet", "evaluate", "--per-query") if config.per_query else None
+    if out and all(map(of_the_set, config.metrics)):
+        raise LikewiseError("evaluate: --per-query takes at least one metric per query; add R@1")
     items = read_embeddings(str(file), config.labels)
     if items.split is None and config.part != "test":
         raise LikewiseError(f"evaluate: '{file}' has no `split`, so no {config.part} part; add it, or leave out --part")
-    if config.part == "test" and (items.split is None or not (items.split == "test").any()):
+    if config.part == "test" and (items.split is None or not (items.split != "").any()):
         items = dataclasses.replace(items, split=np.full(len(items), "test"))
     protocol: Protocol = QueryGallery() if marked(items) else UnseenClasses()
     rows = rows_of(protocol, items, config.part)
@@ -91,12 +99,10 @@ def evaluate_embeddings(config: Evaluate, file: Path, device: torch.device) -> d
     e = Embedded(torch.as_tensor(x), torch.as_tensor(items.y[rows]), torch.as_tensor(rows))
     similarity = config.similarity or origin(file).get("similarity", "cosine")
     how = {"budget": bytes_of(config.memory), "exclude": read_pairs(config.exclude, items)}
-    length = check_length(e.z, similarity)
+    length = check_length(e.z, similarity == "cosine" or any(map(of_the_set, config.metrics)))
     result, scores, found = judge(e, items, protocol, config.metrics, similarity, device, config.quiet, **how)
-    if config.per_query and world()[0] == 0:
-        if found is None:
-            raise LikewiseError("evaluate: --per-query takes at least one metric per query; add R@1")
-        write_per_query(check_out(config.per_query, ".parquet", "evaluate", "--per-query"), scores, found, e, items)
+    if out and world()[0] == 0:
+        write_per_query(out, scores, found, e, items)
     if config.part == "test" and (items.split == "train").any():
         result["leaks"] = find_leaks(items, protocol, config.quiet)
     return result | {"length": length}
@@ -129,14 +135,14 @@ def judge(
     return result, scores, found
 
 
-def check_length(z: Float[torch.Tensor, "N D"], similarity: str) -> list[float]:
-    """Shortest and longest embedding. One of length zero points nowhere, so it has no cosine."""
+def check_length(z: Float[torch.Tensor, "N D"], cosine: bool) -> list[float]:
+    """Shortest and longest embedding. One of length zero points nowhere, so it has no cosine, where one is wanted."""
     length = torch.cat([part.double().norm(dim=1) for part in z.split(max(1, 2**20 // z.shape[1]))])
     nowhere = (length == 0).nonzero()[:, 0]
-    if similarity == "cosine" and len(nowhere):
+    if cosine and len(nowhere):
         raise LikewiseError(
             f"evaluate: an embedding must not be all zeros to have a cosine, but {len(nowhere)} of {len(z)} are "
-            f"(first: row {int(nowhere[0])}); leave them out, or say --similarity euclidean"
+            f"(first: row {int(nowhere[0])}); leave them out, or say --similarity euclidean and ask for metrics per query"
         )
     return [float(length.min()), float(length.max())]
 
@@ -213,7 +219,11 @@ def best_test_epoch(run: Run) -> dict[str, float] | None:
 def rows_of(protocol: Protocol, items: Items, part: Part) -> Int[np.ndarray, "n"]:
     rows = protocol.rows(items, part)
     if not len(rows):
-        raise LikewiseError(f"evaluate: the {part} part of '{items.name}' is empty; check its `split` column")
+        parts = [] if items.split is None else [p for p in ("train", "val", "test") if (items.split == p).any()]
+        raise LikewiseError(
+            f"evaluate: the {part} part of '{items.name}' is empty; check its `split` column"
+            + (f", or say --part {parts[0]}" if parts else "")
+        )
     return rows
 
 
@@ -240,10 +250,10 @@ def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
             f"train: the metrics look at {deepest} answers, but the test part has {room} for a query; ask for a smaller k "
             "with --metrics, or say --no-evaluate"
         )
-    if not np.isin(items.y[rows][asks], items.y[rows][answers]).any():
+    if not findable(items, protocol, rows).any():
         raise LikewiseError(
-            f"train: in the test part of '{items.name}' no query has an answer of its class; check the columns `query`, "
-            "`gallery` and `split`, or say --no-evaluate"
+            f"train: in the test part of '{items.name}' no query has an answer of its class outside its group; check the columns "
+            "`query`, `gallery`, `group` and `split`, or say --no-evaluate"
         )
     most = min(config.dim, len(rows))  # directions there can be
     decay = [name for name in config.metrics if spectrum.knows(name)]

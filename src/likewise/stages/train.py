@@ -33,6 +33,7 @@ from likewise.stages.assemble import (
 )  # fmt: skip
 from likewise.stages.claim import find_run, take
 from likewise.stages.evaluate import PEEK, check_plan, evaluate_run
+from likewise.stages.folds import fold_specs
 from likewise.stages.guard import leave_cores_for, stop_on_signal
 from likewise.types import Batch, Embedded, Items, LikewiseError
 
@@ -55,6 +56,8 @@ def train(config: Train, say=print) -> Run:
     items = load_items(
         config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say
     )
+    if folds := config.protocol and fold_specs(config.protocol):
+        say(f"this trains the first of {len(folds)} folds; `likewise bench` trains them all and scores them together")
     config = resolve(config, items)
     claim = find_run(config, items)
     run = claim.run
