@@ -116,10 +116,10 @@ def _blocks(z: Tensor) -> list[slice]:
     return cut(len(z), CHUNK // z.shape[1])
 
 
-def cut(n: int, size: int, first: int = 0) -> list[slice]:
-    """`n` rows from `first` on, in slices of `size`."""
+def cut(n: int, size: int) -> list[slice]:
+    """`n` rows in slices of `size`."""
     size = max(1, size)
-    return [slice(i, min(i + size, first + n)) for i in range(first, first + n, size)]
+    return [slice(i, min(i + size, n)) for i in range(0, n, size)]
 
 
 def _fixed_order_sum(x: Float[Tensor, "N D"]) -> Float[Tensor, "N"]:
@@ -203,9 +203,8 @@ def exhaustive(
         best_row = torch.full((len(some), k), -1, dtype=torch.int64, device=q.device)
         for rows in blocks:
             key, row = _first(keys(queries, gallery, forbidden, q, some, rows), k)
-            key, order = torch.cat([best_key, key], 1).sort(
-                dim=1, descending=True, stable=True
-            )  # lower rows stand first
+            both = torch.cat([best_key, key], 1)  # lower rows stand first
+            key, order = both.sort(dim=1, descending=True, stable=True)
             best_key = key[:, :k]
             best_row = torch.cat([best_row, row + rows.start], 1).gather(1, order[:, :k])
         yield some, best_row.masked_fill(best_key == -torch.inf, -1), best_key

@@ -44,7 +44,7 @@ def top(
         before = 0.9  # about what the proposals cost
         proposal = _propose_symmetric(gallery, forbidden, keep, budget // 4, lambda share: progress(before * share))
     order = depth.argsort(stable=True)  # queries of like depth together: no chunk goes deeper than it must
-    unproven = []
+    unproven, done = [], 0
     for chunk in cut(len(order), min(2**14, budget // (keep * 256))):
         ids = order[chunk]
         k = int(depth[ids[-1]])
@@ -59,10 +59,14 @@ def top(
         row, key, proven = _rescore(queries, gallery, ids, candidate, floor, k, budget // 2)
         unproven.append(ids[~proven])
         yield ids[proven], row[proven], key[proven]
-        progress(before + (1 - before) * chunk.stop / len(order))
+        done += len(ids) - len(unproven[-1])
+        progress(before + (1 - before) * done / len(order))
     left = torch.cat(unproven)
     for ids in left.split(4096) if len(left) else ():
-        yield from exact.exhaustive(queries, gallery, forbidden, ids, int(depth[ids].max()), budget)
+        for found in exact.exhaustive(queries, gallery, forbidden, ids, int(depth[ids].max()), budget):
+            yield found
+            done += len(found[0])
+            progress(before + (1 - before) * done / len(order))
 
 
 def with_slack(k: int, on_gpu: bool) -> int:
