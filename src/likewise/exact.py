@@ -283,7 +283,7 @@ def _count_before(queries, gallery, forbidden, ids: Tensor, size: Tensor, row: T
     beats = torch.zeros(len(row) + len(ids), dtype=torch.int64, device=row.device)  # rows by how many answers they beat
     steps = int(size.max()).bit_length()
     everyone = torch.arange(len(ids), device=row.device)
-    for here, blocks in tiles(everyone, gallery, budget, each=16):
+    for here, blocks in tiles(everyone, gallery, budget * 3 // 2, each=12):
         q, least = queries.whole(ids[here]), bar[start[here]]
         for rows in blocks:
             key = keys(queries, gallery, forbidden, q, ids[here], rows)
