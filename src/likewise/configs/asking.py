@@ -27,7 +27,7 @@ class Evaluate:
     which: Literal["best", "last", "untrained"] = "best"
     """Which network of a run: best on validation (the last where there was none), last, or untrained: as it was at the start."""
     similarity: Literal["cosine", "euclidean"] | None = None
-    """How to compare. By default what the run's loss trained for; cosine for embeddings."""
+    """How to compare. By default what the run's loss was written for, also for embeddings of a run; cosine for others."""
     exclude: str | None = None
     """Pairs that are no answers to each other (near duplicates), a .csv with row_a,row_b (from 0) or path_a,path_b."""
     per_query: str | None = None

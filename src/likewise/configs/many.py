@@ -61,11 +61,11 @@ class Tune:
     sampler: Literal["tpe", "gp", "random"] = "tpe"
     """How the next setting is chosen: a tree of densities, a Gaussian process, at random."""
     pruner: Literal["median", "none"] = "median"
-    """Give a trial up when its folds so far are below the median of the others."""
+    """median: give a trial up when the mean of its folds so far is below the median of the others; none: never."""
     seed: int = 0
     """Seed of the search. The seed of the trainings is a setting."""
     storage: str | None = None
-    """Where the search is kept: a file, sqlite:///..., postgresql://... By default a file in the out folder."""
+    """Where the search is kept: a file, sqlite:///..., postgresql+psycopg://... By default a file in the out folder."""
     out: str | None = None
     """Folder of runs, tune.json, best.toml and tune.png. By default tune/CONFIG."""
     jobs: int = 1
