@@ -6,6 +6,7 @@ import dataclasses
 import os
 import sys
 from collections.abc import Callable
+from typing import NoReturn
 
 from likewise.errors import LikewiseError, nearest_name
 
@@ -64,7 +65,7 @@ def start(words: list[str]) -> None:
     COMMANDS[name](parse(name, rest))
 
 
-def fail(text: str) -> None:
+def fail(text: str) -> NoReturn:
     print(f"likewise: {text}", file=sys.stderr)
     sys.exit(2)
 
@@ -200,15 +201,16 @@ def show_table(table) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    shown = Table(title=escape(table.title), title_justify="left")
+    shown, least = Table(title=escape(table.title), title_justify="left"), 1
     for number, column in enumerate(table.columns):
-        values = any(
-            "±" in line[number] or "(1 run)" in line[number] for line in table.lines
-        )  # never broken; names are, where the window is narrow
-        shown.add_column(escape(column), overflow="fold", no_wrap=values)
+        cells = [line[number] for line in table.lines]
+        values = any("±" in cell or "(1 run)" in cell for cell in cells)  # never broken; names are, in a narrow window
+        width = max(map(len, [column, *cells])) if values else min(8, len(column))
+        shown.add_column(escape(column), overflow="fold", no_wrap=values, min_width=width)
+        least += width + 3
     for line in table.lines:
         shown.add_row(*map(escape, line))
-    Console().print(shown)
+    Console(width=max(Console().width, least)).print(shown)  # rather too wide than cut
     for note in table.notes:
         print(note)
 

@@ -126,22 +126,25 @@ def score(
     chosen = {name: metric(name) for name in metrics if not of_the_set(name)}
     if not chosen:
         return Scores({}), None
-    if device.type == "mps":  # it has no float64, which exact ranking needs
-        device = torch.device("cpu")
     wanted, room = reach(chosen), answers_for(*protocol.sides(items, e.row.numpy()))
     if wanted.k > room:
         raise LikewiseError(
-            f"evaluate: the metrics look at {wanted.k} answers, but there are at most {room} for a query in this gallery of "
-            f"{len(e.row)} rows; ask for a smaller k with --metrics"
+            f"evaluate: the metrics look at {wanted.k} answers, but there are at most {room} for a query here; ask for a "
+            "smaller k with --metrics"
         )
     with bar("rank", 100, quiet=quiet) as shown:
         found = retrieve(
-            e, items, protocol, wanted, similarity=similarity, device=device, budget=budget, exclude=exclude,
+            e, items, protocol, wanted, similarity=similarity, device=_with_float64(device), budget=budget, exclude=exclude,
             progress=lambda share: shown.advance(round(100 * share) - shown.done),
         )  # fmt: skip
     each = {name: m(found).cpu().numpy() for name, m in chosen.items()}
     found = Retrieval(**{f.name: getattr(found, f.name).cpu() for f in dataclasses.fields(found)})
     return Scores(each, e.row[found.query].numpy(), e.y[found.query].numpy()), found
+
+
+def _with_float64(device: torch.device) -> torch.device:
+    """This device, or the CPU where it lacks the numbers that exact ranking needs."""
+    return torch.device("cpu") if device.type == "mps" else device
 
 
 def mean_score(
@@ -185,7 +188,7 @@ def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]
         }
     whole = [name for name in metrics if of_the_set(name)]
     if whole:
-        device = torch.device("cpu") if device.type == "mps" else device
+        device = _with_float64(device)
         value |= measure_set(whole, e.z.to(device), e.y.to(device))
     return {
         "metrics": {name: value[name] for name in metrics},

@@ -227,3 +227,10 @@ def test_parquet_without_labels(tmp_path, write):
     with pytest.raises(LikewiseError, match="must hold the labels beside x"):
         read_features(str(tmp_path / "f.parquet"))
     assert read_embeddings(str(tmp_path / "f.parquet"), write("l.txt", "a\nb\na\n")).y.tolist() == [0, 1, 0]
+
+
+def test_a_large_array_stays_on_disk(tmp_path):
+    np.save(tmp_path / "f.npy", X.astype(np.float32))
+    np.save(tmp_path / "l.npy", np.arange(len(X)))
+    items = read_embeddings(str(tmp_path / "f.npy"), str(tmp_path / "l.npy"))
+    assert isinstance(items.x, np.memmap) or isinstance(items.x.base, np.memmap)

@@ -531,3 +531,37 @@ def test_a_test_part_where_groups_leave_nothing_to_find_is_told_before_training(
     with pytest.raises(LikewiseError, match="no query has an answer of its class outside its group"):
         train(Train(**settings | {"data": str(tmp_path / "grouped.npz"), "sampler": None}))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_gallery_too_small_for_a_metric_or_without_an_answer_leaves_a_gap(tmp_path):
+    x, y = some()
+    query = np.arange(60) < 12
+    place = np.where(query, "", "shop").astype("<U9")
+    place[[20, 21, 22]] = "street"  # three rows: no fifth answer
+    y[40], place[40] = 99, "attic"  # of nobody's class
+    np.savez(tmp_path / "z.npz", x=x, label=y, query=query, gallery=place)
+    found = score(tmp_path / "z.npz")["galleries"]
+    assert list(found["shop"]["metrics"]) == list(NAMES)
+    assert list(found["street"]["metrics"]) == ["R@1", "RP", "MAP@R"] and found["street"]["unscored"] > 0
+    assert found["attic"] == {"metrics": {}, "queries": 0, "unscored": 12}
+
+
+def test_marked_queries_whose_class_is_not_in_the_gallery_are_counted_or_all_refused(tmp_path):
+    x, y = some()
+    query = np.arange(60) < 12
+    y[:3] = 77
+    np.savez(tmp_path / "z.npz", x=x, label=y, query=query, gallery=~query)
+    expected, unscored, _ = by_hand(x, y, query, ~query)
+    assert unscored == 3
+    assert_scores(score(tmp_path / "z.npz"), expected, unscored)
+    y[:12] = 77
+    np.savez(tmp_path / "z.npz", x=x, label=y, query=query, gallery=~query)
+    with pytest.raises(
+        LikewiseError, match="none of the 12 queries has anything to find.*no gallery row is of a query's"
+    ):
+        score(tmp_path / "z.npz")
+
+
+def test_peeking_keeps_metrics_of_which_high_is_good(settings):
+    run = train(Train(**settings | {"peek_every": "20", "metrics": ("R@1", "EER", "rho")}))
+    assert list(run.scores["best_test_epoch"]) == ["R@1"] and "EER" in run.scores["metrics"]

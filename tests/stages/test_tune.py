@@ -255,3 +255,12 @@ def test_two_processes_share_a_search(config, tmp_path):
     assert about["count"]["running"] == 0
     drawn = [t["values"]["lr"] for t in about["trials"] if t["state"] == "complete"]
     assert len(set(drawn)) == 6  # they do not draw alike
+
+
+def test_a_search_kept_in_a_database_goes_on_from_there(config, tmp_path):
+    storage = f"sqlite:///{tmp_path}/study.db"
+    first = tune(config(trials=2, storage=storage, pruner="none"), say=lambda line: None)
+    again = tune(config(trials=3, storage=storage, pruner="none"), say=lambda line: None)
+    assert first.about["count"]["complete"] == 2 and again.about["count"]["complete"] == 3
+    assert [t["values"] for t in again.about["trials"]][:2] == [t["values"] for t in first.about["trials"]]
+    assert again.about["storage"] == storage

@@ -79,11 +79,9 @@ def evaluate_target(config: Evaluate, target: Path, device: torch.device, say) -
 
 def evaluate_embeddings(config: Evaluate, file: Path, device: torch.device) -> dict:
     """Score embeddings that were made elsewhere."""
-    for name in ("data", "root"):
-        if getattr(config, name):
+    for name, usual in (("data", None), ("root", None), ("which", "best")):
+        if getattr(config, name) != usual:
             raise LikewiseError(f"evaluate: '{file}' is a file of embeddings, and --{name} is for a run; leave it out")
-    if config.which != "best":
-        raise LikewiseError(f"evaluate: '{file}' is a file of embeddings, and --which is for a run; leave it out")
     out = check_out(config.per_query, ".parquet", "evaluate", "--per-query") if config.per_query else None
     if out and all(map(of_the_set, config.metrics)):
         raise LikewiseError("evaluate: --per-query takes at least one metric per query; add R@1")
@@ -129,8 +127,14 @@ def judge(
         asked = [name for name in metrics if not of_the_set(name)]
         alone = {}
         for name in names:
-            some, _ = score(e, items, protocol.only(name), asked, similarity, device, quiet, **how)
-            alone[name] = summary(some, e, similarity, asked, device)
+            one = protocol.only(name)
+            room = answers_for(*one.sides(items, e.row.numpy()))
+            fit = [m for m in asked if reach([m]).k <= room]  # a small gallery has no answer number 10
+            if not fit or not findable(items, one, e.row.numpy()).any():
+                alone[name] = {"metrics": {}, "queries": 0, "unscored": len(found.query)}
+                continue
+            some, _ = score(e, items, one, fit, similarity, device, quiet, **how)
+            alone[name] = summary(some, e, similarity, fit, device)
         result["galleries"] = alone
     return result, scores, found
 
@@ -187,7 +191,10 @@ def evaluate_run(
     result, scores, found = judge(e, items, protocol, metrics, similarity, device, quiet, budget=budget, exclude=pairs)
     result |= {"which": which, "part": part}
     if part == "test":
-        result |= {"leaks": find_leaks(items, protocol, quiet), "best_test_epoch": best_test_epoch(run)}
+        result |= {
+            "leaks": find_leaks(items, protocol, quiet),
+            "best_test_epoch": best_test_epoch(run) if which == "best" else None,
+        }
     own = which == "best" and part == "test" and similarity == usual and found is not None and pairs is None
     if own and run.done == finished and world()[0] == 0:  # training did not end meanwhile
         made_by = {"run": run.path, "which": which, "similarity": similarity}
@@ -233,7 +240,7 @@ def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
     for name in (config.select, *asked):
         metric(name)
     deepest = reach(asked).k
-    if not config.evaluate:
+    if not config.evaluate and not config.peek_every:
         return
     if not asked:
         raise LikewiseError("train: evaluating takes at least one metric per query; add R@1, or say --no-evaluate")

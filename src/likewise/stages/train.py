@@ -15,11 +15,12 @@ from likewise.contracts import BatchSampler, Loss, NoiseModel
 from likewise.data.batches import batches, choose_workers
 from likewise.embedding import embed_rows
 from likewise.losses import CrossBatchMemory
+from likewise.metrics import of_the_set
 from likewise.models.mixup import Mixup
 from likewise.optimise import Schedule, clip, make_optimizer, steps_of
 from likewise.progress import bar
 from likewise.run import RESULTS, Run
-from likewise.scoring import mean_score, score, summary
+from likewise.scoring import mean_score, score
 from likewise.spec import build
 from likewise.stages.assemble import (
     choose_device,
@@ -260,9 +261,9 @@ class Training:
         similarity = "cosine" if self.loss.input == "unit" else "euclidean"
         e = self.embed(self.protocol.rows(self.items, "test"))
         e = e if similarity == "cosine" else replace(e, z=e.e)
-        scores, _ = score(e, self.items, self.protocol, self.config.metrics, similarity, self.device, quiet=True)
-        value = summary(scores, e, similarity, self.config.metrics, self.device)["metrics"]
-        self.run.log([{"step": self.step, **{f"{PEEK}{name}": v for name, v in value.items()}}])
+        names = [name for name in self.config.metrics if not of_the_set(name)]  # of those, high is good
+        scores, _ = score(e, self.items, self.protocol, names, similarity, self.device, quiet=True)
+        self.run.log([{"step": self.step, **{f"{PEEK}{k}": float(np.nanmean(v)) for k, v in scores.each.items()}}])
 
     def out_of_patience(self) -> bool:
         return self.config.patience is not None and self.waited >= self.config.patience
