@@ -135,7 +135,7 @@ def score(
     with bar("rank", 100, quiet=quiet) as shown:
         found = retrieve(
             e, items, protocol, wanted, similarity=similarity, device=_with_float64(device), budget=budget, exclude=exclude,
-            progress=lambda share: shown.advance(round(100 * share) - shown.done),
+            progress=shown.reach,
         )  # fmt: skip
     each = {name: m(found).cpu().numpy() for name, m in chosen.items()}
     found = Retrieval(**{f.name: getattr(found, f.name).cpu() for f in dataclasses.fields(found)})
@@ -147,12 +147,16 @@ def _with_float64(device: torch.device) -> torch.device:
     return torch.device("cpu") if device.type == "mps" else device
 
 
+def as_compared(e: Embedded, similarity: str) -> Embedded:
+    """The embeddings to compare: of unit length, or raw ones for distances."""
+    return e if similarity == "cosine" else dataclasses.replace(e, z=e.e)
+
+
 def mean_score(
     e: Embedded, items: Items, protocol: Protocol, name: str, similarity: str, device: torch.device
 ) -> float:
     """One metric's mean: what validation asks for."""
-    e = e if similarity == "cosine" else dataclasses.replace(e, z=e.e)
-    scores, _ = score(e, items, protocol, [name], similarity, device, quiet=True)
+    scores, _ = score(as_compared(e, similarity), items, protocol, [name], similarity, device, quiet=True)
     value = scores.each[name]
     if np.isnan(value).all():
         raise LikewiseError("train: no validation sample has a class mate to find; hold out more classes (val)")

@@ -565,3 +565,10 @@ def test_marked_queries_whose_class_is_not_in_the_gallery_are_counted_or_all_ref
 def test_peeking_keeps_metrics_of_which_high_is_good(settings):
     run = train(Train(**settings | {"peek_every": "20", "metrics": ("R@1", "EER", "rho")}))
     assert list(run.scores["best_test_epoch"]) == ["R@1"] and "EER" in run.scores["metrics"]
+
+
+def test_peeking_goes_by_the_labels_that_evaluation_goes_by(settings):
+    """Training rows that answer have wrong labels in training, and true ones in every score."""
+    how = {"protocol": "SeenClasses(gallery='train')", "noise": "Uniform(share=0.5)", "peek_every": "40"}
+    run = train(Train(**settings | how))
+    assert run.scores["best_test_epoch"] == pytest.approx(run.scores["metrics"])

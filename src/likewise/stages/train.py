@@ -20,7 +20,7 @@ from likewise.models.mixup import Mixup
 from likewise.optimise import Schedule, clip, make_optimizer, steps_of
 from likewise.progress import bar
 from likewise.run import RESULTS, Run
-from likewise.scoring import mean_score, score
+from likewise.scoring import as_compared, mean_score, score
 from likewise.spec import build
 from likewise.stages.assemble import (
     choose_device,
@@ -87,7 +87,7 @@ class Training:
         self.config, self.device = config, device
         self.protocol = make_protocol(config)
         noise = build(config.noise, NoiseModel, allow_imports=config.allow_imports) if config.noise else None
-        self.items = spoil(items, self.protocol, noise, config.seed)
+        self.given, self.items = items, spoil(items, self.protocol, noise, config.seed)
         self.rows, self.val_rows = self.protocol.rows(items, "train"), self.protocol.rows(items, "val")
         if len(self.rows) == 0:
             raise LikewiseError(f"train: the train part of '{items.name}' is empty; check its `split` column")
@@ -115,6 +115,7 @@ class Training:
         self.sampler = build(config.sampler, BatchSampler, allow_imports=imports, **facts)
         facts["largest_class"] = self.sampler.largest_class
         self.loss = build(config.loss, Loss, allow_imports=imports, **facts).to(device)
+        self.similarity = "cosine" if self.loss.input == "unit" else "euclidean"
         for part in self.loss.modules():  # an inner loss too
             for name in ("classes", "dim", "largest_class"):
                 given = getattr(part, name, None)
@@ -246,9 +247,8 @@ class Training:
     def validate(self) -> None:
         """Score the validation part; keep the best network. The test part is never looked at here."""
         self.must_be_sound()
-        similarity = "cosine" if self.loss.input == "unit" else "euclidean"
         e = self.embed(self.val_rows)
-        score = mean_score(e, self.items, self.protocol, self.config.select, similarity, self.device)
+        score = mean_score(e, self.items, self.protocol, self.config.select, self.similarity, self.device)
         if score > self.best:
             self.run.save_tensors("best.safetensors", self.tensors())
         self.schedule.validated(score)
@@ -257,12 +257,11 @@ class Training:
         self.run.log([{"step": self.step, f"val {self.config.select}": score}])
 
     def peek(self) -> None:
-        """Score the test part for the record. Nothing here decides anything."""
-        similarity = "cosine" if self.loss.input == "unit" else "euclidean"
-        e = self.embed(self.protocol.rows(self.items, "test"))
-        e = e if similarity == "cosine" else replace(e, z=e.e)
+        """Score the test part for the record, by the labels that evaluation goes by. Nothing here decides anything."""
+        rows = self.protocol.rows(self.given, "test")
+        e = replace(as_compared(self.embed(rows), self.similarity), y=torch.as_tensor(self.given.y[rows]))
         names = [name for name in self.config.metrics if not of_the_set(name)]  # of those, high is good
-        scores, _ = score(e, self.items, self.protocol, names, similarity, self.device, quiet=True)
+        scores, _ = score(e, self.given, self.protocol, names, self.similarity, self.device, quiet=True)
         self.run.log([{"step": self.step, **{f"{PEEK}{k}": float(np.nanmean(v)) for k, v in scores.each.items()}}])
 
     def out_of_patience(self) -> bool:
