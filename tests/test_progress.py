@@ -90,3 +90,10 @@ def test_a_terminal_shows_a_bar(quiet):
     assert "loss 0." in text
     assert "left" in text
     assert re.search(r"0:00:0\d", text)
+
+
+def test_a_share_of_the_whole_moves_the_bar_there():
+    with progress.bar("look", 200, quiet=True) as shown:
+        shown.reach(0.25)
+        shown.reach(0.5)
+        assert shown.done == 100

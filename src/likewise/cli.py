@@ -282,11 +282,10 @@ def show_scores(columns: dict[str, dict]) -> None:
     if not asked:
         print(f"{first['rows']} rows of {first['dim']} dimensions, scaled to unit length; no query was asked")
         return
-    for title, scores in columns.items():
-        who = f"{title}: " if len({s["unscored"] for s in columns.values()}) > 1 else ""
+    apart = len({scores["unscored"] for scores in columns.values()}) > 1
+    for title, scores in columns.items() if apart else [("", first)]:
+        who = f"{title}: " if apart else ""
         print(f"{who}{scores['queries']} queries scored, {scores['unscored']} not (nothing to find)")
-        if not who:
-            break
     over = f"intervals: bootstrap over {first['interval_over']}" if sure else "too few queries for intervals"
     print(f"{first['similarity']} similarity in {first['dim']} dimensions; {over}")
     if first["similarity"] != "cosine" and any(map(of_the_set, first["metrics"])):

@@ -33,6 +33,10 @@ class Bar:
             left = (self.total - self.done) / rate if rate else 0
             print(f"{self.title} {self.done}/{self.total} {facts or ''} {left:.0f} s left", file=sys.stderr, flush=True)
 
+    def reach(self, share: float) -> None:
+        """Show that this share of the whole is done."""
+        self.advance(round(self.total * share) - self.done)
+
 
 @contextmanager
 def bar(title: str, total: int, *, start: int = 0, quiet: bool = False) -> Iterator[Bar]:

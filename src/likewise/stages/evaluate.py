@@ -22,7 +22,7 @@ from likewise.metrics.ranking import reach
 from likewise.progress import bar
 from likewise.protocols import QueryGallery, UnseenClasses
 from likewise.run import Run, check_out
-from likewise.scoring import answers_for, findable, score, summary
+from likewise.scoring import answers_for, as_compared, findable, score, summary
 from likewise.search import BUDGET
 from likewise.stages.assemble import (
     bytes_of,
@@ -172,11 +172,7 @@ def evaluate_run(
     was written for, with all answers allowed. Where only numbers of the whole set are asked for, nothing is ranked and
     nothing written.
     """
-    if fingerprint(items) != run.about["data"]:
-        raise LikewiseError(
-            f"evaluate: the data '{config.data}' is not what '{run.path}' was trained with (files, labels or splits have "
-            "changed); restore it, or embed the new data with `likewise embed` and evaluate that"
-        )
+    must_be_its_data(run, items, config.data)
     protocol, finished = make_protocol(config), run.done
     rows, pairs = rows_of(protocol, items, part), read_pairs(exclude, items)
     embedder = open_embedder(run, config, which, device)
@@ -186,8 +182,7 @@ def evaluate_run(
     e = embed_rows(
         embedder, items, rows, plain, device=device, workers=workers, quiet=quiet, title=f"embed {part} part"
     )
-    if similarity == "euclidean":
-        e = dataclasses.replace(e, z=e.e)
+    e = as_compared(e, similarity)
     result, scores, found = judge(e, items, protocol, metrics, similarity, device, quiet, budget=budget, exclude=pairs)
     result |= {"which": which, "part": part}
     if part == "test":
@@ -204,10 +199,18 @@ def evaluate_run(
     return result
 
 
+def must_be_its_data(run: Run, items: Items, data: str) -> None:
+    if fingerprint(items) != run.about["data"]:
+        raise LikewiseError(
+            f"evaluate: the data '{data}' is not what '{run.path}' was trained with (files, labels or splits have "
+            "changed); restore it, or embed the new data with `likewise embed` and evaluate that"
+        )
+
+
 def find_leaks(items: Items, protocol: Protocol, quiet: bool) -> str:
     """What train and test share, in a sentence."""
     with bar("look for leaks", 100, quiet=quiet) as shown:
-        return say_leaks(leaks(items, protocol, lambda share: shown.advance(round(100 * share) - shown.done)))
+        return say_leaks(leaks(items, protocol, shown.reach))
 
 
 def best_test_epoch(run: Run) -> dict[str, float] | None:

@@ -12,13 +12,12 @@ from torch.nn.functional import normalize
 
 from likewise.configs import KEPT_OUT, Train, to_dict
 from likewise.contracts import Protocol
-from likewise.data.images import fingerprint
 from likewise.protocols import ClassFolds
 from likewise.run import Run
 from likewise.scoring import score, summary
 from likewise.spec import build, canonical, spec
 from likewise.stages.assemble import load_items, make_protocol, read_config
-from likewise.stages.evaluate import evaluate_run
+from likewise.stages.evaluate import evaluate_run, must_be_its_data
 from likewise.types import Embedded, Items, LikewiseError
 
 
@@ -47,11 +46,7 @@ def score_folds(runs: Sequence[Run], metrics: Sequence[str], *, device: torch.de
     items = load_items(
         config.data, config.root, skip_bad=config.skip_bad, workers=-1, quiet=quiet, say=lambda line: None
     )
-    if fingerprint(items) != runs[0].about["data"]:
-        raise LikewiseError(
-            f"folds: the data '{config.data}' is not what '{runs[0].path}' was trained with (files, labels or splits have "
-            "changed); restore it"
-        )
+    must_be_its_data(runs[0], items, config.data)
     protocol = make_protocol(config)
     rows = protocol.rows(items, "test")
     y, row = torch.as_tensor(items.y[rows]), torch.as_tensor(rows)
