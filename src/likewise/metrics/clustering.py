@@ -49,7 +49,8 @@ def measure(names: Iterable[str], z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) 
         one start, 20 iterations.
     Differs: as many clusters as there are classes in this set; the study's code takes the number of training classes, which is
         another number for SOP and wherever validation classes are held out. Starts are chosen by greedy k-means++, not drawn
-        evenly, so numbers are higher: by 0.02 of NMI for classes of 59, by 0.04 to 0.06 for classes of 5. By unit embeddings, always.
+        evenly, so numbers are higher: by 0.02 of NMI for classes of 59, by 0.04 to 0.06 for classes of 5. Always by unit
+        embeddings.
     """
     check("clustering", z, y)
     label = kmeans(F.normalize(z, dim=1), len(y.unique()), iterations=ITERATIONS).label
