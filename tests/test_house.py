@@ -14,7 +14,7 @@ FILES = sorted(HOME.rglob("*.py"))
 LAYER = {
     "errors": 0, "kinds": 0, "types": 0, "contracts": 0, "similarity": 0, "inputs": 0, "rows": 0, "exact": 0, "propose": 0,
     "search": 0, "cluster": 0, "intervals": 0, "progress": 0, "configs": 0,
-    "losses": 1, "miners": 1, "samplers": 1, "noise": 1, "models": 1, "data": 1, "metrics": 1, "protocols": 1, "report": 1,
+    "losses": 1, "miners": 1, "samplers": 1, "noise": 1, "confidence": 1, "terms": 1, "models": 1, "data": 1, "metrics": 1, "protocols": 1, "report": 1,
     "embedding": 2, "scoring": 2, "distribute": 2, "spec": 2, "grid": 2, "run": 2, "optimise": 2, "testing": 2, "recipes": 2,
     "stages": 2,
     "cli": 3, "__init__": 3, "__main__": 3,
@@ -22,7 +22,7 @@ LAYER = {
 NEIGHBOURS = {("losses", "miners")}
 """The one door between shelves: a loss's default miner is part of its paper."""
 
-PARTS = ("losses", "miners", "samplers", "noise", "protocols")
+PARTS = ("losses", "miners", "samplers", "noise", "confidence", "terms", "protocols")
 
 
 def name_of(file: Path) -> str:

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from likewise.inputs import is_sound, must_fit
-from likewise.types import Batch, Embedded, Items, LikewiseError, Output, Pairs, Ref, Retrieval, Trust, Tuples
+from likewise.types import Batch, Embedded, Given, Items, LikewiseError, Output, Pairs, Ref, Retrieval, Seen, Trust, Tuples, Verdict
 
 Part = Literal["train", "val", "test"]
 
@@ -57,11 +57,19 @@ class Loss(nn.Module, Stepper, ABC):
     @abstractmethod
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]: ...
 
+    def guess(self, z: Float[Tensor, "B D"]) -> Int[Tensor, "B"] | None:
+        """The class it would name for each sample: that of the nearest proxy. None: it has no classes."""
+        proxies = getattr(self, "proxies", None)
+        if proxies is None or proxies.ndim != 2 or self.input != "unit":
+            return None
+        return (z.detach().float() @ nn.functional.normalize(proxies.detach().float(), dim=1).T).argmax(1)
+
 
 class Term(nn.Module, Stepper, ABC):
     """What the objective adds beside the loss and needs more than (z, y): features, rows, a teacher.
 
-    `weight` scales it; `trusted`: the confidence's weights apply to it too.
+    One number per sample, like a loss. `weight` scales it; `trusted`: the confidence's weights apply to it too. In the batch
+    it gets, labels are class numbers 0..C-1 and rows count the training samples.
     """
 
     weight: float = 1.0
@@ -70,15 +78,23 @@ class Term(nn.Module, Stepper, ABC):
     @abstractmethod
     def forward(self, out: Output, batch: Batch) -> Float[Tensor, "B"]: ...
 
+    def prepare(self, given: Given) -> None:
+        """Called once before the first step, and again when a training goes on: for what is worked out once and kept."""
+
 
 class Miner(ABC):
     """Chooses among the pairs; a constructor argument of pair losses. A loss states which of the two kinds it takes.
 
-    `gives` says which kind it makes. Losses hand over blocks of rows; `whole`: it must see all rows at once.
+    `gives` says which kind it makes. Losses hand over blocks of rows; `whole`: it must see all rows at once. `momentum`: it wants a
+    teacher, a slow moving average of the network, that forgets so slowly.
     """
 
     gives: Literal["pairs", "triplets"] = "triplets"
     whole: bool = False
+    momentum: float | None = None
+
+    def look(self, z: Float[Tensor, "B D"]) -> None:
+        """For a miner with a teacher, before every loss: what the teacher makes of the batch."""
 
     @abstractmethod
     def __call__(self, sim: Float[Tensor, "B R"], pairs: Pairs, dim: int, margin: float | None) -> Pairs | Tuples: ...
@@ -133,15 +149,27 @@ class BatchSampler(Stepper, ABC):
 class Confidence(nn.Module, Stepper, ABC):
     """How far to believe each label: masks and weights, never the removal of rows.
 
-    `needs_loss`: called after the unweighted loss.
+    It gets detached embeddings, and rows that count the training samples. `needs_loss`: it wants the unweighted loss too.
+    `every`: how long between two looks at the whole training set ("1e"); None: it never wants one. `peers`: how many
+    networks it needs in training.
     """
 
     needs_loss: bool = False
+    every: str | None = None
+    peers: int = 1
 
     @abstractmethod
     def forward(
         self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], row: Int[Tensor, "B"], loss: Float[Tensor, "B"] | None
     ) -> Trust: ...
+
+    def judge(self, e: Embedded) -> Verdict | None:
+        """A look at the whole training set, its labels as they were given. None: no verdict yet."""
+        return None
+
+    def exchange(self, seen: list[Seen], y: Int[Tensor, "B"], row: Int[Tensor, "B"]) -> list[Trust]:
+        """For several networks in training: how far each believes every label, given what all of them see."""
+        return [self(one.z, y, row, one.loss) for one in seen]
 
 
 class NoiseModel(ABC):

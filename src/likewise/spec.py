@@ -17,13 +17,16 @@ from likewise import kinds
 from likewise.errors import nearest_name
 from likewise.types import LikewiseError
 
-FACTS = ("classes", "dim", "features", "labels", "largest_class", "class_names", "seed")
+FACTS = (
+    "classes", "dim", "features", "labels", "largest_class", "class_names", "seed", "steps", "per_pass", "taxonomy", "rows", "embedder",
+    "make_loss",
+)  # fmt: skip
 """What only the run knows; it fills arguments of these names that a spec leaves open."""
 
-ARRAYS = ("labels", "class_names")
-"""Those too large for a text: `spec` leaves them out, `build` wants them again."""
+ARRAYS = ("labels", "class_names", "taxonomy", "rows", "embedder", "make_loss")
+"""Those that are no text: `spec` leaves them out, `build` wants them again."""
 
-SHELVES = ("losses", "miners", "samplers", "noise", "protocols", "models.heads")
+SHELVES = ("losses", "miners", "samplers", "noise", "confidence", "terms", "protocols", "models.heads")
 """Modules whose `__all__` lists parts by name."""
 
 

@@ -6,10 +6,13 @@ Directions, fixed once: similarity high = near; metric high = good; label score 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -97,12 +100,55 @@ class Tuples:
 
 @dataclass(frozen=True, eq=False)
 class Trust:
-    """How far each label of the batch is believed."""
+    """How far each label of the batch is believed. What it was judged by is kept for the record alone.
+
+    `w` times a sample's number is what it adds to the objective. `partner`: which samples others may be compared with and a
+    memory may remember; None: all. `mean_over="kept"`: the mean runs over samples with w > 0, else over the whole batch.
+    """
 
     w: Float[Tensor, "B"]
-    anchor: Bool[Tensor, "B"]
-    partner: Bool[Tensor, "B"]
+    partner: Bool[Tensor, "B"] | None = None
     mean_over: Literal["batch", "kept"] = "batch"
+    suspicion: Float[Tensor, "B"] | None = None  # high = suspect, such as a loss
+    threshold: Float[Tensor, ""] | None = None  # suspect from here on
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """The labels to train with from here on, one a training sample, and how far each is believed (0: leave it out).
+
+    `suspicion` and `threshold` as in `Trust`; `facts` are numbers for the log.
+    """
+
+    y: Int[Tensor, "N"]
+    w: Float[Tensor, "N"]
+    suspicion: Float[Tensor, "N"] | None = None
+    threshold: float | None = None
+    facts: dict[str, float] = field(default_factory=dict)
+
+
+class Seen(NamedTuple):
+    """What one of several networks in training makes of a batch."""
+
+    z: Float[Tensor, "B D"]
+    loss: Float[Tensor, "B"]
+    guess: Int[Tensor, "B"] | None  # the class its loss would name, where the loss has classes
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """What is known before the first step, for a term that works something out once.
+
+    `pictures(transform)` gives the training samples in order, as (x, place) batches on the device: pictures through that
+    transform (None: as evaluation sees them), or features. `folder` is where what was worked out can be kept.
+    """
+
+    labels: Int[np.ndarray, "N"]
+    class_names: tuple[str, ...]
+    pictures: Callable[[Callable | None], Iterator[tuple[Tensor, Tensor]]]
+    folder: Path
+    device: torch.device
+    quiet: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,3 @@
+"""What the objective adds beside the loss. `__all__` is the registry."""
+
+__all__: list[str] = []
