@@ -30,7 +30,7 @@ def test_durations_are_steps_or_passes():
 def test_groups_have_their_own_settings(embedder, name):
     loss = ProxyAnchor(classes=3, dim=8)
     config = Train(data="x", optimizer=name, lr=1e-3, backbone_lr=1e-4, weight_decay=0.1, loss_eps=0.5, eps=1e-6)
-    optimizer = make_optimizer(config, embedder, loss)
+    optimizer = make_optimizer(config, [embedder], [loss])
     groups = {g["name"]: g for g in optimizer.param_groups}
     assert groups["backbone"]["lr"] == 1e-4 and groups["head"]["lr"] == 1e-3
     assert groups["loss"]["lr"] == pytest.approx(0.1)  # 100 times, as its paper says
@@ -39,7 +39,7 @@ def test_groups_have_their_own_settings(embedder, name):
         assert groups["loss"]["eps"] == 0.5 and groups["head"]["eps"] == 1e-6
     count = sum(len(g["params"]) for g in optimizer.param_groups)
     assert count == len(list(embedder.parameters())) + 1
-    assert make_optimizer(Train(data="x", loss_lr=7.0), embedder, loss).param_groups[2]["lr"] == 7.0
+    assert make_optimizer(Train(data="x", loss_lr=7.0), [embedder], [loss]).param_groups[2]["lr"] == 7.0
 
 
 def rates(config, steps, per_pass=10, scores=()):

@@ -20,6 +20,7 @@ USAGE = """likewise: visual-similarity learning that people can trust, even when
   likewise compare RUN_A RUN_B          tell whether B is better than A, how sure that is, and what changed
   likewise bench GRID                   train every combination in a grid; means with their intervals over seeds
   likewise tune CONFIG --ranges ...     search for the best settings on validation classes
+  likewise noise DATA --model ...       spoil training labels on purpose, and write the data as a table
   likewise list [SHELF]                 losses, miners, samplers, noise, protocols, heads, metrics, data, recipes, backbones
   likewise recipe show NAME             the settings of a paper, and where each value comes from
 
@@ -195,6 +196,16 @@ def run_tune(config) -> None:
     print(f"settings: {found.folder / 'best.toml'}\npicture:  {found.folder / 'tune.png'}")
 
 
+def run_noise(config) -> None:
+    from likewise.report.noise import show_noise
+    from likewise.stages.noise import noise
+
+    spoiled = noise(config)
+    if not config.quiet:
+        show_noise(spoiled.items, spoiled.rows)
+        print("\n".join([f"table: {spoiled.table}", *(f"picture: {file}" for file in spoiled.pictures)]))
+
+
 def show_table(table) -> None:
     """A table of texts and what must be said below it."""
     from rich.console import Console
@@ -308,6 +319,7 @@ COMMANDS: dict[str, Callable] = {
     "compare": run_compare,
     "bench": run_bench,
     "tune": run_tune,
+    "noise": run_noise,
     "list": run_list,
     "recipe show": run_recipe,
 }

@@ -16,7 +16,21 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from likewise.inputs import is_sound, must_fit
-from likewise.types import Batch, Embedded, Given, Items, LikewiseError, Output, Pairs, Ref, Retrieval, Seen, Trust, Tuples, Verdict
+from likewise.types import (
+    Batch,
+    Embedded,
+    Given,
+    Items,
+    LikewiseError,
+    Output,
+    Pairs,
+    Ref,
+    Retrieval,
+    Seen,
+    Trust,
+    Tuples,
+    Verdict,
+)
 
 Part = Literal["train", "val", "test"]
 
@@ -85,15 +99,15 @@ class Term(nn.Module, Stepper, ABC):
 class Miner(ABC):
     """Chooses among the pairs; a constructor argument of pair losses. A loss states which of the two kinds it takes.
 
-    `gives` says which kind it makes. Losses hand over blocks of rows; `whole`: it must see all rows at once. `momentum`: it wants a
-    teacher, a slow moving average of the network, that forgets so slowly.
+    `gives` says which kind it makes. Losses hand over blocks of rows; `whole`: it must see all rows at once.
+    `momentum`: it wants a teacher, a moving average of the network, that keeps so much of itself at a step.
     """
 
     gives: Literal["pairs", "triplets"] = "triplets"
     whole: bool = False
     momentum: float | None = None
 
-    def look(self, z: Float[Tensor, "B D"]) -> None:
+    def look(self, z: Float[Tensor, "B D"]) -> None:  # noqa: B027 - most miners have no teacher
         """For a miner with a teacher, before every loss: what the teacher makes of the batch."""
 
     @abstractmethod

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from likewise.types import Retrieval
+from likewise.types import Batch, Output, Retrieval
 
 
 def world() -> tuple[int, int]:
@@ -35,6 +35,32 @@ def joined(device: torch.device) -> Iterator[torch.device]:
         yield device
     finally:
         dist.destroy_process_group()
+
+
+def gather(out: Output, batch: Batch) -> tuple[Output, Batch]:
+    """The whole batch of all processes, in their order; gradients flow to this process's own rows. Pictures stay at home.
+
+    Every process then works out the same objective. Multiplied by the number of processes it gives, once gradients are averaged,
+    exactly the gradient of one process with the whole batch. Processes hold batches of one size.
+    """
+    many = world()[1]
+    if many == 1:
+        return out, batch
+    whole = Output(*(None if t is None else _Gathered.apply(t.contiguous()) for t in out))
+    return whole, Batch(batch.x, _gather(batch.y, many), _gather(batch.row, many))
+
+
+class _Gathered(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, part: Tensor) -> Tensor:
+        ctx.rows = slice(world()[0] * len(part), (world()[0] + 1) * len(part))
+        parts = [torch.empty_like(part) for _ in range(world()[1])]
+        dist.all_gather(parts, part)
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx, slope: Tensor) -> Tensor:
+        return slope[ctx.rows]
 
 
 def rank_in_shares(queries: int, rank_some: Callable[[slice], Retrieval]) -> Retrieval:

@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 import math
-import re
+from collections.abc import Sequence
 
 import torch
 from torch import nn
 
 from likewise.configs import Train
-from likewise.contracts import Loss
+from likewise.contracts import Loss, Term
+from likewise.durations import steps_of
 from likewise.models.embedder import Embedder
-from likewise.types import LikewiseError
 
 
-def steps_of(text: str, steps_per_pass: int, name: str, least: int = 0) -> int:
-    """ "500" = 500 steps, "20e" = 20 passes over the data."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(e?)", text.strip())
-    if not found or (not found[2] and "." in found[1]):
-        raise LikewiseError(f"train: {name} is a number of steps ('5000') or passes ('20e'), got '{text}'")
-    steps = round(float(found[1]) * steps_per_pass) if found[2] else int(found[1])
-    if steps < least:
-        raise LikewiseError(f"train: {name} must be a step or more, got '{text}', which is {steps}")
-    return steps
-
-
-def make_optimizer(config: Train, embedder: Embedder, loss: Loss) -> torch.optim.Optimizer:
-    """One optimiser with three groups: backbone, head, and the loss's own parameters."""
-    loss_lr = config.lr * loss.lr_factor if config.loss_lr is None else config.loss_lr
+def make_optimizer(
+    config: Train, embedders: list[Embedder], losses: list[Loss], terms: Sequence[Term] = ()
+) -> torch.optim.Optimizer:
+    """One optimiser with up to four groups: backbones, heads, the losses' own parameters, and those of the terms."""
+    loss_lr = config.lr * losses[0].lr_factor if config.loss_lr is None else config.loss_lr
     backbone_lr = config.lr if config.backbone_lr is None else config.backbone_lr
+    backbone = [p for embedder in embedders for p in embedder.backbone_parameters()]
+    head = [p for embedder in embedders for p in embedder.head_parameters()]
+    own = [p for loss in losses for p in loss.parameters()]
     groups = [
-        {"name": "backbone", "params": list(embedder.backbone_parameters()), "lr": backbone_lr},
-        {"name": "head", "params": list(embedder.head_parameters()), "lr": config.lr},
-        {"name": "loss", "params": list(loss.parameters()), "lr": loss_lr, "weight_decay": config.loss_weight_decay},
+        {"name": "backbone", "params": backbone, "lr": backbone_lr},
+        {"name": "head", "params": head, "lr": config.lr},
+        {"name": "loss", "params": own, "lr": loss_lr, "weight_decay": config.loss_weight_decay},
+        {"name": "terms", "params": [p for t in terms for p in t.parameters() if p.requires_grad], "lr": config.lr},
     ]
     if config.loss_eps is not None and config.optimizer != "sgd":
         groups[2]["eps"] = config.loss_eps

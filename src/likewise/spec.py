@@ -18,8 +18,8 @@ from likewise.errors import nearest_name
 from likewise.types import LikewiseError
 
 FACTS = (
-    "classes", "dim", "features", "labels", "largest_class", "class_names", "seed", "steps", "per_pass", "taxonomy", "rows", "embedder",
-    "make_loss",
+    "classes", "dim", "features", "labels", "largest_class", "class_names", "seed", "steps", "per_pass", "taxonomy", "rows",
+    "embedder", "make_loss",
 )  # fmt: skip
 """What only the run knows; it fills arguments of these names that a spec leaves open."""
 

@@ -76,13 +76,14 @@ def test_class_folders_are_split_by_make(tmp_path, draw):
     assert items.class_name[:2] == ("AM General Hummer SUV 2000", "Eagle Talon Hatchback 1998")
     assert items.split.tolist() == ["train", "train", "test", "test"]
     assert items.path[0] == "images/AM General Hummer SUV 2000/1.jpg"
+    assert items.taxonomy["AM General Hummer SUV 2000"] == ("car", "SUV") and "smart fortwo 2012" not in items.taxonomy
 
 
 def test_class_folders_by_number(tmp_path, draw):
     for name in ("2", "99", "98", "196"):
         draw(f"images/{name}/1.jpg")
     items = cars196(str(tmp_path))
-    assert items.class_name == ("2", "98", "99", "196")
+    assert items.class_name == ("2", "98", "99", "196") and items.taxonomy is None
     split = {items.class_name[label]: part for label, part in zip(items.y, items.split.tolist(), strict=True)}
     assert split == {"2": "train", "98": "train", "99": "test", "196": "test"}
 

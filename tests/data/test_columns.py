@@ -50,6 +50,15 @@ def test_clean_labels_share_the_numbering():
     assert (y.tolist(), clean.tolist(), names) == ([0, 2], [1, 2], ("1", "2", "3"))
 
 
+def test_a_class_that_only_clean_labels_know_is_named_by_them():
+    cells = {"label": ["1", "3"], "label_clean": ["2", "3"], "class_name": ["one", "three"]}
+    assert class_numbers(sheet(**cells, class_name_clean=["two", ""]))[1] == ("one", "two", "three")
+    with pytest.raises(
+        LikewiseError, match=r"label '3' is 'three' in t\.csv line 3 and 'drei' in line 3; make them agree"
+    ):
+        class_numbers(sheet(**cells, class_name_clean=["two", "drei"]))
+
+
 @pytest.mark.parametrize("empty", ["", "  ", None, float("nan")])
 def test_an_empty_label_is_an_error(empty):
     with pytest.raises(LikewiseError, match=r"every row must have a label, and it is empty in t\.csv line 3"):

@@ -36,6 +36,7 @@ def test_the_original_lists(copy, below):
     assert items.y.tolist() == [0, 0, 3, 2, 1]
     assert items.split.tolist() == ["train", "train", "test", "test", "train"]
     assert items.box is None
+    assert set(items.taxonomy) == set(items.class_name) and items.taxonomy["Brown_Pelican"][-1] == "pelican"
 
 
 def test_class_folders_without_lists(copy):

@@ -122,6 +122,28 @@ def test_only_a_step_of_training_is_remembered():
     assert loss.observe_state()["memory_filled"] == 6
 
 
+def test_a_sample_that_is_nobodys_partner_is_not_remembered():
+    loss, past = make(size=7), []
+    for number in range(1, 6):
+        z, y = batch(number)
+        used = torch.rand(6, generator=torch.Generator().manual_seed(number)) < 0.6
+        own = torch.tensor([3, 1, 2, 0, 5, 4])  # the reference stands in another order
+        found = loss(z, y, Ref(z[own], y[own], own, used[own]))
+        partners = [(z[i], y[i]) if used[i] else (z[i] + 9, torch.tensor(99)) for i in range(6)]  # too far to be pushed
+        expected = []
+        for i in range(6):
+            others = [partners[j] for j in range(6) if j != i] + past[-7:]
+            expected.append(by_hand(z[i : i + 1], y[i : i + 1], others)[0])
+        torch.testing.assert_close(found, torch.stack(expected))
+        loss.after_step(number)
+        past += [(z[i], y[i]) for i in range(6) if used[i]]
+        assert loss.filled == min(7, len(past)) and loss.next_row == len(past) % 7
+        assert sorted(loss.memory[: loss.filled].tolist()) == sorted(v.tolist() for v, _ in past[-7:])
+    loss(z, y, Ref(z, y, torch.full((6,), -1), torch.zeros(6, dtype=torch.bool)))  # stands nowhere
+    loss.after_step(6)
+    assert loss.next_row == (len(past) + 6) % 7
+
+
 def test_remembering_begins_after_start():
     loss = make(size=15, start=2)
     for number, filled in ((1, 0), (2, 0), (3, 6)):

@@ -3,6 +3,7 @@
 from likewise.configs.asking import Compare, Embed, Evaluate, List, RecipeShow, Search
 from likewise.configs.checks import check, to_dict
 from likewise.configs.many import Bench, Demo, Tune
+from likewise.configs.noise import Noise
 from likewise.configs.train import KEPT_OUT, Train
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "Embed",
     "Evaluate",
     "List",
+    "Noise",
     "RecipeShow",
     "Search",
     "Train",

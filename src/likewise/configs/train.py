@@ -37,7 +37,8 @@ class Train:
     root: str | None = None
     """Where the original download of a named data set was unpacked, or where a table's paths start."""
     recipe: str | None = None
-    """Start from a named recipe (see `likewise list recipes`); flags given beside it win."""
+    """Start from a named recipe (see `likewise list recipes`); flags given beside it win. `--robust`, for labels that may be
+    wrong, is short for `--recipe robust` and may stand beside another recipe."""
 
     loss: str = "MultiSimilarity()"
     """What is minimised, as a spec: "Triplet(margin=0.1)"; see `likewise list losses`."""
@@ -45,6 +46,13 @@ class Train:
     """How batches are made, as a spec; see `likewise list samplers`. By default 4 samples each of up to 28 classes."""
     protocol: str | None = None
     """What trains, validates and tests, as a spec: "UnseenClasses(val=0.2)". By default unseen classes, or marked queries."""
+    confidence: str | None = None
+    """How far to believe each label while training, as a spec: "LabelPosterior()"; see `likewise list confidence`. By default all
+    labels are believed. `--robust` chooses for you."""
+    terms: tuple[str, ...] = ()
+    """What the objective adds beside the loss, as specs: "LanguageGuidance(weight=10)"; see `likewise list terms`."""
+    loss_weight: float = 1.0
+    """Weight of the loss beside the terms."""
     noise: str | None = None
     """Spoil this share of the training labels on purpose, as a spec: "Uniform(share=0.3)". Never touches test labels."""
 
@@ -70,6 +78,13 @@ class Train:
     """What training does to pictures: random crop and flip, a small affine move, nothing. By default crop; affine for glyphs."""
     crop_scale: tuple[float, float] = (0.08, 1.0)
     """Least and largest share of the picture that a random crop keeps."""
+
+    views: int = 1
+    """How often every picture stands in a batch, each time with an augmentation of its own."""
+    keep: Literal["files", "device"] = "files"
+    """Read pictures from their files every time, or decode them once and hold them on the device, augmented there."""
+    keep_side: int | None = None
+    """Short side to shrink pictures to that are held on the device. By default they are held whole."""
 
     mixup: float | None = None
     """Train on mixtures of two samples, in shares drawn from Beta(mixup, mixup); 2 is a paper's value. By default off."""
@@ -112,6 +127,8 @@ class Train:
     """Clip the gradient's norm to this."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """Arithmetic of the network; losses are always fp32."""
+    compile: bool = False
+    """Compile the network for training: faster steps on a GPU after a minute at the start."""
 
     select: str = "MAP@R"
     """Metric that picks the best network on the validation part."""

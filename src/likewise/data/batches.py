@@ -1,4 +1,4 @@
-"""Batches on the device: pictures through worker processes, features by plain indexing."""
+"""Batches on the device: pictures through worker processes or from its memory, features by plain indexing."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import torch
 from jaxtyping import Int
+from torch import Tensor
 from torch.utils.data import DataLoader, default_collate
 
 from likewise.data.images import Images
@@ -30,25 +31,24 @@ def batches(
     Args:
         rows: rows of each batch; may go on for ever. At a None, reading ahead stops: what follows is asked for only when
             the batches before it are used.
-        transform: from picture to tensor; see `augment`.
+        transform: from picture to tensor, see `augment`; or what makes whole batches on the device, see `resident`.
         workers: processes that read pictures; 0 reads in this one.
         seed: of the augmentation, which depends on (seed, row, number of the batch) alone;
             a row that stands twice in a batch is not twice the same.
         first_draw: number of the first batch, for a training that goes on.
     """
     y = torch.as_tensor(items.y)
-    if items.x is not None:
-        x = torch.as_tensor(items.x, dtype=torch.float32)
-        for chosen in rows:
-            if chosen is None:
-                continue
+    if items.x is not None or hasattr(transform, "on_device"):
+        features = None if items.x is None else torch.as_tensor(items.x, dtype=torch.float32)
+        for number, chosen in enumerate((chosen for chosen in rows if chosen is not None), first_draw):
             row = torch.as_tensor(chosen)
-            yield _to(Batch(x[row], y[row], row), device)
+            x = transform.on_device(chosen, seed, number) if features is None else features[row]
+            yield _to(Batch(x, y[row], row), device)
         return
     # The loader draws a seed when it starts; not from the generator that training depends on.
     keys = _Keys(rows, first_draw)
     loader = DataLoader(
-        _Honest(items, transform, seed), batch_sampler=keys, num_workers=workers, collate_fn=_collate,
+        Honest(items, transform, seed), batch_sampler=keys, num_workers=workers, collate_fn=_collate,
         generator=torch.Generator(), pin_memory=device.type == "cuda", persistent_workers=workers > 0,
     )  # fmt: skip
     while not keys.ended:
@@ -70,7 +70,7 @@ def choose_workers(workers: int) -> int:
     return min(8, cores // 2) if workers < 0 else workers
 
 
-class _Honest(Images):
+class Honest(Images):
     """Hands a broken picture's error over as a value: raised in a worker it would arrive wrapped in a traceback."""
 
     def __getitem__(self, key):
@@ -108,5 +108,12 @@ class _Keys:
         self.ended = True
 
 
+def send(t: Tensor, device: torch.device) -> Tensor:
+    """To the device without waiting for it, which takes pinned memory."""
+    if device.type == "cuda" and t.device.type == "cpu":
+        t = t.pin_memory()
+    return t.to(device, non_blocking=True)
+
+
 def _to(batch: Batch, device: torch.device) -> Batch:
-    return Batch(*(t.to(device, non_blocking=True) for t in batch))
+    return Batch(*(send(t, device) for t in batch))

@@ -6,6 +6,7 @@ import os
 
 from likewise.data.folder import class_files
 from likewise.data.original import Original
+from likewise.taxonomies import known
 from likewise.types import Items, LikewiseError
 
 SET = Original(
@@ -24,7 +25,8 @@ def cars196(root: str) -> Items:
     Paper: Krause et al., 3D Object Representations for Fine-Grained Categorization, 2013;
     the split of Song et al., CVPR 2016.
     Reads cars_annos.mat with car_ims/ (needs scipy), or class folders below images/. Class ids of the first differ from
-    the order of folder names in the second, within either half: the split is the same, class numbers are not.
+    the order of folder names in the second, within either half: the split is the same, class numbers are not. Its taxonomy is
+    the body type.
 
     Args:
         root: the folder with cars_annos.mat, or with images/.
@@ -35,7 +37,7 @@ def cars196(root: str) -> Items:
         SET.need(base, ["cars_annos.mat", "devkit/cars_annos.mat", "images/<class>/"])
     path, label, names = listed(base, notes) if notes else in_folders(base)
     split = ["train" if in_first_half(names[one], one) else "test" for one in label]
-    items = SET.items(base, path, label, names, split)
+    items = SET.items(base, path, label, names, split, taxonomy=known("cars196-type", names.values()))
     train, train_classes = (
         split.count("train"),
         len({one for one, part in zip(label, split, strict=True) if part == "train"}),

@@ -17,7 +17,10 @@ SPLITS = ("train", "val", "test")
 FLAGS = {"1": True, "true": True, "0": False, "false": False, "": False}
 YES_OR_NO = {*FLAGS, "yes", "no", "y", "n", "t", "f"}  # whoever writes these means a flag, not a name
 CORNERS = ("left", "top", "right", "bottom")
-KNOWN = ("path", "label", "label_clean", "split", "query", "gallery", "class_name", "group", "box", *CORNERS, "weight")
+KNOWN = (
+    "path", "label", "label_clean", "split", "query", "gallery", "class_name", "class_name_clean", "group", "box", *CORNERS,
+    "weight",
+)  # fmt: skip
 
 
 def check_names(owner: str, file: str, names: Collection[str]) -> None:
@@ -87,24 +90,26 @@ def class_numbers(sheet: Sheet) -> tuple[np.ndarray, tuple[str, ...], np.ndarray
         given["label_clean"] = label_words(sheet, "label_clean")
     distinct = in_order(set().union(*given.values()))
     number = {label: place for place, label in enumerate(distinct)}
-    names = class_names(sheet, given["label"], distinct)
+    names = class_names(sheet, given, distinct)
     coded = {column: np.array([number[word] for word in words], np.int64) for column, words in given.items()}
     return coded["label"], names, coded.get("label_clean")
 
 
-def class_names(sheet: Sheet, label: list[str], distinct: list[str]) -> tuple[str, ...]:
-    first: dict[str, int] = {}
-    cells = [text(cell) for cell in sheet.column.get("class_name", [])]
-    for row, word in enumerate(cells):
-        if not word:
-            continue
-        before = first.setdefault(label[row], row)
-        if cells[before] != word:
-            raise LikewiseError(
-                f"{sheet.owner}: a label must have one class_name, but label {label[row]!r} is {cells[before]!r} in "
-                f"{sheet.at(before)} and {word!r} in {sheet.unit} {sheet.line[row]}; make them agree"
-            )
-    return tuple(cells[first[word]] if word in first else word for word in distinct)
+def class_names(sheet: Sheet, given: dict[str, list[str]], distinct: list[str]) -> tuple[str, ...]:
+    """By class number. A class that only label_clean still knows is named in class_name_clean."""
+    first: dict[str, tuple[str, int]] = {}
+    for labels, column in (("label", "class_name"), ("label_clean", "class_name_clean")):
+        for row, (label, cell) in enumerate(zip(given.get(labels, []), sheet.column.get(column, []))):
+            word = text(cell)
+            if not word:
+                continue
+            before, where = first.setdefault(label, (word, row))
+            if before != word:
+                raise LikewiseError(
+                    f"{sheet.owner}: a label must have one class_name, but label {label!r} is {before!r} in "
+                    f"{sheet.at(where)} and {word!r} in {sheet.unit} {sheet.line[row]}; make them agree"
+                )
+    return tuple(first[word][0] if word in first else word for word in distinct)
 
 
 def splits(sheet: Sheet) -> np.ndarray | None:

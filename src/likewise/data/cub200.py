@@ -6,6 +6,7 @@ import os
 
 from likewise.data.folder import class_files
 from likewise.data.original import Original
+from likewise.taxonomies import known
 from likewise.types import Items, LikewiseError
 
 SET = Original(
@@ -22,7 +23,7 @@ def cub200(root: str) -> Items:
 
     Paper: Wah et al., The Caltech-UCSD Birds-200-2011 Dataset, 2011; the split of Song et al., CVPR 2016.
     Reads the original lists (images.txt, image_class_labels.txt, classes.txt), or, where there is no images.txt, the
-    class folders below images/. Bounding boxes are not used.
+    class folders below images/. Bounding boxes are not used. Its taxonomy is that of WordNet.
 
     Args:
         root: the folder CUB_200_2011, or the one above it.
@@ -33,7 +34,7 @@ def cub200(root: str) -> Items:
     SET.need(base, ["images", "CUB_200_2011/images"])
     path, label, names = listed(base) if SET.find(base, ["images.txt"]) else in_folders(base)
     split = ["train" if one <= LAST_TRAIN else "test" for one in label]
-    return SET.items(base, path, label, names, split)
+    return SET.items(base, path, label, names, split, taxonomy=known("cub200", names.values()))
 
 
 def listed(base: str) -> tuple[list[str], list[int], dict[int, str]]:

@@ -15,9 +15,10 @@ from likewise.types import Items, LikewiseError
 
 
 def read_table(file: str, root: str | None = None) -> Items:
-    """Read `path,label[,split][,query][,gallery][,class_name][,group][,box][,weight][,label_clean]`.
+    """Read `path,label[,split][,query][,gallery][,class_name][,group][,box][,weight][,label_clean][,class_name_clean]`.
 
-    Labels are any whole numbers or words; they become class numbers in sorted order. Other columns are left alone.
+    Labels are any whole numbers or words; they become class numbers in sorted order. `label_clean` are the true labels, known
+    where labels were spoiled on purpose: no part ever sees them. Other columns are left alone.
 
     Args:
         file: .csv (UTF-8, commas) or .parquet.
@@ -127,6 +128,7 @@ def item_columns(items: Items) -> dict[str, list]:
         columns["weight"] = items.weight.tolist()
     if items.y_clean is not None:
         columns["label_clean"] = items.y_clean.tolist()
+        columns["class_name_clean"] = [items.class_name[label] for label in items.y_clean]
     return columns
 
 

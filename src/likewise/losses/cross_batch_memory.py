@@ -5,6 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
+from likewise.fifo import remember
 from likewise.losses.contrastive import Contrastive
 from likewise.similarity import at_least_float32, observed
 from likewise.types import LikewiseError, Ref
@@ -17,7 +18,8 @@ class CrossBatchMemory(Loss):
     Formula: l_i = inner loss of sample i against {batch} + {the last `size` samples before it}
     Differs: the paper puts the batch into the memory first and takes its entries as constants. Here the batch stands beside the
         memory, with its gradient, and enters it after the step; so an empty memory gives the inner loss itself, and a sample
-        is never its own partner. As in the paper, earlier embeddings of the same image count as class mates.
+        is never its own partner. As in the paper, earlier embeddings of the same image count as class mates. A sample that the
+        reference says is nobody's partner is not remembered.
     Needs: an inner loss of pairs or triplets; one with proxies has its reference already.
 
     Args:
@@ -42,18 +44,21 @@ class CrossBatchMemory(Loss):
         self.start = start
         self.input = loss.input
         self.lr_factor = loss.lr_factor
-        self.seen: tuple[Tensor, Tensor] | None = None  # the batch of this step, until it is over
+        self.seen: tuple[Tensor, Tensor, Tensor] | None = None  # the batch of this step, until it is over
         self.register_buffer("memory", torch.zeros(size, dim))
         self.register_buffer("memory_y", torch.zeros(size, dtype=torch.int64))
         self.register_buffer("filled", torch.zeros((), dtype=torch.int64))
         self.register_buffer("next_row", torch.zeros((), dtype=torch.int64))
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        if self.training and (torch.compiler.is_compiling() or not observed()):
-            self.seen = z.detach(), y
         ref = ref or Ref(z, y, torch.arange(len(y), device=y.device))
         near = at_least_float32(ref.z)
         used = torch.ones_like(ref.y, dtype=torch.bool) if ref.used is None else ref.used
+        if self.training and (torch.compiler.is_compiling() or not observed()):
+            kept = (
+                torch.ones_like(y, dtype=torch.bool) if ref.own is None else used[ref.own.clamp_min(0)] | (ref.own < 0)
+            )
+            self.seen = z.detach(), y, kept
         filled = torch.arange(self.size, device=self.filled.device) < self.filled
         both = Ref(
             z=torch.cat([near, self.memory.to(near)]),
@@ -67,12 +72,8 @@ class CrossBatchMemory(Loss):
     def after_step(self, step: int) -> None:
         self.loss.after_step(step)
         if self.seen is not None and step > self.start:
-            z, y = (t[-self.size :] for t in self.seen)
-            rows = (self.next_row + torch.arange(len(y), device=self.next_row.device)) % self.size
-            self.memory.index_copy_(0, rows, z.to(self.memory))
-            self.memory_y.index_copy_(0, rows, y.to(self.memory_y))
-            self.next_row.copy_((self.next_row + len(y)) % self.size)
-            self.filled.copy_((self.filled + len(y)).clamp_max(self.size))
+            z, y, kept = self.seen
+            remember(self.next_row, self.filled, kept, (self.memory, z), (self.memory_y, y))
         self.seen = None
 
     def observe_state(self) -> dict[str, Tensor]:

@@ -8,7 +8,8 @@ from likewise.miners.random import Random
 from likewise.miners.semi_hard import SemiHard
 from likewise.miners.soft_hard import SoftHard
 from likewise.miners.switch import Switch
+from likewise.miners.tsint import TSINT
 
 __all__ = [
-    "BatchHard", "DistanceWeighted", "EasyPositive", "HardPairs", "Random", "SemiHard", "SoftHard", "Switch",
+    "BatchHard", "DistanceWeighted", "EasyPositive", "HardPairs", "Random", "SemiHard", "SoftHard", "Switch", "TSINT",
 ]  # fmt: skip

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from likewise.models.bn_inception import BNInception, flatten_caffe
 from likewise.models.conv_small import ConvSmall
-from likewise.models.weights import download, has_lite0_package, load_lite0_package, load_whole, read_weights
 from likewise.types import LikewiseError
+from likewise.weights import LITE0_SCALE, download, has_lite0_package, load_lite0_package, load_whole, read_weights
 
 OWN = ("bn_inception", "conv_small", "googlenet")
 
@@ -155,8 +155,7 @@ def build_timm(name: str, pretrained: bool, weights: str | Path | None, size: in
     norm = pooled_norm(net)
     found, used = try_one_picture(net, name, size)
     drop_unused(net, used, norm)
-    # Google's own numbers for the lite family; timm rounds them to one half.
-    mean, std = ((127 / 255,) * 3, (128 / 255,) * 3) if lite0 else (tuple(facts["mean"]), tuple(facts["std"]))
+    mean, std = LITE0_SCALE if lite0 else (tuple(facts["mean"]), tuple(facts["std"]))
     return Backbone(net, net.num_features, size, mean, std, norm=norm, **layout(net, name, found))
 
 

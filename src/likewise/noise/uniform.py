@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Int
 
 from likewise.contracts import NoiseModel
-from likewise.types import LikewiseError
+from likewise.noise.draw import check_share, choose, number_classes
 
 
 class Uniform(NoiseModel):
@@ -12,7 +12,8 @@ class Uniform(NoiseModel):
 
     Paper: the symmetric noise of Barbany et al., ProcSim, WACV 2024, and of most work on wrong labels.
     Formula: P(new = c) = share / (C - 1) for every c that is not the true class
-    Differs: by default exactly round(share * N) labels change; `exact=False` flips each with probability `share`.
+    Differs: by default exactly round(share * N) labels change; `exact=False` flips each with probability `share`, as the
+        lists published with PRISM (Liu et al., CVPR 2021) did.
 
     Args:
         share: how many labels become wrong, in [0, 1].
@@ -20,20 +21,14 @@ class Uniform(NoiseModel):
     """
 
     def __init__(self, share: float = 0.3, exact: bool = True):
-        if not 0 <= share <= 1:
-            raise LikewiseError(f"Uniform: share must be between 0 and 1, got {share}")
+        check_share("Uniform", share)
         self.share = share
         self.exact = exact
 
     def __call__(self, y: Int[np.ndarray, "N"], rng: np.random.Generator) -> Int[np.ndarray, "N"]:
-        classes, number = np.unique(y, return_inverse=True)
-        if self.share and len(classes) < 2:
-            raise LikewiseError(f"Uniform: wrong labels need at least two classes, got {len(classes)}")
-        if self.exact:
-            rows = rng.permutation(len(y))[: round(self.share * len(y))]
-        else:
-            rows = np.flatnonzero(rng.random(len(y)) < self.share)
-        shifted = (number[rows] + rng.integers(1, max(len(classes), 2), len(rows))) % len(classes)  # never a shift by 0
+        classes, place = number_classes("Uniform", y, self.share)
+        rows = choose(len(y), self.share, self.exact, rng)
+        shifted = (place[rows] + rng.integers(1, max(len(classes), 2), len(rows))) % len(classes)  # never a shift by 0
         noisy = y.copy()
         noisy[rows] = classes[shifted]
         return noisy

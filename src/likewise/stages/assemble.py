@@ -105,6 +105,8 @@ def resolve(config: Train, items: Items) -> Train:
         sampler=canonical(sampler),
         head=canonical(config.head),
         noise=canonical(config.noise) if config.noise else None,
+        confidence=canonical(config.confidence) if config.confidence else None,
+        terms=tuple(canonical(term) for term in config.terms),
     )
 
 
@@ -119,19 +121,17 @@ def marked(items: Items) -> bool:
     return any(column is not None and bool(column.any()) for column in (items.query, items.gallery))
 
 
-def spoil(items: Items, protocol: Protocol, noise: NoiseModel | None, seed: int) -> Items:
-    """Items with wrong labels in the train part and, apart from it, in the val part; the true ones kept in `y_clean`."""
+def spoil(items: Items, protocol: Protocol, noise: str | None, seed: int, allow_imports: bool = False) -> Items:
+    """Items with wrong labels among the train and val parts together; the true ones kept in `y_clean`. Who validates is then
+    decided by the labels as they are now, for nobody has others."""
     if noise is None:
         return items
-    y, train = items.y.copy(), protocol.rows(items, "train")
-    for number, part in enumerate(("train", "val")):
-        rows = protocol.rows(items, part)
-        rows = (
-            rows if part == "train" else np.setdiff1d(rows, train)
-        )  # training rows may be a gallery, and are spoiled once
-        if len(rows):
-            y[rows] = noise(items.y[rows], np.random.default_rng((seed, 77, number)))
-    return dataclasses.replace(items, y=y, y_clean=items.y)
+    rows = np.union1d(protocol.rows(items, "train"), protocol.rows(items, "val"))
+    facts = {"class_names": items.class_name, "taxonomy": items.taxonomy, "rows": rows}
+    model = build(noise, NoiseModel, allow_imports=allow_imports, **facts)
+    y = items.y.copy()
+    y[rows] = model(items.y[rows], np.random.default_rng((seed, 77, 0)))
+    return dataclasses.replace(items, y=y, y_clean=items.y if items.y_clean is None else items.y_clean)
 
 
 def make_protocol(config: Train) -> Protocol:

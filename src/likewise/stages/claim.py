@@ -13,7 +13,10 @@ from likewise.data.images import fingerprint
 from likewise.run import FORMAT, RESULTS, TRAINED, Run, environment, identity
 from likewise.types import Items, LikewiseError
 
-LATER = [("peek_every", None)]
+LATER = [
+    ("peek_every", None), ("confidence", None), ("terms", []), ("loss_weight", 1.0), ("views", 1), ("keep", "files"),
+    ("keep_side", None), ("compile", False),
+]  # fmt: skip
 """Settings younger than the format of run folders, with the value at which older runs keep their identity."""
 
 BEGINNING = {"lock", "environment.json"}

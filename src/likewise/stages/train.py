@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,32 +10,20 @@ import numpy as np
 import torch
 
 from likewise.configs import Train, check
-from likewise.contracts import BatchSampler, Loss, NoiseModel
+from likewise.contracts import BatchSampler
 from likewise.data.batches import batches, choose_workers
-from likewise.embedding import embed_rows
-from likewise.losses import CrossBatchMemory
 from likewise.metrics import of_the_set
-from likewise.models.mixup import Mixup
-from likewise.optimise import Schedule, clip, make_optimizer, steps_of
+from likewise.optimise import clip
 from likewise.progress import bar
-from likewise.run import RESULTS, Run
+from likewise.run import RESULTS, Run, write_aside
 from likewise.scoring import as_compared, mean_score, score
-from likewise.spec import build
-from likewise.stages.assemble import (
-    choose_device,
-    load_into,
-    load_items,
-    make_embedder,
-    make_protocol,
-    resolve,
-    spoil,
-    transforms,
-)  # fmt: skip
+from likewise.stages.assemble import choose_device, load_items, resolve
 from likewise.stages.claim import find_run, take
-from likewise.stages.evaluate import PEEK, check_plan, evaluate_run
+from likewise.stages.evaluate import PEEK, evaluate_run
 from likewise.stages.folds import fold_specs
 from likewise.stages.guard import leave_cores_for, stop_on_signal
-from likewise.types import Batch, Embedded, Items, LikewiseError
+from likewise.stages.parts import Parts
+from likewise.types import Batch, Embedded, LikewiseError
 
 
 class Interrupted(KeyboardInterrupt):
@@ -80,88 +67,31 @@ def train(config: Train, say=print) -> Run:
     return run
 
 
-class Training:
-    """Everything one training holds while it runs. Built in an order that the seed fixes; saved and restored as a whole."""
-
-    def __init__(self, config: Train, items: Items, device: torch.device):
-        self.config, self.device = config, device
-        self.protocol = make_protocol(config)
-        noise = build(config.noise, NoiseModel, allow_imports=config.allow_imports) if config.noise else None
-        self.given, self.items = items, spoil(items, self.protocol, noise, config.seed)
-        self.rows, self.val_rows = self.protocol.rows(items, "train"), self.protocol.rows(items, "val")
-        if len(self.rows) == 0:
-            raise LikewiseError(f"train: the train part of '{items.name}' is empty; check its `split` column")
-        if not len(self.val_rows) and (config.patience is not None or config.schedule == "plateau"):
-            raise LikewiseError(
-                "train: patience and the plateau schedule listen to validation, and there is no validation part; "
-                'carve one from the training classes: --protocol "UnseenClasses(val=0.2)"'
-            )
-        check_plan(config, items, self.protocol)
-        used = np.unique(np.concatenate([items.y[self.rows], self.items.y[self.rows]]))
-        self.class_number = torch.full((items.classes,), -1, dtype=torch.int64)
-        self.class_number[torch.as_tensor(used)] = torch.arange(len(used))
-        labels = self.class_number[torch.as_tensor(self.items.y[self.rows])].numpy()
-        self.class_number = self.class_number.to(device)
-        self.place = torch.full((len(items),), -1, dtype=torch.int64)  # of a row among the training rows
-        self.place[torch.as_tensor(self.rows)] = torch.arange(len(self.rows))
-        self.place = self.place.to(device)
-        weight = np.ones(len(items)) if items.weight is None else items.weight
-        self.weight = torch.as_tensor(weight, dtype=torch.float32, device=device)
-
-        self.embedder = make_embedder(config, None if items.x is None else items.x.shape[1]).to(device)
-        names = tuple(items.class_name[c] for c in used)
-        facts = {"classes": len(used), "dim": config.dim, "labels": labels, "class_names": names, "seed": config.seed}
-        imports = config.allow_imports
-        self.sampler = build(config.sampler, BatchSampler, allow_imports=imports, **facts)
-        facts["largest_class"] = self.sampler.largest_class
-        self.loss = build(config.loss, Loss, allow_imports=imports, **facts).to(device)
-        self.similarity = "cosine" if self.loss.input == "unit" else "euclidean"
-        for part in self.loss.modules():  # an inner loss too
-            for name in ("classes", "dim", "largest_class"):
-                given = getattr(part, name, None)
-                if given is not None and facts[name] is not None and given != facts[name]:
-                    raise LikewiseError(
-                        f"train: {config.loss} has {name}={given}, but this training has {facts[name]}; leave {name} out, it is "
-                        "filled in"
-                    )
-        self.mixup = None if config.mixup is None else Mixup(self.embedder, config.mixup, config.mixup_at)
-        remembers = type(self.sampler).observe is not BatchSampler.observe, isinstance(self.loss, CrossBatchMemory)
-        for part, it_does in zip((config.sampler, config.loss), remembers):
-            if self.mixup and it_does:
-                raise LikewiseError(
-                    f"train: {part} would remember embeddings of mixtures as those of one class; leave out mixup, or use another"
-                )
-        self.augment, self.plain = transforms(config, self.embedder)
-        per_pass = len(self.sampler)
-        self.steps = steps_of(config.length, per_pass, "length")
-        self.warmup = steps_of(config.warmup, per_pass, "warmup")
-        self.validate_every = steps_of(config.validate_every, per_pass, "validate_every", least=1)
-        self.peek_every = config.peek_every and steps_of(config.peek_every, per_pass, "peek_every", least=1)
-        self.checkpoint_every = steps_of(config.checkpoint_every, per_pass, "checkpoint_every", least=1)
-        self.optimizer = make_optimizer(config, self.embedder, self.loss)
-        self.schedule = Schedule(config, self.optimizer, self.steps, per_pass)
-        self.step, self.best, self.waited = 0, -math.inf, 0
-        self.total = torch.zeros((), device=device)  # loss since the last line of the log,
-        self.counted = 0  # and of how many steps
-        torch.manual_seed(config.seed + 1)
+class Training(Parts):
+    """The loop over what a training is made of."""
 
     def loop(self, run: Run) -> None:
         """Step after step, until the end, a stop on request, or patience runs out."""
         self.run = run
+        self.prepare_pictures()
+        self.prepare_terms(run)
         self.restore()
         config, began = self.config, time.monotonic()
         workers = 0 if self.items.x is not None else choose_workers(config.workers)
-        places = torch.arange(len(self.rows))  # samplers count training rows, not those of the table
-        self.sampler.start(lambda: replace(self.embed(self.rows), row=places))
+        self.start_sampler()
         feed = batches(
             self.items, self.chosen_rows(), self.augment, device=self.device, workers=workers, seed=config.seed,
             first_draw=self.step,
         )  # fmt: skip
-        self.embedder.train()
+        for embedder in self.embedders:
+            embedder.train()
+        self.network = torch.compile(self.embedder) if config.compile else self.embedder
         images = 0
         title = bar("train", self.steps, start=self.step, quiet=config.quiet)
         with stop_on_signal() as stop, leave_cores_for(workers, self.device), title as progress:
             while self.step < self.steps and not self.out_of_patience():
+                if self.judge_every and self.step % self.judge_every == 0:
+                    self.judge()
                 batch = self.next_batch(feed)
                 self.one_step(batch)
                 images += len(batch.row)
@@ -169,6 +99,8 @@ class Training:
                 if self.step % config.log_every == 0 or last:
                     facts = self.log(images / max(time.monotonic() - began, 1e-9))
                     images, began = 0, time.monotonic()
+                if self.confidence and (self.step % self.per_pass == 0 or last):
+                    self.log_trust(last)
                 progress.advance(1, facts)
                 if len(self.val_rows) and (self.step % self.validate_every == 0 or last):
                     self.validate()
@@ -181,13 +113,37 @@ class Training:
                     raise Interrupted(self.run, self.step, self.steps)
         self.save()
 
+    def start_sampler(self) -> None:
+        """Samplers count the samples they draw from, not rows of the table."""
+        kept = torch.arange(len(self.kept))
+        self.sampler.start(lambda: replace(self.embed(self.rows[self.kept]), row=kept))
+
     def chosen_rows(self) -> Iterator[list[int] | None]:
-        """Rows of every batch; None after a pass, where the next one's are chosen by the embeddings of this one."""
-        observes = type(self.sampler).observe is not BatchSampler.observe
-        for step, chosen in enumerate(self.sampler, self.step + 1):
-            yield self.rows[chosen].tolist()
-            if observes and step % len(self.sampler) == 0:
-                yield None
+        """Rows of every batch; None where what follows is chosen by the embeddings, or the labels, of what went before."""
+        step = self.step
+        while True:
+            observes = type(self.sampler).observe is not BatchSampler.observe
+            for chosen in self.sampler:
+                yield self.rows[self.kept[chosen]].tolist() * self.config.views
+                step += 1
+                if self.judge_every and step % self.judge_every == 0:
+                    yield None  # the sampler may be another one after it
+                    break
+                if observes and step % len(self.sampler) == 0:
+                    yield None
+
+    def judge(self) -> None:
+        """Let the confidence look at the whole training set, and go on by what it says."""
+        given = torch.as_tensor(self.labels, device=self.device)
+        e = self.embed(self.rows, features=True)
+        z, f = e.z.to(self.device), e.f.to(self.device)
+        verdict = self.confidence.judge(Embedded(z, given, torch.arange(len(given), device=self.device), f=f))
+        if verdict is None:
+            return
+        self.adopt(verdict)
+        self.start_sampler()
+        facts = self.watch.verdict(verdict, given, self.clean)
+        self.run.log([{"step": self.step, "verdict": facts}])
 
     def next_batch(self, feed: Iterator[Batch]) -> Batch:
         try:
@@ -200,23 +156,39 @@ class Training:
 
     def one_step(self, batch: Batch) -> None:
         self.schedule.before_step(self.step)
-        for parameter in self.embedder.backbone_parameters():
-            parameter.requires_grad_(self.step >= self.warmup)
+        for embedder in self.embedders:
+            for parameter in embedder.backbone_parameters():
+                parameter.requires_grad_(self.step >= self.warmup)
+        place = self.place[batch.row]
+        batch, w = Batch(batch.x, self.y[place], place), self.weight[batch.row]
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bf16"):
-            out, shares = self.mixup(batch.x) if self.mixup else (self.embedder(batch.x), [(slice(None), 1.0)])
-        z = out.z if self.loss.input == "unit" else out.e
-        y, w = self.class_number[batch.y], self.weight[batch.row]  # a label, wherever it is mixed in, brings its weight
-        value = sum(share * (w[whose] * self.loss(z, y[whose])).mean() for whose, share in shares)
+            if self.mixup:
+                out, shares = self.mixup(batch.x)
+                z = out.z if self.loss.input == "unit" else out.e
+                # A label, wherever it is mixed in, brings its weight.
+                parts = [share * (w[whose] * self.loss(z, batch.y[whose])).mean() for whose, share in shares]
+                value, trusts = self.config.loss_weight * sum(parts), []
+            else:
+                outs = [self.network(batch.x), *(other(batch.x) for other in self.embedders[1:])]
+                for miner in self.watchers:
+                    miner.look(self.teacher(batch.x).z)
+                out = outs[0]
+                value, trusts = self.objective(outs, batch, w)
         self.optimizer.zero_grad(set_to_none=True)
         value.backward()
-        clip(self.config, [self.embedder, self.loss])
+        clip(self.config, [*self.embedders, *self.losses, *self.terms])
         self.optimizer.step()
         self.step += 1
-        self.sampler.observe(out.z.detach(), self.place[batch.row])
-        for part in (self.loss, self.sampler):
-            part.after_step(self.step)
+        self.sampler.observe(out.z.detach(), self.within[place])
+        for part in (*self.losses, self.sampler, self.confidence, *self.terms):
+            if part is not None:
+                part.after_step(self.step)
+        if self.teacher is not None:
+            self.teacher.update(self.embedder)
+        for trust in trusts[:1]:
+            self.watch.see(trust, place)
         # Pair losses skip pairs whose similarity is NaN and stay finite; what is logged must not.
-        self.total += value.detach() + 0 * z.detach().sum()
+        self.total += value.detach() + 0 * out.e.detach().sum()
         self.counted += 1
 
     def must_be_sound(self) -> None:
@@ -233,16 +205,24 @@ class Training:
         loss = float(self.total) / self.counted
         lr = {g["name"]: g["lr"] for g in self.optimizer.param_groups}
         line = {"step": self.step, "loss": loss, "lr": lr, "images_per_s": round(rate, 1)}
-        seen = self.loss.observe_state() | self.sampler.observe_state()
-        self.run.log([line | {k: v.float().mean().item() for k, v in seen.items()}])
+        seen = {}
+        for part in (self.loss, self.sampler, self.confidence, *self.terms):
+            seen |= {} if part is None else part.observe_state()
+        line |= {k: v.float().mean().item() for k, v in seen.items()}
+        self.run.log([line | ({"trust": means} if (means := self.watch.means()) else {})])
         self.total, self.counted = torch.zeros_like(self.total), 0
         return f"loss {loss:.3f}  {rate:.0f} images/s"
 
-    def embed(self, rows: np.ndarray) -> Embedded:
-        """These rows under the network as it is now, as evaluation would see them."""
-        return embed_rows(
-            self.embedder, self.items, rows, self.plain, device=self.device, workers=self.config.workers, quiet=True
-        )
+    def log_trust(self, last: bool) -> None:
+        """What the confidence makes of the samples, once a pass; at the end, sample by sample, into a file of its own."""
+        if (histogram := self.watch.histogram()) is not None:
+            self.run.log([{"step": self.step, "suspicion": histogram}])
+        if last:
+            suspicion, _, w = self.watch.last.cpu().numpy()
+            names = np.asarray(self.class_names)
+            columns = {"row": self.rows, "given": names[self.labels], "label": names[self.y.cpu()], "weight": w}
+            with write_aside(self.run.path / "trust.npz") as aside, aside.open("wb") as file:
+                np.savez_compressed(file, suspicion=suspicion, **columns)
 
     def validate(self) -> None:
         """Score the validation part; keep the best network. The test part is never looked at here."""
@@ -250,11 +230,18 @@ class Training:
         e = self.embed(self.val_rows)
         score = mean_score(e, self.items, self.protocol, self.config.select, self.similarity, self.device)
         if score > self.best:
-            self.run.save_tensors("best.safetensors", self.tensors())
+            self.run.save_tensors("best.safetensors", self.tensors("embedder", "loss"))
         self.schedule.validated(score)
         self.waited = 0 if score > self.best else self.waited + 1
         self.best = max(self.best, score)
-        self.run.log([{"step": self.step, f"val {self.config.select}": score}])
+        line = {"step": self.step, f"val {self.config.select}": score}
+        if self.items.y_clean is not None:  # for the record; nothing listens to it
+            clean = replace(self.items, y=self.items.y_clean)
+            e = replace(e, y=torch.as_tensor(clean.y[self.val_rows]))
+            line[f"val {self.config.select} by true labels"] = mean_score(
+                e, clean, self.protocol, self.config.select, self.similarity, self.device
+            )
+        self.run.log([line])
 
     def peek(self) -> None:
         """Score the test part for the record, by the labels that evaluation goes by. Nothing here decides anything."""
@@ -267,38 +254,16 @@ class Training:
     def out_of_patience(self) -> bool:
         return self.config.patience is not None and self.waited >= self.config.patience
 
-    def tensors(self) -> dict[str, torch.Tensor]:
-        parts = {"embedder": self.embedder, "loss": self.loss}
-        return {f"{name}.{k}": v for name, part in parts.items() for k, v in part.state_dict().items()}
-
     def save(self) -> None:
         """One file from which training goes on exactly, and the network for everyone else."""
         self.must_be_sound()
-        rng = {"cpu": torch.get_rng_state()}
-        if self.device.type == "cuda":
-            rng["cuda"] = torch.cuda.get_rng_state(self.device)
-        state = {
-            "step": self.step, "best": self.best, "waited": self.waited, "tensors": self.tensors(), "rng": rng,
-            "optimizer": self.optimizer.state_dict(), "schedule": self.schedule.state_dict(),
-            "sampler": self.sampler.state_dict(), "total": self.total, "counted": self.counted,
-        }  # fmt: skip
-        self.run.save_state(state)
-        self.run.save_tensors("model.safetensors", state["tensors"])
+        self.run.save_state(self.state())
+        self.run.save_tensors("model.safetensors", self.tensors("embedder", "loss"))
 
     def restore(self) -> None:
         state = self.run.load_state()
         if state is None:
             self.run.rewind_log(0)
             return
-        for name, part in (("embedder", self.embedder), ("loss", self.loss)):
-            own = {k.removeprefix(f"{name}."): v for k, v in state["tensors"].items() if k.startswith(f"{name}.")}
-            load_into(part, own, self.run.path / "state.pt")
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.schedule.load_state_dict(state["schedule"])
-        self.sampler.load_state_dict(state["sampler"])
-        self.step, self.best, self.waited = state["step"], state["best"], state["waited"]
-        self.total, self.counted = state["total"].to(self.device), state["counted"]
-        torch.set_rng_state(state["rng"]["cpu"])
-        if self.device.type == "cuda" and "cuda" in state["rng"]:
-            torch.cuda.set_rng_state(state["rng"]["cuda"], self.device)
+        self.load(state, self.run.path / "state.pt")
         self.run.rewind_log(self.step)

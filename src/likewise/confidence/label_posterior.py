@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from likewise.confidence.discriminant import Discriminant
+from likewise.contracts import Confidence
+from likewise.similarity import full_products
+from likewise.types import Embedded, LikewiseError, Trust, Verdict
+
+SHARPNESS = tuple(0.01 * 1.25**i for i in range(27))  # 0.01 to 3.3
+CONFUSABLE = 4096
+"""Classes up to which mix-ups of similar classes are told from any other; beyond, their table would not fit."""
+
+
+class LabelPosterior(Confidence):
+    """Repair or leave out the labels that the whole training set speaks against; how readily, the set itself says.
+
+    Paper: ours. Made of linear discriminants, cross-fitting (no label speaks for itself) and label noise as a mixture whose
+        shares are fitted, as in forward correction (Patrini et al., CVPR 2017).
+    Formula: p_c(x) = softmax_c(t LDA_c(x)), fitted without x's fold;
+        P(given y | true c) = (1 - u - v) [y = c] + u [y != c] / (C - 1) + v K_cy, K_cy ~ sum_i p_ic p_iy for y != c;
+        t with u, then u with v, maximise the likelihood of the given labels; q_c ~ p_c(x) P(y | c);
+        the label becomes argmax q, and is left out where max q < `least`
+    Differs: it is ours. On clean labels u and v come out near 0, so that next to nothing is changed.
+    Needs: features that tell classes apart, such as those of a pretrained network; the less they do, the less it changes. A class
+        whose samples all carry one other class's name cannot be seen.
+
+    Args:
+        classes: number of training classes; the run fills it in.
+        labels: classes of the training samples as given; the run fills it in.
+        every: time between two looks at the whole training set. The first is taken before the first step.
+        least: how sure a label must be to be used.
+        repair: a sample with another likely label gets it; False: it is only left out.
+        rounds: how often discriminants and label posteriors are fitted in turn.
+        folds: parts that the samples are cut into; each is judged by the others.
+        shrink: how far the covariance is drawn towards a multiple of the unit matrix.
+        seed: of the cut; the run fills it in.
+    """
+
+    def __init__(
+        self,
+        classes: int,
+        labels: Int[np.ndarray, "N"],
+        every: str = "1e",
+        least: float = 0.5,
+        repair: bool = True,
+        rounds: int = 2,
+        folds: int = 5,
+        shrink: float = 0.4,
+        seed: int = 0,
+    ):
+        super().__init__()
+        if classes < 2 or not 0 <= least <= 1 or rounds < 1 or folds < 2 or not 0 < shrink <= 1:
+            raise LikewiseError(
+                "LabelPosterior: classes >= 2, least in [0, 1], rounds >= 1, folds >= 2 and shrink in (0, 1] must hold, got "
+                f"classes={classes}, least={least}, rounds={rounds}, folds={folds}, shrink={shrink}"
+            )
+        self.classes = classes
+        self.labels = labels
+        self.every = every
+        self.least = least
+        self.repair = repair
+        self.rounds = rounds
+        self.folds = folds
+        self.shrink = shrink
+        self.seed = seed
+        self.register_buffer("w", torch.ones(len(labels)))
+
+    def forward(
+        self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], row: Int[Tensor, "B"], loss: Float[Tensor, "B"] | None
+    ) -> Trust:
+        return Trust(w=self.w[row])
+
+    @torch.no_grad()
+    def judge(self, e: Embedded) -> Verdict:
+        x, y = (e.z if e.f is None else e.f).float(), e.y
+        if not torch.isfinite(x).all():
+            raise LikewiseError("LabelPosterior: the features hold NaN or infinite numbers; lower lr or set clip_norm")
+        x = (x - x.mean(0)) / x.std().clamp_min(1e-12)
+        order = torch.randperm(len(x), generator=torch.Generator().manual_seed(self.seed))
+        top, sure, own = y.clone(), x.new_ones(len(x)), x.new_ones(len(x))
+        with full_products(x):
+            each = Discriminant(x, (order % self.folds).to(x.device), self.folds, self.classes)
+            for rows in each.blocks():
+                each.add(rows, F.one_hot(y[rows], self.classes).to(x))
+            for _ in range(self.rounds):
+                each.fit(self.shrink)
+                noise = fit_noise(each, y)
+                each.clear()
+                for rows in each.blocks():
+                    q = noise.posterior(each.scores(rows), y[rows])
+                    each.add(rows, q)
+                    sure[rows], top[rows] = q.max(1)
+                    own[rows] = q.gather(1, y[rows, None]).squeeze(1)
+        used = (sure >= self.least) & ((top == y) | self.repair)
+        left = torch.bincount(top[used], minlength=self.classes)
+        kept = left[y] < 2  # a class that would be gone stays as it was given
+        top, used = top.where(~kept, y), used | kept
+        self.w.copy_(used.to(self.w))
+        facts = {
+            "wrong labels, any": noise.any, "wrong labels, similar": noise.similar,
+            "labels repaired": float((used & (top != y)).float().mean()), "labels left out": float((~used).float().mean()),
+        }  # fmt: skip
+        return Verdict(y=top, w=used.float(), suspicion=1 - own, threshold=0.5, facts=facts)
+
+
+class Noise(NamedTuple):
+    """How given labels come about: which share of them is any other class's, and which that of a similar one."""
+
+    sharpness: float
+    any: float
+    similar: float
+    table: Float[Tensor, "C C"] | None  # P(given | true), of those mixed up with a similar class
+
+    def posterior(self, scores: Float[Tensor, "b C"], y: Int[Tensor, "b"]) -> Float[Tensor, "b C"]:
+        """P(true class | features, given label)."""
+        q = torch.softmax(self.sharpness * scores, 1)
+        true = q.gather(1, y[:, None]) * (1 - self.any - self.similar)
+        said = self.any / (q.shape[1] - 1)
+        q = q * (said if self.table is None else said + self.similar * self.table[:, y].T)
+        q = q.scatter(1, y[:, None], true)
+        return q / q.sum(1, keepdim=True).clamp_min(1e-30)
+
+
+def fit_noise(each: Discriminant, y: Int[Tensor, "N"]) -> Noise:
+    """The sharpness and shares under which the given labels are most likely.
+
+    The sharpness is fitted with wrong labels of any class only: one of similar classes could pass as a blunt discriminant.
+    """
+    sharpness = torch.tensor(SHARPNESS, device=each.x.device)[:, None]
+    own = []
+    for rows in each.blocks():
+        s = each.scores(rows)
+        mine = s.gather(1, y[rows, None]).T
+        own.append((sharpness * mine - torch.stack([(t * s).logsumexp(1) for t in SHARPNESS])).exp())
+    own = torch.cat(own, 1)  # P(given label | features) under every sharpness
+    ways = torch.stack([own, (1 - own) / (each.classes - 1)], 1)
+    shares, likelihood = fit_shares(ways)
+    best = int(likelihood.argmax())
+    t = SHARPNESS[best]
+    if each.classes > CONFUSABLE:
+        return Noise(t, float(shares[best, 1]), 0.0, None)
+    table = each.x.new_zeros(each.classes, each.classes)
+    for rows in each.blocks():
+        p = torch.softmax(t * each.scores(rows), 1)
+        table += p.T @ p
+    table = table.fill_diagonal_(0) / table.fill_diagonal_(0).sum(1, keepdim=True).clamp_min(1e-30)
+    similar = torch.cat(
+        [(torch.softmax(t * each.scores(rows), 1) * table[:, y[rows]].T).sum(1) for rows in each.blocks()]
+    )
+    shares, _ = fit_shares(torch.cat([ways[best], similar[None]])[None])
+    return Noise(t, float(shares[0, 1]), float(shares[0, 2]), table)
+
+
+def fit_shares(ways: Float[Tensor, "T W N"], steps: int = 100) -> tuple[Float[Tensor, "T W"], Float[Tensor, "T"]]:
+    """Shares of a mixture that make what was seen most likely, by expectation-maximisation, and that likelihood's logarithm."""
+    shares = ways.new_full(ways.shape[:2], 0.2 / (ways.shape[1] - 1))
+    shares[:, 0] = 0.8
+    for _ in range(steps):
+        part = shares[:, :, None] * ways
+        shares = (part / part.sum(1, keepdim=True).clamp_min(1e-30)).mean(2)
+    return shares, (shares[:, :, None] * ways).sum(1).clamp_min(1e-30).log().sum(1)

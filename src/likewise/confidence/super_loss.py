@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from likewise.confidence.thresholds import Average, weigh
+from likewise.contracts import Confidence
+from likewise.similarity import at_least_float32
+from likewise.types import LikewiseError, Trust
+
+
+class SuperLoss(Confidence):
+    """Weigh a sample the more, the lower its loss lies below what is usual: easy samples first, wrong labels hardly ever.
+
+    Paper: Castells et al., SuperLoss: A Generic Loss for Robust Curriculum Learning, NeurIPS 2020.
+    Formula: w_i = e^(-W( max(-2/e, (l_i - tau) / lambda) / 2 )), W is Lambert's; w_i is in (0, e]
+    Differs: the objective is w_i l_i; the paper's (l_i - tau) w_i + lambda (log w_i)^2 has the same gradient, w_i being constant.
+        Averages are used, then renewed, which the paper leaves open. Here a sample is weighed; for similarity learning the paper
+        weighs each pair of the contrastive loss. A loss that is not finite weighs 0.
+
+    Args:
+        classes: number of training classes; the run fills it in.
+        lam: lambda; the smaller, the further the weights spread. Seen: 1 (CIFAR-10), 0.25 (CIFAR-100).
+        tau: the usual loss: the mean of all losses so far, a moving average of the batches' means, log(classes), or a number.
+        rate: what the newest batch counts in the moving average. Seen: 0.1.
+    """
+
+    needs_loss = True
+
+    def __init__(
+        self,
+        classes: int,
+        lam: float = 1.0,
+        tau: Literal["mean", "ema", "log_classes"] | float = "mean",
+        rate: float = 0.1,
+    ):
+        super().__init__()
+        if lam <= 0 or not 0 < rate <= 1:
+            raise LikewiseError(f"SuperLoss: lam must be above 0 and rate in (0, 1], got lam={lam}, rate={rate}")
+        if isinstance(tau, str) and tau not in ("mean", "ema", "log_classes"):
+            raise LikewiseError(f"SuperLoss: tau is 'mean', 'ema', 'log_classes' or a number, got '{tau}'")
+        self.classes = classes
+        self.lam = lam
+        self.tau = tau
+        self.rate = rate
+        self.seen: Tensor | None = None  # the losses of this step, until it is over
+        if tau in ("mean", "ema"):
+            self.average = Average(rate if tau == "ema" else None)
+
+    def forward(
+        self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], row: Int[Tensor, "B"], loss: Float[Tensor, "B"] | None
+    ) -> Trust:
+        if loss is None:
+            raise LikewiseError("SuperLoss judges by the training loss, got None; pass one number per sample")
+        each = at_least_float32(loss.detach())
+        if self.tau in ("mean", "ema"):
+            tau = self.average(each)
+            self.seen = each if self.training else None
+        else:
+            tau = each.new_full((), math.log(self.classes) if self.tau == "log_classes" else self.tau)
+        return Trust(w=weigh(each, tau, self.lam, -2 / math.e), suspicion=each, threshold=tau.to(each))
+
+    def after_step(self, step: int) -> None:
+        if self.seen is not None:
+            self.average.add(self.seen)
+            self.seen = None

@@ -1,0 +1,125 @@
+"""What a confidence finds, beside the truth where it is known: numbers for the log, which never reach training."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from likewise.types import Trust, Verdict
+
+BINS = 60
+
+
+class Watch:
+    """Looks over a confidence's shoulder, step by step, on the device; nothing waits for it until it is asked.
+
+    Args:
+        samples: how many train.
+        noisy: which labels are known to be wrong, where that is known.
+    """
+
+    def __init__(self, samples: int, noisy: Bool[np.ndarray, "N"] | None, device: torch.device):
+        self.noisy = None if noisy is None else torch.as_tensor(noisy, device=device)
+        self.last = torch.full((3, samples), torch.nan, device=device)  # suspicion, threshold and weight when last seen
+        self.sums: dict[str, Tensor] = {}
+
+    def see(self, trust: Trust, row: Tensor) -> None:
+        """One batch. What is not defined in it (no wrong label, say) is left out of the means."""
+        w, suspicion, threshold = (
+            None if t is None else t.detach().float() for t in (trust.w, trust.suspicion, trust.threshold)
+        )
+        self.last[2].index_copy_(0, row, w)
+        self.add("weight", w.mean())
+        if suspicion is None:
+            return
+        self.last[0].index_copy_(0, row, suspicion)
+        flagged = None
+        if threshold is not None:
+            self.last[1].index_copy_(0, row, threshold.expand(len(row)))
+            flagged = suspicion >= threshold
+            self.add("suspected share", flagged.float().mean())
+        if self.noisy is not None:
+            for name, value in detection(suspicion, flagged, self.noisy[row]).items():
+                self.add(name, value)
+
+    def add(self, name: str, value: Float[Tensor, ""]) -> None:
+        both = torch.stack([value.nan_to_num(), (~value.isnan()).float()])
+        self.sums[name] = self.sums[name] + both if name in self.sums else both
+
+    def means(self) -> dict[str, float]:
+        """Means since the last call, of the steps in which a number was defined."""
+        found = {
+            name: (total / count) for name, (total, count) in ((n, s.tolist()) for n, s in self.sums.items()) if count
+        }
+        self.sums = {}
+        return found
+
+    def histogram(self) -> dict | None:
+        """Suspicion over the samples when last seen: counts of right and wrong labels (or of all), threshold, mean weight."""
+        suspicion, threshold, w = self.last.cpu().numpy()
+        seen = np.isfinite(suspicion)
+        if not seen.any():
+            return None
+        edges = np.histogram_bin_edges(suspicion[seen], BINS)
+        noisy = np.zeros(len(seen), bool) if self.noisy is None else self.noisy.cpu().numpy()
+        place = np.clip(np.digitize(suspicion, edges) - 1, 0, BINS - 1)
+        count = np.bincount(place[seen], minlength=BINS)
+        trusted = np.bincount(place[seen], w[seen], minlength=BINS) / np.maximum(count, 1)
+        known = threshold[np.isfinite(threshold)]
+        return {
+            "edges": [float(edges[0]), float(edges[-1])],
+            "right": np.bincount(place[seen & ~noisy], minlength=BINS).tolist(),
+            "wrong": None if self.noisy is None else np.bincount(place[seen & noisy], minlength=BINS).tolist(),
+            "weight": [round(float(v), 4) if n else None for v, n in zip(trusted, count, strict=True)],
+            "threshold": float(known.mean()) if len(known) else None,
+        }
+
+    def verdict(self, verdict: Verdict, given: Tensor, clean: Tensor | None) -> dict[str, float]:
+        """A verdict's own numbers, and how right it was where that is known."""
+        used = verdict.w > 0
+        self.last[2] = verdict.w
+        if verdict.suspicion is not None:
+            self.last[0] = verdict.suspicion
+            self.last[1] = torch.nan if verdict.threshold is None else verdict.threshold
+        facts = {
+            "labels used": float(used.float().mean()),
+            "labels changed": float((verdict.y != given).float().mean()),
+        }
+        facts |= verdict.facts
+        if clean is None:
+            return facts
+        right, noisy = verdict.y == clean, given != clean
+        facts["right before"] = float((~noisy).float().mean())
+        facts["right among used"] = float((right & used).sum() / used.sum().clamp_min(1))
+        facts["wrong labels repaired"] = (
+            float((right & used & noisy).sum() / noisy.sum()) if noisy.any() else float("nan")
+        )
+        if verdict.suspicion is not None:
+            flagged = None if verdict.threshold is None else verdict.suspicion >= verdict.threshold
+            facts |= {k: float(v) for k, v in detection(verdict.suspicion, flagged, noisy).items()}
+        return {name: value for name, value in facts.items() if value == value}
+
+
+def detection(
+    suspicion: Float[Tensor, "B"], flagged: Bool[Tensor, "B"] | None, noisy: Bool[Tensor, "B"]
+) -> dict[str, Float[Tensor, ""]]:
+    """How well suspicion finds the wrong labels of a batch; NaN where it has none, or nothing else.
+
+    Formula: recall = P(flagged | wrong), precision = P(wrong | flagged), false alarms = P(flagged | right),
+        AUROC = P(suspicion of a wrong one > that of a right one), ties counting half
+    """
+    wrong, right = noisy.float(), (~noisy).float()
+    finite = suspicion.nan_to_num(nan=torch.finfo(suspicion.dtype).max).contiguous()  # what is broken is most suspect
+    order = finite.sort().values
+    rank = (torch.searchsorted(order, finite) + torch.searchsorted(order, finite, right=True) + 1).double() / 2
+    n, m = wrong.sum().double(), right.sum().double()
+    auroc = ((rank * wrong).sum() - n * (n + 1) / 2) / (n * m)
+    found = {"AUROC": auroc.float()}
+    if flagged is not None:
+        hit = flagged.float()
+        found["recall"] = (hit * wrong).sum() / wrong.sum()
+        found["precision"] = (hit * wrong).sum() / hit.sum()
+        found["false alarms"] = (hit * right).sum() / right.sum()
+    return {name: value.where(torch.isfinite(value), torch.nan) for name, value in found.items()}

@@ -1,0 +1,18 @@
+"""How long: steps ("500") or passes over the data ("20e"), as settings and parts write it."""
+
+from __future__ import annotations
+
+import re
+
+from likewise.errors import LikewiseError
+
+
+def steps_of(text: str, per_pass: int, name: str, least: int = 0, owner: str = "train") -> int:
+    """ "500" = 500 steps, "20e" = 20 passes over the data of so many steps each."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(e?)", text.strip())
+    if not found or (not found[2] and "." in found[1]):
+        raise LikewiseError(f"{owner}: {name} is a number of steps ('5000') or passes ('20e'), got '{text}'")
+    steps = round(float(found[1]) * per_pass) if found[2] else int(found[1])
+    if steps < least:
+        raise LikewiseError(f"{owner}: {name} must be a step or more, got '{text}', which is {steps}")
+    return steps

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from likewise.contracts import Loss
+from likewise.similarity import at_least_float32, exact_softplus, full_precision, unit_rows
+from likewise.types import LikewiseError, Ref
+
+
+class ForwardCorrection(Loss):
+    """Predict the true class, and compare the given label with what noise of a known kind would make of the prediction.
+
+    Paper: Patrini et al., Making Deep Neural Networks Robust to Label Noise: a Loss Correction Approach, CVPR 2017.
+    Formula: l_i = -log sum_k p_ik T[k, y_i], T[k, j] = P(given j | true k); p_i = softmax_k(s_ik / temperature).
+        Uniform noise: T[k, k] = 1 - share, else share / (C - 1), so l_i = -log((1 - share - share/(C-1)) p_iy + share/(C-1))
+    Differs: p comes from cosines to one learned unit vector per class, as in `NormSoftmax`, so that there is an embedding to
+        keep. `ref` is not used: the classes are the reference.
+
+    Args:
+        classes: number of training classes; the run fills it in.
+        dim: size of the embedding; the run fills it in.
+        share: the share of wrong labels under uniform noise, known or guessed. Goes unused where `transition` is given.
+        transition: a .npy file that holds T, one row a true class. None: uniform noise. `estimate_transition` makes one.
+        temperature: Zhai & Wu: 0.05.
+    """
+
+    def __init__(
+        self, classes: int, dim: int, share: float = 0.2, transition: str | None = None, temperature: float = 0.05
+    ):
+        super().__init__()
+        if not 0 <= share < 1 - 1 / max(classes, 2):
+            raise LikewiseError(
+                f"ForwardCorrection: share must be 0 or more and below {1 - 1 / max(classes, 2):.4g} for {classes} classes "
+                f"(from there on a label says nothing), got {share}"
+            )
+        if temperature <= 0:
+            raise LikewiseError(f"ForwardCorrection: temperature must be above 0, got {temperature}")
+        self.classes = classes
+        self.dim = dim
+        self.share = share
+        self.transition = transition
+        self.temperature = temperature
+        self.proxies = nn.Parameter(torch.empty(classes, dim).uniform_(-(dim**-0.5), dim**-0.5))
+        given = None if transition is None else torch.as_tensor(read_transition(transition, classes)).T
+        least = torch.finfo(torch.float32).tiny  # in place of 0, whose logarithm has no slope
+        # One row a given label. Not in the state: the file is part of what the loss is.
+        self.register_buffer("log_given", None if given is None else given.clamp_min(least).log(), persistent=False)
+
+    def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
+        with full_precision(z):
+            z = at_least_float32(z)
+            log_p = ((z / self.temperature) @ unit_rows(self.proxies).to(z).T).log_softmax(1)
+            if self.log_given is not None:
+                return -(log_p + self.log_given[y].to(z)).logsumexp(1)
+            log_p = log_p.gather(1, y[:, None]).squeeze(1)
+            if not self.share:
+                return -log_p
+            astray = self.share / (self.classes - 1)
+            return -math.log(astray) - exact_softplus(log_p + math.log((1 - self.share) / astray - 1))
+
+
+def read_transition(file: str, classes: int) -> Float[np.ndarray, "C C"]:
+    """The matrix in this file, if it is one that noise can have."""
+    try:
+        found = np.asarray(np.load(file, allow_pickle=False))
+    except (OSError, ValueError) as error:
+        raise LikewiseError(f"ForwardCorrection: transition must be a .npy file, got '{file}' ({error})") from None
+    if found.shape != (classes, classes):
+        raise LikewiseError(
+            f"ForwardCorrection: transition must hold {classes} x {classes} numbers, a row and a column for each class, "
+            f"got shape {found.shape} in '{file}'"
+        )
+    if not ((found >= 0).all() and np.allclose(found.sum(1), 1, atol=1e-3)):
+        raise LikewiseError(
+            f"ForwardCorrection: rows of transition are shares of 0 or more that add up to 1, got others in '{file}'; "
+            "row k says how often class k is given each label"
+        )
+    return found.astype(np.float32)
+
+
+def estimate_transition(p: Float[np.ndarray, "N C"], percentile: float | None = None) -> Float[np.ndarray, "C C"]:
+    """T, from what a network that was trained on the wrong labels predicts: row k is the prediction for the sample that is
+    taken for class k most surely.
+
+    Two trainings: the first with `NormSoftmax()`; its prediction for the training samples is the softmax of their cosines to the
+    loss's proxies over the temperature, and what comes out of here is stored with `np.save("transition.npy", T)`; the second
+    with `ForwardCorrection(transition="transition.npy")`.
+
+    Args:
+        p: predicted shares of the classes, one row a training sample.
+        percentile: samples at this percentile of a column or above are outliers and not taken for that class. Paper: 97; None:
+            there are none.
+    """
+    sure = p.copy()
+    if percentile is not None:
+        if not 0 < percentile <= 100:
+            raise LikewiseError(f"estimate_transition: percentile must be above 0 and up to 100, got {percentile}")
+        sure[sure >= np.percentile(sure, percentile, axis=0, method="higher")] = 0
+    rows = p[sure.argmax(0)]
+    return rows / rows.sum(1, keepdims=True)

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Int
+
+from likewise.contracts import NoiseModel
+from likewise.noise.draw import check_share, choose, number_classes
+from likewise.types import LikewiseError
+
+
+class ClassShift(NoiseModel):
+    """A share of the samples gets the label of the class so many numbers further; every class has one wrong label only.
+
+    Where classes are in a telling order (birds by family), the wrong label is often a related class.
+
+    Paper: Liu et al., Debugging and Explaining Metric Learning Approaches: An Influence Function Based Perspective, NeurIPS 2022.
+    Formula: new = y + shift, or y - shift where there is no class y + shift; classes numbered 0..C-1
+    Differs: exactly round(share * N) labels change, where its code cuts off; `exact=False` flips each with that chance.
+
+    Args:
+        share: how many labels become wrong, in [0, 1].
+        shift: how far away the wrong class is. Paper's code: 5.
+        exact: whether `share` is the exact share or the expected one.
+    """
+
+    def __init__(self, share: float = 0.3, shift: int = 5, exact: bool = True):
+        check_share("ClassShift", share)
+        if shift < 1:
+            raise LikewiseError(f"ClassShift: shift must be 1 or more, got {shift}")
+        self.share = share
+        self.shift = shift
+        self.exact = exact
+
+    def __call__(self, y: Int[np.ndarray, "N"], rng: np.random.Generator) -> Int[np.ndarray, "N"]:
+        classes, place = number_classes("ClassShift", y, self.share)
+        if self.share and len(classes) < 2 * self.shift:
+            raise LikewiseError(
+                f"ClassShift: shift={self.shift} needs at least {2 * self.shift} classes, got {len(classes)}; lower shift"
+            )
+        rows = choose(len(y), self.share, self.exact, rng)
+        further = place[rows] + self.shift
+        noisy = y.copy()
+        noisy[rows] = classes[np.where(further < len(classes), further, further - 2 * self.shift)]
+        return noisy

@@ -1,0 +1,30 @@
+"""What noise models share: which samples become wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Int
+
+from likewise.types import LikewiseError
+
+
+def check_share(owner: str, share: float) -> None:
+    if not 0 <= share <= 1:
+        raise LikewiseError(f"{owner}: share must be between 0 and 1, got {share}")
+
+
+def choose(count: int, share: float, exact: bool, rng: np.random.Generator) -> Int[np.ndarray, "n"]:
+    """Places of the samples that become wrong: exactly round(share * count) of them, or each with chance `share`."""
+    if exact:
+        return rng.permutation(count)[: round(share * count)]
+    return np.flatnonzero(rng.random(count) < share)
+
+
+def number_classes(
+    owner: str, y: Int[np.ndarray, "N"], share: float
+) -> tuple[Int[np.ndarray, "C"], Int[np.ndarray, "N"]]:
+    """The classes there are, and each label's place among them; wrong labels need at least two classes."""
+    classes, place = np.unique(y, return_inverse=True)
+    if share and len(classes) < 2:
+        raise LikewiseError(f"{owner}: wrong labels need at least two classes, got {len(classes)}")
+    return classes, place

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from likewise.contracts import NoiseModel
+from likewise.noise.draw import check_share, choose, number_classes
+from likewise.taxonomies import taxonomy as find_tree
+from likewise.types import LikewiseError
+
+
+class Semantic(NoiseModel):
+    """A share of the samples gets the label of a related class, as people err who take one gull for another.
+
+    The class tree is cut down to the classes at hand. From a sample's class the walk goes up to the first node with several
+    children, and its wrong label is one of the other classes below that node.
+
+    Paper: Barbany et al., ProcSim: Proxy-based Confidence for Robust Similarity Learning, WACV 2024.
+    Formula: P(new = c) = share / (|leaves(node)| - 1) for c below node(y), c not y
+    Differs: "all children" may mean the classes below the node ("leaf") or its child nodes, of which one is drawn and then a
+        class inside it ("child"); the paper's words leave it open. By default exactly round(share * N) labels change. The
+        authors' trees are not published: `cub200` places missing names by hand, `cars196-type` goes by body type.
+
+    Args:
+        share: how many labels become wrong, in [0, 1].
+        exact: whether that is the exact share or the expected one.
+        reading: what is drawn with the same chance: classes below the node, or its children first.
+        tree: in place of the data's own tree: a shipped one (cub200, cars196-type, cars196-deep), a .json or .csv file with
+            the ancestors of every class, or wordnet:ROOT.
+        class_names: names of the classes by number; the data fills them in.
+        taxonomy: ancestors by class name, coarsest first; the data fills them in.
+    """
+
+    def __init__(
+        self,
+        share: float = 0.3,
+        exact: bool = True,
+        reading: Literal["leaf", "child"] = "leaf",
+        tree: str | None = None,
+        class_names: Sequence[str] | None = None,
+        taxonomy: dict[str, tuple[str, ...]] | None = None,
+    ):
+        check_share("Semantic", share)
+        if class_names is None:
+            raise LikewiseError(
+                "Semantic: it must know the class names to find classes in their tree; pass class_names"
+            )
+        if tree is None and taxonomy is None:
+            raise LikewiseError(
+                "Semantic: the data brings no class tree; name one: tree='cub200', a .json or .csv file with the ancestors of "
+                "every class, or tree='wordnet:bird'"
+            )
+        self.share = share
+        self.exact = exact
+        self.reading = reading
+        self.tree = tree
+        self.class_names = class_names
+        self.taxonomy = taxonomy
+
+    def __call__(self, y: Int[np.ndarray, "N"], rng: np.random.Generator) -> Int[np.ndarray, "N"]:
+        if not self.share:
+            return y.copy()
+        classes, place = number_classes("Semantic", y, self.share)
+        relatives = Relatives(self._paths(classes))
+        rows = choose(len(y), self.share, self.exact, rng)
+        rows = rows[np.argsort(place[rows], kind="stable")]
+        noisy = y.copy()
+        for own in np.split(rows, np.flatnonzero(np.diff(place[rows])) + 1) if len(rows) else ():
+            others, chance = relatives.of(int(place[own[0]]), self.reading)
+            noisy[own] = classes[rng.choice(others, len(own), p=chance)]
+        return noisy
+
+    def _paths(self, classes: Int[np.ndarray, "C"]) -> list[tuple[str, ...]]:
+        """Ancestors of each class, coarsest first."""
+        names = [self.class_names[number] for number in classes]
+        tree = self.taxonomy if self.tree is None else find_tree(self.tree, names)
+        missing = [name for name in names if name not in tree]
+        if missing:
+            raise LikewiseError(
+                f"Semantic: {len(missing)} of {len(names)} classes are not in the tree: {', '.join(missing[:5])}"
+                f"{', ...' if len(missing) > 5 else ''}; add them, or name another tree"
+            )
+        return [tuple(tree[name]) for name in names]
+
+
+class Relatives:
+    """Who stands near whom in a class tree. A node is the path to it from the root, a class a leaf below its path."""
+
+    def __init__(self, paths: list[tuple[str, ...]]):
+        self.paths = paths
+        self.below: dict[tuple[str, ...], list[int]] = defaultdict(list)  # node -> its classes
+        for number, path in enumerate(paths):
+            for depth in range(len(path) + 1):
+                self.below[path[:depth]].append(number)
+
+    def of(self, number: int, reading: str) -> tuple[Int[np.ndarray, "n"], Float[np.ndarray, "n"]]:
+        """The other classes below the first node with several children, and the chance of each."""
+        path = self.paths[number]
+        # The first node upwards that holds another class has several children: an only child would hold it as well.
+        depth = next(d for d in range(len(path), -1, -1) if len(self.below[path[:d]]) > 1)
+        others = np.array([one for one in self.below[path[:depth]] if one != number])
+        if reading == "leaf":
+            return others, np.full(len(others), 1 / len(others))
+        # The sample's own child holds nobody else, or the walk would have ended there. A class right at the node is a child too.
+        child = [self.paths[one][depth : depth + 1] or one for one in others.tolist()]
+        size = Counter(child)
+        return others, np.array([1 / (len(size) * size[one]) for one in child])

@@ -1,0 +1,225 @@
+"""What noise did to the labels: tables for the terminal, the matrix of which class became which, and the class tree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+import numpy as np
+from jaxtyping import Float, Int
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, PowerNorm
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from likewise.report.comparison import BETTER, FAINT, INK, SOFT, WORSE
+from likewise.types import Items
+
+LISTED = 15
+"""Classes listed on the terminal, those with the most wrong labels first."""
+
+NAMED, BINS, GROUPS, LEAVES = 60, 400, 40, 500
+"""The matrix names up to so many classes, has at most so many lines, names at most so many groups; the tree's leaves."""
+
+WRONG = LinearSegmentedColormap.from_list("wrong", ["#ffffff", "#fbd9b8", "#f0a35c", WORSE, "#7a2e00"])
+
+
+def show_noise(items: Items, rows: Int[np.ndarray, "n"]) -> None:
+    """How many labels became wrong, of which classes, and which classes that leaves without pairs."""
+    before, after = (np.bincount(y[rows], minlength=items.classes) for y in (items.y_clean, items.y))
+    wrong = items.y_clean[rows] != items.y[rows]
+    lost, gained = (np.bincount(y[rows][wrong], minlength=items.classes) for y in (items.y_clean, items.y))
+    share = lost / before.clip(1)
+    worst = [c for c in np.lexsort((-lost, -share)) if before[c] and (lost[c] or gained[c])]
+    console = Console(highlight=False)
+    if worst:
+        table = Table("class", *(("samples", "lost", "%", "gained", "now")))
+        for c in worst[:LISTED]:
+            cells = (before[c], lost[c], f"{100 * share[c]:.0f}", gained[c], after[c])
+            table.add_row(escape(items.class_name[c]), *map(str, cells))
+        console.print(table)
+    if len(worst) > LISTED:
+        console.print(f"and {len(worst) - LISTED} more classes, less changed", style="dim")
+    there = before > 0
+    console.print(
+        f"{wrong.sum()} of {len(rows)} training labels are wrong ({100 * wrong.mean():.2f} %), in {(lost > 0).sum()} of "
+        f"{there.sum()} classes"
+    )
+    for what, which in (
+        ("gone", there & (after == 0)),
+        ("left with one sample, so without pairs", there & (after == 1)),
+    ):
+        names = [escape(items.class_name[c]) for c in np.flatnonzero(which)]
+        if names:
+            console.print(f"classes {what}: {len(names)} ({', '.join(names[:5])}{', ...' if len(names) > 5 else ''})")
+
+
+def draw_transitions(items: Items, rows: Int[np.ndarray, "n"]) -> Figure:
+    """Line: the true class, column: the label now, colour: which share of the class that is. Relatives stand together."""
+    order = in_order(items, np.union1d(items.y_clean[rows], items.y[rows]))
+    place = np.full(items.classes, -1)
+    place[order] = (
+        np.arange(len(order)) * min(len(order), BINS) // len(order)
+    )  # classes beyond what can be seen are merged
+    true, now = place[items.y_clean[rows]], place[items.y[rows]]
+    lines = place.max() + 1
+    count = np.bincount(true * lines + now, minlength=lines * lines).reshape(lines, lines)
+    share = count / count.sum(1, keepdims=True).clip(1)
+    side = float(np.clip(3.2 + 0.17 * lines, 5.2, 11))
+    figure = Figure(figsize=(side + 1.6, side + 1.0), facecolor="white", layout="constrained")
+    axes = figure.subplots()
+    changed = 100 * (items.y_clean[rows] != items.y[rows]).mean()
+    merged = f", {lines} lines of several classes each" if lines < len(order) else ""
+    figure.suptitle(
+        f"{changed:.1f} % of {len(rows)} training labels are wrong; {len(order)} classes{merged}",
+        x=0.012, ha="left", fontsize=11, fontweight="bold", color=INK,
+    )  # fmt: skip
+    paint(figure, axes, share)
+    names = [items.class_name[c] for c in order]
+    label_lines(axes, names, [(items.taxonomy or {}).get(name, ()) for name in names], place[order])
+    axes.set_xlabel("label now", fontsize=9, color=INK)
+    axes.set_ylabel("true class", fontsize=9, color=INK)
+    return figure
+
+
+def in_order(items: Items, classes: Int[np.ndarray, "C"]) -> list[int]:
+    """Classes as the tree lists them, else by number."""
+    tree = items.taxonomy
+    return (
+        classes.tolist()
+        if tree is None
+        else sorted(classes.tolist(), key=lambda c: (tree.get(items.class_name[c], ()), c))
+    )
+
+
+def paint(figure: Figure, axes: Axes, share: Float[np.ndarray, "L L"]) -> None:
+    """Wrong labels in colour, right ones in grey: with few wrong they would drown in the diagonal."""
+    lines, right = len(share), np.eye(len(share), dtype=bool)
+    wrong, kept = np.ma.masked_array(share, right), np.ma.masked_array(share, ~right)
+    most = max(float(wrong.filled(0).max()), 1e-9)
+    image = axes.imshow(wrong, cmap=WRONG, norm=PowerNorm(0.6, 0, most), interpolation="nearest")
+    axes.imshow(kept, cmap="Greys", vmin=0, vmax=1.6, interpolation="nearest")
+    if lines <= 20:
+        for i, j in zip(*np.nonzero(share)):
+            dark = i == j or share[i, j] > 0.6 * most
+            axes.text(
+                j, i, f"{100 * share[i, j]:.0f}", ha="center", va="center", fontsize=8, color="white" if dark else INK
+            )
+    bar = figure.colorbar(image, ax=axes, shrink=0.5, aspect=25, pad=0.02, format=lambda v, _: f"{100 * v:.3g} %")
+    bar.set_label("share of the true class", fontsize=8, color=INK)
+    bar.ax.tick_params(labelsize=8, length=0, labelcolor=INK)
+    bar.outline.set_visible(False)
+
+
+def label_lines(axes: Axes, names: list[str], paths: list[tuple[str, ...]], place: Int[np.ndarray, "C"]) -> None:
+    """Few classes by their names, many by the names of their groups in the tree; lines between groups."""
+    spans = groups(paths)
+    for _, first, _ in spans[1:]:
+        for line in (axes.axhline, axes.axvline):
+            line(place[first] - 0.5, color=SOFT, lw=0.5, alpha=0.6)
+    if len(names) <= NAMED:
+        ticks = dict(enumerate(names))
+    else:
+        thick = 0.011 * (place[-1] + 1)  # thinner groups would write over one another
+        spans = [(name, place[first] - 0.5, place[last] + 0.5) for name, first, last in spans]
+        ticks = {(low + high) / 2: name for name, low, high in spans if high - low >= thick}
+    size = 8 if len(ticks) <= 30 else 6.5
+    axes.set_xticks(list(ticks), ticks.values(), rotation=90, fontsize=size, color=INK, parse_math=False)
+    axes.set_yticks(list(ticks), ticks.values(), fontsize=size, color=INK, parse_math=False)
+    axes.tick_params(length=0)
+    for edge in axes.spines.values():
+        edge.set_color(FAINT)
+
+
+def groups(paths: Sequence[tuple[str, ...]]) -> list[tuple[str, int, int]]:
+    """(name, first, last) of runs of classes that share an ancestor: the largest is split while there are not too many."""
+    most = min(GROUPS, max(3, len(paths) // 4))
+    found, whole = [(0, len(paths), 0)], []  # first, end, how many ancestors they share
+    while found:
+        group = max(found, key=lambda one: one[1] - one[0])
+        found.remove(group)
+        first, end, depth = group
+        heads = [paths[i][: depth + 1] for i in range(first, end)]
+        edges = [first, *(first + i for i in range(1, len(heads)) if heads[i] != heads[i - 1]), end]
+        if len(heads[0]) <= depth or len(found) + len(whole) + len(edges) - 1 > most:
+            whole.append(group)
+        else:
+            found += [(low, high, depth + 1) for low, high in pairwise(edges)]
+    return [(paths[first][depth - 1] if depth else "", first, end - 1) for first, end, depth in sorted(whole)]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A branching of the tree, or a leaf, and the line it stands in."""
+
+    name: str
+    line: float
+    children: tuple[Node, ...] = ()
+
+    @property
+    def height(self) -> int:
+        return 1 + max(child.height for child in self.children) if self.children else 0
+
+
+def draw_tree(taxonomy: dict[str, tuple[str, ...]], classes: Sequence[str]) -> Figure:
+    """The tree of these classes, root to the left; a node with one child is passed over. Of very many classes, their kinds."""
+    leaves = sorted((taxonomy.get(name, ()), name) for name in classes)
+    if len(leaves) > LEAVES:
+        kinds = Counter(path for path, _ in leaves)
+        leaves = sorted(
+            (path[:-1], f"{path[-1] if path else 'none'} ({count} classes)") for path, count in kinds.items()
+        )
+    root = grow(leaves)
+    step, letter = 1.35, 0.062  # inches
+    text = letter * max(len(name) for _, name in leaves)
+    figure = Figure(figsize=(0.4 + step * root.height + text, 0.5 + 0.15 * len(leaves)), facecolor="white")
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.text(
+        0,
+        root.line,
+        f"{root.name} ",
+        ha="right",
+        va="center",
+        fontsize=8,
+        fontweight="bold",
+        color=BETTER,
+        parse_math=False,
+    )
+    _draw_node(axes, root, 0, root.height)
+    axes.set_xlim(-letter * (len(root.name) + 3) / step, root.height + (text + 0.15) / step)
+    axes.set_ylim(len(leaves), -1)
+    axes.axis("off")
+    return figure
+
+
+def grow(leaves: Sequence[tuple[tuple[str, ...], str]], first: int = 0, depth: int = 0) -> Node:
+    """The node of some sorted (path, class), the first of which stands in line `first`, below `depth` ancestors."""
+    if len(leaves) == 1:
+        return Node(leaves[0][1], first)
+    path = leaves[0][0]
+    while depth < len(path) and leaves[-1][0][: depth + 1] == path[: depth + 1]:
+        depth += 1
+    children = []
+    for _, below in groupby(leaves, key=lambda leaf: leaf[0][depth : depth + 1] or leaf[1]):
+        below = list(below)
+        children.append(grow(below, first, depth))
+        first += len(below)
+    return Node(path[depth - 1] if depth else "", (children[0].line + children[-1].line) / 2, tuple(children))
+
+
+def _draw_node(axes: Axes, node: Node, x: int, end: int) -> None:
+    if node.children:
+        axes.plot([x, x], [node.children[0].line, node.children[-1].line], color=SOFT, lw=1)
+    for child in node.children:
+        axes.plot(
+            [x, x + 1 if child.children else end], [child.line] * 2, color=SOFT if child.children else FAINT, lw=1
+        )
+        if child.children:
+            axes.text(x + 0.04, child.line - 0.12, child.name, va="bottom", fontsize=7, color=BETTER, parse_math=False)
+            _draw_node(axes, child, x + 1, end)
+        else:
+            axes.text(end + 0.03, child.line, child.name, va="center", fontsize=7.5, color=INK, parse_math=False)

@@ -1,0 +1,69 @@
+"""noise: any data and a noise model -> the same data as a table with wrong training labels, and pictures of what changed."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int
+
+from likewise.configs import Noise, check
+from likewise.contracts import Protocol
+from likewise.data.images import file_of
+from likewise.data.table import write_table
+from likewise.report.comparison import save_figure
+from likewise.report.noise import draw_transitions, draw_tree
+from likewise.run import check_out
+from likewise.spec import build
+from likewise.stages.assemble import load_items, marked, spoil
+from likewise.taxonomies import taxonomy
+from likewise.types import Items, LikewiseError
+
+
+@dataclass(frozen=True, eq=False)
+class Spoiled:
+    """Items with wrong labels, the rows that could go wrong, and the files that tell of it."""
+
+    items: Items
+    rows: Int[np.ndarray, "n"]
+    table: Path
+    pictures: tuple[Path, ...]
+
+
+def noise(config: Noise, say=print) -> Spoiled:
+    """Spoil labels of the train and val parts together, and write the table."""
+    check(config)
+    suffix = Path(config.out).suffix.lower()
+    out = check_out(config.out, suffix if suffix == ".parquet" else ".csv", "noise")
+    items = load_items(config.data, config.root, skip_bad=False, workers=0, quiet=True, say=say)
+    if items.y_clean is not None:
+        raise LikewiseError(
+            f"noise: the labels of '{config.data}' are spoiled already, it has `label_clean`; start from the clean data"
+        )
+    if config.taxonomy:
+        items = dataclasses.replace(items, taxonomy=taxonomy(config.taxonomy, items.class_name))
+    text = config.protocol or ("QueryGallery()" if marked(items) else "UnseenClasses()")
+    protocol = build(text, Protocol, allow_imports=config.allow_imports)
+    split = np.full(len(items), "", "<U5")
+    for part in ("test", "val", "train"):  # training rows may stand in other parts too, as their gallery
+        split[protocol.rows(items, part)] = part
+    rows = np.flatnonzero((split == "train") | (split == "val"))
+    items = dataclasses.replace(spoil(items, protocol, config.model, config.seed, config.allow_imports), split=split)
+    write_table(dataclasses.replace(items, path=places(items, out)), str(out))
+    pictures = {".png": draw_transitions(items, rows)}
+    if items.taxonomy is not None:
+        pictures["_tree.png"] = draw_tree(items.taxonomy, [items.class_name[c] for c in np.unique(items.y_clean[rows])])
+    for end, figure in pictures.items():
+        save_figure(figure, out.with_name(out.stem + end))
+    return Spoiled(items, rows, out, tuple(out.with_name(out.stem + end) for end in pictures))
+
+
+def places(items: Items, table: Path) -> tuple[str, ...] | None:
+    """Paths as a reader of the table finds them: from its folder where they lie below it, else whole."""
+    if items.path is None:
+        return None
+    base = os.path.join(os.path.abspath(table.parent), "")
+    return tuple(os.path.abspath(file_of(items, row)).removeprefix(base) for row in range(len(items)))

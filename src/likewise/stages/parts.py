@@ -1,0 +1,238 @@
+"""Everything a training is made of, from its settings: networks, losses, sampler, confidence, terms, and their state."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from likewise.configs import Train
+from likewise.contracts import BatchSampler, Confidence, Loss, Miner, Term
+from likewise.data.batches import batches, in_order
+from likewise.data.resident import Resident
+from likewise.diagnose import Watch
+from likewise.durations import steps_of
+from likewise.embedding import embed_rows
+from likewise.losses import CrossBatchMemory
+from likewise.models.mixup import Mixup
+from likewise.models.teacher import Teacher
+from likewise.objective import Objective
+from likewise.optimise import Schedule, make_optimizer
+from likewise.run import Run
+from likewise.spec import build
+from likewise.stages.assemble import load_into, make_embedder, make_protocol, spoil, transforms
+from likewise.stages.evaluate import check_plan
+from likewise.types import Embedded, Given, Items, LikewiseError, Verdict
+
+
+class Parts:
+    """Built in an order that the seed fixes; saved and restored as a whole."""
+
+    def __init__(self, config: Train, items: Items, device: torch.device):
+        self.config, self.device = config, device
+        self.protocol = make_protocol(config)
+        self.given, self.items = items, spoil(items, self.protocol, config.noise, config.seed, config.allow_imports)
+        self.rows, self.val_rows = (self.protocol.rows(self.items, part) for part in ("train", "val"))
+        if len(self.rows) == 0:
+            raise LikewiseError(f"train: the train part of '{items.name}' is empty; check its `split` column")
+        if not len(self.val_rows) and (config.patience is not None or config.schedule == "plateau"):
+            raise LikewiseError(
+                "train: patience and the plateau schedule listen to validation, and there is no validation part; "
+                'carve one from the training classes: --protocol "UnseenClasses(val=0.2)"'
+            )
+        check_plan(config, items, self.protocol)
+        self.number_classes()
+        weight = np.ones(len(items)) if items.weight is None else items.weight
+        self.weight = torch.as_tensor(weight, dtype=torch.float32, device=device)
+        self.embedder = make_embedder(config, None if items.x is None else items.x.shape[1]).to(device)
+        self.build_parts()
+        self.check_fit()
+        self.mixup = None if config.mixup is None else Mixup(self.embedder, config.mixup, config.mixup_at)
+        self.per_pass = len(self.sampler)
+        self.steps = steps_of(config.length, self.per_pass, "length")
+        self.warmup = steps_of(config.warmup, self.per_pass, "warmup")
+        self.validate_every = steps_of(config.validate_every, self.per_pass, "validate_every", least=1)
+        self.peek_every = config.peek_every and steps_of(config.peek_every, self.per_pass, "peek_every", least=1)
+        self.checkpoint_every = steps_of(config.checkpoint_every, self.per_pass, "checkpoint_every", least=1)
+        every = self.confidence and self.confidence.every
+        self.judge_every = every and steps_of(every, self.per_pass, "every", least=1, owner=config.confidence)
+        self.optimizer = make_optimizer(config, self.embedders, self.losses, self.terms)
+        self.schedule = Schedule(config, self.optimizer, self.steps, self.per_pass)
+        self.step, self.best, self.waited = 0, -math.inf, 0
+        self.total = torch.zeros((), device=device)  # loss since the last line of the log,
+        self.counted = 0  # and of how many steps
+        torch.manual_seed(config.seed + 1)
+
+    def number_classes(self) -> None:
+        """Class numbers 0..C-1 for the training samples, and their places among the training rows."""
+        clean = self.items.y if self.items.y_clean is None else self.items.y_clean
+        used = np.unique(np.concatenate([clean[self.rows], self.items.y[self.rows]]))
+        number = np.full(self.items.classes, -1)
+        number[used] = np.arange(len(used))
+        self.class_names = tuple(self.items.class_name[c] for c in used)
+        self.labels = number[self.items.y[self.rows]]  # as given
+        self.clean = (
+            None if self.items.y_clean is None else torch.as_tensor(number[clean[self.rows]], device=self.device)
+        )
+        noisy = None if self.clean is None else self.clean.cpu().numpy() != self.labels
+        self.watch = Watch(len(self.rows), noisy, self.device)
+        self.y = torch.as_tensor(self.labels, device=self.device)  # as believed
+        self.place = torch.full((len(self.items),), -1, dtype=torch.int64)  # of a row among the training rows
+        self.place[torch.as_tensor(self.rows)] = torch.arange(len(self.rows))
+        self.place = self.place.to(self.device)
+        self.verdict: Verdict | None = None
+
+    def build_parts(self) -> None:
+        config = self.config
+        self.facts = {
+            "classes": len(self.class_names), "dim": config.dim, "labels": self.labels, "class_names": self.class_names,
+            "seed": config.seed, "taxonomy": self.items.taxonomy,
+        }  # fmt: skip
+        self.use(np.arange(len(self.rows)))
+        self.facts |= {"largest_class": self.sampler.largest_class, "per_pass": len(self.sampler)}
+        self.facts |= {"steps": steps_of(config.length, len(self.sampler), "length"), "embedder": self.embedder}
+        self.embedders, self.loss = [self.embedder], self.make(config.loss, Loss)
+        self.confidence = self.make(config.confidence, Confidence) if config.confidence else None
+        for number in range(1, self.confidence.peers if self.confidence else 1):
+            other = replace(config, seed=config.seed + 1000 * number)  # another start for the same network
+            width = None if self.items.x is None else self.items.x.shape[1]
+            self.embedders.append(make_embedder(other, width).to(self.device))
+        self.losses = [self.loss, *(self.make(config.loss, Loss) for _ in self.embedders[1:])]
+
+        def make_loss(dim: int) -> Loss:
+            return self.make(config.loss, Loss, dim=dim)
+
+        self.terms = [self.make(text, Term, make_loss=make_loss) for text in config.terms]
+        self.objective = Objective(self.losses, self.confidence, self.terms, config.loss_weight)
+        self.similarity = "cosine" if self.loss.input == "unit" else "euclidean"
+        self.watchers = [m for m in self.loss.modules() if isinstance(m, Miner) and m.momentum is not None]
+        self.teacher = Teacher(self.embedder, self.watchers[0].momentum) if self.watchers else None
+
+    def make(self, text: str, kind: type, **more):
+        return build(text, kind, allow_imports=self.config.allow_imports, **(self.facts | more)).to(self.device)
+
+    def use(self, kept: np.ndarray) -> None:
+        """Draw batches from these training samples, by the labels believed now."""
+        self.kept = kept
+        labels = self.y.cpu().numpy()[kept]
+        facts = self.facts | {"labels": labels}
+        self.sampler = build(self.config.sampler, BatchSampler, allow_imports=self.config.allow_imports, **facts)
+        self.within = torch.zeros(len(self.rows), dtype=torch.int64)  # a sample's place among those drawn from
+        self.within[torch.as_tensor(kept)] = torch.arange(len(kept))
+        self.within = self.within.to(self.device)
+
+    def adopt(self, verdict: Verdict) -> None:
+        """Go on with the labels of this verdict, without the samples it leaves out."""
+        self.verdict, self.y = verdict, verdict.y.to(self.device)
+        step = self.sampler.step
+        try:
+            self.use(np.flatnonzero(verdict.w.cpu().numpy() > 0))
+        except LikewiseError as error:
+            raise LikewiseError(
+                f"{error}. That is after {self.config.confidence} left out labels; batches of fewer classes need less"
+            ) from None
+        self.sampler.step = step
+
+    def check_fit(self) -> None:
+        """What cannot go together."""
+        config = self.config
+        for part in self.loss.modules():  # an inner loss too
+            for name in ("classes", "dim", "largest_class"):
+                given = getattr(part, name, None)
+                if given is not None and self.facts[name] is not None and given != self.facts[name]:
+                    raise LikewiseError(
+                        f"train: {config.loss} has {name}={given}, but this training has {self.facts[name]}; leave {name} out, "
+                        "it is filled in"
+                    )
+        if config.mixup is None:
+            return
+        remembers = type(self.sampler).observe is not BatchSampler.observe, isinstance(self.loss, CrossBatchMemory)
+        for part, it_does in zip((config.sampler, config.loss), remembers):
+            if it_does:
+                raise LikewiseError(
+                    f"train: {part} would remember embeddings of mixtures as those of one class; leave out mixup, or use another"
+                )
+        if self.confidence or self.terms or self.watchers:
+            part = config.confidence or "".join(config.terms[:1]) or config.loss
+            raise LikewiseError(
+                f"train: {part} judges samples, and mixup makes mixtures of them; leave one of them out"
+            )
+
+    def prepare_pictures(self) -> None:
+        """How pictures become tensors, in training and in evaluation."""
+        config = self.config
+        self.augment, self.plain = transforms(config, self.embedder)
+        if config.keep == "device" and self.items.x is None:
+            rows = np.concatenate([self.rows, self.val_rows])
+            if config.peek_every:
+                rows = np.concatenate([rows, self.protocol.rows(self.given, "test")])
+            size = config.size or self.embedder.input_size
+            held = Resident(self.items, rows, self.device, config.keep_side, config.workers, config.quiet)
+            self.augment = held.training(size, config.augment, config.crop_scale)
+            self.plain = held.evaluation(size, config.augment)
+
+    def prepare_terms(self, run: Run) -> None:
+        def pictures(transform: Callable | None) -> Iterator[tuple[Tensor, Tensor]]:
+            chosen = in_order(self.rows, 128)
+            how = {"device": self.device, "workers": self.config.workers if self.items.x is None else 0}
+            for batch in batches(self.items, chosen, transform or self.plain, **how):
+                yield batch.x, self.place[batch.row]
+
+        given = Given(self.labels, self.class_names, pictures, run.path, self.device, self.config.quiet)
+        for term in self.terms:
+            term.prepare(given)
+
+    def embed(self, rows: np.ndarray, features: bool = False) -> Embedded:
+        """These rows under the network as it is now, as evaluation would see them."""
+        return embed_rows(
+            self.embedder, self.items, rows, self.plain, device=self.device, workers=self.config.workers, quiet=True,
+            features=features,
+        )  # fmt: skip
+
+    def modules(self) -> dict[str, nn.Module]:
+        """Everything with a state, by the name it is stored under."""
+        found = {"embedder": self.embedder, "loss": self.loss}
+        for number, (embedder, loss) in enumerate(zip(self.embedders[1:], self.losses[1:], strict=True), 2):
+            found |= {f"embedder_{number}": embedder, f"loss_{number}": loss}
+        found |= {f"term_{number}": term for number, term in enumerate(self.terms)}
+        for name in ("confidence", "teacher"):
+            if getattr(self, name) is not None:
+                found[name] = getattr(self, name)
+        return found
+
+    def tensors(self, *names: str) -> dict[str, Tensor]:
+        parts = self.modules()
+        return {f"{name}.{k}": v for name in names or parts for k, v in parts[name].state_dict().items()}
+
+    def state(self) -> dict:
+        """All that going on exactly needs."""
+        rng = {"cpu": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            rng["cuda"] = torch.cuda.get_rng_state(self.device)
+        verdict = None if self.verdict is None else {"y": self.verdict.y, "w": self.verdict.w}
+        return {
+            "step": self.step, "best": self.best, "waited": self.waited, "tensors": self.tensors(), "rng": rng,
+            "optimizer": self.optimizer.state_dict(), "schedule": self.schedule.state_dict(), "verdict": verdict,
+            "sampler": self.sampler.state_dict(), "total": self.total, "counted": self.counted, "watch": self.watch.last,
+        }  # fmt: skip
+
+    def load(self, state: dict, where) -> None:
+        for name, part in self.modules().items():
+            own = {k.removeprefix(f"{name}."): v for k, v in state["tensors"].items() if k.startswith(f"{name}.")}
+            load_into(part, own, where)
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.schedule.load_state_dict(state["schedule"])
+        if state.get("verdict"):
+            self.adopt(Verdict(**state["verdict"]))
+        self.sampler.load_state_dict(state["sampler"])
+        self.step, self.best, self.waited = state["step"], state["best"], state["waited"]
+        self.total, self.counted = state["total"].to(self.device), state["counted"]
+        if "watch" in state:
+            self.watch.last.copy_(state["watch"])
+        torch.set_rng_state(state["rng"]["cpu"])
+        if self.device.type == "cuda" and "cuda" in state["rng"]:
+            torch.cuda.set_rng_state(state["rng"]["cuda"], self.device)

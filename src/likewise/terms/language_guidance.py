@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from likewise.contracts import Term
+from likewise.encoders import content_of
+from likewise.similarity import full_precision
+from likewise.terms.guidance import Guidance, from_classifier, from_images, from_names, keep, kept
+from likewise.terms.listwise import kl_rows, similarities
+from likewise.types import Batch, Given, LikewiseError, Output
+
+FILE = "guidance.safetensors"
+
+
+class LanguageGuidance(Term):
+    """Pull the similarities within a batch towards those of what the pictures are called.
+
+    Paper: Roth et al., Integrating Language Guidance into Vision-based Deep Metric Learning (PLG, ELG), CVPR 2022;
+        by="images": Barbany et al., ProcSim, WACV 2024, appendix C.
+    Formula: l_i = T^2 KL( softmax(v_i / T) || softmax(n_i / T) ), v_ij = z_i z_j, n_ij = g + mean_r cos(e_ir, e_jr) over the
+        ranks r of names; both are 1 + g where the labels of i and j agree, which no gradient passes
+    Differs: pictures are resized to 256/224 of the classifier's size and cut to it; the published code pads them. Which level
+        ProcSim ran is not published; it calls the term free of labels, which is level="sample" with mask_same_label=False:
+        then the diagonal alone is set, to 1 and 1 + g, and g has no effect. Resolution and network for "images" are ours.
+    Needs: for names, a text encoder (`likewise.encoders` says where from). Class names and means go by the labels of training,
+        wrong ones included.
+
+    Args:
+        weight: omega. Published: 10 on CUB200, 5.5 on Cars196, 0.5 on SOP.
+        by: "classifier": names that an ImageNet classifier gives (PLG). "names": the data's class names (ELG). "images": no
+            names, but another network's embedding of every picture.
+        level: for "classifier", whether names are those of a class (its mean logits) or of each sample. Published code: class.
+        k: names for each, for "classifier". Paper: 5.
+        encoder: of texts: a folder, or a name on the hub. Published: this; BERT too.
+        classifier: a model of timm. Published: ResNet-50 with the first ImageNet weights, which these are.
+        image_encoder: a model of timm, for "images".
+        weights: a local file for the classifier or the image encoder; None: the published weights.
+        prompt: around a name.
+        mask_same_label: hold the similarities of class mates fixed.
+        gamma: g, by which those stand above the others. Published: 1.
+        temperature: T. Published: 1.
+        direction: "visual": KL(visual || language), as all published runs. "language": KL(language || visual).
+        delay: steps before it begins. Published: 0.
+        trusted: let the confidence's weights apply here too.
+    """
+
+    def __init__(
+        self,
+        weight: float = 10.0,
+        by: Literal["classifier", "names", "images"] = "classifier",
+        level: Literal["class", "sample"] = "class",
+        k: int = 5,
+        encoder: str = "openai/clip-vit-base-patch32",
+        classifier: str = "resnet50.tv_in1k",
+        image_encoder: str = "vit_base_patch32_clip_quickgelu_224.openai",
+        weights: str | None = None,
+        prompt: str = "a photo of a {}",
+        mask_same_label: bool = True,
+        gamma: float = 1.0,
+        temperature: float = 1.0,
+        direction: Literal["visual", "language"] = "visual",
+        delay: int = 0,
+        trusted: bool = False,
+    ):
+        super().__init__()
+        if k < 1 or delay < 0 or temperature <= 0:
+            raise LikewiseError(
+                "LanguageGuidance: k >= 1, delay >= 0 and temperature > 0 must hold, "
+                f"got k={k}, delay={delay}, temperature={temperature}"
+            )
+        if prompt.count("{}") != 1:
+            raise LikewiseError(f"LanguageGuidance: prompt must have one {{}} where the name goes, got {prompt!r}")
+        if by == "names" and level == "sample":
+            raise LikewiseError("LanguageGuidance: names are those of classes, got level='sample'; leave it out")
+        self.weight = weight
+        self.by = by
+        self.level = level
+        self.k = k
+        self.encoder = encoder
+        self.classifier = classifier
+        self.image_encoder = image_encoder
+        self.weights = weights
+        self.prompt = prompt
+        self.mask_same_label = mask_same_label
+        self.gamma = gamma
+        self.temperature = temperature
+        self.direction = direction
+        self.delay = delay
+        self.trusted = trusted
+        self.register_buffer("begun", torch.tensor(float(delay == 0)))
+        self.register_buffer("table", None, persistent=False)
+        self.register_buffer("index", None, persistent=False)
+
+    def prepare(self, given: Given) -> None:
+        file, fingerprint = given.folder / FILE, self.fingerprint(given)
+        found = kept(file, fingerprint)
+        if found is None:
+            found = self.work_out(given)
+            keep(found, file, fingerprint)
+        self.table, self.index = (tensor.to(given.device) for tensor in found)
+
+    def work_out(self, given: Given) -> Guidance:
+        if self.by == "names":
+            return from_names(given, self.prompt, self.encoder)
+        if self.by == "images":
+            return from_images(given, self.image_encoder, self.weights)
+        return from_classifier(given, self.classifier, self.weights, self.level, self.k, self.prompt, self.encoder)
+
+    def fingerprint(self, given: Given) -> str:
+        """What the guidance depends on: settings, the content of local files, labels, class names."""
+        settings = [self.by, self.level, self.k, self.encoder, self.classifier, self.image_encoder, self.prompt]
+        files = [content_of(name) for name in (self.encoder, self.weights)]
+        labels = hashlib.sha256(given.labels.astype("int64").tobytes()).hexdigest()
+        text = json.dumps([settings, files, labels, given.class_names])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def forward(self, out: Output, batch: Batch) -> Float[Tensor, "B"]:
+        if self.table is None:
+            raise LikewiseError("LanguageGuidance: prepare(given) must come before the first step, and did not")
+        sample = self.by == "images" or self.level == "sample"
+        chosen = self.index[batch.row if sample else batch.y]
+        e = self.table[chosen].flatten(1)  # unit rows one after another: their product is the sum over ranks
+        with full_precision(e):
+            language = e @ e.T / chosen.shape[1]
+        gamma = self.gamma if self.mask_same_label else 0.0
+        y = batch.y if self.mask_same_label else torch.arange(len(batch.y), device=batch.y.device)
+        same = y[:, None] == y[None, :]
+        visual = similarities(out.z).masked_fill(same, 1 + gamma)
+        language = language.masked_fill(same, 1)  # 1 + g among others that stand g higher: softmax sees no difference
+        a, b = (visual, language) if self.direction == "visual" else (language, visual)
+        return self.begun * kl_rows(a, b, self.temperature)
+
+    def after_step(self, step: int) -> None:
+        self.begun.fill_(step >= self.delay)

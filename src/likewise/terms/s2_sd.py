@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from likewise.contracts import Loss, Term
+from likewise.similarity import at_least_float32
+from likewise.terms.listwise import kl_rows, similarities
+from likewise.types import Batch, LikewiseError, Output
+
+
+class S2SD(Term):
+    """Train wider embeddings of the same feature beside the real one, and let it learn their similarities.
+
+    Paper: Roth et al., S2SD: Simultaneous Similarity-based Self-Distillation for Deep Metric Learning, ICML 2021.
+    Formula: l_i = 1/2 mean_m L(t_m)_i + w mean_m KL_i(t_m, z) + w_f KL_i(f, z), with
+        KL_i(t, z) = T^2 KL( softmax(s^t_i / T) || softmax(s^z_i / T) ), s = cosines with the diagonal, t constant,
+        t_m = unit(MLP_m(f)), L the training's loss, a copy of its own for each m
+    Differs: the paper halves the training's own loss too, which a term cannot: train with `loss_weight=0.5`.
+        Proxies of a copy learn at the network's rate, not at the loss's own. With `trusted`, which is ours, the confidence's
+        weights apply to all three parts of a row.
+
+    Args:
+        make_loss: dim -> a fresh copy of the training's loss; the run fills it in.
+        embedder: the network in training, asked for the width of its feature; the run fills it in.
+        dims: widths of the embeddings beside the real one. Paper: these.
+        distill: w. Paper: 50.
+        distill_feature: w_f. Paper: 50; 5 on SOP.
+        delay: steps before the feature is learned from. Paper: 1000.
+        temperature: T. Paper: 1.
+        trusted: let the confidence's weights apply here too.
+    """
+
+    def __init__(
+        self,
+        make_loss: Callable[[int], Loss],
+        embedder: nn.Module,
+        dims: tuple[int, ...] = (512, 1024, 1536, 2048),
+        distill: float = 50.0,
+        distill_feature: float = 50.0,
+        delay: int = 1000,
+        temperature: float = 1.0,
+        trusted: bool = False,
+    ):
+        super().__init__()
+        if not dims or min(dims) < 1:
+            raise LikewiseError(f"S2SD: dims must name at least one width, all of them above 0, got {dims}")
+        if temperature <= 0 or delay < 0:
+            raise LikewiseError(f"S2SD: temperature > 0 and delay >= 0 must hold, got {temperature} and {delay}")
+        self.make_loss = make_loss
+        self.__dict__["embedder"] = embedder  # by self.embedder = embedder it would be saved and trained a second time
+        self.dims = dims
+        self.distill = distill
+        self.distill_feature = distill_feature
+        self.delay = delay
+        self.temperature = temperature
+        self.trusted = trusted
+        width = embedder.feature_dim
+        self.branches = nn.ModuleList(
+            nn.Sequential(nn.Linear(width, dim), nn.ReLU(), nn.Linear(dim, dim)) for dim in dims
+        )
+        self.losses = nn.ModuleList(make_loss(dim) for dim in dims)
+        self.register_buffer("begun", torch.tensor(float(delay == 0)))
+
+    def forward(self, out: Output, batch: Batch) -> Float[Tensor, "B"]:
+        sim = similarities(out.z)
+        losses, gaps = [], []
+        for branch, loss in zip(self.branches, self.losses, strict=True):
+            raw = at_least_float32(branch(out.f))
+            t = F.normalize(raw, dim=1, eps=1e-6)
+            losses.append(loss(t if loss.input == "unit" else raw, batch.y))
+            gaps.append(kl_rows(similarities(t.detach()), sim, self.temperature))
+        feature = F.normalize(at_least_float32(out.f.detach()), dim=1, eps=1e-6)
+        near_feature = self.begun * kl_rows(similarities(feature), sim, self.temperature)
+        return (
+            torch.stack(losses).mean(0) / 2
+            + self.distill * torch.stack(gaps).mean(0)
+            + self.distill_feature * near_feature
+        )
+
+    def after_step(self, step: int) -> None:
+        self.begun.fill_(step >= self.delay)
+        for loss in self.losses:
+            loss.after_step(step)

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import copy
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from likewise.contracts import Term
+from likewise.terms.listwise import kl_rows, similarities
+from likewise.types import Batch, LikewiseError, Output
+
+
+class SelfDistillation(Term):
+    """Keep the similarities within a batch near those that the network itself saw at the end of the pass before.
+
+    Paper: Zeng et al., Improving Generalization of Metric Learning via Listwise Self-distillation (LSD), 2022.
+    Formula: l_i = e/E T^2 KL( softmax(s'_i / T) || softmax(s_i / T) ), s = z z^T with the diagonal, s' that of the teacher,
+        e the number of the pass from 0, E how many there are
+    Differs: the mode that scales the columns of negatives is left out: no published value for it. The teacher is in evaluation
+        mode, which the paper leaves open. Where the last pass is cut short, E is not a whole number.
+    Needs: as much again as the network's own forward pass; inside the same autocast it is as fast as that one.
+
+    Args:
+        embedder: the network in training; the run fills it in.
+        per_pass: steps in a pass; the run fills it in.
+        steps: of the whole training; the run fills it in.
+        weight: alpha. Published: 50 in the example, 200 in the code.
+        temperature: T. Published: 1.
+        trusted: let the confidence's weights apply here too.
+    """
+
+    def __init__(
+        self,
+        embedder: nn.Module,
+        per_pass: int,
+        steps: int,
+        weight: float = 50.0,
+        temperature: float = 1.0,
+        trusted: bool = False,
+    ):
+        super().__init__()
+        if temperature <= 0:
+            raise LikewiseError(f"SelfDistillation: temperature must be above 0, got {temperature}")
+        if per_pass < 1 or steps < 1:
+            raise LikewiseError(f"SelfDistillation: per_pass and steps must be 1 or more, got {per_pass} and {steps}")
+        self.__dict__["embedder"] = embedder  # by self.embedder = embedder it would be saved and trained a second time
+        self.per_pass = per_pass
+        self.steps = steps
+        self.weight = weight
+        self.temperature = temperature
+        self.trusted = trusted
+        self.teacher = copy.deepcopy(embedder).eval().requires_grad_(False)
+        self.register_buffer("ramp", torch.zeros(()))
+
+    def forward(self, out: Output, batch: Batch) -> Float[Tensor, "B"]:
+        with torch.no_grad():
+            seen = similarities(self.teacher(batch.x).z)
+        return self.ramp * kl_rows(seen, similarities(out.z), self.temperature)
+
+    def after_step(self, step: int) -> None:
+        if step % self.per_pass == 0:
+            self.teacher.load_state_dict(self.embedder.state_dict())
+            self.ramp.fill_(step / self.steps)
+
+    def train(self, mode: bool = True) -> SelfDistillation:
+        super().train(mode)
+        self.teacher.eval()
+        return self
+
+    def observe_state(self) -> dict[str, Tensor]:
+        return {"distillation_ramp": self.ramp.detach().clone()}

@@ -1,0 +1,38 @@
+"""Which samples become wrong: so many, or each with a chance."""
+
+import numpy as np
+import pytest
+
+from likewise.noise.draw import check_share, choose, number_classes
+from likewise.types import LikewiseError
+
+
+def test_an_exact_share_is_met_by_different_places():
+    places = choose(40, 0.3, True, np.random.default_rng(0))
+    assert len(places) == len(set(places.tolist())) == 12 and places.min() >= 0 and places.max() < 40
+    assert set(places.tolist()) != set(choose(40, 0.3, True, np.random.default_rng(1)).tolist())
+
+
+def test_every_place_is_as_likely():
+    chosen = np.zeros(20)
+    for seed in range(2000):
+        chosen[choose(20, 0.25, True, np.random.default_rng(seed))] += 1
+    assert np.abs(chosen - 500).max() < 5 * np.sqrt(2000 * 0.25 * 0.75)
+
+
+def test_a_chance_gives_another_count_each_time():
+    counts = [len(choose(1000, 0.2, False, np.random.default_rng(seed))) for seed in range(50)]
+    assert len(set(counts)) > 10 and abs(np.mean(counts) - 200) < 4 * np.sqrt(1000 * 0.2 * 0.8 / 50)
+
+
+def test_classes_are_numbered_as_they_are_there():
+    classes, place = number_classes("X", np.array([9, 3, 9, 5]), 0.5)
+    assert classes.tolist() == [3, 5, 9] and place.tolist() == [2, 0, 2, 1]
+
+
+def test_bad_input():
+    with pytest.raises(LikewiseError, match=r"X: share must be between 0 and 1, got -0\.1"):
+        check_share("X", -0.1)
+    with pytest.raises(LikewiseError, match="X: wrong labels need at least two classes, got 1"):
+        number_classes("X", np.zeros(3, np.int64), 0.5)
+    assert number_classes("X", np.zeros(3, np.int64), 0)[0].tolist() == [0]
