@@ -102,7 +102,8 @@ class Embedder(nn.Module):
             raise LikewiseError(f"Embedder: x must be uint8 or float in [0, 1], got {x.dtype}; convert it first")
         if self.bgr:
             x = x.flip(1)
-        return (x - self.mean) / self.std
+        x = (x - self.mean) / self.std
+        return x.contiguous(memory_format=torch.channels_last) if x.is_cuda else x  # what its convolutions are fastest with
 
     def check_features(self, x: Shaped[Tensor, "B ..."]) -> Float[Tensor, "B F"]:
         if x.ndim != 2 or x.shape[1] != self.feature_dim or not x.is_floating_point():

@@ -152,6 +152,12 @@ def make_embedder(config: Train, items_features: int | None, *, empty: bool = Fa
     )  # fmt: skip
 
 
+def to_device(embedder: Embedder, device: torch.device) -> Embedder:
+    """There, in the layout that convolutions are fastest with there."""
+    layout = {"memory_format": torch.channels_last} if device.type == "cuda" else {}
+    return embedder.to(device=device, **layout)
+
+
 def transforms(config: Train, embedder: Embedder) -> tuple[Callable, Callable] | tuple[None, None]:
     """What happens to pictures in training, and in evaluation."""
     if config.backbone == "features":
@@ -190,7 +196,7 @@ def open_embedder(run: Run, config: Train, which: str, device: torch.device) -> 
     features = run.about.get("features")
     if which == "untrained":
         with torch.random.fork_rng(devices=[]):  # who only looks at a network keeps his own random numbers
-            return make_embedder(config, features).to(device).eval()
+            return to_device(make_embedder(config, features), device).eval()
     name = "best.safetensors" if which == "best" and (run.path / "best.safetensors").exists() else "model.safetensors"
     tensors = run.load_tensors(name)
     with torch.random.fork_rng(devices=[]):
@@ -200,7 +206,7 @@ def open_embedder(run: Run, config: Train, which: str, device: torch.device) -> 
         {k.removeprefix("embedder."): v for k, v in tensors.items() if k.startswith("embedder.")},
         run.path / name,
     )
-    return embedder.to(device).eval()
+    return to_device(embedder, device).eval()
 
 
 def load_into(module: nn.Module, tensors: dict[str, torch.Tensor], where) -> None:

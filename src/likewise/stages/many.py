@@ -18,10 +18,11 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from likewise.configs import Train, to_dict
-from likewise.contracts import NoiseModel
+from likewise.contracts import Confidence, NoiseModel
 from likewise.data.batches import choose_workers
 from likewise.optimise import steps_of
 from likewise.run import Run
@@ -88,8 +89,14 @@ class Planner:
         items = self.items(config)
         config = replace(resolve(config, items), quiet=True, again=False, out=None)
         similarity_of(config)  # builds the loss
-        if config.noise:
-            build(config.noise, NoiseModel, allow_imports=config.allow_imports)
+        rows = np.arange(len(items))
+        facts = {
+            "class_names": items.class_name, "taxonomy": items.taxonomy, "rows": rows, "classes": items.classes,
+            "dim": config.dim, "labels": items.y, "per_pass": 100, "steps": 100,
+        }  # fmt: skip
+        for text, kind in ((config.noise, NoiseModel), (config.confidence, Confidence)):
+            if text:
+                build(text, kind, allow_imports=config.allow_imports, **facts)
         for name in ("length", "warmup", "schedule_every", "validate_every", "peek_every", "checkpoint_every"):
             steps_of(getattr(config, name) or "1", 100, name)
         check_plan(config, items, make_protocol(config))

@@ -24,7 +24,7 @@ from likewise.objective import Objective
 from likewise.optimise import Schedule, make_optimizer
 from likewise.run import Run
 from likewise.spec import build
-from likewise.stages.assemble import load_into, make_embedder, make_protocol, spoil, transforms
+from likewise.stages.assemble import load_into, make_embedder, make_protocol, spoil, to_device, transforms
 from likewise.stages.evaluate import check_plan
 from likewise.types import Embedded, Given, Items, LikewiseError, Verdict
 
@@ -48,7 +48,7 @@ class Parts:
         self.number_classes()
         weight = np.ones(len(items)) if items.weight is None else items.weight
         self.weight = torch.as_tensor(weight, dtype=torch.float32, device=device)
-        self.embedder = make_embedder(config, None if items.x is None else items.x.shape[1]).to(device)
+        self.embedder = to_device(make_embedder(config, None if items.x is None else items.x.shape[1]), device)
         self.build_parts()
         self.check_fit()
         self.mixup = None if config.mixup is None else Mixup(self.embedder, config.mixup, config.mixup_at)
@@ -100,7 +100,7 @@ class Parts:
         for number in range(1, self.confidence.peers if self.confidence else 1):
             other = replace(config, seed=config.seed + 1000 * number)  # another start for the same network
             width = None if self.items.x is None else self.items.x.shape[1]
-            self.embedders.append(make_embedder(other, width).to(self.device))
+            self.embedders.append(to_device(make_embedder(other, width), self.device))
         self.losses = [self.loss, *(self.make(config.loss, Loss) for _ in self.embedders[1:])]
 
         def make_loss(dim: int) -> Loss:
