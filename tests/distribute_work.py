@@ -1,4 +1,4 @@
-"""What the processes of test_distribute do: rank the same data together."""
+"""What the processes of test_distribute do: rank the same data together, and train on one batch together."""
 
 import dataclasses
 
@@ -7,13 +7,18 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+from likewise.confidence import PRISM, ProcSim
+from likewise.distribute import gather, world
+from likewise.losses import CrossBatchMemory, MultiSimilarity
 from likewise.metrics.ranking import Reach
+from likewise.objective import Objective
 from likewise.protocols import QueryGallery, UnseenClasses
 from likewise.scoring import retrieve
-from likewise.types import Embedded, Items
+from likewise.terms import LanguageGuidance
+from likewise.types import Batch, Embedded, Items, Output
 
 
-def rank_alone() -> dict[str, torch.Tensor]:
+def rank_all() -> dict[str, torch.Tensor]:
     rng = np.random.default_rng(0)
     y = np.arange(61) % 7
     x = (rng.normal(size=(7, 6))[y] + rng.normal(size=(61, 6))).astype(np.float32)
@@ -35,7 +40,65 @@ def rank_alone() -> dict[str, torch.Tensor]:
     return out
 
 
-def start_all(processes: int, folder) -> list[dict[str, torch.Tensor]]:
+SAMPLES, CLASSES, DIM = 24, 5, 6
+
+
+class Network(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = torch.nn.Linear(7, 8), torch.nn.Linear(8, DIM)
+
+    def forward(self, x: torch.Tensor) -> Output:
+        f = self.body(x).tanh()
+        e = self.head(f)
+        return Output(torch.nn.functional.normalize(e, dim=1), e, f)
+
+
+def make_objective(name: str) -> Objective:
+    if name == "PRISM":
+        doubt = PRISM(CLASSES, DIM, np.arange(SAMPLES) % CLASSES, share=0.25, window=2)
+        parts = [CrossBatchMemory(DIM, size=SAMPLES)], doubt, []
+    else:
+        guidance = LanguageGuidance(weight=2.0, level="sample", trusted=True)
+        guidance.table = torch.nn.functional.normalize(torch.randn(9, 4), dim=1)
+        guidance.index = torch.randint(0, 9, (SAMPLES, 2))
+        parts = [MultiSimilarity()], ProcSim(CLASSES, DIM, lam=0.1, lr=0.05), [guidance]
+    for part in (*parts[0], parts[1], *parts[2]):
+        part.double()
+    return Objective(*parts)
+
+
+def train_together(name: str) -> dict[str, torch.Tensor]:
+    """Three steps, each process with its share of every batch: all gradients, and how far labels were believed."""
+    torch.manual_seed(0)
+    network, objective = Network().double(), make_objective(name)
+    x, weight = torch.randn(SAMPLES, 7, dtype=torch.float64), torch.rand(SAMPLES, dtype=torch.float64) + 0.5
+    me, many = world()
+    found = {}
+    for step in range(3):
+        rows = torch.randperm(SAMPLES, generator=torch.Generator().manual_seed(step))[:12]
+        mine = rows.chunk(many)[me]
+        out, batch = gather(network(x[mine]), Batch(x[mine], mine % CLASSES, mine))
+        value, (trust,) = objective([out], batch, weight[batch.row])
+        network.zero_grad()
+        (many * value).backward()
+        for key, p in network.named_parameters():
+            if many > 1:
+                dist.all_reduce(p.grad)
+                p.grad /= many
+            found[f"{step} {key}"] = p.grad.clone()
+            p.data -= 0.1 * p.grad
+        found |= {f"{step} value": value.detach(), f"{step} w": trust.w}
+        for part in (*objective.losses, objective.confidence, *objective.terms):
+            part.after_step(step + 1)
+    return found
+
+
+def everything() -> dict[str, dict[str, torch.Tensor]]:
+    return {"rank": rank_all(), "ProcSim": train_together("ProcSim"), "PRISM": train_together("PRISM")}
+
+
+def start_all(processes: int, folder) -> list[dict[str, dict[str, torch.Tensor]]]:
     mp.spawn(work, (processes, str(folder)), nprocs=processes)
     return [torch.load(f"{folder}/{i}.pt") for i in range(processes)]
 
@@ -44,6 +107,6 @@ def work(me: int, many: int, folder: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=me, world_size=many)
     try:
-        torch.save(rank_alone(), f"{folder}/{me}.pt")
+        torch.save(everything(), f"{folder}/{me}.pt")
     finally:
         dist.destroy_process_group()

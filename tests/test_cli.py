@@ -252,6 +252,21 @@ def test_flags_beat_the_recipe(toy, tmp_path):
     assert cli.parse("train", [str(toy), "--recipe", "demo"]).lr == read("demo").values["lr"]
 
 
+def test_robust_training_and_its_recipe(toy, tmp_path, capsys):
+    out = tmp_path / "run"
+    cli.main(["train", str(toy), "--robust", "--noise", "Uniform(share=0.2)", "--out", str(out), *FLAGS])
+    config = json.loads((out / "config.json").read_text())["config"]
+    assert config["confidence"].startswith("LabelPosterior(") and config["length"] == "4"
+    assert '"verdict"' in (out / "log.jsonl").read_text() and (out / "trust.npz").exists()
+    capsys.readouterr()
+    cli.main(["recipe", "show", "triplet+robust"])
+    said = capsys.readouterr().out
+    assert "Triplet, semi-hard + Labels that may be wrong" in said and '--confidence "LabelPosterior()"' in said
+    for name in ("confidence", "terms"):
+        cli.main(["list", name])
+        assert ("ProcSim" in capsys.readouterr().out) == (name == "confidence")
+
+
 def test_the_front_door_takes_what_python_has(toy, tmp_path):
     """Paths, parts as objects, numbers of numpy, counts as integers: the same run as the command's."""
     from likewise import embed, evaluate, losses, noise, samplers, train

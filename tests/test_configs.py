@@ -14,7 +14,7 @@ from likewise.configs import KEPT_OUT, Train, to_dict
 KINDS = {
     "demo": configs.Demo, "train": configs.Train, "evaluate": configs.Evaluate, "embed": configs.Embed,
     "search": configs.Search, "compare": configs.Compare, "bench": configs.Bench, "tune": configs.Tune,
-    "noise": configs.Noise, "list": configs.List, "recipe show": configs.RecipeShow,
+    "noise": configs.Noise, "report": configs.Report, "list": configs.List, "recipe show": configs.RecipeShow,
 }  # fmt: skip
 
 

@@ -5,12 +5,25 @@ import pytest
 import torch
 from bare_work import check_fault, check_spec
 
-from likewise import losses, metrics, miners, noise, samplers
-from likewise.contracts import BatchSampler, Miner, NoiseModel
+from likewise import confidence, losses, metrics, miners, noise, samplers, terms
+from likewise.contracts import BatchSampler, Confidence, Miner, NoiseModel, Term
+from likewise.encoders import Looker
+from likewise.losses import MultiSimilarity
 from likewise.metrics.ranking import metric
 from likewise.spec import build
-from likewise.testing import CLASSES, check_metric, check_miner, check_noise, check_sampler
-from likewise.types import Pairs
+from likewise.terms import guidance
+from likewise.testing import (
+    CLASSES,
+    DIM,
+    LABELS,
+    check_confidence,
+    check_metric,
+    check_miner,
+    check_noise,
+    check_sampler,
+    check_term,
+)
+from likewise.types import Pairs, Trust, Verdict
 
 
 @pytest.mark.parametrize("name", losses.__all__)
@@ -78,6 +91,54 @@ def test_every_metric(name):
     check_metric(
         metric(name), best=0.5 if name.endswith(("/C", "@C")) else 1.0
     )  # the study counts the query: R / (R + 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *confidence.__all__,
+        "ProcSim(threshold='mean')",
+        "ProcSim(threshold='mixture', weigh_proxies=True)",
+        "ProcSim(judge_by='loss', min_separation=0.5)",
+        "ProcSim(lam=0.1, beta0=-0.5, ddof=1)",
+        "SuperLoss(tau='ema')",
+        "SuperLoss(tau='log_classes')",
+        "PRISM(share=0.3, window=1, memory=6, warmup=2)",
+        "CoTeaching(share=0.4, ramp='1')",
+        "CoTeachingPlus(share=0.4, start='0')",
+        "LabelPosterior(repair=False, least=0.9)",
+    ],
+)
+def test_every_confidence(text):
+    facts = {"classes": CLASSES, "dim": DIM, "labels": LABELS, "seed": 0, "per_pass": 2, "steps": 8, "share": 0.2}
+    check_confidence(lambda: build(text, Confidence, **facts))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *terms.__all__,
+        "LanguageGuidance(level='sample', mask_same_label=False, direction='language')",
+        "LanguageGuidance(by='names', temperature=2)",
+        "LanguageGuidance(by='images')",
+        "S2SD(delay=0)",
+    ],
+)
+def test_every_term(text, monkeypatch):
+    facts = {"per_pass": 1, "steps": 6, "dims": (5, 7), "make_loss": lambda dim: MultiSimilarity()}
+
+    class Pixels(torch.nn.Module):
+        def forward(self, x):
+            return x.flatten(1)[:, :6]
+
+    def encode(texts):
+        return torch.stack([torch.randn(8, generator=torch.Generator().manual_seed(sum(map(ord, t)))) for t in texts])
+
+    looker = Looker(Pixels(), 4, (0.0,) * 3, (1.0,) * 3)
+    monkeypatch.setattr(guidance, "load_classifier", lambda name, weights: (looker, tuple("abcdef")))
+    monkeypatch.setattr(guidance, "load_image_encoder", lambda name, weights: looker)
+    monkeypatch.setattr(guidance, "text_encoder", lambda name, device: encode)
+    check_term(lambda network: build(text, Term, embedder=network, **facts))
 
 
 def test_the_plain_loss_passes(bare):
@@ -228,3 +289,190 @@ def test_a_faulty_metric_is_caught():
         check_metric(lambda found: torch.ones(len(found.relevant)))
     with pytest.raises(AssertionError, match="must score 1"):
         check_metric(lambda found: metric("RP")(found) * 0.9)
+
+
+class Doubt(Confidence):
+    """A sound confidence, to spoil in one way at a time."""
+
+    needs_loss, every = True, "1e"
+
+    def __init__(self, fault: str = "", scale: int = 0):
+        super().__init__()
+        self.fault = fault
+        self.scale = scale + (fault == "argument")
+        self.bias = torch.randn(())  # drawn, and in no state
+        self.seen, self.believed = None, 1.0
+        self.register_buffer("mean", torch.ones(()))
+
+    def forward(self, z, y, row, loss):
+        each = loss if self.fault == "gradient" else loss.detach()
+        w = (self.believed / (1 + (each / self.mean).square())).nan_to_num()
+        self.seen = loss.detach().nan_to_num().mean()
+        match self.fault:
+            case "shape":
+                w = w[:1]
+            case "below":
+                w = w - 1
+            case "finite":
+                w = w / (loss - loss.mean()).abs()
+            case "broken loss":
+                w = w + 0 * loss.detach()
+            case "partner":
+                return Trust(w, partner=w)
+            case "suspicion":
+                return Trust(w, suspicion=w.mean())
+            case "threshold":
+                return Trust(w, threshold=w)
+            case "mean":
+                return Trust(w, mean_over="all")
+            case "other":
+                return w
+            case "inputs":
+                loss += 1
+            case "draws":
+                w = w * torch.rand(len(y))
+            case "order":
+                w = w * torch.arange(1, len(y) + 1)
+            case "sixteen":
+                w = w.to(z.dtype)
+            case "state":
+                w = w * self.bias.exp()
+            case "waits":
+                w = w * (2 if z.device.type == "meta" and bool((w > 0).any()) else 1)
+        return Trust(w, suspicion=each.detach())
+
+    def after_step(self, step):
+        if self.seen is not None and self.fault != "types":
+            self.mean.copy_(self.mean * 0.9 + self.seen * 0.1)
+        elif self.fault == "types" and step > 3:
+            self.mean = self.mean.double()
+
+    def judge(self, e):
+        match self.fault:
+            case "verdict":
+                return e.y
+            case "short":
+                return Verdict(e.y[:5], torch.ones(5))
+            case "class":
+                return Verdict(e.y + 1, torch.ones(12))
+            case "weight":
+                return Verdict(e.y, -torch.ones(12))
+            case "moody":
+                return Verdict(e.y, torch.rand(12))
+            case "given":
+                e.f.zero_()
+            case "forgets":
+                self.believed = 0.5
+        return Verdict(e.y, torch.ones(12))
+
+
+def test_the_plain_confidence_and_the_plain_term_pass():
+    check_confidence(Doubt)
+    check_term(Beside)
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("shape", "12 samples must give 12 weights"),
+        ("below", "not finite, or below 0"),
+        ("finite", "where all samples are one: a weight is not finite|for a batch of 1: a weight is not finite"),
+        ("broken loss", "where a loss is not finite"),
+        ("partner", "must be a mask"),
+        ("suspicion", "suspicion must be one a sample"),
+        ("threshold", "must be one number"),
+        ("mean", "'batch' or 'kept', got 'all'"),
+        ("other", "gives Trust, got Tensor"),
+        ("gradient", "a gradient flows"),
+        ("inputs", "inputs were changed"),
+        ("types", "changed its type"),
+        ("draws", "asked twice, it answers"),
+        ("order", "order of samples matters"),
+        ("sixteen", "weights must be float32"),
+        ("verdict", "gives a Verdict or None"),
+        ("short", "one label and one weight"),
+        ("class", "a class that is not there"),
+        ("weight", "verdict's weight"),
+        ("moody", "the verdict differs"),
+        ("given", "inputs were changed"),
+        ("forgets", "goes on differently"),
+        ("argument", "spec does not come back"),
+        ("state", "goes on differently"),
+        ("waits", "an accelerator must wait"),
+    ],
+)
+def test_a_faulty_confidence_is_caught(fault, says, unchecked):
+    with pytest.raises(AssertionError, match=says):
+        check_confidence(lambda: Doubt(fault))
+
+
+class Beside(Term):
+    """A sound term, to spoil in one way at a time."""
+
+    def __init__(self, embedder, fault: str = "", scale: int = 0):
+        super().__init__()
+        if fault == "network":
+            self.embedder = embedder
+        else:
+            self.__dict__["embedder"] = embedder
+        self.fault = fault
+        self.scale = scale + (fault == "argument")
+        self.bias, self.prepared = torch.randn(()), 0
+        self.register_buffer("ramp", torch.zeros(()))
+
+    def prepare(self, given):
+        assert sum(len(place) for _, place in given.pictures(None)) == len(given.labels) == 12
+        self.prepared += 1
+
+    def forward(self, out, batch):
+        each = (1 + self.ramp) * (out.z @ out.z.T).float().square().mean(1)
+        match self.fault:
+            case "mean":
+                return each.mean()
+            case "nan":
+                return each / (len(batch.y) - 1)
+            case "constant":
+                return each.detach() + 0 * out.z.sum(1)
+            case "steep":
+                return each + (out.z - out.z.detach()).norm(dim=1).sqrt()
+            case "inputs":
+                out.f.detach().zero_()
+            case "changes the network":
+                self.embedder.head.bias.data.add_(1)
+            case "sixteen":
+                return out.z @ out.z.sum(0)
+            case "order":
+                return each * torch.arange(1, len(batch.y) + 1)
+            case "prepared":
+                return each * self.prepared
+            case "state":
+                return each * self.bias
+            case "waits":
+                return each * (2 if out.z.device.type == "meta" and bool((batch.y > 0).any()) else 1)
+        return each
+
+    def after_step(self, step):
+        self.ramp.fill_(step)
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("mean", "12 samples must give 12 numbers"),
+        ("nan", "not finite for a batch of 1"),
+        ("constant", "no gradient arrives"),
+        ("steep", "gradient not finite"),
+        ("network", "saved a second time"),
+        ("inputs", "inputs were changed"),
+        ("changes the network", "the network was changed"),
+        ("sixteen", "not finite float32"),
+        ("order", "order of samples matters"),
+        ("prepared", "prepared again, it gives"),
+        ("argument", "spec does not come back"),
+        ("state", "goes on differently"),
+        ("waits", "an accelerator must wait"),
+    ],
+)
+def test_a_faulty_term_is_caught(fault, says):
+    with pytest.raises(AssertionError, match=says):
+        check_term(lambda network: Beside(network, fault))

@@ -1,4 +1,4 @@
-"""Several processes rank as one does, to the last row, with duplicates planted."""
+"""Several processes rank as one does, to the last row, and learn from one batch as one does."""
 
 import socket
 import subprocess
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from distribute_work import rank_alone, start_all
+from distribute_work import everything, start_all
 
 from likewise.distribute import world
 
@@ -17,13 +17,35 @@ def test_alone_is_one_of_one():
     assert world() == (0, 1) and not dist.is_initialized()
 
 
-@pytest.mark.parametrize("processes", [2, 3])
-def test_several_processes_rank_as_one_does(processes, tmp_path):
+@pytest.fixture(scope="module")
+def alone():
+    return everything()
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def together(request, tmp_path_factory):
+    return start_all(request.param, tmp_path_factory.mktemp("meet"))
+
+
+def test_several_processes_rank_as_one_does(alone, together):
     """31 queries do not divide evenly; near duplicates are excluded, groups kept apart, some rows answer only."""
-    alone = rank_alone()
-    for found in start_all(processes, tmp_path):
-        for name, value in alone.items():
-            assert torch.equal(found[name], value), name
+    for found in together:
+        for name, value in alone["rank"].items():
+            assert torch.equal(found["rank"][name], value), name
+
+
+@pytest.mark.parametrize("name", ["ProcSim", "PRISM"])
+def test_several_processes_learn_as_one_does(alone, together, name):
+    """MultiSimilarity with ProcSim and language guidance; PRISM with a memory. Averaged gradients of the objective over the
+    gathered batch, times the number of processes, are those of the whole batch alone, step after step."""
+    alone = alone[name]
+    weights = [alone[f"{step} w"] for step in range(3)]
+    assert min(float(w.min()) for w in weights) < 0.5 and all(float(w.max()) > 0 for w in weights)
+    assert all(value.abs().max() > 1e-6 for value in alone.values())
+    for found in together:
+        assert found[name].keys() == alone.keys()
+        for key, value in alone.items():
+            assert torch.allclose(found[name][key], value, rtol=1e-9, atol=1e-13), key
 
 
 def test_torchrun_shares_an_evaluation_and_shows_it_once(tmp_path):

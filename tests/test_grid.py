@@ -1,12 +1,18 @@
 """The file that bench and tune read: what it says, what it refuses, and that it comes back as it was written."""
 
 import itertools
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from likewise.configs import Train
+from likewise.contracts import BatchSampler, Confidence, Loss, NoiseModel
 from likewise.errors import LikewiseError
 from likewise.grid import Grid, as_train, cells, read_grid, settings_of, toml
+from likewise.spec import build
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
 
 TEXT = """
 title = "a study"
@@ -130,3 +136,15 @@ def test_settings_come_back_from_a_config_and_from_a_file(tmp_path):
     file = tmp_path / "grid.toml"
     file.write_text(toml(grid), "utf-8")
     assert read_grid(file) == grid
+
+
+@pytest.mark.parametrize(("name", "trainings"), [("bench", 12), ("robust", 54), ("robust-cub", 160)])
+def test_the_example_grids_are_sound(name, trainings):
+    """And "none" on an axis over confidence means that every label is believed."""
+    every = [as_train(cell.settings) for cell in cells(read_grid(EXAMPLES / f"{name}.toml"))]
+    assert len(set(every)) == len(every) == trainings
+    assert name == "bench" or {c.confidence for c in every} >= {None, "LabelPosterior()"}
+    facts = {"classes": 60, "dim": 8, "labels": np.repeat(np.arange(60), 6), "class_names": ("Ovenbird", "Fish Crow")}
+    for part, kind in (("loss", Loss), ("sampler", BatchSampler), ("confidence", Confidence), ("noise", NoiseModel)):
+        for text in {getattr(c, part) for c in every} - {None}:
+            build(text, kind, taxonomy={}, **facts)

@@ -1,6 +1,7 @@
 """Every recipe file: known keys, known sources, parts that build, and a command that says the same."""
 
 import dataclasses
+import importlib
 import shlex
 import tomllib
 from importlib.resources import files
@@ -11,7 +12,7 @@ from torch import nn
 
 from likewise import cli, losses, recipes
 from likewise.configs import Train
-from likewise.contracts import BatchSampler, Loss, NoiseModel, Protocol
+from likewise.contracts import BatchSampler, Confidence, Loss, NoiseModel, Protocol, Term
 from likewise.data import NAMES
 from likewise.errors import LikewiseError
 from likewise.miners import DistanceWeighted, Switch
@@ -19,7 +20,12 @@ from likewise.optimise import steps_of
 from likewise.spec import build
 
 FIELDS = {f.name: f for f in dataclasses.fields(Train)}
-KINDS = {"loss": Loss, "sampler": BatchSampler, "protocol": Protocol, "noise": NoiseModel, "head": nn.Module}
+KINDS = {
+    "loss": Loss, "sampler": BatchSampler, "protocol": Protocol, "noise": NoiseModel, "head": nn.Module,
+    "confidence": Confidence, "terms": Term,
+}  # fmt: skip
+OURS = ("demo", "robust", "t-sint")
+"""Recipes without a value of any paper: two have none, and of the third's the idea alone is known."""
 EVERY = [(name, data) for name in recipes.names() for data in (None, *recipes.read(name).data_sets)]
 
 
@@ -35,10 +41,18 @@ def test_there_are_recipes():
 
 @pytest.mark.parametrize("loss", losses.__all__)
 def test_every_loss_has_a_recipe(loss):
-    assert any(recipes.read(name).values["loss"].startswith(f"{loss}(") for name in recipes.names() if name != "demo")
+    of_papers = [recipes.read(name).values for name in recipes.names() if name not in ("demo", "robust")]
+    assert any(values["loss"].startswith(f"{loss}(") for values in of_papers)
 
 
-@pytest.mark.parametrize("name", [n for n in recipes.names() if n != "demo"])
+@pytest.mark.parametrize("shelf", ["confidence", "terms"])
+def test_every_way_to_doubt_or_to_add_has_a_recipe(shelf):
+    texts = str([recipes.read(name).values.get(shelf) for name in recipes.names()])
+    without = {"SuperLoss"} if shelf == "confidence" else set()  # the recipe weighs pairs, as the paper does
+    assert {n for n in importlib.import_module(f"likewise.{shelf}").__all__ if f"{n}(" not in texts} == without
+
+
+@pytest.mark.parametrize("name", [n for n in recipes.names() if n not in ("demo", "robust")])
 def test_every_recipe_can_be_tried_on_the_glyphs(name):
     """On a laptop, without pretrained weights, and proxies that keep up with a network that starts from nothing."""
     values = recipes.read(name, "glyphs").values
@@ -85,17 +99,24 @@ def test_keys_sources_and_data_sets_are_known(name):
             assert source in recipes.SOURCES, f"[{table}] {key} comes from {source}"
             assert source == "ours" or content["paper"], "a value from a paper needs the paper"
             assert value is not None
-    if name != "demo":
-        assert set(recipes.read(name).source.values()) & {"paper", "code"}
+    everywhere = {source for values in tables.values() for _, source in values.values()}
+    assert bool(everywhere & {"paper", "code"}) == (name not in OURS)
 
 
 @pytest.mark.parametrize(("name", "data"), EVERY)
 def test_every_part_builds(name, data):
     values = recipes.read(name, data).values
-    facts = {"classes": 70, "dim": 8, "features": 16, "labels": np.repeat(np.arange(70), 6), "seed": 0}
+    embedder = nn.Linear(4, 8)
+    embedder.feature_dim = 16
+    facts = {
+        "classes": 70, "dim": 8, "features": 16, "labels": np.repeat(np.arange(70), 6), "seed": 0, "per_pass": 10, "steps": 100,
+        "embedder": embedder, "make_loss": lambda dim: build(values["loss"], Loss, classes=70, dim=dim),
+    }  # fmt: skip
     for key, kind in KINDS.items():
-        if key in values:
-            build(values[key], kind, **facts)
+        for text in values.get(key, ()) if key == "terms" else [values[key]] if key in values else []:
+            build(text, kind, **facts)
+    if "AdaptiveHierarchical" in values.get("loss", ""):
+        assert build(values["loss"], Loss, **facts).views == values["views"]
     for key in ("length", "warmup", "schedule_every", "validate_every", "checkpoint_every"):
         if key in values:
             assert steps_of(values[key], 10, key) >= 0
@@ -113,11 +134,55 @@ def test_the_printed_command_gives_the_same_settings(name, data):
     assert parsed == dataclasses.replace(recipes.apply(name, data), recipe=None)
 
 
+def test_procsim_has_the_values_of_its_paper():
+    """lambda, omega, learning rate and passes differ from one data set to the next."""
+    for data, lam, weight, lr, length in (
+        ("cub200", 1, 10, 1e-4, "150e"), ("cars196", 0.1, 5.5, 1e-5, "250e"), ("sop", 0.1, 0.5, 1e-5, "250e"),
+    ):  # fmt: skip
+        config = recipes.apply("procsim", data)
+        assert config.confidence == f"ProcSim(lam={lam})" and config.terms == (f"LanguageGuidance(weight={weight})",)
+        assert (config.lr, config.length, config.weight_decay, config.dim) == (lr, length, 4e-4, 512)
+        assert config.freeze_bn and "batch=360" in config.sampler
+        plain = recipes.apply("ms-plg", data)
+        assert plain.confidence is None and plain.terms == config.terms and plain.loss == config.loss
+
+
+def test_robust_is_a_confidence_and_nothing_else():
+    assert recipes.read("robust").values == {"confidence": "LabelPosterior()"}
+    for data in ("birds/", "z.npz", "cub200"):
+        assert recipes.apply("robust", data) == Train(data, recipe="robust", confidence="LabelPosterior()")
+
+
+def test_recipes_stand_on_one_another():
+    both = recipes.read("procsim+robust", "cars196")
+    first, second = recipes.read("procsim", "cars196"), recipes.read("robust")
+    assert both.values == first.values | second.values and both.source == first.source | second.source
+    assert both.title == "ProcSim + Labels that may be wrong" and both.paper == first.paper
+    assert both.note == f"{first.note} {second.note}" and both.data_sets == first.data_sets
+    assert recipes.read("robust+procsim").values["confidence"] == "ProcSim(lam=1)"
+    assert recipes.apply("triplet+robust", "x", lr=0.5) == dataclasses.replace(
+        recipes.apply("triplet", "x", lr=0.5), recipe="triplet+robust", confidence="LabelPosterior()"
+    )
+    with pytest.raises(LikewiseError, match=r"there is no 'robus'; did you mean 'robust'"):
+        recipes.read("triplet+robus")
+
+
+@pytest.mark.parametrize("recipe", [["--recipe", "triplet"], ["--recipe=triplet"]])
+def test_the_flag_robust_is_one_more_recipe(recipe):
+    assert cli.parse("train", ["x", "--robust"]) == recipes.apply("robust", "x")
+    assert cli.parse("train", ["x", "--robust", *recipe]) == recipes.apply("triplet+robust", "x")
+    assert cli.parse("train", ["x", *recipe, "--robust", "--lr", "0.5"]) == recipes.apply("triplet+robust", "x", lr=0.5)
+    flags = ["--robust", "--loss", "Triplet()", "--confidence", "PRISM(share=0.1)", "--metrics", "R@1"]
+    assert cli.parse("train", ["x", *flags]) == recipes.apply(
+        "robust", "x", loss="Triplet()", confidence="PRISM(share=0.1)", metrics=("R@1",)
+    )
+
+
 def test_values_of_every_type_survive_the_command():
     values = {
         "crop_scale": (0.2, 1.0), "metrics": ("R@1", "MAP@R"), "pretrained": False, "freeze_bn": True,
         "evaluate": False, "lr": 1e-5, "clip_norm": 1.0, "dim": 64, "pool": "avg+max", "noise": "Uniform(share=0.3)",
-        "weights": "my file.pt",
+        "weights": "my file.pt", "terms": ("LanguageGuidance(weight=2)", "S2SD()"),
     }  # fmt: skip
     made = recipes.Recipe("x", "X", "", "", values, dict.fromkeys(values, "ours"), ())
     words = shlex.split(recipes.command(made, "glyphs(classes=20)").replace("\\\n", " "))
@@ -151,7 +216,8 @@ def test_a_recipe_given_as_flag_equals_the_recipe_in_python():
 
 def test_an_unknown_recipe_suggests_the_nearest():
     with pytest.raises(
-        LikewiseError, match=r"there is no 'proxy_anchor'; did you mean 'proxy-anchor'.*There are: angular"
+        LikewiseError,
+        match=r"there is no 'proxy_anchor'; did you mean 'proxy-anchor'.*There are: adaptive-hierarchical",
     ):
         recipes.read("proxy_anchor")
     with pytest.raises(LikewiseError, match=r"there is no '../triplet'"):

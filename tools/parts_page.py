@@ -10,6 +10,8 @@ SHELVES = {
     "losses": "Losses",
     "miners": "Miners",
     "samplers": "Batch samplers",
+    "confidence": "Confidence in labels",
+    "terms": "Terms beside the loss",
     "noise": "Noise models",
     "protocols": "Protocols",
     "models.heads": "Heads",

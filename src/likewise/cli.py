@@ -12,8 +12,8 @@ from likewise.errors import LikewiseError, nearest_name
 
 USAGE = """likewise: visual-similarity learning that people can trust, even when the labels are wrong.
 
-  likewise demo                         train on the built-in glyphs with wrong labels, and show what was learned
-  likewise train DATA                   train an embedding on DATA and evaluate it
+  likewise demo                         train on glyphs with wrong labels, plain and robust, and show what was learned
+  likewise train DATA [--robust]        train an embedding on DATA, whose labels may be wrong, and evaluate it
   likewise evaluate RUN_OR_EMBEDDINGS   score an embedding by retrieval
   likewise embed RUN DATA --out z.npz   turn data into embeddings
   likewise search TARGET --query IMAGE  find the nearest neighbours of a picture
@@ -21,7 +21,8 @@ USAGE = """likewise: visual-similarity learning that people can trust, even when
   likewise bench GRID                   train every combination in a grid; means with their intervals over seeds
   likewise tune CONFIG --ranges ...     search for the best settings on validation classes
   likewise noise DATA --model ...       spoil training labels on purpose, and write the data as a table
-  likewise list [SHELF]                 losses, miners, samplers, noise, protocols, heads, metrics, data, recipes, backbones
+  likewise report RUNS                  how far labels were believed: a picture of each run, and the labels most suspected
+  likewise list [SHELF]                 losses, miners, samplers, confidence, terms, noise, protocols, heads, metrics, data, ...
   likewise recipe show NAME             the settings of a paper, and where each value comes from
 
 DATA is a folder with one sub-folder per class, a .csv or .parquet table with path,label, features in .npz with x,label,
@@ -72,40 +73,40 @@ def fail(text: str) -> NoReturn:
 
 
 def parse(name: str, words: list[str]):
-    """Words -> the command's config. A recipe's values stand in for the defaults."""
+    """Words -> the command's config. A recipe's values stand in for the defaults; `--robust` is one more recipe."""
     import tyro
 
     from likewise import configs
 
     kind = getattr(configs, "".join(word.title() for word in name.split()))
-    if kind is not configs.Train or not any(w == "--recipe" or w.startswith("--recipe=") for w in words):
-        return tyro.cli(kind, args=words, prog=f"likewise {name}")
-    at = next(i for i, w in enumerate(words) if w.startswith("--recipe"))
-    recipe = words[at].split("=", 1)[1] if "=" in words[at] else "".join(words[at + 1 : at + 2])
+    robust = ["robust"] if kind is configs.Train and "--robust" in words else []
+    words = [word for word in words if not (robust and word == "--robust")]
+    first = tyro.cli(kind, args=words, prog=f"likewise {name}")
+    recipe = "+".join([first.recipe, *robust] if kind is configs.Train and first.recipe else robust)
+    if not recipe:
+        return first
     from likewise.recipes import read
 
-    first = tyro.cli(kind, args=words, prog=f"likewise {name}")
-    default = configs.Train(**{"data": first.data, "recipe": recipe, **read(recipe, first.data).values})
-    return tyro.cli(kind, args=words, prog=f"likewise {name}", default=default)
+    default = configs.Train(**{"data": first.data, **read(recipe, first.data).values})
+    return dataclasses.replace(tyro.cli(kind, args=words, prog=f"likewise {name}", default=default), recipe=recipe)
 
 
 def run_demo(config) -> None:
     from likewise.stages.demo import demo
 
     result = demo(config)
-    show_scores({"before training": result["before"], "after training": result["after"]})
-    print(f"run:     {result['run'].path}\npicture: {result['picture']}")
+    show_scores({"before training": result["before"], "plain": result["plain"], "robust": result["robust"]})
+    print("\n".join([*result["doubts"], f"run:     {result['run'].path}", f"picture: {result['picture']}"]))
 
 
 def run_train(config) -> None:
     from likewise.stages.train import train
 
     run = train(config)
-    if config.quiet:
-        return
-    if config.evaluate:
+    if config.evaluate and not config.quiet:
         show_scores(by_gallery("test part", run.scores))
-    print(f"run: {run.path}")
+    if not config.quiet:
+        print(f"run: {run.path}")
 
 
 def run_evaluate(config) -> None:
@@ -162,6 +163,7 @@ def run_compare(config) -> None:
 
 
 def run_bench(config) -> None:
+    from likewise.report.tables import show_table
     from likewise.stages.bench import bench
 
     table = bench(config)
@@ -177,6 +179,7 @@ def run_tune(config) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from likewise.report.tables import show_table
     from likewise.stages.tune import tune
 
     found = tune(config)
@@ -206,24 +209,11 @@ def run_noise(config) -> None:
         print("\n".join([f"table: {spoiled.table}", *(f"picture: {file}" for file in spoiled.pictures)]))
 
 
-def show_table(table) -> None:
-    """A table of texts and what must be said below it."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
+def run_report(config) -> None:
+    from likewise.report.trust import show_told
+    from likewise.stages.report import report
 
-    shown, least = Table(title=escape(table.title), title_justify="left"), 1
-    for number, column in enumerate(table.columns):
-        cells = [line[number] for line in table.lines]
-        values = any("±" in cell or "(1 run)" in cell for cell in cells)  # never broken; names are, in a narrow window
-        width = max(map(len, [column, *cells])) if values else min(8, len(column))
-        shown.add_column(escape(column), overflow="fold", no_wrap=values, min_width=width)
-        least += width + 3
-    for line in table.lines:
-        shown.add_row(*map(escape, line))
-    Console(width=max(Console().width, least)).print(shown)  # rather too wide than cut
-    for note in table.notes:
-        print(note)
+    show_told(report(config))
 
 
 def run_list(config) -> None:
@@ -250,9 +240,8 @@ def run_recipe(config) -> None:
     recipe = read(config.name, config.data)
     console = Console()
     console.print(f"[bold]{recipe.title}[/]  ({recipe.name}{f', for {config.data}' if config.data else ''})")
-    for line in (recipe.paper, recipe.note):
-        if line:
-            console.print(line, highlight=False)
+    for line in filter(None, (recipe.paper, recipe.note)):
+        console.print(line, highlight=False)
     table = Table("setting", "value", "from")
     for key, value in recipe.values.items():
         table.add_row(key, str(value), recipe.source[key])
@@ -277,7 +266,8 @@ def show_scores(columns: dict[str, dict]) -> None:
 
     first = next(iter(columns.values()))
     asked, sure = "interval_over" in first, bool(first.get("interval"))
-    table = Table("", *(f"{title} (95 % interval)" if sure else title for title in columns))
+    titles = (f"{title} (95 % interval)" if sure else title for title in columns)
+    table = Table("", *titles, show_edge=len(columns) < 3)  # three columns just fit into 80 characters then
     alone = len(columns) == 1 and asked
     if alone:
         table.add_column("mean over classes")
@@ -295,8 +285,7 @@ def show_scores(columns: dict[str, dict]) -> None:
         return
     apart = len({scores["unscored"] for scores in columns.values()}) > 1
     for title, scores in columns.items() if apart else [("", first)]:
-        who = f"{title}: " if apart else ""
-        print(f"{who}{scores['queries']} queries scored, {scores['unscored']} not (nothing to find)")
+        print(f"{title and f'{title}: '}{scores['queries']} queries scored, {scores['unscored']} not (nothing to find)")
     over = f"intervals: bootstrap over {first['interval_over']}" if sure else "too few queries for intervals"
     print(f"{first['similarity']} similarity in {first['dim']} dimensions; {over}")
     if first["similarity"] != "cosine" and any(map(of_the_set, first["metrics"])):
@@ -320,6 +309,7 @@ COMMANDS: dict[str, Callable] = {
     "bench": run_bench,
     "tune": run_tune,
     "noise": run_noise,
+    "report": run_report,
     "list": run_list,
     "recipe show": run_recipe,
 }

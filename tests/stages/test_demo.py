@@ -1,4 +1,4 @@
-"""The demo, made tiny: a run, two honest columns of numbers, and a picture."""
+"""The demo, made tiny: two runs, three honest columns of numbers, what became of the wrong labels, and a picture."""
 
 import json
 
@@ -8,7 +8,9 @@ from PIL import Image
 
 from likewise.configs import Demo
 from likewise.report.gallery import CAPTION, EDGE, GAP, RIGHT, TILE, WRONG
-from likewise.stages.demo import demo
+from likewise.run import Run
+from likewise.stages.demo import demo, doubts
+from likewise.types import Items
 
 TINY = {"data": "glyphs(classes=20, per_class=8)", "length": "25"}
 
@@ -24,17 +26,34 @@ def colour_of(text):
     return np.array([int(text[i : i + 2], 16) for i in (1, 3, 5)])
 
 
-def test_the_numbers_are_those_of_the_run(shown):
+def test_the_numbers_are_those_of_the_runs(shown):
     result, lines = shown
     run = result["run"]
-    assert result["after"] == json.loads((run.path / "scores.json").read_text())
-    assert result["after"]["which"] == "best"
-    assert result["before"]["which"] == "untrained"
-    assert result["before"]["queries"] == result["after"]["queries"] == 80
-    assert result["before"]["metrics"] != result["after"]["metrics"]
+    for way in ("plain", "robust"):
+        other = run.path.parent / way
+        assert result[way] == json.loads((other / "scores.json").read_text()) and (other / "done").exists()
+        config = json.loads((other / "config.json").read_text())["config"]
+        assert config["noise"] == "Uniform(share=0.3, exact=True)"
+        assert (config["confidence"] is None) == (way == "plain")
+        assert result[way]["which"] == "best"
+        assert result["before"]["queries"] == result[way]["queries"] == 80
+        assert result["before"]["metrics"] != result[way]["metrics"]
+    assert run.path.name == "robust" and result["before"]["which"] == "untrained"
+    assert result["plain"]["metrics"] != result["robust"]["metrics"]
     assert "30% of the training labels wrong" in lines[0]
-    assert run.about["config"]["noise"] == "Uniform(share=0.3, exact=True)"
-    assert run.done
+
+
+def test_what_is_said_of_doubted_labels_is_counted_by_the_truth(tmp_path):
+    true = ["a", "a", "b", "b", "c", "c"]
+    given = ["a", "b", "b", "a", "c", "a"]  # three are wrong
+    label = ["a", "a", "c", "a", "c", "b"]  # the second is repaired, the third and the last changed for worse
+    weight = np.array([1, 1, 1, 0, 0, 1])  # the fourth, wrong, and the fifth, right, are left out
+    np.savez(tmp_path / "trust.npz", row=np.arange(2, 8), given=given, label=label, weight=weight)
+    items = Items("x", np.array([0, 0, *("abc".index(c) for c in true)]), ("a", "b", "c"))
+    assert doubts(Run(tmp_path), items) == [
+        "robust doubted 5 of 6 labels: 3 of the 3 wrong ones, and 2 right ones",
+        "it changed 3 of them, 1 to the true class, and left out 2",
+    ]
 
 
 def test_the_picture_shows_eight_queries_with_five_answers(shown):
@@ -57,11 +76,11 @@ def test_asked_again_it_shows_the_same_without_training(shown):
     result, _ = shown
     lines = []
     before = (result["run"].path / "model.safetensors").stat().st_mtime_ns
-    again = demo(Demo(out=str(result["run"].path), **TINY), lines.append)
-    assert again["after"] == result["after"]
-    assert again["before"] == result["before"]
+    again = demo(Demo(out=str(result["run"].path.parent), **TINY), lines.append)
+    for name in ("before", "plain", "robust", "doubts"):
+        assert again[name] == result[name]
     assert (result["run"].path / "model.safetensors").stat().st_mtime_ns == before
-    assert any("finished already" in line for line in lines)
+    assert sum("finished already" in line for line in lines) == 2
 
 
 def test_without_noise(tmp_path):

@@ -1,6 +1,6 @@
 import pytest
 
-from likewise import losses, metrics
+from likewise import confidence, losses, metrics, terms
 from likewise.recipes import names
 from likewise.stages.listing import listing
 from likewise.types import LikewiseError
@@ -13,10 +13,16 @@ def test_a_shelf_lists_its_parts_each_with_a_line():
     assert found["losses"]["Triplet"] == losses.Triplet.__doc__.strip().splitlines()[0]
 
 
+@pytest.mark.parametrize("shelf", [confidence, terms])
+def test_every_shelf_of_the_objective_is_listed(shelf):
+    name = shelf.__name__.rsplit(".")[-1]
+    assert listing(name) == {name: {n: getattr(shelf, n).__doc__.strip().splitlines()[0] for n in shelf.__all__}}
+
+
 def test_everything_has_a_line():
     found = listing()
     assert set(found) == {
-        "losses", "miners", "samplers", "noise", "protocols", "heads", "metrics", "data", "recipes",
+        "losses", "miners", "samplers", "confidence", "terms", "noise", "protocols", "heads", "metrics", "data", "recipes",
     }  # fmt: skip
     for shelf, entries in found.items():
         assert entries, shelf

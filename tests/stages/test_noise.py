@@ -54,6 +54,19 @@ def test_the_same_labels_as_training_with_noise(features, tmp_path):
     assert not np.array_equal(load(str(out)).y, want.y)
 
 
+def test_without_the_wrong_rows(pictures, tmp_path):
+    model, whole, right = "Uniform(share=0.5)", tmp_path / "whole.csv", tmp_path / "right.csv"
+    noise(Noise(str(pictures), model, str(whole), seed=3))
+    spoiled = noise(Noise(str(pictures), model, str(right), seed=3, drop_wrong=True))
+    whole, right = load(str(whole)), load(str(right))
+    kept = np.flatnonzero(whole.y == whole.y_clean)
+    assert right.y_clean is None and len(right) == len(kept) == 36 - 9
+    assert right.path == tuple(whole.path[row] for row in kept) and right.split.tolist() == whole.split[kept].tolist()
+    assert [right.class_name[c] for c in right.y] == [whole.class_name[c] for c in whole.y_clean[kept]]
+    assert (right.split == "test").sum() == 18
+    assert (spoiled.items.y != spoiled.items.y_clean).sum() == 9  # what is told of is the noise itself
+
+
 def test_a_closed_set(features, tmp_path):
     out = tmp_path / "noisy.parquet"
     noise(Noise(features, "ClassShift(share=0.2)", str(out), protocol="SeenClasses(gallery='train')"))

@@ -639,3 +639,194 @@ def test_a_gallery_that_cannot_answer_is_found_before_training(settings, tmp_pat
         np.savez(file, x=data.x, label=data.y, split=split, query=query, gallery=gallery)
         with pytest.raises(LikewiseError, match=says):
             train(Train(**settings | {"data": file, "metrics": ("R@1", "R@13")}))
+
+
+ROBUST = [
+    {"confidence": "LabelPosterior(every='15')"},
+    {"confidence": "ProcSim(lam=0.1)", "terms": ("SelfDistillation()",)},
+    {"confidence": "ProcSim(threshold='mean', judge_by='loss')", "views": 2, "precision": "bf16"},
+    {"confidence": "CoTeaching(share=0.2, ramp='2e')", "loss": "NormSoftmax()"},
+    {"confidence": "CoTeachingPlus(share=0.2, start='1e', ramp='2e')", "loss": "ProxyNCA()"},
+    {"confidence": "PRISM(share=0.2)", "loss": "CrossBatchMemory(size=100)"},
+    {"terms": ("S2SD(dims=(16, 12), delay=20)",), "loss": "ProxyAnchor()", "loss_weight": 0.5},
+]
+
+
+def told(run):
+    """The log without the clock."""
+    return [{k: v for k, v in line.items() if k != "images_per_s"} for line in run.read_log()]
+
+
+@pytest.mark.parametrize(
+    "parts", ROBUST, ids=lambda parts: (parts.get("confidence") or parts["terms"][0]).split("(")[0]
+)
+def test_a_training_that_doubts_its_labels_resumes_exactly(settings, tmp_path, monkeypatch, parts):
+    """Stopped between two verdicts, in the middle of a pass and of a logging interval: weights, log and trust are equal."""
+    settings = settings | {"noise": "Uniform(share=0.3)", "evaluate": False} | parts
+    whole = train(Train(**settings | {"out": str(tmp_path / "whole")}))
+    real = module.Training.one_step
+
+    def stop_at_23(self, batch):
+        real(self, batch)
+        if self.step == 23 and not (tmp_path / "stopped").exists():
+            (tmp_path / "stopped").touch()
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(module.Training, "one_step", stop_at_23)
+    with pytest.raises(Interrupted):
+        train(Train(**settings))
+    resumed = train(Train(**settings))
+    assert_same_network(whole, resumed)
+    assert told(whole) == told(resumed)
+    states = [run.load_state()["tensors"] for run in (whole, resumed)]
+    assert states[0].keys() == states[1].keys() and all(torch.equal(v, states[1][k]) for k, v in states[0].items())
+    if "confidence" in parts:
+        files = [dict(np.load(run.path / "trust.npz")) for run in (whole, resumed)]
+        assert all(np.array_equal(v, files[1][k], equal_nan=v.dtype.kind == "f") for k, v in files[0].items())
+
+
+def test_a_verdict_is_told_once(settings, tmp_path, monkeypatch):
+    """Lost with what came after a checkpoint, it is reached again, and the log holds it once."""
+    settings = settings | {"noise": "Uniform(share=0.3)", "evaluate": False, "confidence": "LabelPosterior(every='10')"}
+    whole = train(Train(**settings | {"out": str(tmp_path / "whole")}))
+    assert [line["step"] for line in whole.read_log() if "verdict" in line] == [1, 11, 21, 31]
+    real = module.Training.one_step
+
+    class Lost(Exception):
+        pass
+
+    for at in (5, 23):  # before the first checkpoint, and after that of step 20
+
+        def lose(self, batch, at=at):
+            real(self, batch)
+            if self.step == at and not (tmp_path / str(at)).exists():
+                (tmp_path / str(at)).touch()
+                raise Lost
+
+        monkeypatch.setattr(module.Training, "one_step", lose)
+        with pytest.raises(Lost):
+            train(Train(**settings))
+    resumed = train(Train(**settings))
+    assert_same_network(whole, resumed)
+    assert told(whole) == told(resumed)
+
+
+def test_labels_left_out_are_not_drawn_and_repaired_ones_are_used(settings, monkeypatch):
+    from likewise.confidence import LabelPosterior
+    from likewise.types import Verdict
+
+    seen = []
+
+    def judge(self, e):
+        y, w = e.y.clone(), torch.ones(len(e.y))
+        y[:5], w[5:10] = 1, 0.0
+        return Verdict(y, w)
+
+    def look(self, batch, real=module.Training.one_step):
+        place = self.place[batch.row]
+        assert (self.y[place] == torch.as_tensor(self.labels)[place].where(place >= 5, 1)).all()
+        seen.extend(place.tolist())
+        real(self, batch)
+
+    monkeypatch.setattr(LabelPosterior, "judge", judge)
+    monkeypatch.setattr(module.Training, "one_step", look)
+    run = train(Train(**settings | {"confidence": "LabelPosterior()", "evaluate": False}))
+    assert set(range(5)) <= set(seen) and not set(range(5, 10)) & set(seen)
+    trust = np.load(run.path / "trust.npz")
+    assert trust["label"][:5].tolist() == ["1"] * 5 and trust["given"][:5].tolist() == ["0"] * 5
+    assert (trust["weight"][5:10] == 0).all() and trust["row"].tolist() == list(range(144))
+
+
+@pytest.mark.parametrize("term", ["SelfDistillation(weight={})", "S2SD(dims=(16,), distill={0}, distill_feature={0})"])
+def test_with_an_infinite_lambda_proc_sim_is_not_there_bit_for_bit(tmp_path, term):
+    """Beside a term that draws its own start, too; and a term of weight 0 is not there either."""
+    settings = GLYPHS | {"workers": 0, "sampler": "SamplesPerClass(batch=8)", "log_every": 3}
+    settings |= {"loss": "MultiSimilarity(beta=40)", "noise": "Uniform(share=0.3)", "length": "6"}
+    sure, doubt = {"confidence": "ProcSim(lam=1e999)"}, {"confidence": "ProcSim(lam=0.1)"}
+    runs = [
+        train(Train(**settings | parts | {"terms": (term.format(5.0),)}, out=str(tmp_path / str(number))))
+        for number, parts in enumerate(({}, sure, doubt))
+    ]
+    assert_same_network(runs[0], runs[1])
+    losses = [[line["loss"] for line in run.read_log() if "loss" in line] for run in runs]
+    assert losses[0] == losses[1] != losses[2]
+    if "weight" in term:
+        plain = train(Train(**settings, out=str(tmp_path / "plain")))
+        none = train(Train(**settings | sure, terms=(term.format(0.0),), out=str(tmp_path / "none")))
+        assert_same_network(plain, none)
+        assert not torch.equal(*(weights(r)["embedder.head.fc.bias"] for r in (plain, runs[0])))
+
+
+@pytest.mark.parametrize("confidence", ["ProcSim()", "LabelPosterior(every='5')", "PRISM(share=0.3)"])
+def test_what_is_true_never_reaches_a_part(settings, tmp_path, monkeypatch, confidence):
+    """True labels that are garbage, of classes that train nowhere too: other numbers in the log, the same training."""
+    data = load(settings["data"])
+    rng = np.random.default_rng(0)
+    half = np.flatnonzero(data.y < 12)
+    y = data.y.copy()
+    y[half] = np.where(rng.random(len(half)) < 0.3, rng.permutation(y[half]), y[half])
+    garbage = rng.integers(0, 24, len(y))
+    settings = settings | {"confidence": confidence, "length": "12", "loss": "ProxyAnchor()"}
+    runs = []
+    for name, clean in (("true", data.y), ("garbage", garbage), ("unknown", None)):
+        split = np.where(data.y < 12, "train", "test")  # without one, true labels say who tests, as they must
+        items = dataclasses.replace(data, y=y, y_clean=clean, split=split)
+        monkeypatch.setattr(module, "load_items", lambda *_, items=items, **__: items)
+        runs.append(train(Train(**settings | {"out": str(tmp_path / name)})))
+    for other in runs[1:]:
+        assert_same_network(runs[0], other)
+    trust = [[line.get("trust") or line.get("verdict") for line in run.read_log()] for run in runs]
+    assert trust[0] != trust[1] and "AUROC" in str(trust[0]) and "AUROC" not in str(trust[2])
+
+
+def test_seeds_reproduce_with_noise_confidence_terms_and_views(settings, tmp_path):
+    parts = {
+        "noise": "Uniform(share=0.3)", "confidence": "ProcSim()", "terms": ("SelfDistillation()",), "views": 2,
+        "length": "10", "evaluate": False,
+    }  # fmt: skip
+    one, same, other = (
+        train(Train(**settings | parts | {"out": str(tmp_path / name), "seed": seed}))
+        for name, seed in (("one", 3), ("same", 3), ("other", 4))
+    )
+    assert_same_network(one, same)
+    assert told(one) == told(same) != told(other)
+
+
+def test_two_views_double_the_batch_each_with_its_own_augmentation(tmp_path, monkeypatch):
+    seen = []
+
+    def look(self, batch, real=module.Training.one_step):
+        seen.append(batch)
+        real(self, batch)
+
+    monkeypatch.setattr(module.Training, "one_step", look)
+    settings = GLYPHS | {"length": "2", "views": 2, "sampler": "SamplesPerClass(batch=8)", "workers": 0}
+    train(Train(**settings, augment="crop", out=str(tmp_path / "run")))
+    for batch in seen:
+        first, second = batch.row.chunk(2)
+        assert len(batch.row) == 16 and torch.equal(first, second)
+        assert not torch.equal(*batch.x.chunk(2))
+
+
+@pytest.mark.parametrize(
+    "parts", [{"confidence": "ProcSim()"}, {"terms": ("SelfDistillation()",)}, {"confidence": "LabelPosterior()"}]
+)
+def test_mixtures_cannot_be_judged(settings, parts):
+    with pytest.raises(LikewiseError, match=r"(ProcSim|SelfDist|LabelPost).* judges samples, and mixup .*leave one"):
+        train(Train(**settings | parts, mixup=2.0))
+    assert not Path(settings["out"]).exists()
+
+
+def test_pictures_held_on_the_device_train_and_are_evaluated(tmp_path):
+    settings = {
+        "data": str(pictures(tmp_path / "pictures")), "backbone": "conv_small", "size": 16, "dim": 8, "workers": 0,
+        "sampler": "SamplesPerClass(batch=4, per_class=2)", "length": "6", "device": "cpu", "augment": "crop",
+        "confidence": "ProcSim()", "keep": "device", "peek_every": "3", "metrics": ("R@1",), "quiet": True,
+    }  # fmt: skip
+    run = train(Train(**settings, out=str(tmp_path / "held")))
+    assert run.scores["queries"] == 12
+    assert [line["step"] for line in run.read_log() if "peek at test R@1" in line] == [3, 6]
+    again = train(Train(**settings, out=str(tmp_path / "again")))
+    assert_same_network(run, again)
+    with pytest.raises(LikewiseError, match="affine"):
+        train(Train(**settings | {"augment": "affine"}, out=str(tmp_path / "no")))

@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-AT_ONCE = 2**23
-"""Scores held at a time."""
+AT_ONCE, KEPT = 2**23, 2**26
+"""Scores worked on at a time, and up to how many they are kept for the next time."""
 
 
 class Discriminant:
@@ -54,14 +54,18 @@ class Discriminant:
             spread = (self.square.sum(0) - self.square[k]) / n - torch.outer(mean, mean)
             within = spread - centre.T @ (centre * (count / n)[:, None])
             size = within.diagonal().mean().clamp_min(1e-12)
-            within = (1 - shrink) * within + shrink * size * torch.eye(len(within), device=within.device)
+            within = (1 - shrink) * within + shrink * size * torch.eye(len(within)).to(within)
             weight = torch.linalg.solve(within.double(), centre.T.double()).to(self.x)
             weights.append(weight)
             offsets.append(-(0.5 * centre.T + mean[:, None]).mul(weight).sum(0))
-        self.weight, self.offset = torch.stack(weights), torch.stack(offsets)
+        self.weight, self.offset, self.known = torch.stack(weights), torch.stack(offsets), None
+        if len(self.x) * self.classes <= KEPT:
+            self.known = torch.cat([self.scores(rows) for rows in self.blocks()])
 
     def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "b C"]:
         """How well every class fits each of these rows, by the discriminants that never saw it."""
+        if self.known is not None:
+            return self.known[rows]
         found = self.x.new_empty(len(rows), self.classes)
         for k in range(self.folds):
             mine = self.fold[rows] == k

@@ -13,8 +13,8 @@ from likewise.contracts import Confidence
 from likewise.similarity import full_products
 from likewise.types import Embedded, LikewiseError, Trust, Verdict
 
-SHARPNESS = tuple(0.01 * 1.25**i for i in range(27))  # 0.01 to 3.3
-CONFUSABLE = 4096
+SHARPNESS = tuple(0.02 * 1.5**i for i in range(13))  # to 2.6
+CONFUSABLE = 2048
 """Classes up to which mix-ups of similar classes are told from any other; beyond, their table would not fit."""
 
 
@@ -25,7 +25,7 @@ class LabelPosterior(Confidence):
         shares are fitted, as in forward correction (Patrini et al., CVPR 2017).
     Formula: p_c(x) = softmax_c(t LDA_c(x)), fitted without x's fold;
         P(given y | true c) = (1 - u - v) [y = c] + u [y != c] / (C - 1) + v K_cy, K_cy ~ sum_i p_ic p_iy for y != c;
-        t with u, then u with v, maximise the likelihood of the given labels; q_c ~ p_c(x) P(y | c);
+        t, u and v maximise the likelihood of the given labels; q_c ~ p_c(x) P(y | c);
         the label becomes argmax q, and is left out where max q < `least`
     Differs: it is ours. On clean labels u and v come out near 0, so that next to nothing is changed.
     Needs: features that tell classes apart, such as those of a pretrained network; the less they do, the less it changes. A class
@@ -99,9 +99,12 @@ class LabelPosterior(Confidence):
                     sure[rows], top[rows] = q.max(1)
                     own[rows] = q.gather(1, y[rows, None]).squeeze(1)
         used = (sure >= self.least) & ((top == y) | self.repair)
-        left = torch.bincount(top[used], minlength=self.classes)
-        kept = left[y] < 2  # a class that would be gone stays as it was given
-        top, used = top.where(~kept, y), used | kept
+        while True:  # a class that would be gone stays as it was given, and may then be missed by another
+            left = torch.bincount(top[used], minlength=self.classes)
+            gone = (left[y] < 2) & ~(used & (top == y))
+            if not gone.any():
+                break
+            top, used = top.where(~gone, y), used | gone
         self.w.copy_(used.to(self.w))
         facts = {
             "wrong labels, any": noise.any, "wrong labels, similar": noise.similar,
@@ -129,40 +132,36 @@ class Noise(NamedTuple):
 
 
 def fit_noise(each: Discriminant, y: Int[Tensor, "N"]) -> Noise:
-    """The sharpness and shares under which the given labels are most likely.
+    """The sharpness and shares under which the given labels are most likely."""
+    found = [at_sharpness(each, y, t) for t in SHARPNESS]
+    return max(found, key=lambda pair: pair[0])[1]
 
-    The sharpness is fitted with wrong labels of any class only: one of similar classes could pass as a blunt discriminant.
-    """
-    sharpness = torch.tensor(SHARPNESS, device=each.x.device)[:, None]
-    own = []
+
+def at_sharpness(each: Discriminant, y: Int[Tensor, "N"], sharpness: float) -> tuple[float, Noise]:
+    """The likelihood (its logarithm) of the given labels at this sharpness, and the shares that make it largest."""
+    table, sums = None, each.x.new_zeros(each.classes, each.classes)
+    if each.classes <= CONFUSABLE:
+        for rows in each.blocks():
+            p = torch.softmax(sharpness * each.scores(rows), 1)
+            sums += p.T @ p
+        table = sums.fill_diagonal_(0) / sums.sum(1, keepdim=True).clamp_min(1e-30)
+    own, similar = [], []
     for rows in each.blocks():
-        s = each.scores(rows)
-        mine = s.gather(1, y[rows, None]).T
-        own.append((sharpness * mine - torch.stack([(t * s).logsumexp(1) for t in SHARPNESS])).exp())
-    own = torch.cat(own, 1)  # P(given label | features) under every sharpness
-    ways = torch.stack([own, (1 - own) / (each.classes - 1)], 1)
-    shares, likelihood = fit_shares(ways)
-    best = int(likelihood.argmax())
-    t = SHARPNESS[best]
-    if each.classes > CONFUSABLE:
-        return Noise(t, float(shares[best, 1]), 0.0, None)
-    table = each.x.new_zeros(each.classes, each.classes)
-    for rows in each.blocks():
-        p = torch.softmax(t * each.scores(rows), 1)
-        table += p.T @ p
-    table = table.fill_diagonal_(0) / table.fill_diagonal_(0).sum(1, keepdim=True).clamp_min(1e-30)
-    similar = torch.cat(
-        [(torch.softmax(t * each.scores(rows), 1) * table[:, y[rows]].T).sum(1) for rows in each.blocks()]
-    )
-    shares, _ = fit_shares(torch.cat([ways[best], similar[None]])[None])
-    return Noise(t, float(shares[0, 1]), float(shares[0, 2]), table)
+        p = torch.softmax(sharpness * each.scores(rows), 1)
+        own.append(p.gather(1, y[rows, None]).squeeze(1))
+        if table is not None:
+            similar.append((p * table[:, y[rows]].T).sum(1))
+    own = torch.cat(own)
+    ways = [own, (1 - own) / (each.classes - 1), *([torch.cat(similar)] if similar else [])]
+    shares, likelihood = fit_shares(torch.stack(ways))
+    return likelihood, Noise(sharpness, shares[1], shares[2] if similar else 0.0, table)
 
 
-def fit_shares(ways: Float[Tensor, "T W N"], steps: int = 100) -> tuple[Float[Tensor, "T W"], Float[Tensor, "T"]]:
+def fit_shares(ways: Float[Tensor, "W N"], steps: int = 100) -> tuple[list[float], float]:
     """Shares of a mixture that make what was seen most likely, by expectation-maximisation, and that likelihood's logarithm."""
-    shares = ways.new_full(ways.shape[:2], 0.2 / (ways.shape[1] - 1))
-    shares[:, 0] = 0.8
+    shares = ways.new_full((len(ways),), 0.2 / (len(ways) - 1))
+    shares[0] = 0.8
     for _ in range(steps):
-        part = shares[:, :, None] * ways
-        shares = (part / part.sum(1, keepdim=True).clamp_min(1e-30)).mean(2)
-    return shares, (shares[:, :, None] * ways).sum(1).clamp_min(1e-30).log().sum(1)
+        part = shares[:, None] * ways
+        shares = (part / part.sum(0).clamp_min(1e-30)).mean(1)
+    return shares.tolist(), float((shares[:, None] * ways).sum(0).clamp_min(1e-30).log().sum())

@@ -1,4 +1,4 @@
-"""The settings of commands that look at what is there: evaluate, embed, search, compare, list, recipe show."""
+"""The settings of commands that look at what is there: evaluate, embed, search, compare, report, list, recipe show."""
 
 from __future__ import annotations
 
@@ -117,8 +117,20 @@ class Compare:
 
 
 @dataclass(frozen=True)
+class Report:
+    """Show how far a training believed its labels: a picture of each run, and the labels most suspected."""
+
+    runs: Annotated[Positional[tuple[str, ...]], called("RUNS")] = ()
+    """Run folders that were trained with a confidence (`--robust`, `--confidence`)."""
+    out: str | None = None
+    """Folder for the pictures, NAME.png for each run. By default trust.png in the folder of each run."""
+    top: int = 20
+    """How many labels to list, the most suspected first."""
+
+
+@dataclass(frozen=True)
 class List:
-    """Show the parts on a shelf: losses, miners, samplers, noise, protocols, heads, metrics, data, recipes, backbones."""
+    """Show a shelf: losses, miners, samplers, confidence, terms, noise, protocols, heads, metrics, data, recipes, backbones."""
 
     shelf: Annotated[Positional[str], called("SHELF")] = "all"
     """Which shelf."""

@@ -10,14 +10,14 @@ from likewise.configs.words import Positional, called
 
 @dataclass(frozen=True)
 class Demo:
-    """Train on the built-in glyphs with wrong labels among them, and show what was learned."""
+    """Train on the built-in glyphs with wrong labels, once believing them and once not, and show what was learned."""
 
     out: str | None = None
-    """Folder of the run."""
+    """Folder of the two runs, plain and robust."""
     share: float = 0.3
     """Share of the training labels that are spoiled."""
-    length: str = "12e"
-    """How long to train, in passes ("12e") or steps ("550")."""
+    length: str = "9e"
+    """How long to train each time, in passes ("9e") or steps ("410")."""
     data: str = "glyphs"
     """The glyphs to use, with arguments if wanted: "glyphs(classes=60)"."""
     seed: int = 0

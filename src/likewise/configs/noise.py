@@ -18,6 +18,8 @@ class Noise:
     """How labels go wrong, such as "Uniform(share=0.2)" or "Semantic(share=0.2)"; see `likewise list noise`."""
     out: str
     """Table to write (.csv; .parquet for features), with the true labels in `label_clean`. Pictures stand beside it (.png)."""
+    drop_wrong: bool = False
+    """Leave the wrong rows out of the table: what could be learned by someone who knew them, to measure others by."""
     seed: int = 0
     """Of the noise: `likewise train --noise` with the same seed and protocol spoils the same labels."""
     taxonomy: str | None = None

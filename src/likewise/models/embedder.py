@@ -103,7 +103,9 @@ class Embedder(nn.Module):
         if self.bgr:
             x = x.flip(1)
         x = (x - self.mean) / self.std
-        return x.contiguous(memory_format=torch.channels_last) if x.is_cuda else x  # what its convolutions are fastest with
+        return (
+            x.contiguous(memory_format=torch.channels_last) if x.is_cuda else x
+        )  # what its convolutions are fastest with
 
     def check_features(self, x: Shaped[Tensor, "B ..."]) -> Float[Tensor, "B F"]:
         if x.ndim != 2 or x.shape[1] != self.feature_dim or not x.is_floating_point():

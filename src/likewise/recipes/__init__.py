@@ -1,7 +1,8 @@
 """Recipes: named settings from papers, each value with where it comes from ("paper", "code" or "ours").
 
 A recipe is a TOML file here. `[values]` holds for every data set, `[cub200]` and the like for one; a value is written
-`key = [value, source]`, keys being fields of `Train`.
+`key = [value, source]`, keys being fields of `Train`. Names joined by "+" are read in turn, and the later values win:
+`apply("proxy-anchor+robust", "birds/")` is what `likewise train birds/ --recipe proxy-anchor --robust` trains.
 """
 
 from __future__ import annotations
@@ -16,7 +17,19 @@ from likewise.configs import Train
 from likewise.errors import LikewiseError, nearest_name
 
 SOURCES = ("paper", "code", "ours")
-FOR_PICTURES = ("backbone", "pretrained", "weights", "size", "pool", "augment", "crop_scale", "freeze_bn", "warmup")
+FOR_PICTURES = (
+    "backbone",
+    "pretrained",
+    "weights",
+    "size",
+    "pool",
+    "augment",
+    "crop_scale",
+    "freeze_bn",
+    "warmup",
+    "views",
+)
+ABOUT = ("title", "paper", "note")
 
 
 @dataclass(frozen=True)
@@ -37,13 +50,23 @@ def names() -> list[str]:
 
 
 def read(name: str, data: str | None = None) -> Recipe:
-    """The recipe of this name, with the values for one data set where it has any."""
+    """The recipe of this name, with the values for one data set where it has any. Several, joined by "+", become one."""
+    every = [_read_one(part, data) for part in name.split("+")]
+    about = {key: " + ".join(filter(None, (getattr(r, key) for r in every))) for key in ABOUT[:2]}
+    return Recipe(
+        name, **about, note=" ".join(filter(None, (r.note for r in every))),
+        values={k: v for r in every for k, v in r.values.items()}, source={k: v for r in every for k, v in r.source.items()},
+        data_sets=tuple(dict.fromkeys(d for r in every for d in r.data_sets)),
+    )  # fmt: skip
+
+
+def _read_one(name: str, data: str | None) -> Recipe:
     if name not in names():
         raise LikewiseError(
             f"recipe: there is no '{name}'{nearest_name(name, names())} There are: {', '.join(names())}"
         )
     content = tomllib.loads((files(__name__) / f"{name}.toml").read_text("utf-8"))
-    about = {key: content.pop(key, "") for key in ("title", "paper", "note")}
+    about = {key: content.pop(key, "") for key in ABOUT}
     chosen = dict(content.pop("values"))
     chosen |= content.get((data or "").split("(")[0], {})
     if (data or "").lower().endswith((".npz", ".npy")):  # features: what concerns pictures does not apply
@@ -53,7 +76,7 @@ def read(name: str, data: str | None = None) -> Recipe:
 
 
 def apply(name: str | None, data: str, **settings) -> Train:
-    """Settings that start from a recipe; what is given beside it wins."""
+    """Settings that start from a recipe, or several ("triplet+robust"); what is given beside it wins."""
     values = read(name, data).values if name else {}
     known = [f.name for f in dataclasses.fields(Train)]
     for setting in settings:

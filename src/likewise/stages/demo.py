@@ -1,4 +1,4 @@
-"""demo: train on glyphs with wrong labels among them, and show what was learned beside what was there before."""
+"""demo: train on glyphs with wrong labels, plain and robust, and show what was learned beside what was there before."""
 
 from __future__ import annotations
 
@@ -22,33 +22,48 @@ from likewise.types import Items
 
 
 def demo(config: Demo, say=print) -> dict:
-    """Train, evaluate before and after, draw the gallery. Returns both scores, the run and the picture."""
+    """Train plainly and robustly on the same wrong labels, evaluate, draw a gallery.
+
+    Returns the scores before training and of both, lines on the labels that were doubted, the robust run and the picture.
+    """
     check(config)
     items = load_items(config.data, None, skip_bad=False, workers=-1, quiet=True, say=say)
     classes = len(np.unique(items.y[UnseenClasses().rows(items, "train")]))
     few = {"sampler": f"SamplesPerClass(batch={6 * classes}, per_class=6)"} if classes < 20 else {}
-    settings = apply(
-        "demo", config.data, out=config.out, length=config.length, seed=config.seed, again=config.again,
-        noise=f"Uniform(share={config.share})" if config.share else None, **few,
-    )  # fmt: skip
     say(
-        f"learning {settings.data} with {config.share:.0%} of the training labels wrong; "
-        "tested on classes it has never seen"
+        f"learning {config.data} with {config.share:.0%} of the training labels wrong; tested on classes it has never seen"
     )
-    run = train(settings, say)
+    runs = {}
+    for way, recipe in {"plain": "demo", "robust": "demo+robust"}.items():
+        settings = apply(
+            recipe, config.data, out=config.out and str(Path(config.out) / way), length=config.length, seed=config.seed,
+            again=config.again, noise=f"Uniform(share={config.share})" if config.share else None, **few,
+        )  # fmt: skip
+        say("plain: every label is believed" if way == "plain" else "robust: labels are doubted, see --robust")
+        runs[way] = train(settings, say)
+    run = runs["robust"]
     stored = read_config(run)
     before = evaluate_run(
-        run,
-        config=stored,
-        items=items,
-        metrics=stored.metrics,
-        device=choose_device(None),
-        which="untrained",
-        quiet=True,
-    )
+        run, config=stored, items=items, metrics=stored.metrics, device=choose_device(None), which="untrained", quiet=True
+    )  # fmt: skip
     file = run.path / "gallery.png"
     draw_random(run, file, f"R@1 {run.scores['metrics']['R@1']:.1%} on unseen characters", config.seed)
-    return {"before": before, "after": run.scores, "run": run, "picture": file}
+    scores = {way: one.scores for way, one in runs.items()}
+    return {"before": before, **scores, "doubts": doubts(run, items), "run": run, "picture": file}
+
+
+def doubts(run: Run, items: Items) -> list[str]:
+    """Lines on the labels that the run left out or changed in the end, and how many of those are wrong indeed."""
+    with np.load(run.path / "trust.npz") as file:
+        given, label, used = file["given"], file["label"], file["weight"] > 0
+        true = np.asarray(items.class_name)[items.y[file["row"]]]
+    wrong, changed = given != true, used & (label != given)
+    doubted = changed | ~used
+    found, false, right = (doubted & wrong).sum(), (doubted & ~wrong).sum(), (changed & (label == true)).sum()
+    return [
+        f"robust doubted {doubted.sum()} of {len(given)} labels: {found} of the {wrong.sum()} wrong ones, and {false} right ones",
+        f"it changed {changed.sum()} of them, {right} to the true class, and left out {(~used).sum()}",
+    ]
 
 
 def draw_random(run: Run, file: Path, title: str, seed: int, lines: int = 8, k: int = 5) -> None:

@@ -13,6 +13,8 @@ SHELVES = {
     "losses": "losses",
     "miners": "miners",
     "samplers": "samplers",
+    "confidence": "confidence",
+    "terms": "terms",
     "noise": "noise",
     "protocols": "protocols",
     "heads": "models.heads",

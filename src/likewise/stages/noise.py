@@ -12,7 +12,7 @@ from jaxtyping import Int
 
 from likewise.configs import Noise, check
 from likewise.contracts import Protocol
-from likewise.data.images import file_of
+from likewise.data.images import drop, file_of
 from likewise.data.table import write_table
 from likewise.report.comparison import save_figure
 from likewise.report.noise import draw_transitions, draw_tree
@@ -52,7 +52,10 @@ def noise(config: Noise, say=print) -> Spoiled:
         split[protocol.rows(items, part)] = part
     rows = np.flatnonzero((split == "train") | (split == "val"))
     items = dataclasses.replace(spoil(items, protocol, config.model, config.seed, config.allow_imports), split=split)
-    write_table(dataclasses.replace(items, path=places(items, out)), str(out))
+    written = dataclasses.replace(items, path=places(items, out))
+    if config.drop_wrong:  # what is left is right: ordinary data
+        written = dataclasses.replace(drop(written, np.flatnonzero(items.y != items.y_clean).tolist()), y_clean=None)
+    write_table(written, str(out))
     pictures = {".png": draw_transitions(items, rows)}
     if items.taxonomy is not None:
         pictures["_tree.png"] = draw_tree(items.taxonomy, [items.class_name[c] for c in np.unique(items.y_clean[rows])])

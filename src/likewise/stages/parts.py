@@ -68,16 +68,17 @@ class Parts:
         torch.manual_seed(config.seed + 1)
 
     def number_classes(self) -> None:
-        """Class numbers 0..C-1 for the training samples, and their places among the training rows."""
-        clean = self.items.y if self.items.y_clean is None else self.items.y_clean
-        used = np.unique(np.concatenate([clean[self.rows], self.items.y[self.rows]]))
+        """Class numbers 0..C-1 for the training samples, by their labels as given, and their places among the training rows.
+
+        A true class that no label names has no number (-1): how many classes there are must not tell of it.
+        """
+        used = np.unique(self.items.y[self.rows])
         number = np.full(self.items.classes, -1)
         number[used] = np.arange(len(used))
         self.class_names = tuple(self.items.class_name[c] for c in used)
         self.labels = number[self.items.y[self.rows]]  # as given
-        self.clean = (
-            None if self.items.y_clean is None else torch.as_tensor(number[clean[self.rows]], device=self.device)
-        )
+        clean = self.items.y_clean
+        self.clean = None if clean is None else torch.as_tensor(number[clean[self.rows]], device=self.device)
         noisy = None if self.clean is None else self.clean.cpu().numpy() != self.labels
         self.watch = Watch(len(self.rows), noisy, self.device)
         self.y = torch.as_tensor(self.labels, device=self.device)  # as believed
@@ -96,7 +97,8 @@ class Parts:
         self.facts |= {"largest_class": self.sampler.largest_class, "per_pass": len(self.sampler)}
         self.facts |= {"steps": steps_of(config.length, len(self.sampler), "length"), "embedder": self.embedder}
         self.embedders, self.loss = [self.embedder], self.make(config.loss, Loss)
-        self.confidence = self.make(config.confidence, Confidence) if config.confidence else None
+        with torch.random.fork_rng(devices=[]):  # whether labels are doubted must not change what terms start from
+            self.confidence = self.make(config.confidence, Confidence) if config.confidence else None
         for number in range(1, self.confidence.peers if self.confidence else 1):
             other = replace(config, seed=config.seed + 1000 * number)  # another start for the same network
             width = None if self.items.x is None else self.items.x.shape[1]
@@ -217,7 +219,8 @@ class Parts:
         return {
             "step": self.step, "best": self.best, "waited": self.waited, "tensors": self.tensors(), "rng": rng,
             "optimizer": self.optimizer.state_dict(), "schedule": self.schedule.state_dict(), "verdict": verdict,
-            "sampler": self.sampler.state_dict(), "total": self.total, "counted": self.counted, "watch": self.watch.last,
+            "sampler": self.sampler.state_dict(), "total": self.total, "counted": self.counted,
+            "watch": {"last": self.watch.last, "sums": self.watch.sums},
         }  # fmt: skip
 
     def load(self, state: dict, where) -> None:
@@ -232,7 +235,8 @@ class Parts:
         self.step, self.best, self.waited = state["step"], state["best"], state["waited"]
         self.total, self.counted = state["total"].to(self.device), state["counted"]
         if "watch" in state:
-            self.watch.last.copy_(state["watch"])
+            self.watch.last.copy_(state["watch"]["last"])
+            self.watch.sums = {name: both.to(self.device) for name, both in state["watch"]["sums"].items()}
         torch.set_rng_state(state["rng"]["cpu"])
         if self.device.type == "cuda" and "cuda" in state["rng"]:
             torch.cuda.set_rng_state(state["rng"]["cuda"], self.device)

@@ -143,7 +143,7 @@ class Training(Parts):
         self.adopt(verdict)
         self.start_sampler()
         facts = self.watch.verdict(verdict, given, self.clean)
-        self.run.log([{"step": self.step, "verdict": facts}])
+        self.run.log([{"step": self.step + 1, "verdict": facts}])  # the first step that goes by it
 
     def next_batch(self, feed: Iterator[Batch]) -> Batch:
         try:

@@ -3,10 +3,24 @@
     from likewise.testing import check_loss
     check_loss(lambda: MyLoss(margin=0.3))
 
-`make` builds a fresh part each time. Losses with classes are built for `CLASSES` classes and `DIM` dimensions.
+`make` builds a fresh part each time. Parts with classes are built for `CLASSES` classes and `DIM` dimensions, and parts that know
+their training samples for those of classes `LABELS`.
 """
 
+from likewise.testing.confidence import LABELS, check_confidence
 from likewise.testing.loss import CLASSES, DIM, check_loss
 from likewise.testing.shelves import check_metric, check_miner, check_noise, check_sampler
+from likewise.testing.term import check_term
 
-__all__ = ["CLASSES", "DIM", "check_loss", "check_metric", "check_miner", "check_noise", "check_sampler"]
+__all__ = [
+    "CLASSES",
+    "DIM",
+    "LABELS",
+    "check_confidence",
+    "check_loss",
+    "check_metric",
+    "check_miner",
+    "check_noise",
+    "check_sampler",
+    "check_term",
+]

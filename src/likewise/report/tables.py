@@ -1,0 +1,23 @@
+"""A table of texts, as a terminal shows it."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+
+def show_table(table) -> None:
+    """A table of texts and what must be said below it."""
+    shown, least = Table(title=escape(table.title), title_justify="left"), 1
+    for number, column in enumerate(table.columns):
+        cells = [line[number] for line in table.lines]
+        values = any("±" in cell or "(1 run)" in cell for cell in cells)  # never broken; names are, in a narrow window
+        width = max(map(len, [column, *cells])) if values else min(8, len(column))
+        shown.add_column(escape(column), overflow="fold", no_wrap=values, min_width=width)
+        least += width + 3
+    for line in table.lines:
+        shown.add_row(*map(escape, line))
+    Console(width=max(Console().width, least)).print(shown)  # rather too wide than cut
+    for note in table.notes:
+        print(note)

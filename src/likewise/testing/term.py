@@ -1,0 +1,169 @@
+"""What every term must keep."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from likewise.contracts import Term
+from likewise.testing.confidence import LABELS, built_again, stored
+from likewise.testing.loss import CLASSES, DIM
+from likewise.types import Batch, Given, Output
+
+
+def check_term(make: Callable[[nn.Module], Term]) -> None:
+    """One finite number per sample, a gradient, no side effects, and a spec and state that come back.
+
+    `make(network)` builds one, prepared by nobody yet. The network turns small pictures into `DIM` dimensions; there are twelve
+    training samples of classes `LABELS`.
+    """
+    for check in (
+        _one_number_each, _leaves_inputs_alone, _gradient_arrives, _network_is_not_its_own, _sixteen_bit,
+        _order_does_not_matter, _prepared_again, _spec_and_state, _waits_for_nothing,
+    ):  # fmt: skip
+        with tempfile.TemporaryDirectory() as folder:
+            check(make, Path(folder))
+
+
+class Network(nn.Module):
+    """Pictures of 4 by 4 pixels -> a feature of 6 -> an embedding."""
+
+    feature_dim = 6
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(48, 6), nn.Linear(6, DIM)
+
+    def forward(self, x: Tensor) -> Output:
+        f = self.body(x.float().flatten(1) / 255).tanh().float()
+        e = self.head(f).float()
+        return Output(F.normalize(e, dim=1), e, f)
+
+
+def _pictures() -> Batch:
+    g = torch.Generator().manual_seed(0)
+    x = torch.randint(0, 256, (12, 3, 4, 4), dtype=torch.uint8, generator=g)
+    return Batch(x, torch.as_tensor(LABELS), torch.arange(12))
+
+
+def _given(folder: Path) -> Given:
+    def pictures(transform):
+        x = _pictures().x
+        for place in torch.arange(12).split(5):
+            yield x[place], place
+
+    names = tuple(f"class {number}" for number in range(CLASSES))
+    return Given(np.array(LABELS), names, pictures, folder, torch.device("cpu"), quiet=True)
+
+
+def _ready(make, folder: Path) -> tuple[Term, Network]:
+    """One in the middle of a training that has moved the network since the last step."""
+    torch.manual_seed(5)
+    network = Network()
+    term = make(network)
+    term.prepare(_given(folder))
+    term(network(_pictures().x), _pictures())
+    term.after_step(1)
+    _move(network)
+    return term, network
+
+
+def _move(network: Network) -> None:
+    g = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for p in network.parameters():
+            p += 0.3 * torch.randn(p.shape, generator=g)
+
+
+def _part_of(all_of: Batch, rows: Tensor) -> Batch:
+    return Batch(*(t[rows] for t in all_of))
+
+
+def _one_number_each(make, folder) -> None:
+    term, network = _ready(make, folder)
+    for size in (12, 2, 1):
+        some = _part_of(_pictures(), torch.arange(size))
+        each = term(network(some.x), some)
+        assert each.shape == (size,), f"{size} samples must give {size} numbers, got shape {tuple(each.shape)}"
+        assert torch.isfinite(each).all(), f"not finite for a batch of {size}"
+
+
+def _gradient_arrives(make, folder) -> None:
+    term, network = _ready(make, folder)
+    out = network(_pictures().x)
+    ends = [t for t in (out.z, out.e, out.f) if t.requires_grad]
+    slopes = torch.autograd.grad(term(out, _pictures()).mean(), ends, allow_unused=True, materialize_grads=True)
+    assert all(torch.isfinite(slope).all() for slope in slopes), "gradient not finite"
+    assert any(slope.abs().sum() > 0 for slope in slopes), "no gradient arrives at what the network gives"
+
+
+def _network_is_not_its_own(make, folder) -> None:
+    term, network = _ready(make, folder)
+    theirs = {t.data_ptr() for t in network.state_dict().values()}
+    assert not any(t.data_ptr() in theirs for t in term.state_dict().values()), "the network is saved a second time"
+
+
+def _leaves_inputs_alone(make, folder) -> None:
+    term, network = _ready(make, folder)
+    given = _pictures()
+    out = Output(*(None if t is None else t.detach().clone() for t in network(given.x)))
+    kept, state = copy.deepcopy(out), copy.deepcopy(network.state_dict())
+    term(out, given)
+    term.after_step(2)
+    same = [torch.equal(a, b) for a, b in zip(given, _pictures(), strict=True)]
+    same += [torch.equal(a, b) for a, b in zip(out[:3], kept[:3], strict=True)]
+    assert all(same), "inputs were changed"
+    assert all(torch.equal(v, state[k]) for k, v in network.state_dict().items()), "the network was changed"
+
+
+def _sixteen_bit(make, folder) -> None:
+    term, network = _ready(make, folder)
+    with torch.autocast("cpu", torch.bfloat16):
+        each = term(network(_pictures().x), _pictures())
+    assert each.dtype == torch.float32 and torch.isfinite(each).all(), "under bfloat16 autocast: not finite float32"
+
+
+def _order_does_not_matter(make, folder) -> None:
+    term, network = _ready(make, folder)
+    order = torch.randperm(12, generator=torch.Generator().manual_seed(1))
+    other = _part_of(_pictures(), order)
+    first, second = term(network(_pictures().x), _pictures()), term(network(other.x), other)
+    assert torch.allclose(first[order], second, rtol=1e-4, atol=1e-6), "the order of samples matters"
+
+
+def _prepared_again(make, folder) -> None:
+    """As when a training goes on: in the same folder, and before its state comes back."""
+    term, network = _ready(make, folder)
+    first = term(network(_pictures().x), _pictures())
+    term.prepare(_given(folder))
+    assert torch.equal(first, term(network(_pictures().x), _pictures())), "prepared again, it gives other numbers"
+
+
+def _spec_and_state(make, folder) -> None:
+    term, network = _ready(make, folder)
+    torch.manual_seed(6)
+    again = built_again(term, Term)
+    again.prepare(_given(folder))
+    again.load_state_dict(stored(term))
+    for step in (2, 3, 4):
+        one, two = (t(network(_pictures().x), _pictures()) for t in (term, again))
+        assert torch.equal(one, two), "restored from its state, it goes on differently"
+        for t in (term, again):
+            t.after_step(step)
+        _move(network)
+
+
+def _waits_for_nothing(make, folder) -> None:
+    term, network = _ready(make, folder)
+    away = Batch(*(t.to("meta") for t in _pictures()))
+    try:
+        term.to("meta")(copy.deepcopy(network).to("meta")(away.x), away)
+    except (NotImplementedError, RuntimeError) as error:
+        raise AssertionError(f"looks at values, so an accelerator must wait: {str(error).splitlines()[0]}") from None

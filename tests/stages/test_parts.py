@@ -1,0 +1,175 @@
+"""What a training is made of: numbers of classes and samples, what the seed decides, verdicts, and what cannot go together."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from likewise.configs import Train
+from likewise.data import load
+from likewise.stages.assemble import resolve
+from likewise.stages.parts import Parts
+from likewise.types import Embedded, LikewiseError, Verdict
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def items(features):
+    """Training rows that are not the first of the table."""
+    data = load(features)
+    return dataclasses.replace(data, split=np.where(data.y < 12, "test", "train"))
+
+
+@pytest.fixture
+def make(settings):
+    def make_parts(items, **changes):
+        return Parts(resolve(Train(**settings | changes), items), items, CPU)
+
+    return make_parts
+
+
+def same(a, b, prefix=""):
+    a, b = ({k: v for k, v in part.tensors().items() if k.startswith(prefix)} for part in (a, b))
+    return a.keys() == b.keys() and all(torch.equal(v, b[k]) for k, v in a.items())
+
+
+def test_samples_and_classes_are_numbered_from_0(items, make):
+    parts = make(items, noise="Uniform(share=0.3)")
+    assert parts.rows.tolist() == list(range(144, 288)) and parts.place[144:].tolist() == list(range(144))
+    assert (parts.place[:144] == -1).all()
+    assert parts.class_names == tuple(items.class_name[12:]) and parts.facts["classes"] == 12
+    assert (parts.labels + 12).tolist() == parts.items.y[144:].tolist()
+    assert (parts.clean + 12).tolist() == items.y[144:].tolist()
+    assert (parts.watch.noisy.numpy() == (parts.items.y != items.y)[144:]).all() and parts.watch.noisy.sum() == 43
+    assert np.array_equal(parts.given.y, items.y) and np.array_equal(parts.items.y[:144], items.y[:144])
+
+
+def test_a_class_that_no_label_names_has_no_number(items, make):
+    """How many classes there are must not tell of true labels."""
+    y = np.where(items.y == 15, 16, items.y)
+    parts = make(dataclasses.replace(items, y=y, y_clean=items.y))
+    assert parts.facts["classes"] == 11 and "15" not in parts.class_names
+    assert (parts.clean == -1).sum() == 12 and parts.watch.noisy.sum() == 12
+
+
+@pytest.mark.parametrize("confidence", ["ProcSim()", "LabelPosterior()", "PRISM(share=0.2)"])
+def test_doubting_labels_changes_no_other_start(items, make, confidence):
+    """Of the network, the loss, the terms, and of the random numbers to come."""
+    both = {"loss": "ProxyAnchor()", "terms": ("S2SD(dims=(6, 7))",)}
+    plain = make(items, **both)
+    state = torch.get_rng_state()
+    doubting = make(items, **both, confidence=confidence)
+    assert torch.equal(state, torch.get_rng_state())
+    assert all(same(plain, doubting, part) for part in ("embedder.", "loss.", "term_0."))
+    assert plain.tensors("term_0") and doubting.sampler.one_pass(0) == plain.sampler.one_pass(0)
+
+
+def test_two_networks_start_apart_and_are_trained_and_stored_both(items, make):
+    parts = make(items, confidence="CoTeaching(share=0.2)", loss="NormSoftmax()")
+    assert len(parts.embedders) == len(parts.losses) == 2
+    assert list(parts.modules()) == ["embedder", "loss", "embedder_2", "loss_2", "confidence"]
+    first, second = (dict(embedder.named_parameters()) for embedder in parts.embedders)
+    assert not any(torch.equal(first[k], second[k]) for k in first if k.endswith("weight"))
+    assert not torch.equal(parts.losses[0].proxies, parts.losses[1].proxies)
+    trained = {id(p) for group in parts.optimizer.param_groups for p in group["params"]}
+    for module in (*parts.embedders, *parts.losses):
+        assert all(id(p) in trained for p in module.parameters())
+    alone = make(items, loss="NormSoftmax()")
+    assert same(alone, parts, "embedder.") and same(
+        alone, parts, "loss."
+    )  # the first is who it would be without the other
+
+
+def test_a_network_is_trained_once_though_terms_know_it(items, make):
+    parts = make(items, terms=("SelfDistillation()", "S2SD(dims=(6,))"))
+    everyone = [p for group in parts.optimizer.param_groups for p in group["params"]]
+    assert len({id(p) for p in everyone}) == len(everyone)
+    names = [group["name"] for group in parts.optimizer.param_groups]
+    assert "terms" in names and not any(p.requires_grad for p in parts.terms[0].parameters())
+
+
+def test_a_verdict_changes_labels_and_who_is_drawn(items, make):
+    parts = make(items, confidence="LabelPosterior()")
+    parts.sampler.step = 4
+    y, w = torch.as_tensor(parts.labels).clone(), torch.ones(144)
+    y[0], w[20:30] = 3, 0.0
+    parts.adopt(Verdict(y, w))
+    assert parts.sampler.step == 4 and parts.y[0] == 3 and parts.labels[0] == 0
+    assert set(parts.kept.tolist()) == set(range(144)) - set(range(20, 30))
+    assert parts.within[parts.kept].tolist() == list(range(134))
+    drawn = {int(parts.kept[i]) for number in range(30) for b in parts.sampler.one_pass(number) for i in b}
+    assert drawn == set(parts.kept.tolist())
+    assert parts.sampler.labels[0] == 3
+
+
+def test_a_verdict_that_leaves_too_little_says_whose_it_was(items, make):
+    parts = make(items, confidence="LabelPosterior()")
+    verdict = Verdict(torch.as_tensor(parts.labels), torch.as_tensor((parts.labels < 3).astype(np.float32)))
+    with pytest.raises(LikewiseError, match=r"after LabelPosterior\(.*\) left out labels; batches of fewer classes"):
+        parts.adopt(verdict)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"confidence": "ProcSim(threshold='mean')", "terms": ("SelfDistillation()",)},
+        {"confidence": "CoTeaching(share=0.2)", "loss": "NormSoftmax()"},
+        {"confidence": "LabelPosterior()"},
+    ],
+)
+def test_the_state_is_everything(items, make, changes):
+    """Stored as plain tensors; restored into other parts, all of it is back, verdict and watch included."""
+    parts, other = (
+        make(items, **changes, noise="Uniform(share=0.3)"),
+        make(items, **changes, noise="Uniform(share=0.3)"),
+    )
+    with torch.no_grad():
+        for part in parts.modules().values():
+            for t in part.state_dict().values():
+                t.add_(1)
+    parts.step = 7
+    parts.watch.last[0] = torch.arange(144.0)
+    parts.watch.add("weight", torch.tensor(0.5))
+    if parts.judge_every:
+        x = torch.as_tensor(parts.items.x[parts.rows])
+        parts.adopt(parts.confidence.judge(Embedded(x, torch.as_tensor(parts.labels), torch.arange(144))))
+        assert len(parts.kept) < 144
+    other.load(parts.state(), "state.pt")
+    assert same(parts, other) and other.step == 7
+    assert torch.equal(parts.y, other.y) and np.array_equal(parts.kept, other.kept)
+    assert torch.equal(parts.watch.last.nan_to_num(), other.watch.last.nan_to_num())
+    assert other.watch.means() == {"weight": 0.5}
+
+
+def test_what_is_held_on_the_device_covers_who_trains_validates_and_is_peeked_at(pictures, small, tmp_path):
+    config = {"data": str(pictures), "out": str(tmp_path / "run"), "keep": "device", **small}
+    given = load(str(pictures))
+    for changes, rows in (({}, 18), ({"peek_every": "1e"}, 36)):
+        parts = Parts(resolve(Train(**config | changes), given), given, CPU)
+        parts.prepare_pictures()
+        assert len(parts.plain.on_device(list(range(rows)), 0, 0)) == rows
+        if rows < 36:
+            with pytest.raises(LikewiseError, match="only rows that were loaded"):
+                parts.plain.on_device([35], 0, 0)
+
+
+def test_terms_are_given_the_training_samples_in_order(items, make, tmp_path, monkeypatch):
+    from likewise.run import Run
+    from likewise.terms import SelfDistillation
+
+    seen = []
+    monkeypatch.setattr(SelfDistillation, "prepare", lambda self, given: seen.append(given))
+    parts = make(items, terms=("SelfDistillation()",), noise="Uniform(share=0.3)")
+    parts.prepare_pictures()
+    parts.prepare_terms(Run(tmp_path))
+    (given,) = seen
+    x, place = (torch.cat(t) for t in zip(*given.pictures(None)))
+    assert place.tolist() == list(range(144)) and torch.equal(x, torch.as_tensor(items.x[144:]))
+    assert np.array_equal(given.labels, parts.labels) and given.class_names == parts.class_names
+
+
+def test_without_training_rows_it_says_so(items, make):
+    with pytest.raises(LikewiseError, match="the train part of .* is empty"):
+        make(dataclasses.replace(items, split=np.full(288, "test")), sampler="Shuffled(batch=4)")

@@ -1,0 +1,154 @@
+"""What is reported of a confidence, by hand: detection of wrong labels, means over steps, histogram, verdicts."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+
+from likewise.diagnose import BINS, Watch, detection
+from likewise.types import Trust, Verdict
+
+CPU = torch.device("cpu")
+
+
+def detection_by_hand(suspicion, flagged, noisy):
+    n = range(len(noisy))
+    wrong, right = [i for i in n if noisy[i]], [i for i in n if not noisy[i]]
+    wins = sum((suspicion[i] > suspicion[j]) + 0.5 * (suspicion[i] == suspicion[j]) for i in wrong for j in right)
+    hits = sum(flagged[i] for i in wrong)
+    return {
+        "AUROC": wins / (len(wrong) * len(right)), "recall": hits / len(wrong),
+        "precision": hits / sum(flagged), "false alarms": sum(flagged[i] for i in right) / len(right),
+    }  # fmt: skip
+
+
+def random_case(seed, size=40, ties=True):
+    rng = np.random.default_rng(seed)
+    noisy = rng.random(size) < 0.3
+    suspicion = rng.normal(size=size) + noisy
+    return (np.round(suspicion, 1) if ties else suspicion), noisy
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_detection_by_hand(seed):
+    suspicion, noisy = random_case(seed)
+    flagged = suspicion >= 0.5
+    found = detection(torch.tensor(suspicion), torch.tensor(flagged), torch.tensor(noisy))
+    by_hand = detection_by_hand(suspicion, flagged, noisy)
+    assert {k: float(v) for k, v in found.items()} == pytest.approx(by_hand)
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("ties", [False, True])
+def test_auroc_is_that_of_scikit_learn(ties):
+    for seed in range(5):
+        suspicion, noisy = random_case(seed, 300, ties)
+        found = detection(torch.tensor(suspicion), None, torch.tensor(noisy))
+        assert found.keys() == {"AUROC"}
+        assert float(found["AUROC"]) == pytest.approx(roc_auc_score(noisy, suspicion), abs=1e-6)
+
+
+def test_what_has_no_meaning_is_nan():
+    suspicion = torch.arange(4.0)
+    none, every = torch.zeros(4, dtype=torch.bool), torch.ones(4, dtype=torch.bool)
+    clean = detection(suspicion, suspicion > 1, none)
+    assert clean["AUROC"].isnan() and clean["recall"].isnan()
+    assert clean["false alarms"] == 0.5 and clean["precision"] == 0
+    noisy = detection(suspicion, none, every)
+    assert noisy["AUROC"].isnan() and noisy["false alarms"].isnan() and noisy["precision"].isnan()
+    assert noisy["recall"] == 0
+
+
+def test_what_is_broken_is_most_suspect():
+    suspicion = torch.tensor([0.1, torch.nan, 3.0, torch.inf])
+    found = detection(suspicion, None, torch.tensor([False, True, False, True]))
+    assert found["AUROC"] == 1
+
+
+def trust(w, suspicion=None, threshold=None):
+    as_tensor = [None if v is None else torch.tensor(v) for v in (w, suspicion, threshold)]
+    return Trust(as_tensor[0], suspicion=as_tensor[1], threshold=as_tensor[2])
+
+
+def test_means_are_over_the_steps_in_which_a_number_is_defined():
+    watch = Watch(6, np.array([True, False, False, False, False, True]), CPU)
+    watch.see(trust([1.0, 0.5], [2.0, 1.0], 1.5), torch.tensor([0, 1]))  # the wrong one is found
+    watch.see(trust([1.0, 1.0], [2.0, 1.0], 1.5), torch.tensor([2, 3]))  # nothing to find, a false alarm
+    watch.see(trust([0.2, 0.0], [2.0, 3.0], 9.0), torch.tensor([5, 4]))  # missed, and the order is wrong
+    found = watch.means()
+    assert found == pytest.approx({
+        "weight": (0.75 + 1 + 0.1) / 3, "suspected share": (0.5 + 0.5 + 0) / 3, "AUROC": (1 + 0) / 2,
+        "recall": (1 + 0) / 2, "precision": (1 + 0) / 2, "false alarms": (0 + 0.5 + 0) / 3,
+    })  # fmt: skip
+    assert watch.means() == {}
+    watch.see(trust([0.4, 0.6]), torch.tensor([0, 1]))
+    assert watch.means() == pytest.approx({"weight": 0.5})
+
+
+def test_without_the_truth_there_is_less_to_tell():
+    watch = Watch(4, None, CPU)
+    watch.see(trust([1.0, 0.5], [2.0, 1.0], 1.5), torch.tensor([3, 1]))
+    assert watch.means().keys() == {"weight", "suspected share"}
+    shown = watch.histogram()
+    assert shown["wrong"] is None and sum(shown["right"]) == 2
+
+
+def test_the_histogram_by_hand():
+    """Samples as last seen: seen twice, the second time counts; never seen, or without a finite number, not at all."""
+    noisy = np.array([True, False, False, True, False, False])
+    watch = Watch(6, noisy, CPU)
+    assert watch.histogram() is None
+    watch.see(trust([1.0, 1.0, 1.0, 1.0], [0.0, 60.0, 30.2, 59.6], 30.0), torch.tensor([0, 1, 2, 3]))
+    watch.see(trust([0.5, 0.25, 0.1], [0.3, 0.4, torch.nan], 40.0), torch.tensor([0, 2, 4]))
+    shown = watch.histogram()
+    low, high = 0.3, 60.0
+    width = (high - low) / BINS
+    assert shown["edges"] == pytest.approx([low, high]) and len(shown["right"]) == len(shown["wrong"]) == BINS
+    right, wrong = [0] * BINS, [0] * BINS
+    for value, is_wrong in ((0.3, True), (60.0, False), (0.4, False), (59.6, True)):
+        (wrong if is_wrong else right)[min(int((value - low) / width), BINS - 1)] += 1
+    assert shown["right"] == right and shown["wrong"] == wrong
+    assert shown["weight"][0] == pytest.approx((0.5 + 0.25) / 2) and shown["weight"][-1] == 1.0
+    assert shown["weight"][10] is None
+    assert shown["threshold"] == pytest.approx((40 + 40 + 40 + 30 + 30) / 5)  # rows 0, 2, 4 and 1, 3
+
+
+def test_one_value_alone_is_a_histogram_too():
+    watch = Watch(3, None, CPU)
+    watch.see(trust([1.0, 1.0], [2.0, 2.0]), torch.tensor([0, 1]))
+    shown = watch.histogram()
+    assert sum(shown["right"]) == 2 and shown["threshold"] is None
+
+
+GIVEN, CLEAN = torch.tensor([0, 1, 1, 2, 0, 1]), torch.tensor([0, 0, 1, 2, 2, 1])  # wrong: 1 and 4
+
+
+def test_a_verdict_by_hand():
+    watch = Watch(6, (GIVEN != CLEAN).numpy(), CPU)
+    verdict = Verdict(
+        y=torch.tensor([0, 0, 2, 2, 0, 1]), w=torch.tensor([1.0, 1.0, 1.0, 0.0, 1.0, 0.5]),
+        suspicion=torch.tensor([0.1, 0.9, 0.8, 0.7, 0.2, 0.0]), threshold=0.5, facts={"own": 3.0},
+    )  # fmt: skip
+    assert watch.verdict(verdict, GIVEN, CLEAN) == pytest.approx({
+        "labels used": 5 / 6, "labels changed": 2 / 6, "own": 3.0, "right before": 4 / 6,
+        "right among used": 3 / 5, "wrong labels repaired": 1 / 2,
+        "AUROC": (4 + 2) / 8, "recall": 1 / 2, "precision": 1 / 3, "false alarms": 2 / 4,
+    })  # fmt: skip
+    assert watch.last[2].tolist() == verdict.w.tolist() and watch.last[0].tolist() == verdict.suspicion.tolist()
+    assert (watch.last[1] == 0.5).all()
+
+
+def test_a_verdict_without_the_truth_tells_its_own_facts():
+    watch = Watch(6, None, CPU)
+    facts = watch.verdict(Verdict(GIVEN, torch.ones(6), facts={"own": 1.0}), GIVEN, None)
+    assert facts == {"labels used": 1.0, "labels changed": 0.0, "own": 1.0}
+    assert watch.last[0].isnan().all()
+
+
+def test_a_verdict_on_clean_labels_says_nothing_of_wrong_ones():
+    watch = Watch(6, np.zeros(6, bool), CPU)
+    facts = watch.verdict(Verdict(CLEAN, torch.ones(6), torch.rand(6)), CLEAN, CLEAN)
+    assert facts == {"labels used": 1.0, "labels changed": 0.0, "right before": 1.0, "right among used": 1.0}
+    assert not any(math.isnan(v) for v in facts.values())
