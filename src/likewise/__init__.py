@@ -29,6 +29,8 @@ __all__ = [
     "miners",
     "samplers",
     "noise",
+    "confidence",
+    "terms",
     "protocols",
     "metrics",
     "models",
@@ -95,13 +97,17 @@ def _plain(settings: dict) -> dict:
     """Python values as the command line has them: parts become specs, paths and counts text, numbers plain."""
     from likewise.spec import spec
 
-    parts = ("loss", "sampler", "protocol", "noise", "head")
-    counts = ("length", "warmup", "schedule_every", "validate_every", "checkpoint_every")
+    parts = ("loss", "sampler", "protocol", "noise", "confidence", "terms", "head")
+    counts = ("length", "warmup", "schedule_every", "validate_every", "peek_every", "checkpoint_every")
+
+    def text(part) -> str:
+        return part if isinstance(part, str) else f"{part.__name__}()" if isinstance(part, type) else spec(part)
+
     plain = {}
     for name, value in settings.items():
         value = value.item() if hasattr(value, "dtype") and hasattr(value, "item") else value
-        if name in parts and value is not None and not isinstance(value, str):
-            value = f"{value.__name__}()" if isinstance(value, type) else spec(value)
+        if name in parts and value is not None:
+            value = tuple(map(text, value)) if isinstance(value, list | tuple) else text(value)
         elif isinstance(value, PathLike) or (name in counts and isinstance(value, int)):
             value = str(value)
         plain[name] = tuple(value) if isinstance(value, list) else value

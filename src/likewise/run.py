@@ -35,10 +35,13 @@ from torch import Tensor
 from likewise.types import LikewiseError
 
 FORMAT = 1
-RESULTS = ("scores.json", "per_query.parquet", "embeddings.npz", "gallery.png")
+RESULTS = ("scores.json", "per_query.parquet", "embeddings.npz", "gallery.png", "trust.png")
 """What evaluating a run, and showing it, writes."""
 
-TRAINED = ("config.json", "environment.json", "log.jsonl", "model.safetensors", "best.safetensors", "state.pt", "done")
+TRAINED = (
+    "config.json", "environment.json", "log.jsonl", "model.safetensors", "best.safetensors", "state.pt", "trust.npz",
+    "guidance.safetensors", "done",
+)  # fmt: skip
 """What training writes."""
 
 STALE = 60.0

@@ -12,6 +12,7 @@ import importlib
 import inspect
 import typing
 from functools import cache
+from pathlib import Path
 
 from likewise import kinds
 from likewise.errors import nearest_name
@@ -69,6 +70,14 @@ def canonical(text: str) -> str:
     Builds nothing. What the run fills in stays open, and parts that would have to be imported are left as they are.
     """
     return ast.unparse(_tidy(_parse(text)))
+
+
+def files(text: str) -> list[str]:
+    """The existing files that a spec names."""
+    words = [
+        node.value for node in ast.walk(_parse(text)) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    return sorted({word for word in words if Path(word).expanduser().is_file()})
 
 
 def _tidy(node: ast.expr) -> ast.expr:
@@ -226,4 +235,4 @@ def _text(value) -> str:
     if isinstance(value, list | tuple):
         inside = ", ".join(_text(v) for v in value)
         return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' if len(value) == 1 else ''})"
-    return spec(value) if _is_part(value) else repr(value)
+    return spec(value) if _is_part(value) else ast.unparse(ast.Constant(value))  # which writes infinity as 1e309

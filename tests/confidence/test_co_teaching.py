@@ -90,9 +90,12 @@ def test_waits_for_nothing():
 def test_bad_use():
     part = CoTeaching(share=0.2, per_pass=5)
     one = torch.zeros(3, dtype=torch.int64)
-    with pytest.raises(LikewiseError, match="two networks must judge for one another, got 1; train with --peers 2"):
+    with pytest.raises(
+        LikewiseError,
+        match="two networks must judge for one another, got 1; as --confidence of a training it gets them",
+    ):
         part(torch.zeros(3, 2), one, one, torch.zeros(3))
-    with pytest.raises(LikewiseError, match="got 3; train with --peers 2"):
+    with pytest.raises(LikewiseError, match="got 3; as --confidence of a training it gets them"):
         exchange(part, *[[1.0, 2.0]] * 3)
     with pytest.raises(LikewiseError, match="CoTeaching: share is the share of wrong labels.*got 1.0"):
         CoTeaching(share=1.0, per_pass=5)

@@ -58,3 +58,14 @@ def test_taking_a_folder_up_again_drops_results_of_an_earlier_state(claim, setti
         (found.run.path / "done").touch()
         take(claim(), dataclasses.replace(config, again=True), torch.device("cpu"))
         assert {p.name for p in found.run.path.iterdir()} == {"lock", "config.json", "environment.json"}
+
+
+def test_a_file_that_a_spec_names_counts_by_its_content(tmp_path):
+    file = tmp_path / "t.npy"
+    file.write_bytes(b"one")
+    items = load("glyphs(classes=4, per_class=4, size=16)")
+    config = Train(data="glyphs", protocol="UnseenClasses()", loss=f"ForwardCorrection(transition={str(file)!r})")
+    first = find_run(config, items).about["identity"]
+    assert find_run(config, items).about["identity"] == first
+    file.write_bytes(b"two")
+    assert find_run(config, items).about["identity"] != first

@@ -87,4 +87,6 @@ def must_be_share(share: float, owner: str) -> None:
 
 
 def needs_two(owner: str, count: int) -> LikewiseError:
-    return LikewiseError(f"{owner}: two networks must judge for one another, got {count}; train with --peers 2")
+    return LikewiseError(
+        f"{owner}: two networks must judge for one another, got {count}; train with it as --confidence, which makes two"
+    )

@@ -55,7 +55,9 @@ class Discriminant:
             within = spread - centre.T @ (centre * (count / n)[:, None])
             size = within.diagonal().mean().clamp_min(1e-12)
             within = (1 - shrink) * within + shrink * size * torch.eye(len(within)).to(within)
-            weight = torch.linalg.solve(within.double(), centre.T.double()).to(self.x)
+            place = "cpu" if self.x.device.type == "mps" else self.x.device  # which has no float64
+            both = (t.to(place, torch.float64) for t in (within, centre.T))
+            weight = torch.linalg.solve(*both).to(self.x)
             weights.append(weight)
             offsets.append(-(0.5 * centre.T + mean[:, None]).mul(weight).sum(0))
         self.weight, self.offset, self.known = torch.stack(weights), torch.stack(offsets), None

@@ -34,7 +34,8 @@ class LabelPosterior(Confidence):
     Args:
         classes: number of training classes; the run fills it in.
         labels: classes of the training samples as given; the run fills it in.
-        every: time between two looks at the whole training set. The first is taken before the first step.
+        every: time between two looks at the whole training set, which cost a pass without gradient each. The first is
+            taken before the first step.
         least: how sure a label must be to be used.
         repair: a sample with another likely label gets it; False: it is only left out.
         rounds: how often discriminants and label posteriors are fitted in turn.
@@ -47,7 +48,7 @@ class LabelPosterior(Confidence):
         self,
         classes: int,
         labels: Int[np.ndarray, "N"],
-        every: str = "1e",
+        every: str = "2e",
         least: float = 0.5,
         repair: bool = True,
         rounds: int = 2,

@@ -11,6 +11,7 @@ import torch
 from likewise.configs import KEPT_OUT, Train, to_dict
 from likewise.data.images import fingerprint
 from likewise.run import FORMAT, RESULTS, TRAINED, Run, environment, identity
+from likewise.spec import files
 from likewise.types import Items, LikewiseError
 
 LATER = [
@@ -35,7 +36,9 @@ def find_run(config: Train, items: Items) -> Claim:
     """The folder these settings and data belong to, whether or not it exists yet. One that holds something else is refused."""
     settings, data = to_dict(config), fingerprint(items)
     learned = {k: v for k, v in settings.items() if k not in KEPT_OUT and (k, v) not in LATER}
-    key = identity(learned | {"weights": hash_of(config.weights)}, data)
+    specs = [text for text in (config.loss, config.noise, config.confidence, *config.terms) if text]
+    read = {file: hash_of(file) for text in specs for file in files(text)}
+    key = identity(learned | {"weights": hash_of(config.weights)} | ({"files": read} if read else {}), data)
     features = None if items.x is None else items.x.shape[1]
     about = {"format": FORMAT, "identity": key, "data": data, "features": features, "config": settings}
     out = config.out and Path(config.out).expanduser()
