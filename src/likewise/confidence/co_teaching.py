@@ -88,5 +88,5 @@ def must_be_share(share: float, owner: str) -> None:
 
 def needs_two(owner: str, count: int) -> LikewiseError:
     return LikewiseError(
-        f"{owner}: two networks must judge for one another, got {count}; train with it as --confidence, which makes two"
+        f"{owner}: two networks must judge for one another, got {count}; as --confidence of a training it gets them"
     )
