@@ -132,7 +132,7 @@ def test_a_verdict_by_hand():
         suspicion=torch.tensor([0.1, 0.9, 0.8, 0.7, 0.2, 0.0]), threshold=0.5, facts={"own": 3.0},
     )  # fmt: skip
     assert watch.verdict(verdict, GIVEN, CLEAN) == pytest.approx({
-        "labels used": 5 / 6, "labels changed": 2 / 6, "own": 3.0, "right before": 4 / 6,
+        "labels used": 5 / 6, "labels repaired": 2 / 6, "own": 3.0, "right before": 4 / 6,
         "right among used": 3 / 5, "wrong labels repaired": 1 / 2,
         "AUROC": (4 + 2) / 8, "recall": 1 / 2, "precision": 1 / 3, "false alarms": 2 / 4,
     })  # fmt: skip
@@ -143,12 +143,12 @@ def test_a_verdict_by_hand():
 def test_a_verdict_without_the_truth_tells_its_own_facts():
     watch = Watch(6, None, CPU)
     facts = watch.verdict(Verdict(GIVEN, torch.ones(6), facts={"own": 1.0}), GIVEN, None)
-    assert facts == {"labels used": 1.0, "labels changed": 0.0, "own": 1.0}
+    assert facts == {"labels used": 1.0, "labels repaired": 0.0, "own": 1.0}
     assert watch.last[0].isnan().all()
 
 
 def test_a_verdict_on_clean_labels_says_nothing_of_wrong_ones():
     watch = Watch(6, np.zeros(6, bool), CPU)
     facts = watch.verdict(Verdict(CLEAN, torch.ones(6), torch.rand(6)), CLEAN, CLEAN)
-    assert facts == {"labels used": 1.0, "labels changed": 0.0, "right before": 1.0, "right among used": 1.0}
+    assert facts == {"labels used": 1.0, "labels repaired": 0.0, "right before": 1.0, "right among used": 1.0}
     assert not any(math.isnan(v) for v in facts.values())

@@ -196,6 +196,16 @@ def test_several_networks_without_an_exchange_are_judged_one_by_one():
     assert len(trusts) == 2 and value.item() == pytest.approx(float(sum(parts)))
 
 
+def test_an_exchange_is_asked_whether_or_not_it_says_that_it_needs_the_loss():
+    class Swaps(Says):
+        def exchange(self, seen, y, row):
+            return [Trust(one.loss.abs()) for one in reversed(seen)]
+
+    outs = [view(1), view(2)]
+    _, trusts = Objective([Plain(), Plain()], Swaps(None))(outs, batch(), WEIGHT)
+    assert [t.w.tolist() for t in trusts] == [pytest.approx([abs(v) for v in plain_by_hand(o.z)]) for o in outs[::-1]]
+
+
 def test_what_an_exchange_sees():
     """Unweighted losses, detached embeddings, and the classes that each loss would name."""
 

@@ -85,7 +85,7 @@ class Watch:
             self.last[1] = torch.nan if verdict.threshold is None else verdict.threshold
         facts = {
             "labels used": float(used.float().mean()),
-            "labels changed": float((verdict.y != given).float().mean()),
+            "labels repaired": float((used & (verdict.y != given)).float().mean()),
         }
         facts |= verdict.facts
         if clean is None:
@@ -113,10 +113,9 @@ def detection(
     wrong, right = noisy.float(), (~noisy).float()
     finite = suspicion.nan_to_num(nan=torch.finfo(suspicion.dtype).max).contiguous()  # what is broken is most suspect
     order = finite.sort().values
-    rank = (torch.searchsorted(order, finite) + torch.searchsorted(order, finite, right=True) + 1).double() / 2
-    n, m = wrong.sum().double(), right.sum().double()
-    auroc = ((rank * wrong).sum() - n * (n + 1) / 2) / (n * m)
-    found = {"AUROC": auroc.float()}
+    rank = (torch.searchsorted(order, finite) + torch.searchsorted(order, finite, right=True) + 1) / 2
+    n, m = wrong.sum(), right.sum()
+    found = {"AUROC": ((rank * wrong).sum() / n - (n + 1) / 2) / m}
     if flagged is not None:
         hit = flagged.float()
         found["recall"] = (hit * wrong).sum() / wrong.sum()

@@ -58,8 +58,8 @@ class Objective:
         if self.confidence is None:
             return [], nothing
         seen = [out.z.detach() for out in outs]
-        if not self.confidence.needs_loss:
-            return [self.confidence(z, batch.y, batch.row, None) for z in seen], nothing
+        if len(outs) == 1 and not self.confidence.needs_loss:
+            return [self.confidence(seen[0], batch.y, batch.row, None)], nothing
         numbers = [loss(z, batch.y) for loss, z in zip(self.losses, each, strict=True)]
         if len(outs) == 1:
             trusts = [self.confidence(seen[0], batch.y, batch.row, numbers[0].detach())]

@@ -88,9 +88,7 @@ def test_guesses_of_a_loss_with_classes_do():
 def test_bad_use():
     part = CoTeachingPlus(share=0.2, per_pass=5)
     one = torch.zeros(3, dtype=torch.int64)
-    with pytest.raises(
-        LikewiseError, match="CoTeachingPlus: two networks must judge.*as --confidence"
-    ):
+    with pytest.raises(LikewiseError, match="CoTeachingPlus: two networks must judge.*as --confidence"):
         part(torch.zeros(3, 2), one, one, torch.zeros(3))
     with pytest.raises(LikewiseError, match="CoTeachingPlus: two networks.*got 1"):
         exchange(part, [[1.0]], [[0]])

@@ -229,6 +229,17 @@ def test_parquet_without_labels(tmp_path, write):
     assert read_embeddings(str(tmp_path / "f.parquet"), write("l.txt", "a\nb\na\n")).y.tolist() == [0, 1, 0]
 
 
+def test_parquet_of_float32_is_writable(tmp_path):
+    """Torch warns of arrays that are not."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    x = pa.array(X.tolist(), pa.list_(pa.float32(), 2))
+    pq.write_table(pa.table({"x": x, "label": ["b", "a", "b"]}), tmp_path / "f.parquet")
+    items = read_features(str(tmp_path / "f.parquet"))
+    assert items.x.flags.writeable and items.x.tolist() == X.tolist()
+
+
 def test_a_large_array_stays_on_disk(tmp_path):
     np.save(tmp_path / "f.npy", X.astype(np.float32))
     np.save(tmp_path / "l.npy", np.arange(len(X)))

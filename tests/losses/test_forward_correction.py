@@ -143,9 +143,12 @@ def test_bad_arguments(tmp_path):
     (tmp_path / "t.npy").write_text("0.8 0.2\n0.2 0.8\n")
     with pytest.raises(LikewiseError, match=r"transition must be a .npy file, got '.*t.npy' \("):
         ForwardCorrection(classes=4, dim=2, transition=file)
-    np.save(file, np.eye(3))
-    with pytest.raises(LikewiseError, match=r"must hold 4 x 4 numbers.*got shape \(3, 3\)"):
+    np.save(file, np.eye(3)[:2])
+    with pytest.raises(LikewiseError, match=r"a row and a column for each class, got shape \(2, 3\)"):
         ForwardCorrection(classes=4, dim=2, transition=file)
+    np.save(file, np.eye(3))
+    with pytest.raises(LikewiseError, match="a row for each of the 4 classes, got 3 in"):
+        ForwardCorrection(classes=4, dim=2, transition=file)(torch.eye(2), torch.tensor([0, 1]))
     for bad in (np.eye(4) * 0.9, np.eye(4) + [[-1, 1, 0, 0]] * 4, np.full((4, 4), np.nan)):
         np.save(file, bad)
         with pytest.raises(LikewiseError, match="rows of transition are shares of 0 or more that add up to 1"):

@@ -67,6 +67,14 @@ def test_the_datas_own_parts_are_folded_on_request():
     assert classes_of(data, folds=2) == {"train": [0, 1], "val": [2, 4], "test": [5, 6, 8, 9, 10]}  # 3 7 11 are nowhere
 
 
+def test_wrong_labels_do_not_move_the_cut_between_train_and_test():
+    clean = items(8, each=2)
+    spoiled = Items("toy", np.where(clean.y < 2, 2, clean.y), clean.class_name, y_clean=clean.y)  # 0 and 1 are gone
+    part = ClassFolds(folds=2)
+    assert part.rows(spoiled, "test").tolist() == part.rows(clean, "test").tolist() == list(range(8, 16))
+    assert classes_of(spoiled, folds=2) == {"train": [2], "val": [3], "test": [4, 5, 6, 7]}
+
+
 def test_an_odd_class_tests_and_class_numbers_may_have_gaps():
     data = Items("toy", np.array([3, 5, 5, 8, 9, 11, 12, 20]), tuple(map(str, range(21))))
     assert classes_of(data, folds=3) == {"train": [3, 5], "val": [8], "test": [9, 11, 12, 20]}

@@ -5,7 +5,16 @@ from torch import nn
 
 from likewise.configs import Train
 from likewise.run import FORMAT, Run
-from likewise.stages.assemble import choose_device, load_into, make_embedder, marked, read_config, resolve, transforms
+from likewise.stages.assemble import (
+    choose_device,
+    load_into,
+    make_embedder,
+    marked,
+    read_config,
+    resolve,
+    similarity_of,
+    transforms,
+)
 from likewise.types import Items, LikewiseError
 
 
@@ -29,6 +38,17 @@ def test_what_settings_leave_open_is_filled_from_the_data():
         "QueryGallery"
     )
     assert resolve(Train(data="x", weights="w.pt"), items(path=("a",) * 30)).pretrained is False
+
+
+def test_a_run_is_opened_without_knowing_its_classes(tmp_path):
+    np.save(tmp_path / "t.npy", np.eye(5))
+    for loss in (
+        "ForwardCorrection(share=0.7)",
+        f"ForwardCorrection(transition='{tmp_path / 't.npy'}')",
+        "SoftTriple()",
+    ):
+        assert similarity_of(Train(data="x", loss=loss)) == "cosine"
+    assert similarity_of(Train(data="x", loss="CrossBatchMemory(loss=LiftedStructure())")) == "euclidean"
 
 
 def test_what_is_given_stays():

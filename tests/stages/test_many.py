@@ -157,3 +157,13 @@ def test_a_child_hears_although_its_parent_was_started_deaf(planner, settings):
         assert child.wait(100) == 0
     finally:
         child.kill()
+
+
+def test_a_child_may_start_processes_that_read_pictures(planner, crew):
+    """It listens to its parent while it works; a process forked from it must not wait for what the listener holds."""
+    settings = {
+        "data": "glyphs(classes=6, per_class=4, size=16)", "size": 16, "dim": 8, "length": "2", "workers": 1, "device": "cpu",
+        "sampler": "SamplesPerClass(batch=4, per_class=2)", "evaluate": False,
+    }  # fmt: skip
+    job = planner.job(Train(**settings))
+    assert dict(crew.work([job.config])) == {0: Outcome()} and job.run.done

@@ -111,6 +111,8 @@ def test_bad_input(pictures, features, tmp_path):
     noise(Noise(str(pictures), "Uniform()", out))
     with pytest.raises(LikewiseError, match="are spoiled already, it has `label_clean`; start from the clean data"):
         noise(Noise(out, "Uniform()", str(tmp_path / "m.csv")))
+    with pytest.raises(LikewiseError, match="--out must not be the data itself"):
+        noise(Noise(out, "Uniform()", str(tmp_path / "." / "n.csv"), drop_wrong=True))
     with pytest.raises(LikewiseError, match="the data brings no class tree; name one"):
         noise(Noise(str(pictures), "Semantic()", out))
     with pytest.raises(LikewiseError, match=r"there is no tree 'cub20'; did you mean 'cub200'\?"):

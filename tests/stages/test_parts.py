@@ -82,6 +82,15 @@ def test_two_networks_start_apart_and_are_trained_and_stored_both(items, make):
     )  # the first is who it would be without the other
 
 
+def test_every_miner_that_wants_a_teacher_gets_to_see_it(items, make):
+    """Those of a second network's loss and of a term's copies too."""
+    doubt = {"confidence": "CoTeaching(share=0.2)", "terms": ("S2SD(dims=(6,))",)}
+    parts = make(items, loss="Contrastive(miner=TSINT(share=0.2))", **doubt)
+    assert (
+        parts.watchers == [loss.miner for loss in (*parts.losses, *parts.terms[0].losses)] and len(parts.watchers) == 3
+    )
+
+
 def test_a_network_is_trained_once_though_terms_know_it(items, make):
     parts = make(items, terms=("SelfDistillation()", "S2SD(dims=(6,))"))
     everyone = [p for group in parts.optimizer.param_groups for p in group["params"]]
@@ -107,7 +116,7 @@ def test_a_verdict_changes_labels_and_who_is_drawn(items, make):
 def test_a_verdict_that_leaves_too_little_says_whose_it_was(items, make):
     parts = make(items, confidence="LabelPosterior()")
     verdict = Verdict(torch.as_tensor(parts.labels), torch.as_tensor((parts.labels < 3).astype(np.float32)))
-    with pytest.raises(LikewiseError, match=r"after LabelPosterior\(.*\) left out labels; batches of fewer classes"):
+    with pytest.raises(LikewiseError, match=r"after LabelPosterior\(.*\) left out labels; smaller batches"):
         parts.adopt(verdict)
 
 
@@ -170,6 +179,34 @@ def test_terms_are_given_the_training_samples_in_order(items, make, tmp_path, mo
     assert np.array_equal(given.labels, parts.labels) and given.class_names == parts.class_names
 
 
+def test_terms_may_look_at_pictures_with_the_usual_workers(pictures, small, tmp_path, monkeypatch):
+    from likewise.run import Run
+    from likewise.terms import SelfDistillation
+
+    seen = []
+    monkeypatch.setattr(SelfDistillation, "prepare", lambda self, given: seen.extend(given.pictures(None)))
+    given = load(str(pictures))
+    config = Train(data=str(pictures), terms=("SelfDistillation()",), **small | {"workers": -1})
+    parts = Parts(resolve(config, given), given, CPU)
+    parts.prepare_pictures()
+    parts.prepare_terms(Run(tmp_path))
+    assert [place for _, places in seen for place in places.tolist()] == list(range(18))
+
+
+@pytest.mark.parametrize(("inner", "views"), [(2, 1), (3, 2)])
+def test_a_loss_and_its_batches_agree_on_views(items, make, inner, views):
+    """Else it would take other pictures for views of one."""
+    for loss in (f"AdaptiveHierarchical(views={inner})", f"CrossBatchMemory(loss=AdaptiveHierarchical(views={inner}))"):
+        with pytest.raises(LikewiseError, match=f"has views={inner}, but a batch holds every picture {views} times"):
+            make(items, loss=loss, views=views)
+    assert make(items, loss=f"AdaptiveHierarchical(views={views})", views=views).loss.views == views
+
+
 def test_without_training_rows_it_says_so(items, make):
     with pytest.raises(LikewiseError, match="the train part of .* is empty"):
         make(dataclasses.replace(items, split=np.full(288, "test")), sampler="Shuffled(batch=4)")
+
+
+def test_terms_go_with_one_network(items, make):
+    with pytest.raises(LikewiseError, match=r"CoTeaching\(.*trains 2 networks, and SelfDistillation\(.*goes with one"):
+        make(items, loss="NormSoftmax()", confidence="CoTeaching(share=0.2)", terms=("SelfDistillation()",))

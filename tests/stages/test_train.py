@@ -563,6 +563,13 @@ def test_patience_is_the_number_of_validations_without_a_new_best(settings):
     assert [line["step"] for line in run.read_log() if "val MAP@R" in line] == [5, 10, 15, 20]
 
 
+def test_a_training_that_ends_early_tells_what_it_believed(settings):
+    settings = settings | {"protocol": "UnseenClasses(val=0.3)", "validate_every": "5", "length": "100", "lr": 0.0}
+    run = train(Train(**settings | {"patience": 1, "evaluate": False, "confidence": "ProcSim()"}))
+    assert max(line["step"] for line in run.read_log()) < 100
+    assert np.isfinite(np.load(run.path / "trust.npz")["weight"]).any()
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

@@ -27,7 +27,8 @@ class LabelPosterior(Confidence):
         P(given y | true c) = (1 - u - v) [y = c] + u [y != c] / (C - 1) + v K_cy, K_cy ~ sum_i p_ic p_iy for y != c;
         t, u and v maximise the likelihood of the given labels; q_c ~ p_c(x) P(y | c);
         the label becomes argmax q, and is left out where max q < `least`
-    Differs: it is ours. On clean labels u and v come out near 0, so that next to nothing is changed.
+    Differs: it is ours. On clean labels u and v come out near 0, so that next to nothing is changed. A class that would keep
+        fewer than two samples gets back those that were given its label.
     Needs: features that tell classes apart, such as those of a pretrained network; the less they do, the less it changes. A class
         whose samples all carry one other class's name cannot be seen.
 
@@ -107,10 +108,7 @@ class LabelPosterior(Confidence):
                 break
             top, used = top.where(~gone, y), used | gone
         self.w.copy_(used.to(self.w))
-        facts = {
-            "wrong labels, any": noise.any, "wrong labels, similar": noise.similar,
-            "labels repaired": float((used & (top != y)).float().mean()), "labels left out": float((~used).float().mean()),
-        }  # fmt: skip
+        facts = {"wrong labels, any": noise.any, "wrong labels, similar": noise.similar}
         return Verdict(y=top, w=used.float(), suspicion=1 - own, threshold=0.5, facts=facts)
 
 

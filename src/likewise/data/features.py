@@ -180,7 +180,8 @@ def load_parquet(file: str) -> tuple[np.ndarray, dict]:
             f"features: all vectors must have one length, but {name} has {lengths[0]} numbers in row 1 and "
             f"{'nothing' if lengths[odd] is None else lengths[odd]} in row {odd + 1}"
         )
-    x = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1)
+    x = column.flatten().to_numpy(zero_copy_only=False, writable=True)  # torch warns of what is not
+    x = x.reshape(len(column), -1)
     return x, read_parquet(file, "features", without=[key]).column
 
 

@@ -86,7 +86,8 @@ def resolve(config: Train, items: Items) -> Train:
     sampler = config.sampler
     if sampler is None:
         part = build(protocol, Protocol, allow_imports=config.allow_imports)
-        classes = len(np.unique(items.y[part.rows(items, "train")]))
+        given = spoil(items, part, config.noise, config.seed, config.allow_imports)  # noise may leave fewer classes
+        classes = len(np.unique(given.y[part.rows(given, "train")]))
         sampler = f"SamplesPerClass(batch={4 * max(1, min(28, classes))}, per_class=4)"
     own_weights = backbone in ("features", "conv_small")
     pretrained = config.pretrained
@@ -187,7 +188,8 @@ def read_config(run: Run, **changes) -> Train:
 
 def similarity_of(config: Train) -> str:
     """How the run's embeddings are compared: the way its loss was written for."""
-    loss = build(config.loss, Loss, allow_imports=config.allow_imports, classes=2, dim=config.dim)
+    # Any number of classes will do, but few would not go with every share of wrong labels.
+    loss = build(config.loss, Loss, allow_imports=config.allow_imports, classes=1000, dim=config.dim)
     return "cosine" if loss.input == "unit" else "euclidean"
 
 

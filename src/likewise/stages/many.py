@@ -214,10 +214,12 @@ def serve() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent in the background may have handed down deafness
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # nothing else is taken for an answer
+    # A thread that waits on sys.stdin holds its lock, and a process forked to read pictures would wait for it for ever.
+    asked, sys.stdin = os.fdopen(os.dup(0), encoding="utf-8"), open(os.devnull, encoding="utf-8")  # noqa: SIM115
     tasks: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 
     def listen() -> None:
-        for line in sys.stdin:
+        for line in asked:
             tasks.put(line)
         tasks.put(None)
         _thread.interrupt_main()

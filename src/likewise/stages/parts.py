@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from likewise.configs import Train
 from likewise.contracts import BatchSampler, Confidence, Loss, Miner, Term
-from likewise.data.batches import batches, in_order
+from likewise.data.batches import batches, choose_workers, in_order
 from likewise.data.resident import Resident
 from likewise.diagnose import Watch
 from likewise.durations import steps_of
@@ -111,7 +111,8 @@ class Parts:
         self.terms = [self.make(text, Term, make_loss=make_loss) for text in config.terms]
         self.objective = Objective(self.losses, self.confidence, self.terms, config.loss_weight)
         self.similarity = "cosine" if self.loss.input == "unit" else "euclidean"
-        self.watchers = [m for m in self.loss.modules() if isinstance(m, Miner) and m.momentum is not None]
+        inside = [m for part in (*self.losses, *self.terms) for m in part.modules()]
+        self.watchers = [m for m in inside if isinstance(m, Miner) and m.momentum is not None]
         self.teacher = Teacher(self.embedder, self.watchers[0].momentum) if self.watchers else None
 
     def make(self, text: str, kind: type, **more):
@@ -135,7 +136,7 @@ class Parts:
             self.use(np.flatnonzero(verdict.w.cpu().numpy() > 0))
         except LikewiseError as error:
             raise LikewiseError(
-                f"{error}. That is after {self.config.confidence} left out labels; batches of fewer classes need less"
+                f"{error}. That is after {self.config.confidence} left out labels; smaller batches need less"
             ) from None
         self.sampler.step = step
 
@@ -150,6 +151,16 @@ class Parts:
                         f"train: {config.loss} has {name}={given}, but this training has {self.facts[name]}; leave {name} out, "
                         "it is filled in"
                     )
+            if (views := getattr(part, "views", 1)) not in (1, config.views):
+                raise LikewiseError(
+                    f"train: {config.loss} has views={views}, but a batch holds every picture {config.views} times; train with "
+                    f"--views {views}, or give the loss views={config.views}"
+                )
+        if self.terms and len(self.embedders) > 1:
+            raise LikewiseError(
+                f"train: {config.confidence} trains {len(self.embedders)} networks, and {config.terms[0]} goes with one; "
+                "leave one of them out"
+            )
         if config.mixup is None:
             return
         remembers = type(self.sampler).observe is not BatchSampler.observe, isinstance(self.loss, CrossBatchMemory)
@@ -180,7 +191,7 @@ class Parts:
     def prepare_terms(self, run: Run) -> None:
         def pictures(transform: Callable | None) -> Iterator[tuple[Tensor, Tensor]]:
             chosen = in_order(self.rows, 128)
-            how = {"device": self.device, "workers": self.config.workers if self.items.x is None else 0}
+            how = {"device": self.device, "workers": choose_workers(self.config.workers)}
             for batch in batches(self.items, chosen, transform or self.plain, **how):
                 yield batch.x, self.place[batch.row]
 

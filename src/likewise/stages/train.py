@@ -100,7 +100,7 @@ class Training(Parts):
                     facts = self.log(images / max(time.monotonic() - began, 1e-9))
                     images, began = 0, time.monotonic()
                 if self.confidence and (self.step % self.per_pass == 0 or last):
-                    self.log_trust(last)
+                    self.log_trust()
                 progress.advance(1, facts)
                 if len(self.val_rows) and (self.step % self.validate_every == 0 or last):
                     self.validate()
@@ -111,6 +111,8 @@ class Training(Parts):
                 if stop.is_set() and not last:
                     self.save()
                     raise Interrupted(self.run, self.step, self.steps)
+        if self.confidence:
+            self.keep_trust()
         self.save()
 
     def start_sampler(self) -> None:
@@ -213,16 +215,18 @@ class Training(Parts):
         self.total, self.counted = torch.zeros_like(self.total), 0
         return f"loss {loss:.3f}  {rate:.0f} images/s"
 
-    def log_trust(self, last: bool) -> None:
-        """What the confidence makes of the samples, once a pass; at the end, sample by sample, into a file of its own."""
+    def log_trust(self) -> None:
+        """What the confidence makes of the samples, once a pass."""
         if (histogram := self.watch.histogram()) is not None:
             self.run.log([{"step": self.step, "suspicion": histogram}])
-        if last:
-            suspicion, _, w = self.watch.last.cpu().numpy()
-            names = np.asarray(self.class_names)
-            columns = {"row": self.rows, "given": names[self.labels], "label": names[self.y.cpu()], "weight": w}
-            with write_aside(self.run.path / "trust.npz") as aside, aside.open("wb") as file:
-                np.savez_compressed(file, suspicion=suspicion, **columns)
+
+    def keep_trust(self) -> None:
+        """The same in the end, sample by sample."""
+        suspicion, _, w = self.watch.last.cpu().numpy()
+        names = np.asarray(self.class_names)
+        columns = {"row": self.rows, "given": names[self.labels], "label": names[self.y.cpu()], "weight": w}
+        with write_aside(self.run.path / "trust.npz") as aside, aside.open("wb") as file:
+            np.savez_compressed(file, suspicion=suspicion, **columns)
 
     def validate(self) -> None:
         """Score the validation part; keep the best network. The test part is never looked at here."""
