@@ -84,11 +84,11 @@ def test_two_networks_start_apart_and_are_trained_and_stored_both(items, make):
 
 def test_every_miner_that_wants_a_teacher_gets_to_see_it(items, make):
     """Those of a second network's loss and of a term's copies too."""
-    doubt = {"confidence": "CoTeaching(share=0.2)", "terms": ("S2SD(dims=(6,))",)}
-    parts = make(items, loss="Contrastive(miner=TSINT(share=0.2))", **doubt)
-    assert (
-        parts.watchers == [loss.miner for loss in (*parts.losses, *parts.terms[0].losses)] and len(parts.watchers) == 3
-    )
+    loss = "Contrastive(miner=TSINT(share=0.2))"
+    two = make(items, loss=loss, confidence="CoTeaching(share=0.2)")
+    assert two.watchers == [own.miner for own in two.losses] and len(two.watchers) == 2
+    one = make(items, loss=loss, terms=("S2SD(dims=(6,))",))
+    assert one.watchers == [own.miner for own in (one.loss, *one.terms[0].losses)] and len(one.watchers) == 2
 
 
 def test_a_network_is_trained_once_though_terms_know_it(items, make):

@@ -24,8 +24,8 @@ class ProcSim(Confidence):
         likelihood); the global average (used, then renewed). A loss that is not finite weighs 0; fewer than four weigh 1.
         Rows of table 1: base: this with `loss=MultiSimilarity(beta=40)` and a `LanguageGuidance` term. Threshold on MS:
         `judge_by="loss"`. Proxy-NCA as DML loss: `loss=ProxyNCA(scale=1, positive_in_denominator=True)`, whose proxies are its
-        own and learn with the network. Regularization affected by confidence: `trusted=True` in that term. Global average, mixture: `threshold`. MS + PLG: no confidence; MS: no term.
-        SuperLoss: `loss=PairSuperLoss()` alone.
+        own and learn with the network. Regularization affected by confidence: `trusted=True` in that term. Global average,
+        mixture: `threshold`. MS + PLG: no confidence; MS: no term. SuperLoss: `loss=PairSuperLoss()` alone.
 
     Args:
         classes: number of training classes; the run fills it in.

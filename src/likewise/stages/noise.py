@@ -39,7 +39,9 @@ def noise(config: Noise, say=print) -> Spoiled:
     suffix = Path(config.out).suffix.lower()
     out = check_out(config.out, suffix if suffix == ".parquet" else ".csv", "noise")
     if out.resolve() == Path(config.data).expanduser().resolve():
-        raise LikewiseError(f"noise: --out must not be the data itself, got '{config.out}' for both; choose another --out")
+        raise LikewiseError(
+            f"noise: --out must not be the data itself, got '{config.out}' for both; choose another --out"
+        )
     items = load_items(config.data, config.root, skip_bad=False, workers=0, quiet=True, say=say)
     if items.y_clean is not None:
         raise LikewiseError(
