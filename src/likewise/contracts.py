@@ -163,12 +163,14 @@ class BatchSampler(Stepper, ABC):
 class Confidence(nn.Module, Stepper, ABC):
     """How far to believe each label: masks and weights, never the removal of rows.
 
-    It gets detached embeddings, and rows that count the training samples. `needs_loss`: it wants the unweighted loss too.
+    It gets detached embeddings, and rows that count the training samples. `needs_loss`: it wants the unweighted loss too;
+    `needs_guess`: a loss with classes.
     `every`: how long between two looks at the whole training set ("1e"); None: it never wants one. `peers`: how many
     networks it needs in training.
     """
 
     needs_loss: bool = False
+    needs_guess: bool = False
     every: str | None = None
     peers: int = 1
 

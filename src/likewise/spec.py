@@ -20,7 +20,7 @@ from likewise.types import LikewiseError
 
 FACTS = (
     "classes", "dim", "features", "labels", "largest_class", "class_names", "seed", "steps", "per_pass", "taxonomy", "rows",
-    "embedder", "make_loss",
+    "samples", "embedder", "make_loss",
 )  # fmt: skip
 """What only the run knows; it fills arguments of these names that a spec leaves open."""
 
@@ -40,7 +40,12 @@ def build(text: str, want: type | None = None, *, allow_imports: bool = False, *
         allow_imports: whether a dotted name (`my_lab.losses.Mine()`) may be imported. Importing runs that module's code.
         facts: values for arguments of these names that the spec leaves open, at any depth.
     """
-    part = _make(_parse(text), text, facts, allow_imports)
+    node = _parse(text)
+    name = node.func if isinstance(node, ast.Call) else node
+    known = _registry().get(name.id) if isinstance(name, ast.Name) else None
+    if want is not None and known is not None and not issubclass(known, want):
+        raise LikewiseError(f"spec '{text}' makes a {known.__name__}, but a {want.__name__} is wanted here")
+    part = _make(node, text, facts, allow_imports)
     if want is not None and not isinstance(part, want):
         raise LikewiseError(f"spec '{text}' makes a {type(part).__name__}, but a {want.__name__} is wanted here")
     return part

@@ -62,8 +62,11 @@ def test_features_of_all_rows_are_found_by_row(tmp_path):
     np.savez(tmp_path / "x.npz", x=every)
     want = SmallCluster(features=TWINS.astype(np.float32), share=0.3)(PAIRS, np.random.default_rng(0))
     for file in ("x.npy", "x.npz"):
-        got = SmallCluster(features=str(tmp_path / file), share=0.3, rows=rows)(PAIRS, np.random.default_rng(0))
+        facts = {"rows": rows, "samples": 130}
+        got = SmallCluster(features=str(tmp_path / file), share=0.3, **facts)(PAIRS, np.random.default_rng(0))
         assert np.array_equal(got, want)
+    with pytest.raises(LikewiseError, match="or for all rows of the data, got 130"):  # of other data
+        SmallCluster(features=every, rows=rows, samples=140)(PAIRS, np.random.default_rng(0))
 
 
 def test_bad_input(tmp_path):

@@ -69,3 +69,17 @@ def test_a_file_that_a_spec_names_counts_by_its_content(tmp_path):
     assert find_run(config, items).about["identity"] == first
     file.write_bytes(b"two")
     assert find_run(config, items).about["identity"] != first
+
+
+def test_a_folder_in_which_nothing_was_learned_is_free(claim, settings, tmp_path):
+    """Settings that failed late leave a folder; the corrected command may have it."""
+    out = str(tmp_path / "run")
+    first, second = claim(out=out), claim(out=out, lr=0.5)
+    first.run.path.mkdir()
+    take(first, Train(**settings), torch.device("cpu"))
+    assert claim(out=out, lr=0.5).about["identity"] == second.about["identity"]
+    take(second, Train(**settings), torch.device("cpu"))
+    assert first.run.about["identity"] == second.about["identity"]
+    (first.run.path / "state.pt").touch()
+    with pytest.raises(LikewiseError, match="holds another run"):
+        claim(out=out)

@@ -210,3 +210,8 @@ def test_without_training_rows_it_says_so(items, make):
 def test_terms_go_with_one_network(items, make):
     with pytest.raises(LikewiseError, match=r"CoTeaching\(.*trains 2 networks, and SelfDistillation\(.*goes with one"):
         make(items, loss="NormSoftmax()", confidence="CoTeaching(share=0.2)", terms=("SelfDistillation()",))
+
+
+def test_co_teaching_plus_wants_a_loss_with_classes(items, make):
+    with pytest.raises(LikewiseError, match=r"CoTeachingPlus\(.*asks which class the loss would name.*use NormSoftmax"):
+        make(items, loss="MultiSimilarity()", confidence="CoTeachingPlus(share=0.2)")

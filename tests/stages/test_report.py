@@ -75,7 +75,7 @@ def test_the_command(judged, tmp_path, capsys):
 def test_what_cannot_be_shown_is_said(judged, finished, tmp_path):
     copy = shutil.copytree(judged.path, tmp_path / "posterior")
     cases = {
-        "at least one": (), "not a run folder": (str(tmp_path),), "believed all its labels": (str(finished.path),),
+        "at least one": (), "not a run folder": (str(tmp_path),), "has no confidence": (str(finished.path),),
     }  # fmt: skip
     for words, runs in cases.items():
         with pytest.raises(LikewiseError, match=words):

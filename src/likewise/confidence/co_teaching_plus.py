@@ -28,6 +28,7 @@ class CoTeachingPlus(Confidence):
     """
 
     needs_loss = True
+    needs_guess = True
     peers = 2
 
     def __init__(self, share: float, per_pass: int, start: str = "5e", ramp: str = "10e"):

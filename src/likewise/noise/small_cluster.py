@@ -32,6 +32,7 @@ class SmallCluster(NoiseModel):
         clusters: pieces of a class; None: half as many as it has samples.
         target: a cluster's new class: any, or the one whose mean is nearest to its centre.
         rows: row of each sample in the data; the data fills them in.
+        samples: how many rows the data has; the data fills it in.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class SmallCluster(NoiseModel):
         clusters: int | None = None,
         target: Literal["random", "nearest"] = "random",
         rows: Int[np.ndarray, "N"] | None = None,
+        samples: int | None = None,
     ):
         check_share("SmallCluster", share)
         if clusters is not None and clusters < 1:
@@ -50,6 +52,7 @@ class SmallCluster(NoiseModel):
         self.clusters = clusters
         self.target = target
         self.rows = rows
+        self.samples = samples
 
     def __call__(self, y: Int[np.ndarray, "N"], rng: np.random.Generator) -> Int[np.ndarray, "N"]:
         if not self.share:
@@ -85,7 +88,7 @@ class SmallCluster(NoiseModel):
                 f"SmallCluster: features must be numbers with a row a sample, got {x.dtype} of shape {x.shape}"
             )
         if len(x) != count:
-            if self.rows is None or len(self.rows) != count or self.rows.max() >= len(x):
+            if self.rows is None or len(self.rows) != count or len(x) != self.samples:
                 raise LikewiseError(
                     f"SmallCluster: features must have a row for each of the {count} samples or for all rows of the data, got "
                     f"{len(x)}; embed the data that is to be spoiled"

@@ -128,7 +128,7 @@ def spoil(items: Items, protocol: Protocol, noise: str | None, seed: int, allow_
     if noise is None:
         return items
     rows = np.union1d(protocol.rows(items, "train"), protocol.rows(items, "val"))
-    facts = {"class_names": items.class_name, "taxonomy": items.taxonomy, "rows": rows}
+    facts = {"class_names": items.class_name, "taxonomy": items.taxonomy, "rows": rows, "samples": len(items)}
     model = build(noise, NoiseModel, allow_imports=allow_imports, **facts)
     y = items.y.copy()
     y[rows] = model(items.y[rows], np.random.default_rng((seed, 77, 0)))

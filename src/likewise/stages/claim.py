@@ -45,7 +45,7 @@ def find_run(config: Train, items: Items) -> Claim:
     run = Run(out or f"runs/{items.name}-{config.loss.split('(')[0]}-{key[:8]}")
     if (run.path / "config.json").exists():
         there = run.about
-        if there["identity"] != key:
+        if there["identity"] != key and not is_free(run):
             old = there["config"]
             odd = [f"{k}: {old[k]} there, {v} here" for k, v in learned.items() if k in old and old[k] != v]
             odd += ["the data"] if there["data"] != data else []
@@ -54,6 +54,11 @@ def find_run(config: Train, items: Items) -> Claim:
     elif run.path.exists() and (not run.path.is_dir() or {p.name for p in run.path.iterdir()} - BEGINNING):
         raise LikewiseError(f"train: '{run.path}' exists and is not a run; choose another --out")
     return Claim(run, about)
+
+
+def is_free(run: Run) -> bool:
+    """Whether a training stopped in this folder before it learned anything, so that another may have it."""
+    return not any((run.path / name).exists() for name in ("state.pt", "model.safetensors", "done"))
 
 
 def hash_of(file: str | None) -> str | None:
@@ -71,7 +76,7 @@ def take(claim: Claim, config: Train, device: torch.device) -> None:
     """Make the folder ready, or take it up where it was left; with `again`, empty a finished one. Its lock is held already."""
     run = claim.run
     if (run.path / "config.json").exists():
-        if not config.again or not run.done:
+        if run.about["identity"] == claim.about["identity"] and (not config.again or not run.done):
             for name in RESULTS:  # of an earlier state, if somebody looked at it half way
                 (run.path / name).unlink(missing_ok=True)
             return

@@ -91,7 +91,8 @@ class Planner:
         similarity_of(config)  # builds the loss
         rows = np.arange(len(items))
         facts = {
-            "class_names": items.class_name, "taxonomy": items.taxonomy, "rows": rows, "classes": items.classes,
+            "class_names": items.class_name, "taxonomy": items.taxonomy, "rows": rows, "samples": len(items),
+            "classes": items.classes,
             "dim": config.dim, "labels": items.y, "per_pass": 100, "steps": 100,
         }  # fmt: skip
         for text, kind in ((config.noise, NoiseModel), (config.confidence, Confidence)):

@@ -156,6 +156,10 @@ class Parts:
                     f"train: {config.loss} has views={views}, but a batch holds every picture {config.views} times; train with "
                     f"--views {views}, or give the loss views={config.views}"
                 )
+        if self.confidence and self.confidence.needs_guess and self.loss.guess(torch.zeros(1, config.dim)) is None:
+            raise LikewiseError(
+                f"train: {config.confidence} asks which class the loss would name, and {config.loss} has none; use NormSoftmax()"
+            )
         if self.terms and len(self.embedders) > 1:
             raise LikewiseError(
                 f"train: {config.confidence} trains {len(self.embedders)} networks, and {config.terms[0]} goes with one; "

@@ -44,7 +44,7 @@ def tell(run: Run, file: Path, top: int, say: Callable[[str], None]) -> Told:
     settings, lines = read_config(run), run.read_log()
     if settings.confidence is None:
         raise LikewiseError(
-            f"report: '{run.path}' believed all its labels, so there is nothing to show; train with --robust, or with a "
+            f"report: '{run.path}' has no confidence, so there is nothing to show; train with --robust, or with a "
             "--confidence of your choice"
         )
     title = f"{name_of(run)}: {settings.confidence}" + (f", {settings.noise}" if settings.noise else "")

@@ -1,0 +1,41 @@
+"""Pictures -> features of a network that is not trained, as data for `likewise train`: what a head learns in seconds on a CPU.
+
+python benchmarks/features.py cub.csv --out cub224.npz
+likewise bench examples/robust-features.toml --jobs 2
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+import torch
+
+from likewise.data import load
+from likewise.data.augment import eval_transform
+from likewise.embedding import embed_rows
+from likewise.models.embedder import Embedder
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", help="a folder or table of pictures, with a split")
+    parser.add_argument("--out", required=True, help=".npz with x, label and split")
+    parser.add_argument("--backbone", default="efficientnet_lite0")
+    parser.add_argument("--pool", default="avg+max")
+    parser.add_argument("--size", type=int, default=224)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    config = parser.parse_args()
+    items, device = load(config.data), torch.device(config.device)
+    network = Embedder(config.backbone, 1, pool=config.pool, size=config.size).to(device)
+    rows = np.arange(len(items))
+    found = embed_rows(
+        network, items, rows, eval_transform(config.size), device=device, workers=-1, batch=64, features=True
+    )
+    columns = {"x": found.f.numpy(), "label": np.asarray(items.class_name)[items.y]}
+    np.savez(config.out, **columns, **({} if items.split is None else {"split": items.split}))
+    print(f"{config.out}: {len(items)} samples of {columns['x'].shape[1]} numbers")
+
+
+if __name__ == "__main__":
+    main()
