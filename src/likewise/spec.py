@@ -78,11 +78,10 @@ def canonical(text: str) -> str:
 
 
 def files(text: str) -> list[str]:
-    """The existing files that a spec names."""
-    words = [
-        node.value for node in ast.walk(_parse(text)) if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    ]
-    return sorted({word for word in words if Path(word).expanduser().is_file()})
+    """The existing files that a spec names, and folders given as paths: a plain word is none, though a folder be called so."""
+    words = {n.value for n in ast.walk(_parse(text)) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    places = {word: Path(word).expanduser() for word in words}
+    return sorted(word for word, place in places.items() if place.is_file() or ("/" in word and place.is_dir()))
 
 
 def _tidy(node: ast.expr) -> ast.expr:

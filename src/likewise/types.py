@@ -49,6 +49,11 @@ class Items:
     def classes(self) -> int:
         return len(self.class_name)
 
+    @property
+    def y_first(self) -> Int[np.ndarray, "N"]:
+        """The labels before any were spoiled on purpose. They decide who tests, so that noise does not move that cut."""
+        return self.y if self.y_clean is None else self.y_clean
+
 
 class Batch(NamedTuple):
     x: Float[Tensor, "B ..."]

@@ -69,6 +69,12 @@ def test_a_file_that_a_spec_names_counts_by_its_content(tmp_path):
     assert find_run(config, items).about["identity"] == first
     file.write_bytes(b"two")
     assert find_run(config, items).about["identity"] != first
+    folder = tmp_path / "encoder"
+    folder.mkdir()
+    config = Train(data="glyphs", protocol="UnseenClasses()", terms=(f"LanguageGuidance(encoder={str(folder)!r})",))
+    empty = find_run(config, items).about["identity"]
+    (folder / "config.json").write_bytes(b"three")
+    assert find_run(config, items).about["identity"] != empty
 
 
 def test_a_folder_in_which_nothing_was_learned_is_free(claim, settings, tmp_path):

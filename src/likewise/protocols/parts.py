@@ -27,15 +27,14 @@ def rows_by_class(items: Items, part: Part, train: float, val: float) -> Int[np.
 
 
 def _first_classes(items: Items, share: float) -> np.ndarray:
-    y = items.y if items.y_clean is None else items.y_clean  # labels spoiled on purpose must not move the cut
-    classes = np.unique(y)
+    classes = np.unique(items.y_first)
     first = classes[: max(1, round(share * len(classes)))]
     if len(first) == len(classes):
         raise LikewiseError(
             f"protocols: {len(classes)} classes cannot be cut into train and test classes at train={share}; "
             "bring more classes, or a `split` column"
         )
-    return np.where(np.isin(y, first), "train", "test")
+    return np.where(np.isin(items.y_first, first), "train", "test")
 
 
 def _last_classes(items: Items, train_rows: np.ndarray, share: float) -> np.ndarray:

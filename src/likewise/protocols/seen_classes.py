@@ -67,7 +67,7 @@ class SeenClasses(Protocol):
 
     def _split(self, items: Items) -> np.ndarray:
         # Labels spoiled on purpose must not move the cut, which was made before.
-        y = items.y if items.y_clean is None else items.y_clean
+        y = items.y_first
         if self.own_split:
             split = self._given(items, y)
         else:

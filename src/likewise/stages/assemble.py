@@ -132,7 +132,7 @@ def spoil(items: Items, protocol: Protocol, noise: str | None, seed: int, allow_
     model = build(noise, NoiseModel, allow_imports=allow_imports, **facts)
     y = items.y.copy()
     y[rows] = model(items.y[rows], np.random.default_rng((seed, 77, 0)))
-    return dataclasses.replace(items, y=y, y_clean=items.y if items.y_clean is None else items.y_clean)
+    return dataclasses.replace(items, y=y, y_clean=items.y_first)
 
 
 def make_protocol(config: Train) -> Protocol:

@@ -10,6 +10,7 @@ import torch
 
 from likewise.configs import KEPT_OUT, Train, to_dict
 from likewise.data.images import fingerprint
+from likewise.encoders import content_of
 from likewise.run import FORMAT, RESULTS, TRAINED, Run, environment, identity
 from likewise.spec import files
 from likewise.types import Items, LikewiseError
@@ -37,7 +38,7 @@ def find_run(config: Train, items: Items) -> Claim:
     settings, data = to_dict(config), fingerprint(items)
     learned = {k: v for k, v in settings.items() if k not in KEPT_OUT and (k, v) not in LATER}
     specs = [text for text in (config.loss, config.noise, config.confidence, *config.terms) if text]
-    read = {file: hash_of(file) for text in specs for file in files(text)}
+    read = {file: content_of(file) for text in specs for file in files(text)}
     key = identity(learned | {"weights": hash_of(config.weights)} | ({"files": read} if read else {}), data)
     features = None if items.x is None else items.x.shape[1]
     about = {"format": FORMAT, "identity": key, "data": data, "features": features, "config": settings}

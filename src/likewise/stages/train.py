@@ -172,8 +172,9 @@ class Training(Parts):
                 value, trusts = self.config.loss_weight * sum(parts), []
             else:
                 outs = [self.network(batch.x), *(other(batch.x) for other in self.embedders[1:])]
+                seen = self.teacher(batch.x).z if self.watchers else None
                 for miner in self.watchers:
-                    miner.look(self.teacher(batch.x).z)
+                    miner.look(seen)
                 out = outs[0]
                 value, trusts = self.objective(outs, batch, w)
         self.optimizer.zero_grad(set_to_none=True)
