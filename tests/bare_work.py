@@ -13,9 +13,17 @@ from likewise.spec import build
 from likewise.testing import CLASSES, DIM, check_loss
 
 
-def check_spec(text: str) -> None:
+def check_spec(text: str, steps: int = 0) -> None:
+    """The contract of a loss, as it is made or after so many steps."""
     torch.set_num_threads(1)
-    check_loss(lambda: build(text, Loss, classes=CLASSES, dim=DIM))
+
+    def make() -> Loss:
+        loss = build(text, Loss, classes=CLASSES, dim=DIM, per_pass=1)
+        for step in range(1, steps + 1):
+            loss.after_step(step)
+        return loss
+
+    check_loss(make)
 
 
 def check_fault(fault: str) -> None:

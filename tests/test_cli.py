@@ -85,7 +85,10 @@ def test_help_takes_little_processor_time():
     assert total < 400_000, f"importing takes {total / 1e6:.2f} s"
 
 
-@pytest.mark.parametrize("words", [("train", "--help"), ("recipe", "show", "triplet"), ("search", "--help")])
+@pytest.mark.parametrize(
+    "words",
+    [("train", "--help"), ("recipe", "show", "triplet"), ("recipe", "diff", "triplet", "margin"), ("search", "--help")],
+)
 def test_reading_about_a_command_does_not_load_torch(words):
     modules, out = loaded(*words)
     assert not modules & HEAVY
@@ -126,7 +129,9 @@ def test_version_and_no_words_at_all(capsys):
     [
         (["trian", "x"], "there is no command 'trian'; did you mean 'train'? See `likewise --help`"),
         (["zzz"], "there is no command 'zzz'"),
-        (["recipe", "list"], "likewise recipe show NAME"),
+        (["recipe", "list"], "likewise recipe show NAME, or recipe diff A [B]"),
+        (["recipe"], "`likewise list recipes` names them"),
+        (["recipe", "diff", "triplet", "no/run"], "'no/run' is not a run folder"),
         (["recipe", "show", "triplett"], "did you mean 'triplet'?"),
         (["train", "x", "--recipe", "triplett"], "did you mean 'triplet'?"),
         (["train", "no such data"], "is neither a known name nor an existing path"),
@@ -135,6 +140,7 @@ def test_version_and_no_words_at_all(capsys):
         (["evaluate", "."], "is not a run folder"),
         (["embed", "no such run", "glyphs", "--out", "z.npz"], "'no such run' is not a run folder"),
         (["search", "no such run", "--query", "missing.jpg"], "there is no 'no such run'"),
+        (["hierarchy", "no such run"], "'no such run' is not a run folder"),
         (["list", "loss"], "did you mean 'losses'?"),
     ],
 )
@@ -262,6 +268,9 @@ def test_robust_training_and_its_recipe(toy, tmp_path, capsys):
     cli.main(["recipe", "show", "triplet+robust"])
     said = capsys.readouterr().out
     assert "Triplet, semi-hard + Labels that may be wrong" in said and '--confidence "LabelPosterior()"' in said
+    cli.main(["recipe", "diff", "robust", str(out)])
+    said = capsys.readouterr().out
+    assert "length" in said and "confidence" not in said.split("the same in both: ")[0] and f"values for {toy}" in said
     for name in ("confidence", "terms"):
         cli.main(["list", name])
         assert ("ProcSim" in capsys.readouterr().out) == (name == "confidence")

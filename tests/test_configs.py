@@ -14,7 +14,9 @@ from likewise.configs import KEPT_OUT, Train, to_dict
 KINDS = {
     "demo": configs.Demo, "train": configs.Train, "evaluate": configs.Evaluate, "embed": configs.Embed,
     "search": configs.Search, "compare": configs.Compare, "bench": configs.Bench, "tune": configs.Tune,
+    "hierarchy": configs.Hierarchy,
     "noise": configs.Noise, "report": configs.Report, "list": configs.List, "recipe show": configs.RecipeShow,
+    "recipe diff": configs.RecipeDiff,
 }  # fmt: skip
 
 

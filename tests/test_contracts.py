@@ -40,6 +40,10 @@ def test_every_loss(name, bare):
         "Triplet(squared=True)",
         "Triplet(miner=Random(per_anchor=False))",
         "AdaptiveHierarchical(space='hyperbolic')",
+        "Contrastive(margin=2.7, space='hyperbolic')",
+        "Triplet(squared=True, space='hyperbolic')",
+        "MultiSimilarity(space='hyperbolic')",
+        "Histogram(space='hyperbolic')",
         "ForwardCorrection(share=0.0)",
         *(f"Triplet(miner={name}())" for name in miners.__all__ if getattr(miners, name).gives == "triplets"),
     ],
@@ -122,6 +126,7 @@ def test_every_confidence(text):
         "LanguageGuidance(by='names', temperature=2)",
         "LanguageGuidance(by='images')",
         "S2SD(delay=0)",
+        "Ensemble(balanced=True, reconstruction=0.5)",
     ],
 )
 def test_every_term(text, monkeypatch):
@@ -438,7 +443,7 @@ class Beside(Term):
             case "inputs":
                 out.f.detach().zero_()
             case "changes the network":
-                self.embedder.head.bias.data.add_(1)
+                self.embedder.body.bias.data.add_(1)
             case "sixteen":
                 return out.z @ out.z.sum(0)
             case "order":
@@ -476,3 +481,8 @@ class Beside(Term):
 def test_a_faulty_term_is_caught(fault, says):
     with pytest.raises(AssertionError, match=says):
         check_term(lambda network: Beside(network, fault))
+
+
+def test_a_term_may_say_that_it_waits(monkeypatch):
+    monkeypatch.setattr(Beside, "waits", True)
+    check_term(lambda network: Beside(network, "waits"))

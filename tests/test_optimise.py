@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from likewise.configs import Train
-from likewise.losses import NormSoftmax, ProxyAnchor
+from likewise.losses import CrossBatchMemory, Margin, NormSoftmax, ProxyAnchor
 from likewise.models import Embedder
 from likewise.optimise import Schedule, clip, make_optimizer, steps_of
+from likewise.terms import S2SD
 from likewise.types import LikewiseError
 
 
@@ -40,6 +41,24 @@ def test_groups_have_their_own_settings(embedder, name):
     count = sum(len(g["params"]) for g in optimizer.param_groups)
     assert count == len(list(embedder.parameters())) + 1
     assert make_optimizer(Train(data="x", loss_lr=7.0), [embedder], [loss]).param_groups[2]["lr"] == 7.0
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_copies_of_the_loss_inside_a_term_learn_as_the_loss_does(embedder, nested):
+    def make_loss(dim):
+        return CrossBatchMemory(dim=dim, loss=Margin(classes=3)) if nested else ProxyAnchor(classes=3, dim=dim)
+
+    loss, term = make_loss(8), S2SD(make_loss, embedder, dims=(6, 7))
+    optimizer = make_optimizer(Train(data="x", lr=1e-3, weight_decay=0.1, loss_eps=0.5), [embedder], [loss], [term])
+    groups = {g["name"]: g for g in optimizer.param_groups}
+    assert groups["loss"]["lr"] == pytest.approx(1e-3 * loss.lr_factor) and loss.lr_factor > 1
+    assert groups["loss"]["weight_decay"] == 0 and groups["loss"]["eps"] == 0.5
+
+    def same(group, parameters):
+        return [id(p) for p in groups[group]["params"]] == [id(p) for p in parameters]
+
+    assert same("loss", [*loss.parameters(), *term.losses.parameters()])
+    assert same("terms", term.branches.parameters()) and groups["terms"]["lr"] == 1e-3
 
 
 def rates(config, steps, per_pass=10, scores=()):

@@ -51,7 +51,7 @@ def test_python_blocks_run(code, playground, bare):
 @pytest.mark.parametrize("words", commands())
 def test_commands_parse(words):
     if words[:1] == ["recipe"]:
-        words = ["recipe show", *words[2:]]
+        words = [" ".join(words[:2]), *words[2:]]
     if words[0].startswith("-"):
         return
     assert cli.parse(words[0], words[1:])

@@ -11,13 +11,14 @@ import pytest
 from torch import nn
 
 from likewise import cli, losses, recipes
-from likewise.configs import Train
+from likewise.configs import Train, to_dict
 from likewise.contracts import BatchSampler, Confidence, Loss, NoiseModel, Protocol, Term
 from likewise.data import NAMES
 from likewise.errors import LikewiseError
 from likewise.miners import DistanceWeighted, Switch
 from likewise.optimise import steps_of
-from likewise.spec import build
+from likewise.run import Run
+from likewise.spec import build, canonical
 
 FIELDS = {f.name: f for f in dataclasses.fields(Train)}
 KINDS = {
@@ -26,6 +27,7 @@ KINDS = {
 }  # fmt: skip
 OURS = ("demo", "robust", "t-sint")
 """Recipes without a value of any paper: two have none, and of the third's the idea alone is known."""
+TREE = {"class_names": tuple(f"c{i}" for i in range(70)), "taxonomy": {f"c{i}": (f"kind {i % 7}",) for i in range(70)}}
 EVERY = [(name, data) for name in recipes.names() for data in (None, *recipes.read(name).data_sets)]
 
 
@@ -61,7 +63,7 @@ def test_every_recipe_can_be_tried_on_the_glyphs(name):
         40,
     )
     assert values.get("eps", 1e-8) == 1e-8 and values.get("warmup", "0") == "0"
-    loss = build(values["loss"], Loss, classes=60, dim=8)
+    loss = build(values["loss"], Loss, classes=70, dim=8, per_pass=10, **TREE)
     assert ("loss_lr" in values) == any(True for _ in loss.parameters())
     assert values.get("loss_lr", 1e-3) == 1e-3
 
@@ -106,11 +108,14 @@ def test_keys_sources_and_data_sets_are_known(name):
 @pytest.mark.parametrize(("name", "data"), EVERY)
 def test_every_part_builds(name, data):
     values = recipes.read(name, data).values
+    classes = 1000 if "coarse=500" in values.get("loss", "") else 70
     embedder = nn.Linear(4, 8)
     embedder.feature_dim = 16
+    embedder.head = build(values.get("head", "Linear()"), nn.Module, features=16, dim=8)
     facts = {
-        "classes": 70, "dim": 8, "features": 16, "labels": np.repeat(np.arange(70), 6), "seed": 0, "per_pass": 10, "steps": 100,
-        "embedder": embedder, "make_loss": lambda dim: build(values["loss"], Loss, classes=70, dim=dim),
+        "classes": classes, "dim": 8, "features": 16, "labels": np.repeat(np.arange(classes), 6), "seed": 0, "per_pass": 10,
+        "steps": 100, "embedder": embedder, **TREE,
+        "make_loss": lambda dim: build(values["loss"], Loss, classes=classes, dim=dim),
     }  # fmt: skip
     for key, kind in KINDS.items():
         for text in values.get(key, ()) if key == "terms" else [values[key]] if key in values else []:
@@ -147,6 +152,48 @@ def test_procsim_has_the_values_of_its_paper():
         assert plain.confidence is None and plain.terms == config.terms and plain.loss == config.loss
 
 
+@pytest.mark.parametrize("kind", ["nca", "pa"])
+def test_hierarchical_proxies_have_the_values_of_their_paper(kind):
+    """Groups: 500 of the thousands of classes of three data sets; 10 in the study of Cars196, which is of Proxy-NCA."""
+    known = {"sop": 500, "inshop": 500} | ({"cars196": 10, "inaturalist": 500} if kind == "nca" else {})
+    for data in (None, "cub200", "cars196", "sop", "inshop", "inaturalist"):
+        recipe = recipes.read(f"hpl-{kind}", data)
+        assert (recipe.source["loss"] == "paper") == (data in known)
+        assert f"coarse={known.get(data)}, every=20" in recipe.values["loss"] or data not in known
+        stated = {
+            "sampler": "Shuffled(batch=128)", "backbone": "resnet50", "dim": 512, "pool": "avg+max", "optimizer": "adamw",
+            "lr": 1e-4, "length": "30e",
+        }  # fmt: skip
+        assert stated.items() <= recipe.values.items() and {recipe.source[key] for key in stated} == {"paper"}
+        groups = build(recipe.values["loss"], Loss, classes=1000, dim=8, per_pass=10)
+        assert groups.coarse == (known.get(data) or (500 if data == "inaturalist" else None)) and groups.every == 20
+    known_tree = recipes.read("hpl-nca-gt", "sop").values
+    assert build(known_tree["loss"], Loss, classes=70, dim=8, per_pass=10, **TREE).depth == 1
+    assert recipes.difference(recipes.read("hpl-nca", "sop"), recipes.read("hpl-nca-gt", "sop")).keys() == {"loss"}
+
+
+def test_relations_of_parts_have_the_values_of_their_authors():
+    ours = recipes.apply("drml-pa", "cub200")
+    assert (ours.loss, ours.head, ours.terms) == (
+        "ProxyAnchor(alpha=64, margin=0.2)", "Relational(k=4)", ("Ensemble(reconstruction=1)",)
+    )  # fmt: skip
+    assert (ours.loss_weight, ours.backbone_lr, ours.lr, ours.loss_lr) == (10, 5e-5, 1e-3, 1e-2)
+    for plain in ("margin", "triplet", "cosface"):
+        config = recipes.apply(f"drml-{plain}", "cub200")
+        assert config.loss.split("(")[0] == recipes.apply(plain, "cub200").loss.split("(")[0]
+        assert (config.head, config.terms, config.loss_weight) == (ours.head, ours.terms, 1)
+        assert (config.backbone_lr, config.lr) == (1e-5, 1e-4)
+
+
+def test_trainings_of_the_study_of_influence_differ_in_the_loss_alone():
+    names = ["influence-proxy-nca", "influence-proxy-anchor", "influence-soft-triple"]
+    for data, batches in (("cub200", "batch=32, per_class=4"), ("inshop", "batch=96, per_class=3")):
+        first, *others = (recipes.read(name, data) for name in names)
+        assert [recipes.difference(first, other).keys() for other in others] == [{"loss"}, {"loss"}]
+        assert first.values["sampler"] == f"SamplesPerClass({batches})"
+    assert build(others[1].values["loss"], Loss, classes=70, dim=8).per_class == 1
+
+
 def test_robust_is_a_confidence_and_nothing_else():
     assert recipes.read("robust").values == {"confidence": "LabelPosterior()"}
     for data in ("birds/", "z.npz", "cub200"):
@@ -165,6 +212,61 @@ def test_recipes_stand_on_one_another():
     )
     with pytest.raises(LikewiseError, match=r"there is no 'robus'; did you mean 'robust'"):
         recipes.read("triplet+robus")
+
+
+def test_a_plus_joins_where_a_name_follows_and_else_belongs_to_the_name():
+    for name, file in (("proxy-nca++", "proxy-nca-plus-plus"), ("co-teaching+", "co-teaching-plus")):
+        one, robust = recipes.read(name, "glyphs"), recipes.read(f"{name}+robust", "glyphs")
+        assert one.name == name and dataclasses.replace(one, name=file) == recipes.read(file, "glyphs")
+        assert robust.values == one.values | recipes.read("robust").values
+        assert cli.parse("train", ["glyphs", "--recipe", name, "--robust"]) == recipes.apply(f"{name}+robust", "glyphs")
+    assert recipes.read("robust+co-teaching+").values["confidence"].startswith("CoTeachingPlus(")
+    for name in ("triplet+", "proxy-nca+", "+triplet", "triplet++robust"):
+        with pytest.raises(LikewiseError, match=r"recipe: there is no '(triplet|proxy-nca)?\+?'"):
+            recipes.read(name)
+
+
+def test_difference_is_what_the_values_say():
+    """By hand: a setting differs where the values do, the default standing in for what a recipe leaves open."""
+    for a, b in (("proxy-anchor", "drml-pa"), ("proxy-nca", "proxy-nca++"), ("reality-check", "robust")):
+        first, second = recipes.read(a, "cub200"), recipes.read(b, "cub200")
+        apart = recipes.difference(first, second)
+        for key, field in FIELDS.items():
+            if key == "data":
+                continue
+            x, y = first.values.get(key, field.default), second.values.get(key, field.default)
+            sources = (first.source.get(key, "default"), second.source.get(key, "default"))
+            assert apart.get(key) == (((x, sources[0]), (y, sources[1])) if x != y else None)
+        assert list(apart) == [key for key in FIELDS if key in apart], "in the order of the flags"
+        assert recipes.difference(second, first) == {key: (y, x) for key, (x, y) in apart.items()}
+    assert recipes.difference(first, first) == {}
+    alone = recipes.difference(recipes.read("robust"))
+    assert alone == {"confidence": (("LabelPosterior()", "ours"), (None, "default"))}
+
+
+def test_a_run_is_compared_by_what_it_was_trained_with(tmp_path, monkeypatch):
+    """Its specs are written out, so those of the recipe are too, and only what was changed remains."""
+    monkeypatch.chdir(tmp_path)
+    config = recipes.apply(
+        "proxy-nca++", "glyphs(classes=40)", lr=0.5, out="run", quiet=True, protocol="UnseenClasses()"
+    )
+    stored = to_dict(config) | {key: canonical(getattr(config, key)) for key in ("loss", "sampler", "head", "protocol")}
+    Run("triplet").path.mkdir()
+    Run("triplet").write_json("config.json", {"format": 1, "identity": "x", "config": stored})
+    a, b, data = recipes.read_pair("proxy-nca++", "./triplet")
+    assert data == "glyphs(classes=40)" and a.title == "ProxyNCA++" and b.name == "./triplet"
+    apart = recipes.difference(a, b)
+    assert apart == {
+        "protocol": ((None, "default"), ("UnseenClasses(train=0.5, val=0.0)", "run")),
+        "lr": ((1e-3, "ours"), (0.5, "run")),
+    }
+    assert recipes.read_pair("triplet", None)[:2] == (recipes.read("triplet"), recipes.DEFAULTS), "no folder is meant"
+    assert recipes.read_pair("triplet", "./triplet", "sop")[0].values["length"] == "100e"
+    with pytest.raises(LikewiseError, match=r"run: 'runs/none' is not a run folder"):
+        recipes.read_pair("triplet", "runs/none")
+    Run("triplet").write_json("config.json", {"format": 1, "identity": "x", "config": {"lr": 1}})
+    with pytest.raises(LikewiseError, match=r"run: the settings in './triplet' name no data"):
+        recipes.read_pair("triplet", "./triplet")
 
 
 @pytest.mark.parametrize("recipe", [["--recipe", "triplet"], ["--recipe=triplet"]])
@@ -209,8 +311,8 @@ def test_what_is_given_beside_a_recipe_wins():
 
 
 def test_a_recipe_given_as_flag_equals_the_recipe_in_python():
-    for name, data in EVERY:
-        data = data or "folder"
+    for name in recipes.names():
+        data = (*recipes.read(name).data_sets, "folder")[0]
         assert cli.parse("train", [data, "--recipe", name]) == recipes.apply(name, data)
 
 

@@ -50,6 +50,21 @@ def test_canonical_spells_one_way_and_writes_everything_out():
         assert spec(build(canonical(text))) == spec(build(text))
 
 
+def test_arguments_younger_than_run_folders_leave_old_identities_alone():
+    old = "CrossBatchMemory(loss=Contrastive(margin=1.0, pull_margin=0.0, miner=None), size=1024, start=0)"
+    for text in ("CrossBatchMemory", "CrossBatchMemory(loss=Contrastive(space='cosine'))", old):
+        assert canonical(text) == old
+        assert canonical(text, later=True) == old.replace("miner=None", "miner=None, space='cosine'")
+    bent = canonical("Contrastive(space='hyperbolic')")
+    assert (
+        bent == "Contrastive(margin=1.0, pull_margin=0.0, miner=None, space='hyperbolic')" != canonical("Contrastive")
+    )
+    assert build(canonical("SupCon")).space == "cosine"
+    assert canonical("AdaptiveHierarchical()").endswith("views=1, space='cosine')")  # it had its space from the start
+    with pytest.raises(LikewiseError, match="SNR has no argument 'space'"):  # what is wrong is not dropped either
+        build(canonical("SNR(space='cosine')"))
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -81,7 +96,7 @@ def test_facts_fill_what_is_left_open_and_only_that():
         ("Triplte()", "no part called 'Triplte'; did you mean 'Triplet'"),
         (
             "Triplet(margn=1)",
-            "Triplet has no argument 'margn'; did you mean 'margin'. It takes: margin, squared, miner",
+            "Triplet has no argument 'margn'; did you mean 'margin'. It takes: margin, squared, miner, space",
         ),
         ("Triplet(0.1)", "arguments go by name"),
         ("HardPairs()", "makes a HardPairs, but a Loss is wanted here"),

@@ -22,8 +22,10 @@ USAGE = """likewise: visual-similarity learning that people can trust, even when
   likewise tune CONFIG --ranges ...     search for the best settings on validation classes
   likewise noise DATA --model ...       spoil training labels on purpose, and write the data as a table
   likewise report RUNS                  how far labels were believed: a picture of each run, and the labels most suspected
+  likewise hierarchy RUN                which classes a run sees as relatives: their tree drawn, and beside the known one
   likewise list [SHELF]                 losses, miners, samplers, confidence, terms, noise, protocols, heads, metrics, data, ...
   likewise recipe show NAME             the settings of a paper, and where each value comes from
+  likewise recipe diff A B              the settings in which two recipes, or a recipe and a run, differ
 
 DATA is a folder with one sub-folder per class, a .csv or .parquet table with path,label, features in .npz with x,label,
 or a name such as glyphs or cub200. `likewise COMMAND --help` explains every flag with its default.
@@ -59,9 +61,9 @@ def start(words: list[str]) -> None:
         return
     name, rest = words[0], words[1:]
     if name == "recipe":
-        if rest[:1] != ["show"]:
-            fail("likewise recipe show NAME [--data DATA]; `likewise list recipes` names them")
-        name, rest = "recipe show", rest[1:]
+        if rest[:1] not in (["show"], ["diff"]):
+            fail("likewise recipe show NAME, or recipe diff A [B], [--data DATA]; `likewise list recipes` names them")
+        name, rest = f"recipe {rest[0]}", rest[1:]
     if name not in COMMANDS:
         fail(f"there is no command '{name}'{nearest_name(name, [*COMMANDS, 'recipe'])} See `likewise --help`")
     COMMANDS[name](parse(name, rest))
@@ -216,6 +218,13 @@ def run_report(config) -> None:
     show_told(report(config))
 
 
+def run_hierarchy(config) -> None:
+    from likewise.report.hierarchy import show_learned
+    from likewise.stages.hierarchy import hierarchy
+
+    show_learned(hierarchy(config))
+
+
 def run_list(config) -> None:
     from rich.console import Console
     from rich.table import Table
@@ -231,24 +240,20 @@ def run_list(config) -> None:
         Console().print(table)
 
 
-def run_recipe(config) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
+def run_recipe_show(config) -> None:
     from likewise.recipes import command, read
+    from likewise.report.recipes import show_recipe
 
     recipe = read(config.name, config.data)
-    console = Console()
-    console.print(f"[bold]{recipe.title}[/]  ({recipe.name}{f', for {config.data}' if config.data else ''})")
-    for line in filter(None, (recipe.paper, recipe.note)):
-        console.print(line, highlight=False)
-    table = Table("setting", "value", "from")
-    for key, value in recipe.values.items():
-        table.add_row(key, str(value), recipe.source[key])
-    console.print(table)
-    if recipe.data_sets:
-        console.print(f"other values for: {', '.join(recipe.data_sets)} (--data NAME)")
-    print(command(recipe, config.data or "DATA"))
+    show_recipe(recipe, config.data, command(recipe, config.data or "DATA"))
+
+
+def run_recipe_diff(config) -> None:
+    from likewise.recipes import difference, read_pair
+    from likewise.report.recipes import show_difference
+
+    a, b, data = read_pair(config.a, config.b, config.data)
+    show_difference(a, b, difference(a, b), data)
 
 
 def by_gallery(title: str, scores: dict) -> dict[str, dict]:
@@ -310,6 +315,8 @@ COMMANDS: dict[str, Callable] = {
     "tune": run_tune,
     "noise": run_noise,
     "report": run_report,
+    "hierarchy": run_hierarchy,
     "list": run_list,
-    "recipe show": run_recipe,
+    "recipe show": run_recipe_show,
+    "recipe diff": run_recipe_diff,
 }

@@ -38,8 +38,9 @@ Part = Literal["train", "val", "test"]
 class Stepper:
     """The two doors a part may open to the training loop, and no others."""
 
-    def after_step(self, step: int) -> None:
-        """Called once after each optimiser step. All it changes is in `state_dict`."""
+    def after_step(self, step: int) -> list[nn.Parameter] | None:
+        """Called once after each optimiser step. All it changes is in `state_dict`. It may return parameters that it put
+        somewhere else: what the optimiser remembers of these is dropped."""
 
     def observe_state(self) -> dict[str, Tensor]:
         """Detached facts worth a line in the log, read every so many steps."""
@@ -83,11 +84,13 @@ class Term(nn.Module, Stepper, ABC):
     """What the objective adds beside the loss and needs more than (z, y): features, rows, a teacher.
 
     One number per sample, like a loss. `weight` scales it; `trusted`: the confidence's weights apply to it too. In the batch
-    it gets, labels are class numbers 0..C-1 and rows count the training samples.
+    it gets, labels are class numbers 0..C-1 and rows count the training samples. `waits`: it must look at values, so an
+    accelerator waits once a step.
     """
 
     weight: float = 1.0
     trusted: bool = False
+    waits: bool = False
 
     @abstractmethod
     def forward(self, out: Output, batch: Batch) -> Float[Tensor, "B"]: ...

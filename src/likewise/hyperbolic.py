@@ -1,11 +1,27 @@
-"""Distances in hyperbolic space, which has room for trees: for pair losses, in place of the cosine."""
+"""Hyperbolic space, which has room for trees: distances and similarities for pair losses, in place of Euclid's and the cosine.
+
+Unit embeddings lie on a sphere there, so their distance is a rising function of Euclid's. Whoever measures there pulls and pushes
+otherwise, hardest where two are nearly one, but has the same neighbours in the same order: miners go on choosing by the cosine
+(in its units, as the band of `SemiHard` or the `eps` of `HardPairs`), and evaluation ranks by it.
+"""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor
 
-from likewise.similarity import NEAREST, length
+from likewise.similarity import NEAREST, distance, length, squared_distance
+from likewise.types import LikewiseError
+
+REACH = math.sinh(2) / 2
+"""Half a distance is arsinh(REACH * Euclid's) for unit embeddings."""
+
+HALFWAY = 2 * math.asinh(REACH)
+"""The distance at a cosine of 0.5, where Euclid's is 1: about 2.71."""
 
 
 def neg_hyperbolic(a: Float[Tensor, "B D"], b: Float[Tensor, "R D"]) -> Float[Tensor, "B R"]:
@@ -18,3 +34,47 @@ def neg_hyperbolic(a: Float[Tensor, "B D"], b: Float[Tensor, "R D"]) -> Float[Te
     above = 2 * (n - m).sinh().square() + (2 * n).sinh() * (2 * m).sinh() * (1 - a @ b.T / (n * m))
     above = above.clamp_min(NEAREST)
     return -(above + above.sqrt() * (above + 2).sqrt()).log1p()
+
+
+def hyperbolic_distance(sim: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """The distance, 0 to 4, of unit vectors of this cosine: sinh(d / 2) = sinh(2) / 2 times Euclid's. The slope is finite."""
+    return 2 * (REACH * distance(sim)).asinh()
+
+
+def hyperbolic_similarity(sim: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """1 where two unit vectors of this cosine coincide, falling evenly with their distance, and 0.5 where the cosine is: margins
+    and scales of losses are chosen around that."""
+    return 1 - (REACH * distance(sim)).asinh() / HALFWAY
+
+
+def hyperbolic_squared(sim: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    return hyperbolic_distance(sim).square()
+
+
+def same(sim: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    return sim
+
+
+class Space(NamedTuple):
+    """What a loss reads off the cosine of two unit embeddings."""
+
+    similarity: Callable[[Tensor], Tensor]
+    distance: Callable[[Tensor], Tensor]
+    squared: Callable[[Tensor], Tensor]
+    least: float  # the similarity of opposite embeddings, and how far apart they are
+    furthest: float
+
+
+SPACES = {
+    "cosine": Space(same, distance, squared_distance, least=-1.0, furthest=2.0),
+    "hyperbolic": Space(
+        hyperbolic_similarity, hyperbolic_distance, hyperbolic_squared, least=1 - 2 / HALFWAY, furthest=4.0
+    ),
+}
+"""What the argument `space` of pair losses names."""
+
+
+def must_know(space: str, owner: str) -> None:
+    """For a loss's constructor: raise if there is no such space."""
+    if space not in SPACES:
+        raise LikewiseError(f"{owner}: space must be {' or '.join(map(repr, SPACES))}, got '{space}'")

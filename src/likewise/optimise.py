@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import nn
@@ -17,17 +17,22 @@ from likewise.models.embedder import Embedder
 def make_optimizer(
     config: Train, embedders: list[Embedder], losses: list[Loss], terms: Sequence[Term] = ()
 ) -> torch.optim.Optimizer:
-    """One optimiser with up to four groups: backbones, heads, the losses' own parameters, and those of the terms."""
+    """One optimiser with up to four groups: backbones, heads, the losses' own parameters, and those of the terms.
+
+    Copies of the loss inside a term learn as the loss does.
+    """
     loss_lr = config.lr * losses[0].lr_factor if config.loss_lr is None else config.loss_lr
     backbone_lr = config.lr if config.backbone_lr is None else config.backbone_lr
     backbone = [p for embedder in embedders for p in embedder.backbone_parameters()]
     head = [p for embedder in embedders for p in embedder.head_parameters()]
-    own = [p for loss in losses for p in loss.parameters()]
+    copies = [m for term in terms for m in term.modules() if isinstance(m, Loss)]
+    own = dict.fromkeys(p for loss in (*losses, *copies) for p in loss.parameters())  # once: a loss may hold a loss
+    rest = [p for term in terms for p in term.parameters() if p.requires_grad and p not in own]
     groups = [
         {"name": "backbone", "params": backbone, "lr": backbone_lr},
         {"name": "head", "params": head, "lr": config.lr},
-        {"name": "loss", "params": own, "lr": loss_lr, "weight_decay": config.loss_weight_decay},
-        {"name": "terms", "params": [p for t in terms for p in t.parameters() if p.requires_grad], "lr": config.lr},
+        {"name": "loss", "params": list(own), "lr": loss_lr, "weight_decay": config.loss_weight_decay},
+        {"name": "terms", "params": rest, "lr": config.lr},
     ]
     if config.loss_eps is not None and config.optimizer != "sgd":
         groups[2]["eps"] = config.loss_eps
@@ -39,6 +44,12 @@ def make_optimizer(
         return torch.optim.RMSprop(groups, **common, momentum=config.momentum, eps=config.eps)
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
     return kind(groups, **common, eps=config.eps)
+
+
+def forget(optimizer: torch.optim.Optimizer, moved: Iterable[nn.Parameter] | None) -> None:
+    """Drop what the optimiser remembers of parameters that were put somewhere else: it is about where they came from."""
+    for parameter in moved or ():
+        optimizer.state.pop(parameter, None)
 
 
 class Schedule:

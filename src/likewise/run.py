@@ -35,7 +35,10 @@ from torch import Tensor
 from likewise.types import LikewiseError
 
 FORMAT = 1
-RESULTS = ("scores.json", "per_query.parquet", "embeddings.npz", "gallery.png", "trust.png")
+RESULTS = (
+    "scores.json", "per_query.parquet", "embeddings.npz", "gallery.png", "trust.png", "hierarchy.png", "hierarchy.csv",
+    "hierarchy.json",
+)  # fmt: skip
 """What evaluating a run, and showing it, writes."""
 
 TRAINED = (
@@ -115,6 +118,12 @@ class Run:
     def save_tensors(self, name: str, tensors: dict[str, Tensor]) -> None:
         with write_aside(self.path / name) as file:
             save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, file)
+
+    def network(self, which: str) -> str:
+        """The file of the network that is "best" on validation, where there was one, or else the "last"."""
+        return (
+            "best.safetensors" if which == "best" and (self.path / "best.safetensors").exists() else "model.safetensors"
+        )
 
     def load_tensors(self, name: str) -> dict[str, Tensor]:
         file = self.path / name

@@ -30,6 +30,10 @@ ARRAYS = ("labels", "class_names", "taxonomy", "rows", "embedder", "make_loss")
 SHELVES = ("losses", "miners", "samplers", "noise", "confidence", "terms", "protocols", "models.heads")
 """Modules whose `__all__` lists parts by name."""
 
+LATER = {"space": ("cosine", ("AdaptiveHierarchical",))}
+"""Arguments that came when runs were there already: at this value they are not written out, so that those runs keep their
+identity. Last, the parts that had them from the start."""
+
 
 def build(text: str, want: type | None = None, *, allow_imports: bool = False, **facts):
     """Make the part that a spec describes.
@@ -69,12 +73,13 @@ def usage(part: type) -> str:
     return f"{part.__name__}({', '.join(shown)})"
 
 
-def canonical(text: str) -> str:
-    """The same spec in one spelling, every argument written out: what a run stores does not change with a default.
+def canonical(text: str, later: bool = False) -> str:
+    """The same spec in one spelling, every argument written out (those of `LATER` too, if asked): what a run stores does not
+    change with a default.
 
     Builds nothing. What the run fills in stays open, and parts that would have to be imported are left as they are.
     """
-    return ast.unparse(_tidy(_parse(text)))
+    return ast.unparse(_tidy(_parse(text), later))
 
 
 def files(text: str) -> list[str]:
@@ -84,7 +89,7 @@ def files(text: str) -> list[str]:
     return sorted(word for word, place in places.items() if place.is_file() or ("/" in word and place.is_dir()))
 
 
-def _tidy(node: ast.expr) -> ast.expr:
+def _tidy(node: ast.expr, later: bool) -> ast.expr:
     if isinstance(node, ast.Name):
         node = ast.Call(node, [], [])
     part = _registry().get(node.func.id) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
@@ -97,10 +102,13 @@ def _tidy(node: ast.expr) -> ast.expr:
         default = parameters[name].default if name in parameters else inspect.Parameter.empty
         if name not in given and (name in FACTS or default is inspect.Parameter.empty):
             continue
-        value = _tidy(given[name]) if name in given else _tidy(_parse(_text(default)))
+        value = _tidy(given[name] if name in given else _parse(_text(default)), later)
         if isinstance(default, float) and isinstance(value, ast.Constant) and type(value.value) is int:
             value = ast.Constant(float(value.value))
-        kept.append(ast.keyword(name, value))
+        usual, older = LATER.get(name, (None, ()))
+        young = name in LATER and name in parameters and part.__name__ not in older
+        if later or not (young and isinstance(value, ast.Constant) and value.value == usual):
+            kept.append(ast.keyword(name, value))
     return ast.Call(node.func, [], kept)
 
 

@@ -52,7 +52,7 @@ def test_it_learns_and_fills_the_folder(settings):
     assert environment["versions"]["torch"] and environment["device"]["type"] == "cpu"
 
 
-@pytest.mark.parametrize("loss", ["Triplet()", "ProxyAnchor()"])
+@pytest.mark.parametrize("loss", ["Triplet()", "ProxyAnchor()", "Hierarchical(every=6)"])
 def test_a_stopped_training_goes_on_to_the_same_numbers(settings, tmp_path, monkeypatch, loss):
     """Stopped in the middle of a pass and of a logging interval: weights, log and scores equal an uninterrupted run's."""
     settings = settings | {"loss": loss, "noise": "Uniform(share=0.2)", "schedule": "cosine", "checkpoint_every": "7"}

@@ -1,6 +1,6 @@
 """Every setting of every command, without torch: fields are flags, the texts below them are their help."""
 
-from likewise.configs.asking import Compare, Embed, Evaluate, List, RecipeShow, Report, Search
+from likewise.configs.asking import Compare, Embed, Evaluate, Hierarchy, List, RecipeDiff, RecipeShow, Report, Search
 from likewise.configs.checks import check, to_dict
 from likewise.configs.many import Bench, Demo, Tune
 from likewise.configs.noise import Noise
@@ -13,8 +13,10 @@ __all__ = [
     "Demo",
     "Embed",
     "Evaluate",
+    "Hierarchy",
     "List",
     "Noise",
+    "RecipeDiff",
     "RecipeShow",
     "Report",
     "Search",

@@ -1,4 +1,4 @@
-"""The settings of commands that look at what is there: evaluate, embed, search, compare, report, list, recipe show."""
+"""The settings of commands that look at what is there: evaluate, embed, search, compare, report, hierarchy, list, recipe."""
 
 from __future__ import annotations
 
@@ -129,6 +129,34 @@ class Report:
 
 
 @dataclass(frozen=True)
+class Hierarchy:
+    """Show which training classes a run sees as relatives: their tree as a picture, and how far the known tree agrees."""
+
+    run: Annotated[Positional[str], called("RUN")]
+    """A run folder. Trained with Hierarchical(...), its own clusters are shown; else k-means of its class means."""
+    coarse: int | None = None
+    """So many clusters by k-means of the class means, whatever the loss. By default its own, or a tenth of the classes."""
+    tree: str | None = None
+    """The tree, if not the data's own: cub200, cars196-type, a .json or .csv (another run's hierarchy.csv), wordnet:ROOT."""
+    out: str | None = None
+    """Folder for hierarchy.png, hierarchy.csv and hierarchy.json. By default the run's."""
+    data: str | None = None
+    """Where the run's data stands now, if it has moved."""
+    root: str | None = None
+    """Where the pictures of a table or a named data set stand now, if they have moved."""
+    which: Literal["best", "last", "untrained"] = "best"
+    """Which network of the run: best on validation (the last where there was none), last, or untrained, by k-means."""
+    device: str | None = None
+    """cpu, cuda, mps. By default the GPU if there is one."""
+    workers: int = -1
+    """Processes that read pictures; -1 chooses."""
+    allow_imports: bool = False
+    """Let the run's specs import parts by dotted name, which runs their code."""
+    quiet: bool = False
+    """No progress bar."""
+
+
+@dataclass(frozen=True)
 class List:
     """Show a shelf: losses, miners, samplers, confidence, terms, noise, protocols, heads, metrics, data, recipes, backbones."""
 
@@ -144,3 +172,15 @@ class RecipeShow:
     """The recipe; see `likewise list recipes`."""
     data: str | None = None
     """Show the values for this data set."""
+
+
+@dataclass(frozen=True)
+class RecipeDiff:
+    """Print the settings in which two recipes differ, with both values and where they come from."""
+
+    a: Annotated[Positional[str], called("A")]
+    """A recipe, or the folder of a run; see `likewise list recipes`."""
+    b: Annotated[Positional[str | None], called("B")] = None
+    """Another recipe or run. By default what `likewise train` does without a recipe."""
+    data: str | None = None
+    """Compare the values for this data set. By default that of a run, where one is compared."""

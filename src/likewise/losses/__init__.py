@@ -10,6 +10,7 @@ from likewise.losses.cross_batch_memory import CrossBatchMemory
 from likewise.losses.fast_ap import FastAP
 from likewise.losses.forward_correction import ForwardCorrection
 from likewise.losses.generalized_lifted import GeneralizedLifted
+from likewise.losses.hierarchical import Hierarchical
 from likewise.losses.histogram import Histogram
 from likewise.losses.lifted_structure import LiftedStructure
 from likewise.losses.margin import Margin
@@ -37,6 +38,7 @@ __all__ = [
     "FastAP",
     "ForwardCorrection",
     "GeneralizedLifted",
+    "Hierarchical",
     "Histogram",
     "LiftedStructure",
     "Margin",

@@ -7,11 +7,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
-from likewise.hyperbolic import neg_hyperbolic
+from likewise.hyperbolic import must_know, neg_hyperbolic
 from likewise.similarity import compare, cosine, full_precision, log1p_sum_exp, observed
 from likewise.types import LikewiseError, Ref
 
-SPACES = {"cosine": (cosine, 0.5), "hyperbolic": (neg_hyperbolic, -2.7)}
+PUBLISHED = {"cosine": (cosine, 0.5), "hyperbolic": (neg_hyperbolic, -2.7)}
 """How near two samples are, and the base of the margins: 2.7 is how far apart a cosine of 0.5 is there."""
 
 
@@ -55,8 +55,7 @@ class AdaptiveHierarchical(Loss):
                 "AdaptiveHierarchical: width >= 0, 0 <= momentum < 1 and views >= 1 must hold, "
                 f"got width={width}, momentum={momentum}, views={views}"
             )
-        if space not in SPACES:
-            raise LikewiseError(f"AdaptiveHierarchical: space must be 'cosine' or 'hyperbolic', got '{space}'")
+        must_know(space, "AdaptiveHierarchical")
         self.classes = classes
         self.alpha = alpha
         self.beta = beta
@@ -70,7 +69,7 @@ class AdaptiveHierarchical(Loss):
         self.register_buffer("means", torch.full((classes, classes), torch.inf))  # infinite: not met yet
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        similarity, base = SPACES[self.space]
+        similarity, base = PUBLISHED[self.space]
         base = base if self.gamma is None else self.gamma
         sim, pairs = compare(z, y, ref, similarity)
         other = y if ref is None else ref.y

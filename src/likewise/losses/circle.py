@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from typing import Literal
+
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.contracts import Loss, Miner, must_give
+from likewise.hyperbolic import SPACES, must_know
 from likewise.rows import by_rows
 from likewise.similarity import log_sum_exp
 from likewise.types import LikewiseError, Pairs, Ref
@@ -24,10 +27,16 @@ class Circle(Loss):
         margin: m, the paper's relaxation; positives should be above 1 - m, negatives below m. Paper: 0.4 for retrieval.
         gamma: scale. Paper: 80 for retrieval.
         miner: which pairs count; None takes all of them.
+        space: where similarities are measured. "hyperbolic" keeps what 1 and 0.5 mean; it bends pull and push, not the order of
+            neighbours, so miners and evaluation keep the cosine. See `likewise.hyperbolic`.
     """
 
-    def __init__(self, margin: float = 0.4, gamma: float = 80.0, miner: Miner | None = None):
+    def __init__(
+        self, margin: float = 0.4, gamma: float = 80.0, miner: Miner | None = None,
+        space: Literal["cosine", "hyperbolic"] = "cosine",
+    ):  # fmt: skip
         super().__init__()
+        must_know(space, "Circle")
         must_give(miner, "pairs", "Circle", "HardPairs()")
         if not 0 <= margin < 1:
             raise LikewiseError(f"Circle: 0 <= margin < 1 must hold, got {margin}; the paper takes 0.4")
@@ -36,11 +45,13 @@ class Circle(Loss):
         self.margin = margin
         self.gamma = gamma
         self.miner = miner
+        self.space = space
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         return by_rows(self._rows, z, y, ref, miner=self.miner)
 
     def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs):
+        sim = SPACES[self.space].similarity(sim)
         now = sim.detach()
         pull = (1 + self.margin - now).relu() * (sim - (1 - self.margin))
         push = (now + self.margin).relu() * (sim - self.margin)

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Literal
+
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss, Miner
+from likewise.hyperbolic import SPACES, must_know
 from likewise.rows import by_rows, triplets
 from likewise.similarity import NEAREST, by_anchor, distance, mean_over, sides, spread, with_slope
 from likewise.types import LikewiseError, Pairs, Ref
@@ -24,35 +28,48 @@ class Contrastive(Loss):
         margin: negatives nearer than this are pushed away. Paper: 1.
         pull_margin: positives nearer than this are left alone. Paper: 0.
         miner: which pairs count; None takes all of them.
+        space: where distances are measured. In "hyperbolic" they run up to 4, and 2.7 is what 1 is to Euclid; it bends pull and
+            push, not the order of neighbours, so miners and evaluation keep the cosine. See `likewise.hyperbolic`.
     """
 
-    def __init__(self, margin: float = 1.0, pull_margin: float = 0.0, miner: Miner | None = None):
+    def __init__(
+        self, margin: float = 1.0, pull_margin: float = 0.0, miner: Miner | None = None,
+        space: Literal["cosine", "hyperbolic"] = "cosine",
+    ):  # fmt: skip
         super().__init__()
-        if not 0 <= pull_margin <= margin <= 2:
+        must_know(space, "Contrastive")
+        most = SPACES[space].furthest
+        if not 0 <= pull_margin <= margin <= most:
             raise LikewiseError(
-                "Contrastive: 0 <= pull_margin <= margin <= 2 must hold (unit vectors are at most 2 apart), "
+                f"Contrastive: 0 <= pull_margin <= margin <= {most:g} must hold (unit vectors are at most {most:g} apart), "
                 f"got pull_margin={pull_margin}, margin={margin}"
             )
         self.margin = margin
         self.pull_margin = pull_margin
         self.miner = miner
+        self.space = space
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         if self.miner is None or self.miner.gives == "pairs":
             return by_rows(self._rows, z, y, ref, miner=self.miner, margin=self.margin)
         t = triplets(z, y, ref, self.miner, self.margin)
         near, far = sides(z, ref, t)
-        pull = distance(near).where(t.pull, 0.0)
-        value = (pull - self.pull_margin).relu() + (self.margin - distance(far)).relu()
+        measure = SPACES[self.space].distance
+        pull = measure(near).where(t.pull, 0.0)
+        value = (pull - self.pull_margin).relu() + (self.margin - measure(far)).relu()
         return spread(*by_anchor(value, t, len(z)))
 
     def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs) -> Float[Tensor, "b"]:
+        if self.space != "cosine":
+            return _pull_and_push(sim, pairs, self.margin, self.pull_margin, SPACES[self.space].distance)
         return with_slope(_pull_and_push, _fast, sim, pairs, self.margin, self.pull_margin)
 
 
-def _pull_and_push(sim: Tensor, pairs: Pairs, margin: float, pull_margin: float) -> Tensor:
+def _pull_and_push(
+    sim: Tensor, pairs: Pairs, margin: float, pull_margin: float, measure: Callable = distance
+) -> Tensor:
     """The mean over the positives, and that over the negatives within the margin."""
-    d = distance(sim)
+    d = measure(sim)
     near = pairs.neg & (d.detach() < margin)
     return mean_over((d - pull_margin).relu(), pairs.pos) + mean_over(margin - d, near)
 

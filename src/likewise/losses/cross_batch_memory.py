@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from likewise.contracts import Loss
 from likewise.fifo import remember
@@ -69,12 +69,13 @@ class CrossBatchMemory(Loss):
         )
         return self.loss(z, y, both)
 
-    def after_step(self, step: int) -> None:
-        self.loss.after_step(step)
+    def after_step(self, step: int) -> list[nn.Parameter] | None:
+        moved = self.loss.after_step(step)
         if self.seen is not None and step > self.start:
             z, y, kept = self.seen
             remember(self.next_row, self.filled, kept, (self.memory, z), (self.memory_y, y))
         self.seen = None
+        return moved
 
     def observe_state(self) -> dict[str, Tensor]:
         return self.loss.observe_state() | {"memory_filled": self.filled.detach().clone()}

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
+from likewise.hyperbolic import SPACES, must_know
 from likewise.rows import by_rows
 from likewise.similarity import soft_histograms
 from likewise.types import LikewiseError, Pairs, Ref
@@ -22,19 +25,24 @@ class FastAP(Loss):
     Args:
         bins: how many parts the squared distances, 0 to 4, are cut into; a distance is shared between the two edges around it.
             Paper: 10.
+        space: "hyperbolic" cuts distances there, plain ones, which run from 0 to 4 too; it bends their scale, not the order of
+            neighbours, so evaluation keeps the cosine. See `likewise.hyperbolic`.
     """
 
-    def __init__(self, bins: int = 10):
+    def __init__(self, bins: int = 10, space: Literal["cosine", "hyperbolic"] = "cosine"):
         super().__init__()
+        must_know(space, "FastAP")
         if bins < 1:
             raise LikewiseError(f"FastAP: bins must be 1 or more, got {bins}; the paper takes 10")
         self.bins = bins
+        self.space = space
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         return by_rows(self._rows, z, y, ref)
 
     def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs):
-        pos, neg = soft_histograms((1 - sim) * (self.bins / 2), pairs, self.bins + 1)
+        space = SPACES[self.space]
+        pos, neg = soft_histograms((1 - space.similarity(sim)) * (self.bins / (1 - space.least)), pairs, self.bins + 1)
         pos_upto, all_upto = pos.cumsum(1), (pos + neg).cumsum(1)
         precise = pos * pos_upto / all_upto.clamp_min(torch.finfo(sim.dtype).tiny)
         count = pos_upto[:, -1]  # a whole number but for rounding

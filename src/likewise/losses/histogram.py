@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
+from likewise.hyperbolic import SPACES, must_know
 from likewise.rows import blocks, cut
 from likewise.similarity import at_least_float32, cosine, full_precision, partners, soft_histograms
 from likewise.types import LikewiseError, Ref
@@ -24,13 +27,17 @@ class Histogram(Loss):
 
     Args:
         nodes: nodes of the histograms from -1 to 1, both ends included. Roth et al.: 65; 11 for SOP.
+        space: where similarities are measured. "hyperbolic" has nodes from its least similarity to 1; it bends the scale, not the
+            order of neighbours, so evaluation keeps the cosine. See `likewise.hyperbolic`.
     """
 
-    def __init__(self, nodes: int = 65):
+    def __init__(self, nodes: int = 65, space: Literal["cosine", "hyperbolic"] = "cosine"):
         super().__init__()
+        must_know(space, "Histogram")
         if nodes < 2:
             raise LikewiseError(f"Histogram: nodes must be 2 or more, got {nodes}; Roth et al. take 65")
         self.nodes = nodes
+        self.space = space
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         with full_precision(z):
@@ -43,9 +50,10 @@ class Histogram(Loss):
 
     def _count(self, sim: Float[Tensor, "B R"], y: Int[Tensor, "B"], ref: Ref | None):
         """The histograms of every row. A block of rows at a time; between the blocks only whole numbers remain: who is where."""
-        parts = blocks(sim)
+        parts, space = blocks(sim), SPACES[self.space]
+        scale = (self.nodes - 1) / (1 - space.least)
         found = [
-            soft_histograms((s + 1) * ((self.nodes - 1) / 2), partners(y, ref, part), self.nodes)
+            soft_histograms((space.similarity(s) - space.least) * scale, partners(y, ref, part), self.nodes)
             for s, part in zip(cut(sim, parts), parts)
         ]
         return torch.cat([pos for pos, _ in found]), torch.cat([neg for _, neg in found])

@@ -7,9 +7,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from likewise.contracts import Loss, Miner, must_give
+from likewise.hyperbolic import SPACES, must_know
 from likewise.miners.distance_weighted import DistanceWeighted
 from likewise.rows import triplets
-from likewise.similarity import by_anchor, distance, sides, spread
+from likewise.similarity import by_anchor, sides, spread
 from likewise.types import LikewiseError, Ref
 
 
@@ -33,6 +34,8 @@ class Margin(Loss):
         nu: weight of the sum of the boundaries. 0 in Roth et al. 2020.
         miner: who makes the triplets. Paper: DistanceWeighted().
         count: what the sum is divided by, "terms" (paper) or "triplets" (the study's code).
+        space: where distances are measured. In "hyperbolic" they run up to 4, and 2.7 is what 1 is to Euclid; it bends pull and
+            push, not the order of neighbours, so miners and evaluation keep the cosine. See `likewise.hyperbolic`.
     """
 
     lr_factor = 50.0
@@ -40,14 +43,17 @@ class Margin(Loss):
     def __init__(
         self, classes: int | None = None, margin: float = 0.2, beta: float = 1.2, per_class: bool = True, learn: bool = True,
         nu: float = 0.0, miner: Miner = DistanceWeighted(), count: Literal["terms", "triplets"] = "terms",
+        space: Literal["cosine", "hyperbolic"] = "cosine",
     ):  # fmt: skip
         super().__init__()
+        must_know(space, "Margin")
         must_give(miner, "triplets", "Margin", "DistanceWeighted()")
         if margin < 0 or nu < 0:
             raise LikewiseError(f"Margin: margin and nu must be 0 or more, got margin={margin}, nu={nu}")
-        if not 0 < beta < 2:
+        most = SPACES[space].furthest
+        if not 0 < beta < most:
             raise LikewiseError(
-                f"Margin: beta must be above 0 and below 2 (unit vectors are at most 2 apart), got {beta}"
+                f"Margin: beta must be above 0 and below {most:g} (unit vectors are at most {most:g} apart), got {beta}"
             )
         if per_class and classes is None:
             raise LikewiseError("Margin: a boundary per class needs classes, got None; give it, or say per_class=False")
@@ -61,15 +67,17 @@ class Margin(Loss):
         self.nu = nu
         self.miner = miner
         self.count = count
+        self.space = space
         self.boundaries = nn.Parameter(torch.full((classes if per_class else 1, 1), float(beta)), requires_grad=learn)
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         t = triplets(z, y, ref, self.miner, self.margin)
         near, far = sides(z, ref, t)
+        measure = SPACES[self.space].distance
         boundaries = self.boundaries.to(near).squeeze(1)
         boundary = boundaries.index_select(0, y if t.one_each else y[t.a]) if self.per_class else boundaries
-        pull = (distance(near).where(t.pull, 0.0) - boundary + self.margin).relu()
-        push = (boundary - distance(far) + self.margin).relu()
+        pull = (measure(near).where(t.pull, 0.0) - boundary + self.margin).relu()
+        push = (boundary - measure(far) + self.margin).relu()
         total, _ = by_anchor(pull + push, t, len(z))
         active = pull.sign() + push.sign() if self.count == "terms" else (pull + push).sign()
         each = spread(total, by_anchor(active.detach(), t, len(z))[0])

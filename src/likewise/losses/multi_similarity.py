@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from typing import Literal
+
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss, Miner, must_give
+from likewise.hyperbolic import SPACES, must_know
 from likewise.miners.hard_pairs import HardPairs
 from likewise.rows import by_rows
 from likewise.similarity import log1p_sum_exp
@@ -23,12 +26,16 @@ class MultiSimilarity(Loss):
         beta: b, sharpness of the push. Paper: 50; 40 in Roth et al. 2020, taken here.
         base: m, the similarity that pulls and pushes meet at. Paper: 1; 0.5 in the authors' code and in Roth et al., taken here.
         miner: which pairs count. Paper: HardPairs(eps=0.1); None takes all of them.
+        space: where similarities are measured. "hyperbolic" keeps what 1 and 0.5 mean; it bends pull and push, not the order of
+            neighbours, so miners and evaluation keep the cosine. See `likewise.hyperbolic`.
     """
 
     def __init__(
-        self, alpha: float = 2.0, beta: float = 40.0, base: float = 0.5, miner: Miner | None = HardPairs(eps=0.1)
-    ):
+        self, alpha: float = 2.0, beta: float = 40.0, base: float = 0.5, miner: Miner | None = HardPairs(eps=0.1),
+        space: Literal["cosine", "hyperbolic"] = "cosine",
+    ):  # fmt: skip
         super().__init__()
+        must_know(space, "MultiSimilarity")
         must_give(miner, "pairs", "MultiSimilarity", "HardPairs()")
         if alpha <= 0 or beta <= 0:
             raise LikewiseError(f"MultiSimilarity: alpha and beta must be above 0, got alpha={alpha}, beta={beta}")
@@ -36,12 +43,13 @@ class MultiSimilarity(Loss):
         self.beta = beta
         self.base = base
         self.miner = miner
+        self.space = space
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         return by_rows(self._rows, z, y, ref, miner=self.miner)
 
     def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs) -> Float[Tensor, "b"]:
-        above = sim - self.base
+        above = SPACES[self.space].similarity(sim) - self.base
         pull = log1p_sum_exp(above, pairs.pos, -self.alpha) / self.alpha
         push = log1p_sum_exp(above, pairs.neg, self.beta) / self.beta
         return pull + push

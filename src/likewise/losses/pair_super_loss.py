@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
+from likewise.hyperbolic import SPACES, must_know
 from likewise.lambert_w import exp_minus_w
-from likewise.similarity import compare, distance, observed
+from likewise.similarity import compare, observed
 from likewise.types import LikewiseError, Ref
 
 
@@ -29,27 +31,35 @@ class PairSuperLoss(Loss):
         lam: how gently the weights follow the loss; large: all weights are 1. Paper, in classification: 1 or 0.25.
         margin: negatives nearer than this are pushed away. ProcSim: 1.
         pull_margin: positives nearer than this are left alone. ProcSim: 0.
+        space: where distances are measured. In "hyperbolic" they run up to 4, and 2.7 is what 1 is to Euclid; it bends pull and
+            push, not the order of neighbours, so miners and evaluation keep the cosine. See `likewise.hyperbolic`.
     """
 
-    def __init__(self, lam: float = 1.0, margin: float = 1.0, pull_margin: float = 0.0):
+    def __init__(
+        self, lam: float = 1.0, margin: float = 1.0, pull_margin: float = 0.0,
+        space: Literal["cosine", "hyperbolic"] = "cosine",
+    ):  # fmt: skip
         super().__init__()
+        must_know(space, "PairSuperLoss")
         if lam <= 0:
             raise LikewiseError(f"PairSuperLoss: lam must be above 0, got {lam}; large values weigh all pairs alike")
-        if not 0 <= pull_margin <= margin <= 2:
+        most = SPACES[space].furthest
+        if not 0 <= pull_margin <= margin <= most:
             raise LikewiseError(
-                "PairSuperLoss: 0 <= pull_margin <= margin <= 2 must hold (unit vectors are at most 2 apart), "
+                f"PairSuperLoss: 0 <= pull_margin <= margin <= {most:g} must hold (unit vectors are at most {most:g} apart), "
                 f"got pull_margin={pull_margin}, margin={margin}"
             )
         self.lam = lam
         self.margin = margin
         self.pull_margin = pull_margin
+        self.space = space
         self.seen: tuple[Tensor, Tensor] | None = None  # means and counts of this step, until it is over
         self.register_buffer("mean", torch.zeros(2))  # of positives, of negatives
         self.register_buffer("count", torch.zeros(2, dtype=torch.int64))
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         sim, pairs = compare(z, y, ref)
-        d = distance(sim)
+        d = SPACES[self.space].distance(sim)
         each = torch.where(pairs.pos, d - self.pull_margin, self.margin - d).relu() * (pairs.pos | pairs.neg)
         still = each.detach()
         count = torch.stack([((still > 0) & kind).sum() for kind in (pairs.pos, pairs.neg)])

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from typing import Literal
+
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss, Miner, must_give
+from likewise.hyperbolic import SPACES, must_know
 from likewise.miners.distance_weighted import DistanceWeighted
 from likewise.rows import triplets
-from likewise.similarity import at_least_float32, by_anchor, distance, full_precision, pick, sides, spread
+from likewise.similarity import at_least_float32, by_anchor, full_precision, pick, sides, spread
 from likewise.types import LikewiseError, Ref, Tuples
 
 
@@ -26,10 +29,16 @@ class Quadruplet(Loss):
         margin: how much further the stranger must be. Paper, and the study's print: 1; its code, and so likely its tables: 0.2.
         far_margin: how much further two strangers must be from one another. Paper, and the study's print: 0.5; its code: 0.2.
         miner: who makes the triplets. Study: `DistanceWeighted`.
+        space: where distances are measured. In "hyperbolic" they run up to 4, and 2.7 is what 1 is to Euclid; it bends pull and
+            push, not the order of neighbours, so miners and evaluation keep the cosine. See `likewise.hyperbolic`.
     """
 
-    def __init__(self, margin: float = 1.0, far_margin: float = 0.5, miner: Miner = DistanceWeighted()):
+    def __init__(
+        self, margin: float = 1.0, far_margin: float = 0.5, miner: Miner = DistanceWeighted(),
+        space: Literal["cosine", "hyperbolic"] = "cosine",
+    ):  # fmt: skip
         super().__init__()
+        must_know(space, "Quadruplet")
         must_give(miner, "triplets", "Quadruplet", "DistanceWeighted()")
         if margin < 0 or far_margin < 0:
             raise LikewiseError(
@@ -38,17 +47,19 @@ class Quadruplet(Loss):
         self.margin = margin
         self.far_margin = far_margin
         self.miner = miner
+        self.space = space
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         t = triplets(z, y, ref, self.miner, self.margin)
         near, far = sides(z, ref, t)
         other, has = _third(y, ref, t)
+        measure = SPACES[self.space].distance
         with full_precision(z):
             others = at_least_float32(z if ref is None else ref.z)
             apart = (others.index_select(0, other) * others.index_select(0, t.n)).sum(1)
-            pull = distance(near).where(t.pull, 0.0)
-            first = (pull - distance(far) + self.margin).relu()
-            second = (pull - distance(apart) + self.far_margin).relu()
+            pull = measure(near).where(t.pull, 0.0)
+            first = (pull - measure(far) + self.margin).relu()
+            second = (pull - measure(apart) + self.far_margin).relu()
             return spread(*by_anchor(first + second.where(has & t.pull, 0.0), t, len(z)))
 
 

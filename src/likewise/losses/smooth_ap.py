@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
+from likewise.hyperbolic import SPACES, must_know
 from likewise.rows import by_rows
 from likewise.similarity import observed
 from likewise.types import LikewiseError, Pairs, Ref
@@ -28,10 +30,16 @@ class SmoothAP(Loss):
             it, and queries of a larger class get NaN. None, or compared with a reference: counted on the CPU, which costs
             nothing; elsewhere counting would mean waiting for the device, so every sample is taken for a possible positive,
             which is slow in large batches.
+        space: where similarities are measured. "hyperbolic" keeps what 1 and 0.5 mean; it bends pull and push, not the order of
+            neighbours, so miners and evaluation keep the cosine. See `likewise.hyperbolic`.
     """
 
-    def __init__(self, temperature: float = 0.01, largest_class: int | None = None):
+    def __init__(
+        self, temperature: float = 0.01, largest_class: int | None = None,
+        space: Literal["cosine", "hyperbolic"] = "cosine",
+    ):  # fmt: skip
         super().__init__()
+        must_know(space, "SmoothAP")
         if temperature <= 0:
             raise LikewiseError(f"SmoothAP: temperature must be above 0, got {temperature}; the paper takes 0.01")
         if largest_class is not None and largest_class < 1:
@@ -40,6 +48,7 @@ class SmoothAP(Loss):
             )
         self.temperature = temperature
         self.largest_class = largest_class
+        self.space = space
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         return by_rows(partial(self._rows, None if ref else self.largest_class), z, y, ref)
@@ -61,7 +70,7 @@ class SmoothAP(Loss):
         )  # where a row's first, second ... positive is
         is_one = number <= count[:, None]
 
-        sim = sim / (2 * self.temperature)
+        sim = SPACES[self.space].similarity(sim) / (2 * self.temperature)
         everybody = sim.masked_fill(~(pairs.pos | pairs.neg), -torch.inf)
         precise = precision_sum(everybody, sim.gather(1, column), is_one) / count.clamp_min(1)
         return (1 - precise).where(count > 0, 0.0).masked_fill(

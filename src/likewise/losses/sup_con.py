@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from typing import Literal
+
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
+from likewise.hyperbolic import SPACES, must_know
 from likewise.rows import by_rows
 from likewise.similarity import log_sum_exp, mean_over
 from likewise.types import LikewiseError, Pairs, Ref
@@ -20,18 +23,23 @@ class SupCon(Loss):
 
     Args:
         temperature: T. Paper: 0.1.
+        space: where similarities are measured. "hyperbolic" keeps what 1 and 0.5 mean; it bends pull and push, not the order of
+            neighbours, so miners and evaluation keep the cosine. See `likewise.hyperbolic`.
     """
 
-    def __init__(self, temperature: float = 0.1):
+    def __init__(self, temperature: float = 0.1, space: Literal["cosine", "hyperbolic"] = "cosine"):
         super().__init__()
+        must_know(space, "SupCon")
         if temperature <= 0:
             raise LikewiseError(f"SupCon: temperature must be above 0, got {temperature}; the paper takes 0.1")
         self.temperature = temperature
+        self.space = space
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         return by_rows(self._rows, z, y, ref)
 
     def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs):
+        sim = SPACES[self.space].similarity(sim)
         everybody = log_sum_exp(sim, pairs.pos | pairs.neg, 1 / self.temperature)
         has = pairs.pos.any(1)
         return (everybody - mean_over(sim, pairs.pos) / self.temperature).where(has, 0.0), has

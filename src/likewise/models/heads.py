@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from likewise.similarity import at_least_float32, full_precision
 from likewise.types import LikewiseError
 
-__all__ = ["MLP", "Linear"]
+__all__ = ["MLP", "Linear", "Relational"]
 
 
 class Linear(nn.Module):
@@ -59,6 +62,97 @@ class MLP(nn.Module):
 
     def forward(self, f: Float[Tensor, "B F"]) -> Float[Tensor, "B D"]:
         return self.net(f)
+
+
+class Relational(nn.Module):
+    """Several small embeddings side by side, each told what the others see; the term `Ensemble` trains them one by one.
+
+    It gives (e, nodes, rec): the embedding, its k parts, and how badly each part remembers what it was made of.
+
+    Paper: Zheng et al., Deep Relational Metric Learning, ICCV 2021.
+    Formula: f = [u_1 .. u_k], h_k = unit(N_k u_k), rec_k = mean (D_k h_k - u_k)^2 with h and u constant,
+        s_ij = [v (A_i u_i - B_j u_j) + c]+ with u constant, m_j = sum_i s_ij h_i / sum_i s_ij, e = [.. G [h_j; m_j] ..]
+    Differs: nothing from the released code, which cuts the feature into slices; the paper's figure is
+        `slice_input=False`. A feature that k does not divide is cut into slices whose widths differ by one. In float32,
+        also in 16-bit training.
+
+    Args:
+        features: width of the pooled feature.
+        dim: width of the embedding, a multiple of k.
+        k: number of parts. Paper: 4.
+        slice_input: each part sees its own slice of the feature, or else all of it.
+        messages: let the parts tell each other (G starts as the identity on h); without, e is the parts themselves.
+    """
+
+    def __init__(self, features: int, dim: int, k: int = 4, slice_input: bool = True, messages: bool = True):
+        super().__init__()
+        require_positive("Relational", features=features, dim=dim, k=k)
+        if dim % k:
+            wide = [number for number in (dim - dim % k, dim - dim % k + k) if number]
+            fits = [number for number in range(1, dim + 1) if dim % number == 0]
+            near = sorted(sorted(fits, key=lambda number: abs(number - k))[:2])
+            raise LikewiseError(
+                f"Relational: dim must be a multiple of k, got dim={dim} and k={k}; "
+                f"take dim={' or '.join(map(str, wide))}, or k={' or '.join(map(str, near))}"
+            )
+        if slice_input and features < k:
+            raise LikewiseError(
+                f"Relational: {k} slices need as many features, got features={features}; "
+                "lower k, or say slice_input=False"
+            )
+        self.features = features
+        self.dim = dim
+        self.k = k
+        self.slice_input = slice_input
+        self.messages = messages
+        self.widths = [(features + k - 1 - part) // k if slice_input else features for part in range(k)]
+        width, part = self.widths[0], dim // k
+        share = torch.tensor([[1 / own if place < own else 0.0 for place in range(width)] for own in self.widths])
+        self.register_buffer("share", share[:, None], persistent=False)  # what each number adds to its slice's mean
+        self.node, self.decoder = Side(k, width, part), Side(k, part, width)
+        if messages:
+            self.source, self.target = Side(k, width, part), Side(k, width, part)
+            self.edge, self.mix = nn.Linear(part, 1), nn.Linear(2 * part, part)
+            nn.init.kaiming_normal_(self.edge.weight, mode="fan_out")
+            nn.init.eye_(self.mix.weight)
+            nn.init.zeros_(self.edge.bias)
+            nn.init.zeros_(self.mix.bias)
+
+    def forward(
+        self, f: Float[Tensor, "B F"]
+    ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B k d"], Float[Tensor, "B k"]]:
+        with full_precision(f):
+            u = self.slices(at_least_float32(f))
+            h = F.normalize(self.node(u), dim=2, eps=1e-6)
+            rec = ((self.decoder(h.detach()) - u.detach()).square() * self.share.to(u)).sum(2)
+            nodes = h.transpose(0, 1)
+            o = self.relate(nodes, u.detach()) if self.messages else nodes
+            return o.flatten(1), nodes, rec.T
+
+    def slices(self, f: Float[Tensor, "B F"]) -> Float[Tensor, "k B width"]:
+        """What each part is made of; a slice that is one shorter ends with a zero."""
+        if not self.slice_input:
+            return f.expand(self.k, *f.shape)
+        return torch.stack([F.pad(u, (0, self.widths[0] - u.shape[1])) for u in f.split(self.widths, dim=1)])
+
+    def relate(self, nodes: Float[Tensor, "B k d"], u: Float[Tensor, "k B width"]) -> Float[Tensor, "B k d"]:
+        v, c = self.edge.weight.to(u)[0], self.edge.bias.to(u)
+        s = ((self.source(u) @ v).T[:, :, None] - (self.target(u) @ v).T[:, None, :] + c).relu()
+        w = s / s.sum(1, keepdim=True).clamp_min(1e-6)  # an edge into j from every i; nobody speaks: no message
+        both = torch.cat([nodes, w.mT @ nodes], dim=2)
+        return F.linear(both, self.mix.weight.to(u), self.mix.bias.to(u))
+
+
+class Side(nn.Module):
+    """k linear layers side by side, each with an input of its own."""
+
+    def __init__(self, k: int, wide: int, narrow: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(k, wide, narrow) * (2 / narrow) ** 0.5)  # Kaiming's normal, by fan out
+        self.bias = nn.Parameter(torch.zeros(k, 1, narrow))
+
+    def forward(self, x: Float[Tensor, "k B wide"]) -> Float[Tensor, "k B narrow"]:
+        return torch.baddbmm(self.bias.to(x), x, self.weight.to(x))
 
 
 def require_positive(owner: str, **numbers: int) -> None:

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from likewise.contracts import NoiseModel
 from likewise.noise.draw import check_share, choose, number_classes
-from likewise.taxonomies import taxonomy as find_tree
+from likewise.taxonomies import ancestors, must_have
 from likewise.types import LikewiseError
 
 
@@ -49,11 +49,7 @@ class Semantic(NoiseModel):
             raise LikewiseError(
                 "Semantic: it must know the class names to find classes in their tree; pass class_names"
             )
-        if tree is None and taxonomy is None:
-            raise LikewiseError(
-                "Semantic: the data brings no class tree; name one: tree='cub200', a .json or .csv file with the ancestors of "
-                "every class, or tree='wordnet:bird'"
-            )
+        must_have("Semantic", tree, taxonomy)
         self.share = share
         self.exact = exact
         self.reading = reading
@@ -77,14 +73,7 @@ class Semantic(NoiseModel):
     def _paths(self, classes: Int[np.ndarray, "C"]) -> list[tuple[str, ...]]:
         """Ancestors of each class, coarsest first."""
         names = [self.class_names[number] for number in classes]
-        tree = self.taxonomy if self.tree is None else find_tree(self.tree, names)
-        missing = [name for name in names if name not in tree]
-        if missing:
-            raise LikewiseError(
-                f"Semantic: {len(missing)} of {len(names)} classes are not in the tree: {', '.join(missing[:5])}"
-                f"{', ...' if len(missing) > 5 else ''}; add them, or name another tree"
-            )
-        return [tuple(tree[name]) for name in names]
+        return ancestors("Semantic", names, self.tree, self.taxonomy)
 
 
 class Relatives:

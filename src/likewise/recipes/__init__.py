@@ -3,6 +3,8 @@
 A recipe is a TOML file here. `[values]` holds for every data set, `[cub200]` and the like for one; a value is written
 `key = [value, source]`, keys being fields of `Train`. Names joined by "+" are read in turn, and the later values win:
 `apply("proxy-anchor+robust", "birds/")` is what `likewise train birds/ --recipe proxy-anchor --robust` trains.
+A plus joins only where a name follows it. Any other belongs to the name before it, "-plus" in the file's: "proxy-nca++" is
+proxy-nca-plus-plus.toml, and "proxy-nca+++robust" that and robust.toml.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ import re
 import tomllib
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 
-from likewise.configs import Train
+from likewise.configs import KEPT_OUT, Train
 from likewise.errors import LikewiseError, nearest_name
 
 SOURCES = ("paper", "code", "ours")
@@ -30,6 +33,7 @@ FOR_PICTURES = (
     "views",
 )
 ABOUT = ("title", "paper", "note")
+SPECS = ("loss", "sampler", "protocol", "confidence", "terms", "noise", "head")
 
 
 @dataclass(frozen=True)
@@ -45,13 +49,20 @@ class Recipe:
     data_sets: tuple[str, ...]
 
 
+Sourced = tuple[object, str]
+"""A value and its source."""
+
+DEFAULT = {f.name: f.default for f in dataclasses.fields(Train) if f.name != "data"}
+DEFAULTS = Recipe("defaults", "No recipe", "", "", {}, {}, ())
+
+
 def names() -> list[str]:
     return sorted(f.name.removesuffix(".toml") for f in files(__name__).iterdir() if f.name.endswith(".toml"))
 
 
 def read(name: str, data: str | None = None) -> Recipe:
     """The recipe of this name, with the values for one data set where it has any. Several, joined by "+", become one."""
-    every = [_read_one(part, data) for part in name.split("+")]
+    every = [_read_one(part, data) for part in re.split(r"\+(?=\w)", name)]
     about = {key: " + ".join(filter(None, (getattr(r, key) for r in every))) for key in ABOUT[:2]}
     return Recipe(
         name, **about, note=" ".join(filter(None, (r.note for r in every))),
@@ -61,11 +72,12 @@ def read(name: str, data: str | None = None) -> Recipe:
 
 
 def _read_one(name: str, data: str | None) -> Recipe:
-    if name not in names():
+    file = name.replace("+", "-plus")
+    if file not in names():
         raise LikewiseError(
             f"recipe: there is no '{name}'{nearest_name(name, names())} There are: {', '.join(names())}"
         )
-    content = tomllib.loads((files(__name__) / f"{name}.toml").read_text("utf-8"))
+    content = tomllib.loads((files(__name__) / f"{file}.toml").read_text("utf-8"))
     about = {key: content.pop(key, "") for key in ABOUT}
     chosen = dict(content.pop("values"))
     chosen |= content.get((data or "").split("(")[0], {})
@@ -87,12 +99,60 @@ def apply(name: str | None, data: str, **settings) -> Train:
     return Train(**{"data": data, "recipe": name, **values, **settings})
 
 
+def read_pair(a: str, b: str | None, data: str | None = None) -> tuple[Recipe, Recipe, str | None]:
+    """Two sides to compare, and the data set they are read for. A side is a recipe by name, a run by its folder (one called
+    like a recipe as ./name), or None: the defaults.
+
+    With a run, recipes are read for its data where no other is named, and their specs written out as a run's are."""
+    runs = {name: read_run(name) for name in (a, b) if name and _is_path(name)}
+    data = data or next((run.data_sets[0] for run in runs.values()), None)
+    sides = [runs.get(name) or (read(name, data) if name else DEFAULTS) for name in (a, b)]
+    return *(map(written_out, sides) if runs else sides), data
+
+
+def _is_path(name: str) -> bool:
+    path = Path(name).expanduser()
+    return name not in names() and (len(path.parts) > 1 or path.is_dir())
+
+
+def read_run(folder: str) -> Recipe:
+    """The settings of a training that change what is learned or measured, as if they were a recipe."""
+    from likewise.run import Run
+
+    about = Run(folder).about
+    config = about["config"] if isinstance(about["config"], dict) else {}
+    if "data" not in config:
+        raise LikewiseError(f"run: the settings in '{folder}' name no data; it is damaged or not ours")
+    kept = {key: value for key, value in config.items() if key == "metrics" or key not in KEPT_OUT}
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in kept.items()}
+    return Recipe(folder, "Run", "", "", values, dict.fromkeys(values, "run"), (config["data"],))
+
+
+def written_out(recipe: Recipe) -> Recipe:
+    """The same with every argument of its specs, defaults included, as a run keeps them."""
+    from likewise.spec import canonical
+
+    values = DEFAULT | recipe.values
+    for key in SPECS:
+        texts = values[key]
+        values[key] = tuple(map(canonical, texts)) if isinstance(texts, tuple) else texts and canonical(texts)
+    return dataclasses.replace(recipe, values=values)
+
+
+def difference(a: Recipe, b: Recipe = DEFAULTS) -> dict[str, tuple[Sourced, Sourced]]:
+    """The settings that differ: name -> (value, source) of each. Where a recipe says nothing, the default counts."""
+    sides = [
+        {key: (recipe.values.get(key, default), recipe.source.get(key, "default")) for key, default in DEFAULT.items()}
+        for recipe in (a, b)
+    ]
+    return {key: (sides[0][key], sides[1][key]) for key in DEFAULT if sides[0][key][0] != sides[1][key][0]}
+
+
 def command(recipe: Recipe, data: str) -> str:
     """The command that the recipe stands for, in full."""
-    default = {f.name: f.default for f in dataclasses.fields(Train)}
     words = [f"likewise train {quoted(data)}"]
     for key, value in recipe.values.items():
-        if value == default.get(key):
+        if value == DEFAULT.get(key):
             continue
         flag = key.replace("_", "-")
         if isinstance(value, bool) and key != "pretrained":

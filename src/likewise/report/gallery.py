@@ -31,9 +31,9 @@ def draw_gallery(lines: Sequence[tuple[Tile, Sequence[Tile]]], title: str, subti
     height = head + len(lines) * (TILE + CAPTION + GAP) + EDGE
     page = Image.new("RGB", (width, height), PAPER)
     draw = ImageDraw.Draw(page)
-    draw.text((EDGE, 18), _fit(title, _font(19, True), width - 2 * EDGE), font=_font(19, True), fill=INK)
+    draw.text((EDGE, 18), fit(title, font_of(19, True), width - 2 * EDGE), font=font_of(19, True), fill=INK)
     if subtitle:
-        draw.text((EDGE, 44), _fit(subtitle, _font(12), width - 2 * EDGE), font=_font(12), fill=SOFT)
+        draw.text((EDGE, 44), fit(subtitle, font_of(12), width - 2 * EDGE), font=font_of(12), fill=SOFT)
     for number, (query, answers) in enumerate(lines):
         top = head + number * (TILE + CAPTION + GAP)
         _place(page, draw, query, EDGE, top)
@@ -54,11 +54,11 @@ def _place(page: Image.Image, draw: ImageDraw.ImageDraw, tile: Tile, left: int, 
     image = tile.image.resize(size, Image.Resampling.BICUBIC if small else Image.Resampling.LANCZOS)
     x, y = (size[0] - inner) // 2, (size[1] - inner) // 2
     page.paste(image.crop((x, y, x + inner, y + inner)), (left + FRAME, top + FRAME))
-    draw.text((left + 2, top + TILE + 4), _fit(tile.caption, _font(12), TILE), font=_font(12), fill=INK)
-    draw.text((left + 2, top + TILE + 19), _fit(tile.detail, _font(10), TILE), font=_font(10), fill=SOFT)
+    draw.text((left + 2, top + TILE + 4), fit(tile.caption, font_of(12), TILE), font=font_of(12), fill=INK)
+    draw.text((left + 2, top + TILE + 19), fit(tile.detail, font_of(10), TILE), font=font_of(10), fill=SOFT)
 
 
-def _fit(text: str, font: ImageFont.FreeTypeFont, width: int) -> str:
+def fit(text: str, font: ImageFont.FreeTypeFont, width: int) -> str:
     if font.getlength(text) <= width:
         return text
     while text and font.getlength(text + "…") > width:
@@ -66,6 +66,6 @@ def _fit(text: str, font: ImageFont.FreeTypeFont, width: int) -> str:
     return text + "…"
 
 
-def _font(size: int, bold: bool = False) -> ImageFont.FreeTypeFont:
+def font_of(size: int, bold: bool = False) -> ImageFont.FreeTypeFont:
     name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
     return ImageFont.truetype(str(Path(get_data_path()) / "fonts" / "ttf" / name), size)

@@ -188,8 +188,10 @@ def read_config(run: Run, **changes) -> Train:
 
 def similarity_of(config: Train) -> str:
     """How the run's embeddings are compared: the way its loss was written for."""
-    # Any number of classes will do, but few would not go with every share of wrong labels.
-    loss = build(config.loss, Loss, allow_imports=config.allow_imports, classes=1000, dim=config.dim)
+    with torch.device(
+        "meta"
+    ):  # so many classes as go with every share of wrong labels and number of groups, without memory
+        loss = build(config.loss, Loss, allow_imports=config.allow_imports, classes=10**6, dim=config.dim)
     return "cosine" if loss.input == "unit" else "euclidean"
 
 
@@ -199,7 +201,7 @@ def open_embedder(run: Run, config: Train, which: str, device: torch.device) -> 
     if which == "untrained":
         with torch.random.fork_rng(devices=[]):  # who only looks at a network keeps his own random numbers
             return to_device(make_embedder(config, features), device).eval()
-    name = "best.safetensors" if which == "best" and (run.path / "best.safetensors").exists() else "model.safetensors"
+    name = run.network(which)
     tensors = run.load_tensors(name)
     with torch.random.fork_rng(devices=[]):
         embedder = make_embedder(config, features, empty=True)

@@ -126,7 +126,7 @@ def settle(base: Train, ranges: list[Range], values: dict[str, object]) -> Train
 def built_in(loss: str) -> dict[str, str]:
     """The ranges of Musgrave et al., A Metric Learning Reality Check, for a loss of ours."""
     tables = tomllib.loads((files(__package__) / f"{BUILT_IN}.toml").read_text("utf-8"))
-    tree = ast.parse(canonical(loss), mode="eval").body
+    tree = ast.parse(canonical(loss, later=True), mode="eval").body
     part = tree.func.id if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) else loss
     if part not in tables:
         raise LikewiseError(
@@ -140,7 +140,7 @@ def _parse(config: Train, setting: str) -> ast.expr:
     text = getattr(config, setting)
     if text is None:
         raise LikewiseError(f"tune: {setting} is not set, so it has no arguments to search; set it in the config")
-    return ast.parse(canonical(text), mode="eval").body
+    return ast.parse(canonical(text, later=True), mode="eval").body
 
 
 def _argument(node: ast.expr, path: list[str], name: str) -> ast.keyword:

@@ -13,7 +13,7 @@ from likewise.configs import Train, check
 from likewise.contracts import BatchSampler
 from likewise.data.batches import batches, choose_workers
 from likewise.metrics import of_the_set
-from likewise.optimise import clip
+from likewise.optimise import clip, forget
 from likewise.progress import bar
 from likewise.run import RESULTS, Run, write_aside
 from likewise.scoring import as_compared, mean_score, score
@@ -185,7 +185,7 @@ class Training(Parts):
         self.sampler.observe(out.z.detach(), self.within[place])
         for part in (*self.losses, self.sampler, self.confidence, *self.terms):
             if part is not None:
-                part.after_step(self.step)
+                forget(self.optimizer, part.after_step(self.step))
         if self.teacher is not None:
             self.teacher.update(self.embedder)
         for trust in trusts[:1]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
 
 from likewise.errors import LikewiseError, nearest_name
 
-__all__ = ["NAMES", "known", "taxonomy"]
+__all__ = ["NAMES", "ancestors", "known", "must_have", "taxonomy"]
 
 NAMES: dict[str, str] = {
     "cub200": "the 200 birds of CUB-200-2011 in WordNet 3.0; a name missing there stands below its family",
@@ -44,6 +44,34 @@ def taxonomy(name: str, classes: Iterable[str] = ()) -> dict[str, tuple[str, ...
             f"taxonomy: there is no tree '{name}'{nearest_name(name, NAMES) if path.suffix == '' else ';'} give {FORMS}"
         )
     return read_json(path) if path.suffix.lower() == ".json" else read_csv(path)
+
+
+def must_have(owner: str, tree: str | None, own: dict[str, tuple[str, ...]] | None) -> None:
+    """Raise, for `owner`, where there is no tree at all."""
+    if tree is None and own is None:
+        raise LikewiseError(
+            f"{owner}: the data brings no class tree; name one: tree='cub200', a .json or .csv file with the ancestors of every "
+            "class, or tree='wordnet:bird'"
+        )
+
+
+def ancestors(
+    owner: str, names: Sequence[str], tree: str | None, own: dict[str, tuple[str, ...]] | None
+) -> list[tuple[str, ...]]:
+    """The path from the root down to each of these classes, itself left out; raise, for `owner`, where one is not known.
+
+    Args:
+        tree: as in `taxonomy`; None: the data's `own`.
+    """
+    must_have(owner, tree, own)
+    found = own if tree is None else taxonomy(tree, names)
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise LikewiseError(
+            f"{owner}: {len(missing)} of {len(names)} classes are not in the tree: {', '.join(missing[:5])}"
+            f"{', ...' if len(missing) > 5 else ''}; add them, or name another tree"
+        )
+    return [tuple(found[name]) for name in names]
 
 
 def known(name: str, classes: Iterable[str]) -> dict[str, tuple[str, ...]] | None:

@@ -21,8 +21,7 @@ class S2SD(Term):
         KL_i(t, z) = T^2 KL( softmax(s^t_i / T) || softmax(s^z_i / T) ), s = cosines with the diagonal, t constant,
         t_m = unit(MLP_m(f)), L the training's loss, a copy of its own for each m
     Differs: the paper halves the training's own loss too, which a term cannot: train with `loss_weight=0.5`.
-        Proxies of a copy learn at the network's rate, not at the loss's own. With `trusted`, which is ours, the confidence's
-        weights apply to all three parts of a row.
+        With `trusted`, which is ours, the confidence's weights apply to all three parts of a row.
 
     Args:
         make_loss: dim -> a fresh copy of the training's loss; the run fills it in.
@@ -82,7 +81,6 @@ class S2SD(Term):
             + self.distill_feature * near_feature
         )
 
-    def after_step(self, step: int) -> None:
+    def after_step(self, step: int) -> list[nn.Parameter]:
         self.begun.fill_(step >= self.delay)
-        for loss in self.losses:
-            loss.after_step(step)
+        return [moved for loss in self.losses for moved in loss.after_step(step) or ()]

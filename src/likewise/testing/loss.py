@@ -72,7 +72,8 @@ def _gradient_on_a_proxy(make) -> None:
     loss = _fresh(make)
     for p in loss.parameters():
         if p.dim() == 2 and p.shape[1] == DIM:
-            _check_gradient(loss, F.normalize(p.detach(), dim=1)[:CLASSES], torch.arange(CLASSES), "on the proxies")
+            on = F.normalize(p.detach(), dim=1)[:CLASSES]
+            _check_gradient(loss, on, torch.arange(len(on)), "on the proxies")
 
 
 def _order_does_not_matter(make) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from likewise.contracts import Term
+from likewise.models.heads import Relational
 from likewise.testing.confidence import LABELS, built_again, stored
 from likewise.testing.loss import CLASSES, DIM
 from likewise.types import Batch, Given, Output
@@ -33,18 +34,18 @@ def check_term(make: Callable[[nn.Module], Term]) -> None:
 
 
 class Network(nn.Module):
-    """Pictures of 4 by 4 pixels -> a feature of 6 -> an embedding."""
+    """Pictures of 4 by 4 pixels -> a feature of 6 -> an embedding of two parts."""
 
     feature_dim = 6
 
     def __init__(self):
         super().__init__()
-        self.body, self.head = nn.Linear(48, 6), nn.Linear(6, DIM)
+        self.body, self.head = nn.Linear(48, 6), Relational(6, DIM, k=2)
 
     def forward(self, x: Tensor) -> Output:
         f = self.body(x.float().flatten(1) / 255).tanh().float()
-        e = self.head(f).float()
-        return Output(F.normalize(e, dim=1), e, f)
+        e, nodes, rec = self.head(f)
+        return Output(F.normalize(e, dim=1), e, f, nodes, rec)
 
 
 def _pictures() -> Batch:
@@ -162,6 +163,8 @@ def _spec_and_state(make, folder) -> None:
 
 def _waits_for_nothing(make, folder) -> None:
     term, network = _ready(make, folder)
+    if term.waits:
+        return
     away = Batch(*(t.to("meta") for t in _pictures()))
     try:
         term.to("meta")(copy.deepcopy(network).to("meta")(away.x), away)

@@ -1,0 +1,114 @@
+"""What groups of classes cost: a step of training with Hierarchical around a loss, over a step with that loss alone.
+
+    python benchmarks/hierarchy.py [--device cuda] [--classes 11318] [--coarse 500] [--batch 128] [--backbone resnet50]
+
+"loss" is the loss alone: forward, backward, the optimiser's step on its proxies, and what it does after a step, the clustering of
+every 20th included. "captured": forward, backward and optimiser as one CUDA graph, so that the device never waits for the host
+(which cannot hold the clustering; "regroup" is one of those). "step" has a network in it, pictures of `size` pixels in bfloat16.
+Contenders take turns, and medians of 20 steps and more count; times on the CPU are those of the process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import torch
+from confidence import captured
+from losses import race
+from torch.nn import functional as F
+
+from likewise.contracts import Loss
+from likewise.models import Embedder
+from likewise.optimise import forget
+from likewise.spec import build
+
+LOSSES = ("ProxyAnchor()", "ProxyNCA(positive_in_denominator=True)")
+PERIOD = 20
+
+
+class Steps:
+    """A training of nothing but proxies, or of a network too, a period of steps at a time."""
+
+    def __init__(self, text: str, options, network: Embedder | None = None):
+        torch.manual_seed(0)
+        facts = {"classes": options.classes, "dim": options.dim, "per_pass": 1}
+        self.loss = build(text, Loss, **facts).to(options.device)
+        self.network, self.step, self.device = network, 0, options.device
+        self.y = torch.randint(options.classes, (options.batch,), device=options.device)
+        self.z = F.normalize(torch.randn(options.batch, options.dim, device=options.device), dim=1).requires_grad_()
+        self.x = torch.randint(
+            256, (options.batch, 3, options.size, options.size), dtype=torch.uint8, device=options.device
+        )
+        parameters = [*self.loss.parameters(), *(network.parameters() if network else ())]
+        self.optimizer = torch.optim.AdamW(parameters, lr=1e-4, capturable=options.device.startswith("cuda"))
+        for _ in range(2):
+            self.learn()
+            self.after()
+
+    def learn(self) -> None:
+        z = self.z
+        if self.network:
+            with torch.autocast(self.device.split(":")[0], torch.bfloat16):
+                z = self.network(self.x).z
+        self.optimizer.zero_grad(set_to_none=False)
+        self.loss(z, self.y).mean().backward()
+        self.optimizer.step()
+
+    def after(self) -> None:
+        self.step += 1
+        forget(self.optimizer, self.loss.after_step(self.step))
+
+    def period(self) -> None:
+        for _ in range(PERIOD):
+            self.learn()
+            self.after()
+
+
+def compare(name: str, works: dict, options, steps: int = PERIOD) -> dict:
+    """One line: milliseconds of a step with and without groups, and what they add."""
+    ms = {k: v / steps for k, v in race(works, options.device, options.rounds, patience=2.0).items()}
+    more = ms["groups"] / ms["plain"] - 1
+    print(f"{name:52s} plain {ms['plain']:8.3f} ms | with groups {ms['groups']:8.3f} ms | {more:+.1%}", flush=True)
+    return {"what": name, "ms": ms, "more": more}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--classes", type=int, default=11318)
+    parser.add_argument("--coarse", type=int, default=500)
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--dim", type=int, default=512)
+    parser.add_argument("--backbone", default="resnet50", help='"none" leaves out the step with a network')
+    parser.add_argument("--size", type=int, default=224)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", help="write the numbers to this file as JSON")
+    options = parser.parse_args()
+    torch.backends.cuda.matmul.allow_tf32 = True
+    lines = []
+    for text in LOSSES:
+        texts = {"plain": text, "groups": f"Hierarchical(loss={text}, coarse={options.coarse}, every={PERIOD})"}
+        made = {k: Steps(t, options) for k, t in texts.items()}
+        lines.append(compare(f"loss, {text}", {k: m.period for k, m in made.items()}, options))
+        if options.device.startswith("cuda"):
+            graphs = {k: captured(m.learn) for k, m in made.items()}
+            lines.append(compare(f"captured, {text}", graphs, options, steps=1))
+        regroup = race({"regroup": made["groups"].loss.regroup}, options.device, options.rounds, patience=2.0)[
+            "regroup"
+        ]
+        lines.append({"what": f"regroup, {text}", "ms": regroup})
+        print(f"{lines[-1]['what']:52s} {regroup:8.3f} ms, {regroup / PERIOD:.3f} ms a step", flush=True)
+        if options.backbone != "none":
+            network = Embedder(options.backbone, options.dim, pretrained=False, size=options.size).to(options.device)
+            made = {k: Steps(t, options, network) for k, t in texts.items()}
+            lines.append(
+                compare(f"step of {options.backbone}, {text}", {k: m.period for k, m in made.items()}, options)
+            )
+    if options.out:
+        with open(options.out, "w", encoding="utf-8") as file:
+            json.dump({"options": vars(options), "lines": lines}, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,281 @@
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from likewise.cluster import kmeans
+from likewise.contracts import Loss
+from likewise.durations import steps_of
+from likewise.losses.proxy_anchor import ProxyAnchor
+from likewise.similarity import unit_rows
+from likewise.taxonomies import ancestors
+from likewise.types import LikewiseError, Ref
+
+FIRST, LATER = 10, 1
+"""Steps of k-means when clusters are found first, and when they follow the proxies."""
+
+
+class Level(NamedTuple):
+    """A level of groups: how many there are, what it weighs, and a loss without proxies, which are lent to it."""
+
+    size: int
+    weight: float
+    loss: Loss
+    name: str  # of what it calls its proxies
+    copies: int  # of every proxy that it wants
+
+
+class Hierarchical(Loss):
+    """A loss with a proxy for every class, and the same loss again with a proxy for every group of similar classes; the groups
+    are found while training, by clustering the proxies.
+
+    Paper: Yang et al., Hierarchical Proxy-based Loss for Deep Metric Learning, WACV 2022.
+    Formula: l_i = L(z_i, y_i; P_0) + sum_k w_k L(z_i, g_k(y_i); P_k), P_0 the proxies of the classes, g_k(y) the group of class y
+        on level k, P_k the centres of a spherical k-means of P_(k-1), found anew every so many steps
+    Differs: known from its supplement, which leaves open what follows. k-means starts where it last ended, so that groups keep
+        their numbers, and takes one step (ten at first); a group without classes takes the class worst served by its own. Proxies
+        of groups are as long as those of classes, so that a learning rate means the same to both. Between two clusterings
+        they learn, and lose what the optimiser remembered of them at the next. A proxy of a class with several centres is their
+        mean; its group has one.
+    Needs: an inner loss whose only parameters are vectors of classes.
+
+    Args:
+        classes: number of training classes; the run fills it in.
+        dim: size of the embedding; the run fills it in.
+        loss: the loss of every level, such as ProxyNCA(positive_in_denominator=True). None: ProxyAnchor().
+        coarse: how many groups; several numbers, each smaller than the one before, for several levels. Paper: 10 for 98 classes,
+            12 to 500 for 11,318. None: a tenth of the classes, 2 at least.
+        every: how long from one clustering to the next. Paper: 20, and 10 to 80 do as well.
+        levels: levels of groups, each a tenth of the one below, where `coarse` does not say. Paper: 1.
+        coarse_proxies: what the proxies of groups are between two clusterings: "learnable" parameters, "frozen", or "centroid",
+            the mean of their classes' proxies at every step, with a gradient to these.
+        start: when groups are first found; proxies that have learned nothing yet make groups of nothing. Ours: after one pass.
+        weight: w, one for all levels or one for each. Paper: 1, as it seems.
+        coarse_loss: what levels of groups take in place of `loss`, for other scales and margins there.
+        depth: take the data's own tree in place of clusters: the ancestors at this depth, 1 the coarsest. Several numbers, the
+            deepest first, for several levels. Their proxies learn from the first step on and are never put elsewhere.
+        tree: in place of the data's own tree: a shipped one, a .json or .csv file, or wordnet:ROOT.
+        seed: of the first clustering; the run fills it in.
+        per_pass: steps in a pass, where `start` or `every` counts passes; the run fills it in.
+        class_names: names of the classes by number, for `depth`; the run fills them in.
+        taxonomy: ancestors by class name, coarsest first, for `depth`; the run fills them in.
+    """
+
+    def __init__(
+        self, classes: int, dim: int, loss: Loss | None = None, coarse: int | tuple[int, ...] | None = None,
+        every: int | str = 20, levels: int = 1,
+        coarse_proxies: Literal["learnable", "frozen", "centroid"] = "learnable", start: int | str = "1e",
+        weight: float | tuple[float, ...] = 1.0, coarse_loss: Loss | None = None,
+        depth: int | tuple[int, ...] | None = None, tree: str | None = None, seed: int = 0, per_pass: int | None = None,
+        class_names: Sequence[str] | None = None, taxonomy: dict[str, tuple[str, ...]] | None = None,
+    ):  # fmt: skip
+        super().__init__()
+        loss = ProxyAnchor(classes, dim) if loss is None else loss
+        if coarse_proxies not in ("learnable", "frozen", "centroid"):
+            raise LikewiseError(
+                f"Hierarchical: coarse_proxies must be 'learnable', 'frozen' or 'centroid', got '{coarse_proxies}'"
+            )
+        self.classes = classes
+        self.dim = dim
+        self.loss = loss
+        self.coarse = coarse
+        self.every = every
+        self.levels = levels
+        self.coarse_proxies = coarse_proxies
+        self.start = start
+        self.weight = weight
+        self.__dict__["coarse_loss"] = coarse_loss  # by self.coarse_loss = coarse_loss its proxies would be stored
+        self.depth = depth
+        self.tree = tree
+        self.seed = seed
+        self.per_pass = per_pass
+        self.class_names = class_names
+        self.taxonomy = taxonomy
+        self.lr_factor = loss.lr_factor
+        for name, least in (("start", 0), ("every", 1)):
+            steps_of(str(getattr(self, name)), per_pass or 1, name, least, owner="Hierarchical")
+        for one in (loss, coarse_loss or loss):
+            vectors_of(one, classes, dim)
+        above = self._sizes() if depth is None else self._given()
+        self.plan: list[Level] = []
+        for cluster, w in zip(above, self._weights(len(above)), strict=True):
+            self._add_level(cluster, w)
+        # Groups that are given, and follow their classes or learn, have nothing to wait for.
+        self.register_buffer("begun", torch.tensor(float(self._given_for_good())))
+        self.register_buffer("regrouped", torch.zeros(()))
+
+    def _add_level(self, cluster: tuple[int, int] | Int[Tensor, "K"], weight: float) -> None:
+        """One more, above those there are: how many below and how many here, or who belongs where."""
+        below, size = cluster if isinstance(cluster, tuple) else (len(cluster), int(cluster.max()) + 1)
+        like = alike(self.loss if self.coarse_loss is None else self.coarse_loss, classes=size, dim=self.dim)
+        own, level = vectors_of(like, size, self.dim), len(self.plan) + 1
+        start = torch.zeros(below, dtype=torch.int64) if isinstance(cluster, tuple) else cluster
+        self.register_buffer(f"cluster_{level}", start)
+        proxies = own.detach()[:size].clone()
+        if self.coarse_proxies == "learnable":
+            self.register_parameter(f"coarse_{level}", nn.Parameter(proxies))
+        elif self.coarse_proxies == "frozen":
+            self.register_buffer(f"coarse_{level}", proxies)
+        ((name, _),) = like.named_parameters()
+        delattr(like, name)  # lent to it for every batch
+        self.plan.append(Level(size, weight, like, name, len(own) // size))
+
+    def _sizes(self) -> list[tuple[int, int]]:
+        """Of every level: how many there are below, and how many groups."""
+        first = max(2, self.classes // 10) if self.coarse is None else self.coarse
+        sizes = [self.classes, *first] if isinstance(first, tuple) else [self.classes, first]
+        if self.levels < 1 or (isinstance(first, tuple) and self.levels not in (1, len(first))):
+            raise LikewiseError(
+                f"Hierarchical: levels must be 1 or more, and as many as coarse has numbers, got levels={self.levels} and "
+                f"coarse={self.coarse}; leave levels out"
+            )
+        while len(sizes) <= self.levels and not isinstance(first, tuple):
+            sizes.append(max(2, sizes[-1] // 10))
+        if len(sizes) == 1 or any(not 2 <= few < many for many, few in pairwise(sizes)):
+            raise LikewiseError(
+                f"Hierarchical: groups must be 2 or more and fewer on every level than below it, got {sizes[1:]} of "
+                f"{self.classes} classes; lower coarse" + (", or levels" if self.levels > 1 else "")
+            )
+        return list(pairwise(sizes))
+
+    def _given(self) -> list[tuple[int, int] | Int[Tensor, "K"]]:
+        """Of every level: the group of each class, or of each group below, in the tree of classes."""
+        depths = self.depth if isinstance(self.depth, tuple) else (self.depth,)
+        if not depths or depths[-1] < 1 or any(a <= b for a, b in pairwise(depths)):
+            raise LikewiseError(
+                f"Hierarchical: depth must be 1 or more, several depths the deepest first, got {self.depth}"
+            )
+        if self.class_names is None:  # somebody only looks at what kind of loss this is
+            return [(self.classes, 2) for _ in depths]
+        paths = ancestors("Hierarchical", self.class_names, self.tree, self.taxonomy)
+        found = []
+        for depth in depths:
+            cut = [path[:depth] for path in paths]
+            nodes = sorted(set(cut))
+            number = {node: place for place, node in enumerate(nodes)}
+            found.append(torch.tensor([number[node] for node in cut]))
+            if not 2 <= len(nodes) < len(paths):
+                raise LikewiseError(
+                    f"Hierarchical: groups must be 2 or more and fewer on every level than below it, got {len(nodes)} at "
+                    f"depth={depth} of the tree for {len(paths)} below; choose another depth"
+                )
+            paths = nodes
+        return found
+
+    def _weights(self, levels: int) -> list[float]:
+        each = list(self.weight) if isinstance(self.weight, tuple) else [self.weight] * levels
+        if len(each) != levels or min(each) < 0:
+            raise LikewiseError(
+                f"Hierarchical: weight must be one number of 0 or more, or one for each of the {levels} levels, got {self.weight}"
+            )
+        return each
+
+    def _given_for_good(self) -> bool:
+        """Whether nothing is ever put elsewhere."""
+        return self.depth is not None and self.coarse_proxies != "frozen"
+
+    def _steps(self, name: str) -> int:
+        given = str(getattr(self, name))
+        if self.per_pass is None and given.endswith("e"):
+            raise LikewiseError(
+                f"Hierarchical: {name}='{given}' counts passes, and nobody said how many steps a pass has; give per_pass, or "
+                f"{name} as a number of steps"
+            )
+        return steps_of(given, self.per_pass or 1, name, owner="Hierarchical")
+
+    def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
+        if self.depth is not None and self.class_names is None:
+            raise LikewiseError("Hierarchical: depth needs class_names and a tree of classes; give them")
+        group, above = y, 0.0
+        for number, level in enumerate(self.plan, 1):
+            group = getattr(self, f"cluster_{number}")[group]
+            proxies = self.proxies_of(number)
+            proxies = proxies if level.copies == 1 else proxies.repeat(level.copies, 1)
+            setattr(level.loss, level.name, proxies)
+            above = above + level.weight * level.loss.forward(z, group)  # the batch was checked already
+            setattr(level.loss, level.name, None)
+        return self.loss.forward(z, y, ref) + self.begun * above
+
+    def guess(self, z: Float[Tensor, "B D"]) -> Int[Tensor, "B"] | None:
+        return self.loss.guess(z)
+
+    def proxies_of(self, level: int) -> Float[Tensor, "K D"]:
+        """The vectors of a level: 0 for the classes (of unit length, or means of such), 1 for their groups, and so on."""
+        if level == 0:
+            each = unit_rows(vectors_of(self.loss, self.classes, self.dim))
+            return each.view(-1, self.classes, self.dim).mean(0)
+        if self.coarse_proxies != "centroid":
+            return getattr(self, f"coarse_{level}")
+        return self._centres(self.proxies_of(level - 1), level)
+
+    def _centres(self, below: Float[Tensor, "n D"], level: int) -> Float[Tensor, "K D"]:
+        """The mean direction of every group."""
+        total = below.new_zeros(self.plan[level - 1].size, self.dim)
+        return unit_rows(total.index_add(0, getattr(self, f"cluster_{level}"), unit_rows(below)))
+
+    def groups(self) -> list[Int[Tensor, "C"]]:
+        """The group of every class, level by level, the finest first."""
+        found, group = [], torch.arange(self.classes, device=self.begun.device)
+        for level in range(1, len(self.plan) + 1):
+            group = getattr(self, f"cluster_{level}")[group]
+            found.append(group)
+        return found
+
+    def after_step(self, step: int) -> list[nn.Parameter]:
+        moved = list(self.loss.after_step(step) or ())
+        if self._given_for_good():
+            return moved
+        since = step - max(1, self._steps("start"))
+        return moved if since < 0 or since % self._steps("every") else moved + self.regroup()
+
+    @torch.no_grad()
+    def regroup(self) -> list[nn.Parameter]:
+        """Cluster the proxies anew, level by level. Returns the parameters that are somewhere else now."""
+        below, first = self.proxies_of(0), not bool(self.begun)
+        if not below.isfinite().all():
+            return []  # training has diverged, and the loop has better words for it
+        length = torch.linalg.vector_norm(vectors_of(self.loss, self.classes, self.dim), dim=1).mean()
+        for number, level in enumerate(self.plan, 1):
+            if self.depth is None:
+                before = getattr(self, f"cluster_{number}")
+                begin = {"iterations": FIRST} if first else {"iterations": LATER, "init": self.proxies_of(number)}
+                found = kmeans(below, level.size, seed=self.seed, spherical=True, **begin)
+                if number == 1 and not first:
+                    self.regrouped.copy_((found.label != before).float().mean())
+                before.copy_(found.label)
+                centre = found.centre
+            else:
+                centre = self._centres(below, number)
+            if self.coarse_proxies != "centroid":
+                getattr(self, f"coarse_{number}").copy_(centre * length)
+            below = centre
+        self.begun.fill_(1)
+        learn = self.coarse_proxies == "learnable"
+        return [getattr(self, f"coarse_{number}") for number in range(1, len(self.plan) + 1)] if learn else []
+
+    def observe_state(self) -> dict[str, Tensor]:
+        return self.loss.observe_state() | {"classes_regrouped": self.regrouped.detach().clone()}
+
+
+def vectors_of(loss: Loss, classes: int, dim: int) -> nn.Parameter:
+    """The vectors of a loss's classes, all first ones, then all second ones; raise if they are not all it has."""
+    own, name = list(loss.parameters()), type(loss).__name__
+    sound = len(own) == 1 and own[0].ndim == 2 and own[0].shape[1] == dim and len(own[0]) % classes == 0
+    if not sound or list(loss.buffers()) or getattr(loss, "classes", None) != classes or loss.input != "unit":
+        raise LikewiseError(
+            f"Hierarchical: loss must have vectors of {classes} classes in {dim} dimensions and learn nothing else, such as "
+            f"ProxyAnchor() or ProxyNCA(), got {name}"
+        )
+    return own[0]
+
+
+def alike(loss: Loss, **other) -> Loss:
+    """A loss of the same kind and settings, but for these arguments."""
+    names = inspect.signature(type(loss)).parameters
+    return type(loss)(**{name: getattr(loss, name) for name in names} | other)

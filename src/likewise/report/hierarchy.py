@@ -1,0 +1,266 @@
+"""The tree of classes that a training came to: a picture of who stands with whom, and how far a known tree agrees."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from PIL import Image, ImageDraw, ImageFont, ImageOps
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from scipy.cluster.hierarchy import leaves_list, linkage
+
+from likewise.report.gallery import EDGE, INK, PAPER, SOFT, WRONG, fit, font_of
+
+TILE, GAP, LINE, ACROSS, PAD, HEAD, PARENT = 66, 8, 13, 6, 12, 32, 36
+CARD, RULE = "#f4f6f9", "#d5dae2"
+
+CARDS, MOST = 40, 12
+"""Clusters in the picture, the largest; cells in a card, the last for how many classes had no room."""
+
+TALL = 1100
+"""Pixels of cards for each column; there are two to four of them."""
+
+
+class Agreement(NamedTuple):
+    """How far the clusters of a level (1: the finest) are the groups at a depth of the known tree (1: the coarsest)."""
+
+    level: int
+    clusters: int
+    depth: int
+    groups: int
+    ami: float  # 1: the same, 0: as by chance
+    purity: float  # share of classes in the group that most of their cluster are in
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A tree of classes: for each level, the finest first, the cluster of every class; and what there is to tell of it."""
+
+    how: str
+    class_names: tuple[str, ...]
+    levels: list[Int[np.ndarray, "C"]]
+    comparison: list[Agreement]
+    notes: list[str]
+    picture: Path
+
+
+class Leaf(NamedTuple):
+    """A class, a picture of it where there is one, its known group where its cluster is not named by it, and whether it
+    is odd: of another group than the majority of its cluster."""
+
+    name: str
+    image: Image.Image | None
+    group: str = ""
+    odd: bool = False
+
+
+class Card(NamedTuple):
+    """A cluster: its classes, those that had no room counted, and what it is part of."""
+
+    title: str
+    detail: str
+    leaves: list[Leaf]
+    more: int = 0
+    parent: str = ""
+
+
+def show_learned(learned: Learned) -> None:
+    """A table of how far the known tree agrees, and what must be said below it."""
+    console = Console(highlight=False)
+    if learned.comparison:
+        table = Table("level", "clusters", "depth of the tree", "groups", "AMI", "purity")
+        for one in learned.comparison:
+            cells = (one.level, one.clusters, one.depth, one.groups, f"{one.ami:.3f}", f"{100 * one.purity:.1f} %")
+            table.add_row(*map(str, cells))
+        console.print(table)
+    for note in (f"clusters: {learned.how}", *learned.notes, f"picture: {learned.picture}"):
+        console.print(escape(note), soft_wrap=True)
+
+
+def best(learned: Learned, level: int) -> Agreement | None:
+    """The depth of the known tree that a level agrees with most."""
+    own = [one for one in learned.comparison if one.level == level and not math.isnan(one.ami)]
+    return max(own, key=lambda one: one.ami, default=None)
+
+
+def say_what(learned: Learned) -> list[str]:
+    """What the picture shows, in two lines."""
+    clusters = len(np.unique(learned.levels[0]))
+    shown = f", the {CARDS} largest shown" if clusters > CARDS else ""
+    lines = [
+        f"{len(learned.class_names)} training classes in {clusters} clusters{shown}, {learned.how}; similar ones side by side"
+    ]
+    if agreed := best(learned, 1):
+        lines.append(
+            f"red: not of the group that the majority of its cluster is in, of {agreed.groups} at depth {agreed.depth} of the "
+            f"known tree; AMI {agreed.ami:.2f}, purity {agreed.purity:.0%}"
+        )
+    return lines
+
+
+def make_cards(
+    learned: Learned,
+    paths: Sequence[tuple[str, ...]],
+    mean: Float[np.ndarray, "C D"],
+    picture: Callable[[int], Image.Image | None],
+) -> list[Card]:
+    """A card for each of the largest clusters, named by the known group that most of its classes are in.
+
+    Args:
+        paths: the known ancestors of each class, coarsest first.
+        mean: of the embeddings of each class: similar clusters, and classes, stand side by side.
+        picture: of a class.
+    """
+    largest = [cluster for cluster, _ in Counter(learned.levels[0].tolist()).most_common(CARDS)]
+    shown = np.isin(learned.levels[0], largest)
+
+    def below(level: int, members: Bool[np.ndarray, "C"], parent: str) -> list[Card]:
+        cluster, agreed, cards = learned.levels[level - 1], best(learned, level), []
+        group = [path[: agreed.depth] if agreed else () for path in paths]
+        numbers = np.unique(cluster[members & shown])
+        order = in_chain(np.stack([mean[members & (cluster == number)].mean(0) for number in numbers]))
+        for number in numbers[order].tolist():
+            own = members & (cluster == number)
+            major, title, detail = name_cluster(number, [group[c] for c in np.flatnonzero(own)])
+            if level > 1:
+                cards += below(level - 1, own, " / ".join(filter(None, (parent, f"{title}, {detail}"))))
+                continue
+            chosen = choose(mean, np.flatnonzero(own))
+            shares = ["" if group[c] == major else "".join(group[c][-1:]) for c in chosen]
+            leaves = [
+                Leaf(learned.class_names[c], picture(c), share, bool(major and share))
+                for c, share in zip(chosen, shares, strict=True)
+            ]
+            cards.append(Card(title, detail, leaves, int(own.sum()) - len(leaves), parent))
+        return cards
+
+    return below(len(learned.levels), np.ones(len(paths), bool), "")
+
+
+def name_cluster(number: int, groups: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], str, str]:
+    """The known group that the majority of a cluster is in (none: a mixture), what to call the cluster, and its size."""
+    ((most, count),) = Counter(groups).most_common(1)
+    cluster, size = f"cluster {number}", f"{len(groups)} class{'es' if len(groups) > 1 else ''}"
+    if not most:
+        return (), cluster, size
+    if 2 * count <= len(groups):
+        return (), cluster, f"{size}, {count} of them {most[-1]}"
+    return most, most[-1], f"{count} of {size}, {cluster}"
+
+
+def choose(mean: Float[np.ndarray, "C D"], members: Int[np.ndarray, "n"]) -> list[int]:
+    """The classes that a card shows: all, or those nearest to the middle; similar ones side by side."""
+    if len(members) > MOST:
+        near = mean[members] @ mean[members].mean(0)
+        members = members[np.sort(np.argsort(-near, kind="stable")[: MOST - 1])]
+    return members[in_chain(mean[members])].tolist()
+
+
+def in_chain(x: Float[np.ndarray, "n D"]) -> Int[np.ndarray, "n"]:
+    """An order in which neighbours are similar: that of the leaves when the nearest are joined, one pair after another."""
+    return leaves_list(linkage(x, "average", optimal_ordering=True)) if len(x) > 2 else np.arange(len(x))
+
+
+def draw_hierarchy(cards: Sequence[Card], title: str, words: Sequence[str]) -> Image.Image:
+    """Clusters in their order, down one column after another, below what they are part of."""
+    thumb = TILE if any(leaf.image for card in cards for leaf in card.leaves) else 0
+    texts = max(len(captions(leaf)) for card in cards for leaf in card.leaves)
+    step = thumb + texts * LINE + GAP
+    heights = [HEAD + math.ceil((len(c.leaves) + bool(c.more)) / ACROSS) * step + PAD - GAP for c in cards]
+    columns = into_columns([card.parent for card in cards], heights, min(4, max(2, round(sum(heights) / TALL))))
+    wide = 2 * PAD + ACROSS * (TILE + GAP) - GAP
+    top, width = 60 + 17 * len(words), 2 * EDGE + len(columns) * (wide + GAP) - GAP
+    deepest = max(column[-1][1] + heights[column[-1][0]] for column in columns)
+    page = Image.new("RGB", (width, top + deepest + EDGE), PAPER)
+    draw = ImageDraw.Draw(page)
+    draw.text((EDGE, 18), fit(title, font_of(19, True), width - 2 * EDGE), font=font_of(19, True), fill=INK)
+    for number, line in enumerate(words):
+        draw.text((EDGE, 46 + 17 * number), fit(line, font_of(12), width - 2 * EDGE), font=font_of(12), fill=SOFT)
+    for number, column in enumerate(columns):
+        left, above = EDGE + number * (wide + GAP), ""
+        for place, down in column:
+            card = cards[place]
+            if card.parent != above:
+                name = fit(card.parent, font_of(12, True), wide)
+                draw.text((left, top + down - PARENT + 10), name, font=font_of(12, True), fill=INK)
+                draw.line([(left, top + down - 7), (left + wide, top + down - 7)], fill=INK, width=1)
+            above = card.parent
+            place_card(page, draw, card, (left, top + down, left + wide, top + down + heights[place]), thumb, step)
+    return page
+
+
+def into_columns(parents: Sequence[str], heights: Sequence[int], columns: int) -> list[list[tuple[int, int]]]:
+    """(card, how far down) for each column, all about as long. A parent is named above its first card in every column."""
+    limit = max(max(heights), sum(heights) // columns) + PARENT
+    while True:
+        found: list[list[tuple[int, int]]] = [[]]
+        down = 0
+        for place, (parent, height) in enumerate(zip(parents, heights, strict=True)):
+            new = not found[-1] or parent != parents[place - 1]
+            if found[-1] and down + (PARENT if parent and new else 0) + height > limit:
+                found.append([])
+                down, new = 0, True
+            down += PARENT if parent and new else 0
+            found[-1].append((place, down))
+            down += height + GAP
+        if len(found) <= columns:
+            return found
+        limit += LINE
+
+
+def place_card(
+    page: Image.Image, draw: ImageDraw.ImageDraw, card: Card, box: tuple[int, int, int, int], thumb: int, step: int
+) -> None:
+    left, top, right, _ = box
+    draw.rounded_rectangle(box, 9, fill=CARD)
+    room = right - left - 2 * PAD
+    detail = fit(card.detail, font_of(11), round(0.7 * room))
+    title = fit(card.title, font_of(13, True), int(room - PAD - font_of(11).getlength(detail)))
+    draw.text((left + PAD, top + 8), title, font=font_of(13, True), fill=INK)
+    draw.text((right - PAD, top + 10), detail, font=font_of(11), fill=SOFT, anchor="ra")
+    for place in range(len(card.leaves) + bool(card.more)):
+        line, across = divmod(place, ACROSS)
+        x, y = left + PAD + across * (TILE + GAP), top + HEAD + line * step
+        if place < len(card.leaves):
+            place_leaf(page, draw, card.leaves[place], x, y, thumb)
+        else:
+            middle = (x + TILE // 2, y + max(thumb, 2 * LINE) // 2)
+            draw.text(middle, f"+ {card.more} more", font=font_of(11), fill=SOFT, anchor="mm")
+
+
+def place_leaf(page: Image.Image, draw: ImageDraw.ImageDraw, leaf: Leaf, x: int, y: int, thumb: int) -> None:
+    """The picture, framed in red if it is odd, its name and its group."""
+    frame = 3 if leaf.odd else 1
+    if thumb:
+        draw.rectangle([x, y, x + TILE - 1, y + TILE - 1], fill=WRONG if leaf.odd else RULE)
+    if leaf.image is not None:
+        size = (TILE - 2 * frame, TILE - 2 * frame)
+        page.paste(ImageOps.fit(leaf.image, size, Image.Resampling.LANCZOS), (x + frame, y + frame))
+    for number, (words, font, colour) in enumerate(captions(leaf)):
+        draw.text((x, y + thumb + 2 + number * LINE), words, font=font, fill=colour)
+
+
+def captions(leaf: Leaf) -> list[tuple[str, ImageFont.FreeTypeFont, str]]:
+    """The lines below a picture: its name, then its group."""
+    name, group = wrapped(leaf.name, font_of(10), 3), wrapped(leaf.group, font_of(9), 2)
+    colour = WRONG if leaf.odd else SOFT
+    return [(line, font_of(10), INK) for line in name] + [(line, font_of(9), colour) for line in group]
+
+
+def wrapped(text: str, font: ImageFont.FreeTypeFont, most: int) -> list[str]:
+    """A text in at most so many lines, broken after a space, an underscore or a hyphen."""
+    lines, width = [""], TILE + GAP // 2
+    for word in re.findall(r"[^ _-]*[ _-]?", text):
+        if lines[-1] and font.getlength((lines[-1] + word).rstrip()) > width and len(lines) < most:
+            lines.append("")
+        lines[-1] += word
+    return [fit(line.strip(), font, width) for line in lines if line.strip()]

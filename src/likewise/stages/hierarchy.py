@@ -1,0 +1,176 @@
+"""hierarchy: a run -> the tree of its training classes, as a picture and a table, beside the tree that is known."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from PIL import Image
+from torch import Tensor
+from torch.nn import functional as F
+
+from likewise.cluster import kmeans
+from likewise.configs import Hierarchy, Train, check
+from likewise.data.images import file_of, read_image
+from likewise.embedding import embed_rows
+from likewise.metrics.clustering import ami
+from likewise.report.hierarchy import TILE, Agreement, Learned, draw_hierarchy, make_cards, say_what
+from likewise.run import Run, write_aside
+from likewise.stages.assemble import (
+    choose_device,
+    load_items,
+    make_protocol,
+    open_embedder,
+    read_config,
+    spoil,
+    transforms,
+)  # fmt: skip
+from likewise.stages.evaluate import must_be_its_data, rows_of
+from likewise.taxonomies import ancestors
+from likewise.types import Items, LikewiseError
+
+
+def hierarchy(config: Hierarchy, say=print) -> Learned:
+    """The clusters that the run's loss found while training, or k-means of its class means; drawn, compared and written."""
+    check(config)
+    run, device = Run(config.run), choose_device(config.device)
+    settings, items = open_data(run, config, say)
+    rows = rows_of(make_protocol(settings), items, "train")
+    used, y = np.unique(items.y[rows], return_inverse=True)
+    names = tuple(items.class_name[c] for c in used)
+    levels, how = find_levels(run, config, len(names))
+    known = config.tree is not None or items.taxonomy is not None
+    paths = ancestors("hierarchy", names, config.tree, items.taxonomy) if known else [()] * len(names)
+    notes = [] if known else ["the data brings no class tree to compare with; name one with --tree"]
+    out = Path(config.out).expanduser() if config.out else run.path
+    out.mkdir(parents=True, exist_ok=True)
+    embedder = open_embedder(run, settings, config.which, device)
+    _, plain = transforms(settings, embedder)
+    way = {"device": device, "workers": config.workers, "quiet": config.quiet, "title": "embed train part"}
+    e = embed_rows(embedder, items, rows, plain, **way)
+    mean, typical = class_means(e.z, torch.as_tensor(y))
+    if isinstance(levels, int):
+        levels = [kmeans(mean, levels, spherical=True).label.numpy()]
+    learned = Learned(how, names, levels, compare(levels, paths), notes, out / "hierarchy.png")
+    cards = make_cards(learned, paths, mean.numpy(), lambda c: thumbnail(items, int(rows[typical[c]])))
+    page = draw_hierarchy(cards, f"{run.path.resolve().name}: {settings.loss}", say_what(learned))
+    write(out, learned, page)
+    return learned
+
+
+def open_data(run: Run, config: Hierarchy, say) -> tuple[Train, Items]:
+    """The run's settings and its data, labels as it trained with them."""
+    moved = {name: value for name in ("data", "root") if (value := getattr(config, name))}
+    settings = read_config(run, allow_imports=config.allow_imports, **moved)
+    try:
+        how = {"skip_bad": settings.skip_bad, "workers": config.workers, "quiet": config.quiet, "say": say}
+        items = load_items(settings.data, settings.root, **how)
+    except LikewiseError as error:
+        hint = "" if moved else " (if the data of this run has moved, say where it is: --data, --root)"
+        raise LikewiseError(f"{error}{hint}") from None
+    must_be_its_data(run, items, settings.data)
+    return settings, spoil(items, make_protocol(settings), settings.noise, settings.seed, config.allow_imports)
+
+
+def find_levels(run: Run, config: Hierarchy, classes: int) -> tuple[list[Int[np.ndarray, "C"]] | int, str]:
+    """The clusters that the run's loss holds, the finest level first, or how many to look for; and this in words."""
+    if classes < 3:
+        raise LikewiseError(
+            f"hierarchy: a tree takes three training classes or more, got {classes}; bring more classes"
+        )
+    if config.coarse is None and (levels := stored_levels(run, config.which, classes)):
+        return levels, "as its loss holds them"
+    coarse = max(2, classes // 10) if config.coarse is None else config.coarse
+    if not 2 <= coarse < classes:
+        raise LikewiseError(
+            f"hierarchy: coarse must be at least 2 and less than the {classes} training classes, got {coarse}; change it"
+        )
+    return coarse, "by k-means of the mean embeddings of classes"
+
+
+def stored_levels(run: Run, which: str, classes: int) -> list[Int[np.ndarray, "C"]]:
+    """The clusters in the run's loss; none where it has no such thing."""
+    name = run.network(which)
+    tensors = {} if which == "untrained" else run.load_tensors(name)
+    first = next((key for key in tensors if key.startswith("loss.") and key.endswith(".cluster_1")), None)
+    if first is None:
+        return []
+    own = first.removesuffix("cluster_1")
+    if not tensors.get(f"{own}begun", torch.ones(())).all():
+        raise LikewiseError(
+            f"hierarchy: the loss of '{run.path}' must have clustered its classes, but training ended before; train longer "
+            "(--length), let it start earlier (start= of the loss), or say --coarse N for k-means of the class means"
+        )
+    levels, group = [], np.arange(classes)
+    while (key := f"{own}cluster_{len(levels) + 1}") in tensors:
+        above = tensors[key]
+        whole = above.ndim == 1 and not above.is_floating_point() and len(above) and int(above.min()) >= 0
+        if not whole or group.max() >= len(above) or (not levels and len(above) != classes):
+            raise LikewiseError(
+                f"hierarchy: {key} in {run.path / name} must hold a cluster for each of {group.max() + 1} classes or "
+                f"clusters, got {above.dtype} {tuple(above.shape)}; the file is damaged, --again trains the run anew"
+            )
+        group = above.numpy()[group]
+        levels.append(group)
+    return levels
+
+
+def class_means(z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) -> tuple[Float[Tensor, "C D"], Int[Tensor, "C"]]:
+    """The mean direction of every class, and the sample nearest to it."""
+    count = y.bincount()
+    mean = F.normalize(z.new_zeros(len(count), z.shape[1]).index_add(0, y, z), dim=1)
+    order = (z * mean[y]).sum(1).argsort(descending=True, stable=True)
+    order = order[y[order].argsort(stable=True)]  # class by class, the nearest first
+    return mean, order[count.cumsum(0) - count]
+
+
+def compare(levels: list[Int[np.ndarray, "C"]], paths: list[tuple[str, ...]]) -> list[Agreement]:
+    """Every level with every depth of the known tree that tells classes apart. A shorter path stands with its last ancestor."""
+    found = []
+    for level, cluster in enumerate(levels, 1):
+        for depth in range(1, max(map(len, paths)) + 1):
+            number: dict[tuple[str, ...], int] = {}
+            group = np.array([number.setdefault(path[:depth], len(number)) for path in paths])
+            if len(number) > 1:
+                agree = ami(torch.as_tensor(cluster), torch.as_tensor(group))
+                sizes = len(np.unique(cluster)), depth, len(number)
+                found.append(Agreement(level, *sizes, agree, purity(cluster, group)))
+    return found
+
+
+def purity(cluster: Int[np.ndarray, "C"], group: Int[np.ndarray, "C"]) -> float:
+    """Formula: 1/C sum_k max_g |cluster k and group g|"""
+    pair, count = np.unique(np.stack([cluster, group]), axis=1, return_counts=True)
+    most = np.zeros(pair[0].max() + 1, np.int64)
+    np.maximum.at(most, pair[0], count)
+    return float(most.sum() / len(cluster))
+
+
+def thumbnail(items: Items, row: int) -> Image.Image | None:
+    if items.path is None:
+        return None
+    image = read_image(file_of(items, row), None if items.box is None else items.box[row])
+    image.thumbnail((4 * TILE, 4 * TILE))  # hundreds of photographs are a lot of memory
+    return image
+
+
+def write(folder: Path, learned: Learned, page: Image.Image) -> None:
+    """The picture; the tree as a table, which `--tree` takes; both the tree and its comparison for other programs."""
+    trees = {
+        name: [f"level {n} cluster {learned.levels[n - 1][c]}" for n in range(len(learned.levels), 0, -1)]
+        for c, name in enumerate(learned.class_names)
+    }
+    rows = [one._asdict() | {"ami": None if math.isnan(one.ami) else one.ami} for one in learned.comparison]
+    about = {"how": learned.how, "notes": learned.notes, "comparison": rows, "classes": trees}
+    with write_aside(folder / "hierarchy.json") as file:
+        file.write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    with write_aside(folder / "hierarchy.csv") as file, file.open("w", newline="", encoding="utf-8") as out:
+        head = ["class_name", *(f"level_{n}" for n in range(len(learned.levels), 0, -1))]
+        csv.writer(out, lineterminator="\n").writerows([head, *([name, *above] for name, above in trees.items())])
+    with write_aside(learned.picture) as file:
+        page.save(file, format="PNG")
