@@ -22,6 +22,7 @@ from likewise.contracts import Loss
 from likewise.models import Embedder
 from likewise.optimise import forget
 from likewise.spec import build
+from likewise.stages.assemble import to_device
 
 LOSSES = ("ProxyAnchor()", "ProxyNCA(positive_in_denominator=True)")
 PERIOD = 20
@@ -100,7 +101,8 @@ def main() -> None:
         lines.append({"what": f"regroup, {text}", "ms": regroup})
         print(f"{lines[-1]['what']:52s} {regroup:8.3f} ms, {regroup / PERIOD:.3f} ms a step", flush=True)
         if options.backbone != "none":
-            network = Embedder(options.backbone, options.dim, pretrained=False, size=options.size).to(options.device)
+            network = Embedder(options.backbone, options.dim, pretrained=False, size=options.size)
+            network = to_device(network, torch.device(options.device))
             made = {k: Steps(t, options, network) for k, t in texts.items()}
             lines.append(
                 compare(f"step of {options.backbone}, {text}", {k: m.period for k, m in made.items()}, options)

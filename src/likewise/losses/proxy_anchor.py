@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from likewise.contracts import Loss
-from likewise.similarity import at_least_float32, full_precision, log_sum_and_powers
+from likewise.similarity import at_least_float32, full_precision, log_sum_and_powers, unit_rows
 from likewise.types import LikewiseError, Ref
 
 
@@ -44,15 +43,11 @@ class ProxyAnchor(Loss):
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         with full_precision(z):
             z = at_least_float32(z)
-            sim = F.normalize(self.proxies, dim=1).to(z) @ z.T
+            sim = unit_rows(self.proxies).to(z) @ z.T
             own = torch.arange(self.classes, device=y.device)[:, None] == y[None, :]
-            present = own.any(1).sum()
-            pull = _shares(sim - self.margin, own, -self.alpha) / present
-            push = _shares(sim + self.margin, ~own, self.alpha) / self.classes
-            return (pull + push) * len(z)
-
-
-def _shares(x: Float[Tensor, "C B"], mask: Bool[Tensor, "C B"], scale: float) -> Float[Tensor, "B"]:
-    """Every proxy's log(1 + sum e^x), handed out to its samples in proportion to their exponentials."""
-    of_proxy, power = log_sum_and_powers(x, mask, scale)
-    return power.T @ (of_proxy / power.sum(1).clamp_min(torch.finfo(x.dtype).tiny))
+            # Pull and push below each other: half as many steps, for which an accelerator waits if they are small.
+            both, mask = torch.cat([self.margin - sim, sim + self.margin]), torch.cat([own, ~own])
+            of_proxy, power = log_sum_and_powers(both, mask, self.alpha)
+            share = of_proxy / power.sum(1).clamp_min(torch.finfo(z.dtype).tiny)
+            pull, push = share.split(self.classes)
+            return power.T @ torch.cat([pull * len(z) / own.any(1).sum(), push * (len(z) / self.classes)])
