@@ -26,14 +26,14 @@ from likewise.stages.evaluate import evaluate_run
 from likewise.stages.train import train
 
 METRICS = ("R@1", "MAP@R", "rho")
-SPECS = {"CrossBatchMemory": "CrossBatchMemory(start=150)"}
+SPECS = {"CrossBatchMemory": "CrossBatchMemory(start=150)", "Hierarchical": "Hierarchical(loss=ProxyAnchor())"}
 """The memory waits for two passes: its paper warms up first, since early embeddings move too fast to be remembered."""
 RATES = {"SoftTriple": 1e-4}
 """Its many centres start eight times smaller than one proxy per class does, so the same step is eight times as far."""
 
 
 def settings(name: str, options, out: Path):
-    own = any(True for _ in build(f"{name}()", Loss, classes=5, dim=8).parameters())
+    own = any(True for _ in build(SPECS.get(name, name), Loss, classes=5, dim=8).parameters())
     return apply(
         "demo", "glyphs", loss=SPECS.get(name, f"{name}()"), length=options.length, seed=options.seed, out=str(out / name),
         metrics=METRICS,

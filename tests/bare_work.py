@@ -7,10 +7,14 @@ import types
 import torch
 from torch import Tensor
 
+from likewise import losses
 from likewise.contracts import Loss
 from likewise.similarity import compare, observed
 from likewise.spec import build
 from likewise.testing import CLASSES, DIM, check_loss
+
+LOSSES = [{"Hierarchical": "Hierarchical(loss=ProxyAnchor())"}.get(name, name) for name in losses.__all__]
+"""Every loss on the shelf, one that goes around another with that."""
 
 
 def check_spec(text: str, steps: int = 0) -> None:

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from bare_work import check_fault, check_spec
+from bare_work import LOSSES, check_fault, check_spec
 
-from likewise import confidence, losses, metrics, miners, noise, samplers, terms
+from likewise import confidence, metrics, miners, noise, samplers, terms
 from likewise.contracts import BatchSampler, Confidence, Miner, NoiseModel, Term
 from likewise.encoders import Looker
 from likewise.losses import MultiSimilarity
@@ -26,7 +26,7 @@ from likewise.testing import (
 from likewise.types import Pairs, Trust, Verdict
 
 
-@pytest.mark.parametrize("name", losses.__all__)
+@pytest.mark.parametrize("name", LOSSES)
 def test_every_loss(name, bare):
     bare(check_spec, name)
 

@@ -6,7 +6,7 @@ import torch
 from likewise.configs import Train
 from likewise.losses import CrossBatchMemory, Margin, NormSoftmax, ProxyAnchor
 from likewise.models import Embedder
-from likewise.optimise import Schedule, clip, make_optimizer, steps_of
+from likewise.optimise import Schedule, clip, forget, make_optimizer, steps_of
 from likewise.terms import S2SD
 from likewise.types import LikewiseError
 
@@ -73,6 +73,26 @@ def rates(config, steps, per_pass=10, scores=()):
         if scores and step % per_pass == per_pass - 1:
             schedule.validated(next(scores, 0.0))
     return found
+
+
+@pytest.mark.parametrize("name", ["adam", "sgd", "rmsprop"])
+def test_what_was_moved_starts_anew(embedder, name):
+    """Without the push it had, and with steps as long as it had: RMSprop would begin with one ten times as long."""
+    loss = ProxyAnchor(5, 8)
+    optimizer = make_optimizer(Train("x", optimizer=name, momentum=0.9, lr=1e-3), [embedder], [loss])
+
+    def step():
+        before = loss.proxies.detach().clone()
+        loss.proxies.grad = torch.ones_like(loss.proxies)
+        optimizer.step()
+        return float((loss.proxies.detach() - before).abs().mean())
+
+    for _ in range(200):
+        usual = step()
+    assert forget(optimizer, None) is None
+    forget(optimizer, [loss.proxies])
+    first = step()
+    assert first < usual * 1.01 and (name == "adam" or first < usual / 5), "its momentum is gone"
 
 
 def test_schedules_by_hand():

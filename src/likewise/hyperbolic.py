@@ -63,12 +63,18 @@ class Space(NamedTuple):
     squared: Callable[[Tensor], Tensor]
     least: float  # the similarity of opposite embeddings, and how far apart they are
     furthest: float
+    unit: float  # how long Euclid's 1 is there, for miners, whose bands are Euclid's
 
 
 SPACES = {
-    "cosine": Space(same, distance, squared_distance, least=-1.0, furthest=2.0),
+    "cosine": Space(same, distance, squared_distance, least=-1.0, furthest=2.0, unit=1.0),
     "hyperbolic": Space(
-        hyperbolic_similarity, hyperbolic_distance, hyperbolic_squared, least=1 - 2 / HALFWAY, furthest=4.0
+        hyperbolic_similarity,
+        hyperbolic_distance,
+        hyperbolic_squared,
+        least=1 - 2 / HALFWAY,
+        furthest=4.0,
+        unit=HALFWAY,
     ),
 }
 """What the argument `space` of pair losses names."""

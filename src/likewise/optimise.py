@@ -49,7 +49,11 @@ def make_optimizer(
 def forget(optimizer: torch.optim.Optimizer, moved: Iterable[nn.Parameter] | None) -> None:
     """Drop what the optimiser remembers of parameters that were put somewhere else: it is about where they came from."""
     for parameter in moved or ():
-        optimizer.state.pop(parameter, None)
+        if isinstance(optimizer, torch.optim.RMSprop):  # whose first steps would be ten times too long again
+            momentum = optimizer.state[parameter].get("momentum_buffer")
+            _ = momentum is None or momentum.zero_()
+        else:
+            optimizer.state.pop(parameter, None)
 
 
 class Schedule:

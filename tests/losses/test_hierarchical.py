@@ -4,12 +4,11 @@ import math
 
 import pytest
 import torch
-from bare_work import check_spec
+from bare_work import LOSSES, check_spec
 from torch.nn import functional as F
 
-from likewise import losses
 from likewise.contracts import Loss
-from likewise.losses import Hierarchical, NormSoftmax, SoftTriple
+from likewise.losses import Hierarchical, NormSoftmax, ProxyAnchor, SoftTriple
 from likewise.optimise import forget
 from likewise.spec import build, canonical, spec
 from likewise.types import LikewiseError
@@ -20,6 +19,9 @@ NAMES = tuple(TREE)
 
 
 def made(text="Hierarchical()", **facts):
+    """One around ProxyAnchor, if the text does not say otherwise."""
+    if text.startswith("Hierarchical(") and "(loss=" not in text:
+        text = text.replace("Hierarchical(", "Hierarchical(loss=ProxyAnchor(), ")
     torch.manual_seed(0)
     return build(text, Loss, classes=CLASSES, dim=DIM, per_pass=1, **facts)
 
@@ -94,7 +96,10 @@ def test_every_level_groups_the_one_below(batch, families):
 
 
 def test_how_many_groups():
-    sizes = lambda text, classes: [level.size for level in build(text, Loss, classes=classes, dim=4).plan]  # noqa: E731
+    def sizes(text, classes):
+        text = text.replace("(", "(loss=ProxyAnchor(), ", 1)
+        return [level.size for level in build(text, Loss, classes=classes, dim=4).plan]
+
     assert (
         sizes("Hierarchical()", 98) == [9] and sizes("Hierarchical()", 5) == [2] and sizes("Hierarchical()", 11) == [2]
     )
@@ -118,10 +123,11 @@ def test_how_many_groups():
         ("Hierarchical(weight=-1.0)", "weight must be one number of 0 or more"),
         ("Hierarchical(weight=(1.0, 2.0))", "one for each of the 1 levels"),
         ("Hierarchical(coarse_proxies='mean')", "coarse_proxies must be"),
-        ("Hierarchical(loss=MultiSimilarity())", r"loss must have vectors of 12 classes .* got MultiSimilarity"),
+        ("Hierarchical(by='names')", "by must be 'proxies' or 'means'"),
+        ("Hierarchical(loss=MultiSimilarity())", r"loss must have vectors of classes .* got MultiSimilarity"),
         ("Hierarchical(loss=Margin())", "got Margin"),
-        ("Hierarchical(loss=Hierarchical())", "got Hierarchical"),
-        ("Hierarchical(loss=ProxyAnchor(classes=7))", "vectors of 12 classes"),
+        ("Hierarchical(loss=Hierarchical(loss=ProxyAnchor()))", "got Hierarchical"),
+        ("Hierarchical(loss=ForwardCorrection(transition='t.npy'))", "transition must be"),
         ("Hierarchical(coarse_loss=Triplet())", "got Triplet"),
         ("Hierarchical(depth=0)", "depth must be 1 or more"),
         ("Hierarchical(depth=(1, 2))", "the deepest first"),
@@ -134,16 +140,16 @@ def test_what_cannot_be(text, says):
 
 
 def test_passes_need_their_length(batch):
-    loss = Hierarchical(CLASSES, DIM)
+    loss = Hierarchical(ProxyAnchor(CLASSES, DIM))
     loss(*batch)
     with pytest.raises(LikewiseError, match="start='1e' counts passes, and nobody said how many steps"):
         loss.after_step(1)
-    Hierarchical(CLASSES, DIM, start=5).after_step(1)
+    Hierarchical(ProxyAnchor(CLASSES, DIM), start=5).after_step(1)
 
 
 def test_when_groups_are_found(monkeypatch):
     found = []
-    loss = Hierarchical(CLASSES, DIM, start="2e", every=4, per_pass=5)
+    loss = Hierarchical(ProxyAnchor(CLASSES, DIM), start="2e", every=4, per_pass=5)
     real = loss.regroup
     monkeypatch.setattr(loss, "regroup", lambda: found.append(step) or real())
     for step in range(1, 24):
@@ -186,6 +192,38 @@ def test_proxies_of_groups_are_as_long_as_those_of_classes(families):
     assert loss.coarse_1.norm(dim=1).tolist() == pytest.approx([3.0] * 4, rel=1e-5)
 
 
+@pytest.mark.parametrize("inner", ["ProxyAnchor()", "SoftTriple()", "ProxyNCA()"])
+def test_proxies_of_given_groups_are_as_long_too(inner):
+    loss = made(f"Hierarchical(loss={inner}, depth=(2, 1))", class_names=NAMES, taxonomy=TREE)
+    (vectors,) = loss.loss.parameters()
+    for level in (1, 2):
+        assert loss.proxies_of(level).norm(dim=1).mean().item() == pytest.approx(vectors.norm(dim=1).mean().item())
+
+
+@pytest.mark.parametrize("kind", ["learnable", "frozen"])
+def test_after_a_clustering_a_group_is_the_mean_of_its_classes(kind):
+    loss = made(f"Hierarchical(coarse=5, every=1, coarse_proxies='{kind}')")
+    for step in range(1, 8):
+        with_proxies(loss, loss.loss.proxies + 0.3 * torch.randn(CLASSES, DIM))
+        loss.after_step(step)
+        rows, group = F.normalize(loss.loss.proxies.detach(), dim=1), loss.groups()[0]
+        for number in group.unique():
+            mean = rows[group == number].mean(0)
+            assert F.cosine_similarity(mean, loss.coarse_1[number].detach(), dim=0) > 1 - 1e-5
+
+
+def test_other_proxies_for_a_moment(batch, families):
+    """As who differentiates by them needs; and an error on the way leaves nothing behind."""
+    z, y = batch
+    loss = with_proxies(made("Hierarchical(coarse=4)"), families)
+    loss.after_step(1)
+    other = {name: 2 * p.detach() for name, p in loss.named_parameters()}  # lengths do not matter
+    torch.testing.assert_close(torch.func.functional_call(loss, other, (z, y)), loss(z, y))
+    with pytest.raises(Exception, match="size|shape|mask"):
+        loss.plan[0].lent(torch.randn(3, DIM), z, y)
+    assert loss.plan[0].loss.proxies is None
+
+
 def test_what_learns(batch, families):
     z, y = batch
 
@@ -220,14 +258,39 @@ def test_the_optimiser_forgets_proxies_that_were_put_elsewhere(batch, families):
     assert loss.after_step(4) == [loss.coarse_1]
 
 
+@pytest.mark.parametrize("kind", ["learnable", "frozen", "centroid"])
+def test_groups_by_the_means_of_what_was_met(kind, families):
+    """Proxies say nothing yet; embeddings do. Means by hand: of a class met twice, nine parts the old and one the new."""
+    loss = made(f"Hierarchical(coarse=4, by='means', every=1, start=2, coarse_proxies='{kind}')")
+    torch.manual_seed(3)
+    rows, first = F.normalize(families, dim=1), torch.tensor([0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
+    near = F.normalize(rows[first] + 0.02 * torch.randn(len(first), DIM), dim=1)
+    loss(near, first)
+    loss.after_step(1)
+    again = F.normalize(rows[:1] + 0.02 * torch.randn(1, DIM), dim=1)
+    loss(again, torch.tensor([0]))
+    loss.after_step(2)
+    sum_of_two = near[0] + near[1]
+    torch.testing.assert_close(loss.means[0], 0.9 * sum_of_two / sum_of_two.norm() + 0.1 * again[0])
+    torch.testing.assert_close(loss.means[1], near[2])
+    assert not loss.means[11].any(), "not met yet"
+    group = loss.groups()[0][:11].tolist()
+    assert all((group[a] == group[b]) == (a // 3 == b // 3) for a in range(11) for b in range(11))
+    before = loss.groups()[0].clone()
+    loss(near, first)
+    loss.after_step(3)
+    assert torch.equal(loss.groups()[0][:11], before[:11])
+    loss.eval()
+    loss(again, torch.tensor([4]))
+    assert loss.seen is None, "who only looks leaves no trace"
+
+
 def test_divergence_is_left_to_the_loop(families):
     loss = with_proxies(made(), families * torch.nan)
     assert loss.after_step(1) == [] and loss.begun == 0
 
 
-@pytest.mark.parametrize(
-    "text", [n for n in losses.__all__ if n != "Hierarchical" and "proxies" in dict(made(n).named_parameters())]
-)
+@pytest.mark.parametrize("text", [n for n in LOSSES if "(" not in n and "proxies" in dict(made(n).named_parameters())])
 def test_around_every_loss_with_proxies(text, batch):
     z, y = batch
     loss = made(f"Hierarchical(loss={text}(), coarse=4)")
@@ -278,7 +341,7 @@ def test_the_data_s_own_tree(kind, batch, families):
         assert all(torch.equal(v, before[k]) for k, v in loss.state_dict().items()) and before["begun"] == 1
     assert not moved and torch.equal(loss.groups()[0], genus)
     assert (loss(z, y) - loss.loss(z, y)).abs().max() > 1e-3
-    assert spec(loss).startswith("Hierarchical(classes=12") and "taxonomy" not in spec(loss)
+    assert spec(loss).startswith("Hierarchical(loss=ProxyAnchor(classes=12") and "taxonomy" not in spec(loss)
 
 
 def test_the_tree_must_know_the_classes_and_have_groups(tmp_path):
@@ -303,9 +366,9 @@ def test_who_only_looks_needs_no_tree(batch):
 @pytest.mark.parametrize(
     "text",
     [
-        "Hierarchical()",
+        "Hierarchical(loss=ProxyAnchor())",
         "Hierarchical(coarse_proxies='centroid', loss=NormSoftmax())",
-        "Hierarchical(loss=SoftTriple(), coarse=(4, 2))",
+        "Hierarchical(loss=SoftTriple(), coarse=(4, 2), by='means')",
         "Hierarchical(loss=ArcFace(), coarse_loss=CosFace(), weight=0.3)",
     ],
 )

@@ -95,6 +95,12 @@ def test_cards_hold_the_classes_of_a_cluster_and_mark_who_does_not_belong():
     assert all(card.parent == "" and card.more == 0 for card in cards.values())
 
 
+def test_a_class_without_ancestors_does_not_belong_to_a_group():
+    found = learned([[0, 0, 0, 0]], [Agreement(1, 1, 1, 2, 0.5, 0.75)])
+    (card,) = make_cards(found, [("a",), ("a",), ("a",), ()], around(np.arange(4.0)), lambda c: None)
+    assert sorted((leaf.name, leaf.odd) for leaf in card.leaves)[-1] == ("class 3", True)
+
+
 def test_without_a_known_tree_clusters_go_by_their_numbers():
     cards = make_cards(learned([[2, 2, 9]]), [()] * 3, around(np.arange(3.0)), lambda c: None)
     assert [(card.title, card.detail) for card in cards] == [("cluster 2", "2 classes"), ("cluster 9", "1 class")]

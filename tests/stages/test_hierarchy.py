@@ -158,7 +158,7 @@ def test_labels_are_those_that_it_trained_with(families, tmp_path, monkeypatch):
 
 
 def test_a_training_with_a_hierarchy_of_its_own(families, tmp_path):
-    loss = "Hierarchical(coarse=(4, 2), every=5, start=10)"
+    loss = "Hierarchical(loss=ProxyAnchor(), coarse=(4, 2), every=5, start=10)"
     run = learn(families, tmp_path / "learned", loss)
     held = run.load_tensors("model.safetensors")
     found = hierarchy(Hierarchy(str(run.path), tree=str(families / "tree.json"), **CPU))
@@ -168,6 +168,11 @@ def test_a_training_with_a_hierarchy_of_its_own(families, tmp_path):
     with pytest.raises(LikewiseError, match="training ended before; train longer"):
         hierarchy(Hierarchy(str(early.path), **CPU))
     assert hierarchy(Hierarchy(str(early.path), coarse=2, **CPU)).levels[0].max() == 1
+    before = early.load_tensors("model.safetensors")
+    run.save_tensors("best.safetensors", before)
+    with pytest.raises(LikewiseError, match="from before the first clustering; say --which last"):
+        hierarchy(Hierarchy(str(run.path), **CPU))
+    assert np.array_equal(hierarchy(Hierarchy(str(run.path), which="last", **CPU)).levels[0], first)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,15 @@ def test_it_learns_and_fills_the_folder(settings):
     assert environment["versions"]["torch"] and environment["device"]["type"] == "cpu"
 
 
-@pytest.mark.parametrize("loss", ["Triplet()", "ProxyAnchor()", "Hierarchical(every=6)"])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "Triplet()",
+        "ProxyAnchor()",
+        "Hierarchical(loss=ProxyAnchor(), every=6)",
+        "Hierarchical(loss=ProxyNCA(), every=6, by='means')",
+    ],
+)
 def test_a_stopped_training_goes_on_to_the_same_numbers(settings, tmp_path, monkeypatch, loss):
     """Stopped in the middle of a pass and of a logging interval: weights, log and scores equal an uninterrupted run's."""
     settings = settings | {"loss": loss, "noise": "Uniform(share=0.2)", "schedule": "cosine", "checkpoint_every": "7"}
@@ -825,6 +833,31 @@ def test_mixtures_cannot_be_judged(settings, parts):
     with pytest.raises(LikewiseError, match=r"(ProcSim|SelfDist|LabelPost).* judges samples, and mixup .*leave one"):
         train(Train(**settings | parts, mixup=2.0))
     assert not Path(settings["out"]).exists()
+
+
+@pytest.mark.parametrize("loss", ["CrossBatchMemory(size=64)", "Hierarchical(loss=ProxyAnchor(), by='means')"])
+def test_mixtures_are_not_remembered(settings, loss):
+    with pytest.raises(LikewiseError, match="would remember embeddings of mixtures"):
+        train(Train(**settings | {"loss": loss}, mixup=2.0))
+
+
+def test_a_state_whose_optimiser_was_told_otherwise_is_refused(settings, monkeypatch):
+    real = module.Training.one_step
+
+    def stop(self, batch):
+        real(self, batch)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as once:
+        once.setattr(module.Training, "one_step", stop)
+        with pytest.raises(Interrupted):
+            train(Train(**settings))
+    run = Run(settings["out"])
+    state = run.load_state()
+    state["optimizer"]["param_groups"] = state["optimizer"]["param_groups"][:-1]
+    run.save_state(state)
+    with pytest.raises(LikewiseError, match="is of another likewise.*--again starts anew"):
+        train(Train(**settings))
 
 
 def test_pictures_held_on_the_device_train_and_are_evaluated(tmp_path):

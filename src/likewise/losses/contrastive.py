@@ -51,8 +51,8 @@ class Contrastive(Loss):
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         if self.miner is None or self.miner.gives == "pairs":
-            return by_rows(self._rows, z, y, ref, miner=self.miner, margin=self.margin)
-        t = triplets(z, y, ref, self.miner, self.margin)
+            return by_rows(self._rows, z, y, ref, miner=self.miner, margin=self.margin / SPACES[self.space].unit)
+        t = triplets(z, y, ref, self.miner, self.margin / SPACES[self.space].unit)
         near, far = sides(z, ref, t)
         measure = SPACES[self.space].distance
         pull = measure(near).where(t.pull, 0.0)

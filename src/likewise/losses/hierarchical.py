@@ -8,17 +8,20 @@ from typing import Literal, NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from likewise.cluster import kmeans
 from likewise.contracts import Loss
 from likewise.durations import steps_of
-from likewise.losses.proxy_anchor import ProxyAnchor
-from likewise.similarity import unit_rows
+from likewise.similarity import observed, unit_rows
 from likewise.taxonomies import ancestors
 from likewise.types import LikewiseError, Ref
 
 FIRST, LATER = 10, 1
-"""Steps of k-means when clusters are found first, and when they follow the proxies."""
+"""Steps of k-means when groups are found first, and when they follow their classes."""
+
+MOMENTUM = 0.9
+"""How much of itself the mean of a class keeps at a step that meets it."""
 
 
 class Level(NamedTuple):
@@ -30,6 +33,16 @@ class Level(NamedTuple):
     name: str  # of what it calls its proxies
     copies: int  # of every proxy that it wants
 
+    def lent(
+        self, proxies: Float[Tensor, "K D"], z: Float[Tensor, "B D"], group: Int[Tensor, "B"]
+    ) -> Float[Tensor, "B"]:
+        """What the loss says with these proxies. The batch was checked already."""
+        try:
+            self.loss.__dict__[self.name] = proxies if self.copies == 1 else proxies.repeat(self.copies, 1)
+            return self.loss.forward(z, group)
+        finally:
+            self.loss.__dict__[self.name] = None
+
 
 class Hierarchical(Loss):
     """A loss with a proxy for every class, and the same loss again with a proxy for every group of similar classes; the groups
@@ -39,16 +52,14 @@ class Hierarchical(Loss):
     Formula: l_i = L(z_i, y_i; P_0) + sum_k w_k L(z_i, g_k(y_i); P_k), P_0 the proxies of the classes, g_k(y) the group of class y
         on level k, P_k the centres of a spherical k-means of P_(k-1), found anew every so many steps
     Differs: known from its supplement, which leaves open what follows. k-means starts where it last ended, so that groups keep
-        their numbers, and takes one step (ten at first); a group without classes takes the class worst served by its own. Proxies
-        of groups are as long as those of classes, so that a learning rate means the same to both. Between two clusterings
-        they learn, and lose what the optimiser remembered of them at the next. A proxy of a class with several centres is their
-        mean; its group has one.
+        their numbers, and takes one step (ten at first); a group that lost its classes takes one that is served badly, if it can.
+        Proxies of groups are as long as those of classes, so that a learning rate means the same to both. Between two
+        clusterings they learn, and lose what the optimiser remembered of them at the next. A proxy of a class with several
+        centres is their mean; its group has one.
     Needs: an inner loss whose only parameters are vectors of classes.
 
     Args:
-        classes: number of training classes; the run fills it in.
-        dim: size of the embedding; the run fills it in.
-        loss: the loss of every level, such as ProxyNCA(positive_in_denominator=True). None: ProxyAnchor().
+        loss: the loss of every level, such as ProxyAnchor() or ProxyNCA(positive_in_denominator=True).
         coarse: how many groups; several numbers, each smaller than the one before, for several levels. Paper: 10 for 98 classes,
             12 to 500 for 11,318. None: a tenth of the classes, 2 at least.
         every: how long from one clustering to the next. Paper: 20, and 10 to 80 do as well.
@@ -56,10 +67,12 @@ class Hierarchical(Loss):
         coarse_proxies: what the proxies of groups are between two clusterings: "learnable" parameters, "frozen", or "centroid",
             the mean of their classes' proxies at every step, with a gradient to these.
         start: when groups are first found; proxies that have learned nothing yet make groups of nothing. Ours: after one pass.
+        by: what is clustered: the "proxies" (paper), or the "means" of the embeddings of every class as it was met, which
+            tell what is alike long before proxies do (ours).
         weight: w, one for all levels or one for each. Paper: 1, as it seems.
         coarse_loss: what levels of groups take in place of `loss`, for other scales and margins there.
         depth: take the data's own tree in place of clusters: the ancestors at this depth, 1 the coarsest. Several numbers, the
-            deepest first, for several levels. Their proxies learn from the first step on and are never put elsewhere.
+            deepest first, for several levels. Learnable proxies of such groups learn from the first step on and are not moved.
         tree: in place of the data's own tree: a shipped one, a .json or .csv file, or wordnet:ROOT.
         seed: of the first clustering; the run fills it in.
         per_pass: steps in a pass, where `start` or `every` counts passes; the run fills it in.
@@ -68,27 +81,28 @@ class Hierarchical(Loss):
     """
 
     def __init__(
-        self, classes: int, dim: int, loss: Loss | None = None, coarse: int | tuple[int, ...] | None = None,
-        every: int | str = 20, levels: int = 1,
+        self, loss: Loss, coarse: int | tuple[int, ...] | None = None, every: int | str = 20, levels: int = 1,
         coarse_proxies: Literal["learnable", "frozen", "centroid"] = "learnable", start: int | str = "1e",
-        weight: float | tuple[float, ...] = 1.0, coarse_loss: Loss | None = None,
+        by: Literal["proxies", "means"] = "proxies", weight: float | tuple[float, ...] = 1.0, coarse_loss: Loss | None = None,
         depth: int | tuple[int, ...] | None = None, tree: str | None = None, seed: int = 0, per_pass: int | None = None,
         class_names: Sequence[str] | None = None, taxonomy: dict[str, tuple[str, ...]] | None = None,
     ):  # fmt: skip
         super().__init__()
-        loss = ProxyAnchor(classes, dim) if loss is None else loss
         if coarse_proxies not in ("learnable", "frozen", "centroid"):
             raise LikewiseError(
                 f"Hierarchical: coarse_proxies must be 'learnable', 'frozen' or 'centroid', got '{coarse_proxies}'"
             )
-        self.classes = classes
-        self.dim = dim
+        if by not in ("proxies", "means"):
+            raise LikewiseError(f"Hierarchical: by must be 'proxies' or 'means', got '{by}'")
+        vectors_of(loss)
+        self.classes, self.dim = loss.classes, loss.dim
         self.loss = loss
         self.coarse = coarse
         self.every = every
         self.levels = levels
         self.coarse_proxies = coarse_proxies
         self.start = start
+        self.by = by
         self.weight = weight
         self.__dict__["coarse_loss"] = coarse_loss  # by self.coarse_loss = coarse_loss its proxies would be stored
         self.depth = depth
@@ -100,8 +114,8 @@ class Hierarchical(Loss):
         self.lr_factor = loss.lr_factor
         for name, least in (("start", 0), ("every", 1)):
             steps_of(str(getattr(self, name)), per_pass or 1, name, least, owner="Hierarchical")
-        for one in (loss, coarse_loss or loss):
-            vectors_of(one, classes, dim)
+        if coarse_loss is not None:
+            vectors_of(coarse_loss)
         above = self._sizes() if depth is None else self._given()
         self.plan: list[Level] = []
         for cluster, w in zip(above, self._weights(len(above)), strict=True):
@@ -109,15 +123,19 @@ class Hierarchical(Loss):
         # Groups that are given, and follow their classes or learn, have nothing to wait for.
         self.register_buffer("begun", torch.tensor(float(self._given_for_good())))
         self.register_buffer("regrouped", torch.zeros(()))
+        self.seen: tuple[Tensor, Tensor] | None = None  # the batch of this step, until it is over
+        means = torch.zeros(self.classes, self.dim) if by == "means" else None  # zero: not met yet
+        self.register_buffer("means", means)
 
     def _add_level(self, cluster: tuple[int, int] | Int[Tensor, "K"], weight: float) -> None:
         """One more, above those there are: how many below and how many here, or who belongs where."""
         below, size = cluster if isinstance(cluster, tuple) else (len(cluster), int(cluster.max()) + 1)
         like = alike(self.loss if self.coarse_loss is None else self.coarse_loss, classes=size, dim=self.dim)
-        own, level = vectors_of(like, size, self.dim), len(self.plan) + 1
+        own, level = vectors_of(like), len(self.plan) + 1
         start = torch.zeros(below, dtype=torch.int64) if isinstance(cluster, tuple) else cluster
         self.register_buffer(f"cluster_{level}", start)
         proxies = own.detach()[:size].clone()
+        proxies *= self._length() / torch.linalg.vector_norm(proxies, dim=1).mean()
         if self.coarse_proxies == "learnable":
             self.register_parameter(f"coarse_{level}", nn.Parameter(proxies))
         elif self.coarse_proxies == "frozen":
@@ -192,14 +210,12 @@ class Hierarchical(Loss):
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         if self.depth is not None and self.class_names is None:
             raise LikewiseError("Hierarchical: depth needs class_names and a tree of classes; give them")
+        if self.means is not None and self.training and (torch.compiler.is_compiling() or not observed()):
+            self.seen = z.detach(), y
         group, above = y, 0.0
         for number, level in enumerate(self.plan, 1):
             group = getattr(self, f"cluster_{number}")[group]
-            proxies = self.proxies_of(number)
-            proxies = proxies if level.copies == 1 else proxies.repeat(level.copies, 1)
-            setattr(level.loss, level.name, proxies)
-            above = above + level.weight * level.loss.forward(z, group)  # the batch was checked already
-            setattr(level.loss, level.name, None)
+            above = above + level.weight * level.lent(self.proxies_of(number), z, group)
         return self.loss.forward(z, y, ref) + self.begun * above
 
     def guess(self, z: Float[Tensor, "B D"]) -> Int[Tensor, "B"] | None:
@@ -208,7 +224,7 @@ class Hierarchical(Loss):
     def proxies_of(self, level: int) -> Float[Tensor, "K D"]:
         """The vectors of a level: 0 for the classes (of unit length, or means of such), 1 for their groups, and so on."""
         if level == 0:
-            each = unit_rows(vectors_of(self.loss, self.classes, self.dim))
+            each = unit_rows(vectors_of(self.loss))
             return each.view(-1, self.classes, self.dim).mean(0)
         if self.coarse_proxies != "centroid":
             return getattr(self, f"coarse_{level}")
@@ -218,6 +234,10 @@ class Hierarchical(Loss):
         """The mean direction of every group."""
         total = below.new_zeros(self.plan[level - 1].size, self.dim)
         return unit_rows(total.index_add(0, getattr(self, f"cluster_{level}"), unit_rows(below)))
+
+    def _length(self) -> Float[Tensor, ""]:
+        """The mean length of the proxies of classes."""
+        return torch.linalg.vector_norm(vectors_of(self.loss).detach(), dim=1).mean()
 
     def groups(self) -> list[Int[Tensor, "C"]]:
         """The group of every class, level by level, the finest first."""
@@ -229,27 +249,46 @@ class Hierarchical(Loss):
 
     def after_step(self, step: int) -> list[nn.Parameter]:
         moved = list(self.loss.after_step(step) or ())
+        if self.seen is not None:
+            self._remember(*self.seen)
+        self.seen = None
         if self._given_for_good():
             return moved
         since = step - max(1, self._steps("start"))
         return moved if since < 0 or since % self._steps("every") else moved + self.regroup()
 
     @torch.no_grad()
+    def _remember(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"]) -> None:
+        """Move the means of the classes in a batch towards it."""
+        total = torch.zeros_like(self.means).index_add_(0, y, z.to(self.means))
+        now = F.normalize(total, dim=1)
+        met, known = total.any(1, keepdim=True), self.means.any(1, keepdim=True)
+        self.means.copy_(torch.where(met, torch.where(known, torch.lerp(now, self.means, MOMENTUM), now), self.means))
+
+    def _points(self) -> Float[Tensor, "C D"]:
+        """What stands for each class when they are clustered; its proxy, where it was never met."""
+        proxies = self.proxies_of(0)
+        return proxies if self.means is None else self.means.where(self.means.any(1, keepdim=True), proxies)
+
+    @torch.no_grad()
     def regroup(self) -> list[nn.Parameter]:
-        """Cluster the proxies anew, level by level. Returns the parameters that are somewhere else now."""
-        below, first = self.proxies_of(0), not bool(self.begun)
+        """Cluster the classes anew, level by level. Returns the parameters that are somewhere else now."""
+        below, first = self._points(), not bool(self.begun)
         if not below.isfinite().all():
             return []  # training has diverged, and the loop has better words for it
-        length = torch.linalg.vector_norm(vectors_of(self.loss, self.classes, self.dim), dim=1).mean()
+        length = self._length()
         for number, level in enumerate(self.plan, 1):
             if self.depth is None:
                 before = getattr(self, f"cluster_{number}")
-                begin = {"iterations": FIRST} if first else {"iterations": LATER, "init": self.proxies_of(number)}
-                found = kmeans(below, level.size, seed=self.seed, spherical=True, **begin)
+                own = getattr(self, f"coarse_{number}", None)
+                init = None if first else self._centres(below, number) if own is None else own
+                steps = FIRST if first else LATER
+                found = kmeans(below, level.size, iterations=steps, seed=self.seed, init=init, spherical=True)
                 if number == 1 and not first:
                     self.regrouped.copy_((found.label != before).float().mean())
                 before.copy_(found.label)
-                centre = found.centre
+                centre = self._centres(below, number)
+                centre = centre.where(centre.any(1, keepdim=True), found.centre)  # a group that nobody is in stays
             else:
                 centre = self._centres(below, number)
             if self.coarse_proxies != "centroid":
@@ -263,14 +302,16 @@ class Hierarchical(Loss):
         return self.loss.observe_state() | {"classes_regrouped": self.regrouped.detach().clone()}
 
 
-def vectors_of(loss: Loss, classes: int, dim: int) -> nn.Parameter:
+def vectors_of(loss: Loss) -> nn.Parameter:
     """The vectors of a loss's classes, all first ones, then all second ones; raise if they are not all it has."""
-    own, name = list(loss.parameters()), type(loss).__name__
-    sound = len(own) == 1 and own[0].ndim == 2 and own[0].shape[1] == dim and len(own[0]) % classes == 0
-    if not sound or list(loss.buffers()) or getattr(loss, "classes", None) != classes or loss.input != "unit":
+    own, classes, dim = list(loss.parameters()), getattr(loss, "classes", None), getattr(loss, "dim", None)
+    sound = (
+        classes and dim and len(own) == 1 and own[0].ndim == 2 and own[0].shape[1] == dim and not len(own[0]) % classes
+    )
+    if not sound or list(loss.buffers()) or loss.input != "unit":
         raise LikewiseError(
-            f"Hierarchical: loss must have vectors of {classes} classes in {dim} dimensions and learn nothing else, such as "
-            f"ProxyAnchor() or ProxyNCA(), got {name}"
+            "Hierarchical: loss must have vectors of classes and learn nothing else, such as ProxyAnchor() or ProxyNCA(), got "
+            f"{type(loss).__name__}"
         )
     return own[0]
 

@@ -71,7 +71,7 @@ class Margin(Loss):
         self.boundaries = nn.Parameter(torch.full((classes if per_class else 1, 1), float(beta)), requires_grad=learn)
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        t = triplets(z, y, ref, self.miner, self.margin)
+        t = triplets(z, y, ref, self.miner, self.margin / SPACES[self.space].unit)
         near, far = sides(z, ref, t)
         measure = SPACES[self.space].distance
         boundaries = self.boundaries.to(near).squeeze(1)

@@ -50,7 +50,7 @@ class Quadruplet(Loss):
         self.space = space
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        t = triplets(z, y, ref, self.miner, self.margin)
+        t = triplets(z, y, ref, self.miner, self.margin / SPACES[self.space].unit)
         near, far = sides(z, ref, t)
         other, has = _third(y, ref, t)
         measure = SPACES[self.space].distance

@@ -45,7 +45,7 @@ class Triplet(Loss):
         self.space = space
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        t = triplets(z, y, ref, self.miner, self.margin)
+        t = triplets(z, y, ref, self.miner, self.margin / SPACES[self.space].unit)
         near, far = sides(z, ref, t)
         measure = SPACES[self.space].squared if self.squared else SPACES[self.space].distance
         pull = measure(near).where(t.pull, 0.0)

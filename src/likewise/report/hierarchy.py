@@ -137,7 +137,7 @@ def make_cards(
             chosen = choose(mean, np.flatnonzero(own))
             shares = ["" if group[c] == major else "".join(group[c][-1:]) for c in chosen]
             leaves = [
-                Leaf(learned.class_names[c], picture(c), share, bool(major and share))
+                Leaf(learned.class_names[c], picture(c), share, bool(major) and group[c] != major)
                 for c, share in zip(chosen, shares, strict=True)
             ]
             cards.append(Card(title, detail, leaves, int(own.sum()) - len(leaves), parent))

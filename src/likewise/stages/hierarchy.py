@@ -64,7 +64,7 @@ def hierarchy(config: Hierarchy, say=print) -> Learned:
 
 
 def open_data(run: Run, config: Hierarchy, say) -> tuple[Train, Items]:
-    """The run's settings and its data, labels as it trained with them."""
+    """The run's settings and its data, labels as they were given."""
     moved = {name: value for name in ("data", "root") if (value := getattr(config, name))}
     settings = read_config(run, allow_imports=config.allow_imports, **moved)
     try:
@@ -102,6 +102,14 @@ def stored_levels(run: Run, which: str, classes: int) -> list[Int[np.ndarray, "C
         return []
     own = first.removesuffix("cluster_1")
     if not tensors.get(f"{own}begun", torch.ones(())).all():
+        if (
+            name == "best.safetensors"
+            and run.load_tensors("model.safetensors").get(f"{own}begun", torch.zeros(())).all()
+        ):
+            raise LikewiseError(
+                f"hierarchy: the network of '{run.path}' that was best on validation is from before the first clustering; say "
+                "--which last, or --coarse N for k-means of its class means"
+            )
         raise LikewiseError(
             f"hierarchy: the loss of '{run.path}' must have clustered its classes, but training ended before; train longer "
             "(--length), let it start earlier (start= of the loss), or say --coarse N for k-means of the class means"

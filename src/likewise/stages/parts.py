@@ -167,7 +167,8 @@ class Parts:
             )
         if config.mixup is None:
             return
-        remembers = type(self.sampler).observe is not BatchSampler.observe, isinstance(self.loss, CrossBatchMemory)
+        keeps = isinstance(self.loss, CrossBatchMemory) or getattr(self.loss, "by", None) == "means"
+        remembers = type(self.sampler).observe is not BatchSampler.observe, keeps
         for part, it_does in zip((config.sampler, config.loss), remembers):
             if it_does:
                 raise LikewiseError(
@@ -242,7 +243,12 @@ class Parts:
         for name, part in self.modules().items():
             own = {k.removeprefix(f"{name}."): v for k, v in state["tensors"].items() if k.startswith(f"{name}.")}
             load_into(part, own, where)
-        self.optimizer.load_state_dict(state["optimizer"])
+        try:
+            self.optimizer.load_state_dict(state["optimizer"])
+        except ValueError as error:
+            raise LikewiseError(
+                f"train: {where} is of another likewise, whose optimiser was told otherwise ({error}); --again starts anew"
+            ) from None
         self.schedule.load_state_dict(state["schedule"])
         if state.get("verdict"):
             self.adopt(Verdict(**state["verdict"]))

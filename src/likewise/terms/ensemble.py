@@ -19,9 +19,10 @@ class Ensemble(Term):
     Paper: Zheng et al., Deep Relational Metric Learning, ICCV 2021.
     Formula: J = sum_k L_k({h_nk : k(n) = k}) + w mean_nk rec_nk, k(n) = argmin_k rec_nk; h and rec as in `Relational`,
         L_k the training's loss with proxies of its own
-    Differs: nothing. l_n = (B / n_k) L_k(h_nk) + w mean_k rec_nk, n_k the samples in its branch, so that the mean is J;
-        an empty branch adds nothing. `balanced` is ours: nothing in the paper keeps one branch from taking all samples.
-        A node of length 0 has no direction and takes no sample. Nodes are unit vectors, for losses of raw ones too.
+    Differs: l_n = (B / n_k) L_k(h_nk) + w mean_k rec_nk, n_k the samples in its branch, so that the mean is J; an empty branch
+        adds nothing. Proxies start as the loss's do; the released code's are shorter. `balanced` is ours: nothing in the paper
+        keeps one branch from taking all samples. A node of length 0 has no direction and takes no sample. Nodes are unit
+        vectors, for losses of raw ones too.
     Needs: a head with parts, `Relational()`, and a loss that works on some samples of a batch: no views, no teacher.
 
     Args:
