@@ -4,7 +4,7 @@ from likewise import losses, miners, noise, protocols, samplers
 from likewise.contracts import Loss, Miner
 from likewise.losses import MultiSimilarity, Triplet
 from likewise.miners import HardPairs, SemiHard
-from likewise.spec import build, canonical, find, spec
+from likewise.spec import brief, build, canonical, find, spec
 from likewise.types import LikewiseError
 
 
@@ -145,3 +145,13 @@ def test_shelves_list_themselves():
     for shelf in (losses, miners, samplers, noise, protocols):
         name = shelf.__name__.removeprefix("likewise.")
         assert list(find(name)) == shelf.__all__ == sorted(shelf.__all__, key=str.lower)
+
+
+def test_brief_leaves_out_what_goes_without_saying():
+    for text in (
+        "MultiSimilarity()",
+        "Triplet(miner=SemiHard())",
+        "Hierarchical(loss=ProxyAnchor(alpha=16.0), coarse=(10, 3))",
+    ):
+        assert brief(canonical(text)) == text
+    assert brief("my_lab.Loss(a=1)") == "my_lab.Loss(a=1)"

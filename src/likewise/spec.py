@@ -82,6 +82,22 @@ def canonical(text: str, later: bool = False) -> str:
     return ast.unparse(_tidy(_parse(text), later))
 
 
+def brief(text: str) -> str:
+    """The same spec without what it says by default: for people to read."""
+    return ast.unparse(_short(_parse(text)))
+
+
+def _short(node: ast.expr) -> ast.expr:
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id not in _registry():
+        return node
+    parameters = _parameters(_registry()[node.func.id])
+    usual = {
+        n: ast.unparse(_tidy(_parse(_text(p.default)), True)) for n, p in parameters.items() if p.default is not p.empty
+    }
+    kept = [word for word in node.keywords if ast.unparse(_tidy(word.value, True)) != usual.get(word.arg)]
+    return ast.Call(node.func, node.args, [ast.keyword(word.arg, _short(word.value)) for word in kept])
+
+
 def files(text: str) -> list[str]:
     """The existing files that a spec names, and folders given as paths: a plain word is none, though a folder be called so."""
     words = {n.value for n in ast.walk(_parse(text)) if isinstance(n, ast.Constant) and isinstance(n.value, str)}

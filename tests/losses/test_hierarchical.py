@@ -111,13 +111,16 @@ def test_how_many_groups():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("Hierarchical(coarse=12)", r"fewer on every level than below it, got \[12\] of 12 classes; lower coarse$"),
+        ("Hierarchical(coarse=12)", r"fewer on every level than below it, got \[12\] of 12 classes; change coarse$"),
         ("Hierarchical(coarse=1)", r"groups must be 2 or more"),
         ("Hierarchical(coarse=(4, 4))", r"got \[4, 4\] of 12 classes"),
         ("Hierarchical(coarse=())", "groups must be 2 or more"),
-        ("Hierarchical(levels=3)", r"got \[2, 2, 2\] of 12 classes; lower coarse, or levels"),
+        ("Hierarchical(levels=3)", r"got \[2, 2, 2\] of 12 classes; take fewer levels"),
         ("Hierarchical(coarse=(6, 3), levels=3)", "as many as coarse has numbers"),
         ("Hierarchical(levels=0)", "levels must be 1 or more"),
+        ("Hierarchical(tree='cub200')", "choose"),
+        ("Hierarchical(depth=1, coarse=3)", "choose"),
+        ("Hierarchical(weight=1e999)", "weight must be"),
         ("Hierarchical(every=0)", "every must be a step or more"),
         ("Hierarchical(start='soon')", "start is a number of steps"),
         ("Hierarchical(weight=-1.0)", "weight must be one number of 0 or more"),
@@ -144,7 +147,15 @@ def test_passes_need_their_length(batch):
     loss(*batch)
     with pytest.raises(LikewiseError, match="start='1e' counts passes, and nobody said how many steps"):
         loss.after_step(1)
-    Hierarchical(ProxyAnchor(CLASSES, DIM), start=5).after_step(1)
+    Hierarchical(ProxyAnchor(CLASSES, DIM), start=5, every=2).after_step(1)
+    assert Hierarchical(ProxyAnchor(CLASSES, DIM), every="0.5e").every == "0.5e"  # its length is told later
+
+
+def test_groups_that_would_never_be_found_are_refused():
+    with pytest.raises(LikewiseError, match="start='1e', but training ends after 1 steps, 1 a pass; train longer"):
+        made(steps=1)
+    assert made("Hierarchical(start=0)", steps=1).begun == 0 and made(steps=2).begun == 0
+    assert made("Hierarchical(depth=1, start='9e')", steps=1, class_names=NAMES, taxonomy=TREE).begun == 1
 
 
 def test_when_groups_are_found(monkeypatch):

@@ -17,6 +17,8 @@ from likewise.report.gallery import (
     WRONG,
     Tile,
     draw_gallery,
+    fit,
+    font_of,
 )
 
 HEAD = 74
@@ -101,3 +103,8 @@ def test_captions_are_written_and_cut_to_their_tile():
     left = corner(0, 1)[0]
     assert not dark[top : top + 16, EDGE + TILE + 3 : left + TILE].any()  # it does not run into its neighbour
     assert not dark[:, page.width - EDGE + 1 :].any()
+
+
+def test_names_with_line_breaks_are_drawn_on_one_line():
+    assert fit("a\nb\u2029c", font_of(12), 500) == "a b c"
+    assert font_of(12).getlength(fit("a\nb" * 99, font_of(12), 60)) <= 60

@@ -70,13 +70,13 @@ def test_neighbours_in_the_chain_are_similar():
     ("groups", "says"),
     [
         ([("x", "a"), ("x", "b"), ("x", "b")], (("x", "b"), "b", "2 of 3 classes, cluster 7")),
-        ([("x", "a"), ("x", "b")], ((), "cluster 7", "2 classes, 1 of them a")),  # half is no majority
-        ([("x", "b"), ("y", "b"), ("z", "b")], ((), "cluster 7", "3 classes, 1 of them b")),  # one name, three groups
+        ([("x", "a"), ("x", "b")], ((), "cluster 7", "2 classes")),  # half is no majority
+        ([("x", "b"), ("y", "b"), ("z", "b")], ((), "cluster 7", "3 classes")),  # one name, three groups
         ([(), ()], ((), "cluster 7", "2 classes")),
     ],
 )
 def test_a_cluster_is_named_by_its_majority(groups, says):
-    assert name_cluster(7, groups) == says
+    assert name_cluster("cluster 7", groups) == says
 
 
 def test_cards_hold_the_classes_of_a_cluster_and_mark_who_does_not_belong():
@@ -112,8 +112,8 @@ def test_cards_stand_below_their_parents():
     fine, coarse = [0, 1, 2, 3, 1, 2], [0, 1, 1, 0, 1, 1]
     cards = make_cards(learned([fine, coarse]), [()] * 6, around(angles), lambda c: None)
     assert [(card.title, card.parent) for card in cards] == [
-        ("cluster 0", "cluster 0, 2 classes"), ("cluster 3", "cluster 0, 2 classes"),
-        ("cluster 1", "cluster 1, 4 classes"), ("cluster 2", "cluster 1, 4 classes"),
+        ("cluster 0", "level 2 cluster 0, 2 classes"), ("cluster 3", "level 2 cluster 0, 2 classes"),
+        ("cluster 1", "level 2 cluster 1, 4 classes"), ("cluster 2", "level 2 cluster 1, 4 classes"),
     ]  # fmt: skip
 
 

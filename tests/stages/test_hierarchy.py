@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 
 import numpy as np
@@ -135,10 +136,33 @@ def test_clusters_of_the_loss_are_taken_as_they_are(own, families):
     assert [one[:4] for one in found.comparison] == [(1, 4, 2, 3), (2, 2, 2, 3)]
     assert found.comparison[0].purity == 1 and found.comparison[1].purity == pytest.approx(6 / 9)
     assert taxonomy(str(run.path / "hierarchy.csv"))["c07"] == ("level 2 cluster 0", "level 1 cluster 2")
-    asked = hierarchy(Hierarchy(str(run.path), coarse=3, **CPU))  # the same as for any run
-    assert len(asked.levels) == 1 and "k-means" in asked.how
-    untrained = hierarchy(Hierarchy(str(run.path), which="untrained", **CPU))
-    assert len(untrained.levels) == 1
+    other = {"coarse": 3}, {"which": "untrained"}
+    for question, how in zip(other, ("k-means.* in its best network", "k-means.* before training")):
+        with pytest.raises(LikewiseError, match="keeps its own tree, and this is another one; .*--out FOLDER"):
+            hierarchy(Hierarchy(str(run.path), **question, **CPU))
+        asked = hierarchy(Hierarchy(str(run.path), out=str(run.path / "other"), **question, **CPU))
+        assert len(asked.levels) == 1 and re.search(how, asked.how)
+        assert re.search(how, json.loads((run.path / "other" / "hierarchy.json").read_text())["how"])
+    assert taxonomy(str(run.path / "hierarchy.csv"))["c07"] == ("level 2 cluster 0", "level 1 cluster 2")
+    (run.path / "file").touch()
+    with pytest.raises(LikewiseError, match="--out must be a folder, got .*file"):
+        hierarchy(Hierarchy(str(run.path), out=str(run.path / "file"), **CPU))
+
+
+def test_what_a_damaged_or_unfinished_run_says(own, families):
+    for wrong in ({"cluster_1": [9] * 9}, {"cluster_2": [10**12] * 4}):
+        with pytest.raises(LikewiseError, match="must hold a cluster for each of .* the file is damaged"):
+            hierarchy(Hierarchy(str(own(**wrong).path), **CPU))
+    run = own()
+    (run.path / "done").unlink()
+    assert "this run is not finished; its last state is shown" in hierarchy(Hierarchy(str(run.path), **CPU)).notes
+    (families / "flat.csv").write_text("".join(f"c{c:02d},all\n" for c in range(12)))
+    found = hierarchy(Hierarchy(str(run.path), tree=str(families / "flat.csv"), **CPU))
+    assert found.comparison == [] and "the tree tells none of these classes apart" in found.notes[-1]
+    tensors = run.load_tensors("model.safetensors")
+    run.save_tensors("model.safetensors", {k: v * torch.nan if "head" in k else v for k, v in tensors.items()})
+    with pytest.raises(LikewiseError, match="must give finite embeddings"):
+        hierarchy(Hierarchy(str(run.path), **CPU))
 
 
 def test_pictures_of_the_classes_are_shown(picture_run):
@@ -164,15 +188,14 @@ def test_a_training_with_a_hierarchy_of_its_own(families, tmp_path):
     found = hierarchy(Hierarchy(str(run.path), tree=str(families / "tree.json"), **CPU))
     first, second = (held[f"loss.cluster_{n}"].numpy() for n in (1, 2))
     assert np.array_equal(found.levels[0], first) and np.array_equal(found.levels[1], second[first])
-    early = learn(families, tmp_path / "early", loss, length="5")
-    with pytest.raises(LikewiseError, match="training ended before; train longer"):
-        hierarchy(Hierarchy(str(early.path), **CPU))
-    assert hierarchy(Hierarchy(str(early.path), coarse=2, **CPU)).levels[0].max() == 1
-    before = early.load_tensors("model.safetensors")
-    run.save_tensors("best.safetensors", before)
+    run.save_tensors("best.safetensors", held | {"loss.begun": torch.zeros(())})
     with pytest.raises(LikewiseError, match="from before the first clustering; say --which last"):
         hierarchy(Hierarchy(str(run.path), **CPU))
     assert np.array_equal(hierarchy(Hierarchy(str(run.path), which="last", **CPU)).levels[0], first)
+    run.save_tensors("model.safetensors", held | {"loss.begun": torch.zeros(())})
+    with pytest.raises(LikewiseError, match="training ended before; train longer"):
+        hierarchy(Hierarchy(str(run.path), **CPU))
+    assert hierarchy(Hierarchy(str(run.path), coarse=2, out=str(tmp_path / "o"), **CPU)).levels[0].max() == 1
 
 
 @pytest.mark.parametrize(

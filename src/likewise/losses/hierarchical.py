@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
-from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -13,8 +11,8 @@ from torch.nn import functional as F
 from likewise.cluster import kmeans
 from likewise.contracts import Loss
 from likewise.durations import steps_of
+from likewise.losses.levels import Level, alike, plan_by_tree, plan_sizes, share_out, vectors_of
 from likewise.similarity import observed, unit_rows
-from likewise.taxonomies import ancestors
 from likewise.types import LikewiseError, Ref
 
 FIRST, LATER = 10, 1
@@ -24,29 +22,8 @@ MOMENTUM = 0.9
 """How much of itself the mean of a class keeps at a step that meets it."""
 
 
-class Level(NamedTuple):
-    """A level of groups: how many there are, what it weighs, and a loss without proxies, which are lent to it."""
-
-    size: int
-    weight: float
-    loss: Loss
-    name: str  # of what it calls its proxies
-    copies: int  # of every proxy that it wants
-
-    def lent(
-        self, proxies: Float[Tensor, "K D"], z: Float[Tensor, "B D"], group: Int[Tensor, "B"]
-    ) -> Float[Tensor, "B"]:
-        """What the loss says with these proxies. The batch was checked already."""
-        try:
-            self.loss.__dict__[self.name] = proxies if self.copies == 1 else proxies.repeat(self.copies, 1)
-            return self.loss.forward(z, group)
-        finally:
-            self.loss.__dict__[self.name] = None
-
-
 class Hierarchical(Loss):
-    """A loss with a proxy for every class, and the same loss again with a proxy for every group of similar classes; the groups
-    are found while training, by clustering the proxies.
+    """A loss with a proxy for every class, and again with one for every group of similar classes, found while training.
 
     Paper: Yang et al., Hierarchical Proxy-based Loss for Deep Metric Learning, WACV 2022.
     Formula: l_i = L(z_i, y_i; P_0) + sum_k w_k L(z_i, g_k(y_i); P_k), P_0 the proxies of the classes, g_k(y) the group of class y
@@ -76,6 +53,7 @@ class Hierarchical(Loss):
         tree: in place of the data's own tree: a shipped one, a .json or .csv file, or wordnet:ROOT.
         seed: of the first clustering; the run fills it in.
         per_pass: steps in a pass, where `start` or `every` counts passes; the run fills it in.
+        steps: of the whole training, so that `start` is not after its end; the run fills it in.
         class_names: names of the classes by number, for `depth`; the run fills them in.
         taxonomy: ancestors by class name, coarsest first, for `depth`; the run fills them in.
     """
@@ -85,12 +63,17 @@ class Hierarchical(Loss):
         coarse_proxies: Literal["learnable", "frozen", "centroid"] = "learnable", start: int | str = "1e",
         by: Literal["proxies", "means"] = "proxies", weight: float | tuple[float, ...] = 1.0, coarse_loss: Loss | None = None,
         depth: int | tuple[int, ...] | None = None, tree: str | None = None, seed: int = 0, per_pass: int | None = None,
-        class_names: Sequence[str] | None = None, taxonomy: dict[str, tuple[str, ...]] | None = None,
+        steps: int | None = None, class_names: Sequence[str] | None = None, taxonomy: dict[str, tuple[str, ...]] | None = None,
     ):  # fmt: skip
         super().__init__()
         if coarse_proxies not in ("learnable", "frozen", "centroid"):
             raise LikewiseError(
                 f"Hierarchical: coarse_proxies must be 'learnable', 'frozen' or 'centroid', got '{coarse_proxies}'"
+            )
+        if (tree is not None and depth is None) or (depth is not None and (coarse is not None or levels != 1)):
+            raise LikewiseError(
+                "Hierarchical: groups are those of a tree (depth, and tree if not the data's) or are found (coarse, levels), "
+                f"got depth={depth}, tree={tree!r}, coarse={coarse}, levels={levels}; choose"
             )
         if by not in ("proxies", "means"):
             raise LikewiseError(f"Hierarchical: by must be 'proxies' or 'means', got '{by}'")
@@ -109,16 +92,25 @@ class Hierarchical(Loss):
         self.tree = tree
         self.seed = seed
         self.per_pass = per_pass
+        self.steps = steps
         self.class_names = class_names
         self.taxonomy = taxonomy
         self.lr_factor = loss.lr_factor
         for name, least in (("start", 0), ("every", 1)):
-            steps_of(str(getattr(self, name)), per_pass or 1, name, least, owner="Hierarchical")
+            steps_of(str(getattr(self, name)), per_pass or 10**6, name, least, owner="Hierarchical")
+        if steps is not None and per_pass is not None and not self._given_for_good() and self._steps("start") >= steps:
+            raise LikewiseError(
+                f"Hierarchical: groups are first found after start={start!r}, but training ends after {steps} steps, {per_pass} "
+                "a pass; train longer, or start earlier"
+            )
         if coarse_loss is not None:
             vectors_of(coarse_loss)
-        above = self._sizes() if depth is None else self._given()
+        if depth is None:
+            above = plan_sizes(self.classes, coarse, levels)
+        else:
+            above = plan_by_tree(self.classes, depth, class_names, tree, taxonomy)
         self.plan: list[Level] = []
-        for cluster, w in zip(above, self._weights(len(above)), strict=True):
+        for cluster, w in zip(above, share_out(weight, len(above)), strict=True):
             self._add_level(cluster, w)
         # Groups that are given, and follow their classes or learn, have nothing to wait for.
         self.register_buffer("begun", torch.tensor(float(self._given_for_good())))
@@ -143,56 +135,6 @@ class Hierarchical(Loss):
         ((name, _),) = like.named_parameters()
         delattr(like, name)  # lent to it for every batch
         self.plan.append(Level(size, weight, like, name, len(own) // size))
-
-    def _sizes(self) -> list[tuple[int, int]]:
-        """Of every level: how many there are below, and how many groups."""
-        first = max(2, self.classes // 10) if self.coarse is None else self.coarse
-        sizes = [self.classes, *first] if isinstance(first, tuple) else [self.classes, first]
-        if self.levels < 1 or (isinstance(first, tuple) and self.levels not in (1, len(first))):
-            raise LikewiseError(
-                f"Hierarchical: levels must be 1 or more, and as many as coarse has numbers, got levels={self.levels} and "
-                f"coarse={self.coarse}; leave levels out"
-            )
-        while len(sizes) <= self.levels and not isinstance(first, tuple):
-            sizes.append(max(2, sizes[-1] // 10))
-        if len(sizes) == 1 or any(not 2 <= few < many for many, few in pairwise(sizes)):
-            raise LikewiseError(
-                f"Hierarchical: groups must be 2 or more and fewer on every level than below it, got {sizes[1:]} of "
-                f"{self.classes} classes; lower coarse" + (", or levels" if self.levels > 1 else "")
-            )
-        return list(pairwise(sizes))
-
-    def _given(self) -> list[tuple[int, int] | Int[Tensor, "K"]]:
-        """Of every level: the group of each class, or of each group below, in the tree of classes."""
-        depths = self.depth if isinstance(self.depth, tuple) else (self.depth,)
-        if not depths or depths[-1] < 1 or any(a <= b for a, b in pairwise(depths)):
-            raise LikewiseError(
-                f"Hierarchical: depth must be 1 or more, several depths the deepest first, got {self.depth}"
-            )
-        if self.class_names is None:  # somebody only looks at what kind of loss this is
-            return [(self.classes, 2) for _ in depths]
-        paths = ancestors("Hierarchical", self.class_names, self.tree, self.taxonomy)
-        found = []
-        for depth in depths:
-            cut = [path[:depth] for path in paths]
-            nodes = sorted(set(cut))
-            number = {node: place for place, node in enumerate(nodes)}
-            found.append(torch.tensor([number[node] for node in cut]))
-            if not 2 <= len(nodes) < len(paths):
-                raise LikewiseError(
-                    f"Hierarchical: groups must be 2 or more and fewer on every level than below it, got {len(nodes)} at "
-                    f"depth={depth} of the tree for {len(paths)} below; choose another depth"
-                )
-            paths = nodes
-        return found
-
-    def _weights(self, levels: int) -> list[float]:
-        each = list(self.weight) if isinstance(self.weight, tuple) else [self.weight] * levels
-        if len(each) != levels or min(each) < 0:
-            raise LikewiseError(
-                f"Hierarchical: weight must be one number of 0 or more, or one for each of the {levels} levels, got {self.weight}"
-            )
-        return each
 
     def _given_for_good(self) -> bool:
         """Whether nothing is ever put elsewhere."""
@@ -300,23 +242,3 @@ class Hierarchical(Loss):
 
     def observe_state(self) -> dict[str, Tensor]:
         return self.loss.observe_state() | {"classes_regrouped": self.regrouped.detach().clone()}
-
-
-def vectors_of(loss: Loss) -> nn.Parameter:
-    """The vectors of a loss's classes, all first ones, then all second ones; raise if they are not all it has."""
-    own, classes, dim = list(loss.parameters()), getattr(loss, "classes", None), getattr(loss, "dim", None)
-    sound = (
-        classes and dim and len(own) == 1 and own[0].ndim == 2 and own[0].shape[1] == dim and not len(own[0]) % classes
-    )
-    if not sound or list(loss.buffers()) or loss.input != "unit":
-        raise LikewiseError(
-            "Hierarchical: loss must have vectors of classes and learn nothing else, such as ProxyAnchor() or ProxyNCA(), got "
-            f"{type(loss).__name__}"
-        )
-    return own[0]
-
-
-def alike(loss: Loss, **other) -> Loss:
-    """A loss of the same kind and settings, but for these arguments."""
-    names = inspect.signature(type(loss)).parameters
-    return type(loss)(**{name: getattr(loss, name) for name in names} | other)

@@ -59,11 +59,18 @@ def _place(page: Image.Image, draw: ImageDraw.ImageDraw, tile: Tile, left: int, 
 
 
 def fit(text: str, font: ImageFont.FreeTypeFont, width: int) -> str:
+    """As much of a text as there is room for, on one line."""
+    text = one_line(text)
     if font.getlength(text) <= width:
         return text
     while text and font.getlength(text + "…") > width:
         text = text[:-1]
     return text + "…"
+
+
+def one_line(text: str) -> str:
+    """Without line breaks and other characters that cannot be drawn."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def font_of(size: int, bold: bool = False) -> ImageFont.FreeTypeFont:

@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 from scipy.cluster.hierarchy import leaves_list, linkage
 
-from likewise.report.gallery import EDGE, INK, PAPER, SOFT, WRONG, fit, font_of
+from likewise.report.gallery import EDGE, INK, PAPER, SOFT, WRONG, fit, font_of, one_line
 
 TILE, GAP, LINE, ACROSS, PAD, HEAD, PARENT = 66, 8, 13, 6, 12, 32, 36
 CARD, RULE = "#f4f6f9", "#d5dae2"
@@ -130,7 +130,8 @@ def make_cards(
         order = in_chain(np.stack([mean[members & (cluster == number)].mean(0) for number in numbers]))
         for number in numbers[order].tolist():
             own = members & (cluster == number)
-            major, title, detail = name_cluster(number, [group[c] for c in np.flatnonzero(own)])
+            word = f"cluster {number}" if level == 1 else f"level {level} cluster {number}"
+            major, title, detail = name_cluster(word, [group[c] for c in np.flatnonzero(own)])
             if level > 1:
                 cards += below(level - 1, own, " / ".join(filter(None, (parent, f"{title}, {detail}"))))
                 continue
@@ -146,11 +147,11 @@ def make_cards(
     return below(len(learned.levels), np.ones(len(paths), bool), "")
 
 
-def name_cluster(number: int, groups: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], str, str]:
+def name_cluster(cluster: str, groups: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], str, str]:
     """The known group that the majority of a cluster is in (none: a mixture), what to call the cluster, and its size."""
     ((most, count),) = Counter(groups).most_common(1)
-    cluster, size = f"cluster {number}", f"{len(groups)} class{'es' if len(groups) > 1 else ''}"
-    if not most:
+    size = f"{len(groups)} class{'es' if len(groups) > 1 else ''}"
+    if not most or (count == 1 and len(groups) > 1):
         return (), cluster, size
     if 2 * count <= len(groups):
         return (), cluster, f"{size}, {count} of them {most[-1]}"
@@ -259,7 +260,7 @@ def captions(leaf: Leaf) -> list[tuple[str, ImageFont.FreeTypeFont, str]]:
 def wrapped(text: str, font: ImageFont.FreeTypeFont, most: int) -> list[str]:
     """A text in at most so many lines, broken after a space, an underscore or a hyphen."""
     lines, width = [""], TILE + GAP // 2
-    for word in re.findall(r"[^ _-]*[ _-]?", text):
+    for word in re.findall(r"[^ _-]*[ _-]?", one_line(text)):
         if lines[-1] and font.getlength((lines[-1] + word).rstrip()) > width and len(lines) < most:
             lines.append("")
         lines[-1] += word

@@ -21,6 +21,8 @@ def show_recipe(recipe, data: str | None, command: str) -> None:
     for key, value in recipe.values.items():
         table.add_row(key, Text(words(value)), recipe.source[key])
     console.print(table)
+    if data and data.split("(")[0] not in recipe.data_sets:
+        console.print(f"it has no values of its own for {escape(data)}: these are for all data")
     if recipe.data_sets:
         console.print(f"other values for: {', '.join(recipe.data_sets)} (--data NAME)")
     print(command)

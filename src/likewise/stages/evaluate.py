@@ -202,7 +202,7 @@ def evaluate_run(
 def must_be_its_data(run: Run, items: Items, data: str) -> None:
     if fingerprint(items) != run.about["data"]:
         raise LikewiseError(
-            f"evaluate: the data '{data}' is not what '{run.path}' was trained with (files, labels or splits have "
+            f"run: the data '{data}' is not what '{run.path}' was trained with (files, labels or splits have "
             "changed); restore it, or embed the new data with `likewise embed` and evaluate that"
         )
 

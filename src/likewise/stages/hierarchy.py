@@ -21,6 +21,7 @@ from likewise.embedding import embed_rows
 from likewise.metrics.clustering import ami
 from likewise.report.hierarchy import TILE, Agreement, Learned, draw_hierarchy, make_cards, say_what
 from likewise.run import Run, write_aside
+from likewise.spec import brief
 from likewise.stages.assemble import (
     choose_device,
     load_items,
@@ -33,6 +34,8 @@ from likewise.stages.assemble import (
 from likewise.stages.evaluate import must_be_its_data, rows_of
 from likewise.taxonomies import ancestors
 from likewise.types import Items, LikewiseError
+
+WHICH = {"best": "in its best network", "last": "in its last network", "untrained": "before training"}
 
 
 def hierarchy(config: Hierarchy, say=print) -> Learned:
@@ -47,20 +50,44 @@ def hierarchy(config: Hierarchy, say=print) -> Learned:
     known = config.tree is not None or items.taxonomy is not None
     paths = ancestors("hierarchy", names, config.tree, items.taxonomy) if known else [()] * len(names)
     notes = [] if known else ["the data brings no class tree to compare with; name one with --tree"]
-    out = Path(config.out).expanduser() if config.out else run.path
-    out.mkdir(parents=True, exist_ok=True)
+    notes += [] if run.done else ["this run is not finished; its last state is shown"]
+    out = folder_for(run, config)
     embedder = open_embedder(run, settings, config.which, device)
     _, plain = transforms(settings, embedder)
     way = {"device": device, "workers": config.workers, "quiet": config.quiet, "title": "embed train part"}
     e = embed_rows(embedder, items, rows, plain, **way)
     mean, typical = class_means(e.z, torch.as_tensor(y))
+    if not mean.isfinite().all():
+        raise LikewiseError(
+            f"hierarchy: the network of '{run.path}' must give finite embeddings, and some are not; it diverged or its file is "
+            "damaged, --again trains it anew"
+        )
     if isinstance(levels, int):
         levels = [kmeans(mean, levels, spherical=True).label.numpy()]
-    learned = Learned(how, names, levels, compare(levels, paths), notes, out / "hierarchy.png")
+    found = compare(levels, paths)
+    notes += (
+        ["the tree tells none of these classes apart, so there is nothing to compare"] if known and not found else []
+    )
+    learned = Learned(f"{how}, {WHICH[config.which]}", names, levels, found, notes, out / "hierarchy.png")
     cards = make_cards(learned, paths, mean.numpy(), lambda c: thumbnail(items, int(rows[typical[c]])))
-    page = draw_hierarchy(cards, f"{run.path.resolve().name}: {settings.loss}", say_what(learned))
+    page = draw_hierarchy(cards, f"{run.path.resolve().name}: {brief(settings.loss)}", say_what(learned))
     write(out, learned, page)
     return learned
+
+
+def folder_for(run: Run, config: Hierarchy) -> Path:
+    """Where files go: the run's folder holds its own tree, and answers to other questions go elsewhere."""
+    other = config.which == "untrained" or (config.coarse is not None and stored(run, config.which)[1])
+    if other and not config.out:
+        raise LikewiseError(
+            f"hierarchy: '{run.path}' keeps its own tree, and this is another one; say where to put it: --out FOLDER"
+        )
+    out = Path(config.out).expanduser() if config.out else run.path
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LikewiseError(f"hierarchy: --out must be a folder, got '{config.out}' ({error.strerror})") from None
+    return out
 
 
 def open_data(run: Run, config: Hierarchy, say) -> tuple[Train, Items]:
@@ -93,13 +120,18 @@ def find_levels(run: Run, config: Hierarchy, classes: int) -> tuple[list[Int[np.
     return coarse, "by k-means of the mean embeddings of classes"
 
 
+def stored(run: Run, which: str) -> tuple[dict[str, Tensor], str]:
+    """What the run keeps, and under which name the clusters of its classes are in it; "" where they are not."""
+    tensors = {} if which == "untrained" else run.load_tensors(run.network(which))
+    return tensors, next((key for key in tensors if key.startswith("loss.") and key.endswith(".cluster_1")), "")
+
+
 def stored_levels(run: Run, which: str, classes: int) -> list[Int[np.ndarray, "C"]]:
     """The clusters in the run's loss; none where it has no such thing."""
-    name = run.network(which)
-    tensors = {} if which == "untrained" else run.load_tensors(name)
-    first = next((key for key in tensors if key.startswith("loss.") and key.endswith(".cluster_1")), None)
-    if first is None:
+    tensors, first = stored(run, which)
+    if not first:
         return []
+    name = run.network(which)
     own = first.removesuffix("cluster_1")
     if not tensors.get(f"{own}begun", torch.ones(())).all():
         if (
@@ -118,7 +150,12 @@ def stored_levels(run: Run, which: str, classes: int) -> list[Int[np.ndarray, "C
     while (key := f"{own}cluster_{len(levels) + 1}") in tensors:
         above = tensors[key]
         whole = above.ndim == 1 and not above.is_floating_point() and len(above) and int(above.min()) >= 0
-        if not whole or group.max() >= len(above) or (not levels and len(above) != classes):
+        if (
+            not whole
+            or int(above.max()) >= len(above)
+            or group.max() >= len(above)
+            or (not levels and len(above) != classes)
+        ):
             raise LikewiseError(
                 f"hierarchy: {key} in {run.path / name} must hold a cluster for each of {group.max() + 1} classes or "
                 f"clusters, got {above.dtype} {tuple(above.shape)}; the file is damaged, --again trains the run anew"

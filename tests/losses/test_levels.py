@@ -1,0 +1,42 @@
+"""How many groups there are on every level, by numbers or by a tree; what they weigh; and losses like another."""
+
+import pytest
+
+from likewise.losses import ArcFace, Margin, ProxyAnchor, SoftTriple
+from likewise.losses.levels import alike, plan_by_tree, plan_sizes, share_out, vectors_of
+from likewise.types import LikewiseError
+
+TREE = {"a": ("x", "x1"), "b": ("x", "x2"), "c": ("y", "x1"), "d": ("y",), "e": ("y", "y2", "deep"), "f": ("x", "x1")}
+
+
+def test_sizes():
+    assert plan_sizes(200, None, 1) == [(200, 20)] and plan_sizes(200, None, 2) == [(200, 20), (20, 2)]
+    assert plan_sizes(200, (50, 7), 2) == [(200, 50), (50, 7)]
+    with pytest.raises(LikewiseError, match="need three classes or more, got 2"):
+        plan_sizes(2, None, 1)
+
+
+def test_groups_of_a_tree():
+    """A name that stands in two places is two groups; a class with fewer ancestors stands with its last."""
+    fine, coarse = plan_by_tree(6, (2, 1), tuple("abcdef"), None, TREE)
+    # x/x1, x/x2, y, y/x1, y/y2 in their order
+    assert fine.tolist() == [0, 1, 3, 2, 4, 0] and coarse.tolist() == [0, 0, 1, 1, 1]
+    assert plan_by_tree(6, 1, None, None, None) == [(6, 2)]
+    with pytest.raises(LikewiseError, match="class_names must name each of the 7 classes, got 6 names"):
+        plan_by_tree(7, 1, tuple("abcdef"), None, TREE)
+
+
+def test_weights():
+    assert share_out(0.3, 2) == [0.3, 0.3] and share_out((1.0, 0.0), 2) == [1.0, 0.0]
+    for bad in (float("nan"), float("inf"), -1.0, (1.0,)):
+        with pytest.raises(LikewiseError, match="weight must be one number"):
+            share_out(bad, 2)
+
+
+def test_a_loss_like_another():
+    few = alike(ArcFace(50, 8, scale=20, margin=0.2), classes=5)
+    assert (few.classes, few.dim, few.scale, few.margin) == (5, 8, 20, 0.2) and vectors_of(few).shape == (5, 8)
+    assert vectors_of(SoftTriple(5, 8, per_class=3)).shape == (15, 8)
+    assert vectors_of(ProxyAnchor(5, 8)).requires_grad
+    with pytest.raises(LikewiseError, match="got Margin"):
+        vectors_of(Margin(classes=5))
