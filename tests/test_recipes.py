@@ -114,7 +114,7 @@ def test_every_part_builds(name, data):
     embedder.head = build(values.get("head", "Linear()"), nn.Module, features=16, dim=8)
     facts = {
         "classes": classes, "dim": 8, "features": 16, "labels": np.repeat(np.arange(classes), 6), "seed": 0, "per_pass": 10,
-        "steps": 100, "embedder": embedder, **TREE,
+        "steps": 1000, "embedder": embedder, **TREE,
         "make_loss": lambda dim: build(values["loss"], Loss, classes=classes, dim=dim),
     }  # fmt: skip
     for key, kind in KINDS.items():

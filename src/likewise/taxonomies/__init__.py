@@ -116,4 +116,6 @@ def read_csv(path: Path) -> dict[str, tuple[str, ...]]:
         raise LikewiseError(f"taxonomy: {path.name} is not CSV in UTF-8 ({error}); save it anew") from None
     if not tree:
         raise LikewiseError(f"taxonomy: {path.name} must hold a class and its ancestors in every line, and it is empty")
+    if not any(tree.values()) and all(";" in name for name in tree):
+        raise LikewiseError(f"taxonomy: cells in {path.name} must be parted by commas, got semicolons; save it anew")
     return tree
