@@ -46,7 +46,8 @@ class Hierarchical(Loss):
         start: when groups are first found; proxies that have learned nothing yet make groups of nothing. Ours: after one pass.
         by: what is clustered: the "proxies" (paper), or the "means" of the embeddings of every class as it was met, which
             tell what is alike long before proxies do (ours).
-        weight: w, one for all levels or one for each. Paper: 1, as it seems.
+        weight: w, one for all levels or one for each. Paper: 1, as it seems. On a hundred classes 0.1 does less
+            harm (docs/structure.md).
         coarse_loss: what levels of groups take in place of `loss`, for other scales and margins there.
         depth: take the data's own tree in place of clusters: the ancestors at this depth, 1 the coarsest. Several numbers, the
             deepest first, for several levels. Learnable proxies of such groups learn from the first step on and are not moved.
