@@ -1,6 +1,8 @@
 """Shapes in annotations are checked while tests run; production pays nothing."""
 
 import multiprocessing
+import os
+import signal
 import sys
 import warnings
 from concurrent.futures import ProcessPoolExecutor
@@ -34,6 +36,25 @@ def bare():
     """A process with the package as users have it: the compiler cannot look through checked shapes. `bare(work, *arguments)`."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), sys.path.insert, (0, HERE)) as pool:
         yield lambda work, *arguments: pool.submit(work, *arguments).result()
+
+
+@pytest.fixture
+def stop_at(monkeypatch):
+    """`stop_at(23)`: the next training is asked to stop after that step; those after it go on undisturbed."""
+    from likewise.stages.train import Training
+
+    def arrange(step: int, how: signal.Signals = signal.SIGINT) -> None:
+        real, asked = Training.one_step, []
+
+        def one_step(self, batch):
+            real(self, batch)
+            if self.step == step and not asked:
+                asked.append(step)
+                os.kill(os.getpid(), how)
+
+        monkeypatch.setattr(Training, "one_step", one_step)
+
+    return arrange
 
 
 @pytest.fixture

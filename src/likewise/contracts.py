@@ -51,11 +51,13 @@ class Loss(nn.Module, Stepper, ABC):
     """(z, y) -> one number per sample; its mean is the number in the paper.
 
     `input` says what z must be: unit embeddings, or the raw ones before the norm (then evaluation is Euclidean too).
-    `lr_factor` times the network's learning rate is what the paper gives to the loss's own parameters.
+    `lr_factor` times the network's learning rate is what the paper gives to the loss's own parameters. `remembers`: it keeps
+    embeddings by their labels, so mixtures of samples must not come in.
     """
 
     input: Literal["unit", "raw"] = "unit"
     lr_factor: float = 1.0
+    remembers: bool = False
 
     def __call__(self, z: Tensor, y: Tensor, ref: Ref | None = None) -> Tensor:
         """`forward`, once the batch is what it must be. Where looking would mean waiting for an accelerator, numbers of wrong

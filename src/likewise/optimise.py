@@ -49,11 +49,13 @@ def make_optimizer(
 def forget(optimizer: torch.optim.Optimizer, moved: Iterable[nn.Parameter] | None) -> None:
     """Drop what the optimiser remembers of parameters that were put somewhere else: it is about where they came from."""
     for parameter in moved or ():
-        if isinstance(optimizer, torch.optim.RMSprop):  # whose first steps would be ten times too long again
-            momentum = optimizer.state[parameter].get("momentum_buffer")
-            _ = momentum is None or momentum.zero_()
-        else:
-            optimizer.state.pop(parameter, None)
+        state = optimizer.state.pop(parameter, {})
+        if (
+            isinstance(optimizer, torch.optim.RMSprop) and state
+        ):  # without its scale, first steps are ten times too long
+            optimizer.state[parameter] = state
+            if "momentum_buffer" in state:
+                state["momentum_buffer"].zero_()
 
 
 class Schedule:

@@ -1,8 +1,5 @@
 """Mixed states by hand at every place, nothing left behind, and trainings with it from end to end."""
 
-import os
-import signal
-
 import numpy as np
 import pytest
 import torch
@@ -238,18 +235,10 @@ def test_a_training_whose_shares_are_whole_is_a_training_without(tmp_path, monke
     assert first.keys() == second.keys() and all(torch.equal(first[k], second[k]) for k in first)
 
 
-def test_a_stopped_training_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
+def test_a_stopped_training_goes_on_to_the_same_numbers(tmp_path, stop_at):
     settings = GLYPHS | {"mixup": 2.0, "length": "14", "checkpoint_every": "5", "loss": "Triplet()"}
     whole = train(Train(**settings, out=str(tmp_path / "whole")))
-    real = module.Training.one_step
-
-    def stop_at_7(self, batch):
-        real(self, batch)
-        if self.step == 7 and not (tmp_path / "stopped").exists():
-            (tmp_path / "stopped").touch()
-            os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr(module.Training, "one_step", stop_at_7)
+    stop_at(7)
     with pytest.raises(Interrupted):
         train(Train(**settings, out=str(tmp_path / "run")))
     assert Run(tmp_path / "run").load_state()["step"] == 7

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -61,20 +60,11 @@ def test_it_learns_and_fills_the_folder(settings):
         "Hierarchical(loss=ProxyNCA(), every=6, by='means')",
     ],
 )
-def test_a_stopped_training_goes_on_to_the_same_numbers(settings, tmp_path, monkeypatch, loss):
+def test_a_stopped_training_goes_on_to_the_same_numbers(settings, tmp_path, stop_at, loss):
     """Stopped in the middle of a pass and of a logging interval: weights, log and scores equal an uninterrupted run's."""
     settings = settings | {"loss": loss, "noise": "Uniform(share=0.2)", "schedule": "cosine", "checkpoint_every": "7"}
     whole = train(Train(**settings | {"out": str(tmp_path / "whole")}))
-    real = module.Training.one_step
-
-    def stop_at_23(self, batch):
-        result = real(self, batch)
-        if self.step == 23 and not (tmp_path / "stopped").exists():
-            (tmp_path / "stopped").touch()
-            os.kill(os.getpid(), signal.SIGINT)
-        return result
-
-    monkeypatch.setattr(module.Training, "one_step", stop_at_23)
+    stop_at(23)
     with pytest.raises(Interrupted, match="stopped at step 23 of 40; the same command goes on"):
         train(Train(**settings))
     half = Run(settings["out"])
@@ -128,19 +118,11 @@ GLYPHS = {
 
 
 @pytest.mark.parametrize(("sampler", "at"), [("DistanceMatching", 4), ("GreedyCoreset", 3)])
-def test_a_sampler_that_looks_at_embeddings_resumes_exactly(tmp_path, monkeypatch, sampler, at):
+def test_a_sampler_that_looks_at_embeddings_resumes_exactly(tmp_path, monkeypatch, stop_at, sampler, at):
     """Stopped in the middle of its second pass, or right after its first, of three steps; with and without workers."""
     settings = GLYPHS | {"sampler": f"{sampler}(batch=8, pool=16)"}
     whole = train(Train(**settings, workers=1, out=str(tmp_path / "whole")))
-    real = module.Training.one_step
-
-    def stop(self, batch):
-        real(self, batch)
-        if self.step == at and not (tmp_path / "stopped").exists():
-            (tmp_path / "stopped").touch()
-            os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr(module.Training, "one_step", stop)
+    stop_at(at)
     with pytest.raises(Interrupted):
         train(Train(**settings, workers=0, out=str(tmp_path / "half")))
     monkeypatch.setattr(module.Training, "embed", lambda *_: pytest.fail("the bank was filled again"))
@@ -548,17 +530,9 @@ def test_an_error_while_validating_does_not_skip_a_validation(settings, tmp_path
     assert scores[0] == scores[1]
 
 
-def test_the_log_goes_on_to_the_same_numbers(settings, tmp_path, monkeypatch):
+def test_the_log_goes_on_to_the_same_numbers(settings, tmp_path, stop_at):
     whole = train(Train(**settings | {"out": str(tmp_path / "whole"), "evaluate": False}))
-    real = module.Training.one_step
-
-    def stop_at_17(self, batch):
-        real(self, batch)
-        if self.step == 17 and not (tmp_path / "stopped").exists():
-            (tmp_path / "stopped").touch()
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    monkeypatch.setattr(module.Training, "one_step", stop_at_17)
+    stop_at(17, signal.SIGTERM)
     with pytest.raises(Interrupted):
         train(Train(**settings | {"evaluate": False}))
     resumed = train(Train(**settings | {"evaluate": False}))
@@ -678,19 +652,11 @@ def told(run):
 @pytest.mark.parametrize(
     "parts", ROBUST, ids=lambda parts: (parts.get("confidence") or parts["terms"][0]).split("(")[0]
 )
-def test_a_training_that_doubts_its_labels_resumes_exactly(settings, tmp_path, monkeypatch, parts):
+def test_a_training_that_doubts_its_labels_resumes_exactly(settings, tmp_path, stop_at, parts):
     """Stopped between two verdicts, in the middle of a pass and of a logging interval: weights, log and trust are equal."""
     settings = settings | {"noise": "Uniform(share=0.3)", "evaluate": False} | parts
     whole = train(Train(**settings | {"out": str(tmp_path / "whole")}))
-    real = module.Training.one_step
-
-    def stop_at_23(self, batch):
-        real(self, batch)
-        if self.step == 23 and not (tmp_path / "stopped").exists():
-            (tmp_path / "stopped").touch()
-            os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr(module.Training, "one_step", stop_at_23)
+    stop_at(23)
     with pytest.raises(Interrupted):
         train(Train(**settings))
     resumed = train(Train(**settings))
@@ -841,17 +807,10 @@ def test_mixtures_are_not_remembered(settings, loss):
         train(Train(**settings | {"loss": loss}, mixup=2.0))
 
 
-def test_a_state_whose_optimiser_was_told_otherwise_is_refused(settings, monkeypatch):
-    real = module.Training.one_step
-
-    def stop(self, batch):
-        real(self, batch)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    with monkeypatch.context() as once:
-        once.setattr(module.Training, "one_step", stop)
-        with pytest.raises(Interrupted):
-            train(Train(**settings))
+def test_a_state_whose_optimiser_was_told_otherwise_is_refused(settings, stop_at):
+    stop_at(1)
+    with pytest.raises(Interrupted):
+        train(Train(**settings))
     run = Run(settings["out"])
     state = run.load_state()
     state["optimizer"]["param_groups"] = state["optimizer"]["param_groups"][:-1]

@@ -1,8 +1,5 @@
 """Who goes to which branch, a loss for each branch by hand, and a whole training."""
 
-import os
-import signal
-
 import numpy as np
 import pytest
 import torch
@@ -16,7 +13,6 @@ from likewise.losses import Contrastive, CrossBatchMemory, ProxyAnchor
 from likewise.models import Embedder
 from likewise.models.heads import Relational
 from likewise.spec import build, spec
-from likewise.stages import train as module
 from likewise.stages.embed import embed
 from likewise.stages.train import Interrupted, train
 from likewise.terms import Ensemble
@@ -225,7 +221,7 @@ def test_spec_and_bad_arguments():
             Ensemble(maker(text), net)
 
 
-def test_a_training_resumes_exactly_and_embeds_without_labels(tmp_path, monkeypatch):
+def test_a_training_resumes_exactly_and_embeds_without_labels(tmp_path, stop_at):
     settings = {
         "data": "glyphs(classes=8, per_class=6, size=16)", "size": 16, "dim": 8, "length": "6", "log_every": 2,
         "sampler": "SamplesPerClass(batch=8, per_class=2)", "quiet": True, "evaluate": False, "device": "cpu",
@@ -233,15 +229,7 @@ def test_a_training_resumes_exactly_and_embeds_without_labels(tmp_path, monkeypa
         "loss_weight": 10.0, "lr": 0.01, "workers": 0,
     }  # fmt: skip
     whole = train(Train(**settings, out=str(tmp_path / "whole")))
-    real = module.Training.one_step
-
-    def stop_at_3(self, batch):
-        real(self, batch)
-        if self.step == 3 and not (tmp_path / "stopped").exists():
-            (tmp_path / "stopped").touch()
-            os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr(module.Training, "one_step", stop_at_3)
+    stop_at(3)
     with pytest.raises(Interrupted, match="stopped at step 3 of 6"):
         train(Train(**settings, out=str(tmp_path / "half")))
     resumed = train(Train(**settings, out=str(tmp_path / "half")))

@@ -29,6 +29,8 @@ class CrossBatchMemory(Loss):
         start: steps before remembering begins, for embeddings drift fast at first. Paper: 1000.
     """
 
+    remembers = True
+
     def __init__(self, dim: int, loss: Loss = Contrastive(), size: int = 1024, start: int = 0):
         super().__init__()
         if hasattr(loss, "dim"):  # proxies, or another memory

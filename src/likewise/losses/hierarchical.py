@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from likewise.cluster import kmeans
 from likewise.contracts import Loss
 from likewise.durations import steps_of
-from likewise.losses.levels import Level, alike, plan_by_tree, plan_sizes, share_out, vectors_of
+from likewise.losses.levels import Level, Plan, alike, plan_by_tree, plan_sizes, share_out, vectors_of
 from likewise.similarity import observed, unit_rows
 from likewise.types import LikewiseError, Ref
 
@@ -97,6 +97,7 @@ class Hierarchical(Loss):
         self.class_names = class_names
         self.taxonomy = taxonomy
         self.lr_factor = loss.lr_factor
+        self.remembers = by == "means"
         for name, least in (("start", 0), ("every", 1)):
             steps_of(str(getattr(self, name)), per_pass or 10**6, name, least, owner="Hierarchical")
         if steps is not None and per_pass is not None and not self._given_for_good() and self._steps("start") >= steps:
@@ -120,7 +121,7 @@ class Hierarchical(Loss):
         means = torch.zeros(self.classes, self.dim) if by == "means" else None  # zero: not met yet
         self.register_buffer("means", means)
 
-    def _add_level(self, cluster: tuple[int, int] | Int[Tensor, "K"], weight: float) -> None:
+    def _add_level(self, cluster: Plan, weight: float) -> None:
         """One more, above those there are: how many below and how many here, or who belongs where."""
         below, size = cluster if isinstance(cluster, tuple) else (len(cluster), int(cluster.max()) + 1)
         like = alike(self.loss if self.coarse_loss is None else self.coarse_loss, classes=size, dim=self.dim)
@@ -230,10 +231,9 @@ class Hierarchical(Loss):
                 if number == 1 and not first:
                     self.regrouped.copy_((found.label != before).float().mean())
                 before.copy_(found.label)
-                centre = self._centres(below, number)
-                centre = centre.where(centre.any(1, keepdim=True), found.centre)  # a group that nobody is in stays
-            else:
-                centre = self._centres(below, number)
+            centre = self._centres(below, number)
+            if self.depth is None:  # a group that nobody is in stays
+                centre = centre.where(centre.any(1, keepdim=True), found.centre)
             if self.coarse_proxies != "centroid":
                 getattr(self, f"coarse_{number}").copy_(centre * length)
             below = centre

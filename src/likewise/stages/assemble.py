@@ -188,9 +188,8 @@ def read_config(run: Run, **changes) -> Train:
 
 def similarity_of(config: Train) -> str:
     """How the run's embeddings are compared: the way its loss was written for."""
-    with torch.device(
-        "meta"
-    ):  # so many classes as go with every share of wrong labels and number of groups, without memory
+    # So many classes as go with every share of wrong labels and number of groups; they take no memory.
+    with torch.device("meta"):
         loss = build(config.loss, Loss, allow_imports=config.allow_imports, classes=10**6, dim=config.dim)
     return "cosine" if loss.input == "unit" else "euclidean"
 

@@ -38,6 +38,7 @@ def find_run(config: Train, items: Items) -> Claim:
     settings, data = to_dict(config), fingerprint(items)
     learned = {k: v for k, v in settings.items() if k not in KEPT_OUT and (k, v) not in LATER}
     specs = [text for text in (config.loss, config.noise, config.confidence, *config.terms) if text]
+    # They learned at the network's rate before, so those runs are others.
     learned |= {"copies": "at the loss's rate"} if any(text.startswith("S2SD(") for text in config.terms) else {}
     read = {file: content_of(file) for text in specs for file in files(text)}
     key = identity(learned | {"weights": hash_of(config.weights)} | ({"files": read} if read else {}), data)

@@ -46,12 +46,13 @@ def hierarchy(config: Hierarchy, say=print) -> Learned:
     rows = rows_of(make_protocol(settings), items, "train")
     used, y = np.unique(items.y[rows], return_inverse=True)
     names = tuple(items.class_name[c] for c in used)
-    levels, how = find_levels(run, config, len(names))
+    held = clusters_of(run, config.which)
+    levels, how = find_levels(run, config, held, len(names))
     known = config.tree is not None or items.taxonomy is not None
     paths = ancestors("hierarchy", names, config.tree, items.taxonomy) if known else [()] * len(names)
     notes = [] if known else ["the data brings no class tree to compare with; name one with --tree"]
     notes += [] if run.done else ["this run is not finished; its last state is shown"]
-    out = folder_for(run, config)
+    out = folder_for(run, config, bool(held))
     embedder = open_embedder(run, settings, config.which, device)
     _, plain = transforms(settings, embedder)
     way = {"device": device, "workers": config.workers, "quiet": config.quiet, "title": "embed train part"}
@@ -75,9 +76,9 @@ def hierarchy(config: Hierarchy, say=print) -> Learned:
     return learned
 
 
-def folder_for(run: Run, config: Hierarchy) -> Path:
+def folder_for(run: Run, config: Hierarchy, has_own: bool) -> Path:
     """Where files go: the run's folder holds its own tree, and answers to other questions go elsewhere."""
-    other = config.which == "untrained" or (config.coarse is not None and stored(run, config.which)[1])
+    other = config.which == "untrained" or (config.coarse is not None and has_own)
     if other and not config.out:
         raise LikewiseError(
             f"hierarchy: '{run.path}' keeps its own tree, and this is another one; say where to put it: --out FOLDER"
@@ -104,14 +105,16 @@ def open_data(run: Run, config: Hierarchy, say) -> tuple[Train, Items]:
     return settings, spoil(items, make_protocol(settings), settings.noise, settings.seed, config.allow_imports)
 
 
-def find_levels(run: Run, config: Hierarchy, classes: int) -> tuple[list[Int[np.ndarray, "C"]] | int, str]:
+def find_levels(
+    run: Run, config: Hierarchy, held: dict[str, Tensor], classes: int
+) -> tuple[list[Int[np.ndarray, "C"]] | int, str]:
     """The clusters that the run's loss holds, the finest level first, or how many to look for; and this in words."""
     if classes < 3:
         raise LikewiseError(
             f"hierarchy: a tree takes three training classes or more, got {classes}; bring more classes"
         )
-    if config.coarse is None and (levels := stored_levels(run, config.which, classes)):
-        return levels, "as its loss holds them"
+    if config.coarse is None and held:
+        return stored_levels(run, config.which, held, classes), "as its loss holds them"
     coarse = max(2, classes // 10) if config.coarse is None else config.coarse
     if not 2 <= coarse < classes:
         raise LikewiseError(
@@ -120,24 +123,19 @@ def find_levels(run: Run, config: Hierarchy, classes: int) -> tuple[list[Int[np.
     return coarse, "by k-means of the mean embeddings of classes"
 
 
-def stored(run: Run, which: str) -> tuple[dict[str, Tensor], str]:
-    """What the run keeps, and under which name the clusters of its classes are in it; "" where they are not."""
+def clusters_of(run: Run, which: str) -> dict[str, Tensor]:
+    """What the run's loss says of the clusters of its classes: `cluster_1`, `begun` and so on; nothing where it has none."""
     tensors = {} if which == "untrained" else run.load_tensors(run.network(which))
-    return tensors, next((key for key in tensors if key.startswith("loss.") and key.endswith(".cluster_1")), "")
+    first = next((key for key in tensors if key.startswith("loss.") and key.endswith(".cluster_1")), None)
+    own = first and first.removesuffix("cluster_1")
+    return {key.removeprefix(own): value for key, value in tensors.items() if key.startswith(own)} if own else {}
 
 
-def stored_levels(run: Run, which: str, classes: int) -> list[Int[np.ndarray, "C"]]:
-    """The clusters in the run's loss; none where it has no such thing."""
-    tensors, first = stored(run, which)
-    if not first:
-        return []
+def stored_levels(run: Run, which: str, tensors: dict[str, Tensor], classes: int) -> list[Int[np.ndarray, "C"]]:
+    """The clusters in the run's loss, level by level."""
     name = run.network(which)
-    own = first.removesuffix("cluster_1")
-    if not tensors.get(f"{own}begun", torch.ones(())).all():
-        if (
-            name == "best.safetensors"
-            and run.load_tensors("model.safetensors").get(f"{own}begun", torch.zeros(())).all()
-        ):
+    if not tensors.get("begun", torch.ones(())).all():
+        if name == "best.safetensors" and clusters_of(run, "last").get("begun", torch.zeros(())).all():
             raise LikewiseError(
                 f"hierarchy: the network of '{run.path}' that was best on validation is from before the first clustering; say "
                 "--which last, or --coarse N for k-means of its class means"
@@ -147,17 +145,12 @@ def stored_levels(run: Run, which: str, classes: int) -> list[Int[np.ndarray, "C
             "(--length), let it start earlier (start= of the loss), or say --coarse N for k-means of the class means"
         )
     levels, group = [], np.arange(classes)
-    while (key := f"{own}cluster_{len(levels) + 1}") in tensors:
+    while (key := f"cluster_{len(levels) + 1}") in tensors:
         above = tensors[key]
         whole = above.ndim == 1 and not above.is_floating_point() and len(above) and int(above.min()) >= 0
-        if (
-            not whole
-            or int(above.max()) >= len(above)
-            or group.max() >= len(above)
-            or (not levels and len(above) != classes)
-        ):
+        if not whole or max(int(above.max()), group.max()) >= len(above) or (not levels and len(above) != classes):
             raise LikewiseError(
-                f"hierarchy: {key} in {run.path / name} must hold a cluster for each of {group.max() + 1} classes or "
+                f"hierarchy: loss.{key} in {run.path / name} must hold a cluster for each of {group.max() + 1} classes or "
                 f"clusters, got {above.dtype} {tuple(above.shape)}; the file is damaged, --again trains the run anew"
             )
         group = above.numpy()[group]

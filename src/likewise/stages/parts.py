@@ -17,7 +17,6 @@ from likewise.data.resident import Resident
 from likewise.diagnose import Watch
 from likewise.durations import steps_of
 from likewise.embedding import embed_rows
-from likewise.losses import CrossBatchMemory
 from likewise.models.mixup import Mixup
 from likewise.models.teacher import Teacher
 from likewise.objective import Objective
@@ -167,8 +166,7 @@ class Parts:
             )
         if config.mixup is None:
             return
-        keeps = isinstance(self.loss, CrossBatchMemory) or getattr(self.loss, "by", None) == "means"
-        remembers = type(self.sampler).observe is not BatchSampler.observe, keeps
+        remembers = type(self.sampler).observe is not BatchSampler.observe, self.loss.remembers
         for part, it_does in zip((config.sampler, config.loss), remembers):
             if it_does:
                 raise LikewiseError(
