@@ -264,3 +264,20 @@ def test_a_search_kept_in_a_database_goes_on_from_there(config, tmp_path):
     assert first.about["count"]["complete"] == 2 and again.about["count"]["complete"] == 3
     assert [t["values"] for t in again.about["trials"]][:2] == [t["values"] for t in first.about["trials"]]
     assert again.about["storage"] == storage
+
+
+def test_what_another_process_saw_later_is_not_written_over(config, tmp_path, monkeypatch):
+    """A trial ends elsewhere, and is written, between our look at the search and our writing."""
+    from likewise.stages import tune as module
+
+    looks, real = [], module.summary
+
+    def late(*arguments):
+        found = real(*arguments)
+        looks.append(found["count"]["complete"])
+        return found | {"count": found["count"] | {"complete": 1}} if len(looks) == 1 else found
+
+    monkeypatch.setattr(module, "summary", late)
+    module.tune(config(trials=2))
+    assert json.loads((tmp_path / "out" / "tune.json").read_text())["count"]["complete"] == 2
+    assert len(looks) == 3, "until nothing changes any more"

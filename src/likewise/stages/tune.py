@@ -76,8 +76,9 @@ def tune(config: Tune, say=print) -> Found:
     try:
         run_trials(config, search, study, planner)
     finally:
-        about = summary(config, search, study, without_password(storage))
-        write(folder, about, search)
+        written = None
+        while written != (written := json.dumps(about := summary(config, search, study, without_password(storage)))):
+            write(folder, about, search)  # and look again: another process may have written meanwhile what it saw later
     if about["best"] is None:
         reason = next((t["reason"] for t in about["trials"] if t["reason"]), "no trial has ended")
         raise LikewiseError(
