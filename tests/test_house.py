@@ -16,14 +16,14 @@ LAYER = {
     "search": 0, "cluster": 0, "intervals": 0, "progress": 0, "configs": 0, "lambert_w": 0, "fifo": 0, "durations": 0,
     "hyperbolic": 0, "encoders": 0, "weights": 0, "taxonomies": 0,
     "losses": 1, "miners": 1, "samplers": 1, "noise": 1, "confidence": 1, "terms": 1, "models": 1,
-    "data": 1, "metrics": 1, "protocols": 1, "report": 1,
+    "data": 1, "metrics": 1, "protocols": 1, "report": 1, "audit": 1, "review": 1,
     "embedding": 2, "scoring": 2, "distribute": 2, "objective": 2, "diagnose": 2, "spec": 2,
     "grid": 2, "run": 2, "optimise": 2, "testing": 2, "recipes": 2,
     "stages": 2,
     "cli": 3, "__init__": 3, "__main__": 3,
 }  # fmt: skip
-NEIGHBOURS = {("losses", "miners")}
-"""The one door between shelves: a loss's default miner is part of its paper."""
+NEIGHBOURS = {("losses", "miners"), ("report", "metrics")}
+"""The doors between shelves: a loss's default miner is part of its paper, and a metric knows how its value is written."""
 
 PARTS = ("losses", "miners", "samplers", "noise", "confidence", "terms", "protocols")
 

@@ -23,6 +23,8 @@ USAGE = """likewise: visual-similarity learning that people can trust, even when
   likewise noise DATA --model ...       spoil training labels on purpose, and write the data as a table
   likewise report RUNS                  how far labels were believed: a picture of each run, and the labels most suspected
   likewise hierarchy RUN                which classes a run sees as relatives: their tree drawn, and beside the known one
+  likewise audit RUN_OR_EMBEDDINGS      which labels are probably wrong, and which training samples cause which errors
+  likewise review AUDIT                 a page in the browser on which people judge what an audit found
   likewise list [SHELF]                 losses, miners, samplers, confidence, terms, noise, protocols, heads, metrics, data, ...
   likewise recipe show NAME             the settings of a paper, and where each value comes from
   likewise recipe diff A B              the settings in which two recipes, or a recipe and a run, differ
@@ -94,6 +96,7 @@ def parse(name: str, words: list[str]):
 
 
 def run_demo(config) -> None:
+    from likewise.report.scores import show_scores
     from likewise.stages.demo import demo
 
     result = demo(config)
@@ -102,6 +105,7 @@ def run_demo(config) -> None:
 
 
 def run_train(config) -> None:
+    from likewise.report.scores import by_gallery, show_scores
     from likewise.stages.train import train
 
     run = train(config)
@@ -112,6 +116,7 @@ def run_train(config) -> None:
 
 
 def run_evaluate(config) -> None:
+    from likewise.report.scores import by_gallery, show_scores
     from likewise.stages.evaluate import evaluate
 
     first = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun started
@@ -225,6 +230,19 @@ def run_hierarchy(config) -> None:
     show_learned(hierarchy(config))
 
 
+def run_audit(config) -> None:
+    from likewise.report.findings import show_findings
+    from likewise.stages.audit import audit
+
+    show_findings(audit(config))
+
+
+def run_review(config) -> None:
+    from likewise.stages.review import review
+
+    review(config)
+
+
 def run_list(config) -> None:
     from rich.console import Console
     from rich.table import Table
@@ -256,54 +274,6 @@ def run_recipe_diff(config) -> None:
     show_difference(a, b, difference(a, b), data)
 
 
-def by_gallery(title: str, scores: dict) -> dict[str, dict]:
-    """A column for all answers and, where galleries have names, one for each."""
-    alone = {f"gallery {name}": found for name, found in scores.get("galleries", {}).items()}
-    return {"all galleries" if alone else title: scores, **alone}
-
-
-def show_scores(columns: dict[str, dict]) -> None:
-    """A table of scores with their intervals, and plainly how many queries could not be scored."""
-    from rich.console import Console
-    from rich.table import Table
-
-    from likewise.metrics import as_text, of_the_set
-
-    first = next(iter(columns.values()))
-    asked, sure = "interval_over" in first, bool(first.get("interval"))
-    titles = (f"{title} (95 % interval)" if sure else title for title in columns)
-    table = Table("", *titles, show_edge=len(columns) < 3)  # three columns just fit into 80 characters then
-    alone = len(columns) == 1 and asked
-    if alone:
-        table.add_column("mean over classes")
-    for name in first["metrics"]:
-        cells = []
-        for scores in columns.values():
-            value, ends = scores["metrics"].get(name), scores.get("interval", {}).get(name)
-            ends = "" if ends is None else " ({:.1f} to {:.1f})".format(*(100 * end for end in ends))
-            cells.append("" if value is None else f"{as_text(name, value)}{ends}")
-        cells += [as_text(name, first["class_mean"][name]) if name in first["class_mean"] else ""] if alone else []
-        table.add_row(name, *cells)
-    Console().print(table)
-    if not asked:
-        print(f"{first['rows']} rows of {first['dim']} dimensions, scaled to unit length; no query was asked")
-        return
-    apart = len({scores["unscored"] for scores in columns.values()}) > 1
-    for title, scores in columns.items() if apart else [("", first)]:
-        print(f"{title and f'{title}: '}{scores['queries']} queries scored, {scores['unscored']} not (nothing to find)")
-    over = f"intervals: bootstrap over {first['interval_over']}" if sure else "too few queries for intervals"
-    print(f"{first['similarity']} similarity in {first['dim']} dimensions; {over}")
-    if first["similarity"] != "cosine" and any(map(of_the_set, first["metrics"])):
-        print("metrics of the whole set are of unit vectors, whatever the similarity")
-    if "length" in first:
-        print("embeddings of length {:.3g} to {:.3g}".format(*first["length"]))
-    if first.get("leaks"):
-        print(first["leaks"])
-    if first.get("best_test_epoch"):
-        best = ", ".join(f"{name} {as_text(name, value)}" for name, value in first["best_test_epoch"].items())
-        print(f"best test epoch, chosen by test labels and not a result: {best}")
-
-
 COMMANDS: dict[str, Callable] = {
     "demo": run_demo,
     "train": run_train,
@@ -316,6 +286,8 @@ COMMANDS: dict[str, Callable] = {
     "noise": run_noise,
     "report": run_report,
     "hierarchy": run_hierarchy,
+    "audit": run_audit,
+    "review": run_review,
     "list": run_list,
     "recipe show": run_recipe_show,
     "recipe diff": run_recipe_diff,

@@ -1,6 +1,7 @@
 """Every setting of every command, without torch: fields are flags, the texts below them are their help."""
 
 from likewise.configs.asking import Compare, Embed, Evaluate, Hierarchy, List, RecipeDiff, RecipeShow, Report, Search
+from likewise.configs.audit import Audit, Review
 from likewise.configs.checks import check, to_dict
 from likewise.configs.many import Bench, Demo, Tune
 from likewise.configs.noise import Noise
@@ -8,6 +9,7 @@ from likewise.configs.train import KEPT_OUT, Train
 
 __all__ = [
     "KEPT_OUT",
+    "Audit",
     "Bench",
     "Compare",
     "Demo",
@@ -19,6 +21,7 @@ __all__ = [
     "RecipeDiff",
     "RecipeShow",
     "Report",
+    "Review",
     "Search",
     "Train",
     "Tune",

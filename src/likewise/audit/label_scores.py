@@ -1,0 +1,204 @@
+"""How well each label fits its sample: one number in [0, 1] per sample, low = suspect.
+
+A sample that is alone in its class has nobody to speak for or against its label: it gets the median of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from likewise.errors import LikewiseError
+from likewise.search import nearest, rank
+from likewise.similarity import at_least_float32, distance, full_products
+
+AT_ONCE = 2**23
+"""Similarities or votes that are worked on at a time."""
+
+VOTERS = 200
+"""The most neighbours that vote by default: in larger classes, those farther away would have no weight left."""
+
+TEMPERATURE = 0.05
+"""Of distances between unit vectors. On pretrained features of birds, suggestions were right more often than at 0.02 or 0.1."""
+
+
+@torch.no_grad()
+def neighbour_vote(
+    z: Float[Tensor, "N D"], y: Int[Tensor, "N"], k: int | None = None, temperature: float = TEMPERATURE
+) -> Float[Tensor, "N"]:
+    """The share of its nearest neighbours' votes that a sample's own label gets; it has no vote itself.
+
+    Formula: sum over the k nearest others j of [y_j = y_i] e^(-d_ij / temperature), divided by the sum over all of them;
+        d the distance of unit vectors. A class of n samples is asked for n - 1 voters at most: no class is too small to win.
+
+    Args:
+        k: voters; by default the median size of a class, at most 200.
+    """
+    rows = torch.arange(len(z), device=z.device)
+    found = [(w * (label == y[some, None])).sum(1) for some, label, w in votes(z, y, rows, k, temperature)]
+    return undecided(torch.cat(found), y)
+
+
+@torch.no_grad()
+def centre_margin(z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) -> Float[Tensor, "N"]:
+    """How much nearer a sample is to the centre of its class, made without it, than to the best other centre.
+
+    Formula: (2 + cos(z_i, m_y without i) - max over c != y of cos(z_i, m_c)) / 4, m_c the mean of the unit vectors of class c
+    """
+    must_be_labelled("centre_margin", z, y)
+    label, own = y.unique(return_inverse=True)
+    if len(label) < 2:
+        raise LikewiseError(f"centre_margin: labels must hold two classes or more, got only class {int(label[0])}")
+    with full_products(z):
+        z = F.normalize(at_least_float32(z), dim=1)
+        total = z.new_zeros(len(label), z.shape[1]).index_add_(0, own, z)
+        centre, margin = F.normalize(total, dim=1), []
+        for some, mine in zip(*(t.split(max(1, AT_ONCE // len(label))) for t in (z, own)), strict=True):
+            others = (some @ centre.T).scatter_(1, mine[:, None], -torch.inf).amax(1)
+            margin.append(F.cosine_similarity(some, total[mine] - some) - others)
+    return undecided((2 + torch.cat(margin)) / 4, y)
+
+
+def by_loss(loss: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
+    """The share of the other samples whose loss is higher, a tie counting half."""
+    bad = loss.isnan().nonzero()[:, 0]
+    if len(bad) or not len(loss):
+        raise LikewiseError(
+            f"by_loss: every sample must have a loss, got {len(loss)} of which {len(bad)} are NaN"
+            + (f" (first: row {int(bad[0])})" if len(bad) else "")
+        )
+    n, order = len(loss), loss.detach().sort().values
+    upto = torch.searchsorted(order, loss.detach(), right=True)
+    tied = upto - torch.searchsorted(order, loss.detach()) - 1
+    return (n - upto + tied / 2).double() / (n - 1) if n > 1 else torch.full_like(loss, 0.5, dtype=torch.float64)
+
+
+def loss_over_time(history: Float[Tensor, "T N"]) -> Float[Tensor, "N"]:
+    """The mean of `by_loss` over all looks at the training set: labels that are learned late are suspect.
+
+    Args:
+        history: the loss of every sample at every look; NaN where one was not seen. One never seen gets the median.
+    """
+    share = torch.full_like(history, torch.nan, dtype=torch.float64)
+    for look, loss in zip(share, history, strict=True):
+        seen = ~loss.isnan()
+        if seen.any():
+            look[seen] = by_loss(loss[seen])
+    mean = share.nanmean(0)
+    if mean.isnan().all():
+        raise LikewiseError(f"loss_over_time: no loss was seen in {len(history)} looks at {len(mean)} samples")
+    return mean.where(~mean.isnan(), mean.nanmedian())
+
+
+def self_gradient(slope: Float[Tensor, "N D"], f: Float[Tensor, "N F"]) -> Float[Tensor, "N"]:
+    """The share of the other samples that pull harder at the weights of the linear head, a tie counting half.
+
+    Formula: the gradient of a sample's own loss by the head's weights is slope f^T, its norm |slope| |f|
+
+    Args:
+        slope: the gradient of each sample's own loss by its embedding before the norm.
+        f: what the head gets.
+    """
+    return by_loss(torch.linalg.vector_norm(slope.double(), dim=1) * torch.linalg.vector_norm(f.double(), dim=1))
+
+
+def combined(posterior: Float[Tensor, "N"], centre: Float[Tensor, "N"], y: Int[Tensor, "N"]) -> Float[Tensor, "N"]:
+    """Both views of a label in one score: how likely it is right, and how near its class is.
+
+    Formula: sigmoid(logit(posterior) + (centre - median) / standard deviation)
+
+    Args:
+        posterior: P(the label is right), such as 1 - suspicion of `LabelPosterior`. It must be calibrated: one that doubts
+            good labels of small classes outweighs the centres.
+        centre: `centre_margin` of the same samples. It also orders those for which the posterior is as good as 0 or 1.
+    """
+    must_be_shares("combined", posterior)
+    centre = (centre.double() - centre.double().median()) / centre.double().std(correction=0).clamp_min(1e-12)
+    return undecided(torch.sigmoid(posterior.double().logit(1e-9) + centre), y)
+
+
+def count_wrong(posterior: Float[Tensor, "N"], y: Int[Tensor, "N"]) -> float:
+    """How many labels are expected to be wrong: the sum of 1 - P(right). Samples alone in their class are not counted."""
+    must_be_shares("count_wrong", posterior)
+    return float((1 - posterior.double())[class_sizes(y) > 1].sum())
+
+
+def votes(
+    z: Float[Tensor, "N D"],
+    y: Int[Tensor, "N"],
+    rows: Int[Tensor, "M"],
+    k: int | None = None,
+    temperature: float = TEMPERATURE,
+    foreign: bool = False,
+) -> Iterator[tuple[Int[Tensor, "m"], Int[Tensor, "m K"], Float[Tensor, "m K"]]]:
+    """For these rows, a block at a time: the rows, the labels of their nearest neighbours, and the weight of each vote.
+
+    Weights of a row sum to 1, or are all 0 where nobody votes. `foreign`: samples of the row's own label have no vote.
+    """
+    must_be_labelled("votes", z, y)
+    size, own = class_sizes(y), y.unique(return_inverse=True)[1]
+    k = min(usual_class_size(y), VOTERS) if k is None else k
+    if k < 1 or temperature <= 0:
+        raise LikewiseError(f"votes: k >= 1 and temperature > 0 must hold, got k={k}, temperature={temperature}")
+    if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(z):
+        raise LikewiseError(
+            f"votes: rows must count samples from 0 to {len(z) - 1}, got {int(rows.min())} to {int(rows.max())}"
+        )
+    place = torch.arange(min(k, len(z)), device=z.device)
+    for some in rows.split(max(1, AT_ONCE // k)) if len(rows) else ():
+        if foreign:
+            found = rank(z[some], y[some], z, y, k=k, own=some, group=own[some], gallery_group=own)
+            row, sim, voters = found.row, found.sim, torch.full_like(some, k)
+        else:
+            row, sim = nearest(z[some], z, k, own=some)
+            voters = size[some] - 1
+        heard = (row >= 0) & (place < voters[:, None])
+        w = (-distance(sim) / temperature).masked_fill(~heard, -torch.inf).softmax(1).nan_to_num(0.0)
+        yield some, y[row.clamp_min(0)], w
+
+
+def class_sizes(y: Int[Tensor, "N"]) -> Int[Tensor, "N"]:
+    """How many samples carry each sample's label."""
+    _, own, size = y.unique(return_inverse=True, return_counts=True)
+    return size[own]
+
+
+def usual_class_size(y: Int[Tensor, "N"]) -> int:
+    """The median size of a class; of two in the middle, the smaller."""
+    return int(y.unique(return_counts=True)[1].median())
+
+
+def undecided(score: Float[Tensor, "N"], y: Int[Tensor, "N"]) -> Float[Tensor, "N"]:
+    """The scores, but the median of the others for samples alone in their class; 0.5 where all are."""
+    alone, score = class_sizes(y) == 1, score.clamp(0, 1)  # rounding may leave the range
+    return score.masked_fill(alone, float(score[~alone].median()) if not alone.all() else 0.5)
+
+
+def must_be_labelled(owner: str, z: Tensor, y: Tensor) -> None:
+    """Raise unless there is a finite embedding and a whole number for each sample."""
+    whole = not (y.is_floating_point() or y.is_complex() or y.dtype == torch.bool)
+    if z.ndim != 2 or len(z) < 2 or not whole or y.shape != z.shape[:1]:
+        raise LikewiseError(
+            f"{owner}: a table of two embeddings or more and a whole number for each must be given, "
+            f"got z of shape {tuple(z.shape)} and y of {y.dtype} and shape {tuple(y.shape)}"
+        )
+    bad = (~z.isfinite()).any(1).nonzero()[:, 0]
+    if len(bad):
+        raise LikewiseError(
+            f"{owner}: embeddings must be finite, but {len(bad)} of {len(z)} rows are not (first: row {int(bad[0])}); "
+            "leave them out, or see why the network gives them"
+        )
+
+
+def must_be_shares(owner: str, posterior: Tensor) -> None:
+    """Raise unless these are probabilities."""
+    bad = (~((posterior >= 0) & (posterior <= 1))).nonzero()[:, 0]
+    if len(bad):
+        raise LikewiseError(
+            f"{owner}: posterior must lie in [0, 1], got {float(posterior[bad[0]]):g} in row {int(bad[0])}; "
+            "give 1 - suspicion"
+        )

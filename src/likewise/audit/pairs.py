@@ -1,0 +1,120 @@
+"""The errors of a ranking as pairs of samples: unlike ones that lie together, and like ones that lie apart."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from likewise import exact
+from likewise.audit.label_scores import class_sizes, must_be_labelled
+from likewise.audit.overlap import most_wrong
+from likewise.errors import LikewiseError
+from likewise.search import nearest
+from likewise.similarity import squared_distance
+
+AT_ONCE = 2**24
+"""Similarities worked on at a time when mates are looked for."""
+
+
+class WrongPairs(NamedTuple):
+    """Pairs (`query`, `partner`) and their squared distance between unit vectors, the worst first.
+
+    `wrong` is the query's nearest sample of another class, `mate` its nearest of the own class (-1: it is alone); one of the two
+    is the partner, the other shows a person what was to be told apart.
+    """
+
+    query: Int[Tensor, "P"]
+    partner: Int[Tensor, "P"]
+    wrong: Int[Tensor, "P"]
+    mate: Int[Tensor, "P"]
+    distance: Float[Tensor, "P"]
+
+
+class Found(NamedTuple):
+    """`confusion`: the nearest neighbour has another label, so that the two should be farther apart; the nearest come first.
+    `mis_similar`: the nearest sample of the own class, where one of another class is nearer; the farthest come first."""
+
+    confusion: WrongPairs
+    mis_similar: WrongPairs
+
+
+class Group(NamedTuple):
+    """Pairs whose queries are of one class: `member` are their places among all pairs."""
+
+    label: int
+    wrong: int  # queries of the class with such a pair, in the group or not
+    size: int
+    member: Int[Tensor, "M"]
+
+
+@torch.no_grad()
+def find_pairs(z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) -> Found:
+    """Everything that Recall@1 counts as an error, from both sides; by cosine, each sample among all others."""
+    must_be_labelled("find_pairs", z, y)
+    row, sim = nearest(z, z, 1, own=torch.arange(len(z), device=z.device))
+    wrong, sim = row[:, 0], sim[:, 0]
+    query = (y[wrong] != y).nonzero()[:, 0]
+    mate, near = _mates(z, y, query)
+    first = sim[query].argsort(descending=True, stable=True)
+    last = near.argsort(stable=True)
+    last = last[mate[last] >= 0]
+    confusion = WrongPairs(query, wrong[query], wrong[query], mate, squared_distance(sim[query]))
+    mis_similar = WrongPairs(query, mate, wrong[query], mate, squared_distance(near))
+    return Found(*(WrongPairs(*(t[o] for t in p)) for p, o in ((confusion, first), (mis_similar, last))))
+
+
+def _mates(
+    z: Float[Tensor, "N D"], y: Int[Tensor, "N"], query: Int[Tensor, "Q"]
+) -> tuple[Int[Tensor, "Q"], Float[Tensor, "Q"]]:
+    """The nearest sample of the own class (of equals the lower row) and its cosine; -1 and NaN where there is none.
+
+    With rows sorted by class, mates are neighbours in the table: some queries at a time are compared with their classes only.
+    """
+    order = y.argsort(stable=True)
+    at = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))[query].sort().values
+    side, y = exact.prepare(z[order], z.device, None, "z"), y[order]
+    start, end = torch.searchsorted(y, y[at]), torch.searchsorted(y, y[at], right=True)
+    mate, near = torch.full_like(y, -1, dtype=torch.int64), torch.full_like(y, torch.nan, dtype=torch.float64)
+    for part in exact.cut(len(at), min(256, AT_ONCE // len(y))):
+        some = at[part]
+        band = torch.arange(int(start[part][0]), int(end[part][-1]), device=y.device)
+        key = side.whole(some) @ side.whole(slice(int(band[0]), int(band[-1]) + 1)).T
+        key = key.masked_fill((y[some, None] != y[band]) | (some[:, None] == band), -torch.inf)
+        best = key.amax(1, keepdim=True)
+        found = order[band.where(key == best, len(y)).amin(1)]
+        mate[order[some]] = found.where(best[:, 0] > -torch.inf, -1)
+        near[order[some]] = exact.readable(best, side, some)[:, 0]
+    return mate[query], near[query]
+
+
+def group_by_class(
+    pairs: WrongPairs, y: Int[Tensor, "N"], top: int = 10, coverage: float = 1.0, by: str = "count"
+) -> list[Group]:
+    """The pairs of the classes with most errors, a group for each, the worst class first.
+
+    Differs: the paper's text takes all pairs of a class, its code those with the classes confused most often that together
+        make more than half of its errors, ten at most. `coverage` is that share; there is no limit of ten.
+
+    Args:
+        y: labels of all samples, in which pairs count.
+        top: how many classes.
+        coverage: keep the fewest wrong classes that make at least this share of a class's errors.
+        by: "count" or "rate", as in `most_wrong`.
+    """
+    if not 0 < coverage <= 1:
+        raise LikewiseError(f"group_by_class: coverage must lie in (0, 1], got {coverage}")
+    failed = torch.zeros_like(y, dtype=torch.bool)
+    failed[pairs.query] = True
+    size, groups = class_sizes(y), []
+    for label in most_wrong(failed, y, top, by).tolist():
+        member = (y[pairs.query] == label).nonzero()[:, 0]
+        confused, which, count = y[pairs.wrong[member]].unique(return_inverse=True, return_counts=True)
+        most = count.argsort(descending=True, stable=True)
+        before = count[most].cumsum(0) - count[most]
+        kept = torch.zeros_like(confused, dtype=torch.bool)
+        kept[most[before < coverage * len(member)]] = True
+        groups.append(Group(label, len(member), int(size[pairs.query[member[0]]]), member[kept[which]]))
+    return groups

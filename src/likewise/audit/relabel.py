@@ -1,0 +1,123 @@
+"""Which label a sample should have instead, and what that says about whole classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from likewise.audit.label_scores import TEMPERATURE, votes
+from likewise.errors import LikewiseError
+
+Kind = Literal["clean", "individual", "merge", "diffuse"]
+
+
+class Suggestions(NamedTuple):
+    """A label for each of these rows, its share of the votes, and how far it is ahead of the next label."""
+
+    row: Int[Tensor, "M"]
+    y: Int[Tensor, "M"]
+    confidence: Float[Tensor, "M"]
+    margin: Float[Tensor, "M"]
+
+
+@torch.no_grad()
+def suggest(
+    z: Float[Tensor, "N D"],
+    y: Int[Tensor, "N"],
+    rows: Int[Tensor, "M"] | None = None,
+    *,
+    foreign: bool = True,
+    k: int | None = None,
+    temperature: float = TEMPERATURE,
+) -> Suggestions:
+    """The label that most of a sample's nearest neighbours vote for, each with weight e^(-distance / temperature).
+
+    Differs: the paper (Liu et al., empirical influence functions) lets raw embeddings vote at temperature 1, and lets the
+        present label stand.
+
+    Args:
+        rows: the suspects; None: all samples.
+        foreign: the present label is no candidate, for samples that are suspect already. False: it may win again, and a class
+            of n samples is asked for n - 1 voters at most. A sample alone in its class then keeps its label, at confidence 0.
+        k: voters; by default the median size of a class, at most 200.
+    """
+    if foreign and len(y.unique()) < 2:
+        raise LikewiseError(
+            "suggest: labels must hold two classes or more, got one; there is no other label to suggest"
+        )
+    rows = torch.arange(len(z), device=z.device) if rows is None else rows
+    found = [_elect(some, y[some], label, w) for some, label, w in votes(z, y, rows, k, temperature, foreign)]
+    if not found:
+        return Suggestions(rows, y[rows], *z.new_zeros(2, 0, dtype=torch.float64))
+    return Suggestions(*(torch.cat(part) for part in zip(*found, strict=True)))
+
+
+def _elect(
+    rows: Int[Tensor, "m"], y: Int[Tensor, "m"], label: Int[Tensor, "m K"], w: Float[Tensor, "m K"]
+) -> Suggestions:
+    """The label with most votes, of equals that of the nearest voter."""
+    kinds, label_of = label.unique(return_inverse=True)
+    ballot = torch.arange(len(rows), device=rows.device)[:, None] * len(kinds) + label_of
+    _, at = ballot.unique(return_inverse=True)
+    share = torch.zeros(int(at.max()) + 1, dtype=w.dtype, device=w.device).index_add_(0, at.flatten(), w.flatten())[at]
+    best = share.amax(1, keepdim=True)
+    first = torch.arange(label.shape[1], 0, -1, device=rows.device).where(share == best, 0).argmax(1, keepdim=True)
+    won = label.gather(1, first)
+    second = share.masked_fill(label == won, 0).amax(1)
+    heard = w.sum(1) > 0
+    return Suggestions(rows, won[:, 0].where(heard, y), best[:, 0], best[:, 0] - second)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassFindings:
+    """What suggestions say about each class.
+
+    `kind`: "clean" (nobody leaves it), "individual" (a few do), "merge" (many do, nearly all for `target`) or "diffuse" (many do,
+    for several classes). `of_all` and `of_touched`: the share of samples with another label, among all samples and among those
+    of classes that anybody leaves.
+    """
+
+    label: Int[np.ndarray, "C"]
+    size: Int[np.ndarray, "C"]
+    moved: Int[np.ndarray, "C"]  # samples for which another label is suggested
+    target: Int[np.ndarray, "C"]  # the label suggested most often, the lowest of equals; -1: none
+    entropy: Float[np.ndarray, "C"]  # of the other labels suggested, in nats: 0 where they are one
+    kind: tuple[Kind, ...]
+    of_all: float
+    of_touched: float
+
+
+def class_findings(
+    y: Int[Tensor, "N"], suggested: Int[Tensor, "N"], many: float = 0.1, spread: float = 0.35
+) -> ClassFindings:
+    """Which classes should be merged, and which are diffuse, by where their samples would go.
+
+    Args:
+        suggested: a label for every sample, the own one among the candidates: `suggest(z, y, foreign=False).y`.
+        many: share of a class that must leave it for a finding about the class; and never fewer than two samples.
+        spread: entropy up to which the others go to one class. Both numbers are the paper's.
+    """
+    if y.shape != suggested.shape or not len(y):
+        raise LikewiseError(
+            f"class_findings: a suggestion for every sample must be given, got {len(suggested)} for {len(y)}"
+        )
+    y, suggested = y.cpu().numpy(), suggested.cpu().numpy()
+    label, own, size = np.unique(y, return_inverse=True, return_counts=True)
+    away = suggested != y
+    moved = np.bincount(own[away], minlength=len(label))
+    (leaving, goal), count = np.unique(np.stack([own[away], suggested[away]]), axis=1, return_counts=True)
+    share = count / moved[leaving]
+    entropy = np.bincount(leaving, -share * np.log(share), len(label)) + 0.0
+    target = np.full(len(label), -1)
+    order = np.lexsort((-goal, count))
+    target[leaving[order]] = goal[order]  # the last one written stays
+    big = (moved >= many * size) & (moved >= 2)
+    kind = np.select([moved == 0, ~big, entropy <= spread], ["clean", "individual", "merge"], "diffuse")
+    touched = size[moved > 0].sum()
+    of_touched = float(away.sum() / touched) if touched else 0.0
+    return ClassFindings(label, size, moved, target, entropy, tuple(kind.tolist()), float(away.mean()), of_touched)

@@ -1,0 +1,51 @@
+"""Scores with their intervals, as a terminal shows them."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from likewise.metrics import as_text, of_the_set
+
+
+def by_gallery(title: str, scores: dict) -> dict[str, dict]:
+    """A column for all answers and, where galleries have names, one for each."""
+    alone = {f"gallery {name}": found for name, found in scores.get("galleries", {}).items()}
+    return {"all galleries" if alone else title: scores, **alone}
+
+
+def show_scores(columns: dict[str, dict]) -> None:
+    """A table of scores with their intervals, and plainly how many queries could not be scored."""
+    first = next(iter(columns.values()))
+    asked, sure = "interval_over" in first, bool(first.get("interval"))
+    titles = (f"{title} (95 % interval)" if sure else title for title in columns)
+    table = Table("", *titles, show_edge=len(columns) < 3)  # three columns just fit into 80 characters then
+    alone = len(columns) == 1 and asked
+    if alone:
+        table.add_column("mean over classes")
+    for name in first["metrics"]:
+        cells = []
+        for scores in columns.values():
+            value, ends = scores["metrics"].get(name), scores.get("interval", {}).get(name)
+            ends = "" if ends is None else " ({:.1f} to {:.1f})".format(*(100 * end for end in ends))
+            cells.append("" if value is None else f"{as_text(name, value)}{ends}")
+        cells += [as_text(name, first["class_mean"][name]) if name in first["class_mean"] else ""] if alone else []
+        table.add_row(name, *cells)
+    Console().print(table)
+    if not asked:
+        print(f"{first['rows']} rows of {first['dim']} dimensions, scaled to unit length; no query was asked")
+        return
+    apart = len({scores["unscored"] for scores in columns.values()}) > 1
+    for title, scores in columns.items() if apart else [("", first)]:
+        print(f"{title and f'{title}: '}{scores['queries']} queries scored, {scores['unscored']} not (nothing to find)")
+    over = f"intervals: bootstrap over {first['interval_over']}" if sure else "too few queries for intervals"
+    print(f"{first['similarity']} similarity in {first['dim']} dimensions; {over}")
+    if first["similarity"] != "cosine" and any(map(of_the_set, first["metrics"])):
+        print("metrics of the whole set are of unit vectors, whatever the similarity")
+    if "length" in first:
+        print("embeddings of length {:.3g} to {:.3g}".format(*first["length"]))
+    if first.get("leaks"):
+        print(first["leaks"])
+    if first.get("best_test_epoch"):
+        best = ", ".join(f"{name} {as_text(name, value)}" for name, value in first["best_test_epoch"].items())
+        print(f"best test epoch, chosen by test labels and not a result: {best}")

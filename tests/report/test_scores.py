@@ -1,0 +1,28 @@
+"""Scores as a terminal shows them."""
+
+from likewise.report.scores import by_gallery, show_scores
+
+SCORES = {
+    "metrics": {"R@1": 0.5, "rho": 0.25},
+    "interval": {"R@1": (0.4, 0.61)},
+    "interval_over": "queries",
+    "class_mean": {"R@1": 0.45},
+    "queries": 20,
+    "unscored": 3,
+    "similarity": "euclidean",
+    "dim": 8,
+}
+
+
+def test_values_intervals_and_what_could_not_be_scored_are_said(capsys):
+    show_scores({"test part": SCORES})
+    shown = capsys.readouterr().out
+    assert "50.0 % (40.0 to 61.0)" in shown and "45.0 %" in shown and "0.2500" in shown
+    assert "20 queries scored, 3 not" in shown and "bootstrap over queries" in shown and "unit vectors" in shown
+
+
+def test_every_gallery_has_a_column():
+    alone = {"metrics": {}, "unscored": 1}
+    assert by_gallery("test part", SCORES) == {"test part": SCORES}
+    both = by_gallery("test part", SCORES | {"galleries": {"far": alone}})
+    assert list(both) == ["all galleries", "gallery far"] and both["gallery far"] is alone

@@ -1,0 +1,228 @@
+"""Findings are read whole or not at all; decisions are never lost, by threads, processes, crashes or undo."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from likewise.errors import LikewiseError
+from likewise.review.store import Store, read_findings
+
+AUDIT = """row,path,label,score,suggested,confidence,margin,reason,vote,split
+0,a/0.png,wren,0.9,,,,,0.8,train
+1,a/1.png,wren,0.1,robin,0.8,0.5,near robins,0.1,train
+2,b/2.png,robin,0.7,,,,,0.9,train
+3,b/3.png,robin,0.05,wren,0.6,0.2,near wrens,0.2,test
+"""
+PAIRS = "pair,query,other,type,distance\n0,1,2,confusion,0.25\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "audit.csv").write_text(AUDIT)
+    (tmp_path / "pairs.csv").write_text(PAIRS)
+    np.savez(tmp_path / "neighbours.npz", row=np.array([1, 3]), near=np.array([[2, 3], [0, -1]]))
+    return tmp_path
+
+
+@pytest.fixture
+def store(folder):
+    made = Store(folder / "decisions.sqlite", read_findings(folder))
+    yield made
+    made.close()
+
+
+def said(store, **who):
+    return [(d.reviewer, d.item, d.verdict, d.label) for d in store.standing(**who)]
+
+
+def test_findings_say_what_the_files_say(folder):
+    found = read_findings(folder)
+    assert list(found.sample) == [0, 1, 2, 3]
+    one = found.sample[1]
+    assert one[:8] == (1, "a/1.png", "wren", 0.1, "robin", 0.8, 0.5, "near robins") and one.carried == {
+        "split": "train"
+    }
+    assert found.sample[0].confidence is None
+    assert found.pair["1-2"] == (1, 2, "confusion", 0.25)
+    assert found.near == {1: [2, 3], 3: [0]}
+    assert found.members == {"wren": [0, 1], "robin": [2, 3]}  # least suspect first
+    (folder / "pairs.csv").unlink()
+    (folder / "neighbours.npz").unlink()
+    alone = read_findings(folder)
+    assert alone.pair == {} and alone.near == {} and alone.fingerprint == found.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "told"),
+    [
+        ("audit.csv", AUDIT.replace("score", "points"), "must have the column 'score'"),
+        ("audit.csv", AUDIT.replace("0.05", "low"), "score must be a number, got 'low' in line 5"),
+        ("audit.csv", AUDIT.replace("0.05", "nan"), "score must be a number, got 'nan' in line 5"),
+        ("audit.csv", AUDIT.replace("\n3,", "\n-3,"), "row must be a row's number, got '-3' in line 5"),
+        ("audit.csv", AUDIT.replace("\n3,", "\n2,"), "a row stands in audit.csv once, got 2 again in line 5"),
+        ("audit.csv", AUDIT.splitlines()[0], "must hold samples, and it has none"),
+        ("pairs.csv", PAIRS.replace("1,2", "1,9"), "pairs.csv line 2 must name rows of audit.csv, got 9"),
+        ("neighbours.npz", "no arrays", "neighbours.npz must hold the arrays 'row' and 'near'"),
+    ],
+)
+def test_bad_files_are_refused(folder, file, text, told):
+    (folder / file).write_text(text)
+    with pytest.raises(LikewiseError, match=told):
+        read_findings(folder)
+
+
+def test_bad_neighbours_and_a_missing_audit_are_refused(folder, tmp_path_factory):
+    np.savez(folder / "neighbours.npz", row=np.array([1, 3]), near=np.array([[7], [0]]))
+    with pytest.raises(LikewiseError, match="must name rows of audit.csv, got 7"):
+        read_findings(folder)
+    np.savez(folder / "neighbours.npz", row=np.array([1]), near=np.array([[2], [0]]))
+    with pytest.raises(LikewiseError, match="a line of 'near' a 'row', got \\(2, 1\\) and \\(1,\\)"):
+        read_findings(folder)
+    with pytest.raises(LikewiseError, match="a folder with audit.csv is wanted.*run `likewise audit`"):
+        read_findings(tmp_path_factory.mktemp("empty"))
+
+
+def test_the_last_decision_stands_and_undo_brings_back_the_one_before(store):
+    store.decide("ann", "1", "relabel", "robin", "red breast")
+    store.decide("ann", "3", "keep")
+    store.decide("bob", "1", "remove")
+    store.decide("ann", "1", "unsure", "robin")  # only a relabelling has a label
+    assert said(store, reviewer="ann") == [("ann", "3", "keep", ""), ("ann", "1", "unsure", "")]
+    assert store.undo("ann")[2:6] == ("ann", "sample", "1", "unsure")
+    assert said(store, item="1") == [("ann", "1", "relabel", "robin"), ("bob", "1", "remove", "")]
+    assert store.undo("ann").item == "3" and store.undo("ann").verdict == "relabel" and store.undo("ann") is None
+    assert said(store) == [("bob", "1", "remove", "")]
+    lines = store.base.execute("SELECT count(*), count(undoes) FROM decision").fetchone()
+    assert lines == (7, 3)  # nothing was ever taken out
+
+
+def test_saying_the_same_twice_adds_nothing(store):
+    first = store.decide("ann", "1", "relabel", "robin", "sure")
+    assert store.decide(" ann ", "1", "relabel", "robin", "sure ") == first
+    assert store.decide("ann", "1", "relabel", "robin", "very sure").id > first.id
+
+
+def test_pairs_have_verdicts_of_their_own(store):
+    assert store.decide("ann", "1-2", "agreeable", note="same bird").kind == "pair"
+    with pytest.raises(LikewiseError, match="a pair's verdict is one of agreeable, disagreeable, got 'keep'"):
+        store.decide("ann", "1-2", "keep")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("ann", "7", "keep"), "a decision is about a row or a pair of this audit, got '7'"),
+        (("ann", "../1", "keep"), "got '../1'"),
+        (("ann", "1", "agree"), "a sample's verdict is one of keep, relabel, remove, unsure, got 'agree'"),
+        (("ann", "1", "relabel", "robn"), "must be a class of this audit, got 'robn'; did you mean 'robin'"),
+        (("ann", "1", "relabel", "wren"), "row 1 is labelled 'wren' already"),
+        (("  ", "1", "keep"), "a decision has a reviewer, got an empty name"),
+    ],
+)
+def test_bad_decisions_are_refused_and_leave_nothing(store, words, told):
+    with pytest.raises(LikewiseError, match=told):
+        store.decide(*words)
+    assert store.standing() == []
+
+
+def test_text_that_is_no_unicode_is_kept_as_far_as_it_goes(store):
+    assert store.decide("ann\ud800", "1", "keep", note="a\nb").reviewer == "ann?"
+    assert store.standing("ann\ud800")[0].note == "a b"
+
+
+def test_threads_lose_nothing(store):
+    def judge(who):
+        for number in range(20):
+            store.decide(who, "1", ("keep", "remove")[number % 2])
+
+    threads = [threading.Thread(target=judge, args=(f"r{n}",)) for n in range(4)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert store.base.execute("SELECT count(*) FROM decision").fetchone()[0] == 80
+    assert len(store.standing()) == 4
+
+
+CHILD = """
+import sys, time
+from likewise.review.store import Store, read_findings
+store = Store(sys.argv[1] + "/decisions.sqlite", read_findings(sys.argv[1]))
+for number in range(10**6):
+    store.decide(sys.argv[2], "1", ("keep", "remove")[number % 2])
+    print(number + 1, flush=True)
+    time.sleep(0.01)
+"""
+
+
+def test_what_was_answered_survives_a_kill_and_two_processes(folder, store):
+    """Two processes write and are killed in the middle: every decision they were told is saved is there."""
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    command = [sys.executable, "-c", CHILD, str(folder)]
+    writers = [subprocess.Popen([*command, who], stdout=subprocess.PIPE, text=True, env=here) for who in ("ann", "bob")]
+    heard = [[writer.stdout.readline() for _ in range(15)] for writer in writers]
+    assert all(line for lines in heard for line in lines)  # neither of them gave up before it was killed
+    answered = {}
+    for who, writer in zip(("ann", "bob"), writers, strict=True):
+        writer.send_signal(signal.SIGKILL)
+        answered[who] = 15 + len(writer.stdout.read().splitlines())
+        writer.wait()
+    store.decide("cleo", "3", "keep")
+    for who, count in answered.items():
+        saved = store.base.execute("SELECT count(*) FROM decision WHERE reviewer = ?", (who,)).fetchone()[0]
+        assert count <= saved <= count + 1
+    assert store.base.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_nobody_writes_between_a_look_and_the_row_it_leads_to(store):
+    other = sqlite3.connect(store.file, isolation_level=None, timeout=0)
+    with store.writing(), pytest.raises(sqlite3.OperationalError, match="locked"):
+        other.execute("BEGIN IMMEDIATE")
+    other.close()
+
+
+def test_a_damaged_store_is_told_apart_from_a_locked_one(folder, store):
+    store.decide("ann", "1", "keep")
+    other = sqlite3.connect(store.file, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    hasty = read_findings(folder)
+    with pytest.raises(LikewiseError, match="could not be written for 0.05 s, another program holds it"):
+        Store(store.file, hasty, patience=0.05)
+    other.execute("ROLLBACK")
+    other.close()
+    Store(store.file, hasty, patience=0.05).close()
+    store.close()
+    for text in (b"not a database at all" * 100, store.file.read_bytes()[:4096] + b"\xff" * 8192):
+        store.file.write_bytes(text)
+        with pytest.raises(LikewiseError, match="decisions.sqlite is damaged or no store.*move it away"):
+            Store(store.file, hasty)
+    with pytest.raises(LikewiseError, match="cannot be opened or written.*permissions"):
+        Store(folder / "nowhere" / "decisions.sqlite", hasty)
+
+
+def test_a_locked_store_says_so_and_works_again_afterwards(folder):
+    store = Store(folder / "decisions.sqlite", read_findings(folder), patience=0.05)
+    other = sqlite3.connect(store.file, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(LikewiseError, match="another program holds it"):
+        store.decide("ann", "1", "keep")
+    other.execute("ROLLBACK")
+    other.close()
+    assert store.decide("ann", "1", "keep").id == 1
+    store.close()
+
+
+def test_decisions_outlive_a_new_audit_but_not_other_labels(folder, store):
+    store.decide("ann", "1", "keep")
+    store.close()
+    (folder / "audit.csv").write_text(AUDIT.replace("0.05", "0.5"))
+    again = Store(store.file, read_findings(folder))
+    assert said(again) == [("ann", "1", "keep", "")]
+    again.close()
+    (folder / "audit.csv").write_text(AUDIT.replace("b/2.png,robin", "b/2.png,wren"))
+    with pytest.raises(LikewiseError, match="holds decisions about other samples or labels"):
+        Store(store.file, read_findings(folder))
