@@ -79,7 +79,7 @@ def train_together(name: str) -> dict[str, torch.Tensor]:
         rows = torch.randperm(SAMPLES, generator=torch.Generator().manual_seed(step))[:12]
         mine = rows.chunk(many)[me]
         out, batch = gather(network(x[mine]), Batch(x[mine], mine % CLASSES, mine))
-        value, (trust,) = objective([out], batch, weight[batch.row])
+        value, (trust,), _ = objective([out], batch, weight[batch.row])
         network.zero_grad()
         (many * value).backward()
         for key, p in network.named_parameters():

@@ -1,4 +1,4 @@
-"""What is reported of a confidence, by hand: detection of wrong labels, means over steps, histogram, verdicts."""
+"""What is reported of a confidence, by hand: detection of wrong labels, means over steps, histogram, verdicts; and losses."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from likewise.diagnose import BINS, Watch, detection
+from likewise.diagnose import BINS, LossHistory, Watch, detection
 from likewise.types import Trust, Verdict
 
 CPU = torch.device("cpu")
@@ -152,3 +152,30 @@ def test_a_verdict_on_clean_labels_says_nothing_of_wrong_ones():
     facts = watch.verdict(Verdict(CLEAN, torch.ones(6), torch.rand(6)), CLEAN, CLEAN)
     assert facts == {"labels used": 1.0, "labels repaired": 0.0, "right before": 1.0, "right among used": 1.0}
     assert not any(math.isnan(v) for v in facts.values())
+
+
+def test_nothing_waits_for_an_accelerator():
+    """Nobody looks at a value on the way: there is none to look at."""
+    bare = {"device": "meta"}
+    score, known, row = torch.empty(8, **bare), torch.empty(8, dtype=torch.bool, **bare), torch.arange(8, **bare)
+    assert all(value.is_meta for value in detection(score, known, known).values())
+    history = LossHistory(torch.zeros(2, 9, **bare))
+    history.see(score, row)
+    assert history.sums.is_meta
+    with pytest.raises(RuntimeError):
+        bool(score[0] > 0)
+
+
+def test_losses_over_time_by_hand():
+    """The mean over the times a sample was in a batch of that pass, in one batch twice too; NaN where it was in none."""
+    history = LossHistory(torch.zeros(2, 4))
+    history.end_pass(0)
+    history.see(torch.tensor([1.0, 4.0, 2.0]), torch.tensor([2, 0, 2]))
+    history.see(torch.tensor([6.0, 0.5], dtype=torch.float64), torch.tensor([2, 1]))
+    history.end_pass(2)
+    history.end_pass(2)  # no step since
+    history.see(torch.tensor([7.0]), torch.tensor([3]))
+    history.end_pass(3)
+    assert history.step == [2, 3]
+    assert history.loss[0].tolist() == pytest.approx([4.0, 0.5, 3.0, math.nan], nan_ok=True)
+    assert history.loss[1].tolist() == pytest.approx([math.nan, math.nan, math.nan, 7.0], nan_ok=True)

@@ -71,7 +71,7 @@ def width_by_hand(out):
 
 def test_alone_it_is_the_weighted_mean_of_the_loss_by_hand():
     out, loss = view(), Plain()
-    value, trusts = Objective([loss])([out], batch(), WEIGHT)
+    value, trusts, _ = Objective([loss])([out], batch(), WEIGHT)
     each = plain_by_hand(out.z)
     assert trusts == [] and loss.asked == [None]
     assert value.item() == pytest.approx(sum(float(WEIGHT[i]) * each[i] for i in range(B)) / B)
@@ -80,7 +80,7 @@ def test_alone_it_is_the_weighted_mean_of_the_loss_by_hand():
 def test_a_loss_of_raw_embeddings_gets_those():
     out, raw, partner = view(), Plain(), torch.arange(B) < 5
     raw.input = "raw"
-    value, _ = Objective([raw], Says(Trust(W, partner)))([out], batch(), WEIGHT)
+    value, _, _ = Objective([raw], Says(Trust(W, partner)))([out], batch(), WEIGHT)
     each = plain_by_hand(out.e, range(5))
     assert value.item() == pytest.approx(sum(float(WEIGHT[i] * W[i]) * each[i] for i in range(B)) / B)
 
@@ -89,7 +89,7 @@ def test_a_loss_of_raw_embeddings_gets_those():
 def test_trust_before_and_after_the_loss_by_hand(needs_loss):
     """Over the batch, never divided by the sum of the weights; the loss is worked out once."""
     out, loss, doubt = view(), Plain(), Says(Trust(W), needs_loss)
-    value, trusts = Objective([loss], doubt)([out], batch(), WEIGHT)
+    value, trusts, _ = Objective([loss], doubt)([out], batch(), WEIGHT)
     each = plain_by_hand(out.z)
     assert value.item() == pytest.approx(sum(float(WEIGHT[i] * W[i]) * each[i] for i in range(B)) / B)
     assert trusts == [doubt.trust] and loss.asked == [None]
@@ -104,10 +104,10 @@ def test_trust_before_and_after_the_loss_by_hand(needs_loss):
 
 def test_a_mean_over_those_kept():
     out = view()
-    value, _ = Objective([Plain()], Says(Trust(W, mean_over="kept")))([out], batch(), WEIGHT)
+    value, _, _ = Objective([Plain()], Says(Trust(W, mean_over="kept")))([out], batch(), WEIGHT)
     each = plain_by_hand(out.z)
     assert value.item() == pytest.approx(sum(float(WEIGHT[i] * W[i]) * each[i] for i in range(B)) / 6)
-    nobody, _ = Objective([Plain()], Says(Trust(W * 0, mean_over="kept")))([out], batch(), WEIGHT)
+    nobody, _, _ = Objective([Plain()], Says(Trust(W * 0, mean_over="kept")))([out], batch(), WEIGHT)
     assert nobody.item() == 0
 
 
@@ -115,7 +115,7 @@ def test_a_mean_over_those_kept():
 def test_nobody_is_compared_with_those_who_are_no_partners(needs_loss):
     """They have numbers of their own still; whether those count is the weights' business. By hand."""
     out, loss, partner = view(), Plain(), torch.tensor([True, True, False, True, False, True, True, False])
-    value, _ = Objective([loss], Says(Trust(W, partner), needs_loss))([out], batch(), WEIGHT)
+    value, _, _ = Objective([loss], Says(Trust(W, partner), needs_loss))([out], batch(), WEIGHT)
     each = plain_by_hand(out.z, [0, 1, 3, 5, 6])
     assert value.item() == pytest.approx(sum(float(WEIGHT[i] * W[i]) * each[i] for i in range(B)) / B)
     ref = loss.asked[-1]
@@ -142,7 +142,7 @@ def test_what_is_not_believed_may_be_broken(mean_over, needs_loss):
     found = []
     for loss in (Plain(), Broken()):
         out = view()
-        value, _ = Objective([loss], Says(Trust(W, mean_over=mean_over), needs_loss))([out], batch(), WEIGHT)
+        value, _, _ = Objective([loss], Says(Trust(W, mean_over=mean_over), needs_loss))([out], batch(), WEIGHT)
         found.append((value, *torch.autograd.grad(value, out.e)))
     assert torch.equal(found[0][0], found[1][0]) and torch.equal(found[0][1], found[1][1])
     assert torch.isfinite(found[1][1]).all() and found[1][1].abs().sum() > 0
@@ -151,22 +151,39 @@ def test_what_is_not_believed_may_be_broken(mean_over, needs_loss):
 def test_terms_are_added_and_trusted_only_if_they_say_so():
     out = view()
     terms = [Width(2.0), Width(0.5, trusted=True)]
-    value, _ = Objective([Plain()], Says(Trust(W, mean_over="kept")), terms, loss_weight=0.25)([out], batch(), WEIGHT)
+    value, _, _ = Objective([Plain()], Says(Trust(W, mean_over="kept")), terms, loss_weight=0.25)(
+        [out], batch(), WEIGHT
+    )
     each, width = plain_by_hand(out.z), width_by_hand(out)
     by_hand = 0.25 * sum(float(WEIGHT[i] * W[i]) * each[i] for i in range(B)) / 6
     by_hand += 2.0 * sum(width) / B  # neither the data's weights nor trust
     by_hand += 0.5 * sum(float(W[i]) * width[i] for i in range(B)) / 6
     assert value.item() == pytest.approx(by_hand)
-    alone, _ = Objective([Plain()], None, terms)([out], batch(), WEIGHT)
+    alone, _, _ = Objective([Plain()], None, terms)([out], batch(), WEIGHT)
     by_hand = sum(float(WEIGHT[i]) * each[i] for i in range(B)) / B + 2.5 * sum(width) / B
     assert alone.item() == pytest.approx(by_hand)
+
+
+@pytest.mark.parametrize("needs_loss", [False, True])
+def test_it_hands_out_the_losses_before_any_weight(needs_loss):
+    """Those that were trained with: of each network its own, and without those who are no partners."""
+    out, terms = view(), [Width(2.0)]
+    _, _, (alone,) = Objective([Plain()], None, terms, loss_weight=0.25)([out], batch(), WEIGHT)
+    assert alone.tolist() == pytest.approx(plain_by_hand(out.z)) and not alone.requires_grad
+    doubt = Says(Trust(W, torch.arange(B) < 5), needs_loss)
+    _, _, (doubted,) = Objective([Plain()], doubt)([out], batch(), WEIGHT)
+    assert doubted.tolist() == pytest.approx(plain_by_hand(out.z, range(5)))
+    outs = [view(1), view(2)]
+    _, _, both = Objective([Plain(), Plain(2)], CoTeaching(share=0.25, per_pass=1, ramp="0"))(outs, batch(), WEIGHT)
+    assert both[0].tolist() == pytest.approx(plain_by_hand(outs[0].z))
+    assert both[1].tolist() == pytest.approx([v * v for v in plain_by_hand(outs[1].z)])
 
 
 def test_weights_carry_no_gradient():
     """That of the objective is that of the loss, times weights that stand still."""
     torch.manual_seed(0)
     out, doubt, loss = view(), ProcSim(classes=4, dim=D, lam=0.1).double(), MultiSimilarity()
-    value, (trust,) = Objective([loss], doubt)([out], batch(), WEIGHT)
+    value, (trust,), _ = Objective([loss], doubt)([out], batch(), WEIGHT)
     assert trust.w.min() < 0.9
     by_hand = (WEIGHT * trust.w * loss(out.z, batch().y)).sum() / B
     slopes = [torch.autograd.grad(v, out.e, retain_graph=True)[0] for v in (value, by_hand)]
@@ -177,7 +194,7 @@ def test_two_networks_teach_each_other_by_hand():
     """Each learns from the six samples of eight that the other finds easiest; the terms count for both."""
     outs, losses = [view(1), view(2)], [Plain(), Plain(2)]
     doubt = CoTeaching(share=0.25, per_pass=1, ramp="0")
-    value, trusts = Objective(losses, doubt, [Width(3.0)])(outs, batch(), WEIGHT)
+    value, trusts, _ = Objective(losses, doubt, [Width(3.0)])(outs, batch(), WEIGHT)
     each = [plain_by_hand(outs[0].z), [v * v for v in plain_by_hand(outs[1].z)]]
     by_hand = 0.0
     for mine, other in ((0, 1), (1, 0)):
@@ -191,7 +208,7 @@ def test_two_networks_teach_each_other_by_hand():
 
 def test_several_networks_without_an_exchange_are_judged_one_by_one():
     outs, doubt = [view(1), view(2)], Says(Trust(W))
-    value, trusts = Objective([Plain(), Plain()], doubt)(outs, batch(), WEIGHT)
+    value, trusts, _ = Objective([Plain(), Plain()], doubt)(outs, batch(), WEIGHT)
     parts = [Objective([Plain()], Says(Trust(W)))([out], batch(), WEIGHT)[0] for out in outs]
     assert len(trusts) == 2 and value.item() == pytest.approx(float(sum(parts)))
 
@@ -202,7 +219,7 @@ def test_an_exchange_is_asked_whether_or_not_it_says_that_it_needs_the_loss():
             return [Trust(one.loss.abs()) for one in reversed(seen)]
 
     outs = [view(1), view(2)]
-    _, trusts = Objective([Plain(), Plain()], Swaps(None))(outs, batch(), WEIGHT)
+    _, trusts, _ = Objective([Plain(), Plain()], Swaps(None))(outs, batch(), WEIGHT)
     assert [t.w.tolist() for t in trusts] == [pytest.approx([abs(v) for v in plain_by_hand(o.z)]) for o in outs[::-1]]
 
 

@@ -4,6 +4,7 @@ import os
 import pickle
 import time
 
+import numpy as np
 import pytest
 import torch
 
@@ -101,6 +102,22 @@ def test_the_log_survives_a_cut_line_and_rewinds(run):
     assert [line["step"] for line in run.read_log()] == [10, 20, 30]
     run.rewind_log(20)
     assert [line["step"] for line in run.read_log()] == [10, 20]
+
+
+def test_losses_over_time_are_read_or_known_to_be_damaged(run):
+    assert run.losses() is None
+    file = run.path / "losses.npz"
+    columns = {"row": np.arange(3), "loss": np.ones((2, 3), np.float32), "step": np.array([4, 8])}
+    np.savez(file, **columns)
+    found = run.losses()
+    assert all(np.array_equal(getattr(found, name), value) for name, value in columns.items())
+    for damage in (b"", b"no archive", file.read_bytes()[:200]):
+        file.write_bytes(damage)
+        with pytest.raises(LikewiseError, match=r"losses.npz is damaged .*--again"):
+            run.losses()
+    np.savez(file, row=np.arange(3))
+    with pytest.raises(LikewiseError, match="is damaged"):
+        run.losses()
 
 
 def test_identity_depends_on_settings_and_data_not_on_order():

@@ -1,12 +1,15 @@
-"""What a confidence finds, beside the truth where it is known: numbers for the log, which never reach training."""
+"""What a confidence finds, beside the truth where it is known, and losses over time: for the record, and never for training."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from likewise.metrics.detection import auroc, inspect
 from likewise.types import Trust, Verdict
 
 BINS = 60
@@ -102,6 +105,34 @@ class Watch:
         return {name: value for name, value in facts.items() if value == value}
 
 
+@dataclass(eq=False)
+class LossHistory:
+    """The loss of every training sample, pass after pass: summed on the device, fetched once a pass.
+
+    Args:
+        sums: of the losses since the last line, and how many they were.
+        loss: a line for each pass, NaN where a sample was not drawn.
+        step: at which each pass ended.
+    """
+
+    sums: Float[Tensor, "2 N"]
+    loss: list[Float[Tensor, "N"]] = field(default_factory=list)
+    step: list[int] = field(default_factory=list)
+
+    def see(self, loss: Float[Tensor, "B"], row: Int[Tensor, "B"]) -> None:
+        """One batch; a sample may stand in it several times."""
+        loss = loss.float()
+        self.sums.index_add_(1, row, torch.stack([loss, torch.ones_like(loss)]))
+
+    def end_pass(self, step: int) -> None:
+        """The means since the last line become one more; where there was no step since, nothing does."""
+        if step in (0, *self.step[-1:]):
+            return
+        self.loss.append((self.sums[0] / self.sums[1]).cpu())
+        self.step.append(step)
+        self.sums.zero_()
+
+
 def detection(
     suspicion: Float[Tensor, "B"], flagged: Bool[Tensor, "B"] | None, noisy: Bool[Tensor, "B"]
 ) -> dict[str, Float[Tensor, ""]]:
@@ -111,11 +142,8 @@ def detection(
         AUROC = P(suspicion of a wrong one > that of a right one), ties counting half
     """
     wrong, right = noisy.float(), (~noisy).float()
-    finite = suspicion.nan_to_num(nan=torch.finfo(suspicion.dtype).max).contiguous()  # what is broken is most suspect
-    order = finite.sort().values
-    rank = (torch.searchsorted(order, finite) + torch.searchsorted(order, finite, right=True) + 1) / 2
-    n, m = wrong.sum(), right.sum()
-    found = {"AUROC": ((rank * wrong).sum() / n - (n + 1) / 2) / m}
+    finite = suspicion.nan_to_num(nan=torch.finfo(suspicion.dtype).max)  # what is broken is most suspect
+    found = {"AUROC": auroc(inspect(-finite, noisy))}
     if flagged is not None:
         hit = flagged.float()
         found["recall"] = (hit * wrong).sum() / wrong.sum()

@@ -28,8 +28,8 @@ class Objective:
 
     def __call__(
         self, outs: list[Output], batch: Batch, weight: Float[Tensor, "B"]
-    ) -> tuple[Float[Tensor, ""], list[Trust]]:
-        """The number to minimise, summed over the networks, and how far each believed the labels.
+    ) -> tuple[Float[Tensor, ""], list[Trust], list[Float[Tensor, "B"]]]:
+        """The number to minimise, summed over the networks; how far each believed the labels; each one's unweighted losses.
 
         Args:
             outs: what each network makes of the batch.
@@ -38,17 +38,18 @@ class Objective:
         """
         each = [out.z if loss.input == "unit" else out.e for out, loss in zip(outs, self.losses, strict=True)]
         trusts, numbers = self.trust(outs, each, batch)
-        value = 0.0
+        value, losses = 0.0, []
         for place, out in enumerate(outs):
             trust = trusts[place] if trusts else None
             number = numbers[place]
             if number is None:
                 number = self.losses[place](each[place], batch.y, partners(each[place], batch, trust))
+            losses.append(number.detach())
             value = value + self.loss_weight * mean(number, weight, trust)
             for term in self.terms:
                 ones = torch.ones_like(weight)
                 value = value + term.weight * mean(term(out, batch), ones, trust if term.trusted else None)
-        return value, trusts
+        return value, trusts, losses
 
     def trust(
         self, outs: list[Output], each: list[Tensor], batch: Batch

@@ -5,6 +5,7 @@
     log.jsonl            one line every so many steps
     model.safetensors    the last network and loss; best.safetensors the best on validation, where there was one
     state.pt             what resuming needs besides
+    losses.npz           the loss of every training sample in every pass, where it was to be kept
     scores.json          means; per_query.parquet the values behind them; embeddings.npz what was scored
     done                 present when training has finished
 
@@ -22,12 +23,16 @@ import socket
 import subprocess
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import torch
+from jaxtyping import Float, Int
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -43,12 +48,23 @@ RESULTS = (
 
 TRAINED = (
     "config.json", "environment.json", "log.jsonl", "model.safetensors", "best.safetensors", "state.pt", "trust.npz",
-    "guidance.safetensors", "done",
+    "losses.npz", "guidance.safetensors", "done",
 )  # fmt: skip
 """What training writes."""
 
 STALE = 60.0
 """Seconds without a heartbeat after which a lock counts as left behind."""
+
+
+class Losses(NamedTuple):
+    """The loss of every training sample over time: its mean over the times it was in a batch, NaN in a pass without it.
+
+    Unweighted; of the label trained with, where a confidence changed it; of the first network, where there were two.
+    """
+
+    row: Int[np.ndarray, "N"]  # of the data
+    loss: Float[np.ndarray, "T N"]
+    step: Int[np.ndarray, "T"]  # at which each pass ended; the last may have been cut short
 
 
 class Run:
@@ -114,6 +130,17 @@ class Run:
         kept = [line for line in self.read_log() if line.get("step", 0) <= step]
         with write_aside(self.path / "log.jsonl") as file:
             file.write_text("".join(json.dumps(line) + "\n" for line in kept), "utf-8")
+
+    def losses(self) -> Losses | None:
+        """What training with `keep_losses` kept so far; None where nothing was to be kept."""
+        file = self.path / "losses.npz"
+        if not file.exists():
+            return None
+        try:
+            with np.load(file) as columns:
+                return Losses(*(columns[name] for name in Losses._fields))
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            raise LikewiseError(f"run: {file} is damaged ({error}); --again trains the run anew") from None
 
     def save_tensors(self, name: str, tensors: dict[str, Tensor]) -> None:
         with write_aside(self.path / name) as file:

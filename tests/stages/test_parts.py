@@ -126,6 +126,7 @@ def test_a_verdict_that_leaves_too_little_says_whose_it_was(items, make):
         {"confidence": "ProcSim(threshold='mean')", "terms": ("SelfDistillation()",)},
         {"confidence": "CoTeaching(share=0.2)", "loss": "NormSoftmax()"},
         {"confidence": "LabelPosterior()"},
+        {"keep_losses": True},
     ],
 )
 def test_the_state_is_everything(items, make, changes):
@@ -141,6 +142,10 @@ def test_the_state_is_everything(items, make, changes):
     parts.step = 7
     parts.watch.last[0] = torch.arange(144.0)
     parts.watch.add("weight", torch.tensor(0.5))
+    if parts.history:
+        for _ in range(2):
+            parts.history.see(torch.arange(3.0), torch.tensor([0, 5, 9]))
+            parts.history.end_pass(6)
     if parts.judge_every:
         x = torch.as_tensor(parts.items.x[parts.rows])
         parts.adopt(parts.confidence.judge(Embedded(x, torch.as_tensor(parts.labels), torch.arange(144))))
@@ -150,6 +155,10 @@ def test_the_state_is_everything(items, make, changes):
     assert torch.equal(parts.y, other.y) and np.array_equal(parts.kept, other.kept)
     assert torch.equal(parts.watch.last.nan_to_num(), other.watch.last.nan_to_num())
     assert other.watch.means() == {"weight": 0.5}
+    assert bool(other.history) == bool(changes.get("keep_losses"))
+    if parts.history:
+        assert other.history.step == [6] and torch.equal(other.history.loss[0].isnan(), parts.history.sums[1] == 0)
+        assert other.history.sums[:, [0, 5, 9]].tolist() == [[0, 1, 2], [1, 1, 1]]
 
 
 def test_what_is_held_on_the_device_covers_who_trains_validates_and_is_peeked_at(pictures, small, tmp_path):

@@ -17,6 +17,7 @@ from likewise.configs import Train
 from likewise.data import load
 from likewise.run import Run
 from likewise.stages import train as module
+from likewise.stages.parts import Parts
 from likewise.stages.train import Interrupted, train
 from likewise.types import LikewiseError
 
@@ -832,3 +833,113 @@ def test_pictures_held_on_the_device_train_and_are_evaluated(tmp_path):
     assert_same_network(run, again)
     with pytest.raises(LikewiseError, match="affine"):
         train(Train(**settings | {"augment": "affine"}, out=str(tmp_path / "no")))
+
+
+def losses_by_hand(config):
+    """The loop again, a sample at a time: for each pass, the losses that every training sample had in it."""
+    items = load(config.data)
+    parts = Parts(module.resolve(config, items), items, torch.device("cpu"))
+    x, y = torch.as_tensor(items.x[parts.rows]), torch.as_tensor(parts.labels)
+    parts.embedder.train()
+    lines = []
+    for step in range(parts.steps):
+        number, within = divmod(step, parts.per_pass)
+        if within == 0:
+            lines.append({})
+        chosen = parts.sampler.one_pass(number)[within]
+        each = parts.loss(parts.embedder(x[chosen]).z, y[chosen])
+        for place, loss in zip(chosen, each.tolist(), strict=True):
+            lines[-1].setdefault(place, []).append(loss)
+        parts.optimizer.zero_grad()
+        (parts.weight[parts.rows[chosen]] * each).mean().backward()
+        parts.optimizer.step()
+        parts.loss.after_step(step + 1)
+    return lines
+
+
+def test_losses_over_time_are_those_of_a_loop_by_hand(settings, tmp_path):
+    """Of two passes and a half, unweighted; rows are those of the data."""
+    with np.load(settings["data"]) as data:
+        weight = np.linspace(0.5, 2, 288)
+        np.savez(tmp_path / "weighted.npz", x=data["x"], label=data["label"], weight=weight)
+    settings |= {"data": str(tmp_path / "weighted.npz"), "loss": "ProxyNCA()", "evaluate": False, "length": "15"}
+    config = Train(**settings, keep_losses=True)
+    run = train(config)
+    row, loss, step = run.losses()
+    by_hand = losses_by_hand(config)
+    assert step.tolist() == [6, 12, 15] and loss.dtype == np.float32 and loss.shape == (3, 144)
+    assert row.tolist() == list(range(144)) and len(by_hand) == 3
+    for line, seen in zip(loss, by_hand, strict=True):
+        assert set(np.flatnonzero(~np.isnan(line))) == seen.keys()
+        assert [line[i] for i in seen] == pytest.approx([sum(v) / len(v) for v in seen.values()], rel=1e-5)
+    assert np.isnan(loss[2]).sum() >= 72 and np.nanmean(loss[2]) < np.nanmean(loss[0])
+
+
+KEEPING = [{}, {"confidence": "LabelPosterior(every='10')"}, {"confidence": "CoTeaching(share=0.2)"}, {"views": 2}]
+
+
+@pytest.mark.parametrize("parts", KEEPING, ids=lambda parts: "".join(map(str, parts.values())).split("(")[0] or "plain")
+def test_losses_over_time_change_nothing_and_resume_exactly(settings, tmp_path, stop_at, parts):
+    """Stopped in the middle of a pass and asked to go on without them, it keeps them still."""
+    settings |= {"noise": "Uniform(share=0.3)", "loss": "NormSoftmax()", "evaluate": False, "length": "20"} | parts
+    plain = train(Train(**settings | {"out": str(tmp_path / "plain")}))
+    whole = train(Train(**settings | {"out": str(tmp_path / "whole")}, keep_losses=True))
+    assert plain.losses() is None
+    assert_same_network(plain, whole)
+    assert told(plain) == told(whole)
+    first, second = plain.load_state(), whole.load_state()
+    assert torch.equal(first["rng"]["cpu"], second["rng"]["cpu"]) and first["total"] == second["total"]
+    stop_at(11)
+    with pytest.raises(Interrupted):
+        train(Train(**settings, keep_losses=True))
+    assert Run(settings["out"]).losses().step.tolist() == [6]
+    resumed = train(Train(**settings))
+    assert (resumed.path / "losses.npz").read_bytes() == (whole.path / "losses.npz").read_bytes()
+    assert whole.losses().step.tolist() == [6, 12, 18, 20]
+
+
+def test_losses_over_time_are_of_the_labels_trained_with(settings, monkeypatch):
+    """Those that a verdict leaves out have none; a repaired label's loss is that of the new one."""
+    from likewise.confidence import LabelPosterior
+    from likewise.types import Verdict
+
+    def judge(self, e):
+        y, w = e.y.clone(), torch.ones(len(e.y))
+        y[:12], w[12:20] = 1, 0.0
+        return Verdict(y, w)
+
+    monkeypatch.setattr(LabelPosterior, "judge", judge)
+    settings |= {"confidence": "LabelPosterior()", "loss": "ProxyNCA()", "evaluate": False, "length": "120"}
+    loss = train(Train(**settings, keep_losses=True)).losses().loss
+    assert np.isnan(loss[:, 12:20]).all() and not np.isnan(loss[:, :12]).all(0).any()
+    assert np.nanmean(loss[-3:, :12]) < 0.7 * np.nanmean(loss[0, :12])  # learned, though of class 0
+
+
+def test_of_two_networks_the_first_ones_losses_are_kept(settings, tmp_path):
+    """It starts as it would alone."""
+    settings |= {"loss": "NormSoftmax()", "evaluate": False, "length": "1"}
+    alone, first = (
+        train(Train(**settings | {"out": str(tmp_path / str(doubt))}, confidence=doubt, keep_losses=True)).losses().loss
+        for doubt in (None, "CoTeaching(share=0.2)")
+    )
+    assert np.array_equal(alone, first, equal_nan=True) and (~np.isnan(first)).sum() == 24
+
+
+def test_a_finished_run_without_losses_says_so(settings):
+    settings |= {"evaluate": False, "length": "6"}
+    lines = []
+    train(Train(**settings))
+    run = train(Train(**settings, keep_losses=True), lines.append)
+    assert run.losses() is None and "finished already" in lines[0] and "without --keep-losses" in lines[1]
+    train(Train(**settings, keep_losses=True, again=True), lines.append)
+    assert len(lines) == 2 and run.losses().step.tolist() == [6]
+    train(Train(**settings, keep_losses=True), lines.append)
+    assert len(lines) == 3 and "finished already" in lines[2]
+    train(Train(**settings, again=True), lines.append)
+    assert run.losses() is None
+
+
+def test_a_mixture_has_no_loss_of_its_own(settings):
+    with pytest.raises(LikewiseError, match="keep_losses wants the loss of every sample, and mixup .*leave one"):
+        train(Train(**settings, keep_losses=True, mixup=2.0))
+    assert not Path(settings["out"]).exists()

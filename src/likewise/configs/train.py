@@ -14,6 +14,7 @@ KEPT_OUT = (
     "workers",
     "checkpoint_every",
     "log_every",
+    "keep_losses",
     "out",
     "again",
     "evaluate",
@@ -143,6 +144,11 @@ class Train:
     """How often to save a state that training can go on from."""
     log_every: int = 20
     """Steps between two lines of the log."""
+    keep_losses: bool = False
+    """Keep the loss of every training sample in every pass (losses.npz), for audits: labels that are learned late are suspect.
+
+    It is the loss of the label trained with, unweighted, where a confidence changes labels or weighs them. Nothing learns from
+    it. A training that goes on with this set keeps them from there on, and one that began with it goes on with it."""
     seed: int = 0
     """Seed of everything random: initial weights, order, augmentation, noise."""
 

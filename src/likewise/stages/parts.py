@@ -14,7 +14,7 @@ from likewise.configs import Train
 from likewise.contracts import BatchSampler, Confidence, Loss, Miner, Term
 from likewise.data.batches import batches, choose_workers, in_order
 from likewise.data.resident import Resident
-from likewise.diagnose import Watch
+from likewise.diagnose import LossHistory, Watch
 from likewise.durations import steps_of
 from likewise.embedding import embed_rows
 from likewise.models.mixup import Mixup
@@ -80,6 +80,9 @@ class Parts:
         self.clean = None if clean is None else torch.as_tensor(number[clean[self.rows]], device=self.device)
         noisy = None if self.clean is None else self.clean.cpu().numpy() != self.labels
         self.watch = Watch(len(self.rows), noisy, self.device)
+        self.history = (
+            LossHistory(torch.zeros(2, len(self.rows), device=self.device)) if self.config.keep_losses else None
+        )
         self.y = torch.as_tensor(self.labels, device=self.device)  # as believed
         self.place = torch.full((len(self.items),), -1, dtype=torch.int64)  # of a row among the training rows
         self.place[torch.as_tensor(self.rows)] = torch.arange(len(self.rows))
@@ -166,6 +169,10 @@ class Parts:
             )
         if config.mixup is None:
             return
+        if config.keep_losses:
+            raise LikewiseError(
+                "train: keep_losses wants the loss of every sample, and mixup makes mixtures of them; leave one of them out"
+            )
         remembers = type(self.sampler).observe is not BatchSampler.observe, self.loss.remembers
         for part, it_does in zip((config.sampler, config.loss), remembers):
             if it_does:
@@ -234,7 +241,7 @@ class Parts:
             "step": self.step, "best": self.best, "waited": self.waited, "tensors": self.tensors(), "rng": rng,
             "optimizer": self.optimizer.state_dict(), "schedule": self.schedule.state_dict(), "verdict": verdict,
             "sampler": self.sampler.state_dict(), "total": self.total, "counted": self.counted,
-            "watch": {"last": self.watch.last, "sums": self.watch.sums},
+            "watch": {"last": self.watch.last, "sums": self.watch.sums}, "losses": self.history and vars(self.history),
         }  # fmt: skip
 
     def load(self, state: dict, where) -> None:
@@ -256,6 +263,8 @@ class Parts:
         if "watch" in state:
             self.watch.last.copy_(state["watch"]["last"])
             self.watch.sums = {name: both.to(self.device) for name, both in state["watch"]["sums"].items()}
+        if kept := state.get("losses"):
+            self.history = LossHistory(**kept | {"sums": kept["sums"].to(self.device)})
         torch.set_rng_state(state["rng"]["cpu"])
         if self.device.type == "cuda" and "cuda" in state["rng"]:
             torch.cuda.set_rng_state(state["rng"]["cuda"], self.device)

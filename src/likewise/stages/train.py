@@ -51,6 +51,8 @@ def train(config: Train, say=print) -> Run:
     run = claim.run
     if run.done and not config.again:
         say(f"this run is finished already: {run.path} (--again trains it anew)")
+        if config.keep_losses and run.losses() is None:
+            say("it was trained without --keep-losses, so it has none; --again trains it anew and keeps them")
     else:
         training = Training(config, items, device)  # first, so that settings that cannot work leave no folder behind
         with run.owned():
@@ -101,6 +103,8 @@ class Training(Parts):
                     images, began = 0, time.monotonic()
                 if self.confidence and (self.step % self.per_pass == 0 or last):
                     self.log_trust()
+                if self.history and self.step % self.per_pass == 0:
+                    self.history.end_pass(self.step)
                 progress.advance(1, facts)
                 if len(self.val_rows) and (self.step % self.validate_every == 0 or last):
                     self.validate()
@@ -113,6 +117,8 @@ class Training(Parts):
                     raise Interrupted(self.run, self.step, self.steps)
         if self.confidence:
             self.keep_trust()
+        if self.history:
+            self.history.end_pass(self.step)  # the last one may be cut short
         self.save()
 
     def start_sampler(self) -> None:
@@ -169,14 +175,14 @@ class Training(Parts):
                 z = out.z if self.loss.input == "unit" else out.e
                 # A label, wherever it is mixed in, brings its weight.
                 parts = [share * (w[whose] * self.loss(z, batch.y[whose])).mean() for whose, share in shares]
-                value, trusts = self.config.loss_weight * sum(parts), []
+                value, trusts, losses = self.config.loss_weight * sum(parts), [], []
             else:
                 outs = [self.network(batch.x), *(other(batch.x) for other in self.embedders[1:])]
                 seen = self.teacher(batch.x).z if self.watchers else None
                 for miner in self.watchers:
                     miner.look(seen)
                 out = outs[0]
-                value, trusts = self.objective(outs, batch, w)
+                value, trusts, losses = self.objective(outs, batch, w)
         self.optimizer.zero_grad(set_to_none=True)
         value.backward()
         clip(self.config, [*self.embedders, *self.losses, *self.terms])
@@ -190,6 +196,8 @@ class Training(Parts):
             self.teacher.update(self.embedder)
         for trust in trusts[:1]:
             self.watch.see(trust, place)
+        if self.history:
+            self.history.see(losses[0], place)
         # Pair losses skip pairs whose similarity is NaN and stay finite; what is logged must not.
         self.total += value.detach() + 0 * out.e.detach().sum()
         self.counted += 1
@@ -229,6 +237,12 @@ class Training(Parts):
         with write_aside(self.run.path / "trust.npz") as aside, aside.open("wb") as file:
             np.savez_compressed(file, suspicion=suspicion, **columns)
 
+    def keep_losses(self) -> None:
+        """What `Run.losses` reads."""
+        loss = np.reshape([line.numpy() for line in self.history.loss], (-1, len(self.rows))).astype(np.float32)
+        with write_aside(self.run.path / "losses.npz") as aside, aside.open("wb") as file:
+            np.savez(file, row=self.rows, loss=loss, step=np.asarray(self.history.step, np.int64))
+
     def validate(self) -> None:
         """Score the validation part; keep the best network. The test part is never looked at here."""
         self.must_be_sound()
@@ -264,6 +278,8 @@ class Training(Parts):
         self.must_be_sound()
         self.run.save_state(self.state())
         self.run.save_tensors("model.safetensors", self.tensors("embedder", "loss"))
+        if self.history:
+            self.keep_losses()
 
     def restore(self) -> None:
         state = self.run.load_state()
