@@ -1,0 +1,301 @@
+"""The audit's page: what it shows and where, that it is one file, and that names stay names."""
+
+import csv
+import json
+import re
+import shutil
+from collections import Counter
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from likewise.report import audit_page
+from likewise.report.audit_page import MOST, breakable, ends, noise_share, once, write_page
+from likewise.report.findings import Pair
+
+SCRIPT = "<script>alert(1)</script>"
+NAMES = ("wren", SCRIPT, 'tit_"blue"&', "{{ 7 * 7 }}")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+BLACK = Image.new("RGB", (60, 40))
+
+
+def write_audit(folder, samples=80, **about):
+    """Classes take turns; the first half is train. Every fourth sample is suspect, and every test sample is an error."""
+    half, tables = samples // 2, {}
+    tables["audit"] = ["row path label score suggested confidence margin reason split posterior loss"]
+    for row in range(samples):
+        told = [NAMES[(row + 1) % 4], 0.5, 0.25, f"reason {row}"] if row % 4 == 0 else ["", "", "", ""]
+        part = "train" if row < half else "test"
+        path = f"a/{row}.png" if about.get("pictures", True) else ""
+        tables["audit"].append(
+            [row, path, NAMES[row % 4], row / 1000 + (not told[0]) / 2, *told, part, row / samples, ""]
+        )
+    pairs = [(row, half + (row + 1 - half) % half) for row in range(half, samples)]
+    tables["pairs"] = ["query other type distance wrong mate"]
+    tables["pairs"] += [[q, o, "confusion", 0.25, o, -1 if q == half else q - 1] for q, o in pairs]
+    tables["pairs"] += [[q, q + 4, "mis-similar", 1.5, o, q + 4] for q, o in pairs[:2]]
+    tables["causes"] = ["error kind direction place row influence relative"]
+    named = [("{}-{}".format(*pairs[0]), "confusion"), (SCRIPT, "group")]
+    sides = (("harmful", 3.0), ("helpful", -3.0))
+    tables["causes"] += [[*one, way, k, k, sign, sign] for one in named for way, sign in sides for k in range(1, 9)]
+    tables["classes"] = ["split label size moved share target entropy kind"]
+    tables["classes"] += [["train", NAMES[1], 9, 5, 0.5556, NAMES[0], 0.1, "merge"]]
+    tables["classes"] += [["test", NAMES[0], 9, 4, 0.4444, NAMES[2], 1.5, "diffuse"]]
+    tables["duplicates"] = ["row other similarity bits kind parts same_label"]
+    tables["duplicates"] += [[2, half, 0.99, 3, "same", "train-test", 0], [3, 5, 0.9, "", "near", "train-train", 1]]
+    for name, (head, *lines) in tables.items():
+        with open(folder / f"{name}.csv", "w", newline="") as file:
+            csv.writer(file).writerows([head.split(), *lines])
+    np.savez(folder / "neighbours.npz", row=[0], near=[[1, 5, 2, -1, -1, -1]])
+    part = {"samples": half, "classes": 4, "wrong": 3.3, "flagged": samples // 8, "of_all": 0.125, "of_touched": 0.25}
+    first = {
+        "target": "runs/<b>a", "kind": "run", "title": f"birds: {SCRIPT}", "root": "", "pictures": True,
+        "parts": {name: part | {"any": 0.02, "similar": 0.0004} for name in ("train", "test")},
+        "scores": {"posterior": "a chance", "loss": "a rank"}, "influence": "first order",
+        "errors": {"queries": half, "confusion": half, "mis_similar": 2}, "duplicates": {"train-test": 1, "train-train": 1},
+        "measured": None, "suggested": None, "notes": [], "verify": None, "retrain": None,
+    }  # fmt: skip
+    (folder / "audit.json").write_text(json.dumps(first | about))
+    return folder
+
+
+MEASURED = {
+    "score": {"AUROC": 0.875, "AP": 0.75, "recall": 0.8, "curve": [[0, 0], [0.1, 0.8], [0.5, 0.9], [1, 1]]},
+    "posterior": {"AUROC": 0.5, "AP": 0.1, "recall": 0.1, "curve": [[0, 0], [1, 1]]},
+}
+EXTRA = {
+    "measured": MEASURED,
+    "suggested": {"top1": 0.701, "lenient": 0.902},
+    "verify": {
+        "pairs": 50,
+        "rows": [{"way": "random", "mean": 0.01, "low": -0.02, "high": 0.04, "p": None}],
+        "told": "of verify",
+    },
+    "retrain": {
+        "changed": 1234,
+        "removed": 7,
+        "rows": [
+            {
+                "metric": "R@1",
+                "before": 0.5,
+                "after": 0.625,
+                "difference": 0.125,
+                "low": 0.1,
+                "high": 0.15,
+                "p": 0.00001,
+            }
+        ],
+        "told": "of retrain",
+    },
+    "notes": ["nothing of <val>"],
+}
+
+
+class Reader(HTMLParser):
+    """The page as a browser takes it: tags with attributes, ids, texts; every tag must be closed."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.texts, self.open = [], [], []
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "link", "br", "wbr"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if not {"style", "script"} & set(self.open):
+            self.texts.append(data)
+
+    @property
+    def text(self):
+        return " ".join("".join(self.texts).split())
+
+    def sections(self):
+        return [attrs["id"] for tag, attrs in self.tags if tag == "section"]
+
+
+def page_of(folder, picture=lambda row: BLACK):
+    return write_page(folder, picture, quiet=True).read_text("utf-8")
+
+
+def test_sections_stand_in_order_and_what_is_empty_is_left_out(tmp_path):
+    page = Reader(page_of(write_audit(tmp_path, **EXTRA)))
+    names = [
+        "numbers",
+        "suspects",
+        "classes",
+        "errors",
+        "groups",
+        "duplicates",
+        "measured",
+        "verify",
+        "retrain",
+        "notes",
+    ]
+    assert page.sections() == names
+    assert [a["href"] for tag, a in page.tags if tag == "a"][:9] == [f"#{name}" for name in names[1:]]
+    for name in ("pairs.csv", "causes.csv", "classes.csv", "duplicates.csv", "neighbours.npz"):
+        (tmp_path / name).unlink()
+    about = json.loads((tmp_path / "audit.json").read_text()) | dict.fromkeys(EXTRA) | {"errors": {}, "duplicates": {}}
+    (tmp_path / "audit.json").write_text(json.dumps(about))
+    assert Reader(page_of(tmp_path)).sections() == ["numbers", "suspects", "classes"]
+
+
+def test_what_is_written_is_what_was_found(tmp_path):
+    text = Reader(page_of(write_audit(tmp_path, **EXTRA))).text
+    for told in (
+        "80 samples were looked at; the labels of about 7 of them",
+        "8.2% of all",
+        "100.0% of 40 queries",
+        "< 0.1%",  # the share of similar ones
+        "12.5% of all samples, which is 25.0% of the samples in touched classes only",
+        "Of its 3 nearest: 2 " + SCRIPT + ', 1 tit_"blue"&.',
+        "Reason 0.",
+        "5 of 9 samples (55.6%)",
+        "Squared distance 0.250",
+        "It is alone in its class.",
+        "10 of 10 queries are wrong",
+        "Same picture, train and test; labels differ. Similarity 0.990, 3 bits apart",
+        "Nearly the same, train; same label. Similarity 0.900",
+        "0.8750.7500.800",
+        "the true one in 70.1% of cases",
+        "it is 90.2%",
+        "+0.0100−0.0200 to +0.0400",
+        "1,234 labels were changed and 7 samples left out",
+        "+0.1250+0.1000 to +0.1500 < 0.001",
+        "nothing of <val>",
+    ):
+        assert told in text, told
+
+
+def test_suspects_come_with_the_best_of_both_classes(tmp_path):
+    page = page_of(write_audit(tmp_path))
+    card = page[page.index('id="row-4"') :].split("</article>")[0]
+    # Row 4 is a wren of train, and so are 0, 4, .. 36: all suspect, so that high rows have the best scores.
+    assert re.findall(r"pic p(\d+)", card) == ["4", "36", "32", "28", "37", "33", "29"]
+    order = re.findall(r'<article id="row-(\d+)"', page)
+    assert order == [str(row) for row in range(0, 80, 4)]
+
+
+def test_an_error_is_a_triple_with_five_causes_each_way(tmp_path):
+    page = page_of(write_audit(tmp_path))
+    card = page[page.index('id="confusion-40-41"') :].split("</article>")[0]
+    assert re.findall(r"pic p(\d+)", card) == ["40", "41", "1", "2", "3", "4", "5", "1", "2", "3", "4", "5"]
+    card = page[page.index('id="mis-similar-40-44"') :].split("</article>")[0]
+    assert re.findall(r'tile (\w+)".*?pic p(\d+)', card, re.S) == [("query", "40"), ("wrong", "41"), ("right", "44")]
+    assert card.count("Squared distance") == 1 and card.index("Squared distance 1.500") > card.index("Same label")
+
+
+def test_long_lists_are_cut_and_say_so(tmp_path):
+    page = Reader(page_of(write_audit(tmp_path, 1600)))
+    shown = Counter(tag_id.split("-")[0] for tag, a in page.tags if tag == "article" and (tag_id := a.get("id")))
+    assert shown["row"] == MOST["suspects"] and shown["confusion"] == MOST["pairs"]
+    assert page.text.count("The first 60 of 200; all in audit.csv.") == 2
+    assert "The first 40 of 800; all in pairs.csv." in page.text
+
+
+def test_each_picture_is_in_the_file_once_and_nothing_is_outside(tmp_path):
+    page = page_of(write_audit(tmp_path, **EXTRA))
+    used, defined = set(re.findall(r'"pic p(\d+)"', page)), re.findall(r"^\.p(\d+) \{", page, re.M)
+    assert sorted(defined) == sorted(used) and page.count("data:image/jpeg") == len(used) > 20
+    assert not re.search(r"https?:|src=|@import|url\((?!data:)", page)
+    assert "default-src 'none'" in page
+
+
+def test_names_stay_text(tmp_path):
+    page = page_of(write_audit(tmp_path, **EXTRA))
+    read = Reader(page)
+    assert page.count("<script") == 1 and SCRIPT in read.text and "{{ 7 * 7 }}" in read.text
+    assert read.text.startswith(f"Audit of birds: {SCRIPT}")
+    assert any(a.get("aria-label", "").startswith('tit_"blue"&,') for _, a in read.tags)
+    assert breakable("a_<b>/\u202ec") == "a_<wbr>&lt;b&gt;/<wbr> c"
+
+
+def test_a_picture_that_cannot_be_read_is_named(tmp_path):
+    def picture(row):
+        if row == 4:
+            raise OSError("truncated")
+        return None if row == 8 else Image.new("L", (300, 900), row)
+
+    page = page_of(write_audit(tmp_path), picture)
+    assert page.count('<span class="pic name">4.png</span>') and page.count('<span class="pic name">8.png</span>')
+    assert "p4 {" not in page and "p12 {" in page
+    assert re.search(r"2 of \d+ pictures could not be read", page) and '<a href="#notes">' in page
+    assert "aspect-ratio: 0.75;" in page  # tall pictures have tall frames
+
+
+def test_embeddings_have_names_in_place_of_pictures(tmp_path):
+    def picture(row):
+        raise AssertionError("there are none to ask for")
+
+    page = page_of(write_audit(tmp_path, pictures=False), picture)
+    assert '<body class="bare">' in page and "data:image" not in page and "could not be read" not in page
+    assert "row 4" in Reader(page).text
+
+
+def test_pictures_shrink_until_they_fit(tmp_path, monkeypatch):
+    noise = np.random.default_rng(0).integers(0, 256, (200, 300, 3), dtype=np.uint8)
+    write_audit(tmp_path)
+    large = len(page_of(tmp_path, lambda row: Image.fromarray(noise)))
+    monkeypatch.setattr(audit_page, "ROOM", 400_000)
+    small = len(page_of(tmp_path, lambda row: Image.fromarray(noise)))
+    assert large > 800_000 and small < 400_000 + 100_000
+
+
+def test_pairs_seen_from_both_sides_are_shown_once():
+    pairs = [Pair(q, o, "confusion", 0.1, o, -1) for q, o in ((1, 2), (2, 1), (3, 1), (1, 3), (4, 5))]
+    assert [(p.query, p.other) for p in once(pairs)] == [(1, 2), (3, 1), (4, 5)]
+
+
+def test_the_share_of_noise_is_where_a_curve_reaches_its_recall():
+    assert noise_share(MEASURED) == pytest.approx(0.1)
+    flat = {"curve": [[0, 0], [0.1, 0.5], [0.4, 0.5], [1, 1]], "recall": 0.5}
+    assert noise_share({"a": flat}) == pytest.approx(0.1)  # too early, never too late
+    assert noise_share({"a": flat, "b": {"curve": [[0, 0], [0.5, 1], [1, 1]], "recall": 0.6}}) == pytest.approx(0.3)
+    assert noise_share({"a": {"curve": [[0, float("nan")]], "recall": float("nan")}}) == 0.0
+
+
+def test_scales_have_zero_on_them():
+    assert ends([{"low": 0.1, "high": 0.3}, {"low": 0.2, "high": 0.5}]) == (0.0, 0.5)
+    assert ends([{"low": -0.1, "high": -0.05}]) == (-0.1, 0.0)
+    assert ends([{"low": 0.0, "high": 0.0}]) == (-1.0, 1.0)
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
+def test_in_a_browser_it_asks_for_nothing_and_sorts_by_mouse_and_keyboard(tmp_path):
+    api = pytest.importorskip("playwright.sync_api", reason="the browser is driven by playwright")
+    file = write_page(write_audit(tmp_path, **EXTRA), lambda row: BLACK, quiet=True)
+    with api.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page, asked, said = browser.new_page(viewport={"width": 390, "height": 800}), [], []
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.goto(file.as_uri())
+        rows = lambda: [int(cell) for cell in page.locator("#suspects tbody td:first-child").all_inner_texts()]  # noqa: E731
+        sort = lambda name: page.locator("#suspects th", has_text=name)  # noqa: E731
+        assert rows() == list(range(0, 80, 4))
+        sort("Row").get_by_role("button").click()
+        sort("Row").get_by_role("button").press("Enter")
+        assert rows() == list(range(76, -1, -4)) and sort("Row").get_attribute("aria-sort") == "descending"
+        sort("Suggested").get_by_role("button").click()
+        assert sort("Row").get_attribute("aria-sort") is None
+        assert sort("Suggested").get_attribute("aria-sort") == "ascending"
+        assert page.evaluate("document.documentElement.scrollWidth") == 390  # nothing sticks out of a small screen
+        page.goto(file.as_uri() + "#confusion-50-51")  # a link into what is folded opens it
+        assert page.locator('[id="confusion-50-51"]').is_visible()
+        assert [url for url in asked if not url.startswith("data:")] in ([file.as_uri()], [file.as_uri()] * 2)
+        assert said == []
+        browser.close()
