@@ -5,67 +5,73 @@ import os
 import shutil
 import subprocess
 import sys
-import urllib.request
-from urllib.parse import urlsplit
+import threading
 
 import pytest
+from PIL import Image
+
+from likewise.errors import LikewiseError
 
 pytest.importorskip("fastapi", reason="the review page needs FastAPI")
-api = pytest.importorskip("playwright.sync_api", reason="the browser is driven by playwright")
+pytest.importorskip("playwright", reason="the browser is driven by playwright")
+
+import uvicorn
+from playwright import sync_api as api
+
+from likewise.review.app import make_app, take_port
+from likewise.review.findings import read_findings
+from likewise.review.store import Store
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")]
 
-SERVER = """
-import sys
-from PIL import Image
-from likewise.review.app import serve
-from likewise.review.store import Store, read_findings
-folder, port, pictures = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "pictures"
-picture = (lambda row: Image.new("RGB", (90, 60), (row * 40 % 256, 120, 200))) if pictures else None
-serve(Store(folder + "/decisions.sqlite", read_findings(folder)), picture, port=port)
-"""
+
+def picture(row):
+    if row == 8:
+        raise LikewiseError("8.png: there is no such file")
+    return Image.new("RGB", (90, 60), (row * 40 % 256, 120, 200))
 
 
 class Server:
-    def __init__(self, folder, pictures="pictures"):
-        self.folder, self.pictures, self.port = folder, pictures, 0
-        self.start()
+    """The page, served by a thread of this process."""
 
-    def start(self):
-        here = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-        command = [sys.executable, "-c", SERVER, str(self.folder), str(self.port), self.pictures]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=here)
-        self.address = self.process.stdout.readline().split()[1]
-        self.port = urlsplit(self.address).port
-        urllib.request.urlopen(
-            self.address, timeout=20
-        ).read()  # the door is open already: this waits until it is answered
+    def __init__(self, folder, picture):
+        self.store, door = Store(folder / "decisions.sqlite", read_findings(folder)), take_port("127.0.0.1", 0)
+        self.address = f"http://127.0.0.1:{door.getsockname()[1]}/"
+        self.server = uvicorn.Server(uvicorn.Config(make_app(self.store, picture), log_level="warning", lifespan="off"))
+        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [door]})
+        self.thread.start()
 
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-        self.process.stdout.close()
+    def stop(self):
+        self.server.should_exit = True
+        self.thread.join()
+        self.store.close()
 
 
 def write_audit(folder):
     names = ["wren", "robin", "tit"]
     with open(folder / "audit.csv", "w", newline="") as file:
         table = csv.writer(file)
-        table.writerow(["row", "path", "label", "score", "suggested", "confidence", "margin", "reason"])
+        table.writerow(["row", "path", "label", "score", "suggested", "confidence", "margin", "reason", "split"])
         for row in range(12):
             suspect = row % 2 == 0
             other = names[(row + 1) % 3] if suspect else ""
-            score = row / 20 if suspect else 0.9
-            table.writerow([row, f"{row}.png", names[row % 3], score, other, 0.8 * suspect, 0.5 * suspect, ""])
-    (folder / "pairs.csv").write_text("query,other,type,distance\n0,1,confusion,0.25\n3,5,confusion,0.5\n")
+            score, split = row / 20 if suspect else 0.9, "train" if row < 8 else "test"
+            table.writerow([row, f"{row}.png", names[row % 3], score, other, 0.8 * suspect, 0.5 * suspect, "", split])
+    (folder / "pairs.csv").write_text(
+        "query,other,type,distance,wrong,mate\n0,1,confusion,0.25,1,3\n3,5,mis-similar,0.5,4,5\n"
+    )
+    (folder / "causes.csv").write_text(
+        "error,kind,direction,place,row,influence,relative\n0-1,confusion,harmful,1,7,0.2,2.5\n0-1,confusion,helpful,1,6,-1,-3\n"
+    )
 
 
 @pytest.fixture
 def server(tmp_path):
     write_audit(tmp_path)
-    made = Server(tmp_path)
+    made = Server(tmp_path, picture)
     yield made
-    made.kill()
+    made.stop()
 
 
 @pytest.fixture(scope="module")
@@ -77,18 +83,17 @@ def chromium():
 
 
 @pytest.fixture
-def enter(chromium, server):
+def visit(chromium):
     """A browser of its own for each reviewer, who has said who they are."""
     opened, wrong = [], []
 
-    def visit(name):
+    def visit(address, name):
         context = chromium.new_context(viewport={"width": 1280, "height": 800}, accept_downloads=True)
         context.set_default_timeout(10_000)
         page = context.new_page()
         page.on("pageerror", lambda error: wrong.append(str(error)))
-        own = (server.address, "data:", "blob:")
-        page.on("request", lambda asked: asked.url.startswith(own) or wrong.append(asked.url))
-        page.goto(server.address)
+        page.on("request", lambda asked: asked.url.startswith((address, "data:", "blob:")) or wrong.append(asked.url))
+        page.goto(address)
         page.fill("#name", name)
         page.press("#name", "Enter")
         see(page, "row 0 ")
@@ -98,6 +103,11 @@ def enter(chromium, server):
     yield visit
     [context.close() for context in opened]
     assert wrong == []  # no script failed, and nothing was asked of another server
+
+
+@pytest.fixture
+def enter(visit, server):
+    return lambda name: visit(server.address, name)
 
 
 def see(page, text, where="#main"):
@@ -128,6 +138,10 @@ def test_a_reviewer_relabels_three_reloads_and_exports(enter):
     page.fill("#pick", "wren")
     page.press("#pick", "Enter")
     see(page, "Saved: 4 relabel wren", "#said")
+    page.keyboard.press("l")
+    page.fill("#pick", "tit")
+    page.evaluate("document.getElementById('choose').close()")  # as Escape does: thought better of it
+    see(page, "Saved: 4 relabel wren", "#said")
     press(page, "x", "Saved: 6 remove")
     press(page, "z", "Undone: 6 remove")
     see(page, "row 6 ")
@@ -153,68 +167,120 @@ def test_two_reviewers_at_once_lose_nothing_and_see_how_they_agree(enter):
     ann, bob = enter("ann"), enter("bob")
     for row in range(0, 12, 2):
         press(ann, "k", f"Saved: {row} keep")
-        press(bob, "k" if row < 8 else "u", f"Saved: {row} ")
+        press(bob, "k" if row < 8 else "x", f"Saved: {row} ")
     see(ann, "Nothing left to judge here.")
     assert len(download(ann, "decisions")) == 12
-    bob.click("#who")
-    see(bob, "ann and bob, samples60.00", "#table")  # ann always says keep: no better than chance
+    bob.keyboard.press("p")
+    see(bob, "ann and bob, labels60.00", "#table")  # ann always says keep: no better than chance
+    see(bob, "2 disputed", "#table")
+    bob.keyboard.press("Escape")
+    bob.select_option("#show", "disputed")
+    see(bob, "Disputed. ann: keep")
 
 
-def test_pairs_filter_and_undo_across_kinds(enter):
+def test_errors_are_shown_as_triples_with_their_causes_and_labels_can_be_judged_from_there(enter):
     page = enter("ann")
-    page.click("#pairs")
+    page.keyboard.press("2")
+    see(page, "The model takes this wren for robin.")
     see(page, "confusion, distance 0.250")
+    assert page.locator(".panel .large img").count() == 3
+    see(page, "robin +2.5", ".harmful")
+    see(page, "wren −3.0", ".helpful")
+    page.click(".harmful .thumb")
+    see(page, "row 7 · train")
+    see(page, "aside", "#place")
+    assert page.locator("[data-key=r]").is_disabled()  # nobody suggests another label
+    press(page, "x", "Saved: 7 remove")
+    see(page, "The model takes this wren for robin.")  # where the queue was left
     press(page, "a", "Saved: 0-1 agreeable")
     press(page, "d", "Saved: 3-5 disagreeable")
     see(page, "2 of 2", "#count")
-    page.click("#samples")
-    page.fill("#most", "0.25")
-    page.fill("#label", "robin")
-    page.press("#label", "Enter")
-    page.locator("#label").blur()
+    page.keyboard.press("1")
     see(page, "row 0 ")
-    page.keyboard.press("ArrowRight")
-    see(page, "row 4 ")  # row 2 is no robin, and nobody says it is
-    page.keyboard.press("ArrowRight")
-    see(page, "Nothing left")  # row 6 is above the score
     press(page, "z", "Undone: 3-5 disagreeable")
     see(page, "1 of 2", "#count")
+    page.select_option("#among", "confusion")
+    see(page, "Nothing left to judge here.")
 
 
-def test_a_server_that_was_killed_and_came_back_has_every_saved_decision(enter, server):
+def test_filters_and_broken_pictures(enter):
     page = enter("ann")
-    press(page, "k", "Saved: 0 keep")
-    server.kill()
-    press(page, "k", "The server does not answer")
-    see(page, "row 2 ")  # not saved, so not passed over
-    server.start()
-    press(page, "k", "Saved: 2 keep")
-    page.reload()
+    page.keyboard.press("/")
+    page.keyboard.type("r")
+    page.keyboard.press("Enter")
+    see(page, "There is no class r.", "#said")  # robin, wren
+    page.keyboard.press("/")
+    page.keyboard.type("ROB")
+    page.keyboard.press("Enter")
+    page.fill("#most", "0.25")
+    page.locator("#most").blur()
+    see(page, "1 / 2", "#place")  # row 2 is no robin, and nobody says it is; row 6 is above the score
+    page.keyboard.press("ArrowRight")
     see(page, "row 4 ")
+    page.fill("#label", "")
+    page.fill("#most", "1")
+    page.select_option("#among", "test")
+    see(page, "row 8 · test")
+    see(page, "8.png: there is no such file", ".large .broken")
+
+
+SERVER = """
+import sys
+from likewise.review.app import serve
+from likewise.review.findings import read_findings
+from likewise.review.store import Store
+serve(Store(sys.argv[1] + "/decisions.sqlite", read_findings(sys.argv[1])), port=int(sys.argv[2]))
+"""
+
+
+def start(folder, port):
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    command = [sys.executable, "-c", SERVER, str(folder), str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=here)
+    return process, process.stdout.readline().split()[1]
+
+
+def kill(process):
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_a_server_that_was_killed_and_came_back_has_every_saved_decision(visit, tmp_path):
+    write_audit(tmp_path)
+    process, address = start(tmp_path, 0)
+    try:
+        page = visit(address, "ann")
+        press(page, "k", "Saved: 0 keep")
+        kill(process)
+        press(page, "k", "The server does not answer")
+        see(page, "row 2 ")  # not saved, so not passed over
+        process, _ = start(tmp_path, address.rstrip("/").rpartition(":")[2])
+        press(page, "k", "Saved: 2 keep")
+        page.reload()
+        see(page, "row 4 ")
+    finally:
+        kill(process)
 
 
 def test_nothing_is_cut_off_on_a_desk_or_a_phone(enter):
     page = enter("ann")
-    for width, height in ((1280, 800), (390, 844)):
+    for width, height in ((1440, 900), (1024, 700), (390, 844)):
         page.set_viewport_size({"width": width, "height": height})
         for tab, word in (("#pairs", "Agreeable"), ("#samples", "Relabel")):
             page.click(tab)
             see(page, word, "#actions")
             assert page.evaluate("document.documentElement.scrollWidth") <= width
-            for button in page.locator("#actions button").all():
+            for button in page.locator("footer button").all():
                 api.expect(button).to_be_in_viewport(ratio=1)
 
 
-def test_without_pictures_the_page_shows_ids(chromium, tmp_path):
+def test_without_pictures_the_page_shows_ids(visit, tmp_path):
     write_audit(tmp_path)
-    made = Server(tmp_path, "none")
+    made = Server(tmp_path, None)
     try:
-        page = chromium.new_page()
-        page.goto(made.address)
-        page.fill("#name", "ann")
-        page.press("#name", "Enter")
+        page = visit(made.address, "ann")
         see(page, "0 · 0.png", ".large")
         assert page.locator("img").count() == 0
-        page.close()
     finally:
-        made.kill()
+        made.stop()

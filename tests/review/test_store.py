@@ -1,4 +1,4 @@
-"""Findings are read whole or not at all; decisions are never lost, by threads, processes, crashes or undo."""
+"""Decisions are never lost, by threads, processes, crashes or undo."""
 
 import os
 import signal
@@ -7,11 +7,11 @@ import subprocess
 import sys
 import threading
 
-import numpy as np
 import pytest
 
 from likewise.errors import LikewiseError
-from likewise.review.store import Store, read_findings
+from likewise.review.findings import read_findings
+from likewise.review.store import Store
 
 AUDIT = """row,path,label,score,suggested,confidence,margin,reason,vote,split
 0,a/0.png,wren,0.9,,,,,0.8,train
@@ -19,14 +19,13 @@ AUDIT = """row,path,label,score,suggested,confidence,margin,reason,vote,split
 2,b/2.png,robin,0.7,,,,,0.9,train
 3,b/3.png,robin,0.05,wren,0.6,0.2,near wrens,0.2,test
 """
-PAIRS = "pair,query,other,type,distance\n0,1,2,confusion,0.25\n"
+PAIRS = "query,other,type,distance,wrong,mate\n1,2,confusion,0.25,2,0\n"
 
 
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "audit.csv").write_text(AUDIT)
     (tmp_path / "pairs.csv").write_text(PAIRS)
-    np.savez(tmp_path / "neighbours.npz", row=np.array([1, 3]), near=np.array([[2, 3], [0, -1]]))
     return tmp_path
 
 
@@ -41,53 +40,6 @@ def said(store, **who):
     return [(d.reviewer, d.item, d.verdict, d.label) for d in store.standing(**who)]
 
 
-def test_findings_say_what_the_files_say(folder):
-    found = read_findings(folder)
-    assert list(found.sample) == [0, 1, 2, 3]
-    one = found.sample[1]
-    assert one[:8] == (1, "a/1.png", "wren", 0.1, "robin", 0.8, 0.5, "near robins") and one.carried == {
-        "split": "train"
-    }
-    assert found.sample[0].confidence is None
-    assert found.pair["1-2"] == (1, 2, "confusion", 0.25)
-    assert found.near == {1: [2, 3], 3: [0]}
-    assert found.members == {"wren": [0, 1], "robin": [2, 3]}  # least suspect first
-    (folder / "pairs.csv").unlink()
-    (folder / "neighbours.npz").unlink()
-    alone = read_findings(folder)
-    assert alone.pair == {} and alone.near == {} and alone.fingerprint == found.fingerprint
-
-
-@pytest.mark.parametrize(
-    ("file", "text", "told"),
-    [
-        ("audit.csv", AUDIT.replace("score", "points"), "must have the column 'score'"),
-        ("audit.csv", AUDIT.replace("0.05", "low"), "score must be a number, got 'low' in line 5"),
-        ("audit.csv", AUDIT.replace("0.05", "nan"), "score must be a number, got 'nan' in line 5"),
-        ("audit.csv", AUDIT.replace("\n3,", "\n-3,"), "row must be a row's number, got '-3' in line 5"),
-        ("audit.csv", AUDIT.replace("\n3,", "\n2,"), "a row stands in audit.csv once, got 2 again in line 5"),
-        ("audit.csv", AUDIT.splitlines()[0], "must hold samples, and it has none"),
-        ("pairs.csv", PAIRS.replace("1,2", "1,9"), "pairs.csv line 2 must name rows of audit.csv, got 9"),
-        ("neighbours.npz", "no arrays", "neighbours.npz must hold the arrays 'row' and 'near'"),
-    ],
-)
-def test_bad_files_are_refused(folder, file, text, told):
-    (folder / file).write_text(text)
-    with pytest.raises(LikewiseError, match=told):
-        read_findings(folder)
-
-
-def test_bad_neighbours_and_a_missing_audit_are_refused(folder, tmp_path_factory):
-    np.savez(folder / "neighbours.npz", row=np.array([1, 3]), near=np.array([[7], [0]]))
-    with pytest.raises(LikewiseError, match="must name rows of audit.csv, got 7"):
-        read_findings(folder)
-    np.savez(folder / "neighbours.npz", row=np.array([1]), near=np.array([[2], [0]]))
-    with pytest.raises(LikewiseError, match="a line of 'near' a 'row', got \\(2, 1\\) and \\(1,\\)"):
-        read_findings(folder)
-    with pytest.raises(LikewiseError, match="a folder with audit.csv is wanted.*run `likewise audit`"):
-        read_findings(tmp_path_factory.mktemp("empty"))
-
-
 def test_the_last_decision_stands_and_undo_brings_back_the_one_before(store):
     store.decide("ann", "1", "relabel", "robin", "red breast")
     store.decide("ann", "3", "keep")
@@ -98,6 +50,10 @@ def test_the_last_decision_stands_and_undo_brings_back_the_one_before(store):
     assert said(store, item="1") == [("ann", "1", "relabel", "robin"), ("bob", "1", "remove", "")]
     assert store.undo("ann").item == "3" and store.undo("ann").verdict == "relabel" and store.undo("ann") is None
     assert said(store) == [("bob", "1", "remove", "")]
+    assert (
+        store.judged(" bob", "sample") == {"1"}
+        and store.judged("bob", "pair") == store.judged("ann", "sample") == set()
+    )
     lines = store.base.execute("SELECT count(*), count(undoes) FROM decision").fetchone()
     assert lines == (7, 3)  # nothing was ever taken out
 
@@ -117,7 +73,7 @@ def test_pairs_have_verdicts_of_their_own(store):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("ann", "7", "keep"), "a decision is about a row or a pair of this audit, got '7'"),
+        (("ann", "7", "keep"), "an item is a row or a pair of this audit, got '7'"),
         (("ann", "../1", "keep"), "got '../1'"),
         (("ann", "1", "agree"), "a sample's verdict is one of keep, relabel, remove, unsure, got 'agree'"),
         (("ann", "1", "relabel", "robn"), "must be a class of this audit, got 'robn'; did you mean 'robin'"),
@@ -150,7 +106,8 @@ def test_threads_lose_nothing(store):
 
 CHILD = """
 import sys, time
-from likewise.review.store import Store, read_findings
+from likewise.review.findings import read_findings
+from likewise.review.store import Store
 store = Store(sys.argv[1] + "/decisions.sqlite", read_findings(sys.argv[1]))
 for number in range(10**6):
     store.decide(sys.argv[2], "1", ("keep", "remove")[number % 2])

@@ -1,59 +1,23 @@
-"""What an audit found, what people decided about it, and the tables that come out.
+"""What people decided about the findings of an audit, in one SQLite file.
 
-An audit is a folder with
-- `audit.csv`: `row,path,label,score,suggested,confidence,margin,reason` and any others, a line a sample. `row` is its
-  line in the items table; `score` is in [0, 1], low = suspect. `suggested` is empty where the label is not suspected,
-  `path` where there are no images; `confidence` and `margin` may be.
-- `pairs.csv` (may be missing): `query,other,type,distance`, a test error a line: two rows of audit.csv, the `type`
-  ("confusion", "mis-similar") and how far apart they are. A pair goes by its rows, "12-40": a new audit keeps verdicts.
-- `neighbours.npz` (may be missing): `row`, and `near`, the nearest rows of each, nearest first; -1 = there is none.
-
-Decisions are appended to a SQLite file and never changed: an undo is a row too. What stands is the last decision of
-each reviewer about each item that was not undone.
+Decisions are appended and never changed: an undo is a row too. What stands is the last decision of each reviewer about each
+item that was not undone.
 """
 
 from __future__ import annotations
 
-import csv
-import hashlib
-import math
 import os
 import sqlite3
 import threading
-import zipfile
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
+from likewise.errors import LikewiseError
+from likewise.review.findings import Findings
 
-from likewise.errors import LikewiseError, nearest_name
-
-VERDICTS = {"sample": ("keep", "relabel", "remove", "unsure"), "pair": ("agreeable", "disagreeable")}
-CARRIED = ("split", "query", "gallery", "group", "box", "weight")
-"""Columns of the data's own table: where audit.csv has them, the corrected table has them too."""
-
-
-class Sample(NamedTuple):
-    row: int
-    path: str
-    label: str
-    score: float
-    suggested: str
-    confidence: float | None
-    margin: float | None
-    reason: str
-    carried: dict[str, str]
-
-
-class Pair(NamedTuple):
-    query: int
-    other: int
-    type: str
-    distance: float
+STANDS = "verdict != 'undo' AND id NOT IN (SELECT undoes FROM decision WHERE undoes IS NOT NULL)"
 
 
 class Decision(NamedTuple):
@@ -65,131 +29,6 @@ class Decision(NamedTuple):
     verdict: str
     label: str
     note: str
-
-
-@dataclass(frozen=True, eq=False)
-class Findings:
-    """An audit, read. Pairs go by their item, such as "12-40"; `members` are a class's rows, least suspect first."""
-
-    sample: dict[int, Sample]
-    pair: dict[str, Pair]
-    near: dict[int, list[int]]
-    members: dict[str, list[int]]
-    fingerprint: str
-
-    def check(self, item: str, verdict: str, label: str) -> str:
-        """The kind of an item; raises where there is no such item, or where the verdict does not fit it."""
-        kind = "pair" if item in self.pair else "sample"
-        if kind == "sample" and not (item.isascii() and item.isdecimal() and int(item) in self.sample):
-            raise LikewiseError(
-                f"review: a decision is about a row or a pair of this audit, got {item!r}; reload the page"
-            )
-        if verdict not in VERDICTS[kind]:
-            known = ", ".join(VERDICTS[kind])
-            raise LikewiseError(f"review: a {kind}'s verdict is one of {known}, got {verdict!r}; choose one of these")
-        if verdict == "relabel" and label not in self.members:
-            near = nearest_name(label, self.members)
-            raise LikewiseError(f"review: a new label must be a class of this audit, got {label!r}{near}")
-        if verdict == "relabel" and label == self.sample[int(item)].label:
-            raise LikewiseError(f"review: row {item} is labelled {label!r} already; keep it, or choose another class")
-        return kind
-
-
-def read_findings(folder: str | os.PathLike) -> Findings:
-    folder = Path(folder)
-    sample = {}
-    for line, cells in lines(folder / "audit.csv", Sample._fields[:-1]):
-        one = Sample(
-            number(cells, "row", line, int),
-            cells["path"],
-            cells["label"],
-            number(cells, "score", line),
-            cells["suggested"],
-            number(cells, "confidence", line) if cells["confidence"] else None,
-            number(cells, "margin", line) if cells["margin"] else None,
-            cells["reason"],
-            {name: cells[name] for name in CARRIED if name in cells},
-        )
-        if one.row in sample:
-            raise LikewiseError(
-                f"review: a row stands in audit.csv once, got {one.row} again in line {line}; audit again"
-            )
-        sample[one.row] = one
-    if not sample:
-        raise LikewiseError("review: audit.csv must hold samples, and it has none; audit again")
-    pair = {}
-    if (folder / "pairs.csv").exists():
-        for line, cells in lines(folder / "pairs.csv", Pair._fields):
-            rows = [number(cells, name, line, int) for name in ("query", "other")]
-            must_be_rows(rows, sample, f"pairs.csv line {line}")
-            pair["{}-{}".format(*rows)] = Pair(*rows, cells["type"], number(cells, "distance", line))
-    members = defaultdict(list)
-    for one in sorted(sample.values(), key=lambda s: (-s.score, s.row)):
-        members[one.label].append(one.row)
-    named = "\0".join(f"{s.row}\0{s.path}\0{s.label}" for s in sample.values())
-    near = read_near(folder / "neighbours.npz", sample)
-    return Findings(sample, pair, near, dict(members), hashlib.sha256(named.encode()).hexdigest())
-
-
-def lines(file: Path, columns: Iterable[str]) -> Iterator[tuple[int, dict[str, str]]]:
-    try:
-        with open(file, encoding="utf-8-sig", newline="") as text:
-            reader = csv.DictReader(text, restval="")
-            missing = [name for name in columns if name not in (reader.fieldnames or ())]
-            if missing:
-                raise LikewiseError(
-                    f"review: {file.name} must have the column {missing[0]!r}, it has {reader.fieldnames}; audit again"
-                )
-            yield from ((reader.line_num, cells) for cells in reader)
-    except FileNotFoundError:
-        raise LikewiseError(
-            f"review: a folder with {file.name} is wanted, got {file.parent}; run `likewise audit` first"
-        ) from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise LikewiseError(f"review: {file} cannot be read ({error}); audit again") from None
-
-
-def number(cells: dict[str, str], name: str, line: int, kind: type = float) -> float | int:
-    try:
-        value = kind(cells[name])
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value) or (kind is int and value < 0):
-        wanted = "a row's number" if kind is int else "a number"
-        raise LikewiseError(f"review: {name} must be {wanted}, got {cells[name]!r} in line {line}; audit again")
-    return value
-
-
-def must_be_rows(rows: Iterable[int], sample: dict[int, Sample], where: str) -> None:
-    strange = next((row for row in rows if row not in sample), None)
-    if strange is not None:
-        raise LikewiseError(f"review: {where} must name rows of audit.csv, got {strange}; audit again")
-
-
-def read_near(file: Path, sample: dict[int, Sample]) -> dict[int, list[int]]:
-    if not file.exists():
-        return {}
-    try:
-        with np.load(file, allow_pickle=False) as arrays:
-            row, near = arrays["row"], arrays["near"]
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-        raise LikewiseError(
-            f"review: {file.name} must hold the arrays 'row' and 'near' ({error}); audit again"
-        ) from None
-    if (
-        row.ndim != 1
-        or near.ndim != 2
-        or len(row) != len(near)
-        or row.dtype.kind not in "iu"
-        or near.dtype.kind not in "iu"
-    ):
-        raise LikewiseError(
-            f"review: {file.name} must hold a line of 'near' a 'row', got {near.shape} and {row.shape}; audit again"
-        )
-    must_be_rows(np.unique(np.append(row, near[near >= 0])).tolist(), sample, file.name)
-    return {
-        one: [other for other in others if other >= 0] for one, others in zip(row.tolist(), near.tolist(), strict=True)
-    }
 
 
 class Store:
@@ -293,6 +132,15 @@ class Store:
         with self.lock, self.speaking():
             return standing(self.base, None if reviewer is None else tidy(reviewer), item)
 
+    def judged(self, reviewer: str, kind: str) -> set[str]:
+        """The items of which a decision of this reviewer stands."""
+        with self.lock, self.speaking():
+            found = self.base.execute(
+                f"SELECT DISTINCT item FROM decision WHERE {STANDS} AND reviewer = ? AND kind = ?",
+                (tidy(reviewer), kind),
+            )
+            return {item for (item,) in found}
+
     def close(self) -> None:
         self.base.close()
 
@@ -303,8 +151,7 @@ def tidy(text: str) -> str:
 
 def standing(base: sqlite3.Connection, reviewer: str | None = None, item: str | None = None) -> list[Decision]:
     """The last decision of each reviewer about each item that was not undone, in order of time."""
-    where = "verdict != 'undo' AND id NOT IN (SELECT undoes FROM decision WHERE undoes IS NOT NULL)"
-    where += " AND reviewer = :reviewer" * (reviewer is not None) + " AND item = :item" * (item is not None)
+    where = STANDS + " AND reviewer = :reviewer" * (reviewer is not None) + " AND item = :item" * (item is not None)
     last = f"SELECT max(id) FROM decision WHERE {where} GROUP BY reviewer, item"
     found = base.execute(
         f"SELECT id, time, reviewer, kind, item, verdict, label, note FROM decision WHERE id IN ({last}) ORDER BY id",

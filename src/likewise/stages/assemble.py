@@ -9,15 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from jaxtyping import Int
 from torch import nn
 
 from likewise.configs import Train, check
-from likewise.contracts import Loss, NoiseModel, Protocol
+from likewise.contracts import BatchSampler, Loss, NoiseModel, Protocol
 from likewise.data import NAMES, load
 from likewise.data.augment import eval_transform, train_transform
 from likewise.data.batches import choose_workers
 from likewise.data.folder import is_flat, read_flat
 from likewise.data.images import check_files, drop, find_bad
+from likewise.durations import steps_of
 from likewise.models.embedder import Embedder
 from likewise.progress import bar
 from likewise.run import Run
@@ -210,6 +212,34 @@ def open_embedder(run: Run, config: Train, which: str, device: torch.device) -> 
         run.path / name,
     )
     return to_device(embedder, device).eval()
+
+
+def facts_of(config: Train, class_names: tuple[str, ...], labels: Int[np.ndarray, "n"], taxonomy: dict | None) -> dict:
+    """What parts may be told of the training samples."""
+    facts = {"classes": len(class_names), "dim": config.dim, "labels": labels, "class_names": class_names}
+    return facts | {"seed": config.seed, "taxonomy": taxonomy}
+
+
+def facts_with(config: Train, sampler: BatchSampler, embedder: Embedder) -> dict:
+    """What parts may be told once batches and network are there."""
+    steps = steps_of(config.length, len(sampler), "length")
+    return {"largest_class": sampler.largest_class, "per_pass": len(sampler), "steps": steps, "embedder": embedder}
+
+
+def open_loss(
+    run: Run, config: Train, items: Items, rows: Int[np.ndarray, "n"], embedder: Embedder, which: str, device: torch.device
+) -> Loss:
+    """The loss of a run with what it has learned; labels of its training rows as the run was given them."""
+    used, labels = np.unique(items.y[rows], return_inverse=True)
+    facts = facts_of(config, tuple(items.class_name[c] for c in used), labels, items.taxonomy)
+    way = {"allow_imports": config.allow_imports}
+    with torch.random.fork_rng(devices=[]):
+        facts |= facts_with(config, build(config.sampler, BatchSampler, **way, **facts), embedder)
+        loss = build(config.loss, Loss, **way, **facts)
+    name = run.network(which)
+    tensors = {k.removeprefix("loss."): v for k, v in run.load_tensors(name).items() if k.startswith("loss.")}
+    load_into(loss, tensors, run.path / name)
+    return loss.to(device).eval()
 
 
 def load_into(module: nn.Module, tensors: dict[str, torch.Tensor], where) -> None:

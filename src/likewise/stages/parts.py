@@ -23,7 +23,7 @@ from likewise.objective import Objective
 from likewise.optimise import Schedule, make_optimizer
 from likewise.run import Run
 from likewise.spec import build
-from likewise.stages.assemble import load_into, make_embedder, make_protocol, spoil, to_device, transforms
+from likewise.stages.assemble import facts_of, facts_with, load_into, make_embedder, make_protocol, spoil, to_device, transforms
 from likewise.stages.evaluate import check_plan
 from likewise.types import Embedded, Given, Items, LikewiseError, Verdict
 
@@ -91,13 +91,9 @@ class Parts:
 
     def build_parts(self) -> None:
         config = self.config
-        self.facts = {
-            "classes": len(self.class_names), "dim": config.dim, "labels": self.labels, "class_names": self.class_names,
-            "seed": config.seed, "taxonomy": self.items.taxonomy,
-        }  # fmt: skip
+        self.facts = facts_of(config, self.class_names, self.labels, self.items.taxonomy)
         self.use(np.arange(len(self.rows)))
-        self.facts |= {"largest_class": self.sampler.largest_class, "per_pass": len(self.sampler)}
-        self.facts |= {"steps": steps_of(config.length, len(self.sampler), "length"), "embedder": self.embedder}
+        self.facts |= facts_with(config, self.sampler, self.embedder)
         self.embedders, self.loss = [self.embedder], self.make(config.loss, Loss)
         with torch.random.fork_rng(devices=[]):  # whether labels are doubted must not change what terms start from
             self.confidence = self.make(config.confidence, Confidence) if config.confidence else None

@@ -1,29 +1,34 @@
 "use strict";
-// One page, one state: `queue` of items, `at` the place in it, `shown` the item on the screen.
+// One page, one state: `queue` of items, `at` the place in it, `shown` the item on the screen. A click on a small picture shows
+// that sample out of turn; after a decision about it, or a step back, the queue goes on where it was.
 
 const byId = (id) => document.getElementById(id);
-const state = { kind: "sample", queue: [], at: 0, shown: null, busy: 0, last: Promise.resolve(), pictures: false, classes: new Set() };
+const state = { kind: "sample", queue: [], at: 0, shown: null, busy: 0, last: Promise.resolve(), about: null };
 
 const ACTIONS = {
   sample: [
-    ["k", "Keep", () => decide("keep")],
-    ["r", "Relabel", () => decide("relabel", state.shown.panels[0].suggested)],
-    ["l", "Other label…", () => byId("choose").showModal()],
-    ["x", "Remove", () => decide("remove")],
-    ["u", "Unsure", () => decide("unsure")],
+    ["k", "Keep", () => decide("keep"), "The label is right"],
+    ["r", "Relabel", () => decide("relabel", state.shown.panels[0].suggested), "Give it the suggested label"],
+    ["l", "Other label…", () => choose(), "Give it a label of your choice"],
+    ["x", "Remove", () => decide("remove"), "It belongs to no class"],
+    ["u", "Unsure", () => decide("unsure"), "Have no say"],
   ],
   pair: [
-    ["a", "Agreeable", () => decide("agreeable")],
-    ["d", "Disagreeable", () => decide("disagreeable")],
+    ["a", "Agreeable", () => decide("agreeable"), "A person could see it as the model does"],
+    ["d", "Disagreeable", () => decide("disagreeable"), "A person sees what the model missed"],
   ],
 };
-const ALWAYS = [
-  ["z", "Undo", () => undo()],
-  ["ArrowLeft", "Back", () => go(-1)],
-  ["ArrowRight", "Next", () => go(1)],
+const MOVES = [
+  ["z", "Undo", () => undo(), "Take back your last decision"],
+  ["ArrowLeft", "←", () => go(-1), "Back (←)"],
+  ["ArrowRight", "→", () => go(1), "Next (→)"],
 ];
-const HINT = { ArrowLeft: "←", ArrowRight: "→" };
+const ASK = {
+  confusion: (query, wrong) => ["The model takes this ", query, " for ", wrong, ". Could a person say the same?"],
+  "mis-similar": (query, wrong) => ["The model sees this ", query, " nearer to ", wrong, " than to its own class. Could a person say the same?"],
+};
 const reviewer = () => localStorage.getItem("reviewer") || "";
+const kindOf = (item) => item.includes("-") ? "pair" : "sample";
 
 function make(kind, className, ...children) {
   const one = document.createElement(kind);
@@ -31,6 +36,11 @@ function make(kind, className, ...children) {
   one.append(...children.filter((c) => c !== null));
   return one;
 }
+
+// A name that may break after its underscores, for many have no spaces.
+const broken = (name) => name.split(/(?<=_)/).flatMap((part, i) => i ? [make("wbr"), part] : [part]);
+
+const number = (value) => value < 0.0005 && value > 0 ? "< 0.001" : value.toFixed(3);
 
 function say(text, wrong) {
   byId("said").textContent = text;
@@ -57,116 +67,180 @@ function inTurn(work) {
   state.last = state.last.then(work).catch((error) => say(error.message, true)).finally(() => { state.busy -= 1; });
 }
 
-const large = (row) => `/picture/${row}?large=true`;
+const source = (row, big) => `/picture/${row}?start=${state.about.start}${big ? "&large=true" : ""}`;
 
 function picture(row, name, big) {
-  const words = make("span", "id", big && name ? `${row} · ${name}` : String(row));
-  if (!state.pictures) return words;
+  if (!state.about.pictures) return make("span", "id", big && name ? `${row} · ${name}` : String(row));
   const image = make("img");
   image.alt = `row ${row}`;
-  image.src = big ? large(row) : `/picture/${row}`;
-  image.onerror = () => image.replaceWith(words);
+  image.src = source(row, big);
+  image.onerror = async () => {
+    const words = make("span", "broken", `row ${row}`);
+    image.replaceWith(words);
+    if (big) words.textContent = await fetch(image.src).then((answer) => answer.text()).catch(() => "");
+  };
   return image;
 }
 
-function thumbs(rows, captions, kinds) {
-  const frame = (row, i) => make("figure", kinds ? kinds[i] : "", make("div", "thumb", picture(row, "", false)),
-    captions ? make("figcaption", "", captions[i]) : null);
-  return make("div", "row", ...rows.map(frame));
+const aside = (row) => inTurn(() => { say(""); return show(String(row)); });
+
+function thumbs(found, captions, kinds) {
+  const frame = (one, i) => {
+    const button = make("button", "thumb", picture(one.row, "", false));
+    button.title = `row ${one.row}: ${one.label}`;
+    button.onclick = () => aside(one.row);
+    return make("figure", kinds ? kinds[i] : "", button, captions ? make("figcaption", "", ...broken(captions[i])) : null);
+  };
+  return make("div", "row", ...found.map(frame));
 }
 
-function group(kind, words, name, rows) {
-  const inside = rows.length ? thumbs(rows) : make("p", "quiet", "No other sample of this class.");
-  return make("section", kind, make("h2", "", words + " ", make("b", "", name)), inside);
+function group(kind, words, name, found, more) {
+  const inside = found.length ? thumbs(found) : make("p", "quiet", "No other sample of this class.");
+  return make("section", kind, make("h2", "", words + " ", make("b", "", ...broken(name)), more ? make("span", "", more) : null), inside);
 }
 
 function facts(panel) {
-  const number = (name, value) => value === null ? null : make("span", "", name + " ", make("b", "", value.toFixed(3)));
-  return make("p", "facts", make("span", "path", `row ${panel.row}${panel.path ? " · " + panel.path : ""}`), number("score", panel.score),
-    number("confidence", panel.confidence), number("margin", panel.margin), panel.reason ? make("span", "", panel.reason) : null);
+  return make("p", "facts", make("span", "", "score ", make("b", "", number(panel.score))),
+    make("span", "", `row ${panel.row} · ${panel.split}`), panel.path ? make("span", "path", panel.path) : null);
 }
 
 function nearest(panel) {
   if (!panel.near.length) return null;
   const kind = (n) => n.label === panel.label ? "claimed" : n.label === panel.suggested ? "instead" : "";
-  return make("section", "near", make("h2", "", "Nearest neighbours"),
-    thumbs(panel.near.map((n) => n.row), panel.near.map((n) => n.label), panel.near.map(kind)));
+  return make("section", "near", make("h2", "", "Nearest neighbours"), thumbs(panel.near, panel.near.map((n) => n.label), panel.near.map(kind)));
 }
 
-function view(shown) {
-  const frame = (panel) => make("div", "large", picture(panel.row, panel.path, true));
-  if (state.kind === "pair") {
-    const words = (i) => i ? "answered by" : `${shown.type}, distance ${shown.distance.toFixed(3)}: query`;
-    return shown.panels.map((panel, i) => make("div", "panel", frame(panel), facts(panel),
-      group(i && panel.label !== shown.panels[0].label ? "instead" : "claimed", words(i), panel.label, panel.claimed), nearest(panel)));
-  }
+function causes(kind, found) {
+  const words = kind === "harmful" ? "training samples that cause it most" : "training samples that work against it most";
+  const caption = (c) => `${c.label} ${c.relative > 0 ? "+" : "−"}${Math.abs(c.relative).toFixed(1)}`;
+  return make("section", kind, make("h2", "", make("b", "", kind === "harmful" ? "Harmful" : "Helpful"), make("span", "", words)),
+    thumbs(found, found.map(caption)));
+}
+
+function others(shown) {
+  const words = (d) => `${d.reviewer}: ${d.verdict} ${d.label}`.trim() + (d.note ? ` (${d.note})` : "");
+  return shown.others.length ? [make("p", "others", "Disputed. ", shown.others.map(words).join("; "))] : [];
+}
+
+const frame = (panel) => make("div", "large", picture(panel.row, panel.path, true));
+
+function viewSample(shown) {
   const [panel] = shown.panels;
-  return [make("div", "panel", frame(panel), facts(panel)), make("div", "side", group("claimed", "Labelled", panel.label, panel.claimed),
-    panel.suggested ? group("instead", "Suggested", panel.suggested, panel.instead) : null, nearest(panel))];
+  const sure = panel.confidence === null ? "" : `confidence ${panel.confidence.toFixed(2)}` +
+    (panel.margin === null ? "" : `, margin ${panel.margin.toFixed(2)}`);
+  return [make("div", "panel", frame(panel)), make("div", "side", ...others(shown),
+    make("div", "", panel.reason ? make("p", "reason", panel.reason) : null, facts(panel)),
+    group("claimed", "Labelled", panel.label, panel.claimed),
+    panel.suggested ? group("instead", "Suggested", panel.suggested, panel.instead, sure) : null, nearest(panel))];
+}
+
+function viewPair(shown) {
+  const [query, wrong] = shown.panels;
+  const who = ["Query", "Nearest of another class", "Nearest of its own class"];
+  const doubt = (panel) => Object.assign(make("button", "doubt", `Label suspected, perhaps ${panel.suggested}`), { onclick: () => aside(panel.row) });
+  const side = (panel, i) => make("div", `panel ${i === 1 ? "instead" : "claimed"}`, frame(panel), make("div", "",
+    make("h2", "", `${who[i]} `, make("b", "", ...broken(panel.label))), facts(panel), panel.suggested ? doubt(panel) : null));
+  const question = (ASK[shown.type] || ASK.confusion)(...[query, wrong].map((panel) => make("b", "", ...broken(panel.label))));
+  const caused = shown.harmful.length + shown.helpful.length;
+  return [make("div", "ask", make("p", "reason", ...question, make("span", "quiet", ` ${shown.type}, distance ${shown.distance.toFixed(3)}`)), ...others(shown)),
+    ...shown.panels.map(side), group("claimed", "Others of", query.label, query.claimed), group("instead", "Others of", wrong.label, wrong.claimed),
+    ...(caused ? [causes("harmful", shown.harmful), causes("helpful", shown.helpful)] : [nearest(query), nearest(wrong)].filter(Boolean))];
+}
+
+function button([key, words, act, title], off) {
+  const one = make("button", words.toLowerCase(), words, words.length > 1 ? make("kbd", "", key.toUpperCase()) : null);
+  Object.assign(one, { title, disabled: off, onclick: () => act() });
+  one.dataset.key = key;
+  return one;
 }
 
 function draw() {
-  const { shown } = state;
-  byId("main").className = state.kind;
-  byId("main").replaceChildren(...(shown ? view(shown) : [make("p", "empty", make("b", "", "Nothing left to judge here."),
-    "Change the filter, or open your name for the exports.")]));
-  const own = shown && shown.decision;
-  const buttons = [...ACTIONS[state.kind], ...ALWAYS].map(([key, words, act]) => {
-    const one = make("button", "", words, make("kbd", "", HINT[key] || key.toUpperCase()));
-    const verdict = own && own.verdict === words.toLowerCase();
-    one.classList.toggle("chosen", Boolean(verdict));
-    one.disabled = !shown && key !== "z";
-    one.dataset.key = key;
-    one.onclick = () => act();
+  const { shown } = state, kind = shown ? kindOf(shown.item) : state.kind, own = shown && shown.decision;
+  byId("main").className = kind + (shown && shown.panels.length === 2 ? " two" : "");
+  byId("main").replaceChildren(...(shown ? (kind === "pair" ? viewPair : viewSample)(shown) : [make("p", "empty",
+    make("b", "", "Nothing left to judge here."), "Change the filter above, or open your name for the exports.")]));
+  byId("main").scrollTop = 0;
+  byId("actions").replaceChildren(...ACTIONS[kind].map((action) => {
+    const one = button(action, !shown || (action[0] === "r" && !shown.panels[0].suggested));
+    if (own && own.verdict === action[1].toLowerCase()) one.classList.add("chosen");
     return one;
-  });
-  byId("actions").replaceChildren(...buttons);
+  }));
+  byId("moves").replaceChildren(...MOVES.map((move) => button(move, false)));
+  byId("moves").children[1].after(Object.assign(make("span"), { id: "place" }));
   byId("note").value = own ? own.note : "";
   if (own) say(`You said: ${own.verdict} ${own.label}`.trim());
+}
+
+function place() {
+  const { queue, at, shown } = state;
+  byId("place").textContent = shown && shown.item !== queue[at] ? "aside" : queue.length ? `${Math.min(at + 1, queue.length)} / ${queue.length}` : "";
 }
 
 function count({ done, whole }) {
   byId("bar").max = Math.max(whole, 1);
   byId("bar").value = done;
-  byId("count").textContent = `${done} of ${whole}`;
+  byId("count").replaceChildren(`${done} of ${whole}`, make("span", "wide", " judged"));
 }
 
-async function show(item) {
+async function show(item, at = state.at) {
   state.shown = item === undefined ? null : await ask(`/api/item/${item}`, { reviewer: reviewer() });
+  state.at = at;
   draw();
-  const next = state.queue[state.queue.indexOf(item) + 1];
-  if (state.pictures && next) next.split("-").forEach((row) => { new Image().src = large(row); }); // there before it is wanted
+  place();
+  const next = state.queue[at + 1];
+  if (state.about.pictures && next) new Image().src = source(next.split("-")[0], true); // there before it is wanted
 }
+
+// Where the queue goes on: from an item out of turn, to the one that was left.
+const onward = (by) => state.shown && state.shown.item !== state.queue[state.at] ? state.at : state.at + by;
 
 const go = (by) => inTurn(async () => {
-  const at = state.at + by;
+  const at = onward(by);
   if (at < 0 || at > state.queue.length) return;
   say("");
-  await show(state.queue[at]);
-  state.at = at;
+  await show(state.queue[at], at);
 });
 
-function queue() {
-  const label = state.classes.has(byId("label").value) ? byId("label").value : "";
-  const asked = { kind: state.kind, reviewer: reviewer(), label, most: byId("most").value || "1" };
-  return ask("/api/queue", { ...asked, show: byId("all").checked ? "all" : "open" });
+// A class by its name, or by part of it where no other has that part.
+function meant(text) {
+  const like = state.about.classes.filter((name) => name.toLowerCase().includes(text.trim().toLowerCase()));
+  return state.about.classes.includes(text) || like.length !== 1 ? text : like[0];
+}
+
+function choose() {
+  const [panel] = state.shown.panels;
+  const names = new Set(panel.near.map((n) => n.label).filter((name) => name !== panel.label));
+  const choice = (name) => Object.assign(make("button", "", ...broken(name)), {
+    type: "button", onclick: () => { byId("pick").value = name; byId("choose").close("ok"); } });
+  byId("likely").replaceChildren(...[...names].map(choice));
+  byId("pick").value = byId("choose").returnValue = "";
+  byId("choose").showModal();
+}
+
+async function queue() {
+  const typed = byId("label").value && meant(byId("label").value);
+  if (typed && !state.about.classes.includes(typed)) throw new Error(`There is no class ${typed}.`);
+  byId("label").value = typed;
+  const asked = { kind: state.kind, reviewer: reviewer(), among: byId("among").value, most: byId("most").value || "1", show: byId("show").value };
+  return ask("/api/queue", { ...asked, label: typed });
 }
 
 const load = (name = state.kind) => inTurn(async () => {
   say("");
   kind(name);
   const found = await queue();
-  Object.assign(state, { queue: found.items, at: 0 });
+  state.queue = found.items;
   count(found);
-  await show(state.queue[0]);
+  await show(state.queue[0], 0);
 });
 
 const decide = (verdict, label = "") => state.busy || !state.shown || inTurn(async () => {
   const said = { reviewer: reviewer(), item: state.shown.item, verdict, label, note: byId("note").value };
   const { decision, ...progress } = await ask("/api/decide", null, said);
-  count(progress);
+  if (decision.kind === state.kind) count(progress);
   byId("note").blur();
-  await show(state.queue[++state.at]);
+  const at = onward(1);
+  await show(state.queue[at], at);
   say(`Saved: ${decision.item} ${decision.verdict} ${decision.label}`.trim());
 });
 
@@ -177,31 +251,39 @@ const undo = () => inTurn(async () => {
   kind(undone.kind);
   const found = await queue();
   if (!same) Object.assign(state, { queue: found.items, at: 0 });
-  const at = state.queue.indexOf(undone.item);
-  if (at < 0) state.queue.splice(state.at, 0, undone.item);
-  else state.at = at;
   count(found);
-  await show(undone.item);
+  const at = state.queue.indexOf(undone.item);
+  await show(undone.item, at < 0 ? state.at : at);
   say(`Undone: ${undone.item} ${undone.verdict} ${undone.label}`.trim());
 });
 
 function kind(name) {
+  if (name !== state.kind || !byId("among").children.length) choices(name);
   state.kind = name;
   byId("samples").setAttribute("aria-pressed", String(name === "sample"));
   byId("pairs").setAttribute("aria-pressed", String(name === "pair"));
   byId("upto").hidden = name === "pair";
 }
 
+function choices(name) {
+  const option = (value, words) => Object.assign(make("option", "", words), { value });
+  const found = state.about.among[name];
+  byId("among").replaceChildren(option("", name === "pair" ? "both types" : "all parts"), ...found.map((one) => option(one, one)));
+  byId("among").hidden = found.length < 2;
+}
+
 async function people() {
   byId("name").value = reviewer();
   byId("people").showModal();
-  const { decided, agreement } = await ask("/api/reviewers");
+  const { decided, agreement, disputed } = await ask("/api/reviewers");
   const line = (tag, ...cells) => make("tr", "", ...cells.map((c) => make(tag, "", String(c))));
   const lines = Object.entries(decided).map(([name, n]) => line("td", name, n));
-  const kappas = agreement.map((a) => line("td", `${a.one} and ${a.other}, ${a.kind}s`, a.both, a.kappa === null ? "–" : a.kappa.toFixed(2)));
+  const kappas = agreement.map((a) => line("td", `${a.one} and ${a.other}, ${a.kind === "pair" ? "errors" : "labels"}`, a.both,
+    a.kappa === null ? "–" : a.kappa.toFixed(2)));
   byId("table").replaceChildren(
     ...(lines.length ? [make("table", "", line("th", "Reviewer", "decisions"), ...lines)] : []),
-    ...(kappas.length ? [make("table", "", line("th", "Agreement", "both judged", "kappa"), ...kappas)] : []));
+    ...(kappas.length ? [make("table", "", line("th", "Agreement", "both judged", "Cohen's kappa"), ...kappas)] : []),
+    ...(disputed ? [make("p", "quiet", `${disputed} disputed: nothing changes there until those who are sure agree.`)] : []));
 }
 
 function listen() {
@@ -209,7 +291,7 @@ function listen() {
   byId("pairs").onclick = () => load("pair");
   byId("filter").onchange = () => load();
   byId("filter").onsubmit = (event) => event.preventDefault();
-  byId("who").onclick = people;
+  byId("who").onclick = () => people().catch((error) => say(error.message, true));
   byId("people").oncancel = (event) => { if (!reviewer()) event.preventDefault(); };
   byId("people").onclose = () => {
     const name = byId("name").value.trim();
@@ -220,33 +302,39 @@ function listen() {
     byId("who").textContent = reviewer();
   };
   byId("choose").onclose = () => {
-    const label = byId("pick").value;
-    byId("pick").value = "";
-    if (byId("choose").returnValue === "ok" && label) decide("relabel", label);
+    if (byId("choose").returnValue === "ok") decide("relabel", meant(byId("pick").value));
   };
-  document.addEventListener("keydown", (event) => {
-    const typing = event.target.matches("input:not([type=checkbox])");
-    if (typing && event.target.id === "note" && (event.key === "Enter" || event.key === "Escape")) return event.target.blur();
-    if (typing || event.ctrlKey || event.metaKey || event.altKey || event.repeat || document.querySelector("dialog[open]")) return;
-    const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-    const button = [...byId("actions").children].find((b) => b.dataset.key === key);
-    if (key !== "n" && !button) return;
-    event.preventDefault();
-    if (key === "n") byId("note").focus();
-    else button.click();
-  });
+  document.addEventListener("keydown", press);
+}
+
+const FOCUS = { n: "note", "/": "label" };
+
+function press(event) {
+  if (document.querySelector("dialog[open]") || event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
+  if (event.target.matches("input, select")) {
+    if (event.key === "Escape" || (event.key === "Enter" && event.target.matches("input"))) event.target.blur();
+    return;
+  }
+  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  const found = [...document.querySelectorAll("[data-key]")].find((b) => b.dataset.key === key);
+  if (!FOCUS[key] && !found) return;
+  event.preventDefault();
+  if (FOCUS[key]) byId(FOCUS[key]).select();
+  else found.click();
 }
 
 async function start() {
   listen();
-  const { classes, pictures, pairs } = await ask("/api/classes");
-  state.pictures = pictures;
-  state.classes = new Set(classes);
+  state.about = await ask("/api/about");
+  const { classes, among, title } = state.about;
+  document.body.classList.toggle("words", !state.about.pictures);
+  document.title = title ? `${title} · review` : "likewise review";
+  byId("title").textContent = title || "likewise review";
   byId("classes").append(...classes.map((name) => Object.assign(make("option"), { value: name })));
-  byId("pairs").hidden = pairs === 0;
+  byId("pairs").hidden = among.pair.length === 0;
   byId("who").textContent = reviewer();
   if (reviewer()) load();
-  else people();
+  else await people();
 }
 
 start().catch((error) => say(error.message, true));

@@ -1,0 +1,76 @@
+"""Which items the page asks for, and what it shows of one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from likewise.review.findings import Findings
+
+SHOWN = 6
+"""Exemplars of a class, neighbours, and causes of each direction."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which items the page wants: where it says so, of one class (claimed or suggested), among one split of the samples or one
+    type of the pairs, and up to a score."""
+
+    kind: Literal["sample", "pair"]
+    label: str = ""
+    among: str = ""
+    most: float = math.inf
+    show: Literal["open", "all", "disputed"] = "open"
+
+
+def suspects(findings: Findings) -> dict[str, None]:
+    """Samples whose label is suspected, in order: the worst first."""
+    found = sorted((s.score, s.row) for s in findings.sample.values() if s.suggested)
+    return {str(row): None for _, row in found}
+
+
+def fits(findings: Findings, item: str, asked: Asked) -> bool:
+    if asked.kind == "pair":
+        pair = findings.pair[item]
+        labels, among, score = [findings.sample[row].label for row in (pair.query, pair.wrong)], pair.type, -math.inf
+    else:
+        one = findings.sample[int(item)]
+        labels, among, score = [one.label, one.suggested], one.split, one.score
+    return asked.label in ("", *labels) and asked.among in ("", among) and score <= asked.most
+
+
+def shown(findings: Findings, item: str) -> dict:
+    """What the page shows of an item.
+
+    A pair has three panels: the query, its nearest of another class, and its nearest of its own, unless it is alone there.
+    """
+    pair = findings.pair.get(item)
+    rows = [row for row in (pair.query, pair.wrong, pair.mate) if row >= 0] if pair else [int(item)]
+    panels = [
+        {
+            **{k: v for k, v in findings.sample[row]._asdict().items() if k != "carried"},
+            "claimed": exemplars(findings, findings.sample[row].label, rows),
+            "instead": exemplars(findings, findings.sample[row].suggested, rows),
+            "near": [named(findings, other) for other in findings.near.get(row, [])[:SHOWN]],
+        }
+        for row in rows
+    ]
+    if pair is None:
+        return {"panels": panels}
+    causes = {
+        name: [
+            {**named(findings, c.row), "relative": c.relative} for c in findings.causes.get((item, name), [])[:SHOWN]
+        ]
+        for name in ("harmful", "helpful")
+    }
+    return {"panels": panels, "type": pair.type, "distance": pair.distance, **causes}
+
+
+def named(findings: Findings, row: int) -> dict:
+    return {"row": row, "label": findings.sample[row].label}
+
+
+def exemplars(findings: Findings, label: str, but: list[int]) -> list[dict]:
+    members = findings.members.get(label, [])[: SHOWN + len(but)]
+    return [named(findings, row) for row in members if row not in but][:SHOWN]

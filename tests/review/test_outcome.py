@@ -1,0 +1,122 @@
+"""What reviewers make of the labels together: kappa by hand, disputes, and tables that training reads."""
+
+import math
+
+import numpy as np
+import pytest
+
+from likewise.data.features import read_embeddings
+from likewise.data.table import read_table
+from likewise.review.findings import read_findings
+from likewise.review.outcome import agreement, as_csv, changes, corrected, settle
+from likewise.review.store import Decision
+
+AUDIT = """row,path,label,score,suggested,confidence,margin,reason,split,vote,query,gallery,group,left,top,right,bottom,weight
+1,a/0.png,wren,0.9,,,,,train,0.9,0,1,,,,,,1
+2,a/1.png,wren,0.1,robin,0.8,0.5,,train,0.2,0,1,7,1,2,30.5,40,0.5
+4,b/2.png,robin,0.7,,,,,val,,1,0,7,,,,,1
+5,b/3.png,"tit, blue",0.05,wren,0.6,0.2,,test,0.1,1,1,,,,,,1
+"""
+
+
+def decisions(kind, **by):
+    return [
+        Decision(
+            n, "", who, kind, str(item), *[*verdict.split(":"), ""][:2], "two birds" if verdict == "remove" else ""
+        )
+        for who, verdicts in by.items()
+        for n, (item, verdict) in enumerate(verdicts.items())
+    ]
+
+
+SAID = [
+    *decisions("sample", ann={2: "relabel:tit, blue", 5: "remove", 4: "relabel:wren"}, bob={5: "unsure", 4: "keep"}),
+    *decisions("pair", ann={"4-5": "agreeable"}),
+]
+
+
+def findings(folder, text=AUDIT):
+    (folder / "audit.csv").write_text(text)
+    return read_findings(folder)
+
+
+def test_a_table_of_pictures_can_be_trained_on_as_it_is(tmp_path):
+    table = corrected(findings(tmp_path), SAID, str(tmp_path / "pictures"))
+    (tmp_path / "corrected.csv").write_text(as_csv(table))
+    items = read_table(str(tmp_path / "corrected.csv"))
+    assert [items.class_name[y] for y in items.y] == ["wren", "tit, blue", "robin"]  # row 4 is disputed, row 5 is gone
+    assert items.path[1] == str(tmp_path / "pictures" / "a" / "1.png")
+    assert items.split.tolist() == ["train", "train", "val"]
+    assert items.query.tolist() == [False, False, True] and items.gallery.tolist() == [True, True, False]
+    assert items.group.tolist() == [-1, 7, 7] and items.weight.tolist() == [1, 0.5, 1]
+    assert items.box[1].tolist() == [1, 2, 30.5, 40] and np.isnan(items.box[[0, 2]]).all()
+
+
+def test_without_pictures_it_labels_every_row_of_the_embeddings(tmp_path):
+    text = AUDIT
+    for path in ("a/0.png", "a/1.png", "b/2.png", "b/3.png"):
+        text = text.replace(path, "")
+    table = corrected(findings(tmp_path, text), SAID)
+    (tmp_path / "corrected.csv").write_text(as_csv(table))
+    np.save(tmp_path / "z.npy", np.eye(6, dtype=np.float32))
+    items = read_embeddings(str(tmp_path / "z.npy"), str(tmp_path / "corrected.csv"))
+    names = [items.class_name[y] for y in items.y]
+    assert [names[row] for row in (1, 2, 4)] == ["wren", "tit, blue", "robin"] and names[0] == names[3] == "not audited"
+    assert items.split.tolist() == [
+        "",
+        "train",
+        "train",
+        "",
+        "val",
+        "",
+    ]  # rows 0 and 3 were in no part, row 5 was removed
+
+
+def test_changes_say_what_and_who(tmp_path):
+    head, *lines = changes(findings(tmp_path), SAID)
+    assert head == ("row", "path", "label", "change", "new_label", "reviewers", "notes")
+    assert lines == [
+        (2, "a/1.png", "wren", "relabel", "tit, blue", "ann: relabel tit, blue", ""),
+        (4, "b/2.png", "robin", "disputed", "", "ann: relabel wren; bob: keep", ""),
+        (5, "b/3.png", "tit, blue", "remove", "", "ann: remove", "two birds"),
+    ]
+
+
+def test_settling_needs_all_who_are_sure():
+    said = decisions("sample", ann={1: "relabel:a", 2: "keep", 3: "unsure"}, bob={1: "relabel:b", 2: "unsure"})
+    said += decisions("pair", ann={"1-2": "agreeable"}, bob={"1-2": "disagreeable"})
+    found = {item: one[:2] for item, one in settle(said).items()}
+    assert found == {"1": ("disputed", ""), "2": ("keep", ""), "1-2": ("disputed", "")}
+
+
+def by_hand(ann, bob):
+    both = [item for item in ann if item in bob]
+    views = {*ann.values(), *bob.values()}
+    p = sum(ann[i] == bob[i] for i in both) / len(both)
+    q = sum(
+        sum(ann[i] == v for i in both) / len(both) * (sum(bob[i] == v for i in both) / len(both)) for v in sorted(views)
+    )
+    return (p - q) / (1 - q)
+
+
+def test_kappa_by_hand():
+    ann = {1: "keep", 2: "keep", 3: "relabel:a", 4: "relabel:a", 5: "remove", 9: "keep"}
+    bob = {1: "keep", 2: "remove", 3: "relabel:a", 4: "relabel:b", 5: "remove", 8: "keep"}
+    [found] = agreement(decisions("sample", ann=ann, bob=bob))
+    assert found[:4] == ("sample", "ann", "bob", 5) and found[4] == pytest.approx(by_hand(ann, bob), abs=1e-12)
+    assert found[4] == pytest.approx((3 / 5 - 6 / 25) / (1 - 6 / 25))  # keep 2 * 1, remove 1 * 2, a 2 * 1, b 0 * 1
+    [undefined] = agreement(decisions("pair", ann={"1-2": "agreeable"}, bob={"1-2": "agreeable"}))
+    assert math.isnan(undefined[4])
+    assert agreement(decisions("sample", ann={1: "keep"}, bob={2: "keep"})) == []
+
+
+@pytest.mark.parity
+def test_kappa_as_scikit_learn():
+    from sklearn.metrics import cohen_kappa_score
+
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        mine, theirs = rng.choice(["keep", "remove", "relabel:a", "relabel:b"], (2, 30))
+        theirs = np.where(rng.random(30) < 0.5, mine, theirs)
+        said = decisions("sample", ann=dict(enumerate(mine.tolist())), bob=dict(enumerate(theirs.tolist())))
+        assert agreement(said)[0][4] == pytest.approx(cohen_kappa_score(mine, theirs), abs=1e-12)

@@ -1,0 +1,83 @@
+"""Which items the page asks for, and what it shows of one."""
+
+import math
+
+import numpy as np
+import pytest
+
+from likewise.review.findings import read_findings
+from likewise.review.panels import Asked, fits, shown, suspects
+
+AUDIT = """row,path,label,score,suggested,confidence,margin,reason,split
+10,,wren,0.9,,,,,train
+11,,wren,0.1,robin,0.8,0.5,near robins,train
+12,,robin,0.7,,,,,test
+13,,robin,0.05,wren,0.6,0.2,near wrens,test
+14,,tit,0.3,robin,,,,test
+15,,tit,0.1,wren,,,,train
+"""
+PAIRS = """query,other,type,distance,wrong,mate
+12,14,confusion,0.25,14,13
+12,13,mis-similar,1.5,14,13
+14,12,confusion,0.5,12,-1
+"""
+CAUSES = "error,kind,direction,place,row,influence,relative\n12-14,confusion,harmful,1,11,0.1,3\n"
+
+
+@pytest.fixture
+def findings(tmp_path):
+    (tmp_path / "audit.csv").write_text(AUDIT)
+    (tmp_path / "pairs.csv").write_text(PAIRS)
+    (tmp_path / "causes.csv").write_text(
+        CAUSES + "".join(f"12-14,confusion,helpful,{k},10,-1,-{9 - k}\n" for k in range(1, 9))
+    )
+    np.savez(tmp_path / "neighbours.npz", row=np.array([11]), near=np.array([[15, 10, -1]]))
+    return read_findings(tmp_path)
+
+
+def test_suspects_come_worst_first_and_equals_by_row(findings):
+    assert list(suspects(findings)) == ["13", "11", "15", "14"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "items"),
+    [
+        ({}, ["13", "11", "15", "14"]),
+        ({"label": "wren"}, ["13", "11", "15"]),  # claimed or suggested
+        ({"label": "wren", "among": "train"}, ["11", "15"]),
+        ({"among": "test", "most": 0.3}, ["13", "14"]),
+        ({"most": 0.1}, ["13", "11", "15"]),
+        ({"among": "val"}, []),
+    ],
+)
+def test_samples_are_asked_for_by_class_split_and_score(findings, asked, items):
+    assert [one for one in suspects(findings) if fits(findings, one, Asked("sample", **asked))] == items
+
+
+def test_pairs_are_asked_for_by_class_and_type(findings):
+    def found(**asked):
+        return [item for item in findings.pair if fits(findings, item, Asked("pair", **asked))]
+
+    assert found() == ["12-14", "12-13", "14-12"] and found(most=0.0) == found(label="tit") == found()
+    assert found(among="mis-similar") == ["12-13"] and found(label="wren") == []
+
+
+def test_a_sample_is_shown_with_its_classes_and_neighbours(findings):
+    [panel] = shown(findings, "11")["panels"]
+    assert (panel["label"], panel["suggested"], panel["score"], panel["margin"]) == ("wren", "robin", 0.1, 0.5)
+    assert panel["split"] == "train" and "carried" not in panel
+    assert [one["row"] for one in panel["claimed"]] == [10]  # without itself
+    assert [one["row"] for one in panel["instead"]] == [12, 13]  # least suspect first
+    assert panel["near"] == [{"row": 15, "label": "tit"}, {"row": 10, "label": "wren"}]
+
+
+def test_a_pair_is_shown_as_a_triple_with_its_causes(findings):
+    pair = shown(findings, "12-14")
+    assert [one["row"] for one in pair["panels"]] == [12, 14, 13]  # query, wrong neighbour, one of its own
+    assert (pair["type"], pair["distance"]) == ("confusion", 0.25)
+    assert pair["harmful"] == [{"row": 11, "label": "wren", "relative": 3}]
+    assert [one["relative"] for one in pair["helpful"]] == [-8, -7, -6, -5, -4, -3]
+    apart = shown(findings, "12-13")
+    assert [one["row"] for one in apart["panels"]] == [12, 14, 13] and apart["harmful"] == []
+    assert [one["row"] for one in shown(findings, "14-12")["panels"]] == [14, 12]  # alone in its class
+    assert Asked("pair").most == math.inf
