@@ -231,6 +231,12 @@ def run_hierarchy(config) -> None:
 
 
 def run_audit(config) -> None:
+    if config.overlap:
+        from likewise.report.overlap import show_overlap
+        from likewise.stages.overlap import overlap
+
+        found = overlap(config)
+        return None if config.quiet else show_overlap(found)
     from likewise.report.findings import show_findings
     from likewise.stages.audit import audit
 

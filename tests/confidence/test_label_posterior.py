@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from likewise.confidence import LabelPosterior, discriminant
-from likewise.confidence.label_posterior import Noise, fit_shares
+from likewise.label_noise import Noise, fit_shares
 from likewise.types import Embedded, LikewiseError
 
 CLASSES, EACH, DIM = 20, 40, 16
@@ -135,7 +135,7 @@ def test_a_class_that_stays_may_leave_another_without_samples(monkeypatch):
     given = np.array([0, 0, 1, 1, 2, 2, 2, 2])
     believed = torch.tensor([2, 2, 0, 0, 2, 2, 2, 2])
     sure = torch.nn.functional.one_hot(believed, 3).float()
-    monkeypatch.setattr(label_posterior.Noise, "posterior", lambda self, scores, y: sure)
+    monkeypatch.setattr(Noise, "posterior", lambda self, scores, y: sure)
     x = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
     _, verdict = judge(x, given, folds=2)
     assert verdict.y.tolist() == given.tolist() and (verdict.w == 1).all()

@@ -23,6 +23,7 @@ from likewise.audit.influence import (
     checked_groups,
     evaluate,
     head_of,
+    losses_of,
 )
 from likewise.contracts import Loss
 from likewise.similarity import full_products
@@ -232,7 +233,7 @@ def empirical(
     (e, f), (test_e, test_f) = head_of("empirical", train), head_of("empirical", test)
     group = checked_groups(len(test_e), pair, sign, group)
     batches = balanced_batches(train.y) if batches is None else batches
-    e, before = e.double(), _numbers(loss, e.double(), train.y, batches)
+    e, before = e.double(), losses_of(loss, e.double(), train.y, batches)
     for error in range(int(group.max()) + 1):
         mine = group == error
         ends = pair[mine].flatten()
@@ -247,7 +248,7 @@ def empirical(
         for b, q in moves:
             length = ((b @ b.T) * (q @ q.T)).sum().clamp_min(torch.finfo(b.dtype).tiny).sqrt()
             gain = _worth(at + _shift(side, q, b), share, loss.input)[0] - _worth(at, share, loss.input)[0]
-            score += gain / length * (_numbers(loss, e + _shift(f, q, b), train.y, batches) - before)
+            score += gain / length * (losses_of(loss, e + _shift(f, q, b), train.y, batches) - before)
         yield score / len(moves)
 
 
@@ -279,14 +280,6 @@ def _at_right_angles(moves, count: int, seed: int) -> list[tuple[Tensor, Tensor]
 def _shift(f: Float[Tensor, "n F"], q: Float[Tensor, "S F"], b: Float[Tensor, "S D"]) -> Float[Tensor, "n D"]:
     with full_products(f):
         return (f @ q.T).to(b) @ b
-
-
-@torch.no_grad()
-def _numbers(loss: Loss, e, y, batches) -> Float[Tensor, "N"]:
-    found = e.new_empty(len(e))
-    for rows, _, number in evaluate(loss, e, y, batches):
-        found[rows] = number.to(found)
-    return found
 
 
 def _worth(e: Float[Tensor, "S D"], share: Float[Tensor, "P"], space: Space):

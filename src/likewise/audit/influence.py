@@ -146,6 +146,17 @@ def evaluate(
         yield rows, own, found
 
 
+@torch.no_grad()
+def losses_of(
+    loss: Loss, e: Float[Tensor, "N D"], y: Int[Tensor, "N"], batches: Batches | None = None
+) -> Float[Tensor, "N"]:
+    """Each sample's own number, in its batch."""
+    found = e.new_empty(len(e))
+    for rows, _, number in evaluate(loss, e, y, batches):
+        found[rows] = number.to(found)
+    return found
+
+
 def influence(
     aim: Repairs, g: Float[Tensor, "N D"], f: Float[Tensor, "N F"], budget: int = 2**26
 ) -> Float[Tensor, "Q N"]:

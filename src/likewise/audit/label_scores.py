@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.errors import LikewiseError
+from likewise.label_noise import Evidence
 from likewise.search import nearest, rank
 from likewise.similarity import at_least_float32, distance, full_products
 
@@ -54,13 +55,37 @@ def centre_margin(z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) -> Float[Tensor,
     if len(label) < 2:
         raise LikewiseError(f"centre_margin: labels must hold two classes or more, got only class {int(label[0])}")
     with full_products(z):
-        z = F.normalize(at_least_float32(z), dim=1)
-        total = z.new_zeros(len(label), z.shape[1]).index_add_(0, own, z)
-        centre, margin = F.normalize(total, dim=1), []
-        for some, mine in zip(*(t.split(max(1, AT_ONCE // len(label))) for t in (z, own)), strict=True):
-            others = (some @ centre.T).scatter_(1, mine[:, None], -torch.inf).amax(1)
-            margin.append(F.cosine_similarity(some, total[mine] - some) - others)
-    return undecided((2 + torch.cat(margin)) / 4, y)
+        return undecided((2 + margins(Centres(F.normalize(at_least_float32(z), dim=1), own, len(label)), own)) / 4, y)
+
+
+class Centres:
+    """Cosines of samples with the centres of classes; with the own one made without the sample.
+
+    Args:
+        z: unit vectors.
+        y: labels, 0 to classes - 1.
+    """
+
+    def __init__(self, z: Float[Tensor, "N D"], y: Int[Tensor, "N"], classes: int):
+        self.z, self.y, self.classes = z, y, classes
+        self.total = z.new_zeros(classes, z.shape[1]).index_add_(0, y, z)
+        self.centre = F.normalize(self.total, dim=1)
+
+    def blocks(self) -> Iterator[Int[Tensor, "b"]]:
+        yield from torch.arange(len(self.z), device=self.z.device).split(max(1, AT_ONCE // self.classes))
+
+    def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "b C"]:
+        z, own = self.z[rows], self.y[rows]
+        return (z @ self.centre.T).scatter(1, own[:, None], F.cosine_similarity(z, self.total[own] - z)[:, None])
+
+
+def margins(each: Evidence, y: Int[Tensor, "N"]) -> Float[Tensor, "N"]:
+    """How far the own class is ahead of the best other one."""
+    found = []
+    for rows in each.blocks():
+        score, own = each.scores(rows), y[rows, None]
+        found.append(score.gather(1, own)[:, 0] - score.scatter(1, own, -torch.inf).amax(1))
+    return torch.cat(found).double()
 
 
 def by_loss(loss: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
@@ -104,27 +129,6 @@ def self_gradient(slope: Float[Tensor, "N D"], f: Float[Tensor, "N F"]) -> Float
         f: what the head gets.
     """
     return by_loss(torch.linalg.vector_norm(slope.double(), dim=1) * torch.linalg.vector_norm(f.double(), dim=1))
-
-
-def combined(posterior: Float[Tensor, "N"], centre: Float[Tensor, "N"], y: Int[Tensor, "N"]) -> Float[Tensor, "N"]:
-    """Both views of a label in one score: how likely it is right, and how near its class is.
-
-    Formula: sigmoid(logit(posterior) + (centre - median) / standard deviation)
-
-    Args:
-        posterior: P(the label is right), such as 1 - suspicion of `LabelPosterior`. It must be calibrated: one that doubts
-            good labels of small classes outweighs the centres.
-        centre: `centre_margin` of the same samples. It also orders those for which the posterior is as good as 0 or 1.
-    """
-    must_be_shares("combined", posterior)
-    centre = (centre.double() - centre.double().median()) / centre.double().std(correction=0).clamp_min(1e-12)
-    return undecided(torch.sigmoid(posterior.double().logit(1e-9) + centre), y)
-
-
-def count_wrong(posterior: Float[Tensor, "N"], y: Int[Tensor, "N"]) -> float:
-    """How many labels are expected to be wrong: the sum of 1 - P(right). Samples alone in their class are not counted."""
-    must_be_shares("count_wrong", posterior)
-    return float((1 - posterior.double())[class_sizes(y) > 1].sum())
 
 
 def votes(
@@ -191,14 +195,4 @@ def must_be_labelled(owner: str, z: Tensor, y: Tensor) -> None:
         raise LikewiseError(
             f"{owner}: embeddings must be finite, but {len(bad)} of {len(z)} rows are not (first: row {int(bad[0])}); "
             "leave them out, or see why the network gives them"
-        )
-
-
-def must_be_shares(owner: str, posterior: Tensor) -> None:
-    """Raise unless these are probabilities."""
-    bad = (~((posterior >= 0) & (posterior <= 1))).nonzero()[:, 0]
-    if len(bad):
-        raise LikewiseError(
-            f"{owner}: posterior must lie in [0, 1], got {float(posterior[bad[0]]):g} in row {int(bad[0])}; "
-            "give 1 - suspicion"
         )

@@ -1,21 +1,14 @@
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional as F
 
-from likewise.confidence.discriminant import Discriminant
 from likewise.contracts import Confidence
+from likewise.label_noise import discriminate
 from likewise.similarity import full_products
 from likewise.types import Embedded, LikewiseError, Trust, Verdict
-
-SHARPNESS = tuple(0.02 * 1.5**i for i in range(13))  # to 2.6
-CONFUSABLE = 2048
-"""Classes up to which mix-ups of similar classes are told from any other; beyond, their table would not fit."""
 
 
 class LabelPosterior(Confidence):
@@ -84,22 +77,14 @@ class LabelPosterior(Confidence):
         x, y = (e.z if e.f is None else e.f).float(), e.y
         if not torch.isfinite(x).all():
             raise LikewiseError("LabelPosterior: the features hold NaN or infinite numbers; lower lr or set clip_norm")
-        x = (x - x.mean(0)) / x.std().clamp_min(1e-12)
-        order = torch.randperm(len(x), generator=torch.Generator().manual_seed(self.seed))
         top, sure, own = y.clone(), x.new_ones(len(x)), x.new_ones(len(x))
         with full_products(x):
-            each = Discriminant(x, (order % self.folds).to(x.device), self.folds, self.classes)
+            how = {"rounds": self.rounds, "folds": self.folds, "shrink": self.shrink, "seed": self.seed}
+            each, noise = discriminate(x, y, self.classes, **how)
             for rows in each.blocks():
-                each.add(rows, F.one_hot(y[rows], self.classes).to(x))
-            for _ in range(self.rounds):
-                each.fit(self.shrink)
-                noise = fit_noise(each, y)
-                each.clear()
-                for rows in each.blocks():
-                    q = noise.posterior(each.scores(rows), y[rows])
-                    each.add(rows, q)
-                    sure[rows], top[rows] = q.max(1)
-                    own[rows] = q.gather(1, y[rows, None]).squeeze(1)
+                q = noise.posterior(each.scores(rows), y[rows])
+                sure[rows], top[rows] = q.max(1)
+                own[rows] = q.gather(1, y[rows, None]).squeeze(1)
         used = (sure >= self.least) & ((top == y) | self.repair)
         while True:  # a class that would be gone stays as it was given, and may then be missed by another
             left = torch.bincount(top[used], minlength=self.classes)
@@ -110,57 +95,3 @@ class LabelPosterior(Confidence):
         self.w.copy_(used.to(self.w))
         facts = {"wrong labels, any": noise.any, "wrong labels, similar": noise.similar}
         return Verdict(y=top, w=used.float(), suspicion=1 - own, threshold=0.5, facts=facts)
-
-
-class Noise(NamedTuple):
-    """How given labels come about: which share of them is any other class's, and which that of a similar one."""
-
-    sharpness: float
-    any: float
-    similar: float
-    table: Float[Tensor, "C C"] | None  # P(given | true), of those mixed up with a similar class
-
-    def posterior(self, scores: Float[Tensor, "b C"], y: Int[Tensor, "b"]) -> Float[Tensor, "b C"]:
-        """P(true class | features, given label)."""
-        q = torch.softmax(self.sharpness * scores, 1)
-        true = q.gather(1, y[:, None]) * (1 - self.any - self.similar)
-        said = self.any / (q.shape[1] - 1)
-        q = q * (said if self.table is None else said + self.similar * self.table[:, y].T)
-        q = q.scatter(1, y[:, None], true)
-        return q / q.sum(1, keepdim=True).clamp_min(1e-30)
-
-
-def fit_noise(each: Discriminant, y: Int[Tensor, "N"]) -> Noise:
-    """The sharpness and shares under which the given labels are most likely."""
-    found = [at_sharpness(each, y, t) for t in SHARPNESS]
-    return max(found, key=lambda pair: pair[0])[1]
-
-
-def at_sharpness(each: Discriminant, y: Int[Tensor, "N"], sharpness: float) -> tuple[float, Noise]:
-    """The likelihood (its logarithm) of the given labels at this sharpness, and the shares that make it largest."""
-    table, sums = None, each.x.new_zeros(each.classes, each.classes)
-    if each.classes <= CONFUSABLE:
-        for rows in each.blocks():
-            p = torch.softmax(sharpness * each.scores(rows), 1)
-            sums += p.T @ p
-        table = sums.fill_diagonal_(0) / sums.sum(1, keepdim=True).clamp_min(1e-30)
-    own, similar = [], []
-    for rows in each.blocks():
-        p = torch.softmax(sharpness * each.scores(rows), 1)
-        own.append(p.gather(1, y[rows, None]).squeeze(1))
-        if table is not None:
-            similar.append((p * table[:, y[rows]].T).sum(1))
-    own = torch.cat(own)
-    ways = [own, (1 - own) / (each.classes - 1), *([torch.cat(similar)] if similar else [])]
-    shares, likelihood = fit_shares(torch.stack(ways))
-    return likelihood, Noise(sharpness, shares[1], shares[2] if similar else 0.0, table)
-
-
-def fit_shares(ways: Float[Tensor, "W N"], steps: int = 100) -> tuple[list[float], float]:
-    """Shares of a mixture that make what was seen most likely, by expectation-maximisation, and that likelihood's logarithm."""
-    shares = ways.new_full((len(ways),), 0.2 / (len(ways) - 1))
-    shares[0] = 0.8
-    for _ in range(steps):
-        part = shares[:, None] * ways
-        shares = (part / part.sum(0).clamp_min(1e-30)).mean(1)
-    return shares.tolist(), float((shares[:, None] * ways).sum(0).clamp_min(1e-30).log().sum())

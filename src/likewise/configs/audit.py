@@ -18,8 +18,8 @@ class Audit:
     """Labels of embeddings that have none: a table (.csv) with `label`, one line a row, or an array (.npy)."""
     out: str | None = None
     """Folder of the audit. By default `audit` in the run's folder, or audit/NAME for embeddings."""
-    influence: Literal["first", "finite", "kronecker", "lissa", "deep"] = "first"
-    """How causes are found: first order, a finite step of the head, with a Hessian, or through all layers at first order."""
+    influence: Literal["finite", "first", "kronecker", "lissa", "deep"] = "finite"
+    """How causes are found: by a finite step of the head, at first order, with a Hessian, or through all layers."""
     thetas: int = 1
     """Other heads that a finite step looks at: the repaired one, the worsened one, then others at random."""
     pairs: int = 50

@@ -227,7 +227,13 @@ def facts_with(config: Train, sampler: BatchSampler, embedder: Embedder) -> dict
 
 
 def open_loss(
-    run: Run, config: Train, items: Items, rows: Int[np.ndarray, "n"], embedder: Embedder, which: str, device: torch.device
+    run: Run,
+    config: Train,
+    items: Items,
+    rows: Int[np.ndarray, "n"],
+    embedder: Embedder,
+    which: str,
+    device: torch.device,
 ) -> Loss:
     """The loss of a run with what it has learned; labels of its training rows as the run was given them."""
     used, labels = np.unique(items.y[rows], return_inverse=True)

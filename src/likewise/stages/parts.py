@@ -23,7 +23,16 @@ from likewise.objective import Objective
 from likewise.optimise import Schedule, make_optimizer
 from likewise.run import Run
 from likewise.spec import build
-from likewise.stages.assemble import facts_of, facts_with, load_into, make_embedder, make_protocol, spoil, to_device, transforms
+from likewise.stages.assemble import (
+    facts_of,
+    facts_with,
+    load_into,
+    make_embedder,
+    make_protocol,
+    spoil,
+    to_device,
+    transforms,
+)
 from likewise.stages.evaluate import check_plan
 from likewise.types import Embedded, Given, Items, LikewiseError, Verdict
 

@@ -28,10 +28,6 @@ class Discriminant:
         """Rows in blocks whose scores fit in memory."""
         yield from torch.arange(len(self.x), device=self.x.device).split(max(1, AT_ONCE // self.classes))
 
-    def clear(self) -> None:
-        self.count.zero_()
-        self.total.zero_()
-
     def add(self, rows: Int[Tensor, "b"], q: Float[Tensor, "b C"]) -> None:
         """These rows belong to these classes, for such a share each."""
         for k in range(self.folds):
@@ -40,7 +36,7 @@ class Discriminant:
             self.total[k] += q[mine].T @ self.x[rows[mine]]
 
     def fit(self, shrink: float) -> None:
-        """Weights and offsets of every fold's discriminants: of the samples outside it."""
+        """Weights and offsets of every fold's discriminants: of the samples outside it that were added since the last time."""
         weights, offsets = [], []
         for k in range(self.folds):
             count = self.count.sum(0) - self.count[k]
@@ -61,6 +57,8 @@ class Discriminant:
             weights.append(weight)
             offsets.append(-(0.5 * centre.T + mean[:, None]).mul(weight).sum(0))
         self.weight, self.offset, self.known = torch.stack(weights), torch.stack(offsets), None
+        self.count.zero_()
+        self.total.zero_()
         if len(self.x) * self.classes <= KEPT:
             self.known = torch.cat([self.scores(rows) for rows in self.blocks()])
 

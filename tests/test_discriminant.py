@@ -7,7 +7,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from torch.nn import functional as F
 
 from likewise.confidence import discriminant
-from likewise.confidence.discriminant import Discriminant
+from likewise.discriminant import Discriminant
 
 N, DIM, CLASSES, FOLDS = 120, 6, 5, 3
 

@@ -1,0 +1,151 @@
+"""Do runs fail at the same classes? A heat map of the classes that each names, and the same in words."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+INK, SOFT, FAINT = "#1d2430", "#8a94a3", "#eef0f4"
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+"""Of Okabe and Ito, which people who see colours differently tell apart; one a method."""
+
+SHOWN = 60
+"""Columns drawn at most, those named most often; the table holds all."""
+
+LISTED = 5
+"""Classes listed on the terminal."""
+
+
+@dataclass(frozen=True, eq=False)
+class Named:
+    """Which classes each run names as its most wrong, the classes named most often first; and how far runs agree in that."""
+
+    classes: tuple[str, ...]
+    heat: Bool[np.ndarray, "R L"]
+    within: float
+    between: float
+    chance: float
+
+
+@dataclass(frozen=True, eq=False)
+class Overlapped:
+    """Several runs, grouped by method; `by` says for each way to count ("count", "rate") which classes they name.
+
+    `of` is the number of test classes, of which a run names `k`.
+    """
+
+    runs: tuple[str, ...]
+    methods: tuple[str, ...]
+    k: int
+    of: int
+    by: dict[str, Named]
+    folder: Path | None = None
+
+
+def say_overlap(found: Overlapped, way: str) -> str:
+    """How far runs agree, in one sentence."""
+    named = found.by[way]
+    pairs = [("one method", named.within), ("different methods", named.between)]
+    (who, share), *others = [(who, share) for who, share in pairs if not math.isnan(share)]
+    more = "".join(f", two of {who} {100 * share:.0f} %" for who, share in others)
+    what = f"{100 * share:.0f} % of their {found.k} most wrong classes by {way}"
+    return f"two runs of {who} share {what}{more}; by chance {100 * named.chance:.0f} %"
+
+
+def show_overlap(found: Overlapped) -> None:
+    """The sentences, and the classes that most runs name."""
+    console = Console(highlight=False)
+    for way, named in found.by.items():
+        table = Table(f"most wrong by {way}", "runs that name it", *map(escape, dict.fromkeys(found.methods)))
+        for column in range(min(LISTED, len(named.classes))):
+            counts = [str(int(named.heat[rows, column].sum())) for rows in _groups(found).values()]
+            table.add_row(
+                escape(named.classes[column]), f"{int(named.heat[:, column].sum())} of {len(found.runs)}", *counts
+            )
+        console.print(table)
+    for way in found.by:
+        sentence = say_overlap(found, way)
+        console.print(f"[bold]{sentence[0].upper()}{escape(sentence[1:])}.[/]")
+
+
+def draw_overlap(found: Overlapped) -> Figure:
+    """Rows are runs, in groups of one method; columns are classes, those that most runs name on the left. A panel a way."""
+    columns = min(SHOWN, max(len(named.classes) for named in found.by.values()))
+    rows, groups = len(found.runs), len(_groups(found))
+    panel = 0.24 * rows + 0.12 * groups + 2.6  # the names of classes stand upright below
+    figure = Figure(
+        figsize=(max(9.0, 4.2 + 0.24 * columns), 0.5 + panel * len(found.by)), facecolor="white", layout="constrained"
+    )
+    figure.get_layout_engine().set(hspace=0.06)
+    for axes, way in zip(figure.subplots(len(found.by), 1, squeeze=False)[:, 0], found.by):
+        draw_named(axes, found, way, columns)
+    figure.supxlabel(
+        f"A row is a run, a filled cell a class among its {found.k} most wrong of {found.of} test classes; above, how many "
+        "runs name the class.", x=0.012, ha="left", fontsize=8, color=SOFT,
+    )  # fmt: skip
+    return figure
+
+
+def draw_named(axes: Axes, found: Overlapped, way: str, columns: int) -> None:
+    """One panel. A gap parts the methods, and each has its colour."""
+    named, shown = found.by[way], min(columns, len(found.by[way].classes))
+    place, top = {}, 0.0
+    for number, (method, rows) in enumerate(_groups(found).items()):
+        colour = COLOURS[number % len(COLOURS)]
+        for row in rows:
+            place[row], top = top, top + 1
+            fill = [colour if hit else FAINT for hit in named.heat[row, :shown]]
+            axes.barh([place[row]] * shown, 0.92, left=np.arange(shown) - 0.46, height=0.88, color=fill, lw=0)
+        middle = (place[rows[0]] + place[rows[-1]]) / 2
+        lines = textwrap.wrap(method, 30, max_lines=max(1, int(1.6 * len(rows))), placeholder="…")
+        axes.text(
+            columns - 0.2, middle, "\n".join(lines), va="center", fontsize=9, color=colour, fontweight="bold",
+            parse_math=False,
+        )  # fmt: skip
+        top += 0.5
+    for column in range(shown):
+        count = int(named.heat[:, column].sum())
+        axes.text(column, -0.75, str(count), ha="center", fontsize=7, color=INK if count > 1 else SOFT)
+    runs = _tails(found.runs)
+    axes.set_yticks(list(place.values()), [_short(runs[row], 28) for row in place], fontsize=8, parse_math=False)
+    labels = [_short(name, 26) for name in named.classes[:shown]]
+    axes.set_xticks(range(shown), labels, rotation=90, fontsize=8, parse_math=False)
+    axes.set_xlim(-0.6, columns - 0.4)
+    axes.set_ylim(top - 1, -1.2)
+    axes.tick_params(length=0, colors=INK)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    left = len(named.classes) - shown
+    more = f" ({left} more classes, named less often, are in overlap.csv)" if left else ""
+    title = say_overlap(found, way)
+    title = textwrap.fill(title[0].upper() + title[1:] + more, max(80, int(2.9 * columns)))
+    axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=8, parse_math=False)
+
+
+def _groups(found: Overlapped) -> dict[str, list[int]]:
+    """The rows of every method, in the order in which methods come."""
+    groups: dict[str, list[int]] = {}
+    for row, method in enumerate(found.methods):
+        groups.setdefault(method, []).append(row)
+    return groups
+
+
+def _tails(runs: tuple[str, ...]) -> list[str]:
+    """The runs' names without the folder they share."""
+    parts = [Path(run).parts for run in runs]
+    shared = next((n for n, level in enumerate(zip(*parts)) if len(set(level)) > 1), 0)
+    return [str(Path(*own[shared:])) for own in parts]
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

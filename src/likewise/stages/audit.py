@@ -1,0 +1,149 @@
+"""audit: a run or embeddings -> suspect labels, classes to merge, errors and their causes, near duplicates; a folder."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from PIL import Image
+
+from likewise.audit import relabel
+from likewise.audit.near_duplicates import Duplicates, near_duplicates
+from likewise.configs import Audit, check
+from likewise.data.images import file_of, read_image
+from likewise.progress import bar
+from likewise.report.audit_page import write_page
+from likewise.run import write_aside
+from likewise.stages.audit_tables import write_tables
+from likewise.stages.causes import WAYS, Explained, explain
+from likewise.stages.retrain import retrain
+from likewise.stages.subject import Subject, open_subject
+from likewise.stages.verdicts import SCORES, Verdicts, judge_part, measure
+from likewise.types import Items, LikewiseError
+
+
+@dataclass(frozen=True, eq=False)
+class Audited:
+    """Where an audit stands, and what audit.json says."""
+
+    folder: Path
+    about: dict
+    quiet: bool = False
+
+
+def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
+    """Look at everything, write the folder, and act on it where asked."""
+    check(config)
+    subject = open_subject(config, say)
+    folder = folder_for(subject, config)
+    explained = explain(subject, config)
+    verdicts = {}
+    with bar("judge labels", len(subject.part), quiet=config.quiet) as progress:
+        for name in subject.part:
+            verdicts[name] = judge_part(subject, name, explained, config)
+            progress.advance(1)
+    copies = find_copies(subject, config)
+    about = tell(subject, verdicts, explained, copies, config)
+    write_tables(folder, subject, verdicts, explained, copies, about)
+    about["retrain"] = act(subject, verdicts, config, folder, say) if config.retrain else None
+    with write_aside(folder / "audit.json") as file:
+        file.write_text(json.dumps(plain(about), indent=2, ensure_ascii=False) + "\n", "utf-8")
+    write_page(folder, lambda row: picture(subject.items, row), config.quiet)
+    return Audited(folder, about, config.quiet)
+
+
+def folder_for(subject: Subject, config: Audit) -> Path:
+    """Where files go: into the run's folder, or audit/NAME."""
+    usual = subject.run.path / "audit" if subject.run else Path("audit") / Path(config.targets[0]).stem
+    out = Path(config.out).expanduser() if config.out else usual
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LikewiseError(f"audit: --out must be a folder, got '{out}' ({error.strerror})") from None
+    return out
+
+
+def find_copies(subject: Subject, config: Audit) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"], Duplicates]:
+    """Near duplicates over all parts: the data's row and the part of each sample, and the pairs, by position."""
+    row = np.concatenate([part.e.row.numpy() for part in subject.part.values()])
+    which = np.concatenate([np.full(len(part.e.row), n) for n, part in enumerate(subject.part.values())])
+    z = torch.cat([part.e.z for part in subject.part.values()])
+    show = None if subject.items.path is None else lambda place: picture(subject.items, int(row[place]))
+    with bar("look for copies", 100, quiet=config.quiet) as progress:
+        found = near_duplicates(z, show, torch.as_tensor(which), progress=progress.reach)
+    if found.unread:
+        subject.notes.append(f"{found.unread} pictures could not be read; copies of them are not seen")
+    return row, which, found
+
+
+def picture(items: Items, row: int) -> Image.Image | None:
+    """A sample's picture, or None where it has none or it cannot be read."""
+    if items.path is None:
+        return None
+    try:
+        return read_image(file_of(items, row), None if items.box is None else items.box[row])
+    except (LikewiseError, OSError):
+        return None
+
+
+def tell(subject: Subject, verdicts: dict[str, Verdicts], explained: Explained, copies: tuple, config: Audit) -> dict:
+    """What audit.json says."""
+    parts = {}
+    for name, found in verdicts.items():
+        e, judged = subject.part[name].e, found.judged
+        classes = relabel.class_findings(e.y, judged.suggested.where(found.flagged, e.y))
+        parts[name] = {
+            "samples": len(e.y), "classes": len(subject.part[name].names), "wrong": float((1 - judged.score).sum()),
+            "flagged": int(found.flagged.sum()), "of_all": classes.of_all, "of_touched": classes.of_touched,
+            "any": judged.any, "similar": judged.similar,
+        }  # fmt: skip
+    used = [name for name in SCORES if any(name in found.single for found in verdicts.values())]
+    names, (_, which, pairs) = list(subject.part), copies
+    between = [f"{names[which[a]]}-{names[which[b]]}" for a, b in zip(pairs.row, pairs.other)]
+    items, first = subject.items, next(iter(subject.part))
+    return {
+        "target": str(config.targets[0]),
+        "kind": "run" if subject.run else "embeddings",
+        "title": subject.title,
+        "root": str(Path(items.root).absolute()) if items.path is not None else "",
+        "rows": len(items),
+        "pictures": items.path is not None,
+        "parts": parts,
+        "scores": {"score": "chance that the label is right, by all of these", **{name: SCORES[name] for name in used}},
+        "influence": WAYS[config.influence] if explained.causes is not None else "",
+        "errors": {
+            "queries": len(subject.test.e.y), "confusion": len(explained.found.confusion.query),
+            "mis_similar": len(explained.found.mis_similar.query),
+        },
+        "duplicates": {way: between.count(way) for way in dict.fromkeys(between)},
+        **measure(subject.part[first], verdicts[first], items),
+        "notes": subject.notes,
+        "verify": explained.verified,
+        "retrain": None,
+    }  # fmt: skip
+
+
+def act(subject: Subject, verdicts: dict[str, Verdicts], config: Audit, folder: Path, say: Callable) -> dict:
+    """Train anew on labels as the audit suggests them: the suggested one where it is likelier than not, else left out."""
+    part, found = subject.part["train"], verdicts["train"]
+    number = {name: c for c, name in enumerate(subject.items.class_name)}
+    labels = {}
+    for place in found.flagged.nonzero()[:, 0].tolist():
+        sure = float(found.judged.confidence[place]) >= 0.5
+        labels[int(part.e.row[place])] = number[part.names[int(found.judged.suggested[place])]] if sure else None
+    return retrain(subject.run, subject.settings, subject.items, labels, config, folder, say)
+
+
+def plain(value):
+    """The same without NaN, which JSON does not know."""
+    if isinstance(value, dict):
+        return {k: plain(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [plain(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

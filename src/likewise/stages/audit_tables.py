@@ -1,0 +1,156 @@
+"""The tables of an audit's folder."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from likewise.audit.relabel import class_findings
+from likewise.data.columns import CORNERS
+from likewise.run import write_aside
+from likewise.stages.causes import Explained
+from likewise.stages.subject import ALL, Subject
+from likewise.stages.verdicts import Verdicts
+from likewise.types import Items
+
+PLAIN = ("row", "path", "label", "score", "suggested", "confidence", "margin", "reason", "split")
+
+
+def write_tables(
+    folder: Path, subject: Subject, verdicts: dict[str, Verdicts], explained: Explained, copies: tuple, about: dict
+) -> None:
+    """audit.csv and audit.parquet, pairs.csv, causes.csv, classes.csv, duplicates.csv and neighbours.npz."""
+    scores = [name for name in about["scores"] if name != "score"]
+    carried = carried_columns(subject.items)
+    head = [*PLAIN, *scores, *carried]
+    lines = [line for name in subject.part for line in sample_lines(subject, name, verdicts[name], scores, carried)]
+    write_csv(folder / "audit.csv", head, lines)
+    write_parquet(folder / "audit.parquet", head, lines)
+    write_csv(
+        folder / "pairs.csv", ("query", "other", "type", "distance", "wrong", "mate"), pair_lines(subject, explained)
+    )
+    causes = ("error", "kind", "direction", "place", "row", "influence", "relative")
+    write_csv(folder / "causes.csv", causes, cause_lines(subject, explained))
+    classes = ("split", "label", "size", "moved", "share", "target", "entropy", "kind")
+    write_csv(folder / "classes.csv", classes, class_lines(subject, verdicts))
+    pairs = ("row", "other", "similarity", "bits", "kind", "parts", "same_label")
+    write_csv(folder / "duplicates.csv", pairs, copy_lines(subject, *copies))
+    row = np.concatenate([part.e.row.numpy() for part in subject.part.values()])
+    near = []
+    for name, part in subject.part.items():
+        own, place = part.e.row.numpy(), verdicts[name].near
+        near.append(np.where(place >= 0, own[place.clip(0)], -1))
+    with write_aside(folder / "neighbours.npz") as aside, aside.open("wb") as file:
+        np.savez_compressed(file, row=row, near=np.concatenate(near))
+
+
+def carried_columns(items: Items) -> dict[str, Sequence]:
+    """What the data says besides, as the corrected table says it again."""
+    columns: dict[str, Sequence] = {
+        name: own for name in ("query", "gallery", "group", "weight") if (own := getattr(items, name)) is not None
+    }
+    if items.gallery_name is not None:
+        columns["gallery"] = np.where(items.gallery, items.gallery_name, "")
+    for name in ("query", "gallery"):
+        if name in columns and columns[name].dtype == bool:
+            columns[name] = columns[name].astype(int)
+    if items.group is not None:
+        columns["group"] = np.where(items.group < 0, "", items.group.astype(str))
+    if items.box is not None:
+        columns |= {name: ["" if np.isnan(v) else f"{v:g}" for v in side] for name, side in zip(CORNERS, items.box.T)}
+    return columns
+
+
+def sample_lines(subject: Subject, name: str, found: Verdicts, scores: list[str], carried: dict) -> Iterable[list]:
+    part, items, judged = subject.part[name], subject.items, found.judged
+    nothing = np.full(len(part.e.y), np.nan)
+    single = [found.single[s].numpy() if s in found.single else nothing for s in scores]
+    label, flagged, near = part.e.y.tolist(), found.flagged.tolist(), found.near
+    for place, row in enumerate(part.e.row.tolist()):
+        there = [part.names[label[n]] for n in near[place] if n >= 0]
+        own, other = part.names[label[place]], part.names[int(judged.suggested[place])]
+        suspect = (
+            [other, number(judged.confidence[place]), number(judged.margin[place]), reason(there, own, other)]
+            if flagged[place] else ["", "", "", ""]
+        )  # fmt: skip
+        yield [
+            row, "" if items.path is None else items.path[row], own, number(judged.score[place]), *suspect,
+            "" if name == ALL else name, *(number(s[place]) for s in single), *(c[row] for c in carried.values()),
+        ]  # fmt: skip
+
+
+def reason(there: list[str], own: str, other: str) -> str:
+    """What its neighbours are, in a few words."""
+    if not there:
+        return ""
+    return f"{len(there)} nearest: {there.count(other)} as suggested, {there.count(own)} as labelled"
+
+
+def pair_lines(subject: Subject, explained: Explained) -> Iterable[list]:
+    row = np.append(subject.test.e.row.numpy(), -1)  # the last one: nobody
+    found = explained.found
+    for kind, pairs in (("confusion", found.confusion), ("mis-similar", found.mis_similar)):
+        query, partner, wrong, mate = (row[t.numpy()].tolist() for t in pairs[:4])
+        for q, p, d, w, m in zip(query, partner, pairs.distance.tolist(), wrong, mate):
+            yield [q, p, kind, number(d), w, m]
+
+
+def cause_lines(subject: Subject, explained: Explained) -> Iterable[list]:
+    if explained.causes is None:
+        return
+    found, row = explained.causes, subject.part["train"].e.row.numpy()
+    for place, (error, kind) in enumerate(explained.errors.name):
+        spread = float(found.spread[place]) or 1.0
+        for way, rows, values in (
+            ("harmful", found.harmful_row[place], found.harmful[place]),
+            ("helpful", found.helpful_row[place], found.helpful[place]),
+        ):
+            for rank, (at, value) in enumerate(zip(rows.tolist(), values.tolist()), 1):
+                yield [error, kind, way, rank, row[at], number(value), number(value / spread)]
+
+
+def class_lines(subject: Subject, verdicts: dict[str, Verdicts]) -> Iterable[list]:
+    for name, part in subject.part.items():
+        y, found = part.e.y, verdicts[name]
+        c = class_findings(y, found.judged.suggested.where(found.flagged, y))
+        for at, label in enumerate(c.label.tolist()):
+            target = part.names[c.target[at]] if c.target[at] >= 0 else ""
+            share = number(c.moved[at] / c.size[at])
+            split = "" if name == ALL else name
+            yield [split, part.names[label], c.size[at], c.moved[at], share, target, number(c.entropy[at]), c.kind[at]]
+
+
+def copy_lines(subject: Subject, row: np.ndarray, which: np.ndarray, found) -> Iterable[list]:
+    names, y = list(subject.part), subject.items.y
+    for a, b, similarity, bits, kind in zip(found.row, found.other, found.similarity, found.bits, found.kind):
+        parts = f"{names[which[a]]}-{names[which[b]]}"
+        same = int(y[row[a]] == y[row[b]])
+        yield [row[a], row[b], number(similarity), "" if bits < 0 else int(bits), kind, parts, same]
+
+
+def number(value: float) -> str:
+    return "" if np.isnan(value) else f"{float(value):.6g}"
+
+
+def write_csv(file: Path, head: Sequence[str], lines: Iterable[Sequence]) -> None:
+    with write_aside(file) as aside, aside.open("w", newline="", encoding="utf-8") as out:
+        csv.writer(out, lineterminator="\n").writerows([head, *lines])
+
+
+def write_parquet(file: Path, head: Sequence[str], lines: list[Sequence]) -> None:
+    """The same table for programs: numbers as numbers, nothing as nothing."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    text = {"path", "label", "suggested", "reason", "split", "group", "gallery"}
+    columns = {}
+    for name, column in zip(head, zip(*lines, strict=True), strict=True):
+        if name in text:
+            columns[name] = [str(v) for v in column]
+        else:
+            columns[name] = [None if v == "" else int(v) if name in ("row", "query") else float(v) for v in column]
+    with write_aside(file) as aside:
+        pq.write_table(pa.table(columns), aside)

@@ -1,0 +1,187 @@
+"""Test errors of an audit, and the training samples that cause them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from likewise.audit.curvature import along, empirical, fisher_factor, gradients, kronecker, lissa
+from likewise.audit.deeper import deep_influence, deep_repairs
+from likewise.audit.influence import Causes, balanced_batches, influence, repairs, shares, strongest
+from likewise.audit.pairs import Found, find_pairs, group_by_class
+from likewise.audit.verify import summary, verify
+from likewise.configs import Audit
+from likewise.data.batches import batches, in_order
+from likewise.progress import bar
+from likewise.stages.subject import Subject
+from likewise.types import Embedded
+
+AT_ONCE = 2**25
+"""Influences that are held at a time, a number each for an error and a training sample."""
+
+WAYS = {
+    "first": "first order: the product of gradients by the head's weights (the Hessian taken as the identity)",
+    "finite": "finite step: the head is moved until the error is repaired, and samples whose loss moves with it are named",
+    "kronecker": "influence function, Hessian as a Kronecker product (empirical Fisher), by the head's weights",
+    "lissa": "influence function, Hessian by LiSSA over the training set, by the head's weights",
+    "deep": "first order through all layers, by forward-mode products",
+}
+
+
+class Errors(NamedTuple):
+    """Errors to explain: the pairs of test samples of each (positions in the test part), and what each error is called."""
+
+    pair: Int[Tensor, "P 2"]
+    sign: Float[Tensor, "P"]
+    error: Int[Tensor, "P"]  # which error a pair belongs to
+    name: list[tuple[str, str]]  # (error, kind)
+
+    def some(self, low: int, high: int) -> Errors:
+        mine = (self.error >= low) & (self.error < high)
+        return Errors(self.pair[mine], self.sign[mine], self.error[mine] - low, self.name[low:high])
+
+
+@dataclass(frozen=True, eq=False)
+class Explained:
+    """The test errors, causes of the worst of them where they can be told, and how hard each training sample pulls at them."""
+
+    found: Found
+    errors: Errors
+    causes: Causes | None = None
+    pull: Float[Tensor, "N"] | None = None
+    verified: dict | None = None
+
+
+def explain(subject: Subject, config: Audit) -> Explained:
+    """Find the errors of the test part, and for the worst of them, and the worst classes, the samples that cause them."""
+    test = subject.test.e
+    found = find_pairs(test.z.to(subject.device), test.y.to(subject.device))
+    found = Found(*(type(p)(*(t.cpu() for t in p)) for p in found))
+    errors = choose(found, subject, config)
+    if subject.loss is None or not errors.name or not (subject.linear or config.influence == "deep"):
+        return Explained(found, errors)
+    train = moved(subject.part["train"].e, subject.device)
+    g = shares(subject.loss, train)
+    kept, pull = [], torch.zeros(len(train.y), device=subject.device, dtype=torch.float64)
+    groups = torch.tensor([kind == "group" for _, kind in errors.name])
+    for low, scores in influences(subject, errors, config.influence, g, config):
+        kept.append(strongest(scores, min(config.k, scores.shape[1])))
+        own = groups[low : low + len(scores)].to(scores.device) if groups.any() else slice(None)
+        pull += scores[own].double().abs().sum(0)
+    causes = Causes(*(torch.cat(part).cpu() for part in zip(*(dataclasses.astuple(c) for c in kept), strict=True)))
+    verified = act(subject, errors, g, config) if config.verify and subject.linear else None
+    return Explained(found, errors, causes, pull.cpu(), verified)
+
+
+def choose(found: Found, subject: Subject, config: Audit) -> Errors:
+    """The worst pairs of each kind, and the test classes with most errors."""
+    row, pair, sign, error, name = subject.test.e.row.tolist(), [], [], [], []
+    for kind, way, pairs in (("confusion", 1.0, found.confusion), ("mis-similar", -1.0, found.mis_similar)):
+        for query, partner in zip(pairs.query[: config.pairs].tolist(), pairs.partner[: config.pairs].tolist()):
+            pair.append((query, partner))
+            sign.append(way)
+            error.append(len(name))
+            name.append((f"{row[query]}-{row[partner]}", kind))
+    if config.groups and len(found.confusion.query):
+        for group in group_by_class(found.confusion, subject.test.e.y, config.groups, by=config.by):
+            own = torch.stack([found.confusion.query, found.confusion.partner], 1)[group.member].tolist()
+            pair += own
+            sign += [1.0] * len(own)
+            error += [len(name)] * len(own)
+            name.append((subject.test.names[group.label], "group"))
+    as_pairs = torch.tensor(pair, dtype=torch.int64).reshape(-1, 2)
+    return Errors(as_pairs, torch.tensor(sign), torch.tensor(error, dtype=torch.int64), name)
+
+
+def influences(
+    subject: Subject, errors: Errors, way: str, g: Float[Tensor, "N D"], config: Audit
+) -> Iterator[tuple[int, Float[Tensor, "q N"]]]:
+    """What every training sample does to every error, some errors at a time: the first one's number, and the influences."""
+    train, test = (moved(part.e, subject.device) for part in (subject.part["train"], subject.test))
+    few = 8 if way == "lissa" else 32  # a whole matrix, or a network's parameters, for each
+    step = min(few if way in ("lissa", "deep") else len(errors.name), max(1, AT_ONCE // len(train.y)))
+    with bar("find causes", len(errors.name), quiet=config.quiet) as progress:
+        for low in range(0, len(errors.name), step):
+            some = errors.some(low, low + step)
+            yield low, one_way(subject, some, way, g, train, test, config, progress.advance)
+
+
+def one_way(
+    subject: Subject, errors: Errors, way: str, g: Tensor, train: Embedded, test: Embedded, config: Audit,
+    advance: Callable[[int], None],
+) -> Float[Tensor, "q N"]:  # fmt: skip
+    of = tuple(t.to(subject.device) for t in (errors.pair, errors.sign, errors.error))
+    if way == "finite":
+        found = []
+        for scores in empirical(subject.loss, train, test, *of, thetas=config.thetas, seed=config.seed):
+            found.append(scores.to(g))
+            advance(1)
+        return torch.stack(found)
+    if way == "deep":
+        found = through_all(subject, errors, g, config)
+    else:
+        aim = repairs(test, *of, space=subject.loss.input)
+        if way == "kronecker":
+            aim = kronecker(aim, train.f, fisher_factor(g))
+        if way == "lissa":
+            rows = balanced_batches(train.y, 32, seed=config.seed)
+            found = along(lissa(subject.loss, train, gradients(aim), batches=rows), g, train.f)
+        else:
+            found = influence(aim, g, train.f)
+    advance(len(errors.name))
+    return found
+
+
+def through_all(subject: Subject, errors: Errors, g: Float[Tensor, "N D"], config: Audit) -> Float[Tensor, "q N"]:
+    """Influence through every layer, for which pictures are read again."""
+
+    def read(rows: Int[np.ndarray, "n"]) -> Iterator[Tensor]:
+        found = batches(
+            subject.items, in_order(rows, 64), subject.plain, device=subject.device,
+            workers=0 if subject.items.x is not None else config.workers,
+        )  # fmt: skip
+        return (part.x for part in found)
+
+    used, pair = errors.pair.unique(return_inverse=True)
+    pictures = torch.cat(list(read(subject.test.e.row[used].numpy())))
+    to = subject.device
+    aim = deep_repairs(
+        subject.embedder, pictures, pair.to(to), errors.sign.to(to), errors.error.to(to), subject.loss.input
+    )
+    return deep_influence(subject.embedder, read(subject.part["train"].e.row.numpy()), g, aim)
+
+
+def act(subject: Subject, errors: Errors, g: Float[Tensor, "N D"], config: Audit) -> dict:
+    """The paper's experiment: weigh samples by their influence, fine-tune the head, and see how far the errors are repaired."""
+    train, test = (moved(part.e, subject.device) for part in (subject.part["train"], subject.test))
+    pairs = sum(kind != "group" for _, kind in errors.name)
+    found: dict = {"pairs": pairs, "rows": [], "told": ""}
+    told = []
+    for low, high, grouped in ((0, pairs, False), (pairs, len(errors.name), True)):
+        if high - low < 2:
+            continue
+        some = errors.some(low, high)
+        ways = dict.fromkeys((config.influence, "finite", "lissa", "first"))
+        quiet = dataclasses.replace(config, quiet=True)
+        scores = {
+            way: torch.cat([part for _, part in influences(subject, some, way, g, quiet)])
+            for way in ways if way != "deep" or config.influence == "deep"
+        }  # fmt: skip
+        of = (t.to(subject.device) for t in (some.pair, some.sign))
+        changes = verify(subject.loss, train, test, *of, scores, some.error.to(subject.device), seed=config.seed)
+        one = summary(changes, grouped)
+        what = "classes" if grouped else "pairs"
+        found["rows"] += [row | {"way": f"{row['way']}, {what}"} for row in one["rows"]]
+        told.append(f"over {high - low} {what}: {one['told']}")
+    return found | {"told": "; ".join(told)} if told else found | {"told": "there are too few errors to tell"}
+
+
+def moved(e: Embedded, device: torch.device) -> Embedded:
+    return Embedded(*(None if t is None else t.to(device) for t in (e.z, e.y, e.row, e.e, e.f)))

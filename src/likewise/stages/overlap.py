@@ -1,0 +1,158 @@
+"""overlap: several evaluated runs -> whether they fail at the same test classes, as a heat map, a table and numbers."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from likewise.audit.overlap import error_overlap, most_wrong
+from likewise.configs import check
+from likewise.configs.audit import Audit
+from likewise.report.comparison import save_figure
+from likewise.report.overlap import Named, Overlapped, draw_overlap
+from likewise.run import Run, write_aside
+from likewise.spec import brief
+from likewise.stages.saved import read_per_query
+from likewise.types import LikewiseError
+
+METRIC = "R@1"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Wrongs:
+    """One run: its wrong queries, class by class. Queries with nothing to find are left out."""
+
+    run: str
+    method: str
+    names: tuple[str, ...]
+    label: Int[np.ndarray, "Q"]  # into names
+    value: Float[np.ndarray, "Q"]
+
+    @property
+    def size(self) -> Int[np.ndarray, "C"]:
+        return np.bincount(self.label, minlength=len(self.names))
+
+    @property
+    def wrong(self) -> Int[np.ndarray, "C"]:
+        return np.bincount(self.label[self.value == 0], minlength=len(self.names))
+
+
+def overlap(config: Audit, say=print) -> Overlapped:
+    """Name the most wrong classes of each run, by count and by rate, and compare them between runs."""
+    check(config)
+    runs = [open_run(target) for target in config.targets]
+    if len(runs) < 2:
+        raise LikewiseError(f"overlap: two runs or more must be given to be compared, got {len(runs)}; name more")
+    must_match(runs, config)
+    rank = {method: place for place, method in enumerate(dict.fromkeys(one.method for one in runs))}
+    runs = sorted(runs, key=lambda one: rank[one.method])
+    out = Path(config.out or "overlap").expanduser()
+    found = Overlapped(
+        tuple(one.run for one in runs), tuple(one.method for one in runs), config.k, len(runs[0].names),
+        {by: named_by(by, runs, config.k) for by in ("count", "rate")}, out,
+    )  # fmt: skip
+    write(out, found, runs)
+    say(f"overlap.json, overlap.csv and overlap.png: {out}")
+    return found
+
+
+def open_run(target: str) -> Wrongs:
+    """A run's answers at rank 1, and what it was trained with."""
+    run = Run(target)
+    settings = run.about["config"]
+    file = run.path / "per_query.parquet"
+    if not file.exists():
+        raise LikewiseError(f"overlap: '{target}' has no per_query.parquet; run `likewise evaluate {target}` first")
+    queries = read_per_query(file, "overlap")
+    if METRIC not in queries.each:
+        raise LikewiseError(
+            f"overlap: '{target}' must have been evaluated with {METRIC}, got {', '.join(queries.each)}; "
+            f"run `likewise evaluate {target} --metrics {METRIC}`"
+        )
+    scored = ~np.isnan(queries.each[METRIC])
+    names, label = np.unique(queries.class_name[scored].astype(str), return_inverse=True)
+    parts = [settings["loss"], settings.get("confidence"), *settings.get("terms", ())]
+    method = " + ".join(brief(part) for part in parts if part)
+    return Wrongs(target, method, tuple(names.tolist()), label, queries.each[METRIC][scored])
+
+
+def must_match(runs: list[Wrongs], config: Audit) -> None:
+    """Raise unless all runs were asked about the same classes, as often, and there are classes enough."""
+    first = runs[0]
+    if len({Path(one.run).expanduser().resolve() for one in runs}) < len(runs):
+        raise LikewiseError(
+            f"overlap: every run must be given once, got {', '.join(config.targets)}; drop the repeated"
+        )
+    for one in runs[1:]:
+        odd = sorted(set(one.names) ^ set(first.names))
+        if odd:
+            raise LikewiseError(
+                f"overlap: all runs must have the same test classes, but '{one.run}' and '{first.run}' differ in "
+                f"{len(odd)} (first: '{odd[0]}'); compare runs on the same data and protocol"
+            )
+        if (one.size != first.size).any():
+            c = int(np.flatnonzero(one.size != first.size)[0])
+            raise LikewiseError(
+                f"overlap: all runs must have the same test queries, but '{one.run}' has {one.size[c]} of class "
+                f"'{first.names[c]}' where '{first.run}' has {first.size[c]}; compare runs on the same data and protocol"
+            )
+    if not 1 <= config.k <= len(first.names):
+        raise LikewiseError(f"overlap: k must lie between 1 and the {len(first.names)} test classes, got k={config.k}")
+    if perfect := [one.run for one in runs if not one.wrong.any()]:
+        raise LikewiseError(
+            f"overlap: every run must have errors, but '{perfect[0]}' has none at {METRIC}; leave it out"
+        )
+
+
+def named_by(by: str, runs: list[Wrongs], k: int) -> Named:
+    """The classes that any run names, those that most name first; among equals, those with most wrong answers."""
+    worst = [most_wrong(torch.from_numpy(one.value == 0), torch.from_numpy(one.label), k, by) for one in runs]
+    if nobody := [one.run for one, some in zip(runs, worst) if not len(some)]:
+        raise LikewiseError(
+            f"overlap: a run must be wrong in a class of two queries or more to be compared by rate, but '{nobody[0]}' is "
+            "not; leave it out"
+        )
+    found = error_overlap(worst, [one.method for one in runs], len(runs[0].names))
+    label, heat = found.label.numpy(), found.heat.numpy()
+    wrong = sum(one.wrong for one in runs)[label]
+    order = np.lexsort((label, -wrong, -heat.sum(0)))
+    classes = tuple(runs[0].names[c] for c in label[order])
+    return Named(classes, heat[:, order], found.within, found.between, found.chance)
+
+
+def write(out: Path, found: Overlapped, runs: list[Wrongs]) -> None:
+    """overlap.json, overlap.csv (every class of every run) and overlap.png."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LikewiseError(f"overlap: --out '{out}' must be a folder that can be made ({error.strerror})") from None
+    means = ("within", "between", "chance")
+    about = {
+        "runs": [{"run": run, "method": method} for run, method in zip(found.runs, found.methods)],
+        "k": found.k, "classes": found.of, "metric": METRIC,
+        **{
+            by: {
+                **{m: None if np.isnan(v := getattr(named, m)) else v for m in means},
+                "named": {c: int(n) for c, n in zip(named.classes, named.heat.sum(0))},
+            }
+            for by, named in found.by.items()
+        },
+    }  # fmt: skip
+    with write_aside(out / "overlap.json") as aside:
+        aside.write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    with write_aside(out / "overlap.csv") as aside, aside.open("w", encoding="utf-8", newline="") as text:
+        table = csv.writer(text)
+        table.writerow(("run", "method", "class", "wrong", "size", "rate", "named"))
+        for row, one in enumerate(runs):
+            ways = {by: {c for c, hit in zip(n.classes, n.heat[row]) if hit} for by, n in found.by.items()}
+            for name, wrong, size in zip(one.names, one.wrong.tolist(), one.size.tolist()):
+                named = " ".join(by for by, some in ways.items() if name in some)
+                table.writerow((one.run, one.method, name, wrong, size, f"{wrong / size:.4f}", named))
+    with write_aside(out / "overlap.png") as aside:
+        save_figure(draw_overlap(found), aside)

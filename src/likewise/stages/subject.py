@@ -1,0 +1,160 @@
+"""What an audit looks at: a run or embeddings -> the parts of the data as embeddings, and what is known of the network."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from likewise.configs import Audit, Train
+from likewise.contracts import Loss
+from likewise.data.features import read_embeddings
+from likewise.embedding import embed_rows
+from likewise.models.embedder import Embedder
+from likewise.models.heads import Linear
+from likewise.run import Run
+from likewise.spec import brief
+from likewise.stages.assemble import choose_device, make_protocol, open_embedder, open_loss, similarity_of, transforms
+from likewise.stages.hierarchy import open_data
+from likewise.stages.saved import find_target, origin
+from likewise.types import Embedded, Items, LikewiseError
+
+ALL = "all"
+"""The name of the one part of embeddings that are not cut into parts."""
+
+
+class Part(NamedTuple):
+    """Rows that are audited together. Labels in `e` count the classes of the part, by `names`; `e.row` are the data's rows."""
+
+    e: Embedded
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What is audited. `part` has every row once; `test` is where errors are looked for, as the protocol pools it.
+
+    `loss` is there where its gradient by a linear head can be had. `history`: losses of the train part in every pass.
+    """
+
+    title: str
+    items: Items  # labels as given
+    part: dict[str, Part]
+    test: Part
+    notes: list[str]
+    device: torch.device
+    run: Run | None = None
+    settings: Train | None = None
+    embedder: Embedder | None = None
+    plain: Callable | None = None
+    loss: Loss | None = None
+    linear: bool = False
+    history: Float[Tensor, "T N"] | None = None
+
+
+def open_subject(config: Audit, say: Callable[[str], None]) -> Subject:
+    if len(config.targets) != 1:
+        raise LikewiseError(
+            f"audit: one run folder or file of embeddings must be named, got {len(config.targets)}; "
+            "several runs go with --overlap"
+        )
+    target = find_target(config.targets[0], "audit")
+    return open_run(config, target, say) if target.is_dir() else open_embeddings(config, target)
+
+
+def open_embeddings(config: Audit, file: Path) -> Subject:
+    """Vectors from elsewhere: labels, pairs and duplicates can be looked at, causes cannot."""
+    for name, usual in (("data", None), ("which", "best"), ("verify", False), ("retrain", False)):
+        if getattr(config, name) != usual:
+            raise LikewiseError(
+                f"audit: '{file}' is a file of embeddings, and --{name} is for a run; leave it out, or audit the run"
+            )
+    items = read_embeddings(str(file), config.labels, config.root)
+    split = items.split if items.split is not None and (items.split != "").any() else np.full(len(items), ALL)
+    z = torch.as_tensor(np.array(items.x, dtype=np.float32))
+    length = z.norm(dim=1)
+    if not bool((length > 0).all()):
+        raise LikewiseError(
+            f"audit: an embedding must not be all zeros, but {int((length == 0).sum())} of {len(z)} are (first: row "
+            f"{int((length == 0).nonzero()[0, 0])}); leave them out"
+        )
+    z = F.normalize(z, dim=1)
+    part = {}
+    for name in ("train", "val", "test", ALL):
+        rows = np.flatnonzero(split == name)
+        if len(rows):
+            part[name] = number(Embedded(z[rows], torch.as_tensor(items.y[rows]), torch.as_tensor(rows)), items)
+    notes = ["these are embeddings without their network, so which training samples cause an error is not told"]
+    if origin(file).get("similarity", "cosine") != "cosine":
+        notes.append("distances are those of unit vectors, though these embeddings were trained for raw ones")
+    return Subject(
+        file.name, items, part, part.get("test", next(iter(part.values()))), notes, choose_device(config.device)
+    )
+
+
+def open_run(config: Audit, folder: Path, say: Callable[[str], None]) -> Subject:
+    """A run's network over all parts of its data, labels as the run was given them."""
+    if config.labels:
+        raise LikewiseError(f"audit: '{folder}' is a run and has labels of its own; leave out --labels")
+    run, device, notes = Run(folder), choose_device(config.device), []
+    settings, items = open_data(run, config, say)
+    protocol, embedder = make_protocol(settings), open_embedder(run, settings, config.which, device)
+    _, plain = transforms(settings, embedder)
+    rows = {name: protocol.rows(items, name) for name in ("train", "val", "test")}
+    seen, part = np.zeros(0, np.int64), {}
+    every = np.unique(np.concatenate(list(rows.values())))
+    way = {"device": device, "workers": config.workers, "quiet": config.quiet, "features": True}
+    e = embed_rows(embedder, items, every, plain, **way, title="embed")
+    if embedder.layer_norm:
+        e = dataclasses.replace(e, f=F.layer_norm(e.f, e.f.shape[1:]))
+    bad = (~e.e.isfinite().all(1)).nonzero()[:, 0]
+    if len(bad):
+        raise LikewiseError(
+            f"audit: the network of '{run.path}' must give finite embeddings, and {len(bad)} are not (first: row "
+            f"{int(e.row[bad[0]])}); it diverged, --again trains it anew"
+        )
+    if similarity_of(settings) != "cosine":
+        notes.append("errors and labels go by cosine, though this run's loss compares raw embeddings")
+    for name, some in rows.items():
+        if len(own := np.setdiff1d(some, seen)):
+            part[name] = number(taken(e, own), items)
+        seen = np.union1d(seen, some)
+    if not len(rows["test"]):
+        raise LikewiseError(f"audit: the test part of '{items.name}' is empty, so there are no errors to explain")
+    if not run.done:
+        notes.append("this run is not finished; its last state is audited")
+    linear = isinstance(embedder.head, Linear) or getattr(embedder.head, "layers", 0) == 1
+    if config.which == "untrained":
+        loss, told = None, "an untrained network has no loss to ask for causes"
+    else:
+        loss, told = open_loss(run, settings, items, rows["train"], embedder, config.which, device), ""
+        if not linear and config.influence != "deep":
+            told = (
+                f"causes are told by a linear head, and this one is {settings.head}; --influence deep asks all layers"
+            )
+    notes += [told] if told else []
+    kept = run.losses()
+    history = None if kept is None else torch.as_tensor(kept.loss)
+    test = number(taken(e, rows["test"]), items)
+    title = f"{run.path.resolve().name}: {brief(settings.loss)}"
+    return Subject(title, items, part, test, notes, device, run, settings, embedder, plain, loss, linear, history)
+
+
+def taken(e: Embedded, rows: np.ndarray) -> Embedded:
+    """These rows of the data; all of them were embedded, in order."""
+    at = torch.searchsorted(e.row, torch.as_tensor(rows))
+    return Embedded(e.z[at], e.y[at], e.row[at], e.e[at], e.f[at])
+
+
+def number(e: Embedded, items: Items) -> Part:
+    """Labels counted from 0 among these rows."""
+    used, y = e.y.unique(return_inverse=True)
+    return Part(dataclasses.replace(e, y=y), tuple(items.class_name[c] for c in used.tolist()))

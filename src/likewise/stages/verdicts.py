@@ -1,0 +1,102 @@
+"""Labels of a part, judged: by the part itself, and in training data by what training made of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from likewise.audit import relabel
+from likewise.audit.evidence import Judged, judge
+from likewise.audit.influence import losses_of, shares
+from likewise.audit.label_scores import by_loss, loss_over_time, neighbour_vote, self_gradient
+from likewise.configs import Audit
+from likewise.metrics.detection import detection, relabel_accuracy
+from likewise.search import nearest
+from likewise.stages.causes import Explained, moved
+from likewise.stages.subject import Part, Subject
+from likewise.types import Items
+
+NEAR = 6
+"""Neighbours that are kept of each sample."""
+
+SCORES = {
+    "vote": "share of its nearest neighbours' votes for the label",
+    "centre": "how much nearer the centre of its class is than the best other one, in the embedding",
+    "centres": "chance that the label is right, by the centres of classes among the features",
+    "discriminants": "chance that the label is right, by linear discriminants that never saw it",
+    "regression": "how far the label is ahead in a logistic regression that never saw it",
+    "loss": "share of the training samples with a higher loss",
+    "loss_over_time": "the same, as a mean over the passes of the training",
+    "self_gradient": "share of the training samples that pull harder at the head",
+    "influence": "share of the training samples that pull harder at the test errors",
+}
+"""Single scores, all in [0, 1] and low = suspect."""
+
+
+@dataclass(frozen=True, eq=False)
+class Verdicts:
+    """What is said of every sample of a part; `y` are its labels as the part counts them."""
+
+    judged: Judged
+    single: dict[str, Float[Tensor, "N"]]
+    near: Int[np.ndarray, "N K"]  # positions in the part, -1: none
+
+    @property
+    def flagged(self) -> Bool[Tensor, "N"]:
+        return self.judged.score < 0.5
+
+
+def judge_part(subject: Subject, name: str, explained: Explained, config: Audit) -> Verdicts:
+    """Every label of a part, by the part itself; of the train part also by what training made of it."""
+    e = moved(subject.part[name].e, subject.device)
+    count = len(e.y)
+    if count < 2 or int(e.y.max()) < 1:
+        subject.notes.append(f"the {name} part holds one class, so its labels cannot be judged")
+        half = torch.full((count,), 0.5, dtype=torch.float64)
+        return Verdicts(Judged(half, {}, e.y.cpu(), half, half, 0.0, 0.0), {}, np.full((count, NEAR), -1))
+    judged = judge(e.z, e.y, e.f, seed=config.seed)
+    single = {"vote": neighbour_vote(e.z, e.y), **shares_of(judged.single)}
+    if name == "train" and subject.loss is not None:
+        single["loss"] = by_loss(losses_of(subject.loss, e.e, e.y))
+        if subject.linear:
+            single["self_gradient"] = self_gradient(shares(subject.loss, e), e.f)
+        if explained.pull is not None:
+            single["influence"] = by_loss(explained.pull)
+    if name == "train" and subject.history is not None:
+        single["loss_over_time"] = loss_over_time(subject.history)
+    near, _ = nearest(e.z, e.z, min(NEAR, count - 1), own=torch.arange(count, device=e.z.device))
+    near = np.pad(near.cpu().numpy(), ((0, 0), (0, NEAR - near.shape[1])), constant_values=-1)
+    judged = dataclasses.replace(
+        judged, **{k: v.cpu() for k in ("score", "suggested", "confidence", "margin") for v in [getattr(judged, k)]}
+    )
+    return Verdicts(judged, {k: single[k].cpu().double() for k in SCORES if k in single}, near)
+
+
+def shares_of(single: dict[str, Float[Tensor, "N"]]) -> dict[str, Float[Tensor, "N"]]:
+    """The members of the evidence as numbers in [0, 1]: differences of cosines stretched, log odds and margins as chances."""
+    return {k: (2 + v) / 4 if k == "centre" else torch.sigmoid(v) for k, v in single.items()}
+
+
+def measure(part: Part, found: Verdicts, items: Items) -> dict:
+    """How well the scores find what was spoiled on purpose, where that is known. Nothing above has seen it."""
+    nothing = {"measured": None, "suggested": None}
+    rows = part.e.row.numpy()
+    if items.y_clean is None or not (wrong := items.y[rows] != items.y_clean[rows]).any():
+        return nothing
+    bad = torch.as_tensor(wrong)
+    every = {"score": found.judged.score, **found.single}
+    measured = {
+        name: detection(score, bad)._asdict() | {"share": float(bad.double().mean())} for name, score in every.items()
+    }
+    number = {name: c for c, name in enumerate(part.names)}
+    true = torch.tensor([number.get(items.class_name[c], -1) for c in items.y_clean[rows]])
+    flagged = found.flagged
+    ours = relabel_accuracy(found.judged.suggested, found.judged.suggested, true, part.e.y, flagged)
+    votes = (relabel.suggest(part.e.z, part.e.y, foreign=way).y for way in (False, True))
+    theirs = relabel_accuracy(*votes, true, part.e.y, flagged)
+    return {"measured": measured, "suggested": {"top1": ours.top1, "lenient": theirs.lenient, "votes": theirs.top1}}
