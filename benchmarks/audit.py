@@ -1,0 +1,177 @@
+"""How well wrong labels are found: every score of an audit beside cleanlab, on the same networks, where the truth is known.
+
+    python benchmarks/audit.py RUN... --out found    # runs trained with --noise (and --keep-losses): found/NAME.npz for each
+    python benchmarks/audit.py --table found         # tables.json, table.md and curves.json of all of them
+
+cleanlab gets what its documentation recommends: out-of-sample probabilities of a logistic regression on embeddings, here on the
+embeddings and on the features below them, and those of nearest neighbours. Folds are shuffled for everybody: data sorted by
+true class would otherwise give wrong labels away by their place. Needs cleanlab.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import warnings
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from likewise.audit.relabel import suggest
+from likewise.configs import Audit
+from likewise.metrics.detection import detection, paired_bootstrap, relabel_accuracy
+from likewise.stages.causes import explain
+from likewise.stages.subject import open_subject
+from likewise.stages.verdicts import judge_part
+
+OURS = "score"
+
+
+def cleanlab_scores(z: np.ndarray, f: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
+    """Label quality by cleanlab, out-of-sample probabilities made in several ways."""
+    from cleanlab.rank import get_label_quality_scores
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+    from sklearn.neighbors import KNeighborsClassifier
+
+    folds = StratifiedKFold(5, shuffle=True, random_state=0)
+    f = (f - f.mean(0)) / f.std()
+    ways = {
+        "cleanlab, regression on embeddings": (LogisticRegression(max_iter=1000), z),
+        "cleanlab, regression on features": (LogisticRegression(max_iter=1000), f),
+        "cleanlab, neighbours": (KNeighborsClassifier(10, metric="cosine"), z),
+    }
+    found = {}
+    for name, (model, x) in ways.items():
+        p = cross_val_predict(model, x, y, cv=folds, method="predict_proba")
+        p = (p + 1e-9) / (p + 1e-9).sum(1, keepdims=True)
+        for method in ("self_confidence", "normalized_margin"):
+            found[f"{name}, {method}"] = get_label_quality_scores(y, p, method=method)
+    return found
+
+
+def measure(run: str, out: Path, device: str | None = None) -> None:
+    """All scores of a run's training labels, and what is true of them."""
+    began = time.perf_counter()
+    config = Audit(targets=(run,), pairs=0, groups=10, quiet=True, device=device, workers=0)
+    subject = open_subject(config, say=print)
+    found = judge_part(subject, "train", explain(subject, config), config)
+    ours = time.perf_counter() - began
+    e, items = subject.part["train"].e, subject.items
+    rows = e.row.numpy()
+    number = {name: c for c, name in enumerate(subject.part["train"].names)}
+    clean = items.y if items.y_clean is None else items.y_clean
+    true = np.array([number.get(items.class_name[c], -1) for c in clean[rows]])
+    began = time.perf_counter()
+    theirs = cleanlab_scores(e.z.numpy(), e.f.numpy(), e.y.numpy())
+    settings = subject.settings
+    about = {
+        "run": Path(run).name, "loss": settings.loss.split("(")[0],
+        "confidence": (settings.confidence or "").split("(")[0],
+        "noise": settings.noise or "none", "seed": settings.seed, "seconds": ours,
+        "cleanlab_seconds": time.perf_counter() - began,
+    }  # fmt: skip
+    votes = [suggest(e.z, e.y, foreign=way).y.numpy() for way in (False, True)]
+    scores = {OURS: found.judged.score, **found.single, **theirs}
+    out.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(
+        out / f"{Path(run).name}.npz", about=json.dumps(about), row=rows, given=e.y.numpy(), true=true,
+        suggested=found.judged.suggested.numpy(), sure=found.judged.confidence.numpy().astype(np.float32),
+        first=votes[0], second=votes[1], names=list(scores),
+        scores=np.stack([np.asarray(s, dtype=np.float32) for s in scores.values()]),
+    )  # fmt: skip
+
+
+def read(file: Path, but: set[int]) -> dict:
+    with np.load(file) as data:
+        one = {k: data[k] for k in data.files}
+    about = json.loads(str(one.pop("about")))
+    kept = ~np.isin(one["row"], list(but)) | (one["given"] != one["true"])
+    scores = dict(zip(one.pop("names").tolist(), torch.as_tensor(one.pop("scores").astype(np.float64))[:, kept]))
+    return about | {k: v[kept] for k, v in one.items()} | {"scores": scores}
+
+
+def table(folder: Path, draws: int, but: set[int]) -> dict:
+    """For every kind of run and every score: AP, AUROC and recall, means over seeds; and how ours compares with the best other."""
+    cells: dict[str, list[dict]] = defaultdict(list)
+    for file in sorted(folder.glob("*.npz")):
+        one = read(file, but)
+        if (one["given"] != one["true"]).any():
+            cells[f"{one['loss']}{'+' + one['confidence'] if one['confidence'] else ''} | {one['noise']}"].append(one)
+    found = {}
+    for name, runs in cells.items():
+        wrong = [torch.as_tensor(one["given"] != one["true"]) for one in runs]
+        shared = [s for s in runs[0]["scores"] if all(s in one["scores"] for one in runs)]
+        each = {s: [detection(one["scores"][s], w) for one, w in zip(runs, wrong)] for s in shared}
+        mean = {
+            s: {k: float(np.mean([getattr(d, k) for d in ds])) for k in ("AP", "AUROC", "recall")}
+            for s, ds in each.items()
+        }
+        best = max((s for s in shared if s != OURS), key=lambda s: mean[s]["AP"])
+        gaps = [
+            paired_bootstrap(one["scores"][best], one["scores"][OURS], w, draws=draws, seed=7)
+            for one, w in zip(runs, wrong)
+        ]
+        se = np.sqrt(sum(((g.high - g.low) / 3.92) ** 2 for g in gaps)) / len(gaps)
+        gap = float(np.mean([g.mean for g in gaps]))
+        relabel = [
+            relabel_accuracy(
+                *(torch.as_tensor(one[k]) for k in ("suggested", "suggested", "true", "given")), one["scores"][OURS] < 0.5
+            ).top1 for one in runs
+        ]  # fmt: skip
+        paper = [
+            relabel_accuracy(
+                *(torch.as_tensor(one[k]) for k in ("first", "second", "true", "given")), one["scores"][OURS] < 0.5
+            ) for one in runs
+        ]  # fmt: skip
+        found[name] = {
+            "seeds": len(runs), "wrong": [int(w.sum()) for w in wrong], "mean": mean, "best other": best,
+            "AP gap": gap, "low": gap - 1.96 * se, "high": gap + 1.96 * se,
+            "estimated wrong": [float((1 - one["scores"][OURS]).sum()) for one in runs],
+            "flagged": [int((one["scores"][OURS] < 0.5).sum()) for one in runs],
+            "relabel top1": float(np.mean(relabel)), "votes top1": float(np.mean([p.top1 for p in paper])),
+            "votes lenient": float(np.mean([p.lenient for p in paper])),
+            "curve": {s: np.mean([d.curve for d in each[s]], 0).round(4).tolist() for s in (OURS, best, "vote", "loss") if s in each},
+        }  # fmt: skip
+    return found
+
+
+def as_text(found: dict) -> str:
+    scores = list(dict.fromkeys(s for cell in found.values() for s in cell["mean"]))
+    lines = ["| cell | " + " | ".join(scores) + " | best other | gap of ours, 95 % |", "|" + "---|" * (len(scores) + 3)]
+    for name, cell in found.items():
+        values = [f"{100 * cell['mean'][s]['AP']:.1f}" if s in cell["mean"] else "" for s in scores]
+        gap = f"{100 * cell['AP gap']:+.1f} ({100 * cell['low']:+.1f} to {100 * cell['high']:+.1f})"
+        lines.append(f"| {name} | " + " | ".join(values) + f" | {cell['best other']} | {gap} |")
+    means = [f"{100 * np.mean([c['mean'][s]['AP'] for c in found.values() if s in c['mean']]):.1f}" for s in scores]
+    return "\n".join([*lines, "| mean | " + " | ".join(means) + " | | |"]) + "\n"
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("runs", nargs="*")
+    asked.add_argument("--out", type=Path, default=Path("found"))
+    asked.add_argument("--table", type=Path)
+    asked.add_argument(
+        "--without", type=Path, help="rows judged naturally wrong, one a line: no longer counted as right"
+    )
+    asked.add_argument("--draws", type=int, default=1000)
+    asked.add_argument("--device")
+    given = asked.parse_args()
+    warnings.filterwarnings("ignore")
+    for run in given.runs:
+        measure(run, given.out, given.device)
+        print(run, flush=True)
+    if given.table:
+        but = {int(line) for line in given.without.read_text().split()} if given.without else set()
+        found = table(given.table, given.draws, but)
+        (given.table / "table.json").write_text(json.dumps(found, indent=1))
+        (given.table / "table.md").write_text(as_text(found))
+        print(as_text(found))
+
+
+if __name__ == "__main__":
+    main()
