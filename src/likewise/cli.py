@@ -237,7 +237,7 @@ def run_audit(config) -> None:
 
         found = overlap(config)
         return None if config.quiet else show_overlap(found)
-    from likewise.report.findings import show_findings
+    from likewise.report.audit_summary import show_findings
     from likewise.stages.audit import audit
 
     show_findings(audit(config))

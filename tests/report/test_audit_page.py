@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from likewise.findings import Pair
 from likewise.report import audit_page
 from likewise.report.audit_page import MOST, breakable, ends, noise_share, once, write_page
-from likewise.report.findings import Pair
 
 SCRIPT = "<script>alert(1)</script>"
 NAMES = ("wren", SCRIPT, 'tit_"blue"&', "{{ 7 * 7 }}")
@@ -51,7 +51,7 @@ def write_audit(folder, samples=80, **about):
     np.savez(folder / "neighbours.npz", row=[0], near=[[1, 5, 2, -1, -1, -1]])
     part = {"samples": half, "classes": 4, "wrong": 3.3, "flagged": samples // 8, "of_all": 0.125, "of_touched": 0.25}
     first = {
-        "target": "runs/<b>a", "kind": "run", "title": f"birds: {SCRIPT}", "root": "", "pictures": True,
+        "target": "runs/<b>a", "kind": "run", "title": f"birds: {SCRIPT}", "root": "", "rows": samples, "pictures": True,
         "parts": {name: part | {"any": 0.02, "similar": 0.0004} for name in ("train", "test")},
         "scores": {"posterior": "a chance", "loss": "a rank"}, "influence": "first order",
         "errors": {"queries": half, "confusion": half, "mis_similar": 2}, "duplicates": {"train-test": 1, "train-train": 1},
@@ -159,9 +159,9 @@ def test_what_is_written_is_what_was_found(tmp_path):
         "8.2% of all",
         "100.0% of 40 queries",
         "< 0.1%",  # the share of similar ones
-        "12.5% of all samples, which is 25.0% of the samples in touched classes only",
+        "In test, another label is suggested for 12.5% of all samples, and for 25.0% of those in the classes concerned.",
         "Of its 3 nearest: 2 " + SCRIPT + ', 1 tit_"blue"&.',
-        "Reason 0.",
+        "Reason 4.",  # row 0 has neighbours to tell of
         "5 of 9 samples (55.6%)",
         "Squared distance 0.250",
         "It is alone in its class.",
@@ -263,7 +263,7 @@ def test_the_share_of_noise_is_where_a_curve_reaches_its_recall():
     flat = {"curve": [[0, 0], [0.1, 0.5], [0.4, 0.5], [1, 1]], "recall": 0.5}
     assert noise_share({"a": flat}) == pytest.approx(0.1)  # too early, never too late
     assert noise_share({"a": flat, "b": {"curve": [[0, 0], [0.5, 1], [1, 1]], "recall": 0.6}}) == pytest.approx(0.3)
-    assert noise_share({"a": {"curve": [[0, float("nan")]], "recall": float("nan")}}) == 0.0
+    assert noise_share({"a": {"curve": [[0, None]], "recall": None}}) == 0.0
 
 
 def test_scales_have_zero_on_them():

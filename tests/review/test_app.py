@@ -15,8 +15,8 @@ pytest.importorskip("httpx", reason="its test client needs httpx")
 from fastapi.testclient import TestClient
 
 from likewise.errors import LikewiseError
+from likewise.findings import read_findings
 from likewise.review.app import make_app, serve, take_port
-from likewise.review.findings import read_findings
 from likewise.review.store import Store
 
 AUDIT = """row,path,label,score,suggested,confidence,margin,reason,split
@@ -34,6 +34,7 @@ PAIRS = """query,other,type,distance,wrong,mate
 
 @pytest.fixture
 def store(tmp_path):
+    (tmp_path / "audit.json").write_text('{"title": "birds", "root": "", "rows": 15, "pictures": true}')
     (tmp_path / "audit.csv").write_text(AUDIT)
     (tmp_path / "pairs.csv").write_text(PAIRS)
     np.savez(tmp_path / "neighbours.npz", row=np.array([11]), near=np.array([[12, 13, -1]]))
@@ -134,7 +135,7 @@ def test_pictures_go_by_row_alone(store):
 def test_the_page_learns_what_it_is_about(store):
     about = visit(store, title="birds: Triplet()").get("/api/about").json()
     assert about["title"] == "birds: Triplet()" and about["pictures"] is False
-    assert about["classes"] == ["robin", "tit, blue", "wren"]
+    assert about["classes"] == {"train": ["robin", "wren"], "test": ["robin", "tit, blue"]}
     assert about["among"] == {"sample": ["train", "test"], "pair": ["confusion", "mis-similar"]}
     assert visit(store).get("/api/about").json()["start"] != about["start"]  # no picture of another audit from a cache
 

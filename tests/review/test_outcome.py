@@ -7,7 +7,7 @@ import pytest
 
 from likewise.data.features import read_embeddings
 from likewise.data.table import read_table
-from likewise.review.findings import read_findings
+from likewise.findings import read_findings
 from likewise.review.outcome import agreement, as_csv, changes, corrected, settle
 from likewise.review.store import Decision
 
@@ -36,6 +36,7 @@ SAID = [
 
 
 def findings(folder, text=AUDIT):
+    (folder / "audit.json").write_text('{"title": "birds", "root": "", "rows": 8, "pictures": true}')
     (folder / "audit.csv").write_text(text)
     return read_findings(folder)
 
@@ -58,7 +59,7 @@ def test_without_pictures_it_labels_every_row_of_the_embeddings(tmp_path):
         text = text.replace(path, "")
     table = corrected(findings(tmp_path, text), SAID)
     (tmp_path / "corrected.csv").write_text(as_csv(table))
-    np.save(tmp_path / "z.npy", np.eye(6, dtype=np.float32))
+    np.save(tmp_path / "z.npy", np.eye(8, dtype=np.float32))
     items = read_embeddings(str(tmp_path / "z.npy"), str(tmp_path / "corrected.csv"))
     names = [items.class_name[y] for y in items.y]
     assert [names[row] for row in (1, 2, 4)] == ["wren", "tit, blue", "robin"] and names[0] == names[3] == "not audited"
@@ -69,7 +70,9 @@ def test_without_pictures_it_labels_every_row_of_the_embeddings(tmp_path):
         "",
         "val",
         "",
-    ]  # rows 0 and 3 were in no part, row 5 was removed
+        "",
+        "",
+    ]  # row 5 was removed, others not looked at
 
 
 def test_changes_say_what_and_who(tmp_path):

@@ -18,8 +18,8 @@ pytest.importorskip("playwright", reason="the browser is driven by playwright")
 import uvicorn
 from playwright import sync_api as api
 
+from likewise.findings import read_findings
 from likewise.review.app import make_app, take_port
-from likewise.review.findings import read_findings
 from likewise.review.store import Store
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -50,6 +50,7 @@ class Server:
 
 def write_audit(folder):
     names = ["wren", "robin", "tit"]
+    (folder / "audit.json").write_text('{"title": "birds", "root": "", "rows": 13, "pictures": true}')
     with open(folder / "audit.csv", "w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["row", "path", "label", "score", "suggested", "confidence", "margin", "reason", "split"])
@@ -58,6 +59,7 @@ def write_audit(folder):
             other = names[(row + 1) % 3] if suspect else ""
             score, split = row / 20 if suspect else 0.9, "train" if row < 8 else "test"
             table.writerow([row, f"{row}.png", names[row % 3], score, other, 0.8 * suspect, 0.5 * suspect, "", split])
+        table.writerow([12, "12.png", "gull", 0.9, "", "", "", "", "test"])
     (folder / "pairs.csv").write_text(
         "query,other,type,distance,wrong,mate\n0,1,confusion,0.25,1,3\n3,5,mis-similar,0.5,4,5\n"
     )
@@ -135,12 +137,15 @@ def test_a_reviewer_relabels_three_reloads_and_exports(enter):
     press(page, "r", "Saved: 0 relabel robin")
     press(page, "r", "Saved: 2 relabel wren")
     page.keyboard.press("l")
+    page.fill("#pick", "gul")
+    see(page, "gull is a class of test: with this label, train and test share a class.", "#leak")
     page.fill("#pick", "wren")
+    api.expect(page.locator("#leak")).to_be_empty()
     page.press("#pick", "Enter")
     see(page, "Saved: 4 relabel wren", "#said")
     page.keyboard.press("l")
     page.fill("#pick", "tit")
-    page.evaluate("document.getElementById('choose').close()")  # as Escape does: thought better of it
+    page.click("#choose button:text('Cancel')")
     see(page, "Saved: 4 relabel wren", "#said")
     press(page, "x", "Saved: 6 remove")
     press(page, "z", "Undone: 6 remove")
@@ -159,7 +164,7 @@ def test_a_reviewer_relabels_three_reloads_and_exports(enter):
         ("4", "robin", "wren"),
     ]
     corrected = {line["path"]: line["label"] for line in download(page, "corrected")}
-    assert len(corrected) == 12 and corrected["0.png"] == "robin" and corrected["6.png"] == "wren"
+    assert len(corrected) == 13 and corrected["0.png"] == "robin" and corrected["6.png"] == "wren"
     assert [d["note"] for d in download(page, "decisions") if d["item"] == "6"] == ["kept on purpose"]
 
 
@@ -184,8 +189,8 @@ def test_errors_are_shown_as_triples_with_their_causes_and_labels_can_be_judged_
     see(page, "The model takes this wren for robin.")
     see(page, "confusion, distance 0.250")
     assert page.locator(".panel .large img").count() == 3
-    see(page, "robin +2.5", ".harmful")
-    see(page, "wren −3.0", ".helpful")
+    see(page, "+2.5 robin", ".harmful")
+    see(page, "−3.0 wren", ".helpful")
     page.click(".harmful .thumb")
     see(page, "row 7 · train")
     see(page, "aside", "#place")
@@ -226,8 +231,8 @@ def test_filters_and_broken_pictures(enter):
 
 SERVER = """
 import sys
+from likewise.findings import read_findings
 from likewise.review.app import serve
-from likewise.review.findings import read_findings
 from likewise.review.store import Store
 serve(Store(sys.argv[1] + "/decisions.sqlite", read_findings(sys.argv[1])), port=int(sys.argv[2]))
 """

@@ -10,8 +10,8 @@ import threading
 import pytest
 
 from likewise.errors import LikewiseError
-from likewise.review.findings import read_findings
-from likewise.review.store import Store
+from likewise.findings import read_findings
+from likewise.review.store import Store, kind_of
 
 AUDIT = """row,path,label,score,suggested,confidence,margin,reason,vote,split
 0,a/0.png,wren,0.9,,,,,0.8,train
@@ -24,6 +24,7 @@ PAIRS = "query,other,type,distance,wrong,mate\n1,2,confusion,0.25,2,0\n"
 
 @pytest.fixture
 def folder(tmp_path):
+    (tmp_path / "audit.json").write_text('{"title": "birds", "root": "", "rows": 4, "pictures": true}')
     (tmp_path / "audit.csv").write_text(AUDIT)
     (tmp_path / "pairs.csv").write_text(PAIRS)
     return tmp_path
@@ -106,8 +107,8 @@ def test_threads_lose_nothing(store):
 
 CHILD = """
 import sys, time
-from likewise.review.findings import read_findings
-from likewise.review.store import Store
+from likewise.findings import read_findings
+from likewise.review.store import Store, kind_of
 store = Store(sys.argv[1] + "/decisions.sqlite", read_findings(sys.argv[1]))
 for number in range(10**6):
     store.decide(sys.argv[2], "1", ("keep", "remove")[number % 2])
@@ -183,3 +184,10 @@ def test_decisions_outlive_a_new_audit_but_not_other_labels(folder, store):
     (folder / "audit.csv").write_text(AUDIT.replace("b/2.png,robin", "b/2.png,wren"))
     with pytest.raises(LikewiseError, match="holds decisions about other samples or labels"):
         Store(store.file, read_findings(folder))
+
+
+@pytest.mark.parametrize("item", ["7", "-1", "1-3", "../1", "¹", "9" * 5000, ""])
+def test_what_is_no_item_is_refused(store, item):
+    assert kind_of(store.findings, "1-2") == "pair" and kind_of(store.findings, "1") == "sample"
+    with pytest.raises(LikewiseError, match="an item is a row or a pair of this audit"):
+        kind_of(store.findings, item)

@@ -40,7 +40,9 @@ def run(tmp_path):
     for row in range(3):
         Image.new("RGB", (60, 40), (row * 100, 0, 0)).save(pictures / f"{row}.png")
     (folder / "audit.csv").write_text(AUDIT)
-    (folder / "audit.json").write_text(json.dumps({"title": "birds", "root": str(pictures), "pictures": True}))
+    (folder / "audit.json").write_text(
+        json.dumps({"title": "birds", "root": str(pictures), "rows": 4, "pictures": True})
+    )
     return tmp_path / "run"
 
 
@@ -94,12 +96,14 @@ def test_from_audit_to_corrected_table(run):
 
 
 def test_an_audit_is_found_by_its_folder_or_its_run(run):
-    assert find_audit(str(run)) == find_audit(str(run / "audit")) and find_audit(str(run))[0] == run / "audit"
+    assert find_audit(str(run)) == find_audit(str(run / "audit")) and find_audit(str(run)) == run / "audit"
     with pytest.raises(LikewiseError, match="the folder of an audit is wanted.*got '.*nowhere'; run `likewise audit`"):
         review(Review(str(run / "nowhere")))
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"title": "birds"}'])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"title": "birds"}', '{"title": "birds", "root": 3, "rows": 4, "pictures": true}']
+)
 def test_a_damaged_audit_is_told(run, text):
     (run / "audit" / "audit.json").write_text(text)
     with pytest.raises(LikewiseError, match="audit.json is damaged.*audit again"):

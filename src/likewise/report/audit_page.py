@@ -15,9 +15,10 @@ from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 from PIL import Image
 
+from likewise.findings import Findings, Pair, Sample, read_findings
 from likewise.progress import bar
 from likewise.report import gallery
-from likewise.report.findings import Findings, Pair, Sample, merge_candidates, read_findings, score_text
+from likewise.report.audit_summary import score_text
 
 MOST = {
     "suspects": 120,
@@ -96,7 +97,7 @@ def environment() -> Environment:
         "signed": known(lambda value, digits=1: f"{value:+.{digits}f}".replace("-", "\N{MINUS SIGN}")),
         "name": breakable,
         "sentence": lambda text: text[:1].upper() + text[1:].rstrip(".") + ".",
-        "points": lambda curve: " ".join(f"{52 + 450 * x:.1f},{350 - 330 * y:.1f}" for x, y in curve if np.isfinite(y)),
+        "points": lambda curve: " ".join(f"{52 + 450 * x:.1f},{350 - 330 * y:.1f}" for x, y in curve if y is not None),
     }
     return made
 
@@ -113,13 +114,13 @@ def breakable(name: str) -> Markup:
 
 def view(found: Findings) -> dict:
     """Everything the template shows, as far as it is not in the findings themselves."""
-    about, merges = found.about, merge_candidates(found)
+    about, merges = found.about, found.merges()
     parts, kinds = about["parts"].values(), Counter(one.kind for one in found.classes)
     total = {name: sum(part[name] or 0 for part in parts) for name in ("samples", "wrong", "flagged")}
     loose = sorted(
         (one for one in found.classes if one.kind in ("merge", "diffuse")), key=lambda c: (c.kind != "merge", -c.share)
     )
-    types = Counter(pair.type for pair in found.pairs)
+    types = Counter(pair.type for pair in found.pair.values())
     extra = {name: about.get(name) for name in ("measured", "verify", "retrain")}
     groups = found.groups()
     return extra | {
@@ -135,7 +136,7 @@ def view(found: Findings) -> dict:
         ],
         "loose": loose[: MOST["classes"]],
         "kinds": kinds,
-        "errors": {kind: once(p for p in found.pairs if p.type == kind) for kind in types},
+        "errors": {kind: once(p for p in found.pair.values() if p.type == kind) for kind in types},
         "types": types,
         "groups": [(one, best(found, one.part, one.label)) for one in groups[: MOST["groups"]]],
         "all_groups": len(groups),
@@ -195,7 +196,7 @@ def noise_share(measured: dict[str, dict]) -> float:
     Curves are flat where nothing is found, so each may reach it too early, and none too late.
     """
     reached = [0.0]
-    for one in (one for one in measured.values() if np.isfinite(one["recall"])):
+    for one in (one for one in measured.values() if one["recall"] is not None):
         inspected, share = np.array([[0.0, 0.0], *one["curve"]]).T
         at = int(np.searchsorted(share, one["recall"] - 1e-9))
         reached.append(
@@ -206,7 +207,8 @@ def noise_share(measured: dict[str, dict]) -> float:
 
 def ends(rows: Sequence[dict]) -> tuple[float, float]:
     """Where a scale for these intervals begins and ends; zero is on it."""
-    low, high = min(0.0, *(row["low"] for row in rows)), max(0.0, *(row["high"] for row in rows))
+    known = [row for row in rows if row["low"] is not None and row["high"] is not None]
+    low, high = min([0.0, *(row["low"] for row in known)]), max([0.0, *(row["high"] for row in known)])
     return (low, high) if high > low else (-1.0, 1.0)
 
 

@@ -21,9 +21,10 @@ from urllib.parse import quote, urlsplit
 from PIL import Image
 
 from likewise.errors import LikewiseError
+from likewise.findings import ALL
 from likewise.review.outcome import agreement, as_csv, changes, corrected, settle
-from likewise.review.panels import Asked, fits, shown, suspects
-from likewise.review.store import Decision, Store, tidy
+from likewise.review.panels import Asked, fits, shown
+from likewise.review.store import Decision, Store, kind_of, tidy
 
 try:
     import uvicorn
@@ -39,7 +40,7 @@ Picture = Callable[[int], Image.Image]
 STATIC = Path(__file__).parent / "static"
 HERE = ("127.0.0.1", "localhost", "::1")
 Whole = dict[str, Collection[str]]  # all items of a kind, in order
-SPLITS = ("train", "val", "test")
+SPLITS = ("train", "val", "test", ALL)
 SIDE = {False: 224, True: 1024}  # longest side in pixels of a small and a large picture
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'",
@@ -126,7 +127,8 @@ def make_app(store: Store, picture: Picture | None = None, token: str = "", root
     def page() -> FileResponse:
         return FileResponse(STATIC / "index.html")
 
-    whole = {"sample": suspects(store.findings), "pair": dict.fromkeys(store.findings.pair)}
+    samples = {str(one.row): None for one in store.findings.suspects}
+    whole = {"sample": samples, "pair": dict.fromkeys(store.findings.pair)}
     add_looking(app, store, whole, {"title": title, "pictures": picture is not None})
     add_judging(app, store, whole)
     add_files(app, store, picture, root)
@@ -137,11 +139,11 @@ def make_app(store: Store, picture: Picture | None = None, token: str = "", root
 def add_looking(app: FastAPI, store: Store, whole: Whole, about: dict) -> None:
     """What there is to judge."""
     findings = store.findings
-    there = {s.split for s in findings.sample.values()}
+    there = {part: sorted(label for own, label in findings.members if own == part) for part in SPLITS}
     about |= {
-        "classes": sorted(findings.members),
+        "classes": {part: names for part, names in there.items() if names},
         "among": {
-            "sample": [name for name in SPLITS if name in there],
+            "sample": [part for part in SPLITS if there[part]],
             "pair": list(dict.fromkeys(pair.type for pair in findings.pair.values())),
         },
         "start": secrets.token_hex(4),  # a browser keeps pictures by address: after a new start they have another
@@ -159,14 +161,14 @@ def add_looking(app: FastAPI, store: Store, whole: Whole, about: dict) -> None:
             found = (item for item in found if item not in done)
         elif asked.show == "disputed":
             found = (item for item, one in settle(store.standing()).items() if one.verdict == "disputed")
-            found = (item for item in found if findings.kind(item) == asked.kind)
+            found = (item for item in found if kind_of(findings, item) == asked.kind)
         found = [item for item in found if fits(findings, item, asked)]
         return JSONResponse({"items": found, **progress(done, whole[asked.kind])})  # as it is: there may be very many
 
     @app.get("/api/item/{item}")
     def item(item: str, reviewer: str) -> dict:
         """An item; once the reviewer has judged it and others see it differently, also what they say."""
-        findings.kind(item)
+        kind_of(findings, item)
         said = store.standing(item=item)
         own = next((d for d in said if d.reviewer == tidy(reviewer)), None)
         disputed = own is not None and any(s.verdict == "disputed" for s in settle(said).values())

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from likewise.review.findings import Findings
+from likewise.findings import Findings
 from likewise.review.store import Decision
 
 
@@ -73,7 +73,7 @@ def corrected(findings: Findings, decisions: Iterable[Decision], root: str = "")
                 table.append((os.path.join(root, s.path), label or s.label, *s.carried.values(), s.row))
         return table
     table, nobody = [("label", *names, "row")], {name: "0" if name == "weight" else "" for name in names}
-    for row in range(max(samples) + 1):
+    for row in range(findings.about["rows"]):
         s, (verdict, label, _) = samples.get(row), settled.get(str(row), ("keep", "", ()))
         carried = nobody if s is None else {**s.carried, "split": ""} if verdict == "remove" else s.carried
         table.append((label or (s.label if s else "not audited"), *carried.values(), row))

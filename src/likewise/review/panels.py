@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from likewise.review.findings import Findings
+from likewise.findings import Findings
 
 SHOWN = 6
 """Exemplars of a class, neighbours, and causes of each direction."""
@@ -22,12 +22,6 @@ class Asked:
     among: str = ""
     most: float = math.inf
     show: Literal["open", "all", "disputed"] = "open"
-
-
-def suspects(findings: Findings) -> dict[str, None]:
-    """Samples whose label is suspected, in order: the worst first."""
-    found = sorted((s.score, s.row) for s in findings.sample.values() if s.suggested)
-    return {str(row): None for _, row in found}
 
 
 def fits(findings: Findings, item: str, asked: Asked) -> bool:
@@ -50,18 +44,17 @@ def shown(findings: Findings, item: str) -> dict:
     panels = [
         {
             **{k: v for k, v in findings.sample[row]._asdict().items() if k != "carried"},
-            "claimed": exemplars(findings, findings.sample[row].label, rows),
-            "instead": exemplars(findings, findings.sample[row].suggested, rows),
+            "claimed": exemplars(findings, row, findings.sample[row].label, rows),
+            "instead": exemplars(findings, row, findings.sample[row].suggested, rows),
             "near": [named(findings, other) for other in findings.near.get(row, [])[:SHOWN]],
         }
         for row in rows
     ]
     if pair is None:
         return {"panels": panels}
+    found = findings.causes.get((pair.type, item), {})
     causes = {
-        name: [
-            {**named(findings, c.row), "relative": c.relative} for c in findings.causes.get((item, name), [])[:SHOWN]
-        ]
+        name: [{**named(findings, c.row), "relative": c.relative} for c in found.get(name, [])[:SHOWN]]
         for name in ("harmful", "helpful")
     }
     return {"panels": panels, "type": pair.type, "distance": pair.distance, **causes}
@@ -71,6 +64,7 @@ def named(findings: Findings, row: int) -> dict:
     return {"row": row, "label": findings.sample[row].label}
 
 
-def exemplars(findings: Findings, label: str, but: list[int]) -> list[dict]:
-    members = findings.members.get(label, [])[: SHOWN + len(but)]
+def exemplars(findings: Findings, row: int, label: str, but: list[int]) -> list[dict]:
+    """Samples of a class in the row's own part, the least suspect first."""
+    members = findings.members.get((findings.sample[row].split, label), [])[: SHOWN + len(but)]
     return [named(findings, row) for row in members if row not in but][:SHOWN]

@@ -6,6 +6,7 @@ item that was not undone.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sqlite3
 import threading
@@ -14,9 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from likewise.errors import LikewiseError
-from likewise.review.findings import Findings
+from likewise.errors import LikewiseError, nearest_name
+from likewise.findings import Findings
 
+VERDICTS = {"sample": ("keep", "relabel", "remove", "unsure"), "pair": ("agreeable", "disagreeable")}
 STANDS = "verdict != 'undo' AND id NOT IN (SELECT undoes FROM decision WHERE undoes IS NOT NULL)"
 
 
@@ -42,6 +44,7 @@ class Store:
 
     def __init__(self, file: str | os.PathLike, findings: Findings, patience: float = 10.0):
         self.file, self.findings, self.patience = Path(file), findings, patience
+        self.fingerprint = fingerprint(findings)
         self.lock = threading.Lock()
         with self.speaking():
             self.base = sqlite3.connect(self.file, timeout=patience, isolation_level=None, check_same_thread=False)
@@ -67,9 +70,9 @@ class Store:
         self.base.execute("CREATE INDEX IF NOT EXISTS by_item ON decision (reviewer, item)")
         known = self.base.execute("SELECT fingerprint FROM about").fetchone()
         if known is None:
-            self.base.execute("INSERT INTO about VALUES (?)", (self.findings.fingerprint,))
+            self.base.execute("INSERT INTO about VALUES (?)", (self.fingerprint,))
         self.base.execute("COMMIT")
-        if known is not None and known[0] != self.findings.fingerprint:
+        if known is not None and known[0] != self.fingerprint:
             raise LikewiseError(
                 f"review: {self.file.name} holds decisions about other samples or labels than audit.csv; "
                 "move it away to start anew, or bring back its audit.csv"
@@ -104,7 +107,7 @@ class Store:
 
     def decide(self, reviewer: str, item: str, verdict: str, label: str = "", note: str = "") -> Decision:
         """Append a decision. Saying again what stands already (a browser that tries twice) adds nothing."""
-        kind = self.findings.check(item, verdict, label)
+        kind = check(self.findings, item, verdict, label)
         reviewer, label, note = tidy(reviewer), label if verdict == "relabel" else "", tidy(note)
         if not reviewer:
             raise LikewiseError("review: a decision has a reviewer, got an empty name; say who you are")
@@ -143,6 +146,37 @@ class Store:
 
     def close(self) -> None:
         self.base.close()
+
+
+def fingerprint(findings: Findings) -> str:
+    """Of the samples and their labels: decisions about others are not about these."""
+    named = "\0".join(f"{s.row}\0{s.path}\0{s.label}" for s in findings.sample.values())
+    return hashlib.sha256(named.encode()).hexdigest()
+
+
+def kind_of(findings: Findings, item: str) -> str:
+    """Whether an item is a "sample" or a "pair"; raises where there is no such item."""
+    if item in findings.pair:
+        return "pair"
+    if not (item.isascii() and item.isdecimal() and len(item) < 19 and int(item) in findings.sample):
+        raise LikewiseError(f"review: an item is a row or a pair of this audit, got {item!r}; reload the page")
+    return "sample"
+
+
+def check(findings: Findings, item: str, verdict: str, label: str) -> str:
+    """The kind of an item; raises where there is no such item, or where the verdict does not fit it."""
+    kind = kind_of(findings, item)
+    if verdict not in VERDICTS[kind]:
+        known = ", ".join(VERDICTS[kind])
+        raise LikewiseError(f"review: a {kind}'s verdict is one of {known}, got {verdict!r}; choose one of these")
+    if verdict == "relabel":
+        known = {label for _, label in findings.members}
+        if label not in known:
+            near = nearest_name(label, known)
+            raise LikewiseError(f"review: a new label must be a class of this audit, got {label!r}{near}")
+        if label == findings.sample[int(item)].label:
+            raise LikewiseError(f"review: row {item} is labelled {label!r} already; keep it, or choose another class")
+    return kind
 
 
 def tidy(text: str) -> str:

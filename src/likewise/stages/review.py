@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import closing, suppress
 from pathlib import Path
@@ -12,14 +11,15 @@ from PIL import Image
 from likewise.configs import Review
 from likewise.data.images import read_image
 from likewise.errors import LikewiseError
+from likewise.findings import read_findings
 from likewise.review.app import serve
-from likewise.review.findings import read_findings
 from likewise.review.store import Store
 
 
 def review(config: Review) -> None:
-    folder, about = find_audit(config.audit)
+    folder = find_audit(config.audit)
     findings = read_findings(folder)
+    about = findings.about
     root = about["root"] if config.root is None else config.root
     root = os.path.abspath(os.path.expanduser(root)) if root else ""
 
@@ -41,8 +41,8 @@ def count(number: int, what: str) -> str:
     return f"{number} {what}{'s' * (number != 1)}"
 
 
-def find_audit(place: str) -> tuple[Path, dict]:
-    """An audit's folder and what its audit.json says; the folder may be that of a run with an audit in it."""
+def find_audit(place: str) -> Path:
+    """An audit's folder, which may be given by that of a run with an audit in it."""
     given = Path(place).expanduser()
     folder = next((one for one in (given, given / "audit") if (one / "audit.json").is_file()), None)
     if folder is None:
@@ -50,8 +50,4 @@ def find_audit(place: str) -> tuple[Path, dict]:
             f"review: the folder of an audit is wanted, with audit.json, or a run with one in `audit`, got '{place}'; "
             "run `likewise audit` first"
         )
-    try:
-        about = json.loads((folder / "audit.json").read_text("utf-8"))
-        return folder, {"title": str(about["title"]), "root": str(about["root"]), "pictures": bool(about["pictures"])}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise LikewiseError(f"review: {folder / 'audit.json'} is damaged ({error!r}); audit again") from None
+    return folder

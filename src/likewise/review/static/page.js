@@ -112,7 +112,7 @@ function nearest(panel) {
 
 function causes(kind, found) {
   const words = kind === "harmful" ? "training samples that cause it most" : "training samples that work against it most";
-  const caption = (c) => `${c.label} ${c.relative > 0 ? "+" : "−"}${Math.abs(c.relative).toFixed(1)}`;
+  const caption = (c) => `${c.relative > 0 ? "+" : "−"}${Math.abs(c.relative).toFixed(1)} ${c.label}`;
   return make("section", kind, make("h2", "", make("b", "", kind === "harmful" ? "Harmful" : "Helpful"), make("span", "", words)),
     thumbs(found, found.map(caption)));
 }
@@ -203,8 +203,19 @@ const go = (by) => inTurn(async () => {
 
 // A class by its name, or by part of it where no other has that part.
 function meant(text) {
-  const like = state.about.classes.filter((name) => name.toLowerCase().includes(text.trim().toLowerCase()));
-  return state.about.classes.includes(text) || like.length !== 1 ? text : like[0];
+  const like = known().filter((name) => name.toLowerCase().includes(text.trim().toLowerCase()));
+  return known().includes(text) || like.length !== 1 ? text : like[0];
+}
+
+const known = (part) => part ? state.about.classes[part] : [...new Set(Object.values(state.about.classes).flat())];
+const options = (names) => names.map((value) => Object.assign(make("option"), { value }));
+
+// A class that its own part does not have comes from another one: the parts then share it.
+function warn() {
+  const name = meant(byId("pick").value), [{ split }] = state.shown.panels;
+  const far = known().includes(name) && !known(split).includes(name);
+  const part = far && Object.keys(state.about.classes).find((one) => known(one).includes(name));
+  byId("leak").textContent = far ? `${name} is a class of ${part}: with this label, ${split} and ${part} share a class.` : "";
 }
 
 function choose() {
@@ -213,13 +224,15 @@ function choose() {
   const choice = (name) => Object.assign(make("button", "", ...broken(name)), {
     type: "button", onclick: () => { byId("pick").value = name; byId("choose").close("ok"); } });
   byId("likely").replaceChildren(...[...names].map(choice));
+  byId("own").replaceChildren(...options(known(panel.split)));
+  byId("leak").textContent = "";
   byId("pick").value = byId("choose").returnValue = "";
   byId("choose").showModal();
 }
 
 async function queue() {
   const typed = byId("label").value && meant(byId("label").value);
-  if (typed && !state.about.classes.includes(typed)) throw new Error(`There is no class ${typed}.`);
+  if (typed && !known().includes(typed)) throw new Error(`There is no class ${typed}.`);
   byId("label").value = typed;
   const asked = { kind: state.kind, reviewer: reviewer(), among: byId("among").value, most: byId("most").value || "1", show: byId("show").value };
   return ask("/api/queue", { ...asked, label: typed });
@@ -301,6 +314,7 @@ function listen() {
     }
     byId("who").textContent = reviewer();
   };
+  byId("pick").oninput = warn;
   byId("choose").onclose = () => {
     if (byId("choose").returnValue === "ok") decide("relabel", meant(byId("pick").value));
   };
@@ -326,11 +340,11 @@ function press(event) {
 async function start() {
   listen();
   state.about = await ask("/api/about");
-  const { classes, among, title } = state.about;
+  const { among, title } = state.about;
   document.body.classList.toggle("words", !state.about.pictures);
   document.title = title ? `${title} · review` : "likewise review";
   byId("title").textContent = title || "likewise review";
-  byId("classes").append(...classes.map((name) => Object.assign(make("option"), { value: name })));
+  byId("classes").append(...options(known().sort()));
   byId("pairs").hidden = among.pair.length === 0;
   byId("who").textContent = reviewer();
   if (reviewer()) load();

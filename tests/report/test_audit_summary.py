@@ -1,4 +1,4 @@
-"""What an audit's folder holds is read as it was written, and the terminal tells the most important of it."""
+"""The terminal tells the most important of an audit, and every line of it fits the window."""
 
 import csv
 import json
@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from rich.cells import cell_len
 
-from likewise.errors import LikewiseError
-from likewise.report.findings import merge_candidates, read_findings, score_text, show_findings
+from likewise.report.audit_summary import score_text, show_findings
 
 HEADS = {
     "audit": "row path label score suggested confidence margin reason split posterior loss",
@@ -75,7 +75,7 @@ def folder(tmp_path):
         "similar": 0.2,
     }
     about = {
-        "target": "runs/a", "kind": "run", "title": "birds: Triplet()", "root": "", "pictures": True,
+        "target": "runs/a", "kind": "run", "title": "birds: Triplet()", "root": "", "rows": 12, "pictures": True,
         "parts": {"train": part, "test": part}, "scores": {"score": "all", "posterior": "chance", "loss": "ranked"},
         "influence": "first order", "errors": {"queries": 6, "confusion": 2, "mis_similar": 1},
         "duplicates": {"train-test": 1, "train-train": 1}, "measured": None, "suggested": None, "notes": ["no [i]history"],
@@ -85,78 +85,32 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_tables_are_read_with_their_kinds_and_in_order(folder):
-    found = read_findings(folder)
-    assert [one.row for one in found.suspects] == [1, 8]
-    assert (
-        found.sample[1].suggested == "robin" and found.sample[1].confidence == 0.75 and found.sample[0].margin is None
-    )
-    assert found.single == {1: {"posterior": 0.05, "loss": 0.025}, 8: {"posterior": 0.4, "loss": None}}
-    assert found.members["train", "wren"] == [2, 0, 1]  # the best score first
-    assert found.near == {1: [1, 1], 8: [8, 8]}  # of suspects alone, without the -1
-    assert [c.row for c in found.causes["group", "tit"]["harmful"]] == [5, 4]  # by place
-    first, second = found.duplicates
-    assert (first.bits, first.same_label, first.across) == (3, False, True)
-    assert (second.bits, second.same_label, second.across) == (None, True, False)
-    assert found.across == {"train-test": 1}
-    assert [one.label for one in merge_candidates(found)] == ["robin", "wren"]
-
-
-def test_a_group_counts_the_errors_of_its_class(folder):
-    (group,) = read_findings(folder).groups()
-    assert group[:4] == ("tit", "test", 2, 3)  # the mis-similar pair is the same query's, and not counted again
-    assert group.confused == [("[bold]owl\x1b[2J", 2)]
-
-
-def test_only_the_first_two_files_must_be_there(folder):
-    for name in ("pairs.csv", "causes.csv", "classes.csv", "duplicates.csv", "neighbours.npz"):
-        (folder / name).unlink()
-    found = read_findings(folder)
-    assert len(found.sample) == 12 and not found.pairs and not found.causes and not found.near and not found.groups()
-    (folder / "audit.csv").unlink()
-    with pytest.raises(LikewiseError, match="audit.csv cannot be read"):
-        read_findings(folder)
-
-
-@pytest.mark.parametrize(
-    ("file", "text", "told"),
-    [
-        ("audit.json", "{", "audit.json cannot be read"),
-        ("audit.csv", "row,path\n0,a\n", "audit.csv must have the column 'label'"),
-        ("pairs.csv", "{}\n0,99,confusion,1,1,1\n", "pairs.csv must name rows of audit.csv, got 99"),
-        ("causes.csv", "{}\n1-2,confusion,harmful,1,-1,1,1\n", "causes.csv must name rows of audit.csv, got -1"),
-        ("duplicates.csv", "{}\n0,x,1,,near,train-train,1\n", "duplicates.csv cannot be read .*'x'"),
-        ("neighbours.npz", "no archive", "neighbours.npz must hold 'row' and 'near'"),
-    ],
-)  # fmt: skip
-def test_a_broken_file_is_named(folder, file, text, told):
-    (folder / file).write_text(text.replace("{}", HEADS.get(file[:-4], "").replace(" ", ",")))
-    with pytest.raises(LikewiseError, match=told):
-        read_findings(folder)
-
-
-def test_a_folder_without_an_audit_says_what_to_do(tmp_path):
-    with pytest.raises(LikewiseError, match="run `likewise audit` first"):
-        read_findings(tmp_path)
-
-
 def test_the_terminal_shows_what_matters_and_stays_quiet_if_asked(folder, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "160")
-    show_findings(SimpleNamespace(folder=folder, about={}, quiet=True))
+    monkeypatch.setenv("COLUMNS", "80")
+    show_findings(SimpleNamespace(folder=folder, quiet=True))
     assert capsys.readouterr().out == ""
-    show_findings(SimpleNamespace(folder=folder, about={}, quiet=False))
+    show_findings(SimpleNamespace(folder=folder, quiet=False))
     told = capsys.readouterr().out
-    lines = [" ".join(line.replace("│", " ").split()) for line in told.splitlines()]
+    lines = [" ".join(line.split()) for line in told.splitlines()]
     assert "train 6 2 2 (26.7%) 1" in lines
     assert "Test errors: 2 of 6 queries (33.3%)" in lines
-    assert "1 1.png wren robin < 0.001 far from its class" in lines
-    assert "8 8.png tit [bold]owl [2J 0.125 far from its class" in lines  # neither marked up nor moving the cursor
-    assert "robin -> wren: 2 of 3 samples in train" in lines
-    assert "tit 2 of 3 [bold]owl [2J robin, 5.png (row 5)" in lines
+    assert "< 0.001 1 wren -> robin 0 of 2" in lines
+    assert "0.125 8 tit -> [bold]owl [2J 0 of 2" in lines  # neither marked up nor moving the cursor
+    assert "2 of 3 train robin -> wren" in lines
+    assert "2 of 3 tit [bold]owl [2J 5 robin" in lines
     assert "Near duplicates across parts: 1 between train and test" in lines
     assert "Note: no [i]history" in lines
     assert "\x1b[2J" not in told
     assert f"next: likewise review {folder}" in lines and any("audit.html" in line for line in lines)
+
+
+def test_long_names_give_way_and_numbers_do_not(folder, capsys, monkeypatch):
+    text = (folder / "audit.csv").read_text()
+    (folder / "audit.csv").write_text(text.replace("wren", "wren_" * 20).replace("robin", "鳥" * 50))
+    monkeypatch.setenv("COLUMNS", "80")
+    show_findings(SimpleNamespace(folder=folder, quiet=False))
+    [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  < 0.001")]
+    assert cell_len(line) == 80 and line.endswith("  0 of 2") and "…  ->  鳥" in line
 
 
 def test_an_audit_that_found_nothing_says_so(folder, capsys):
@@ -166,7 +120,7 @@ def test_an_audit_that_found_nothing_says_so(folder, capsys):
     (folder / "audit.csv").write_text(text)
     for name in ("causes.csv", "classes.csv"):
         (folder / name).unlink()
-    show_findings(SimpleNamespace(folder=folder, about={}, quiet=False))
+    show_findings(SimpleNamespace(folder=folder, quiet=False))
     told = capsys.readouterr().out
     assert "No label is suspect." in told and "worst" not in told and "perhaps one" not in told
 

@@ -1,0 +1,118 @@
+"""What an audit found, told on the terminal: the most important of it, and where the rest stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.text import Text
+
+from likewise.findings import Findings, read_findings
+from likewise.report.gallery import one_line
+
+SUSPECTS, GROUPS, MERGES = 10, 5, 10
+"""How many of each are told."""
+
+NARROW = 12
+"""Cells that a column of names has at least."""
+
+
+def show_findings(audited) -> None:
+    """What is worth knowing first, and where the rest stands.
+
+    Args:
+        audited: has `folder`, and `quiet`, with which nothing is shown.
+    """
+    if audited.quiet:
+        return
+    console, found = Console(highlight=False, markup=False), read_findings(audited.folder)
+    show_parts(console, found)
+    show_suspects(console, found)
+    show_merges(console, found)
+    show_groups(console, found)
+    console.print()
+    if any(found.across.values()):
+        told = ", ".join(f"{count} between {parts.replace('-', ' and ')}" for parts, count in found.across.items())
+        console.print(f"Near duplicates across parts: {told}")
+    for note in found.about["notes"]:
+        console.print(f"Note: {one_line(note)}")
+    for file, what in (("audit.html", "report, for any browser"), ("audit.csv", "every sample with its scores")):
+        console.print(f"{audited.folder / file}: {what}", soft_wrap=True)
+    console.print(f"next: likewise review {audited.folder}", soft_wrap=True)
+
+
+def show_parts(console: Console, found: Findings) -> None:
+    lines = []
+    for name, part in found.about["parts"].items():
+        share = f"{part['wrong']:,.0f} ({part['wrong'] / max(1, part['samples']):.1%})"
+        lines.append((name, f"{part['samples']:,}", f"{part['classes']:,}", share, f"{part['flagged']:,}"))
+    head = ("part", ">samples", ">classes", ">wrong labels, estimated", ">flagged")
+    show_columns(console, found.about["title"], head, lines)
+    errors = found.about["errors"]
+    if errors.get("queries"):
+        share = errors["confusion"] / errors["queries"]
+        console.print(f"\nTest errors: {errors['confusion']:,} of {errors['queries']:,} queries ({share:.1%})")
+
+
+def show_suspects(console: Console, found: Findings) -> None:
+    if not found.suspects:
+        console.print("\nNo label is suspect.")
+        return
+    lines = []
+    for one in found.suspects[:SUSPECTS]:
+        there = [found.sample[row].label for row in found.near.get(one.row, [])]
+        votes = f"{there.count(one.suggested)} of {len(there)}" if there else ""
+        lines.append((score_text(one.score), str(one.row), one.label, "->", one.suggested, votes))
+    title = f"The most suspect labels{counted(len(lines), len(found.suspects))} (nearest: with the suggested label)"
+    show_columns(console, title, (">score", ">row", "label", "", "suggested", ">nearest"), lines)
+
+
+def show_merges(console: Console, found: Findings) -> None:
+    merges = found.merges()
+    lines = [(f"{o.moved} of {o.size}", o.split, o.label, "->", o.target) for o in merges[:MERGES]]
+    title = f"Classes that are perhaps one{counted(len(lines), len(merges))}"
+    show_columns(console, title, (">samples", "part", "class", "", "goes to"), lines)
+
+
+def show_groups(console: Console, found: Findings) -> None:
+    lines = []
+    for group in found.groups()[:GROUPS]:
+        harmful = found.causes["group", group.label].get("harmful", [])
+        [(row, label)] = [(str(c.row), found.sample[c.row].label) for c in harmful[:1]] or [("", "")]
+        lines.append((f"{group.errors} of {group.size}", group.label, group.confused[0][0], row, label))
+    head = (">errors", "class", "taken for", ">row", "worst in training")
+    show_columns(console, "The worst test classes", head, lines)
+
+
+def show_columns(console: Console, title: str, head: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+    """A table without boxes, a line each: columns of names give way, the widest first; > marks columns of numbers."""
+    if not lines:
+        return
+    lines = [[one_line(cell) for cell in line] for line in ([name.lstrip(">") for name in head], *lines)]
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    names = [at for at, name in enumerate(head) if not name.startswith(">")]
+    for _ in range(sum(widths) + 2 * len(widths) - console.width):
+        widest = max(names, key=lambda at: widths[at])
+        widths[widest] = max(widths[widest] - 1, NARROW)
+    console.print(f"\n{one_line(title)}", style="bold")
+    for place, line in enumerate(lines):
+        cells = [
+            " " * (width - cell_len(cell)) + cell if name.startswith(">") else fit(cell, width)
+            for name, cell, width in zip(head, line, widths, strict=True)
+        ]
+        told = Text("  " + "  ".join(cells).rstrip(), style="" if place else "dim")
+        console.print(told, no_wrap=True, overflow="ellipsis")
+
+
+def fit(text: str, width: int) -> str:
+    return set_cell_size(text, width) if cell_len(text) <= width else set_cell_size(text, width - 1) + "…"
+
+
+def counted(shown: int, whole: int) -> str:
+    return f", {shown} of {whole:,}" if shown < whole else ""
+
+
+def score_text(value: float) -> str:
+    """A share with three digits; what would be written as zero, as less than the least."""
+    return "< 0.001" if 0 < value < 0.001 else f"{value:.3f}"
