@@ -170,7 +170,7 @@ def test_what_is_written_is_what_was_found(tmp_path):
         "Nearly the same, train; same label. Similarity 0.900",
         "0.8750.7500.800",
         "the true one in 70.1% of cases",
-        "it is 90.2%",
+        "comes to 90.2%, counted leniently",
         "+0.0100−0.0200 to +0.0400",
         "1,234 labels were changed and 7 samples left out",
         "+0.1250+0.1000 to +0.1500 < 0.001",
