@@ -141,6 +141,12 @@ def test_version_and_no_words_at_all(capsys):
         (["embed", "no such run", "glyphs", "--out", "z.npz"], "'no such run' is not a run folder"),
         (["search", "no such run", "--query", "missing.jpg"], "there is no 'no such run'"),
         (["hierarchy", "no such run"], "'no such run' is not a run folder"),
+        (["audit"], "one run folder or file of embeddings must be named, got 0; several runs go with --overlap"),
+        (["audit", "no such run"], "there is no 'no such run'; give a run folder, or a file of embeddings"),
+        (["audit", "."], "is not a run folder"),
+        (["audit", "x", "--k", "0"], "k must be 1 or more, got 0"),
+        (["audit", "x", "--pairs", "-1"], "pairs must be 0 or more, got -1"),
+        (["review", "no such audit"], "the folder of an audit is wanted"),
         (["list", "loss"], "did you mean 'losses'?"),
     ],
 )
@@ -158,6 +164,8 @@ def test_mistakes_get_one_line(words, says, capsys, tmp_path, monkeypatch):
         (["train", "x", "--lr", "fast"], "fast"),
         (["evaluate", "x", "--which", "first"], "first"),
         (["embed", "run", "data"], "--out"),
+        (["audit", "run", "--influence", "newton"], "kronecker"),
+        (["review"], "AUDIT"),
     ],
 )
 def test_flags_that_do_not_parse_are_explained(words, says, capsys):
@@ -211,6 +219,11 @@ def test_every_command_prints_what_it_found(toy, tmp_path, capsys, monkeypatch):
     assert len(lines) == 3 and lines[2] == ["picture: found.png"]
     assert [len(line) for line in lines[:2]] == [4, 4] and float(lines[0][0]) >= float(lines[1][0])
     assert Image.open("found.png").width > 300
+    cli.main(["audit", "run", "--pairs", "2", "--groups", "1"])
+    out = capsys.readouterr().out
+    assert "audit.html" in out and "next: likewise review run/audit" in out and Path("run/audit/audit.html").exists()
+    cli.main(["audit", "z.npz"])
+    assert "next: likewise review audit/z" in capsys.readouterr().out
     cli.main(["train", str(toy), "--out", "run", *FLAGS])
     assert "finished already" in capsys.readouterr().out
 
@@ -218,6 +231,7 @@ def test_every_command_prints_what_it_found(toy, tmp_path, capsys, monkeypatch):
 def test_quiet_is_quiet(toy, tmp_path, capsys):
     cli.main(["train", str(toy), "--out", str(tmp_path / "run"), "--quiet", *FLAGS])
     cli.main(["evaluate", str(tmp_path / "run"), "--quiet"])
+    cli.main(["audit", str(tmp_path / "run"), "--quiet", "--pairs", "1", "--groups", "0"])
     assert capsys.readouterr() == ("", "")
 
 

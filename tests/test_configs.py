@@ -14,7 +14,7 @@ from likewise.configs import KEPT_OUT, Train, to_dict
 KINDS = {
     "demo": configs.Demo, "train": configs.Train, "evaluate": configs.Evaluate, "embed": configs.Embed,
     "search": configs.Search, "compare": configs.Compare, "bench": configs.Bench, "tune": configs.Tune,
-    "hierarchy": configs.Hierarchy,
+    "hierarchy": configs.Hierarchy, "audit": configs.Audit, "review": configs.Review,
     "noise": configs.Noise, "report": configs.Report, "list": configs.List, "recipe show": configs.RecipeShow,
     "recipe diff": configs.RecipeDiff,
 }  # fmt: skip
@@ -44,7 +44,7 @@ def test_every_field_is_explained(kind):
     assert set(texts) == fields
     assert kind.__doc__
     for name, text in texts.items():
-        assert text.endswith((".", ")")), f"{kind.__name__}.{name}: {text!r}"
+        assert text.endswith((".", ")", "?")), f"{kind.__name__}.{name}: {text!r}"
         assert len(text) > 8, f"{kind.__name__}.{name}: {text!r}"
 
 
@@ -82,7 +82,8 @@ def test_help_shows_every_flag_with_its_text_and_default(command, capsys, monkey
     texts = texts_below(KINDS[command])
     for field in dataclasses.fields(KINDS[command]):
         positional = "Positional" in str(field.type)
-        flag = field.name.upper() if positional else f"--{field.name.replace('_', '-')}"
+        called = re.search(r"called\(.(\w+).\)", str(field.type))
+        flag = (called[1] if called else field.name.upper()) if positional else f"--{field.name.replace('_', '-')}"
         assert flag in flat, flag
         assert texts[field.name][:40] in flat, field.name
         if field.default is dataclasses.MISSING:

@@ -6,7 +6,7 @@ import torch
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from torch.nn import functional as F
 
-from likewise.confidence import discriminant
+from likewise import discriminant
 from likewise.discriminant import Discriminant
 
 N, DIM, CLASSES, FOLDS = 120, 6, 5, 3
@@ -117,11 +117,20 @@ def test_features_that_never_vary_do_no_harm(data):
     assert torch.isfinite(fitted(np.zeros((N, 4)), fold, one_hot(y), 0.4).scores(torch.arange(N))).all()
 
 
-def test_clearing_forgets_labels_and_keeps_the_set(data):
+def test_a_second_fit_goes_by_what_was_added_since_the_first(data):
     x, y, fold = data
     each = fitted(x, fold, one_hot((y + 1) % CLASSES), 0.4)
-    each.clear()
     for rows in each.blocks():
         each.add(rows, one_hot(y)[rows])
     each.fit(0.4)
     assert torch.equal(each.scores(torch.arange(N)), fitted(x, fold, one_hot(y), 0.4).scores(torch.arange(N)))
+
+
+def test_scores_that_are_not_kept_are_worked_out_again(data, monkeypatch):
+    x, y, fold = data
+    kept = fitted(x, fold, one_hot(y), 0.4)
+    monkeypatch.setattr(discriminant, "KEPT", N * CLASSES - 1)
+    again = fitted(x, fold, one_hot(y), 0.4)
+    assert kept.known is not None and again.known is None
+    some = torch.tensor([5, 0, 77])
+    assert torch.allclose(again.scores(some), kept.scores(some), rtol=1e-10)

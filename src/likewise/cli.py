@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> None:
         start(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except KeyboardInterrupt as stop:
-        print(f"\n{stop or 'stopped'}", file=sys.stderr)
+        print(f"\n{str(stop) or 'stopped'}", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:  # the reader of our output went away, which is its right
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -44,9 +44,7 @@ class Discriminant:
             n = count.sum()
             mean = total.sum(0) / n
             centre = total / count.clamp_min(1e-6)[:, None] - mean
-            centre = (
-                centre * (count > 1e-3)[:, None]
-            )  # a class nobody is left of stands at the mean, where it wins nothing
+            centre = centre * (count > 1e-3)[:, None]  # a class nobody is left of stands at the mean and wins nothing
             spread = (self.square.sum(0) - self.square[k]) / n - torch.outer(mean, mean)
             within = spread - centre.T @ (centre * (count / n)[:, None])
             size = within.diagonal().mean().clamp_min(1e-12)

@@ -1,14 +1,14 @@
 """LabelPosterior on Gaussian classes with known wrong labels: the shares it finds, what it repairs, what it leaves alone."""
 
-import itertools
 import math
 
 import numpy as np
 import pytest
 import torch
 
-from likewise.confidence import LabelPosterior, discriminant
-from likewise.label_noise import Noise, fit_shares
+from likewise import discriminant, label_noise
+from likewise.confidence import LabelPosterior
+from likewise.label_noise import Noise
 from likewise.types import Embedded, LikewiseError
 
 CLASSES, EACH, DIM = 20, 40, 16
@@ -130,8 +130,6 @@ def test_no_class_is_lost():
 
 def test_a_class_that_stays_may_leave_another_without_samples(monkeypatch):
     """0 would live on by what 1 gives it, but 1 would then be gone and stays as it was given; so 0 must stay as well."""
-    from likewise.confidence import label_posterior
-
     given = np.array([0, 0, 1, 1, 2, 2, 2, 2])
     believed = torch.tensor([2, 2, 0, 0, 2, 2, 2, 2])
     sure = torch.nn.functional.one_hot(believed, 3).float()
@@ -139,34 +137,6 @@ def test_a_class_that_stays_may_leave_another_without_samples(monkeypatch):
     x = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
     _, verdict = judge(x, given, folds=2)
     assert verdict.y.tolist() == given.tolist() and (verdict.w == 1).all()
-
-
-def test_the_posterior_by_hand():
-    scores, y = torch.tensor([[1.0, 0.2, -0.5], [0.3, 0.1, 2.0]]).double(), torch.tensor([1, 2])
-    table = torch.tensor([[0.0, 0.7, 0.3], [0.6, 0.0, 0.4], [0.5, 0.5, 0.0]]).double()
-    noise = Noise(2.0, 0.2, 0.1, table)
-    found = noise.posterior(scores, y)
-    plain = Noise(2.0, 0.2, 0.0, None).posterior(scores, y)
-    for i in range(2):
-        power = [math.exp(2.0 * float(s)) for s in scores[i]]
-        for similar, result in ((0.1, found), (0.0, plain)):
-            joint = []
-            for c in range(3):
-                said = 1 - 0.2 - similar if c == y[i] else 0.2 / 2 + similar * float(table[c, y[i]])
-                joint.append(power[c] / sum(power) * said)
-            assert result[i].tolist() == pytest.approx([j / sum(joint) for j in joint])
-
-
-def test_shares_of_a_mixture_are_the_most_likely_ones():
-    """No other shares on a grid make what was seen likelier."""
-    grid = torch.tensor([[a, b, 20 - a - b] for a, b in itertools.product(range(21), repeat=2) if a + b <= 20]) / 20
-    for seed in range(2):
-        ways = torch.rand(3, 60, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-        shares, likelihood = fit_shares(ways, steps=2000)
-        best = max(sum(math.log(float(s @ ways[:, i])) for i in range(60)) for s in grid.double())
-        by_hand = sum(math.log(float(torch.tensor(shares).double() @ ways[:, i])) for i in range(60))
-        assert sum(shares) == pytest.approx(1) and likelihood == pytest.approx(by_hand)
-        assert likelihood >= best - 1e-6
 
 
 def test_the_block_size_changes_nothing(monkeypatch):
@@ -181,11 +151,9 @@ def test_the_block_size_changes_nothing(monkeypatch):
 
 
 def test_many_classes_go_without_the_table_of_similar_ones(monkeypatch):
-    from likewise.confidence import label_posterior
-
     x, y = gaussians()
     given = spoil(y, 0.3)
-    monkeypatch.setattr(label_posterior, "CONFUSABLE", CLASSES - 1)
+    monkeypatch.setattr(label_noise, "CONFUSABLE", CLASSES - 1)
     _, verdict = judge(x, given)
     assert verdict.facts["wrong labels, similar"] == 0 and repaired(verdict, y, given) > 0.95
 

@@ -155,6 +155,23 @@ def test_npy_with_labels_files(tmp_path, write):
     assert read_embeddings(str(tmp_path / "x.npy"), csv).split.tolist() == ["train", "test", "test"]
 
 
+def test_a_labels_file_stands_above_labels_of_their_own(write, npz):
+    """So that a corrected table can be used; what the file says besides labels stays."""
+    own = {"label": [0, 1, 1], "class_name": ["p", "q", "q"], "label_clean": [0, 1, 0]}
+    file = npz(x=X, split=["train", "test", "test"], path=["1.jpg", "2.jpg", "3.jpg"], **own)
+    items = read_embeddings(file, write("l.txt", "new\nold\nold\n"))
+    assert [items.class_name[y] for y in items.y] == ["new", "old", "old"] and items.y_clean is None
+    assert items.split.tolist() == ["train", "test", "test"] and items.path == ("1.jpg", "2.jpg", "3.jpg")
+    items = read_embeddings(file, write("l.csv", "label,split,row\nc,val,2\na,train,0\nb,test,1\n"))
+    assert [items.class_name[y] for y in items.y] == ["a", "b", "c"] and items.split.tolist() == [
+        "train",
+        "test",
+        "val",
+    ]
+    items = read_embeddings(file, write("l.csv", "label,row\nc,3\na,1\nb,2\n"))  # somebody's own numbers: no order
+    assert [items.class_name[y] for y in items.y] == ["c", "a", "b"]
+
+
 def test_bad_labels_files_are_explained(tmp_path, write, npz):
     np.save(tmp_path / "x.npy", X)
     x = str(tmp_path / "x.npy")
@@ -170,8 +187,12 @@ def test_bad_labels_files_are_explained(tmp_path, write, npz):
         read_embeddings(x, write("l.json", "[]"))
     with pytest.raises(LikewiseError, match="labels: there is no file"):
         read_embeddings(x, str(tmp_path / "gone.npy"))
-    with pytest.raises(LikewiseError, match="has labels of its own"):
-        read_embeddings(npz(x=X, y=[0, 1, 1]), write("l.txt", "a\nb\nc\n"))
+    named = npz(x=X, label=[0, 1, 1], path=["a/1.jpg", "a/2.jpg", "b/3.jpg"])
+    with pytest.raises(
+        LikewiseError,
+        match=r"l\.csv line 3 must be a label of 2\.jpg, row 1 of .*\.npz, got one of 3\.jpg; put both in one",
+    ):
+        read_embeddings(named, write("l.csv", "path,label\n/new/a/1.jpg,x\n/new/b/3.jpg,y\n/new/a/2.jpg,x\n"))
     with pytest.raises(LikewiseError, match=r"embeddings are read from .*, got 'l\.txt'"):
         read_embeddings(write("l.txt", "a\n"))
 

@@ -1,20 +1,30 @@
+"""From settings to parts: what is left open is filled, what is stored comes back, what does not fit is told."""
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from likewise.configs import Train
+from likewise.data import load
 from likewise.run import FORMAT, Run
+from likewise.samplers import SamplesPerClass
 from likewise.stages.assemble import (
     choose_device,
+    facts_of,
+    facts_with,
     load_into,
     make_embedder,
+    make_protocol,
     marked,
+    open_embedder,
+    open_loss,
     read_config,
     resolve,
     similarity_of,
     transforms,
 )
+from likewise.stages.train import train
 from likewise.types import Items, LikewiseError
 
 
@@ -114,3 +124,35 @@ def test_settings_that_somebody_tampered_with(tmp_path, config, says, unchecked)
     run.write_json("config.json", {"format": FORMAT, "identity": "x", "data": "y", "config": config})
     with pytest.raises(LikewiseError, match=says):
         read_config(run)
+
+
+def test_what_parts_are_told():
+    config = Train(data="x", dim=6, seed=3, length="4e")
+    labels = np.repeat(np.arange(4), 5)
+    tree = {"a": ("animal",)}
+    facts = facts_of(config, ("a", "b", "c", "d"), labels, tree)
+    assert (facts["classes"], facts["dim"], facts["seed"], facts["class_names"]) == (4, 6, 3, ("a", "b", "c", "d"))
+    assert facts["labels"] is labels and facts["taxonomy"] is tree
+    sampler = SamplesPerClass(labels, batch=4, per_class=2)
+    facts = facts_with(config, sampler, make_embedder(Train(data="x", backbone="conv_small", dim=4), None))
+    assert facts["per_pass"] == len(sampler) and facts["steps"] == 4 * len(sampler)
+    assert facts["largest_class"] == sampler.largest_class == 2 and facts["embedder"].dim == 4
+
+
+@pytest.mark.parametrize("loss", ["NormSoftmax()", "CrossBatchMemory(loss=MultiSimilarity(), size=32)", "Triplet()"])
+def test_the_loss_of_a_run_comes_back(settings, loss):
+    """With what it has learned, for the labels that trained, and nobody's random numbers are touched."""
+    run = train(Train(**settings | {"loss": loss, "length": "6", "evaluate": False}))
+    config = read_config(run)
+    data = load(config.data)
+    rows, device = make_protocol(config).rows(data, "train"), torch.device("cpu")
+    embedder, before = open_embedder(run, config, "last", device), torch.random.get_rng_state()
+    found = open_loss(run, config, data, rows, embedder, "last", device)
+    assert torch.equal(torch.random.get_rng_state(), before) and not found.training
+    stored = {k: v for k, v in run.load_tensors(run.network("last")).items() if k.startswith("loss.")}
+    assert {f"loss.{k}" for k in found.state_dict()} == set(stored)
+    for name, value in found.state_dict().items():
+        assert torch.equal(value, stored[f"loss.{name}"]), name
+    if loss == "NormSoftmax()":  # a proxy for each of twelve classes
+        with pytest.raises(LikewiseError, match="another architecture"):
+            open_loss(run, config, data, rows[:96], embedder, "last", device)

@@ -1,4 +1,4 @@
-"""What the whole set says against each label: centres, discriminants and a regression, none of them made by the label itself.
+"""What the whole set says against each label: centres, discriminants and a regression, fitted without the sample itself.
 
 Each gives scores for every class. How sharp they are, and how labels go wrong, is fitted by the likelihood of the labels as
 given (`label_noise`), so no setting says how many are wrong. Together they make the score that audits go by.
@@ -7,18 +7,18 @@ given (`label_noise`), so no setting says how many are wrong. Together they make
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.audit.label_scores import Centres, class_sizes, margins, must_be_labelled, undecided
+from likewise.discriminant import KEPT
 from likewise.errors import LikewiseError
-from likewise.label_noise import Evidence, Noise, discriminate, fit_noise
+from likewise.label_noise import Evidence, Known, Noise, discriminate, fit_noise
 from likewise.similarity import at_least_float32, full_products
 
 SHARPNESS = tuple(3 * 1.4**i for i in range(12))  # to 121
@@ -36,6 +36,9 @@ SMALL = 15
 
 BOUND = 1e-7
 """Probabilities nearer to 0 or 1 than this are rounding."""
+
+STEADY = 1e-3
+"""The least slope of the score by what the members say: it never falls where they rise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,66 +58,67 @@ class Judged:
     similar: float
 
 
-@dataclass(frozen=True, eq=False)
-class Known:
-    """Scores at hand, such as logarithms of probabilities."""
-
-    table: Float[Tensor, "N C"]
-
-    @property
-    def classes(self) -> int:
-        return self.table.shape[1]
-
-    def blocks(self) -> Iterator[Int[Tensor, "b"]]:
-        yield torch.arange(len(self.table), device=self.table.device)
-
-    def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "b C"]:
-        return self.table[rows]
-
-
 @torch.no_grad()
 def judge(z: Float[Tensor, "N D"], y: Int[Tensor, "N"], x: Float[Tensor, "N F"] | None = None, seed: int = 0) -> Judged:
     """How likely every label is right, by all there is to say about it.
 
     Formula: the mean over the members, each as (value - median) / standard deviation, of: the margin of centres in z; log odds of
         the label by centres in x, and by discriminants in x; the margin of a regression in x, fitted with each sample weighted by
-        what the first two say. score = sigmoid(a mean + b), a and b such that it follows the mean of the log odds.
-    Differs: it is ours.
+        what the log odds together say. score = sigmoid(a mean + b), a and b such that it follows the mean of the log odds.
+    Differs: it is ours. What tells classes apart no better than chance is left out of the log odds. Samples alone in their class
+        decide nothing, and get the median.
 
     Args:
         z: embeddings.
-        y: labels, 0 to C - 1.
+        y: labels, any whole numbers.
         x: features below the embedding, where there are any: they have learned less of the wrong labels.
-        seed: of the folds.
+        seed: of the folds, and of the rows that shares are fitted by where scores of all would not fit in memory.
     """
     must_be_labelled("judge", z, y)
-    classes = int(y.max()) + 1
-    if classes < 2:
-        raise LikewiseError("judge: labels must hold two classes or more, got one; there is nothing to mix it up with")
-    x, z = at_least_float32(z if x is None else x), F.normalize(at_least_float32(z), dim=1)
+    x = z if x is None else x
     must_be_labelled("judge", x, y)
+    label, y = y.unique(return_inverse=True)
+    classes = len(label)
+    if classes < 2:
+        raise LikewiseError(
+            f"judge: labels must hold two classes or more, got only class {int(label[0])}; there is nothing to mix it up with"
+        )
+    size = class_sizes(y)
+    all_of_them, large, paired = size > 0, size >= SMALL, (size > 1) | (size == 1).all()
+    says = {"centre": all_of_them, "centres": all_of_them, "discriminants": large, "regression": large}  # about whom
+    by = drawn(paired, KEPT // classes, seed)
+    x, z = at_least_float32(x), F.normalize(at_least_float32(z), dim=1)
     with full_products(x):
         centres = Centres(F.normalize(x, dim=1), y, classes)
-        large = class_sizes(y) >= SMALL
-        how = fit_noise(centres, y, SHARPNESS, similar=bool(large.any()))
+        how = fit_noise(centres, y, SHARPNESS, similar=bool(large.any()), by=by, proven=True)
         members: dict[str, tuple[Evidence, Noise]] = {"centres": (centres, how)}
         if large.any():
-            members["discriminants"] = discriminate(x, y, classes, seed=seed)
+            members["discriminants"] = discriminate(x, y, classes, seed=seed, by=by, proven=True)
         odds = {name: log_odds(*member, y) for name, member in members.items()}
-        trust = torch.sigmoid(sum(odds.values()))
+        voice = {name: says[name] * float(noise.sharpness > 0) for name, (_, noise) in members.items()}
+        voices = sum(voice.values())
+        total = sum(odds[name] * voice[name] for name in odds).where(voices > 0, odds["centres"])
+        shares = next((noise for _, noise in reversed(members.values()) if noise.sharpness > 0), how)
         single = {"centre": margins(Centres(z, y, classes), y), **odds}
-        if len(members) > 1 and x.numel() * classes <= DEAR:
-            known = Known(regression(x, y, trust, seed))
-            members["regression"] = (known, fit_noise(known, y, (1.0,)))
+        if large.any() and x.numel() * classes <= DEAR and len(y) * classes <= KEPT:
+            known = Known(regression(x, y, torch.sigmoid(total), seed))
+            members["regression"] = (known, fit_noise(known, y, (1.0,), by=by))
             single["regression"] = margins(known, y)
-        found = suggest(members, y)
-    says = {name: large if name in ("discriminants", "regression") else torch.ones_like(large) for name in single}
-    count = sum(heard.double() for heard in says.values())
-    mean = sum(standard(single[name]) * heard for name, heard in says.items()) / count
-    pooled = sum(odds[name] * says[name] for name in odds) / sum(says[name].double() for name in odds)
-    score = undecided(torch.sigmoid(follow(mean, pooled)), y)
-    shares = members["discriminants" if "discriminants" in members else "centres"][1]
-    return Judged(score, single, *found, any=shares.any, similar=shares.similar)
+        suggested, sure, ahead = suggest(members, y)
+    mean = sum(standard(value, says[name] & paired) * says[name] for name, value in single.items())
+    mean = mean / sum(says[name].double() for name in single)
+    a, b = follow(mean[paired], (total / voices.clamp_min(1))[paired])
+    score = undecided(torch.sigmoid(a * mean + b), y)
+    return Judged(score, single, label[suggested], sure, ahead, any=shares.any, similar=shares.similar)
+
+
+def drawn(among: Bool[Tensor, "N"], most: int, seed: int) -> Int[Tensor, "n"]:
+    """These rows, or so many of them drawn at random."""
+    rows = among.nonzero()[:, 0]
+    if len(rows) <= most:
+        return rows
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[: max(1, most)]
+    return rows[order.sort().values.to(rows.device)]
 
 
 def log_odds(each: Evidence, noise: Noise, y: Int[Tensor, "N"]) -> Float[Tensor, "N"]:
@@ -125,21 +129,38 @@ def log_odds(each: Evidence, noise: Noise, y: Int[Tensor, "N"]) -> Float[Tensor,
     return torch.cat(own).logit(BOUND)
 
 
-def standard(value: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
-    return (value - value.median()) / value.std(correction=0).clamp_min(1e-12)
+def standard(value: Float[Tensor, "N"], among: Bool[Tensor, "N"]) -> Float[Tensor, "N"]:
+    """In standard deviations from the median, both of those among whom it counts."""
+    if not among.any():
+        return torch.zeros_like(value)
+    return (value - value[among].median()) / value[among].std(correction=0).clamp_min(1e-12)
 
 
-def follow(value: Float[Tensor, "N"], odds: Float[Tensor, "N"], steps: int = 50) -> Float[Tensor, "N"]:
-    """a value + b with a > 0, nearest to these log odds by the cross-entropy of the probabilities; by Newton's method."""
+def follow(value: Float[Tensor, "N"], odds: Float[Tensor, "N"], steps: int = 100) -> tuple[float, float]:
+    """a and b for which a value + b is nearest to these log odds, by the cross-entropy of the probabilities; a > 0.
+
+    By Newton's method; steps are halved until they lead down, and b moves alone while a is held at its least value.
+    """
     p, line = torch.sigmoid(odds), torch.stack([value, torch.ones_like(value)], 1)
+
+    def height(weight: Tensor) -> Tensor:
+        return (F.softplus(line @ weight) - p * (line @ weight)).mean()
+
+    least = value.new_tensor([STEADY, -torch.inf])
     weight = value.new_tensor([1.0, 0.0])
     for _ in range(steps):
         now = torch.sigmoid(line @ weight)
-        bend = line.T @ (line * (now * (1 - now))[:, None]) / len(p) + 1e-9 * torch.eye(2).to(line)
-        move = torch.linalg.solve(bend, line.T @ (now - p) / len(p))
-        weight = weight - move.clamp(-2, 2)
-        weight[0] = weight[0].clamp_min(1e-3)
-    return line @ weight
+        slope = line.T @ (now - p) / len(p)
+        bend = line.T @ (line * (now * (1 - now))[:, None]) / len(p) + 1e-12 * torch.eye(2).to(line)
+        free = torch.tensor([not (weight[0] <= STEADY and slope[0] > 0), True], device=line.device)
+        move = torch.zeros_like(weight)
+        move[free] = torch.linalg.solve(bend[free][:, free], slope[free])
+        tried = (torch.maximum(weight - move / 2**i, least) for i in range(30))
+        after = next((one for one in tried if height(one) < height(weight)), None)
+        if after is None:
+            break
+        weight = after
+    return float(weight[0]), float(weight[1])
 
 
 def regression(
@@ -155,10 +176,15 @@ def regression(
     found = np.full((len(label), int(label.max()) + 1), BOUND)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # nearly there is enough
+        warnings.filterwarnings("ignore", "The number of unique classes")  # they are classes, however many
         for fit, ask in KFold(5, shuffle=True, random_state=seed).split(numbers):
             fit = fit[weight[fit] > 0.02]
+            there = np.unique(label[fit])
+            if len(there) < 2:  # nothing to tell apart
+                found[np.ix_(ask, there)] = 1
+                continue
             model = LogisticRegression(C=STRICT, max_iter=200).fit(numbers[fit], label[fit], weight[fit])
-            found[np.ix_(ask, model.classes_)] = model.predict_proba(numbers[ask])
+            found[np.ix_(ask, there)] = model.predict_proba(numbers[ask])
     return torch.as_tensor(found, device=x.device).clamp_min(BOUND).log()
 
 

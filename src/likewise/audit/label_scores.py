@@ -23,6 +23,9 @@ AT_ONCE = 2**23
 VOTERS = 200
 """The most neighbours that vote by default: in larger classes, those farther away would have no weight left."""
 
+HUGE = 1e15
+"""Numbers from which on squares and their sums may leave the range of float32."""
+
 TEMPERATURE = 0.05
 """Of distances between unit vectors. On pretrained features of birds, suggestions were right more often than at 0.02 or 0.1."""
 
@@ -183,16 +186,17 @@ def undecided(score: Float[Tensor, "N"], y: Int[Tensor, "N"]) -> Float[Tensor, "
 
 
 def must_be_labelled(owner: str, z: Tensor, y: Tensor) -> None:
-    """Raise unless there is a finite embedding and a whole number for each sample."""
+    """Raise unless there is a finite embedding (or feature) and a whole number for each sample."""
     whole = not (y.is_floating_point() or y.is_complex() or y.dtype == torch.bool)
     if z.ndim != 2 or len(z) < 2 or not whole or y.shape != z.shape[:1]:
         raise LikewiseError(
             f"{owner}: a table of two embeddings or more and a whole number for each must be given, "
             f"got z of shape {tuple(z.shape)} and y of {y.dtype} and shape {tuple(y.shape)}"
         )
-    bad = (~z.isfinite()).any(1).nonzero()[:, 0]
+    bad = (~(z.abs() < HUGE)).any(1).nonzero()[:, 0]  # NaN is not below either
     if len(bad):
         raise LikewiseError(
-            f"{owner}: embeddings must be finite, but {len(bad)} of {len(z)} rows are not (first: row {int(bad[0])}); "
+            f"{owner}: numbers must be finite and below {HUGE:g}, but those of {len(bad)} of {len(z)} rows are not "
+            f"(first: row {int(bad[0])}); "
             "leave them out, or see why the network gives them"
         )

@@ -14,8 +14,8 @@ from likewise.types import Embedded, LikewiseError, Trust, Verdict
 class LabelPosterior(Confidence):
     """Repair or leave out the labels that the whole training set speaks against; how readily, the set itself says.
 
-    Paper: ours. Made of linear discriminants, cross-fitting (no label speaks for itself) and label noise as a mixture whose
-        shares are fitted, as in forward correction (Patrini et al., CVPR 2017).
+    Paper: ours. Made of linear discriminants, cross-fitting (in the first round no label speaks for itself) and label noise as a
+        mixture whose shares are fitted, as in forward correction (Patrini et al., CVPR 2017).
     Formula: p_c(x) = softmax_c(t LDA_c(x)), fitted without x's fold;
         P(given y | true c) = (1 - u - v) [y = c] + u [y != c] / (C - 1) + v K_cy, K_cy ~ sum_i p_ic p_iy for y != c;
         t, u and v maximise the likelihood of the given labels; q_c ~ p_c(x) P(y | c);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,9 @@ from likewise.data.sheet import Sheet, check_rows, first_line, read_csv, read_pa
 from likewise.types import Items, LikewiseError
 
 FILES = ".npy, .npz, .parquet or .safetensors"
+
+LABELS = ("label", "y", "class_name", "label_clean", "class_name_clean")
+"""What a file of labels stands in for."""
 
 
 def read_features(file: str, root: str | None = None) -> Items:
@@ -30,8 +34,8 @@ def read_embeddings(file: str, labels: str | None = None, root: str | None = Non
 
     Args:
         file: .npy (N, F), or .npz, .safetensors, .parquet with x (or z) and their labels beside it.
-        labels: a file with the labels, where `file` has none: .npy (N), .csv with a column label, or
-            .txt with one a line.
+        labels: a file with the labels: .npy (N), .csv with a column label, or .txt with one a line. It stands above labels,
+            and other columns, that `file` has of its own. Lines with a column row that holds 0 to N - 1 may stand in any order.
         root: where the paths start, if the file has any; by default its own folder.
     """
     name = Path(file).name
@@ -39,24 +43,38 @@ def read_embeddings(file: str, labels: str | None = None, root: str | None = Non
         raise LikewiseError(f"features: there is no file {file}; check the path")
     x, columns = read_arrays(file)
     x = check_x(x, name)
-    if labels is None:
-        if "label" not in columns and "y" not in columns:
-            has = ", ".join(columns) or "nothing else"
+    if labels is not None:
+        return to_items(file, x, labelled_by(labels, name, columns, len(x)), root)
+    if "label" not in columns and "y" not in columns:
+        has = ", ".join(columns) or "nothing else"
+        raise LikewiseError(
+            f"features: {name} must hold the labels beside x, as label or y, and it has: {has}; "
+            "add them, or give a file with the labels (--labels)"
+        )
+    return to_items(file, x, as_sheet(name, columns, len(x)), root)
+
+
+def labelled_by(labels: str, name: str, columns: dict, count: int) -> Sheet:
+    """A file of labels, and beside it what the file of vectors says besides labels."""
+    sheet = read_labels(labels)
+    if len(sheet) != count:
+        raise LikewiseError(
+            f"features: each vector must have a label: {name} has {count} rows and {sheet.file} has {len(sheet)}; "
+            "make them agree"
+        )
+    place = {text(cell): line for line, cell in enumerate(sheet.column.get("row", ()))}
+    if all(str(row) in place for row in range(count)):
+        order = [place[str(row)] for row in range(count)]
+        own = {key: [cells[line] for line in order] for key, cells in sheet.column.items()}
+        sheet = replace(sheet, column=own, line=[sheet.line[line] for line in order])
+    beside = as_sheet(name, {key: cells for key, cells in columns.items() if key not in LABELS}, count).column
+    for row, (mine, theirs) in enumerate(zip(sheet.column.get("path", ()), beside.get("path", ()))):
+        if Path(str(mine)).name != Path(str(theirs)).name:
             raise LikewiseError(
-                f"features: {name} must hold the labels beside x, as label or y, and it has: {has}; "
-                "add them, or give a file with the labels (--labels)"
+                f"features: {sheet.at(row)} must be a label of {Path(str(theirs)).name}, row {row} of {name}, got one of "
+                f"{Path(str(mine)).name}; put both in one order"
             )
-        sheet = as_sheet(name, columns, len(x))
-    else:
-        if "label" in columns or "y" in columns:
-            raise LikewiseError(f"features: {name} has labels of its own; leave out the labels file {labels}")
-        sheet = read_labels(labels)
-        if len(sheet) != len(x):
-            raise LikewiseError(
-                f"features: each vector must have a label: {name} has {len(x)} rows and {sheet.file} has {len(sheet)}; "
-                "make them agree"
-            )
-    return to_items(file, x, sheet, root)
+    return replace(sheet, column=beside | sheet.column)
 
 
 def to_items(file: str, x: np.ndarray, sheet: Sheet, root: str | None) -> Items:

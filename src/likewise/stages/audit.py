@@ -50,12 +50,20 @@ def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
             progress.advance(1)
     copies = find_copies(subject, config)
     about = tell(subject, verdicts, explained, copies, config)
+    (folder / "audit.json").unlink(missing_ok=True)  # half of an old audit and half of a new one are none
     write_tables(folder, subject, verdicts, explained, copies, about)
-    about["retrain"] = act(subject, verdicts, config, folder, say) if config.retrain else None
+    finish(folder, subject, about, config)
+    if config.retrain:
+        about["retrain"] = act(subject, verdicts, config, folder, say)
+        finish(folder, subject, about, config)
+    return Audited(folder, about, config.quiet)
+
+
+def finish(folder: Path, subject: Subject, about: dict, config: Audit) -> None:
+    """What is written last: audit.json, by which a folder is an audit, and the page."""
     with write_aside(folder / "audit.json") as file:
         file.write_text(json.dumps(plain(about), indent=2, ensure_ascii=False) + "\n", "utf-8")
     write_page(folder, lambda row: picture(subject.items, row), config.quiet)
-    return Audited(folder, about, config.quiet)
 
 
 def folder_for(subject: Subject, config: Audit) -> Path:
@@ -76,7 +84,7 @@ def find_copies(subject: Subject, config: Audit) -> tuple[Int[np.ndarray, "N"], 
     z = torch.cat([part.e.z for part in subject.part.values()])
     show = None if subject.items.path is None else lambda place: picture(subject.items, int(row[place]))
     with bar("look for copies", 100, quiet=config.quiet) as progress:
-        found = near_duplicates(z, show, torch.as_tensor(which), progress=progress.reach)
+        found = near_duplicates(z, show, which, progress=progress.reach)
     if found.unread:
         subject.notes.append(f"{found.unread} pictures could not be read; copies of them are not seen")
     return row, which, found
@@ -99,7 +107,7 @@ def tell(subject: Subject, verdicts: dict[str, Verdicts], explained: Explained, 
         e, judged = subject.part[name].e, found.judged
         classes = relabel.class_findings(e.y, judged.suggested.where(found.flagged, e.y))
         parts[name] = {
-            "samples": len(e.y), "classes": len(subject.part[name].names), "wrong": float((1 - judged.score).sum()),
+            "samples": len(e.y), "classes": len(subject.part[name].names), "wrong": found.wrong,
             "flagged": int(found.flagged.sum()), "of_all": classes.of_all, "of_touched": classes.of_touched,
             "any": judged.any, "similar": judged.similar,
         }  # fmt: skip

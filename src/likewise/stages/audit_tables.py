@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import SupportsFloat
 
 import numpy as np
 
@@ -49,35 +51,36 @@ def write_tables(
 
 def carried_columns(items: Items) -> dict[str, Sequence]:
     """What the data says besides, as the corrected table says it again."""
-    columns: dict[str, Sequence] = {
+    columns = {
         name: own for name in ("query", "gallery", "group", "weight") if (own := getattr(items, name)) is not None
     }
     if items.gallery_name is not None:
         columns["gallery"] = np.where(items.gallery, items.gallery_name, "")
-    for name in ("query", "gallery"):
-        if name in columns and columns[name].dtype == bool:
-            columns[name] = columns[name].astype(int)
     if items.group is not None:
         columns["group"] = np.where(items.group < 0, "", items.group.astype(str))
+    found = {name: (own.astype(int) if own.dtype == bool else own).tolist() for name, own in columns.items()}
     if items.box is not None:
-        columns |= {name: ["" if np.isnan(v) else f"{v:g}" for v in side] for name, side in zip(CORNERS, items.box.T)}
-    return columns
+        found |= {name: ["" if np.isnan(v) else f"{v:g}" for v in side] for name, side in zip(CORNERS, items.box.T)}
+    return found
 
 
 def sample_lines(subject: Subject, name: str, found: Verdicts, scores: list[str], carried: dict) -> Iterable[list]:
     part, items, judged = subject.part[name], subject.items, found.judged
-    nothing = np.full(len(part.e.y), np.nan)
-    single = [found.single[s].numpy() if s in found.single else nothing for s in scores]
+    nothing = [math.nan] * len(part.e.y)
+    single = [found.single[s].tolist() if s in found.single else nothing for s in scores]
     label, flagged, near = part.e.y.tolist(), found.flagged.tolist(), found.near
+    score, sure, ahead, instead = (
+        t.tolist() for t in (judged.score, judged.confidence, judged.margin, judged.suggested)
+    )
     for place, row in enumerate(part.e.row.tolist()):
         there = [part.names[label[n]] for n in near[place] if n >= 0]
-        own, other = part.names[label[place]], part.names[int(judged.suggested[place])]
+        own, other = part.names[label[place]], part.names[instead[place]]
         suspect = (
-            [other, number(judged.confidence[place]), number(judged.margin[place]), reason(there, own, other)]
+            [other, number(sure[place]), number(ahead[place]), reason(there, own, other)]
             if flagged[place] else ["", "", "", ""]
         )  # fmt: skip
         yield [
-            row, "" if items.path is None else items.path[row], own, number(judged.score[place]), *suspect,
+            row, "" if items.path is None else items.path[row], own, number(score[place]), *suspect,
             "" if name == ALL else name, *(number(s[place]) for s in single), *(c[row] for c in carried.values()),
         ]  # fmt: skip
 
@@ -131,8 +134,8 @@ def copy_lines(subject: Subject, row: np.ndarray, which: np.ndarray, found) -> I
         yield [row[a], row[b], number(similarity), "" if bits < 0 else int(bits), kind, parts, same]
 
 
-def number(value: float) -> str:
-    return "" if np.isnan(value) else f"{float(value):.6g}"
+def number(value: SupportsFloat) -> str:
+    return "" if math.isnan(value) else f"{float(value):.6g}"
 
 
 def write_csv(file: Path, head: Sequence[str], lines: Iterable[Sequence]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -120,9 +121,10 @@ def one_way(
     of = tuple(t.to(subject.device) for t in (errors.pair, errors.sign, errors.error))
     if way == "finite":
         found = []
-        for scores in empirical(subject.loss, train, test, *of, thetas=config.thetas, seed=config.seed):
-            found.append(scores.to(g))
-            advance(1)
+        with one_thread():
+            for scores in empirical(subject.loss, train, test, *of, thetas=config.thetas, seed=config.seed):
+                found.append(scores.to(g))
+                advance(1)
         return torch.stack(found)
     if way == "deep":
         found = through_all(subject, errors, g, config)
@@ -132,11 +134,23 @@ def one_way(
             aim = kronecker(aim, train.f, fisher_factor(g))
         if way == "lissa":
             rows = balanced_batches(train.y, 32, seed=config.seed)
-            found = along(lissa(subject.loss, train, gradients(aim), batches=rows), g, train.f)
+            with one_thread():
+                found = along(lissa(subject.loss, train, gradients(aim), batches=rows), g, train.f)
         else:
             found = influence(aim, g, train.f)
     advance(len(errors.name))
     return found
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """For many small steps on the CPU: threads would wait for one another longer than they work."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def through_all(subject: Subject, errors: Errors, g: Float[Tensor, "N D"], config: Audit) -> Float[Tensor, "q N"]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.cluster import kmeans
-from likewise.configs import Hierarchy, Train, check
+from likewise.configs import Audit, Hierarchy, Train, check
 from likewise.data.images import file_of, read_image
 from likewise.embedding import embed_rows
 from likewise.metrics.clustering import ami
@@ -91,7 +91,7 @@ def folder_for(run: Run, config: Hierarchy, has_own: bool) -> Path:
     return out
 
 
-def open_data(run: Run, config: Hierarchy, say) -> tuple[Train, Items]:
+def open_data(run: Run, config: Hierarchy | Audit, say) -> tuple[Train, Items]:
     """The run's settings and its data, labels as they were given."""
     moved = {name: value for name in ("data", "root") if (value := getattr(config, name))}
     settings = read_config(run, allow_imports=config.allow_imports, **moved)

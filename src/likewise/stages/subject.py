@@ -67,7 +67,12 @@ def open_subject(config: Audit, say: Callable[[str], None]) -> Subject:
             "several runs go with --overlap"
         )
     target = find_target(config.targets[0], "audit")
-    return open_run(config, target, say) if target.is_dir() else open_embeddings(config, target)
+    subject = open_run(config, target, say) if target.is_dir() else open_embeddings(config, target)
+    if len(subject.test.e.y) < 2:
+        raise LikewiseError(
+            f"audit: errors are looked for among two test samples or more, got {len(subject.test.e.y)}; bring more data"
+        )
+    return subject
 
 
 def open_embeddings(config: Audit, file: Path) -> Subject:
@@ -93,6 +98,10 @@ def open_embeddings(config: Audit, file: Path) -> Subject:
         if len(rows):
             part[name] = number(Embedded(z[rows], torch.as_tensor(items.y[rows]), torch.as_tensor(rows)), items)
     notes = ["these are embeddings without their network, so which training samples cause an error is not told"]
+    if config.labels:
+        notes.append(f"labels are those of {config.labels}, whatever the embeddings' own file says")
+    if outside := len(z) - sum(len(one.e.y) for one in part.values()):
+        notes.append(f"{outside} of {len(z)} rows have no split and are in no part, so nothing is told of them")
     if origin(file).get("similarity", "cosine") != "cosine":
         notes.append("distances are those of unit vectors, though these embeddings were trained for raw ones")
     return Subject(
@@ -111,7 +120,9 @@ def open_run(config: Audit, folder: Path, say: Callable[[str], None]) -> Subject
     rows = {name: protocol.rows(items, name) for name in ("train", "val", "test")}
     seen, part = np.zeros(0, np.int64), {}
     every = np.unique(np.concatenate(list(rows.values())))
+    few = device.type == "cpu" and items.x is None  # larger layers' outputs are fetched from the system anew each time
     way = {"device": device, "workers": config.workers, "quiet": config.quiet, "features": True}
+    way["batch"] = 32 if few else 256
     e = embed_rows(embedder, items, every, plain, **way, title="embed")
     if embedder.layer_norm:
         e = dataclasses.replace(e, f=F.layer_norm(e.f, e.f.shape[1:]))

@@ -13,7 +13,7 @@ from torch import Tensor
 from likewise.audit import relabel
 from likewise.audit.evidence import Judged, judge
 from likewise.audit.influence import losses_of, shares
-from likewise.audit.label_scores import by_loss, loss_over_time, neighbour_vote, self_gradient
+from likewise.audit.label_scores import by_loss, class_sizes, loss_over_time, neighbour_vote, self_gradient
 from likewise.configs import Audit
 from likewise.metrics.detection import detection, relabel_accuracy
 from likewise.search import nearest
@@ -45,6 +45,7 @@ class Verdicts:
     judged: Judged
     single: dict[str, Float[Tensor, "N"]]
     near: Int[np.ndarray, "N K"]  # positions in the part, -1: none
+    wrong: float  # how many labels are, by the scores; samples alone in their class are not counted
 
     @property
     def flagged(self) -> Bool[Tensor, "N"]:
@@ -54,11 +55,12 @@ class Verdicts:
 def judge_part(subject: Subject, name: str, explained: Explained, config: Audit) -> Verdicts:
     """Every label of a part, by the part itself; of the train part also by what training made of it."""
     e = moved(subject.part[name].e, subject.device)
-    count = len(e.y)
-    if count < 2 or int(e.y.max()) < 1:
-        subject.notes.append(f"the {name} part holds one class, so its labels cannot be judged")
-        half = torch.full((count,), 0.5, dtype=torch.float64)
-        return Verdicts(Judged(half, {}, e.y.cpu(), half, half, 0.0, 0.0), {}, np.full((count, NEAR), -1))
+    near = neighbours(e.z)
+    if int(e.y.max()) < 1 or not bool((class_sizes(e.y) > 1).any()):
+        what = "holds one class" if int(e.y.max()) < 1 else "holds one sample a class"
+        subject.notes.append(f"the {name} part {what}, so its labels cannot be judged")
+        half = torch.full((len(e.y),), 0.5, dtype=torch.float64)
+        return Verdicts(Judged(half, {}, e.y.cpu(), half, half, 0.0, 0.0), {}, near, 0.0)
     judged = judge(e.z, e.y, e.f, seed=config.seed)
     single = {"vote": neighbour_vote(e.z, e.y), **shares_of(judged.single)}
     if name == "train" and subject.loss is not None:
@@ -69,12 +71,17 @@ def judge_part(subject: Subject, name: str, explained: Explained, config: Audit)
             single["influence"] = by_loss(explained.pull)
     if name == "train" and subject.history is not None:
         single["loss_over_time"] = loss_over_time(subject.history)
-    near, _ = nearest(e.z, e.z, min(NEAR, count - 1), own=torch.arange(count, device=e.z.device))
-    near = np.pad(near.cpu().numpy(), ((0, 0), (0, NEAR - near.shape[1])), constant_values=-1)
     judged = dataclasses.replace(
         judged, **{k: v.cpu() for k in ("score", "suggested", "confidence", "margin") for v in [getattr(judged, k)]}
     )
-    return Verdicts(judged, {k: single[k].cpu().double() for k in SCORES if k in single}, near)
+    wrong = float((1 - judged.score)[class_sizes(e.y).cpu() > 1].sum())
+    return Verdicts(judged, {k: single[k].cpu().double() for k in SCORES if k in single}, near, wrong)
+
+
+def neighbours(z: Float[Tensor, "N D"]) -> Int[np.ndarray, "N K"]:
+    k = min(NEAR, len(z) - 1)
+    near = nearest(z, z, k, own=torch.arange(len(z), device=z.device))[0].cpu().numpy() if k else np.zeros((1, 0), int)
+    return np.pad(near, ((0, 0), (0, NEAR - k)), constant_values=-1)
 
 
 def shares_of(single: dict[str, Float[Tensor, "N"]]) -> dict[str, Float[Tensor, "N"]]:

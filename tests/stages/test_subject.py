@@ -1,0 +1,122 @@
+"""What an audit looks at: parts that are disjoint and complete, labels numbered, and files that cannot be audited."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from likewise.configs import Audit, Train
+from likewise.data import load
+from likewise.stages.assemble import make_protocol, read_config
+from likewise.stages.subject import ALL, open_subject
+from likewise.stages.train import train
+from likewise.types import LikewiseError
+
+
+def opened(target, **changes):
+    return open_subject(
+        Audit(targets=(str(target),), device="cpu", workers=0, quiet=True, **changes), lambda text: None
+    )
+
+
+def test_a_run(run):
+    found = opened(run.path)
+    items, protocol = load(read_config(run).data), make_protocol(read_config(run))
+    assert list(found.part) == ["train", "val", "test"] and found.linear and found.notes == []
+    for name, part in found.part.items():
+        rows = protocol.rows(items, name)
+        assert np.array_equal(part.e.row, rows)
+        assert [part.names[c] for c in part.e.y] == [items.class_name[c] for c in items.y[rows]]
+        assert set(part.e.y.tolist()) == set(range(len(part.names)))
+        torch.testing.assert_close(part.e.z, F.normalize(part.e.e, dim=1))
+    head = found.embedder.head.fc
+    train_part = found.part["train"].e
+    torch.testing.assert_close(F.linear(train_part.f, head.weight, head.bias), train_part.e)
+    assert found.loss(train_part.z, train_part.y).shape == train_part.y.shape
+
+
+def test_features_are_what_the_head_sees(features, settings):
+    """With layer_norm too, which comes between the pooled feature and the head."""
+    run = train(Train(**settings | {"layer_norm": True, "length": "3", "evaluate": False}))
+    found = opened(run.path)
+    head, e = found.embedder.head.fc, found.test.e
+    torch.testing.assert_close(F.linear(e.f, head.weight, head.bias), e.e)
+
+
+def test_training_samples_that_answer_stay_in_their_part(features, settings):
+    run = train(Train(**settings | {"protocol": "SeenClasses(gallery='train')", "length": "3", "evaluate": False}))
+    found = opened(run.path)
+    rows = [part.e.row.tolist() for part in found.part.values()]
+    assert sorted(sum(rows, [])) == list(range(288)) and len(found.test.e.row) == 288
+    assert len(found.part["test"].e.row) < 288
+
+
+def test_a_network_that_diverged(run):
+    from safetensors.torch import load_file, save_file
+
+    for file in run.path.glob("*.safetensors"):
+        tensors = load_file(file)
+        save_file({k: v * torch.nan if k == "embedder.head.fc.bias" else v for k, v in tensors.items()}, file)
+    with pytest.raises(
+        LikewiseError, match=r"must give finite embeddings, and 288 are not \(first: row 0\); it diverged"
+    ):
+        opened(run.path)
+
+
+def save(folder, x, **columns):
+    np.savez(folder / "z.npz", x=x, **columns)
+    return folder / "z.npz"
+
+
+def test_embeddings(tmp_path):
+    x = np.random.default_rng(0).normal(size=(8, 3)) * 5
+    labels = ["b", "a"] * 4
+    found = opened(save(tmp_path, x, label=labels))
+    assert list(found.part) == [ALL] and found.test is found.part[ALL] and found.part[ALL].names == ("a", "b")
+    assert found.test.e.y.tolist() == [1, 0] * 4 and found.loss is None and found.run is None
+    torch.testing.assert_close(found.test.e.z.norm(dim=1), torch.ones(8))
+    split = ["train", "train", "train", "", "val", "test", "test", "test"]
+    found = opened(save(tmp_path, x, label=labels, split=split))
+    assert {name: part.e.row.tolist() for name, part in found.part.items()} == {
+        "train": [0, 1, 2], "val": [4], "test": [5, 6, 7],
+    }  # fmt: skip
+    assert any("1 of 8 rows have no split" in note for note in found.notes)
+    (tmp_path / "new.csv").write_text("label\n" + "c\n" * 4 + "d\n" * 4)
+    found = opened(tmp_path / "z.npz", labels=str(tmp_path / "new.csv"))
+    assert found.items.class_name == ("c", "d") and list(found.part) == ["train", "val", "test"]
+    assert any(note.startswith(f"labels are those of {tmp_path / 'new.csv'}") for note in found.notes)
+    found = opened(save(tmp_path, x, label=labels, similarity="euclidean"))
+    assert any("trained for raw ones" in note for note in found.notes)
+
+
+def test_what_cannot_be_audited(run, tmp_path):
+    x = np.random.default_rng(0).normal(size=(4, 3))
+    file, label = save(tmp_path, x, label=[0, 0, 1, 1]), [0, 0, 1, 1]
+    for name, value in (("data", "x"), ("which", "last"), ("verify", True), ("retrain", True)):
+        with pytest.raises(LikewiseError, match=f"is a file of embeddings, and --{name} is for a run"):
+            opened(file, **{name: value})
+    with pytest.raises(LikewiseError, match="has labels of its own; leave out --labels"):
+        opened(run.path, labels="x.csv")
+    for targets in ((), ("a", "b")):
+        with pytest.raises(LikewiseError, match=f"must be named, got {len(targets)}; several runs go with --overlap"):
+            open_subject(Audit(targets=targets), print)
+    with pytest.raises(LikewiseError, match="there is no 'nowhere'"):
+        opened("nowhere")
+    x[2] = 0
+    with pytest.raises(LikewiseError, match=r"must not be all zeros, but 1 of 4 are \(first: row 2\)"):
+        opened(save(tmp_path, x, label=label))
+    with pytest.raises(LikewiseError, match="among two test samples or more, got 1"):
+        opened(save(tmp_path, x[:2], label=label[:2], split=["train", "test"]))
+
+
+def test_data_that_changed(run, tmp_path):
+    config = json.loads((run.path / "config.json").read_text())
+    np.savez(tmp_path / "other.npz", x=np.eye(12), label=np.repeat(np.arange(4), 3))
+    with pytest.raises(LikewiseError, match="is not what .* was trained with"):
+        opened(run.path, data=str(tmp_path / "other.npz"))
+    config["config"]["data"] = str(tmp_path / "gone.npz")
+    (run.path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(LikewiseError, match="say where it is: --data, --root"):
+        opened(run.path)
