@@ -372,3 +372,13 @@ def test_a_training_that_cannot_be_done_leaves_a_whole_audit(run, tmp_path, monk
         look(run.path, tmp_path, pairs=2)
     with pytest.raises(LikewiseError, match="a folder with audit.json is wanted"):
         read_findings(tmp_path)
+
+
+@pytest.mark.parametrize("way", ["finite", "deep"])
+def test_a_run_on_pictures(picture_run, pictures, way, tmp_path):
+    found = look(picture_run.path, tmp_path, influence=way)
+    read = keeps_the_contract(found)
+    assert found.about["pictures"] and found.about["root"] == str(pictures) and found.about["notes"] == []
+    assert all((pictures / one.path).is_file() for one in read.sample.values())
+    assert bool(lines(tmp_path, "causes.csv")) == bool(found.about["errors"]["confusion"])
+    assert "data:image/jpeg;base64" in (tmp_path / "audit.html").read_text("utf-8") or not read.suspects

@@ -68,3 +68,12 @@ def test_a_class_of_one_is_neither_suspect_nor_counted(spoiled):
     found = judge_part(alone, ALL, explain(subject, config), config)
     others = torch.arange(100) != 3
     assert not found.flagged[3] and found.wrong == pytest.approx(float((1 - found.judged.score)[others].sum()))
+
+
+def test_features_that_say_nothing_are_told(tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "noise.npz", x=rng.normal(size=(120, 16)), label=np.arange(120) % 6)
+    config = Audit(targets=(str(tmp_path / "noise.npz"),), device="cpu", quiet=True)
+    subject = open_subject(config, print)
+    found = judge_part(subject, "all", explain(subject, config), config)
+    assert any("do not tell classes apart" in note for note in subject.notes) and not found.flagged.any()

@@ -124,6 +124,9 @@ def open_run(config: Audit, folder: Path, say: Callable[[str], None]) -> Subject
     way = {"device": device, "workers": config.workers, "quiet": config.quiet, "features": True}
     way["batch"] = 32 if few else 256
     e = embed_rows(embedder, items, every, plain, **way, title="embed")
+    if device.type == "mps":  # which has no float64
+        device = torch.device("cpu")
+        embedder = embedder.to(device)
     if embedder.layer_norm:
         e = dataclasses.replace(e, f=F.layer_norm(e.f, e.f.shape[1:]))
     bad = (~e.e.isfinite().all(1)).nonzero()[:, 0]
