@@ -14,7 +14,6 @@ Opening a run never executes code that came with it: tensors are safetensors or 
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -37,6 +36,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from likewise.files import write_aside, write_json
 from likewise.types import LikewiseError
 
 FORMAT = 1
@@ -107,8 +107,7 @@ class Run:
             raise LikewiseError(f"run: {self.path / name} is damaged ({error})") from None
 
     def write_json(self, name: str, value) -> None:
-        with write_aside(self.path / name) as file:
-            file.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        write_json(self.path / name, value)
 
     def log(self, lines: list[dict]) -> None:
         with (self.path / "log.jsonl").open("a", encoding="utf-8") as file:
@@ -242,38 +241,6 @@ def _left_behind(lock: Path) -> bool:
         except PermissionError:
             pass
     return age > STALE
-
-
-@contextmanager
-def write_aside(path: Path) -> Iterator[Path]:
-    """Write to a file beside `path`, then put it in its place: the old one survives whatever goes wrong."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        yield aside
-        with aside.open("r+b") as file:
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    except Exception as error:
-        # safetensors and torch wrap the operating system's error in their own; its words remain
-        full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
-        if full:
-            raise LikewiseError(
-                f"run: there is no room left on the disk for {path}; what was there before is untouched. "
-                "Free some space and run the same command again"
-            ) from None
-        raise
-    finally:
-        aside.unlink(missing_ok=True)
-
-
-def check_out(out: str, suffix: str, owner: str, flag: str = "--out") -> Path:
-    """Where to write, known to be possible before the work begins."""
-    path = Path(out).expanduser()
-    if path.suffix.lower() != suffix:
-        raise LikewiseError(f"{owner}: {flag} must end in {suffix}, got '{out}'")
-    if not path.absolute().parent.is_dir():
-        raise LikewiseError(f"{owner}: the folder of {flag} '{out}' does not exist; make it first")
-    return path
 
 
 def identity(config: dict, fingerprint: str) -> str:

@@ -96,7 +96,6 @@ def test_threads_come_back():
 def test_acting_without_errors_says_so(run, subject):
     found = explain(subject, settings(run, pairs=1, groups=0, verify=True))
     assert found.verified["pairs"] == 2 and found.verified["rows"]
-    nothing = causes.act(
-        subject, found.errors.some(0, 1), causes.shares(subject.loss, subject.part["train"].e), settings(run)
-    )
+    g = causes.shares(subject.loss, subject.part["train"].e)
+    nothing = causes.act(subject, found.errors.some(0, 1), g, torch.zeros(1, len(g)), settings(run))
     assert nothing == {"pairs": 1, "rows": [], "told": "there are too few errors to tell"}

@@ -115,5 +115,5 @@ def test_what_cannot_be_compared_is_named(runs, tmp_path):
     with pytest.raises(LikewiseError, match="between 1 and the 4 test classes, got k=5"):
         look(runs, tmp_path, k=5)
     (tmp_path / "file").write_text("")
-    with pytest.raises(LikewiseError, match="--out '.*file' must be a folder"):
+    with pytest.raises(LikewiseError, match="--out must be a folder, got '.*file'"):
         look(runs, tmp_path, out=str(tmp_path / "file"))

@@ -128,7 +128,7 @@ class Images(Dataset):
             raise IndexError(f"Images: row {row} is not among the {len(self)} rows of {self.items.name}")
         if self.items.x is not None:
             return torch.tensor(self.items.x[row], dtype=torch.float32), row
-        image = read_image(file_of(self.items, row), None if self.items.box is None else self.items.box[row])
+        image = image_of(self.items, row)
         with torch.random.fork_rng(devices=[]):
             # The CPU generator alone: torch.manual_seed would reseed the caller's accelerators too.
             torch.default_generator.manual_seed(chance(self.seed, row, draw))
@@ -145,6 +145,11 @@ def chance(seed: int, row: int, draw: int) -> int:
 
 def file_of(items: Items, row: int) -> str:
     return os.path.join(items.root, items.path[row])
+
+
+def image_of(items: Items, row: int) -> Image.Image:
+    """The picture of a row, or the part of it that its box says."""
+    return read_image(file_of(items, row), None if items.box is None else items.box[row])
 
 
 def check_files(items: Items, rows: Iterable[int] | None = None) -> None:
@@ -180,7 +185,7 @@ class Decoded(Dataset):
     def __getitem__(self, number: int) -> tuple[int, str]:
         row = self.rows[number]
         try:
-            read_image(file_of(self.items, row), None if self.items.box is None else self.items.box[row])
+            image_of(self.items, row)
         except BadImage as error:
             return row, str(error)
         return row, ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,13 +12,12 @@ import torch
 from jaxtyping import Int
 from PIL import Image
 
-from likewise.audit import relabel
 from likewise.audit.near_duplicates import Duplicates, near_duplicates
 from likewise.configs import Audit, check
-from likewise.data.images import file_of, read_image
+from likewise.data.images import image_of
+from likewise.files import make_folder, write_json
 from likewise.progress import bar
 from likewise.report.audit_page import write_page
-from likewise.run import write_aside
 from likewise.stages.audit_tables import write_tables
 from likewise.stages.causes import WAYS, Explained, explain
 from likewise.stages.retrain import retrain
@@ -61,20 +59,14 @@ def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
 
 def finish(folder: Path, subject: Subject, about: dict, config: Audit) -> None:
     """What is written last: audit.json, by which a folder is an audit, and the page."""
-    with write_aside(folder / "audit.json") as file:
-        file.write_text(json.dumps(plain(about), indent=2, ensure_ascii=False) + "\n", "utf-8")
+    write_json(folder / "audit.json", plain(about))
     write_page(folder, lambda row: picture(subject.items, row), config.quiet)
 
 
 def folder_for(subject: Subject, config: Audit) -> Path:
     """Where files go: into the run's folder, or audit/NAME."""
     usual = subject.run.path / "audit" if subject.run else Path("audit") / Path(config.targets[0]).stem
-    out = Path(config.out).expanduser() if config.out else usual
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise LikewiseError(f"audit: --out must be a folder, got '{out}' ({error.strerror})") from None
-    return out
+    return make_folder(config.out or usual, "audit")
 
 
 def find_copies(subject: Subject, config: Audit) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"], Duplicates]:
@@ -95,7 +87,7 @@ def picture(items: Items, row: int) -> Image.Image | None:
     if items.path is None:
         return None
     try:
-        return read_image(file_of(items, row), None if items.box is None else items.box[row])
+        return image_of(items, row)
     except (LikewiseError, OSError):
         return None
 
@@ -105,10 +97,9 @@ def tell(subject: Subject, verdicts: dict[str, Verdicts], explained: Explained, 
     parts = {}
     for name, found in verdicts.items():
         e, judged = subject.part[name].e, found.judged
-        classes = relabel.class_findings(e.y, judged.suggested.where(found.flagged, e.y))
         parts[name] = {
             "samples": len(e.y), "classes": len(subject.part[name].names), "wrong": found.wrong,
-            "flagged": int(found.flagged.sum()), "of_all": classes.of_all, "of_touched": classes.of_touched,
+            "flagged": int(found.flagged.sum()), "of_all": found.classes.of_all, "of_touched": found.classes.of_touched,
             "any": judged.any, "similar": judged.similar,
         }  # fmt: skip
     used = [name for name in SCORES if any(name in found.single for found in verdicts.values())]

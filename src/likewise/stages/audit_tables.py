@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,11 +9,11 @@ from typing import SupportsFloat
 
 import numpy as np
 
-from likewise.audit.relabel import class_findings
 from likewise.data.columns import CORNERS
-from likewise.run import write_aside
+from likewise.files import write_aside, write_csv
+from likewise.findings import ALL
 from likewise.stages.causes import Explained
-from likewise.stages.subject import ALL, Subject
+from likewise.stages.subject import Subject
 from likewise.stages.verdicts import Verdicts
 from likewise.types import Items
 
@@ -117,8 +116,7 @@ def cause_lines(subject: Subject, explained: Explained) -> Iterable[list]:
 
 def class_lines(subject: Subject, verdicts: dict[str, Verdicts]) -> Iterable[list]:
     for name, part in subject.part.items():
-        y, found = part.e.y, verdicts[name]
-        c = class_findings(y, found.judged.suggested.where(found.flagged, y))
+        c = verdicts[name].classes
         for at, label in enumerate(c.label.tolist()):
             target = part.names[c.target[at]] if c.target[at] >= 0 else ""
             share = number(c.moved[at] / c.size[at])
@@ -136,11 +134,6 @@ def copy_lines(subject: Subject, row: np.ndarray, which: np.ndarray, found) -> I
 
 def number(value: SupportsFloat) -> str:
     return "" if math.isnan(value) else f"{float(value):.6g}"
-
-
-def write_csv(file: Path, head: Sequence[str], lines: Iterable[Sequence]) -> None:
-    with write_aside(file) as aside, aside.open("w", newline="", encoding="utf-8") as out:
-        csv.writer(out, lineterminator="\n").writerows([head, *lines])
 
 
 def write_parquet(file: Path, head: Sequence[str], lines: list[Sequence]) -> None:

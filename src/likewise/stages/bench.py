@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,11 +10,11 @@ from pathlib import Path
 import torch
 
 from likewise.configs import Bench, check
+from likewise.files import write_aside, write_csv
 from likewise.grid import Cell, Grid, as_train, cells, read_grid
 from likewise.intervals import t_interval
 from likewise.metrics import as_text
 from likewise.progress import bar
-from likewise.run import write_aside
 from likewise.stages.assemble import choose_device
 from likewise.stages.folds import fold_specs, score_folds
 from likewise.stages.many import Crew, Job, Planner
@@ -119,13 +118,12 @@ def train_all(plan: list[Planned], jobs: int, quiet: bool) -> list[Planned]:
 def write_results(file: Path, plan: list[Planned], axes: list[str]) -> None:
     """One line a training: where it stands in the grid, its run, every metric, and how it ended."""
     metrics = list(dict.fromkeys(m for t in plan for m in t.job.config.metrics))
-    with write_aside(file) as aside, aside.open("w", encoding="utf-8", newline="") as out:
-        lines = csv.writer(out)
-        lines.writerow([*axes, "fold", "identity", "run", *metrics, "status"])
-        for t in plan:
-            known = (t.job.run.scores or {}).get("metrics", {}) if t.status == "finished" else {}
-            where = [*_names(t, axes), "" if t.fold is None else t.fold, t.job.identity, t.job.run.path]
-            lines.writerow([*where, *(known.get(m, "") for m in metrics), t.status])
+    lines = []
+    for t in plan:
+        known = (t.job.run.scores or {}).get("metrics", {}) if t.status == "finished" else {}
+        where = [*_names(t, axes), "" if t.fold is None else t.fold, t.job.identity, t.job.run.path]
+        lines.append([*where, *(known.get(m, "") for m in metrics), t.status])
+    write_csv(file, [*axes, "fold", "identity", "run", *metrics, "status"], lines)
 
 
 def sum_up(grid: Grid, plan: list[Planned], folder: Path, device: torch.device) -> Table:

@@ -55,6 +55,7 @@ class Explained:
 
     found: Found
     errors: Errors
+    g: Float[Tensor, "N D"] | None = None  # `shares` of the training samples, where the loss can be asked
     causes: Causes | None = None
     pull: Float[Tensor, "N"] | None = None
     verified: dict | None = None
@@ -66,19 +67,21 @@ def explain(subject: Subject, config: Audit) -> Explained:
     found = find_pairs(test.z.to(subject.device), test.y.to(subject.device))
     found = Found(*(type(p)(*(t.cpu() for t in p)) for p in found))
     errors = choose(found, subject, config)
-    if subject.loss is None or not errors.name or not (subject.linear or config.influence == "deep"):
+    if subject.loss is None or not (subject.linear or config.influence == "deep"):
         return Explained(found, errors)
-    train = moved(subject.part["train"].e, subject.device)
-    g = shares(subject.loss, train)
-    kept, pull = [], torch.zeros(len(train.y), device=subject.device, dtype=torch.float64)
+    g = shares(subject.loss, moved(subject.part["train"].e, subject.device))
+    if not errors.name:
+        return Explained(found, errors, g)
+    kept, whole, pull = [], [], torch.zeros(len(g), device=subject.device, dtype=torch.float64)
     groups = torch.tensor([kind == "group" for _, kind in errors.name])
     for low, scores in influences(subject, errors, config.influence, g, config):
         kept.append(strongest(scores, min(config.k, scores.shape[1])))
         own = groups[low : low + len(scores)].to(scores.device) if groups.any() else slice(None)
         pull += scores[own].double().abs().sum(0)
-    causes = Causes(*(torch.cat(part).cpu() for part in zip(*(dataclasses.astuple(c) for c in kept), strict=True)))
-    verified = act(subject, errors, g, config) if config.verify and subject.linear else None
-    return Explained(found, errors, causes, pull.cpu(), verified)
+        whole += [scores] if config.verify else []
+    causes = Causes(*(torch.cat(part).cpu() for part in zip(*(vars(c).values() for c in kept), strict=True)))
+    verified = act(subject, errors, g, torch.cat(whole), config) if config.verify and subject.linear else None
+    return Explained(found, errors, g, causes, pull.cpu(), verified)
 
 
 def choose(found: Found, subject: Subject, config: Audit) -> Errors:
@@ -172,29 +175,29 @@ def through_all(subject: Subject, errors: Errors, g: Float[Tensor, "N D"], confi
     return deep_influence(subject.embedder, read(subject.part["train"].e.row.numpy()), g, aim)
 
 
-def act(subject: Subject, errors: Errors, g: Float[Tensor, "N D"], config: Audit) -> dict:
-    """The paper's experiment: weigh samples by their influence, fine-tune the head, and see how far the errors are repaired."""
+def act(subject: Subject, errors: Errors, g: Float[Tensor, "N D"], ours: Float[Tensor, "Q N"], config: Audit) -> dict:
+    """The paper's experiment: weigh samples by their influence, fine-tune the head, and see how far the errors are repaired.
+
+    `ours` are the influences that causes are told by; other ways are tried beside them.
+    """
     train, test = (moved(part.e, subject.device) for part in (subject.part["train"], subject.test))
     pairs = sum(kind != "group" for _, kind in errors.name)
-    found: dict = {"pairs": pairs, "rows": [], "told": ""}
-    told = []
+    rows, told, quiet = [], [], dataclasses.replace(config, quiet=True)
     for low, high, grouped in ((0, pairs, False), (pairs, len(errors.name), True)):
         if high - low < 2:
             continue
         some = errors.some(low, high)
-        ways = dict.fromkeys((config.influence, "finite", "lissa", "first"))
-        quiet = dataclasses.replace(config, quiet=True)
-        scores = {
-            way: torch.cat([part for _, part in influences(subject, some, way, g, quiet)])
-            for way in ways if way != "deep" or config.influence == "deep"
-        }  # fmt: skip
+        scores = {config.influence: ours[low:high]}
+        for way in ("finite", "lissa", "first"):
+            if way != config.influence:
+                scores[way] = torch.cat([part for _, part in influences(subject, some, way, g, quiet)])
         of = (t.to(subject.device) for t in (some.pair, some.sign))
         changes = verify(subject.loss, train, test, *of, scores, some.error.to(subject.device), seed=config.seed)
         one = summary(changes, grouped)
         what = "classes" if grouped else "pairs"
-        found["rows"] += [row | {"way": f"{row['way']}, {what}"} for row in one["rows"]]
+        rows += [row | {"way": f"{row['way']}, {what}"} for row in one["rows"]]
         told.append(f"over {high - low} {what}: {one['told']}")
-    return found | {"told": "; ".join(told)} if told else found | {"told": "there are too few errors to tell"}
+    return {"pairs": pairs, "rows": rows, "told": "; ".join(told) or "there are too few errors to tell"}
 
 
 def moved(e: Embedded, device: torch.device) -> Embedded:

@@ -9,10 +9,11 @@ import torch
 
 from likewise.configs import Demo, check
 from likewise.data.features import read_embeddings
+from likewise.files import write_aside
 from likewise.protocols import UnseenClasses
 from likewise.recipes import apply
 from likewise.report.gallery import Tile, draw_gallery
-from likewise.run import Run, write_aside
+from likewise.run import Run
 from likewise.search import nearest
 from likewise.stages.assemble import choose_device, load_items, read_config
 from likewise.stages.evaluate import evaluate_run

@@ -8,7 +8,8 @@ import numpy as np
 
 from likewise.configs import Embed, check
 from likewise.embedding import embed_rows
-from likewise.run import Run, check_out
+from likewise.files import check_out
+from likewise.run import Run
 from likewise.stages.assemble import choose_device, load_items, open_embedder, read_config, similarity_of, transforms
 from likewise.stages.saved import save_embeddings
 from likewise.types import Embedded, LikewiseError

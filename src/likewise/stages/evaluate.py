@@ -10,18 +10,19 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from likewise.configs import Evaluate, Train, check
+from likewise.configs import Audit, Evaluate, Hierarchy, Train, check
 from likewise.contracts import Part, Protocol
 from likewise.data.features import read_embeddings
 from likewise.data.images import fingerprint
 from likewise.data.leaks import leaks, say_leaks
 from likewise.distribute import joined, world
 from likewise.embedding import embed_rows
+from likewise.files import check_out
 from likewise.metrics import measure_set, metric, of_the_set, spectrum
 from likewise.metrics.ranking import reach
 from likewise.progress import bar
 from likewise.protocols import QueryGallery, UnseenClasses
-from likewise.run import Run, check_out
+from likewise.run import Run
 from likewise.scoring import answers_for, as_compared, findable, score, summary
 from likewise.search import BUDGET
 from likewise.stages.assemble import (
@@ -33,6 +34,7 @@ from likewise.stages.assemble import (
     open_embedder,
     read_config,
     similarity_of,
+    spoil,
     transforms,
 )  # fmt: skip
 from likewise.stages.saved import find_target, origin, read_pairs, save_embeddings, write_per_query
@@ -57,16 +59,7 @@ def evaluate_target(config: Evaluate, target: Path, device: torch.device, say) -
                 flag = name.replace("_", "-")
                 raise LikewiseError(f"evaluate: '{target}' is a run and has {flag} of its own; leave out --{flag}")
         run = Run(target)
-        moved = {name: value for name in ("data", "root") if (value := getattr(config, name))}
-        settings = read_config(run, allow_imports=config.allow_imports, **moved)
-        skip_bad = config.skip_bad or settings.skip_bad
-        try:
-            items = load_items(
-                settings.data, settings.root, skip_bad=skip_bad, workers=config.workers, quiet=config.quiet, say=say
-            )
-        except LikewiseError as error:
-            hint = "" if moved else " (if the data of this run has moved, say where it is: --data, --root)"
-            raise LikewiseError(f"{error}{hint}") from None
+        settings, items = find_data(run, config, config.skip_bad, say)
         if not run.done:
             say(f"this run is not finished; its last checkpoint is scored: {run.path}")
         return evaluate_run(
@@ -197,6 +190,25 @@ def evaluate_run(
         write_per_query(run.path / "per_query.parquet", scores, found, e, items)
         run.write_json("scores.json", result)
     return result
+
+
+def find_data(run: Run, config: Evaluate | Hierarchy | Audit, skip_bad: bool, say) -> tuple[Train, Items]:
+    """The run's settings, and the data they name, wherever the config says it stands now."""
+    moved = {name: value for name in ("data", "root") if (value := getattr(config, name))}
+    settings = read_config(run, allow_imports=config.allow_imports, **moved)
+    how = {"skip_bad": skip_bad or settings.skip_bad, "workers": config.workers, "quiet": config.quiet, "say": say}
+    try:
+        return settings, load_items(settings.data, settings.root, **how)
+    except LikewiseError as error:
+        hint = "" if moved else " (if the data of this run has moved, say where it is: --data, --root)"
+        raise LikewiseError(f"{error}{hint}") from None
+
+
+def open_data(run: Run, config: Hierarchy | Audit, say) -> tuple[Train, Items]:
+    """The run's settings and its data, known to be the same, with labels as they were given."""
+    settings, items = find_data(run, config, False, say)
+    must_be_its_data(run, items, settings.data)
+    return settings, spoil(items, make_protocol(settings), settings.noise, settings.seed, config.allow_imports)
 
 
 def must_be_its_data(run: Run, items: Items, data: str) -> None:

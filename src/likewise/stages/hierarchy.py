@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 from pathlib import Path
 
@@ -15,23 +13,21 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.cluster import kmeans
-from likewise.configs import Audit, Hierarchy, Train, check
-from likewise.data.images import file_of, read_image
+from likewise.configs import Hierarchy, check
+from likewise.data.images import image_of
 from likewise.embedding import embed_rows
+from likewise.files import make_folder, write_aside, write_csv, write_json
 from likewise.metrics.clustering import ami
 from likewise.report.hierarchy import TILE, Agreement, Learned, draw_hierarchy, make_cards, say_what
-from likewise.run import Run, write_aside
+from likewise.run import Run
 from likewise.spec import brief
 from likewise.stages.assemble import (
     choose_device,
-    load_items,
     make_protocol,
     open_embedder,
-    read_config,
-    spoil,
     transforms,
 )  # fmt: skip
-from likewise.stages.evaluate import must_be_its_data, rows_of
+from likewise.stages.evaluate import open_data, rows_of
 from likewise.taxonomies import ancestors
 from likewise.types import Items, LikewiseError
 
@@ -83,26 +79,7 @@ def folder_for(run: Run, config: Hierarchy, has_own: bool) -> Path:
         raise LikewiseError(
             f"hierarchy: '{run.path}' keeps its own tree, and this is another one; say where to put it: --out FOLDER"
         )
-    out = Path(config.out).expanduser() if config.out else run.path
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise LikewiseError(f"hierarchy: --out must be a folder, got '{config.out}' ({error.strerror})") from None
-    return out
-
-
-def open_data(run: Run, config: Hierarchy | Audit, say) -> tuple[Train, Items]:
-    """The run's settings and its data, labels as they were given."""
-    moved = {name: value for name in ("data", "root") if (value := getattr(config, name))}
-    settings = read_config(run, allow_imports=config.allow_imports, **moved)
-    try:
-        how = {"skip_bad": settings.skip_bad, "workers": config.workers, "quiet": config.quiet, "say": say}
-        items = load_items(settings.data, settings.root, **how)
-    except LikewiseError as error:
-        hint = "" if moved else " (if the data of this run has moved, say where it is: --data, --root)"
-        raise LikewiseError(f"{error}{hint}") from None
-    must_be_its_data(run, items, settings.data)
-    return settings, spoil(items, make_protocol(settings), settings.noise, settings.seed, config.allow_imports)
+    return make_folder(config.out or run.path, "hierarchy")
 
 
 def find_levels(
@@ -192,7 +169,7 @@ def purity(cluster: Int[np.ndarray, "C"], group: Int[np.ndarray, "C"]) -> float:
 def thumbnail(items: Items, row: int) -> Image.Image | None:
     if items.path is None:
         return None
-    image = read_image(file_of(items, row), None if items.box is None else items.box[row])
+    image = image_of(items, row)
     image.thumbnail((4 * TILE, 4 * TILE))  # hundreds of photographs are a lot of memory
     return image
 
@@ -205,10 +182,8 @@ def write(folder: Path, learned: Learned, page: Image.Image) -> None:
     }
     rows = [one._asdict() | {"ami": None if math.isnan(one.ami) else one.ami} for one in learned.comparison]
     about = {"how": learned.how, "notes": learned.notes, "comparison": rows, "classes": trees}
-    with write_aside(folder / "hierarchy.json") as file:
-        file.write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", "utf-8")
-    with write_aside(folder / "hierarchy.csv") as file, file.open("w", newline="", encoding="utf-8") as out:
-        head = ["class_name", *(f"level_{n}" for n in range(len(learned.levels), 0, -1))]
-        csv.writer(out, lineterminator="\n").writerows([head, *([name, *above] for name, above in trees.items())])
+    write_json(folder / "hierarchy.json", about)
+    head = ["class_name", *(f"level_{n}" for n in range(len(learned.levels), 0, -1))]
+    write_csv(folder / "hierarchy.csv", head, ([name, *above] for name, above in trees.items()))
     with write_aside(learned.picture) as file:
         page.save(file, format="PNG")

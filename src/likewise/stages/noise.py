@@ -14,9 +14,9 @@ from likewise.configs import Noise, check
 from likewise.contracts import Protocol
 from likewise.data.images import drop, file_of
 from likewise.data.table import write_table
+from likewise.files import check_out
 from likewise.report.comparison import save_figure
 from likewise.report.noise import draw_transitions, draw_tree
-from likewise.run import check_out
 from likewise.spec import build
 from likewise.stages.assemble import load_items, marked, spoil
 from likewise.taxonomies import taxonomy
@@ -51,9 +51,7 @@ def noise(config: Noise, say=print) -> Spoiled:
         items = dataclasses.replace(items, taxonomy=taxonomy(config.taxonomy, items.class_name))
     text = config.protocol or ("QueryGallery()" if marked(items) else "UnseenClasses()")
     protocol = build(text, Protocol, allow_imports=config.allow_imports)
-    split = np.full(len(items), "", "<U5")
-    for part in ("test", "val", "train"):  # training rows may stand in other parts too, as their gallery
-        split[protocol.rows(items, part)] = part
+    split = split_by(protocol, items)
     rows = np.flatnonzero((split == "train") | (split == "val"))
     items = dataclasses.replace(spoil(items, protocol, config.model, config.seed, config.allow_imports), split=split)
     written = dataclasses.replace(items, path=places(items, out))
@@ -66,6 +64,14 @@ def noise(config: Noise, say=print) -> Spoiled:
     for end, figure in pictures.items():
         save_figure(figure, out.with_name(out.stem + end))
     return Spoiled(items, rows, out, tuple(out.with_name(out.stem + end) for end in pictures))
+
+
+def split_by(protocol: Protocol, items: Items) -> np.ndarray:
+    """The part that each row is in, as a table says it; "" = in none. Training rows that also answer in the test part train."""
+    split = np.full(len(items), "", "<U5")
+    for part in ("test", "val", "train"):
+        split[protocol.rows(items, part)] = part
+    return split
 
 
 def places(items: Items, table: Path) -> tuple[str, ...] | None:

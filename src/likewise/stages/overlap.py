@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import json
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +12,10 @@ from jaxtyping import Float, Int
 from likewise.audit.overlap import error_overlap, most_wrong
 from likewise.configs import check
 from likewise.configs.audit import Audit
+from likewise.files import make_folder, write_aside, write_csv, write_json
 from likewise.report.comparison import save_figure
 from likewise.report.overlap import Named, Overlapped, draw_overlap
-from likewise.run import Run, write_aside
+from likewise.run import Run
 from likewise.spec import brief
 from likewise.stages.saved import read_per_query
 from likewise.types import LikewiseError
@@ -128,10 +127,7 @@ def named_by(by: str, runs: list[Wrongs], k: int) -> Named:
 
 def write(out: Path, found: Overlapped, runs: list[Wrongs]) -> None:
     """overlap.json, overlap.csv (every class of every run) and overlap.png."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise LikewiseError(f"overlap: --out '{out}' must be a folder that can be made ({error.strerror})") from None
+    make_folder(out, "overlap")
     means = ("within", "between", "chance")
     about = {
         "runs": [{"run": run, "method": method} for run, method in zip(found.runs, found.methods)],
@@ -144,15 +140,13 @@ def write(out: Path, found: Overlapped, runs: list[Wrongs]) -> None:
             for by, named in found.by.items()
         },
     }  # fmt: skip
-    with write_aside(out / "overlap.json") as aside:
-        aside.write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", "utf-8")
-    with write_aside(out / "overlap.csv") as aside, aside.open("w", encoding="utf-8", newline="") as text:
-        table = csv.writer(text)
-        table.writerow(("run", "method", "class", "wrong", "size", "rate", "named"))
-        for row, one in enumerate(runs):
-            ways = {by: {c for c, hit in zip(n.classes, n.heat[row]) if hit} for by, n in found.by.items()}
-            for name, wrong, size in zip(one.names, one.wrong.tolist(), one.size.tolist()):
-                named = " ".join(by for by, some in ways.items() if name in some)
-                table.writerow((one.run, one.method, name, wrong, size, f"{wrong / size:.4f}", named))
+    write_json(out / "overlap.json", about)
+    lines = []
+    for row, one in enumerate(runs):
+        ways = {by: {c for c, hit in zip(n.classes, n.heat[row]) if hit} for by, n in found.by.items()}
+        for name, wrong, size in zip(one.names, one.wrong.tolist(), one.size.tolist()):
+            named = " ".join(by for by, some in ways.items() if name in some)
+            lines.append((one.run, one.method, name, wrong, size, f"{wrong / size:.4f}", named))
+    write_csv(out / "overlap.csv", ("run", "method", "class", "wrong", "size", "rate", "named"), lines)
     with write_aside(out / "overlap.png") as aside:
         save_figure(draw_overlap(found), aside)

@@ -10,9 +10,10 @@ import numpy as np
 
 from likewise.configs import Report, Train, check
 from likewise.data.images import file_of
+from likewise.files import write_aside
 from likewise.report.comparison import save_figure
 from likewise.report.trust import Suspect, Told, draw_trust
-from likewise.run import Run, write_aside
+from likewise.run import Run
 from likewise.stages.assemble import load_items, read_config
 from likewise.stages.evaluate import must_be_its_data
 from likewise.types import LikewiseError

@@ -25,7 +25,7 @@ from likewise.spec import spec
 from likewise.stages.assemble import choose_device, make_protocol, open_embedder, similarity_of, transforms
 from likewise.stages.compare import compare
 from likewise.stages.evaluate import rows_of
-from likewise.stages.noise import places
+from likewise.stages.noise import places, split_by
 from likewise.stages.saved import write_per_query
 from likewise.stages.train import train
 from likewise.types import Items, LikewiseError
@@ -85,13 +85,11 @@ def must_be_classes(items: Items, rows: np.ndarray, labels: dict[int, int | None
 
 def write_corrected(items: Items, protocol: Protocol, labels: dict[int, int | None], out: Path) -> Path:
     """The table to train with. What was train, val and test stays that, whatever the labels say now."""
-    split, y = np.full(len(items), "", "<U5"), items.y.copy()
-    for part in ("test", "val", "train"):  # training rows may stand in other parts too, as their gallery
-        split[protocol.rows(items, part)] = part
+    y = items.y.copy()
     for row, label in labels.items():
         y[row] = y[row] if label is None else label
     table = out / ("corrected.csv" if items.x is None else "corrected.parquet")
-    items = replace(items, y=y, split=split, path=places(items, table))
+    items = replace(items, y=y, split=split_by(protocol, items), path=places(items, table))
     write_table(drop(items, [row for row, label in labels.items() if label is None]), str(table))
     return table
 

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 
 from likewise.data.columns import CORNERS
 from likewise.data.sheet import read_csv
-from likewise.run import write_aside
+from likewise.files import write_aside
 from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 
 

@@ -11,9 +11,10 @@ from PIL import Image
 
 from likewise.configs import Search, check
 from likewise.data.features import read_embeddings
-from likewise.data.images import file_of, read_image
+from likewise.data.images import file_of, image_of, read_image
+from likewise.files import check_out, write_aside
 from likewise.report.gallery import Tile, draw_gallery
-from likewise.run import Run, check_out, write_aside
+from likewise.run import Run
 from likewise.search import nearest
 from likewise.stages.assemble import choose_device, load_items, open_embedder, read_config, transforms
 from likewise.stages.evaluate import evaluate_run
@@ -110,7 +111,7 @@ def path_of(items: Items, row: int) -> str:
 def picture(items: Items, row: int) -> Image.Image:
     if items.path is None:
         return Image.new("RGB", (64, 64), "#e6e9ef")
-    return read_image(file_of(items, row), None if items.box is None else items.box[row])
+    return image_of(items, row)
 
 
 def save_picture(

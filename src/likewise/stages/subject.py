@@ -18,17 +18,16 @@ from likewise.configs import Audit, Train
 from likewise.contracts import Loss
 from likewise.data.features import read_embeddings
 from likewise.embedding import embed_rows
+from likewise.findings import ALL
 from likewise.models.embedder import Embedder
 from likewise.models.heads import Linear
 from likewise.run import Run
 from likewise.spec import brief
 from likewise.stages.assemble import choose_device, make_protocol, open_embedder, open_loss, similarity_of, transforms
-from likewise.stages.hierarchy import open_data
+from likewise.stages.evaluate import open_data
+from likewise.stages.noise import split_by
 from likewise.stages.saved import find_target, origin
 from likewise.types import Embedded, Items, LikewiseError
-
-ALL = "all"
-"""The name of the one part of embeddings that are not cut into parts."""
 
 
 class Part(NamedTuple):
@@ -118,7 +117,6 @@ def open_run(config: Audit, folder: Path, say: Callable[[str], None]) -> Subject
     protocol, embedder = make_protocol(settings), open_embedder(run, settings, config.which, device)
     _, plain = transforms(settings, embedder)
     rows = {name: protocol.rows(items, name) for name in ("train", "val", "test")}
-    seen, part = np.zeros(0, np.int64), {}
     every = np.unique(np.concatenate(list(rows.values())))
     few = device.type == "cpu" and items.x is None  # larger layers' outputs are fetched from the system anew each time
     way = {"device": device, "workers": config.workers, "quiet": config.quiet, "features": True}
@@ -137,10 +135,8 @@ def open_run(config: Audit, folder: Path, say: Callable[[str], None]) -> Subject
         )
     if similarity_of(settings) != "cosine":
         notes.append("errors and labels go by cosine, though this run's loss compares raw embeddings")
-    for name, some in rows.items():
-        if len(own := np.setdiff1d(some, seen)):
-            part[name] = number(taken(e, own), items)
-        seen = np.union1d(seen, some)
+    split = split_by(protocol, items)
+    part = {name: number(taken(e, own), items) for name in rows if len(own := np.flatnonzero(split == name))}
     if not len(rows["test"]):
         raise LikewiseError(f"audit: the test part of '{items.name}' is empty, so there are no errors to explain")
     if not run.done:

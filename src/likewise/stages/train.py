@@ -12,10 +12,11 @@ import torch
 from likewise.configs import Train, check
 from likewise.contracts import BatchSampler
 from likewise.data.batches import batches, choose_workers
+from likewise.files import write_aside
 from likewise.metrics import of_the_set
 from likewise.optimise import clip, forget
 from likewise.progress import bar
-from likewise.run import RESULTS, Run, write_aside
+from likewise.run import RESULTS, Run
 from likewise.scoring import as_compared, mean_score, score
 from likewise.stages.assemble import choose_device, load_items, resolve
 from likewise.stages.claim import find_run, take

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from likewise.configs import KEPT_OUT, Bench, Train, Tune, check, to_dict
 from likewise.data.images import fingerprint
+from likewise.files import write_aside, write_json
 from likewise.grid import Grid, as_train, read_grid, settings_of, toml
 from likewise.progress import bar
 from likewise.report.tuning import Dial, Shot, draw_search
-from likewise.run import Run, environment, write_aside
+from likewise.run import Run, environment
 from likewise.stages.assemble import choose_device, make_protocol, read_config, resolve
 from likewise.stages.bench import Table, bench
 from likewise.stages.folds import fold_specs
@@ -90,9 +91,8 @@ def tune(config: Tune, say=print) -> Found:
         say(f"{len(running)} trials are still under way elsewhere; who ends last trains the final runs")
     elif config.final:
         final = train_final(config, best, search, folder, say)
-        with write_aside(folder / "tune.json") as file:
-            about |= {"final": {"columns": final.columns, "lines": final.lines, "notes": final.notes}}
-            file.write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        about |= {"final": {"columns": final.columns, "lines": final.lines, "notes": final.notes}}
+        write_json(folder / "tune.json", about)
     return Found(about, best, final, folder)
 
 
@@ -237,8 +237,7 @@ def summary(config: Tune, search: Search, study, storage: str) -> dict:
 
 
 def write(folder: Path, about: dict, search: Search) -> None:
-    with write_aside(folder / "tune.json") as file:
-        file.write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    write_json(folder / "tune.json", about)
     if about["best"] is None:
         return
     title = f"best of {about['count']['complete']} full trials: val {about['select']} {about['best']['value']:.4f}"

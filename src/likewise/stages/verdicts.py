@@ -12,7 +12,7 @@ from torch import Tensor
 
 from likewise.audit import relabel
 from likewise.audit.evidence import Judged, judge
-from likewise.audit.influence import losses_of, shares
+from likewise.audit.influence import losses_of
 from likewise.audit.label_scores import by_loss, class_sizes, loss_over_time, neighbour_vote, self_gradient
 from likewise.configs import Audit
 from likewise.metrics.detection import detection, relabel_accuracy
@@ -45,6 +45,7 @@ class Verdicts:
     judged: Judged
     single: dict[str, Float[Tensor, "N"]]
     near: Int[np.ndarray, "N K"]  # positions in the part, -1: none
+    classes: relabel.ClassFindings
     wrong: float  # how many labels are, by the scores; samples alone in their class are not counted
 
     @property
@@ -60,7 +61,8 @@ def judge_part(subject: Subject, name: str, explained: Explained, config: Audit)
         what = "holds one class" if int(e.y.max()) < 1 else "holds one sample a class"
         subject.notes.append(f"the {name} part {what}, so its labels cannot be judged")
         half = torch.full((len(e.y),), 0.5, dtype=torch.float64)
-        return Verdicts(Judged(half, {}, e.y.cpu(), half, half, 0.0, 0.0), {}, near, 0.0)
+        y = e.y.cpu()
+        return Verdicts(Judged(half, {}, y, half, half, 0.0, 0.0), {}, near, relabel.class_findings(y, y), 0.0)
     judged = judge(e.z, e.y, e.f, seed=config.seed)
     if judged.silent:
         subject.notes.append(f"in the {name} part features do not tell classes apart, so hardly a label is doubted")
@@ -68,7 +70,7 @@ def judge_part(subject: Subject, name: str, explained: Explained, config: Audit)
     if name == "train" and subject.loss is not None:
         single["loss"] = by_loss(losses_of(subject.loss, e.e, e.y))
         if subject.linear:
-            single["self_gradient"] = self_gradient(shares(subject.loss, e), e.f)
+            single["self_gradient"] = self_gradient(explained.g, e.f)
         if explained.pull is not None:
             single["influence"] = by_loss(explained.pull)
     if name == "train" and subject.history is not None:
@@ -77,7 +79,9 @@ def judge_part(subject: Subject, name: str, explained: Explained, config: Audit)
         judged, **{k: v.cpu() for k in ("score", "suggested", "confidence", "margin") for v in [getattr(judged, k)]}
     )
     wrong = float((1 - judged.score)[class_sizes(e.y).cpu() > 1].sum())
-    return Verdicts(judged, {k: single[k].cpu().double() for k in SCORES if k in single}, near, wrong)
+    y = e.y.cpu()
+    classes = relabel.class_findings(y, judged.suggested.where(judged.score < 0.5, y))
+    return Verdicts(judged, {k: single[k].cpu().double() for k in SCORES if k in single}, near, classes, wrong)
 
 
 def neighbours(z: Float[Tensor, "N D"]) -> Int[np.ndarray, "N K"]:

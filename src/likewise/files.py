@@ -1,0 +1,65 @@
+"""Files that are whole or not there: written aside and renamed; and whether a place can be written to."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from likewise.errors import LikewiseError
+
+
+@contextmanager
+def write_aside(path: Path) -> Iterator[Path]:
+    """Write to a file beside `path`, then put it in its place: the old one survives whatever goes wrong."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield aside
+        with aside.open("r+b") as file:
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    except Exception as error:
+        # safetensors and torch wrap the operating system's error in their own; its words remain
+        full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
+        if full:
+            raise LikewiseError(
+                f"run: there is no room left on the disk for {path}; what was there before is untouched. "
+                "Free some space and run the same command again"
+            ) from None
+        raise
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def check_out(out: str, suffix: str, owner: str, flag: str = "--out") -> Path:
+    """Where to write, known to be possible before the work begins."""
+    path = Path(out).expanduser()
+    if path.suffix.lower() != suffix:
+        raise LikewiseError(f"{owner}: {flag} must end in {suffix}, got '{out}'")
+    if not path.absolute().parent.is_dir():
+        raise LikewiseError(f"{owner}: the folder of {flag} '{out}' does not exist; make it first")
+    return path
+
+
+def make_folder(out: str | os.PathLike, owner: str) -> Path:
+    """A folder to write into, made where it is not there."""
+    path = Path(out).expanduser()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LikewiseError(f"{owner}: --out must be a folder, got '{out}' ({error.strerror})") from None
+    return path
+
+
+def write_json(file: Path, value) -> None:
+    with write_aside(file) as aside:
+        aside.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def write_csv(file: Path, head: Sequence[str], lines: Iterable[Sequence]) -> None:
+    with write_aside(file) as aside, aside.open("w", newline="", encoding="utf-8") as out:
+        csv.writer(out, lineterminator="\n").writerows([head, *lines])

@@ -1,0 +1,64 @@
+"""Files that are whole or not there."""
+
+import csv
+import json
+import os
+
+import pytest
+
+from likewise.errors import LikewiseError
+from likewise.files import check_out, make_folder, write_aside, write_csv, write_json
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_really_full_device(tmp_path):
+    """The kernel's own refusal, not a simulated one: the message names the file, and nothing half-written remains."""
+    target = tmp_path / "model.bin"
+    target.write_text("old")
+    with pytest.raises(LikewiseError, match="no room left on the disk"), write_aside(target) as aside:
+        os.symlink("/dev/full", aside)
+        aside.write_text("x" * 100_000)
+    assert target.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["model.bin"]
+
+
+def test_an_error_while_writing_leaves_no_rubbish(tmp_path):
+    with pytest.raises(RuntimeError), write_aside(tmp_path / "x") as aside:
+        aside.write_text("half")
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    write_json(tmp_path / "a.json", {"é": [1, None]})
+    assert json.loads((tmp_path / "a.json").read_text("utf-8")) == {"é": [1, None]}
+    write_csv(tmp_path / "a.csv", ("name", "n"), [('say "a, b"', 1), ("two\nlines", 2)])
+    with (tmp_path / "a.csv").open(newline="", encoding="utf-8") as file:
+        assert list(csv.reader(file)) == [["name", "n"], ['say "a, b"', "1"], ["two\nlines", "2"]]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.csv", "a.json"]
+
+
+def test_lines_that_fail_half_way_leave_the_old_table(tmp_path):
+    write_csv(tmp_path / "a.csv", ("n",), [(1,)])
+    with pytest.raises(ZeroDivisionError):
+        write_csv(tmp_path / "a.csv", ("n",), ((1 / n,) for n in (1, 0)))
+    assert (tmp_path / "a.csv").read_text() == "n\n1\n" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_folder_is_made_with_all_above_it_and_a_file_is_none(tmp_path):
+    assert (
+        make_folder(tmp_path / "a" / "b", "overlap") == tmp_path / "a" / "b" == make_folder(tmp_path / "a/b", "overlap")
+    )
+    assert (tmp_path / "a" / "b").is_dir()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LikewiseError, match="overlap: --out must be a folder, got '.*file'"):
+        make_folder(tmp_path / "file", "overlap")
+
+
+def test_where_to_write_is_known_before_the_work(tmp_path):
+    assert check_out(str(tmp_path / "a.PNG"), ".png", "compare") == tmp_path / "a.PNG"
+    with pytest.raises(LikewiseError, match="compare: --out must end in .png, got '.*a.txt'"):
+        check_out(str(tmp_path / "a.txt"), ".png", "compare")
+    with pytest.raises(
+        LikewiseError, match="compare: the folder of --save '.*nowhere/a.png' does not exist; make it first"
+    ):
+        check_out(str(tmp_path / "nowhere" / "a.png"), ".png", "compare", flag="--save")
