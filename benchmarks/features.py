@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from likewise.data import load
-from likewise.data.augment import eval_transform
+from likewise.data.augment import Plain
 from likewise.embedding import embed_rows
 from likewise.models.embedder import Embedder
 
@@ -29,9 +29,7 @@ def main() -> None:
     items, device = load(config.data), torch.device(config.device)
     network = Embedder(config.backbone, 1, pool=config.pool, size=config.size).to(device)
     rows = np.arange(len(items))
-    found = embed_rows(
-        network, items, rows, eval_transform(config.size), device=device, workers=-1, batch=64, features=True
-    )
+    found = embed_rows(network, items, rows, Plain(config.size), device=device, workers=-1, batch=64, features=True)
     columns = {"x": found.f.numpy(), "label": np.asarray(items.class_name)[items.y]}
     np.savez(config.out, **columns, **({} if items.split is None else {"split": items.split}))
     print(f"{config.out}: {len(items)} samples of {columns['x'].shape[1]} numbers")

@@ -1,6 +1,7 @@
 """What the processes of test_distribute do: rank the same data together, and train on one batch together."""
 
 import dataclasses
+import time
 
 import numpy as np
 import torch
@@ -8,12 +9,14 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from likewise.confidence import PRISM, ProcSim
-from likewise.distribute import gather, world
+from likewise.distribute import anybody, one_by_one, same_for_all
 from likewise.losses import CrossBatchMemory, MultiSimilarity
 from likewise.metrics.ranking import Reach
 from likewise.objective import Objective
 from likewise.protocols import QueryGallery, UnseenClasses
+from likewise.ranks import share, world
 from likewise.scoring import retrieve
+from likewise.stages.step import whole
 from likewise.terms import LanguageGuidance
 from likewise.types import Batch, Embedded, Items, Output
 
@@ -73,19 +76,17 @@ def train_together(name: str) -> dict[str, torch.Tensor]:
     torch.manual_seed(0)
     network, objective = Network().double(), make_objective(name)
     x, weight = torch.randn(SAMPLES, 7, dtype=torch.float64), torch.rand(SAMPLES, dtype=torch.float64) + 0.5
-    me, many = world()
     found = {}
     for step in range(3):
-        rows = torch.randperm(SAMPLES, generator=torch.Generator().manual_seed(step))[:12]
-        mine = rows.chunk(many)[me]
-        out, batch = gather(network(x[mine]), Batch(x[mine], mine % CLASSES, mine))
-        value, (trust,), _ = objective([out], batch, weight[batch.row])
+        rows = torch.randperm(SAMPLES, generator=torch.Generator().manual_seed(step))[:13]
+        mine = x[rows[share(len(rows))]]
+        out = whole(network(mine), len(rows))
+        value, (trust,), _ = objective([out], Batch(mine, rows % CLASSES, rows), weight[rows])
         network.zero_grad()
-        (many * value).backward()
+        value.backward()
         for key, p in network.named_parameters():
-            if many > 1:
+            if world()[1] > 1:
                 dist.all_reduce(p.grad)
-                p.grad /= many
             found[f"{step} {key}"] = p.grad.clone()
             p.data -= 0.1 * p.grad
         found |= {f"{step} value": value.detach(), f"{step} w": trust.w}
@@ -94,8 +95,26 @@ def train_together(name: str) -> dict[str, torch.Tensor]:
     return found
 
 
+def agree() -> dict[str, torch.Tensor]:
+    """Who says what, and who comes when: the order in which processes were at work."""
+    me, many = world()
+    moments = []
+    one_by_one(lambda: moments.append(time.monotonic()))
+    mine = torch.tensor(moments, dtype=torch.float64)
+    return {
+        "anybody": torch.tensor(anybody(me == many - 1, False)),
+        "same": same_for_all(torch.arange(3) + me),
+        "not before the first": mine >= same_for_all(mine.clone()),
+    }
+
+
 def everything() -> dict[str, dict[str, torch.Tensor]]:
-    return {"rank": rank_all(), "ProcSim": train_together("ProcSim"), "PRISM": train_together("PRISM")}
+    return {
+        "agree": agree(),
+        "rank": rank_all(),
+        "ProcSim": train_together("ProcSim"),
+        "PRISM": train_together("PRISM"),
+    }
 
 
 def start_all(processes: int, folder) -> list[dict[str, dict[str, torch.Tensor]]]:

@@ -9,7 +9,8 @@ import re
 import pytest
 
 from likewise import cli, configs
-from likewise.configs import KEPT_OUT, Train, to_dict
+from likewise.configs import KEPT_OUT, Train, check, to_dict
+from likewise.types import LikewiseError
 
 KINDS = {
     "demo": configs.Demo, "train": configs.Train, "evaluate": configs.Evaluate, "embed": configs.Embed,
@@ -65,8 +66,21 @@ def test_what_is_kept_out_of_a_runs_identity_are_settings():
         "protocol",
         "weights",
         "precision",
+        "jitter",
+        "keep_side",
+        "chunk",
     }
     assert not learned & set(KEPT_OUT)
+    only_faster = {"speed", "keep", "keep_budget", "recompute", "gpus", "shard", "workers", "checkpoint_every"}
+    assert only_faster <= set(KEPT_OUT)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("chunk", 0), ("gpus", 0), ("gpus", -1), ("speed", "fast"), ("keep", "ram"), ("jitter", (0.1,))]
+)
+def test_a_setting_out_of_its_range_is_named(unchecked, name, value):
+    with pytest.raises(LikewiseError, match=rf"{name}\b.*got"):
+        check(Train(data="x", **{name: value}))
 
 
 @pytest.mark.parametrize("command", KINDS)
@@ -96,7 +110,9 @@ def test_help_shows_every_flag_with_its_text_and_default(command, capsys, monkey
 
 
 def test_a_config_becomes_json_and_comes_back():
-    config = Train(data="x", metrics=("R@1",), crop_scale=(0.2, 1.0), noise="Uniform(share=0.1)")
+    config = Train(
+        data="x", metrics=("R@1",), crop_scale=(0.2, 1.0), jitter=(0.4, 0.4, 0.0), noise="Uniform(share=0.1)", gpus=2
+    )
     stored = json.loads(json.dumps(to_dict(config)))
     again = Train(**{k: tuple(v) if isinstance(v, list) else v for k, v in stored.items()})
     assert again == config

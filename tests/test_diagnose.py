@@ -72,25 +72,37 @@ def trust(w, suspicion=None, threshold=None):
     return Trust(as_tensor[0], suspicion=as_tensor[1], threshold=as_tensor[2])
 
 
+def means(watch):
+    """Of what it has taken down since it was last asked."""
+    return watch.means({name: float(number) for name, number in watch.take().items()})
+
+
 def test_means_are_over_the_steps_in_which_a_number_is_defined():
     watch = Watch(6, np.array([True, False, False, False, False, True]), CPU)
     watch.see(trust([1.0, 0.5], [2.0, 1.0], 1.5), torch.tensor([0, 1]))  # the wrong one is found
     watch.see(trust([1.0, 1.0], [2.0, 1.0], 1.5), torch.tensor([2, 3]))  # nothing to find, a false alarm
     watch.see(trust([0.2, 0.0], [2.0, 3.0], 9.0), torch.tensor([5, 4]))  # missed, and the order is wrong
-    found = watch.means()
+    found = means(watch)
     assert found == pytest.approx({
         "weight": (0.75 + 1 + 0.1) / 3, "suspected share": (0.5 + 0.5 + 0) / 3, "AUROC": (1 + 0) / 2,
         "recall": (1 + 0) / 2, "precision": (1 + 0) / 2, "false alarms": (0 + 0.5 + 0) / 3,
     })  # fmt: skip
-    assert watch.means() == {}
+    assert means(watch) == {}
     watch.see(trust([0.4, 0.6]), torch.tensor([0, 1]))
-    assert watch.means() == pytest.approx({"weight": 0.5})
+    assert means(watch) == pytest.approx({"weight": 0.5})
+
+
+def test_other_numbers_of_the_log_are_no_means():
+    """What `take` gave comes back among the rest of a line; what was never defined has no mean."""
+    numbers = {"loss": 3.0, "sum of weight": 3.0, "count of weight": 4.0, "sum of recall": 0.0, "count of recall": 0.0}
+    assert Watch.means(numbers) == {"weight": 0.75}
+    assert Watch.means({"loss": 3.0}) == {}
 
 
 def test_without_the_truth_there_is_less_to_tell():
     watch = Watch(4, None, CPU)
     watch.see(trust([1.0, 0.5], [2.0, 1.0], 1.5), torch.tensor([3, 1]))
-    assert watch.means().keys() == {"weight", "suspected share"}
+    assert means(watch).keys() == {"weight", "suspected share"}
     shown = watch.histogram()
     assert shown["wrong"] is None and sum(shown["right"]) == 2
 

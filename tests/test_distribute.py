@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from distribute_work import everything, start_all
 
-from likewise.distribute import world
+from likewise.ranks import world
 
 
 def test_alone_is_one_of_one():
@@ -34,10 +34,16 @@ def test_several_processes_rank_as_one_does(alone, together):
             assert torch.equal(found["rank"][name], value), name
 
 
+def test_several_processes_go_the_same_way(together):
+    for found in together:
+        assert found["agree"]["anybody"].tolist() == [True, False]
+        assert found["agree"]["same"].tolist() == [0, 1, 2] and found["agree"]["not before the first"].all()
+
+
 @pytest.mark.parametrize("name", ["ProcSim", "PRISM"])
 def test_several_processes_learn_as_one_does(alone, together, name):
-    """MultiSimilarity with ProcSim and language guidance; PRISM with a memory. Averaged gradients of the objective over the
-    gathered batch, times the number of processes, are those of the whole batch alone, step after step."""
+    """MultiSimilarity with ProcSim and language guidance; PRISM with a memory. Gradients of the objective over the gathered
+    batch, summed over the processes, are those of the whole batch alone, step after step; 13 samples do not divide evenly."""
     alone = alone[name]
     weights = [alone[f"{step} w"] for step in range(3)]
     assert min(float(w.min()) for w in weights) < 0.5 and all(float(w.max()) > 0 for w in weights)

@@ -1,8 +1,8 @@
-"""Steps and passes, as settings write them."""
+"""Steps, passes and seconds, as settings write them."""
 
 import pytest
 
-from likewise.durations import steps_of
+from likewise.durations import period_of, seconds_of, steps_of
 from likewise.types import LikewiseError
 
 
@@ -17,6 +17,27 @@ def test_what_is_neither(text):
         steps_of(text, 12, "ramp", owner="Mine")
 
 
+@pytest.mark.parametrize(("text", "seconds"), [("30s", 30), (" 0.5s ", 0.5), ("0s", 0), ("30", None), ("2e", None)])
+def test_seconds(text, seconds):
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "s", "-3s", "3 s", "3ss", "3m", "1e3s"])
+def test_what_is_no_time(text):
+    """It is then no number of steps either, and that is where it is told."""
+    assert seconds_of(text) is None
+    with pytest.raises(LikewiseError, match="train: checkpoint_every is a number of steps"):
+        steps_of(text, 12, "checkpoint_every")
+
+
 def test_too_short():
     with pytest.raises(LikewiseError, match="train: every must be a step or more, got '0.01e', which is 0"):
         steps_of("0.01e", 12, "every", least=1)
+
+
+def test_a_period_is_steps_or_a_time():
+    assert period_of("500", 10, "x") == 500 and period_of("2e", 10, "x") == 20 and period_of("30s", 10, "x") == "30s"
+    with pytest.raises(LikewiseError, match="x is a number of steps .* got '3m'; seconds .* will do too"):
+        period_of("3m", 10, "x")
+    with pytest.raises(LikewiseError, match="must be a step or more"):
+        period_of("0", 10, "x", least=1)

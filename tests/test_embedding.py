@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from likewise.data.augment import eval_transform
+from likewise.data.augment import Plain
 from likewise.data.folder import read_folder
 from likewise.embedding import embed_rows
 from likewise.models.embedder import Embedder
@@ -57,7 +57,7 @@ def test_the_network_works_in_evaluation_mode_and_gets_its_own_back(tmp_path, tr
     network = Embedder("conv_small", 4, pretrained=False, size=16).train(training)
     before = {k: v.clone() for k, v in network.state_dict().items()}
     rows = np.arange(6)
-    look = eval_transform(16, "none")
+    look = Plain(16, "none")
     one = embed_rows(network, items, rows, look, device=CPU, batch=1, quiet=True)  # BatchNorm would differ by batch
     six = embed_rows(network, items, rows, look, device=CPU, batch=6, quiet=True)
     assert torch.allclose(one.z, six.z, atol=1e-5)
@@ -71,7 +71,5 @@ def test_the_mode_comes_back_after_an_error_too(tmp_path):
     (tmp_path / "c" / "a.png").write_bytes(b"no picture")
     network = Embedder("conv_small", 4, pretrained=False, size=16).train()
     with pytest.raises(LikewiseError, match=r"a.png"):
-        embed_rows(
-            network, read_folder(str(tmp_path)), np.array([0]), eval_transform(16, "none"), device=CPU, quiet=True
-        )
+        embed_rows(network, read_folder(str(tmp_path)), np.array([0]), Plain(16, "none"), device=CPU, quiet=True)
     assert network.training

@@ -19,7 +19,7 @@ LAYER = {
     "losses": 1, "miners": 1, "samplers": 1, "noise": 1, "confidence": 1, "terms": 1, "models": 1,
     "data": 1, "metrics": 1, "protocols": 1, "report": 1, "audit": 1, "review": 1,
     "embedding": 2, "scoring": 2, "distribute": 2, "objective": 2, "diagnose": 2, "spec": 2,
-    "grid": 2, "run": 2, "optimise": 2, "grad_cache": 2, "testing": 2, "recipes": 2,
+    "grid": 2, "run": 2, "optimise": 2, "grad_cache": 2, "capture": 2, "testing": 2, "recipes": 2,
     "stages": 2,
     "cli": 3, "__init__": 3, "__main__": 3,
 }  # fmt: skip

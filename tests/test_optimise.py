@@ -1,3 +1,5 @@
+"""Groups of parameters and their settings, the learning rate over time, clipping: by hand."""
+
 import math
 
 import pytest
@@ -115,3 +117,37 @@ def test_clipping(embedder):
     clip(Train(data="x", clip_norm=1e-3), [embedder, loss])
     total = sum(p.grad.square().sum() for p in (*embedder.parameters(), *loss.parameters())).sqrt()
     assert total <= 1.001e-3
+
+
+@pytest.mark.parametrize("most", [0.05, 1e9])
+def test_clipping_by_norm_is_that_of_torch_over_all_parts(embedder, most):
+    loss = NormSoftmax(classes=5, dim=8)
+    parameters = [p for part in (embedder, loss) for p in part.parameters()]
+    for number, p in enumerate(parameters):
+        p.grad = torch.randn(p.shape, generator=torch.Generator().manual_seed(number))
+    wanted = [p.grad.clone() for p in parameters]
+    norm = math.sqrt(sum(float(g.square().sum()) for g in wanted))
+    wanted = [g * min(1, most / (norm + 1e-6)) for g in wanted]
+    clip(Train(data="x", clip_norm=most), [embedder, loss])
+    for p, g in zip(parameters, wanted, strict=True):
+        torch.testing.assert_close(p.grad, g)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", ["adam", "adamw", "sgd", "rmsprop"])
+def test_on_a_gpu_a_step_is_that_of_the_cpu(name):
+    """There it is one kernel, where torch has one."""
+    moved = []
+    for device in ("cpu", "cuda"):
+        torch.manual_seed(0)
+        embedder = Embedder("features", 8, pretrained=False, features=6).to(device)
+        loss = NormSoftmax(classes=5, dim=8).to(device)
+        optimizer = make_optimizer(Train(data="x", optimizer=name, lr=0.1), [embedder], [loss], [])
+        assert bool(optimizer.defaults.get("fused")) == (device == "cuda" and name != "rmsprop")
+        for _ in range(3):
+            for p in (*embedder.parameters(), *loss.parameters()):
+                p.grad = p.detach().sin()
+            optimizer.step()
+        moved.append([p.detach().cpu() for p in (*embedder.parameters(), *loss.parameters())])
+    for a, b in zip(*moved, strict=True):
+        torch.testing.assert_close(a, b)

@@ -104,10 +104,16 @@ def run_demo(config) -> None:
     print("\n".join([*result["doubts"], f"run:     {result['run'].path}", f"picture: {result['picture']}"]))
 
 
+def shown_once(config):
+    """Of the processes that torchrun started, the first one alone has something to say."""
+    return config if os.environ.get("RANK", "0") == "0" else dataclasses.replace(config, quiet=True)
+
+
 def run_train(config) -> None:
     from likewise.report.scores import by_gallery, show_scores
     from likewise.stages.train import train
 
+    config = shown_once(config)
     run = train(config)
     if config.evaluate and not config.quiet:
         show_scores(by_gallery("test part", run.scores))
@@ -119,8 +125,7 @@ def run_evaluate(config) -> None:
     from likewise.report.scores import by_gallery, show_scores
     from likewise.stages.evaluate import evaluate
 
-    first = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun started
-    config = config if first else dataclasses.replace(config, quiet=True)
+    config = shown_once(config)
     scores = evaluate(config)
     if not config.quiet:
         title = config.which if "which" in scores else "embeddings"

@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from likewise.inputs import is_sound, must_fit
+from likewise.sharded import nearest
 from likewise.types import (
     Batch,
     Embedded,
@@ -52,12 +53,14 @@ class Loss(nn.Module, Stepper, ABC):
 
     `input` says what z must be: unit embeddings, or the raw ones before the norm (then evaluation is Euclidean too).
     `lr_factor` times the network's learning rate is what the paper gives to the loss's own parameters. `remembers`: it keeps
-    embeddings by their labels, so mixtures of samples must not come in.
+    embeddings by their labels, so mixtures of samples must not come in. `can_shard`: its `proxies` can be shared out among
+    processes.
     """
 
     input: Literal["unit", "raw"] = "unit"
     lr_factor: float = 1.0
     remembers: bool = False
+    can_shard: bool = False
 
     def __call__(self, z: Tensor, y: Tensor, ref: Ref | None = None) -> Tensor:
         """`forward`, once the batch is what it must be. Where looking would mean waiting for an accelerator, numbers of wrong
@@ -79,7 +82,7 @@ class Loss(nn.Module, Stepper, ABC):
         proxies = getattr(self, "proxies", None)
         if proxies is None or proxies.ndim != 2 or self.input != "unit":
             return None
-        return (z.detach().float() @ nn.functional.normalize(proxies.detach().float(), dim=1).T).argmax(1)
+        return nearest(z, proxies, getattr(self, "classes", len(proxies)))
 
 
 class Term(nn.Module, Stepper, ABC):

@@ -51,13 +51,16 @@ class Watch:
         both = torch.stack([value.nan_to_num(), (~value.isnan()).float()])
         self.sums[name] = self.sums[name] + both if name in self.sums else both
 
-    def means(self) -> dict[str, float]:
-        """Means since the last call, of the steps in which a number was defined."""
-        found = {
-            name: (total / count) for name, (total, count) in ((n, s.tolist()) for n, s in self.sums.items()) if count
-        }
-        self.sums = {}
-        return found
+    def take(self) -> dict[str, Float[Tensor, ""]]:
+        """Sums since the last call, and over how many steps; `means` makes means of them once they are at hand."""
+        sums, self.sums = self.sums, {}
+        return {f"{word} of {name}": n for name, both in sums.items() for word, n in zip(("sum", "count"), both)}
+
+    @staticmethod
+    def means(numbers: dict[str, float]) -> dict[str, float]:
+        """Of the steps in which a number was defined, from what `take` gave; other numbers among them are left alone."""
+        counts = {k.removeprefix("count of "): n for k, n in numbers.items() if k.startswith("count of ")}
+        return {name: numbers[f"sum of {name}"] / count for name, count in counts.items() if count}
 
     def histogram(self) -> dict | None:
         """Suspicion over the samples when last seen: counts of right and wrong labels (or of all), threshold, mean weight."""

@@ -11,14 +11,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from likewise.types import Batch, Output, Retrieval
-
-
-def world() -> tuple[int, int]:
-    """This process's number, and how many there are."""
-    if dist.is_available() and dist.is_initialized():
-        return dist.get_rank(), dist.get_world_size()
-    return 0, 1
+from likewise.ranks import world
+from likewise.types import Retrieval
 
 
 @contextmanager
@@ -27,40 +21,46 @@ def joined(device: torch.device) -> Iterator[torch.device]:
     if int(os.environ.get("WORLD_SIZE", 1)) == 1 or world()[1] > 1:
         yield device
         return
-    if device.type == "cuda" and device.index is None:
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+    if device.type == "cuda":
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    # What lies on the host is exchanged there, without a device that would have to wait.
+    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
     try:
         yield device
     finally:
         dist.destroy_process_group()
 
 
-def gather(out: Output, batch: Batch) -> tuple[Output, Batch]:
-    """The whole batch of all processes, in their order; gradients flow to this process's own rows. Pictures stay at home.
-
-    Every process then works out the same objective. Multiplied by the number of processes it gives, once gradients are averaged,
-    exactly the gradient of one process with the whole batch. Processes hold batches of one size.
-    """
-    many = world()[1]
-    if many == 1:
-        return out, batch
-    whole = Output(*(None if t is None else _Gathered.apply(t.contiguous()) for t in out))
-    return whole, Batch(batch.x, _gather(batch.y, many), _gather(batch.row, many))
+def wait_for_all() -> None:
+    """Go on once every process is here."""
+    if world()[1] > 1:
+        dist.barrier()
 
 
-class _Gathered(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, part: Tensor) -> Tensor:
-        ctx.rows = slice(world()[0] * len(part), (world()[0] + 1) * len(part))
-        parts = [torch.empty_like(part) for _ in range(world()[1])]
-        dist.all_gather(parts, part)
-        return torch.cat(parts)
+def one_by_one(work: Callable[[], None]) -> None:
+    """The first process does it before the others, who then find what it left behind."""
+    if world()[0] == 0:
+        work()
+    wait_for_all()
+    if world()[0] > 0:
+        work()
 
-    @staticmethod
-    def backward(ctx, slope: Tensor) -> Tensor:
-        return slope[ctx.rows]
+
+def anybody(*said: bool) -> tuple[bool, ...]:
+    """Which of these any process says, so that all go the same way. The host asks; the device works on."""
+    if world()[1] == 1:
+        return said
+    asked = torch.tensor(said, dtype=torch.uint8)
+    dist.all_reduce(asked, dist.ReduceOp.MAX)
+    return tuple(asked.bool().tolist())
+
+
+def same_for_all(t: Tensor) -> Tensor:
+    """What the first process has, in every process."""
+    if world()[1] > 1:
+        t = t.contiguous()
+        dist.broadcast(t, 0)
+    return t
 
 
 def rank_in_shares(queries: int, rank_some: Callable[[slice], Retrieval]) -> Retrieval:

@@ -1,10 +1,16 @@
-"""How long: steps ("500") or passes over the data ("20e"), as settings and parts write it."""
+"""How long: steps ("500") or passes over the data ("20e"), as settings and parts write it; now and then seconds ("30s")."""
 
 from __future__ import annotations
 
 import re
 
 from likewise.errors import LikewiseError
+
+
+def seconds_of(text: str) -> float | None:
+    """ "30s" = 30 seconds; None where it is not a time."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)s", text.strip())
+    return float(found[1]) if found else None
 
 
 def steps_of(text: str, per_pass: int, name: str, least: int = 0, owner: str = "train") -> int:
@@ -16,3 +22,13 @@ def steps_of(text: str, per_pass: int, name: str, least: int = 0, owner: str = "
     if steps < least:
         raise LikewiseError(f"{owner}: {name} must be a step or more, got '{text}', which is {steps}")
     return steps
+
+
+def period_of(text: str, per_pass: int, name: str, least: int = 0) -> int | str:
+    """A number of steps, or the text itself where it is a time."""
+    if seconds_of(text) is not None:
+        return text
+    try:
+        return steps_of(text, per_pass, name, least)
+    except LikewiseError as error:
+        raise LikewiseError(f"{error}; seconds ('30s') will do too") from None

@@ -12,6 +12,9 @@ from pathlib import Path
 
 from likewise.errors import LikewiseError
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""How a system says that no more can be written."""
+
 
 @contextmanager
 def write_aside(path: Path) -> Iterator[Path]:
@@ -23,9 +26,8 @@ def write_aside(path: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         os.replace(aside, path)
     except Exception as error:
-        # safetensors and torch wrap the operating system's error in their own; its words remain
-        full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
-        if full:
+        # safetensors wraps the operating system's error in its own; its words remain
+        if getattr(error, "errno", None) in FULL or any(os.strerror(number) in str(error) for number in FULL):
             raise LikewiseError(
                 f"run: there is no room left on the disk for {path}; what was there before is untouched. "
                 "Free some space and run the same command again"
@@ -33,6 +35,11 @@ def write_aside(path: Path) -> Iterator[Path]:
         raise
     finally:
         aside.unlink(missing_ok=True)
+
+
+def cache_folder() -> Path:
+    """Where things are kept that can be made again: `likewise` in `$XDG_CACHE_HOME`, or in `~/.cache`."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "likewise"
 
 
 def check_out(out: str, suffix: str, owner: str, flag: str = "--out") -> Path:

@@ -12,6 +12,7 @@ from likewise.configs import Train
 from likewise.contracts import Loss, Term
 from likewise.durations import steps_of
 from likewise.models.embedder import Embedder
+from likewise.sharded import gradient_norm
 
 
 def make_optimizer(
@@ -38,12 +39,13 @@ def make_optimizer(
         groups[2]["eps"] = config.loss_eps
     groups = [{**g, "base_lr": g["lr"]} for g in groups if g["params"]]
     common = {"lr": config.lr, "weight_decay": config.weight_decay}
-    if config.optimizer == "sgd":
+    fused = {"fused": True} if groups[0]["params"][0].device.type in ("cpu", "cuda") else {}
+    if config.optimizer == "sgd":  # fused, it would want to remember all parameters of a group or none
         return torch.optim.SGD(groups, **common, momentum=config.momentum)
     if config.optimizer == "rmsprop":
         return torch.optim.RMSprop(groups, **common, momentum=config.momentum, eps=config.eps)
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return kind(groups, **common, eps=config.eps)
+    return kind(groups, **common, eps=config.eps, **fused)
 
 
 def forget(optimizer: torch.optim.Optimizer, moved: Iterable[nn.Parameter] | None) -> None:
@@ -98,8 +100,10 @@ class Schedule:
 
 def clip(config: Train, modules: list[nn.Module]) -> None:
     """Clip gradients by value or norm, as the settings say; by norm over all parameters together."""
+    if config.clip_value is None and config.clip_norm is None:
+        return
     parameters = [p for m in modules for p in m.parameters() if p.grad is not None]
     if config.clip_value is not None:
         nn.utils.clip_grad_value_(parameters, config.clip_value)
     if config.clip_norm is not None:
-        nn.utils.clip_grad_norm_(parameters, config.clip_norm)
+        nn.utils.clip_grads_with_norm_(parameters, config.clip_norm, gradient_norm(modules))

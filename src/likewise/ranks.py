@@ -42,7 +42,7 @@ def copied(whole: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:
 
 
 def summed(part: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:
-    """The sum over all processes, with which all go on alike: each part's gradient is that of the sum. The other half of `copied`."""
+    """The sum over all processes, with which all go on alike: each part's gradient is that of the sum. Goes with `copied`."""
     return part if world()[1] == 1 else _Summed.apply(part)
 
 

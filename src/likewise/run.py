@@ -161,8 +161,8 @@ class Run:
             raise LikewiseError(f"run: {file} is damaged ({error}); it cannot be loaded") from None
 
     def save_state(self, state: dict) -> None:
-        with write_aside(self.path / "state.pt") as file:
-            torch.save(state, file)
+        with write_aside(self.path / "state.pt") as aside, aside.open("wb") as file:
+            torch.save(state, file)  # given a path, it would not say that the disk is full
 
     def load_state(self) -> dict | None:
         file = self.path / "state.pt"

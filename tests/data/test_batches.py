@@ -1,15 +1,20 @@
 """Batches: the rows that were asked for, in their order, the same in whatever process, and errors a person can read."""
 
 import itertools
+import multiprocessing
+import os
+import signal
+import time
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from likewise.data.augment import eval_transform, train_transform
+from likewise.data.augment import Augment, Plain
 from likewise.data.batches import batches, choose_workers, in_order
 from likewise.data.folder import read_folder
+from likewise.data.resident import hold
 from likewise.types import Items, LikewiseError
 
 CPU = torch.device("cpu")
@@ -36,7 +41,7 @@ def rows_seen(found):
 def test_order_is_kept_and_every_picture_has_its_own_label(folder, workers):
     items = read_folder(str(folder))
     asked = [[7, 1, 1], [0], [11, 2, 5, 8], [3, 3]]
-    found = list(batches(items, asked, eval_transform(10, "none"), device=CPU, workers=workers))
+    found = list(batches(items, asked, Plain(10, "none"), device=CPU, workers=workers))
     assert [b.row.tolist() for b in found] == asked
     for batch in found:
         assert batch.y.tolist() == items.y[batch.row.numpy()].tolist()
@@ -45,10 +50,10 @@ def test_order_is_kept_and_every_picture_has_its_own_label(folder, workers):
         assert batch.x.shape[1:] == (3, 10, 10)
 
 
-def test_chance_depends_on_seed_row_and_batch_alone(folder):
+def test_chance_depends_on_seed_and_batch_alone(folder):
     items = read_folder(str(folder))
     asked = [[0, 1], [0, 1], [1, 0]]
-    change = train_transform(8, "crop")
+    change = Augment(8, "crop")
 
     def draw(**settings):
         return [b.x for b in batches(items, asked, change, device=CPU, **settings)]
@@ -66,7 +71,7 @@ def test_chance_depends_on_seed_row_and_batch_alone(folder):
 def test_the_random_numbers_of_the_caller_are_untouched(folder, workers):
     items = read_folder(str(folder))
     before = torch.get_rng_state()
-    list(batches(items, [[0, 1], [2, 3]], train_transform(8, "affine"), device=CPU, workers=workers))
+    list(batches(items, [[0, 1], [2, 3]], Augment(8, "affine"), device=CPU, workers=workers))
     assert torch.equal(before, torch.get_rng_state())
 
 
@@ -74,7 +79,7 @@ def test_the_random_numbers_of_the_caller_are_untouched(folder, workers):
 def test_a_broken_picture_arrives_as_one_clean_error(folder, workers):
     items = read_folder(str(folder))
     (folder / "class1" / "04.png").write_bytes(b"no picture at all")
-    feed = batches(items, [[0, 1], [3, 4, 5], [6]], eval_transform(8, "none"), device=CPU, workers=workers)
+    feed = batches(items, [[0, 1], [3, 4, 5], [6]], Plain(8, "none"), device=CPU, workers=workers)
     assert next(feed).row.tolist() == [0, 1]
     with pytest.raises(LikewiseError) as caught:
         next(feed)
@@ -98,7 +103,7 @@ def test_features_go_by_plain_indexing():
 def test_rows_may_go_on_for_ever(folder):
     items = read_folder(str(folder))
     endless = ([i % 12] for i in itertools.count())
-    feed = batches(items, endless, eval_transform(8, "none"), device=CPU)
+    feed = batches(items, endless, Plain(8, "none"), device=CPU)
     assert [next(feed).row.item() for _ in range(14)] == [*range(12), 0, 1]
 
 
@@ -114,11 +119,11 @@ def test_reading_ahead_stops_at_a_none(folder, workers):
             yield from ([4 * part + i] for i in range(4))
             yield None
 
-    for batch in batches(items, rows(), eval_transform(8, "none"), device=CPU, workers=workers):
+    for batch in batches(items, rows(), Plain(8, "none"), device=CPU, workers=workers):
         used.append(batch.row.item())
     assert used == list(range(12))
     assert asked == [(0, 0), (1, 4), (2, 8)]
-    change = train_transform(8, "crop")
+    change = Augment(8, "crop")
     plain, paused = (
         [b.x for b in batches(items, asked, change, device=CPU, workers=workers, seed=3)]
         for asked in ([[0, 1], [2], [0, 1]], [[0, 1], None, [2], [0, 1], None])
@@ -138,10 +143,55 @@ def test_rows_are_cut_into_batches():
 
 
 def test_workers_are_chosen_from_the_cores_at_hand(monkeypatch):
-    import os
 
     for cores, expected in [(1, 0), (2, 1), (8, 4), (64, 8)]:
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, c=cores: set(range(c)), raising=False)
         assert choose_workers(-1) == expected
     assert choose_workers(3) == 3
     assert choose_workers(0) == 0
+
+
+def test_what_is_kept_elsewhere_is_put_together_ahead_and_stops_at_a_none(folder):
+    items = read_folder(str(folder))
+    held = hold(items, np.arange(12), CPU, "disk", quiet=True)
+    asked, used = [], []
+
+    def rows():
+        for number in range(12):
+            if number == 8:
+                yield None
+            asked.append((number, len(used)))
+            yield [number]
+
+    for batch in batches(items, rows(), Plain(10, "none"), device=CPU, held=held):
+        assert rows_seen(batch) == batch.row.tolist()
+        used.append(batch.row.item())
+    assert used == list(range(12))
+    assert asked == [(n, max(0, n - 2) if n < 8 else 8 + max(0, n - 10)) for n in range(12)]
+
+
+def test_any_function_of_a_picture_will_do(folder):
+    items = read_folder(str(folder))
+
+    def size_of(image):
+        return torch.full((3, 2, 2), image.size[0], dtype=torch.uint8)
+
+    found = list(batches(items, [[0, 1], [2]], size_of, device=CPU))
+    assert [b.x.shape[0] for b in found] == [2, 1] and found[0].x.unique().tolist() == [12]
+
+
+def test_the_death_of_a_reading_process_is_told_when_a_batch_is_waited_for(folder):
+    """Not in the middle of a step, where torch would raise it, and not as a traceback."""
+    items = read_folder(str(folder))
+    feed = batches(items, ([i % 12] for i in itertools.count()), Plain(8, "none"), device=CPU, workers=1)
+    assert next(feed).row.tolist() == [0]
+    (reader,) = multiprocessing.active_children()
+    os.kill(reader.pid, signal.SIGKILL)
+    reader.join()
+    time.sleep(0.1)  # a step
+    with pytest.raises(
+        LikewiseError, match=r"was killed \(out of memory\?\); use fewer --workers, or --keep disk"
+    ) as caught:
+        for _ in range(9):
+            next(feed)
+    assert caught.value.__suppress_context__

@@ -2,12 +2,9 @@ import dataclasses
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
-from torch.utils.data import DataLoader
 
-from likewise.data.augment import eval_transform, train_transform
-from likewise.data.images import BadImage, Images, check_files, drop, file_of, find_bad, fingerprint
+from likewise.data.images import check_files, drop, find_bad, fingerprint
 from likewise.types import Items, LikewiseError
 
 
@@ -34,84 +31,6 @@ def items(tmp_path):
         y_clean=np.array([0, 0, 1, 1, 2, 2]),
         taxonomy={"a": ("top",), "b": ("top",), "c": ("top", "low")},
     )
-
-
-class TestImages:
-    def test_chance_depends_on_seed_row_and_draw_only(self, items):
-        made = Images(items, train_transform(16), seed=3)
-        x, row = made[2, 5]
-        assert row == 2
-        assert x.shape == (3, 16, 16)
-        made[0, 0]
-        assert torch.equal(made[2, 5][0], x)
-        assert torch.equal(Images(items, train_transform(16), seed=3)[2, 5][0], x)
-        assert torch.equal(made[2][0], made[2, 0][0])
-        for other in (made[2, 6], made[2, 4], Images(items, train_transform(16), seed=4)[2, 5]):
-            assert not torch.equal(other[0], x)
-
-    def test_same_picture_other_row_other_chance(self, items):
-        twin = dataclasses.replace(items, path=("0.png",) * 6, box=None)
-        made = Images(twin, train_transform(16))
-        assert not torch.equal(made[0, 0][0], made[1, 0][0])
-
-    def test_workers_do_not_matter(self, items):
-        made = Images(items, train_transform(16), seed=1)
-        keys = [[(row, draw) for row in (5, 0, 3)] for draw in range(4)]
-        runs = []
-        for workers in (0, 2):
-            torch.manual_seed(workers)
-            runs.append(list(DataLoader(made, batch_sampler=keys, num_workers=workers)))
-        for (x, row), (x2, row2) in zip(*runs, strict=True):
-            assert torch.equal(x, x2)
-            assert row.tolist() == row2.tolist() == [5, 0, 3]
-        assert not torch.equal(runs[0][0][0], runs[0][1][0])
-
-    def test_the_callers_chance_is_untouched(self, items, monkeypatch):
-        def never(seed):
-            raise AssertionError("this would seed the accelerators too")
-
-        torch.manual_seed(0)
-        before = torch.get_rng_state()
-        monkeypatch.setattr(torch, "manual_seed", never)
-        Images(items, train_transform(16))[0, 1]
-        assert torch.equal(torch.get_rng_state(), before)
-
-    def test_boxes_are_used(self, items):
-        x, _ = Images(items, eval_transform(30, "none"))[5]
-        want = np.array(Image.open(file_of(items, 5)))[:30, :30]
-        assert torch.equal(x, torch.from_numpy(want).permute(2, 0, 1))
-
-    def test_features_take_the_place_of_pictures(self):
-        features = Items("f", np.array([0, 1]), ("a", "b"), x=np.array([[1, 2], [3, 4]], np.float32))
-        x, row = Images(features, None)[1, 7]
-        assert (x.dtype, x.tolist(), row) == (torch.float32, [3, 4], 1)
-        x[0] = 9
-        assert features.x[1, 0] == 3
-
-    def test_rows_outside_are_refused(self, items):
-        made = Images(items, eval_transform(8))
-        for row in (-1, 6):
-            with pytest.raises(IndexError, match=f"row {row} is not among the 6 rows of six"):
-                made[row]
-
-    def test_wrong_use_is_explained(self, items):
-        with pytest.raises(LikewiseError, match="must have features, or paths together with a transform"):
-            Images(items, None)
-        with pytest.raises(LikewiseError, match="seed must be 0 or more, got -1"):
-            Images(items, eval_transform(8), seed=-1)
-        with pytest.raises(
-            LikewiseError, match=r"must give a uint8 tensor \(C, H, W\), got torch.float32 of shape \(2,\)"
-        ):
-            Images(items, lambda image: torch.zeros(2))[0]
-        with pytest.raises(LikewiseError, match="got Image"):
-            Images(items, lambda image: image)[0]
-
-    def test_a_bad_picture_is_named_from_a_worker(self, items, tmp_path):
-        (tmp_path / "4.png").write_bytes(b"no picture")
-        loader = iter(DataLoader(Images(items, eval_transform(8)), batch_size=6, num_workers=1))
-        with pytest.raises(BadImage, match=r"4\.png: this is not a picture"):
-            next(loader)
-        assert list(loader) == []  # read to its end, so that the worker goes at once
 
 
 def test_check_files(items, tmp_path):

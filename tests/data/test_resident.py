@@ -1,21 +1,20 @@
-"""Pictures on the device: the grey levels that Pillow makes of files, random boxes as torchvision draws them, clean errors."""
+"""Decoded pictures at hand: wherever they are kept a batch has the same bits; where they are kept by default; clean errors."""
 
 import dataclasses
-import math
+import shutil
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torchvision.transforms import v2
-from torchvision.transforms.v2 import functional
 
 from likewise.data import resident
-from likewise.data.augment import eval_transform
+from likewise.data.augment import Augment, Plain
 from likewise.data.batches import batches
 from likewise.data.folder import read_folder
-from likewise.data.images import BadImage, read_image
-from likewise.data.resident import Resident, random_boxes
+from likewise.data.images import BadImage
+from likewise.data.pixels import is_there, open_pixels
+from likewise.data.resident import at_hand, choose, gather_rows, has_room, hold
 from likewise.embedding import embed_rows
 from likewise.models.embedder import Embedder
 from likewise.types import Items, LikewiseError
@@ -23,6 +22,19 @@ from likewise.types import Items, LikewiseError
 CPU = torch.device("cpu")
 SIZES = [(61, 40), (33, 90), (24, 24), (130, 77), (7, 5), (100, 31), (45, 45), (64, 101)]
 """Width and height of the pictures."""
+
+LOOKS = {
+    "evaluation": Plain(24),
+    "evaluation of whole pictures": Plain(24, "none"),
+    "crop": Augment(24),
+    "affine": Augment(24, "affine"),
+    "none": Augment(24, "none"),
+    "side": Augment(24, side=30),
+    "evaluation, side": Plain(24, side=30),
+    "jitter": Augment(24, jitter=(0.4, 0.4, 0.4)),
+}
+SOURCES = ["one process", "two processes", "disk", "host", "device"]
+ASKED = [[7, 1, 1, 4, 0], [3], [2, 6, 5, 2, 6, 5], [0, 1]]
 
 
 @pytest.fixture(scope="module")
@@ -38,265 +50,217 @@ def items(tmp_path_factory) -> Items:
     return read_folder(str(folder))
 
 
-@pytest.fixture(scope="module")
-def held(items) -> Resident:
-    return Resident(items, np.arange(len(items)), CPU, quiet=True)
+@pytest.fixture
+def private(tmp_path, monkeypatch):
+    """A cache of this test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path
 
 
-def picture(items: Items, row: int) -> Image.Image:
-    return read_image(f"{items.root}/{items.path[row]}")
+def source(name: str, items: Items, side: int | None) -> dict:
+    """Settings of `batches` by which pixels come from there."""
+    if "process" in name:
+        return {"workers": 2 if name == "two processes" else 0}
+    return {"held": hold(items, np.arange(len(items)), CPU, name, side, quiet=True)}
 
 
-def any_boxes(rng: np.random.Generator, rows: list[int]) -> np.ndarray:
-    boxes = []
-    for row in rows:
-        wide, high = SIZES[row]
-        h, w = rng.integers(1, high + 1), rng.integers(1, wide + 1)
-        boxes.append((rng.integers(0, high - h + 1), rng.integers(0, wide - w + 1), h, w))
-    return np.array(boxes)
+def draw(items: Items, look: Plain, rows=ASKED, **settings) -> list[torch.Tensor]:
+    return [batch.x for batch in batches(items, rows, look, device=CPU, **{"seed": 3} | settings)]
 
 
-@pytest.mark.parity
-@pytest.mark.parametrize("size", [1, 9, 32, 57])
-@pytest.mark.parametrize("at_once", [1, 2**24])
-def test_boxes_have_the_grey_levels_of_torchvision(items, held, size, at_once, monkeypatch):
-    monkeypatch.setattr(resident, "PIXELS", at_once)
-    rng = np.random.default_rng(size)
-    rows = rng.integers(0, len(items), 40).tolist()
-    boxes, flip = any_boxes(rng, rows), rng.random(40) < 0.5
-    found = held.crop(rows, boxes, flip, size)
-    for x, row, box, turned in zip(found, rows, boxes.tolist(), flip):
-        image = picture(items, row)
-        cut = functional.crop(image, *box)
-        pillow = cut.resize((size, box[2]), Image.Resampling.BILINEAR).resize((size, size), Image.Resampling.BILINEAR)
-        theirs = functional.resized_crop(image, *box, [size, size], antialias=True)
-        wanted, near = (functional.pil_to_tensor(one) for one in (pillow, theirs))
-        x = x.flip(2) if turned else x
-        assert torch.equal(x, wanted)  # along rows, then along columns
-        assert (x.int() - near.int()).abs().max() <= 1  # in the order that Pillow likes
+def same(here: list[torch.Tensor], there: list[torch.Tensor]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(here, there, strict=True))
 
 
-def resized_by_hand(line: list[int], size: int) -> list[int]:
-    """The triangle filter, one new pixel at a time."""
-    step, made = len(line) / size, []
-    for new in range(size):
-        weights = [max(0.0, 1 - abs(old + 0.5 - (new + 0.5) * step) / max(1.0, step)) for old in range(len(line))]
-        made.append(math.floor(sum(w * v for w, v in zip(weights, line)) / sum(weights) + 0.5))
-    return made
+@pytest.mark.parametrize("name", SOURCES[1:])
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_pixels_are_the_same_to_the_bit_wherever_they_come_from(items, look, name):
+    assert same(draw(items, look), draw(items, look, **source(name, items, look.side)))
 
 
-@pytest.mark.parametrize("size", [3, 40, 55])
-def test_the_filter_by_hand(items, held, size):
-    wide, high = SIZES[1]
-    top, left, h, w = 4, 3, high - 9, wide - 4
-    pixels = np.asarray(picture(items, 1))[top : top + h, left : left + w, 0]
-    rows = [resized_by_hand(line, size) for line in pixels.tolist()]
-    wanted = torch.tensor([resized_by_hand([row[k] for row in rows], size) for k in range(size)]).T
-    found = held.crop([1], np.array([[top, left, h, w]]), np.array([False]), size)[0, 0]
-    apart = (found.int() - wanted).abs()  # Pillow's weights of 22 bits decide where a half is rounded to
-    assert apart.max() <= 1
-    assert (apart > 0).float().mean() < 0.01
+@pytest.mark.parametrize("name", SOURCES)
+def test_boxes_of_a_table_are_cut_first(items, name):
+    box = np.array([(1.0, 2.0, wide - 1.0, high - 1.0) for wide, high in SIZES])
+    box[4] = np.nan
+    some = dataclasses.replace(items, box=box, split=None)
+    look = Augment(24)
+    found = draw(some, look, **source(name, some, None))
+    assert same(found, draw(some, look)) and not same(found, draw(items, look))
 
 
-@pytest.mark.parametrize("kind", ["crop", "none", "affine"])
-@pytest.mark.parametrize("size", [16, 35, 64])
-def test_evaluation_sees_what_it_sees_of_files(items, held, size, kind):
-    rows = list(range(len(items)))
-    found, plain = held.evaluation(size, kind).on_device(rows, 0, 0), eval_transform(size, kind)
-    for x, row in zip(found, rows):
-        wide, high = SIZES[row]
-        apart = (x.int() - plain(picture(items, row)).int()).abs().max()
-        assert apart <= (wide < high)  # Pillow may begin with the columns of a tall picture
-
-
-def test_training_without_chance_is_evaluation(held):
-    made, wanted = held.training(20, "none"), held.evaluation(20, "none")
-    assert torch.equal(made.on_device([3, 1], 5, 6), wanted.on_device([3, 1], 0, 0))
-
-
-def box_by_hand(high: int, wide: int, scale: tuple[float, float], chance: list[float]) -> tuple[int, ...]:
-    """One try after another."""
-    low, top = 3 / 4, 4 / 3
-    for number in range(10):
-        area = high * wide * (scale[0] + (scale[1] - scale[0]) * chance[number])
-        ratio = low * (top / low) ** chance[10 + number]
-        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
-        if 0 < w <= wide and 0 < h <= high:
-            return int(chance[20] * (high - h + 1)), int(chance[21] * (wide - w + 1)), h, w
-    h, w = high, wide
-    if wide / high < low:
-        h = round(wide / low)
-    elif wide / high > top:
-        w = round(high * top)
-    return (high - h) // 2, (wide - w) // 2, h, w
-
-
-@pytest.mark.parametrize("scale", [(0.08, 1.0), (0.9, 1.0), (1.0, 1.0), (0.0001, 0.001)])
-def test_random_boxes_by_hand(scale):
-    rng = np.random.default_rng(1)
-    whole = rng.integers(1, 90, (300, 2))
-    chance = rng.random((300, 22))
-    wanted = [box_by_hand(*size, scale, line) for size, line in zip(whole.tolist(), chance.tolist())]
-    assert random_boxes(whole, scale, chance).tolist() == [list(box) for box in wanted]
-
-
-@pytest.mark.parity
-def test_random_boxes_are_distributed_as_those_of_torchvision():
-    from scipy.stats import ks_2samp
-
-    torch.manual_seed(0)
-    theirs = v2.RandomResizedCrop(8, scale=(0.2, 1.0))
-    sheet = Image.new("RGB", (120, 80))
-    drawn = [
-        theirs.make_params([sheet]) if hasattr(theirs, "make_params") else theirs._get_params([sheet])
-        for _ in range(2000)
-    ]
-    chance = np.random.default_rng(0).random((2000, 22))
-    found = random_boxes(np.tile([80, 120], (2000, 1)), (0.2, 1.0), chance)
-    for column, name in enumerate(("top", "left", "height", "width")):
-        assert ks_2samp(found[:, column], [one[name] for one in drawn]).pvalue > 0.01
-
-
-def test_chance_depends_on_seed_and_batch_alone(items, held):
-    change = held.training(12)
-
-    def draw(asked, **settings):
-        return [b.x for b in batches(items, asked, change, device=CPU, **settings)]
-
+@pytest.mark.parametrize("name", SOURCES)
+def test_chance_depends_on_seed_and_batch_alone(items, name):
+    look, way = Augment(12), source(name, items, None)
     asked = [[0, 1, 1], [0, 1, 1], [4, 5]]
-    here = draw(asked, seed=3)
-    assert not torch.equal(here[0][1], here[0][2])
+    here = draw(items, look, asked, **way)
+    assert not torch.equal(here[0][1], here[0][2])  # twice in a batch, each for itself
     assert not torch.equal(here[0], here[1])
-    assert not torch.equal(here[0], draw(asked, seed=4)[0])
-    assert all(torch.equal(a, b) for a, b in zip(here[1:], draw(asked[1:], seed=3, first_draw=1)))
-    with_stops = draw([None, asked[0], None, None, *asked[1:], None], seed=3)
-    assert all(torch.equal(a, b) for a, b in zip(here, with_stops, strict=True))
+    assert not torch.equal(here[0], draw(items, look, asked, seed=4, **way)[0])
+    assert same(here[1:], draw(items, look, asked[1:], first_draw=1, **way))  # as if training had gone on
+    assert same(here, draw(items, look, [None, asked[0], None, None, *asked[1:], None], **way))
 
 
-def test_every_second_picture_is_mirrored(tmp_path):
-    image = Image.new("RGB", (64, 64))
-    image.paste((255, 255, 255), (0, 0, 32, 64))
-    (tmp_path / "one").mkdir()
-    image.save(tmp_path / "one" / "half.png")
-    items = read_folder(str(tmp_path))
-    x = Resident(items, np.array([0]), CPU, quiet=True).training(8, scale=(0.95, 1.0)).on_device([0] * 400, 0, 0)
-    white_left = (x[:, 0, 4, 0] > x[:, 0, 4, 7]).float().mean()
-    assert 0.4 < white_left < 0.6
+@pytest.mark.parametrize("name", ["one process", "disk", "device"])
+@pytest.mark.parametrize("look", [Augment(24), Augment(24, "affine", jitter=(0.4, 0.4, 0.4))], ids=["crop", "affine"])
+def test_shares_of_several_processes_are_the_batch(items, look, name, monkeypatch):
+    way, whole = source(name, items, None), draw(items, look)
+    for many in (2, 3):
+        parts = []
+        for rank in range(many):
+            monkeypatch.setattr("likewise.ranks.world", lambda me=rank, many=many: (me, many))
+            found = list(batches(items, ASKED, look, device=CPU, seed=3, shared=True, **way))
+            assert [batch.row.tolist() for batch in found] == ASKED  # everyone knows all of them
+            assert [batch.y.tolist() for batch in found] == [items.y[rows].tolist() for rows in ASKED]
+            parts.append(found)
+        for number, x in enumerate(whole):
+            assert torch.equal(torch.cat([part[number].x for part in parts]), x)
 
 
-def test_batches_are_asked_for_one_at_a_time(items, held):
-    asked = []
-
-    def rows():
-        for number in range(3):
-            asked.append(number)
-            yield [number]
-
-    feed = batches(items, rows(), held.evaluation(8), device=CPU)
-    first = next(feed)
-    assert asked == [0]
-    assert first.row.tolist() == [0]
-    assert [b.y.tolist() for b in feed] == [[items.y[1]], [items.y[2]]]
+def test_rows_copied_elsewhere_are_those_asked_for(items):
+    pixels = open_pixels(items, quiet=True)
+    for rows in ([6, 1, 2, 2, 7], [3], []):
+        held, start = gather_rows(pixels, np.array(rows, int), CPU)
+        for row in range(len(items)):
+            if row not in rows:
+                assert start[row] == -1
+                continue
+            count, first = int(pixels.size[row].prod()), pixels.start[row]
+            assert np.array_equal(held[start[row] : start[row] + count].numpy(), pixels.flat[first : first + count])
+        assert len(held) == pixels.size[np.unique(rows).astype(int)].prod(1).sum()
 
 
-def test_embeddings_are_those_of_files(items, held):
+def test_rows_are_copied_in_pieces(items, monkeypatch):
+    pixels = open_pixels(items, quiet=True)
+    wanted, _ = gather_rows(pixels, np.arange(8), CPU)
+    monkeypatch.setattr(resident, "CHUNK", 1000)
+    assert torch.equal(gather_rows(pixels, np.arange(8), CPU)[0], wanted)
+
+
+def test_embeddings_are_those_of_files_wherever_pictures_are(items, private):
     torch.manual_seed(0)
     embedder = Embedder("conv_small", 8, pretrained=False)
     rows = np.array([6, 2, 0, 3])
-    found = embed_rows(embedder, items, rows, held.evaluation(32), device=CPU, quiet=True)
-    wanted = embed_rows(embedder, items, rows, eval_transform(32), device=CPU, quiet=True)
-    assert found.row.tolist() == rows.tolist()
-    assert torch.equal(found.z, wanted.z)
+    wanted = embed_rows(embedder, items, rows, Plain(32), device=CPU, quiet=True)
+    assert at_hand(items, rows, CPU, None) is None
+    held = hold(items, rows, CPU, "disk", quiet=True)
+    assert at_hand(items, rows, CPU, None) is not None  # from now on they are found
+    for way in ({"held": held}, {}):
+        found = embed_rows(embedder, items, rows, Plain(32), device=CPU, quiet=True, **way)
+        assert found.row.tolist() == rows.tolist()
+        assert torch.equal(found.z, wanted.z)
 
 
-def test_a_side_shrinks_what_is_larger_and_nothing_else(items):
-    small = Resident(items, np.arange(len(items)), CPU, side=30, quiet=True)
-    for row, (wide, high) in enumerate(SIZES):
-        image = picture(items, row)
-        wanted = v2.Resize(30, antialias=True)(image) if min(wide, high) > 30 else image
-        box = np.array([[0, 0, min(wanted.size), min(wanted.size)]])
-        found = small.crop([row], box, np.array([False]), min(wanted.size))[0]
-        square = functional.pil_to_tensor(wanted)[:, : min(wanted.size), : min(wanted.size)]
-        assert torch.equal(found, square)
+def test_on_the_cpu_nothing_is_copied(items):
+    for keep, ahead in (("device", False), ("host", False), ("disk", True)):
+        held = hold(items, np.arange(2), CPU, keep, quiet=True)
+        pixels, plan = held.stage([5], Plain(8), np.zeros((1, 0)))
+        assert held.ahead == ahead and np.shares_memory(pixels, held.pixels.flat) != ahead
+        assert plan.shape == (1, 11)
 
 
-def test_boxes_of_a_table_are_cut_first_and_workers_change_nothing(items):
-    rows = np.arange(len(items))
-    box = np.array([(1.0, 2.0, wide - 1.0, high - 1.0) for wide, high in SIZES])
-    many = dataclasses.replace(
-        items, y=np.tile(items.y, 40), path=items.path * 40, box=np.tile(box, (40, 1)), split=None
+def test_by_default_pictures_are_kept_where_they_fit(monkeypatch):
+    gpu = torch.device("cuda")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1000, 2000))
+    monkeypatch.setattr(resident, "free", lambda: 800)
+    assert choose(10**15, CPU, None) == "device"
+    assert [choose(length, gpu, None) for length in (500, 501, 800, 801)] == ["device", "host", "host", "disk"]
+    assert [choose(length, gpu, 600) for length in (600, 601)] == ["device", "host"]
+
+
+def test_there_is_room_on_disk_or_in_memory(monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: type("Use", (), {"free": 1000}))
+    monkeypatch.setattr(resident, "free", lambda: 700)
+    assert has_room(500) and has_room(700) and not has_room(701)
+    monkeypatch.setattr(resident, "free", lambda: 100)
+    assert has_room(500) and not has_room(501)
+    monkeypatch.setattr(resident.os, "access", lambda folder, how: False)  # of somebody else
+    assert has_room(100) and not has_room(101)
+    monkeypatch.undo()
+    left = resident.free()
+    assert left > 2**20
+    monkeypatch.setattr(resident, "world", lambda: (0, 4))
+    assert resident.free() < left / 2
+
+
+def test_by_default_whatever_goes_wrong_ends_with_files(items, private, monkeypatch):
+    told = []
+    way = {"say": told.append, "quiet": True}
+    assert hold(items, np.arange(8), CPU, "files") is None and not is_there(items, None)
+    monkeypatch.setattr(resident, "has_room", lambda length: False)
+    assert hold(items, np.arange(8), CPU, **way) is None
+    assert (
+        told.pop()
+        == "pictures are read from their files every time, for they cannot be kept: there is no room for 0.0 GB"
     )
-    made = (
-        Resident(many, np.arange(320), CPU, workers=2, quiet=True).evaluation(16, "none").on_device(rows.tolist(), 0, 0)
-    )
-    plain = eval_transform(16, "none")
-    wanted = torch.stack([plain(read_image(f"{items.root}/{items.path[row]}", box[row])) for row in rows])
-    assert (made.int() - wanted.int()).abs().max() <= 1
-
-
-def test_under_autocast_nothing_changes(held):
-    change = held.training(24)
-    wanted = change.on_device([0, 1, 3], 0, 0)
-    with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(change.on_device([0, 1, 3], 0, 0), wanted)
-
-
-def test_the_random_numbers_of_the_caller_are_untouched(items):
-    before = torch.get_rng_state()
-    Resident(items, np.array([1, 2]), CPU, quiet=True).training(8).on_device([1, 2], 0, 0)
-    assert torch.equal(before, torch.get_rng_state())
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_broken_picture_arrives_as_one_clean_error(tmp_path, workers):
-    (tmp_path / "one").mkdir()
-    for number in range(260):
-        Image.new("RGB", (2, 2)).save(tmp_path / "one" / f"{number:03}.png")
-    (tmp_path / "one" / "200.png").write_bytes(b"no picture at all")
-    with pytest.raises(BadImage, match=r"200\.png: this is not a picture"):
-        Resident(read_folder(str(tmp_path)), np.arange(260), CPU, workers=workers, quiet=True)
-
-
-def test_errors_say_what_to_do(items, held, monkeypatch):
-    with pytest.raises(LikewiseError, match=r"'affine' is for pictures read from files; use 'crop'"):
-        held.training(8, "affine")
-    with pytest.raises(LikewiseError, match="scale must be two shares"):
-        held.training(8, scale=(0.5, 0.1))
-    with pytest.raises(LikewiseError, match="size must be a whole number"):
-        held.evaluation(0)
-    with pytest.raises(LikewiseError, match="size must be a whole number"):
-        Resident(items, np.arange(2), CPU, side=0)
-    with pytest.raises(LikewiseError, match=r"inside its picture, got \[0, 0, 24, 25\] for row 2"):
-        held.crop([1, 2], np.array([[0, 0, 1, 1], [0, 0, 24, 25]]), np.zeros(2, bool), 8)
-    few = Resident(items, np.array([1, 2]), CPU, quiet=True)
-    with pytest.raises(LikewiseError, match="only rows that were loaded can be asked for, got row 3"):
-        few.evaluation(8).on_device([2, 3], 0, 0)
+    monkeypatch.undo()
+    broken = dataclasses.replace(items, path=(*items.path[:7], "none.png"))
+    assert hold(broken, np.arange(7), CPU, **way) is None
+    assert "none.png" in told.pop()
     features = Items("numbers", np.zeros(2, np.int64), ("a",), x=np.zeros((2, 3), np.float32))
-    with pytest.raises(LikewiseError, match="must be pictures, got numbers"):
-        Resident(features, np.arange(2), CPU)
+    assert hold(features, np.arange(2), CPU, **way) is None and not told
 
-    plenty = torch.empty
+
+def test_a_cache_that_cannot_be_written_does_not_matter(items, private):
+    (private / "likewise").write_text("a file where the folder would be")
+    told = []
+    held = hold(items, np.arange(8), CPU, say=told.append, quiet=True)
+    look = Augment(24)
+    assert same(draw(items, look, held=held), draw(items, look))
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("keep", ["disk", "host", "device"])
+def test_a_broken_picture_arrives_as_one_clean_error(tmp_path, keep):
+    (tmp_path / "one").mkdir()
+    for number in range(6):
+        Image.new("RGB", (2, 2)).save(tmp_path / "one" / f"{number}.png")
+    (tmp_path / "one" / "4.png").write_bytes(b"no picture at all")
+    with pytest.raises(BadImage, match=r"4\.png: this is not a picture"):
+        hold(read_folder(str(tmp_path)), np.arange(6), CPU, keep, quiet=True)
+
+
+@pytest.mark.parametrize("keep", ["disk", "device"])
+def test_an_error_on_the_way_arrives_as_it_is(items, keep, monkeypatch):
+    held = hold(items, np.arange(8), CPU, keep, quiet=True)
+
+    def damaged(rows):
+        if 3 in rows:
+            raise LikewiseError("pixels: a block is damaged")
+
+    monkeypatch.setattr(held.pixels, "need", damaged)
+    feed = batches(items, ASKED, Plain(8), device=CPU, held=held)
+    assert next(feed).row.tolist() == ASKED[0]
+    with pytest.raises(LikewiseError, match="^pixels: a block is damaged$"):
+        next(feed)
+
+
+def test_errors_say_what_to_do(items, monkeypatch):
+    held = hold(items, np.arange(2), CPU, "device", quiet=True)
+    held._start = gather_rows(held.pixels, np.arange(2), CPU)[1]  # as it is on an accelerator
+    with pytest.raises(LikewiseError, match="only rows that were loaded can be asked for, got row 3"):
+        held.stage([1, 3], Plain(8), np.zeros((2, 0)))
 
     def full(*shape, **settings):
-        if shape[1:] == (3,):
-            raise RuntimeError("out of memory")
-        return plenty(*shape, **settings)
+        raise RuntimeError("out of memory")
 
     monkeypatch.setattr(torch, "empty", full)
-    with pytest.raises(LikewiseError, match="must fit on cpu, and take 0.0 GB; give a smaller side"):
-        Resident(items, np.array([1, 2]), CPU, quiet=True)
+    with pytest.raises(LikewiseError, match="must fit on cpu, and take 0.0 GB; give a smaller --keep-side"):
+        gather_rows(held.pixels, np.arange(2), CPU)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
-def test_the_device_sees_the_same_and_never_waits(items, held):
-    rows = list(range(len(items))) * 3
-    there = Resident(items, np.arange(len(items)), torch.device("cuda"), quiet=True)
-    change = there.training(24)
-    change.on_device(rows, 0, 0)
+@pytest.mark.parametrize("keep", ["disk", "host", "device"])
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_the_device_sees_the_same_and_never_waits(items, look, keep):
+    gpu, rows = torch.device("cuda"), [list(range(len(items))) * 3] * 4
+    held = hold(items, np.arange(len(items)), gpu, keep, look.side, quiet=True)
+    way = {"device": gpu, "held": held, "seed": 3}
+    list(batches(items, rows, look, **way))
     torch.cuda.set_sync_debug_mode("error")
     try:
-        found = [b.x for b in batches(items, [rows, rows], change, device=torch.device("cuda"))]
+        found = [batch.x for batch in batches(items, rows, look, **way)]
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    for number, x in enumerate(found):
-        assert torch.equal(x.cpu(), held.training(24).on_device(rows, 0, number))
+    wanted = draw(items, look, rows)
+    assert same([x.cpu() for x in found], wanted)
+    assert {x.stride() for x in found} == {x.stride() for x in (b.x for b in batches(items, rows, look, device=gpu))}

@@ -212,6 +212,7 @@ def test_the_objective_by_hand(tmp_path):
     start = module.Training(module.resolve(Train(**settings), items), items, torch.device("cpu"))
     rows = next(iter(start.sampler))
     alpha = torch.tensor(2.0, dtype=torch.float64)
+    start.seed(1)
     torch.randint(1, ())
     lam = float(torch.distributions.Beta(alpha, alpha).sample())
     perm = torch.randperm(24)

@@ -1,3 +1,5 @@
+"""Around a long loop: cores for readers, a polite end on request, and when a state is saved."""
+
 import os
 import signal
 import threading
@@ -5,7 +7,8 @@ import threading
 import pytest
 import torch
 
-from likewise.stages.guard import leave_cores_for, stop_on_signal
+from likewise.stages import guard
+from likewise.stages.guard import Saves, leave_cores_for, stop_on_signal
 
 
 def test_readers_get_their_cores_and_the_network_gets_them_back():
@@ -20,16 +23,28 @@ def test_readers_get_their_cores_and_the_network_gets_them_back():
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_request_is_noted_and_the_second_stops(number):
+def test_the_first_request_is_noted_and_a_second_ctrl_c_stops(number):
     before = signal.getsignal(number)
     with stop_on_signal() as stop:
         assert not stop.is_set()
         os.kill(os.getpid(), number)
         assert stop.wait(5)
         with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), number)
+            os.kill(os.getpid(), signal.SIGINT)
             threading.Event().wait(5)
     assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_kill_after_a_request_is_the_same_request(number):
+    """Who started the process may pass a Ctrl-C on as a kill, so that it comes twice."""
+    with stop_on_signal() as stop:
+        os.kill(os.getpid(), number)
+        assert stop.wait(5)
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGTERM)
+            sum(range(1000))  # a handler runs between two lines
+        assert stop.is_set()
 
 
 def test_only_the_main_thread_may_listen():
@@ -43,3 +58,68 @@ def test_only_the_main_thread_may_listen():
     thread.start()
     thread.join()
     assert seen == [False]
+
+
+class Clock:
+    """A time that passes when it is told to."""
+
+    def __init__(self, monkeypatch):
+        self.now = 100.0
+        monkeypatch.setattr(guard.time, "monotonic", lambda: self.now)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    return Clock(monkeypatch)
+
+
+def save(saves, clock, seconds):
+    """A state whose saving takes so long."""
+    with saves:
+        clock.now += seconds
+
+
+def test_every_so_many_steps_whatever_the_time(clock):
+    saves = Saves(4)
+    assert [step for step in range(1, 13) if saves.due(step)] == [4, 8, 12]
+    save(saves, clock, 1000)
+    assert saves.due(16) and not saves.due(17)
+
+
+def test_every_so_many_seconds_whatever_the_steps(clock):
+    saves = Saves("30s")
+    due = []
+    for step in range(1, 131):  # a step a second, and saving takes half of one
+        clock.now += 1
+        if saves.due(step):
+            due.append(step)
+            save(saves, clock, 0.5)
+    assert due == [30, 60, 90, 120]
+
+
+def test_saving_never_takes_more_than_a_twentieth_of_the_time(clock):
+    """Of states that take 0.1, 9 and 0.1 s, the time between two grows with what the last one took."""
+    saves, began, spent, due = Saves("30s"), clock.now, 0.0, []
+    for step in range(1, 600):
+        clock.now += 1
+        if saves.due(step):
+            due.append(step)
+            takes = 9.0 if len(due) == 2 else 0.1
+            save(saves, clock, takes)
+            spent += takes
+    assert due == [30, 60, 240, 270, 300, 330, 360, 390, 420, 450, 480, 510, 540, 570]
+    assert spent <= (clock.now - began) / 20
+
+
+def test_a_state_that_could_not_be_saved_counts_too(clock):
+    """Else a full disk would be tried again after every step."""
+    saves = Saves("2s")
+    clock.now += 3
+    with pytest.raises(OSError, match="full"), saves:
+        clock.now += 1
+        raise OSError("full")
+    assert not saves.due(1)
+    clock.now += 19
+    assert not saves.due(1)
+    clock.now += 1
+    assert saves.due(1)

@@ -154,23 +154,72 @@ def test_the_state_is_everything(items, make, changes):
     assert same(parts, other) and other.step == 7
     assert torch.equal(parts.y, other.y) and np.array_equal(parts.kept, other.kept)
     assert torch.equal(parts.watch.last.nan_to_num(), other.watch.last.nan_to_num())
-    assert other.watch.means() == {"weight": 0.5}
+    assert {name: float(n) for name, n in other.watch.take().items()} == {"sum of weight": 0.5, "count of weight": 1.0}
     assert bool(other.history) == bool(changes.get("keep_losses"))
     if parts.history:
         assert other.history.step == [6] and torch.equal(other.history.loss[0].isnan(), parts.history.sums[1] == 0)
         assert other.history.sums[:, [0, 5, 9]].tolist() == [[0, 1, 2], [1, 1, 1]]
 
 
-def test_what_is_held_on_the_device_covers_who_trains_validates_and_is_peeked_at(pictures, small, tmp_path):
-    config = {"data": str(pictures), "out": str(tmp_path / "run"), "keep": "device", **small}
+def test_a_state_of_an_older_likewise_still_loads(items, make):
+    """It holds a state of random numbers, which are drawn anew in every step by now, and does not know how the network ran."""
+    parts, other = make(items, loss="ProxyAnchor()"), make(items, loss="ProxyAnchor()")
+    with torch.no_grad():
+        parts.loss.proxies.add_(1)
+    parts.step = parts.sampler.step = 7
+    state = parts.state()
+    assert "rng" not in state
+    del state["way"]
+    before = torch.get_rng_state()
+    other.load(state | {"rng": {"cpu": torch.Generator().manual_seed(5).get_state()}}, "state.pt")
+    assert same(parts, other) and other.step == other.sampler.step == 7 and other.way is None
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_random_numbers_depend_on_seed_step_and_purpose_alone(items, make):
+    """So that a training which goes on needs none of those drawn before."""
+    drawn = {}
+    for seed in (0, 1):
+        parts = make(items, seed=seed)
+        for parts.step in (0, 1, 2):
+            for what in (0, 1):
+                parts.seed(what)
+                drawn[seed, parts.step, what] = float(torch.rand(()))
+    assert len(set(drawn.values())) == 12
+    again = make(items, seed=1)
+    torch.rand(9)
+    again.step = 2
+    again.seed(1)
+    assert float(torch.rand(())) == drawn[1, 2, 1]
+
+
+@pytest.mark.parametrize(("text", "every"), [("30s", "30s"), ("4", 4), ("0.5e", 3)])
+def test_states_are_saved_by_steps_passes_or_seconds(items, make, text, every):
+    assert make(items, checkpoint_every=text).checkpoint_every == every
+
+
+def test_what_is_held_covers_who_trains_validates_and_is_peeked_at(pictures, small, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr("likewise.stages.parts.hold", lambda *args, **settings: asked.append((args, settings)))
+    config = {"data": str(pictures), "out": str(tmp_path / "run"), "keep": "device", "keep_budget": "2GB", **small}
     given = load(str(pictures))
-    for changes, rows in (({}, 18), ({"peek_every": "1e"}, 36)):
+    for changes, rows in (({"keep_side": 9}, 18), ({"peek_every": "1e"}, 36)):
         parts = Parts(resolve(Train(**config | changes), given), given, CPU)
         parts.prepare_pictures()
-        assert len(parts.plain.on_device(list(range(rows)), 0, 0)) == rows
-        if rows < 36:
-            with pytest.raises(LikewiseError, match="only rows that were loaded"):
-                parts.plain.on_device([35], 0, 0)
+        (_, held, device, keep, side), settings = asked.pop()
+        assert sorted(held.tolist()) == list(range(rows)) and (device, keep, side) == (
+            CPU,
+            "device",
+            9 if rows < 36 else None,
+        )
+        assert settings["budget"] == 2 * 2**30
+        assert parts.augment.side == parts.plain.side == side
+
+
+def test_a_budget_that_is_none_is_told_before_anything_is_done(pictures, small):
+    given = load(str(pictures))
+    with pytest.raises(LikewiseError, match="an amount such as '512MB' or '4GB', got 'much'"):
+        Parts(resolve(Train(data=str(pictures), keep_budget="much", **small), given), given, CPU)
 
 
 def test_terms_are_given_the_training_samples_in_order(items, make, tmp_path, monkeypatch):

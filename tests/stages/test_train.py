@@ -17,6 +17,7 @@ from likewise.configs import Train
 from likewise.data import load
 from likewise.run import Run
 from likewise.stages import train as module
+from likewise.stages.assemble import read_config
 from likewise.stages.parts import Parts
 from likewise.stages.train import Interrupted, train
 from likewise.types import LikewiseError
@@ -96,12 +97,12 @@ def test_a_killed_training_goes_on_from_its_checkpoint(settings, tmp_path):
 
 
 def test_pictures_resume_exactly_with_workers(tmp_path):
-    """The augmentation of step n is the same whether or not training began there, in whatever process."""
+    """The augmentation of step n is the same whether or not training began there, in whatever process, from files or not."""
     settings = {
         "data": "glyphs(classes=8, per_class=6, size=16)", "size": 16, "sampler": "SamplesPerClass(batch=8, per_class=2)",
         "dim": 8, "length": "6", "checkpoint_every": "3", "quiet": True, "evaluate": False, "device": "cpu",
     }  # fmt: skip
-    whole = train(Train(**settings, workers=1, out=str(tmp_path / "whole")))
+    whole = train(Train(**settings, workers=1, keep="files", out=str(tmp_path / "whole")))
     half = train(Train(**settings | {"length": "3"}, workers=0, out=str(tmp_path / "half")))
     other, items = Run(tmp_path / "other"), load(settings["data"])
     config = module.resolve(Train(**settings, out=str(other.path)), items)
@@ -122,7 +123,7 @@ GLYPHS = {
 def test_a_sampler_that_looks_at_embeddings_resumes_exactly(tmp_path, monkeypatch, stop_at, sampler, at):
     """Stopped in the middle of its second pass, or right after its first, of three steps; with and without workers."""
     settings = GLYPHS | {"sampler": f"{sampler}(batch=8, pool=16)"}
-    whole = train(Train(**settings, workers=1, out=str(tmp_path / "whole")))
+    whole = train(Train(**settings, workers=1, keep="files", out=str(tmp_path / "whole")))
     stop_at(at)
     with pytest.raises(Interrupted):
         train(Train(**settings, workers=0, out=str(tmp_path / "half")))
@@ -152,11 +153,12 @@ def test_a_pass_is_chosen_when_the_one_before_was_seen(tmp_path, monkeypatch, wo
     watch(GreedyCoreset)
     watch(SamplesPerClass)
     monkeypatch.setattr(module.Training, "one_step", count)
-    train(Train(**GLYPHS, workers=workers, sampler="GreedyCoreset(batch=8)", out=str(tmp_path / "one")))
+    settings = GLYPHS | {"workers": workers, "keep": "files"}
+    train(Train(**settings, sampler="GreedyCoreset(batch=8)", out=str(tmp_path / "one")))
     assert asked == [(0, 0), (1, 3), (2, 6)]
     asked.clear()
     steps[0] = 0
-    train(Train(**GLYPHS, workers=workers, sampler="SamplesPerClass(batch=8)", out=str(tmp_path / "two")))
+    train(Train(**settings, sampler="SamplesPerClass(batch=8)", out=str(tmp_path / "two")))
     assert [n for n, _ in asked[:3]] == [0, 1, 2] and (asked[1][1] < 3) == (workers > 0)
 
 
@@ -333,20 +335,19 @@ SMALL = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_broken_picture_is_named_and_nothing_learned_is_lost(tmp_path, workers):
+@pytest.mark.parametrize(("keep", "workers"), [("files", 0), ("files", 1), ("auto", 1), ("disk", 0)])
+def test_a_broken_picture_is_named_and_nothing_learned_is_lost(tmp_path, keep, workers):
     folder = pictures(tmp_path / "data")
     broken = folder / "class1" / "3.png"
     broken.write_bytes(broken.read_bytes()[:60])
     out = str(tmp_path / "run")
     with pytest.raises(LikewiseError, match="class1/3.png.*cannot be decoded") as caught:
-        train(Train(data=str(folder), out=out, workers=workers, **SMALL))
+        train(Train(data=str(folder), out=out, keep=keep, workers=workers, **SMALL))
     assert "Traceback" not in str(caught.value)
-    assert (Path(out) / "state.pt").exists()
+    assert (Path(out) / "state.pt").exists() == (keep != "disk")  # which decodes all of them before the first step
     lines = []
-    run = train(
-        Train(data=str(folder), out=str(tmp_path / "two"), workers=workers, skip_bad=True, **SMALL), lines.append
-    )
+    more = {"keep": keep, "workers": workers, "skip_bad": True}
+    run = train(Train(data=str(folder), out=str(tmp_path / "two"), **more, **SMALL), lines.append)
     assert run.done and "1 of 24 pictures are broken and left out" in lines[0] and "class1/3.png" in lines[0]
 
 
@@ -460,7 +461,7 @@ def test_a_local_weight_file_is_where_training_starts(tmp_path):
     run = train(Train(**settings, out=str(tmp_path / "run")))
     for name, value in start.items():
         assert torch.equal(weights(run)[f"embedder.backbone.{name}"], value), name
-    from likewise.stages.assemble import open_embedder, read_config
+    from likewise.stages.assemble import open_embedder
 
     for which in ("untrained", "last"):
         found = open_embedder(run, read_config(run), which, torch.device("cpu")).backbone.state_dict()
@@ -829,10 +830,33 @@ def test_pictures_held_on_the_device_train_and_are_evaluated(tmp_path):
     run = train(Train(**settings, out=str(tmp_path / "held")))
     assert run.scores["queries"] == 12
     assert [line["step"] for line in run.read_log() if "peek at test R@1" in line] == [3, 6]
-    again = train(Train(**settings, out=str(tmp_path / "again")))
-    assert_same_network(run, again)
-    with pytest.raises(LikewiseError, match="affine"):
-        train(Train(**settings | {"augment": "affine"}, out=str(tmp_path / "no")))
+    for augment in ("crop", "affine"):
+        held, read = (
+            train(Train(**settings | {"augment": augment, "keep": keep}, out=str(tmp_path / f"{augment} {keep}")))
+            for keep in ("device", "files")
+        )
+        assert_same_network(held, read)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_run_folder_of_an_older_likewise_opens_and_goes_on(settings, tmp_path, stop_at, compiled):
+    """It has a setting that is called otherwise now, lacks the new ones, and holds a state of random numbers."""
+    whole = train(Train(**settings | {"out": str(tmp_path / "whole")}))
+    stop_at(23)
+    with pytest.raises(Interrupted):
+        train(Train(**settings))
+    run = Run(settings["out"])
+    about = run.about
+    for name in ("speed", "chunk", "recompute", "gpus", "shard", "jitter", "keep_budget"):
+        del about["config"][name]
+    about["config"] |= {"compile": compiled, "keep": "files", "checkpoint_every": "1e"}
+    run.write_json("config.json", about)
+    state = run.load_state()
+    del state["way"]
+    run.save_state(state | {"rng": {"cpu": torch.Generator().manual_seed(5).get_state()}})
+    opened = read_config(run)
+    assert opened.speed == ("compile" if compiled else "auto") and opened.checkpoint_every == "1e"
+    assert_same_network(whole, train(Train(**settings)))
 
 
 def losses_by_hand(config):
@@ -888,7 +912,7 @@ def test_losses_over_time_change_nothing_and_resume_exactly(settings, tmp_path, 
     assert_same_network(plain, whole)
     assert told(plain) == told(whole)
     first, second = plain.load_state(), whole.load_state()
-    assert torch.equal(first["rng"]["cpu"], second["rng"]["cpu"]) and first["total"] == second["total"]
+    assert first["total"] == second["total"]
     stop_at(11)
     with pytest.raises(Interrupted):
         train(Train(**settings, keep_losses=True))

@@ -18,6 +18,12 @@ KEPT_OUT = (
     "out",
     "again",
     "evaluate",
+    "keep",
+    "keep_budget",
+    "speed",
+    "recompute",
+    "gpus",
+    "shard",
     "metrics",
     "skip_bad",
     "data",
@@ -82,10 +88,16 @@ class Train:
 
     views: int = 1
     """How often every picture stands in a batch, each time with an augmentation of its own."""
-    keep: Literal["files", "device"] = "files"
-    """Read pictures from their files every time, or decode them once and hold them on the device, augmented there."""
+    jitter: tuple[float, float, float] | None = None
+    """How much training may change brightness, contrast and saturation: 0.4 0.4 0.4 are factors from 0.6 to 1.4. By default not
+    at all."""
+    keep: Literal["auto", "files", "disk", "host", "device"] = "auto"
+    """Where decoded pictures are kept: nowhere (files: read every time), on disk, in memory (host), on the device; auto: wherever
+    they fit. It changes nothing but the time."""
+    keep_budget: str | None = None
+    """Memory of the device that --keep auto may take ("20GB"). By default half of what is free."""
     keep_side: int | None = None
-    """Short side to shrink pictures to that are held on the device. By default they are held whole."""
+    """Short side to shrink larger pictures to, before anything else. By default they stay whole."""
 
     mixup: float | None = None
     """Train on mixtures of two samples, in shares drawn from Beta(mixup, mixup); 2 is a paper's value. By default off."""
@@ -128,8 +140,14 @@ class Train:
     """Clip the gradient's norm to this."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """Arithmetic of the network; losses are always fp32."""
-    compile: bool = False
-    """Compile the network for training: faster steps on a GPU after a minute at the start."""
+    speed: Literal["auto", "eager", "graph", "compile"] = "auto"
+    """How a GPU runs the network: kernel by kernel, as one CUDA graph, or compiled and then as one. By default the fastest, found
+    by trying at the start; compiling, which takes a minute, is tried where a long training can win that back."""
+    chunk: int | None = None
+    """Pictures that go through the network at once; the loss sees the whole batch all the same. For batches of thousands on a
+    small card, at the price of a second forward pass. BatchNorm then sees a chunk at a time."""
+    recompute: bool = False
+    """Work activations out again on the way back instead of keeping them: less memory, slower, the same numbers."""
 
     select: str = "MAP@R"
     """Metric that picks the best network on the validation part."""
@@ -140,8 +158,9 @@ class Train:
     peek_every: str | None = None
     """Also score the test part this often, and report the best of each metric apart as "best test epoch": chosen by test
     labels, only to compare with papers that do so. It never decides which network counts. By default it is not looked at."""
-    checkpoint_every: str = "1e"
-    """How often to save a state that training can go on from."""
+    checkpoint_every: str = "30s"
+    """How often to save a state that training can go on from: seconds ("30s"), passes ("1e") or steps ("500"). By seconds, saving
+    never takes more than a twentieth of the time."""
     log_every: int = 20
     """Steps between two lines of the log."""
     keep_losses: bool = False
@@ -162,8 +181,14 @@ class Train:
     """What to measure; see `likewise list metrics`."""
     device: str | None = None
     """cpu, cuda, cuda:1, mps. By default the GPU if there is one."""
+    gpus: int | None = None
+    """Train on so many GPUs of this machine (with --device cpu: in so many processes), each with a share of the batch; the
+    gradient is the same. By default one. Over several machines: torchrun ... -m likewise train ..."""
+    shard: bool = False
+    """With --gpus, share the loss's proxies out among them, for very many classes; exact. For ArcFace, CosFace, NormSoftmax and
+    ProxyNCA."""
     workers: int = -1
-    """Processes that read pictures; -1 chooses."""
+    """Processes that read pictures from files, or threads that decode them once; -1 chooses."""
     skip_bad: bool = False
     """Decode every picture first and go on without the broken ones, counting them."""
     allow_imports: bool = False

@@ -1,96 +1,207 @@
-"""From an RGB picture to a uint8 tensor (C, H, W) of a fixed size, with or without chance. Models normalise."""
+"""What a network sees of a picture: a square of grey levels 0..255, with or without chance. Models normalise.
+
+Chance is drawn for a whole batch, from the seed and the number of the batch alone. So a batch is the same to the bit wherever its
+pixels come from, and whoever makes a part of it.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int, UInt8
 from PIL import Image
 from torch import Tensor
-from torchvision.transforms import v2
 
+from likewise.data.cut import send, shrink, stretch
+from likewise.data.jitter import check_jitter, factors, jitter
 from likewise.errors import LikewiseError, nearest_name
 
 Kind = Literal["crop", "affine", "none"]
 KINDS = ("crop", "affine", "none")
 
+TRIES, RATIO = 10, (3 / 4, 4 / 3)
+"""Of random boxes, as torchvision has them: how often one is drawn until it fits, and its width by height."""
+
 DEGREES, SHIFT, ZOOM = 8.0, 0.08, (0.9, 1.1)
+"""Of "affine": most that a picture is turned, moved (as a share of its side) and scaled."""
+
+PLACE, PART, LANE = 20, 10, 21
+"""Bits below the point of places in a picture, those of them that weigh neighbours, and bits that a colour takes while it is
+weighed: three colours fit into a whole number of 64 bits."""
+
+AT_ONCE = 2**15
+"""Pixels moved at once on a CPU, so that they stay in its cache."""
 
 
-def train_transform(
-    size: int, kind: Kind = "crop", flip: bool = True, scale: tuple[float, float] = (0.08, 1.0)
-) -> Callable[[Image.Image], Tensor]:
+class Plain:
+    """The same every time: the short side resized to size * 256 / 224, and the middle of that; for other kinds than "crop",
+    all of the picture resized.
+
+    Args:
+        size: side of the square, in pixels.
+        side: a picture with a longer short side is shrunk to this one first.
+    """
+
+    columns = 0  # random numbers that a picture takes
+
+    def __init__(self, size: int, kind: Kind = "crop", side: int | None = None):
+        check(size, kind)
+        if side is not None:
+            check(side, kind)
+        self.size, self.kind, self.side = size, kind, side
+
+    def draw(self, count: int, seed: int, number: int) -> Float[np.ndarray, "B c"]:
+        """Chance for the `count` pictures of batch `number`, as numbers in [0, 1)."""
+        return np.random.default_rng((seed, number)).random((count, self.columns))
+
+    def plan(self, whole: Int[np.ndarray, "B 2"], drawn: Float[np.ndarray, "B c"]) -> Int[np.ndarray, "B 9"]:
+        """What of pictures of these heights and widths is cut out, as the last nine columns of a plan of `cut`."""
+        corner = grown = np.zeros_like(whole)
+        if self.kind == "crop":  # the short side exactly, the long one rounded down
+            grown = whole * round(self.size * 256 / 224) // whole.min(1, keepdims=True)
+        grown = np.maximum(grown, self.size)
+        first = np.rint((grown - self.size) / 2).astype(np.int64)
+        return np.column_stack((corner, whole, grown, first, corner[:, 0]))
+
+    def finish(self, x: UInt8[Tensor, "B 3 s s"], drawn: Float[np.ndarray, "B c"]) -> UInt8[Tensor, "B 3 s s"]:
+        """What is left to do once a batch is cut out, wherever it is."""
+        return x
+
+    def on_image(self, image: Image.Image, drawn: Float[np.ndarray, "c"]) -> UInt8[np.ndarray, "s s 3"]:
+        """What `cut` makes of a picture, from the picture itself."""
+        image = shrink(image, self.side)
+        top, left, h, w, *rest = self.plan(np.array([image.size[::-1]]), drawn[None])[0].tolist()
+        return stretch(image.crop((left, top, left + w, top + h)), *rest, self.size)
+
+    def __call__(self, image: Image.Image, seed: int = 0) -> UInt8[Tensor, "3 s s"]:
+        """A picture by itself, as a batch of one."""
+        drawn = self.draw(1, seed, 0)
+        square = self.on_image(image, drawn[0]).transpose(2, 0, 1).copy()
+        return self.finish(torch.from_numpy(square)[None], drawn)[0]
+
+
+class Augment(Plain):
     """Chance for training.
 
     Args:
-        size: side of the square that comes out, in pixels.
-        kind: "crop" cuts a random part of the picture and resizes it (photographs); "affine" moves, turns and scales
-            the whole picture a little (characters and logos, where a flip or a hard cut makes another class); "none"
-            resizes only.
-        flip: mirror every second picture. Belongs to "crop"; the other kinds never flip.
+        size: side of the square, in pixels.
+        kind: "crop" cuts a random part of the picture, resizes it and mirrors every second one (photographs); "affine" moves,
+            turns and scales the whole picture a little (characters and logos, where a flip or a hard cut makes another class);
+            "none" resizes only.
+        side: a picture with a longer short side is shrunk to this one first.
         scale: least and largest share of the area that "crop" keeps. Default from Szegedy et al. 2015, as all peers.
-    """
-    check(size, kind)
-    if kind == "none":
-        return eval_transform(size, "none")
-    if kind == "affine":
-        return Affine(size)
-    if not (len(scale) == 2 and 0 < scale[0] <= scale[1] <= 1):
-        raise LikewiseError(f"augment: scale must be two shares with 0 < least <= largest <= 1, got {scale}")
-    crop = v2.RandomResizedCrop(size, scale=scale, antialias=True)
-    return v2.Compose([crop, v2.RandomHorizontalFlip(0.5 if flip else 0.0), v2.PILToTensor()])
-
-
-class Affine:
-    """Shift, turn and scale a picture a little, its border repeated outwards so that no made-up colour enters.
-
-    By hand, since small pictures come by the thousand and torchvision's chain of five transforms takes five times as long.
+        jitter: how much brightness, contrast and saturation may change, see `jitter.factors`; None: not at all.
     """
 
-    def __init__(self, size: int):
-        self.size, self.margin = size, math.ceil(0.3 * size)
-        self.source = np.arange(-self.margin, size + self.margin).clip(0, size - 1)
+    def __init__(
+        self,
+        size: int,
+        kind: Kind = "crop",
+        side: int | None = None,
+        scale: tuple[float, float] = (0.08, 1.0),
+        jitter: tuple[float, float, float] | None = None,
+    ):
+        super().__init__(size, kind, side)
+        if not (len(scale) == 2 and 0 < scale[0] <= scale[1] <= 1):
+            raise LikewiseError(f"augment: scale must be two shares with 0 < least <= largest <= 1, got {scale}")
+        if jitter is not None:
+            check_jitter(jitter)
+        self.scale, self.jitter = scale, jitter
+        self.columns = {"crop": 2 * TRIES + 3, "affine": 4, "none": 0}[kind]
 
-    def __call__(self, image: Image.Image) -> Tensor:
-        size, margin = self.size, self.margin
-        if image.size != (size, size):
-            image = image.resize((size, size), Image.Resampling.BILINEAR)
-        turn, zoom, right, down = torch.rand(4).tolist()
-        angle = math.radians(DEGREES * (2 * turn - 1))
-        scale = ZOOM[0] + (ZOOM[1] - ZOOM[0]) * zoom
-        a, b = math.cos(angle) / scale, math.sin(angle) / scale
-        centre = size / 2
-        shift_x, shift_y = centre + SHIFT * size * (2 * right - 1), centre + SHIFT * size * (2 * down - 1)
-        # Pillow asks where each pixel of the result comes from: back to the centre, turned, and into the padded picture.
-        matrix = (
-            a, b, centre + margin - a * shift_x - b * shift_y,
-            -b, a, centre + margin + b * shift_x - a * shift_y,
-        )  # fmt: skip
-        padded = Image.fromarray(np.asarray(image)[self.source[:, None], self.source])
-        moved = padded.transform((size, size), Image.Transform.AFFINE, matrix, Image.Resampling.BILINEAR)
-        return torch.from_numpy(np.array(moved)).permute(2, 0, 1).contiguous()
+    def draw(self, count: int, seed: int, number: int) -> Float[np.ndarray, "B c"]:
+        drawn = super().draw(count, seed, number)
+        if self.jitter is None:
+            return drawn
+        return np.concatenate([drawn, np.random.default_rng((seed, number, 1)).random((count, 3))], 1)
+
+    def plan(self, whole: Int[np.ndarray, "B 2"], drawn: Float[np.ndarray, "B c"]) -> Int[np.ndarray, "B 9"]:
+        if self.kind != "crop":
+            return super().plan(whole, drawn)
+        boxes = random_boxes(whole, self.scale, drawn[:, 1 : self.columns])
+        corner = np.zeros_like(whole)
+        return np.column_stack((boxes, corner + self.size, corner, drawn[:, 0] < 0.5))
+
+    def finish(self, x: UInt8[Tensor, "B 3 s s"], drawn: Float[np.ndarray, "B c"]) -> UInt8[Tensor, "B 3 s s"]:
+        if self.kind == "affine":
+            x = move(x, send(torch.from_numpy(motions(drawn[:, :4], self.size)), x.device))
+        if self.jitter is not None:
+            x = jitter(x, send(torch.from_numpy(factors(drawn[:, -3:], self.jitter)), x.device))
+        return x
 
 
-def eval_transform(size: int, kind: Kind = "crop", resize: int | None = None) -> Callable[[Image.Image], Tensor]:
-    """The same picture every time.
+def random_boxes(
+    whole: Int[np.ndarray, "B 2"], scale: tuple[float, float], chance: Float[np.ndarray, "B c"]
+) -> Int[np.ndarray, "B 4"]:
+    """Boxes (top, left, height, width) as torchvision's RandomResizedCrop draws them, of a random area and shape; where none of
+    the tries fits, the middle of the picture.
 
     Args:
-        size: side of the square that comes out, in pixels.
-        kind: "crop" resizes the short side to `resize` and cuts the middle; "affine" and "none" resize all of it.
-        resize: short side before the cut, for "crop"; by default size * 256 / 224. Equal to `size`: it is not cut.
+        whole: height and width of each picture.
+        chance: numbers in [0, 1): areas and shapes of all tries, then the two of the corner.
     """
-    check(size, kind)
-    if kind != "crop":
-        if resize is not None:
-            raise LikewiseError(f"augment: resize={resize} belongs to kind 'crop', and kind is {kind!r}; leave it out")
-        return v2.Compose([v2.Resize((size, size), antialias=True), v2.PILToTensor()])
-    short = round(size * 256 / 224) if resize is None else resize
-    if short < size:
-        raise LikewiseError(f"augment: resize must be at least size, got resize={resize} below size={size}")
-    return v2.Compose([v2.Resize(short, antialias=True), v2.CenterCrop(size), v2.PILToTensor()])
+    share, shape, corner = np.split(chance, [TRIES, 2 * TRIES], 1)
+    area = whole.prod(1, keepdims=True) * (scale[0] + (scale[1] - scale[0]) * share)
+    low, high = np.log(RATIO)
+    ratio = np.exp(low + (high - low) * shape)
+    tried = np.rint(np.sqrt(np.stack([area / ratio, area * ratio], 2))).astype(np.int64)
+    fits = ((tried > 0) & (tried <= whole[:, None])).all(2)
+    drawn = tried[np.arange(len(whole)), fits.argmax(1)]
+    # The largest box of an allowed shape: the other side of the picture bounds either of its own.
+    middle = np.minimum(whole, np.rint(whole[:, ::-1] * [1 / RATIO[0], RATIO[1]]).astype(np.int64))
+    found = fits.any(1, keepdims=True)
+    extent = np.where(found, drawn, middle)
+    corner = np.where(found, np.floor(corner * (whole - extent + 1)), (whole - extent) // 2)
+    return np.concatenate([corner.astype(np.int64), extent], 1)
+
+
+def motions(chance: Float[np.ndarray, "B 4"], size: int) -> Int[np.ndarray, "B 4"]:
+    """Small turns, zooms and shifts (right, down) about the middle of a square. Pixel (i, j) of the moved square comes from row
+    a i - b j + d, column a j + b i + c of the old one, in parts of 2**PLACE: a, b, c, d."""
+    turn, zoom, right, down = (2 * chance - 1).T
+    angle, scale = np.radians(DEGREES * turn), (ZOOM[0] + ZOOM[1]) / 2 + (ZOOM[1] - ZOOM[0]) / 2 * zoom
+    a, b = np.cos(angle) / scale, np.sin(angle) / scale
+    middle = (size - 1) / 2
+    x, y = middle + SHIFT * size * right, middle + SHIFT * size * down
+    return np.rint(np.stack([a, b, middle - a * x - b * y, middle + b * x - a * y], 1) * 2**PLACE).astype(np.int64)
+
+
+def move(x: UInt8[Tensor, "B 3 s s"], motion: Int[Tensor, "B 4"]) -> UInt8[Tensor, "B 3 s s"]:
+    """Pictures moved by `motions`, their border repeated outwards so that no made-up colour enters.
+
+    A new pixel is weighed from four old ones, in whole numbers and so the same on every device; its three colours in one number,
+    side by side.
+    """
+    if x.device.type == "cpu":
+        pieces = max(1, AT_ONCE // x[0, 0].numel()) if len(x) else 1
+        parts = zip(x.split(pieces), motion.split(pieces), strict=True)
+        return torch.cat([_move(*part) for part in parts])
+    return _move(x, motion)
+
+
+def _move(x: UInt8[Tensor, "b 3 s s"], motion: Int[Tensor, "b 4"]) -> UInt8[Tensor, "b 3 s s"]:
+    size, lanes = x.shape[-1], 1 | 1 << LANE | 1 << 2 * LANE
+    red, green, blue = x.long().flatten(2).unbind(1)
+    colour = red | green << LANE | blue << 2 * LANE
+    a, b, c, d = motion[:, :, None, None].unbind(1)
+    at = torch.arange(size, device=x.device)
+    column, row = a * at + c + b * at[:, None], a * at[:, None] + d - b * at
+    left, top = (place >> PLACE for place in (column, row))
+    over, below = (place >> PLACE - PART & (1 << PART) - 1 for place in (column, row))
+
+    def weighed(line: Tensor) -> Tensor:
+        """Between two neighbours of a line, with three bits below the point."""
+        line = line.clamp(0, size - 1) * size
+        one, two = (colour.gather(1, (line + to.clamp(0, size - 1)).flatten(1)) for to in (left, left + 1))
+        mean = (one << PART) + (two - one) * over.flatten(1) + lanes * (1 << PART - 4)
+        return mean >> PART - 3 & lanes * (2**11 - 1)
+
+    upper, lower = weighed(top), weighed(top + 1)
+    made = (upper << PART) + (lower - upper) * below.flatten(1) + lanes * (1 << PART + 2)
+    found = [(made >> PART + 3 + LANE * k & 255).to(torch.uint8) for k in range(3)]
+    return torch.stack(found, 1).unflatten(2, (size, size))
 
 
 def check(size: int, kind: str) -> None:

@@ -27,6 +27,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
+from likewise.files import cache_folder
 from likewise.progress import bar
 from likewise.types import Items, LikewiseError
 
@@ -76,7 +77,7 @@ def glyphs(
 
     Args:
         root: folder of caches; the pictures stand in `glyphs-<key>` below it, a key for every choice of arguments.
-            Default: `likewise` in `$XDG_CACHE_HOME`, or in `~/.cache`.
+            Default: `files.cache_folder()`.
         size: width and height in pixels.
         per_class: pictures of each character.
         classes: only the first so many, balanced over splits and scripts. Default: all.
@@ -96,7 +97,7 @@ def glyphs(
     table = table[:classes]
     faces = _faces([code for code, *_ in table])
     if root is None:
-        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "likewise"
+        root = cache_folder()
     folder = Path(root).expanduser().absolute() / f"glyphs-{_key(faces, size, per_class, len(table), seed)}"
     path = tuple(_file(code, number) for code, *_ in table for number in range(per_class))
     if not _complete(folder, path):

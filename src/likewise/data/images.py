@@ -1,4 +1,4 @@
-"""Pictures of items: decode them, hand them out with reproducible chance, find the broken ones, name the data."""
+"""Pictures of items: decode them, find the broken ones, name the data."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ import stat
 from collections.abc import Callable, Iterable
 
 import numpy as np
-import torch
 from PIL import Image, ImageOps
-from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from likewise.types import Items, LikewiseError
@@ -99,48 +97,6 @@ def cut(image: Image.Image, box: np.ndarray, path: str | os.PathLike) -> Image.I
     if corners[0] >= corners[2] or corners[1] >= corners[3]:
         raise BadImage(f"{path}: the box {left:g} {top:g} {right:g} {bottom:g} holds no pixel; correct the box")
     return image.crop(corners)
-
-
-class Images(Dataset):
-    """The samples of items, by row: (x, row), x being uint8 (C, H, W) or, for features, the float32 feature.
-
-    The key is a row, or (row, draw) where draw counts how often the row was drawn. torch's random numbers inside
-    `transform` depend on (seed, row, draw) alone, whatever worker or process asks; the caller's generator is untouched.
-
-    Args:
-        transform: RGB picture -> uint8 tensor (C, H, W). Not used for features.
-        seed: of the augmentation.
-    """
-
-    def __init__(self, items: Items, transform: Callable[[Image.Image], Tensor] | None, seed: int = 0):
-        if items.x is None and (items.path is None or transform is None):
-            raise LikewiseError(f"Images: {items.name} must have features, or paths together with a transform")
-        if seed < 0:
-            raise LikewiseError(f"Images: seed must be 0 or more, got {seed}")
-        self.items, self.transform, self.seed = items, transform, seed
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __getitem__(self, key: int | tuple[int, int]) -> tuple[Tensor, int]:
-        row, draw = (int(part) for part in key) if isinstance(key, (tuple, list)) else (int(key), 0)
-        if not 0 <= row < len(self):
-            raise IndexError(f"Images: row {row} is not among the {len(self)} rows of {self.items.name}")
-        if self.items.x is not None:
-            return torch.tensor(self.items.x[row], dtype=torch.float32), row
-        image = image_of(self.items, row)
-        with torch.random.fork_rng(devices=[]):
-            # The CPU generator alone: torch.manual_seed would reseed the caller's accelerators too.
-            torch.default_generator.manual_seed(chance(self.seed, row, draw))
-            x = self.transform(image)
-        if not (isinstance(x, Tensor) and x.dtype == torch.uint8 and x.ndim == 3):
-            got = f"{x.dtype} of shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
-            raise LikewiseError(f"Images: transform must give a uint8 tensor (C, H, W), got {got}; models normalise")
-        return x, row
-
-
-def chance(seed: int, row: int, draw: int) -> int:
-    return int(np.random.SeedSequence((seed, row, draw)).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 def file_of(items: Items, row: int) -> str:

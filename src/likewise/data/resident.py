@@ -1,259 +1,194 @@
-"""Pictures held in the memory of the device: decoded once, then cut, resized and mirrored there, a whole batch at a time."""
+"""Decoded pictures at hand: in the memory of the device, in that of the host, or on disk, cut out there a whole batch at a time.
+
+Where they are changes nothing but the time it takes: a batch has the same bits as if its pictures were read from their files.
+"""
 
 from __future__ import annotations
 
-import math
-from collections import deque
+import os
+import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int, UInt8
-from PIL import Image
+from jaxtyping import Int, UInt8
 from torch import Tensor
-from torch.utils.data import DataLoader
-from torchvision.transforms.v2 import functional
 
-from likewise.data.augment import Kind, check, train_transform
-from likewise.data.batches import Honest, choose_workers, send
-from likewise.progress import bar
+from likewise.data.augment import Plain
+from likewise.data.cut import cut, send
+from likewise.data.pixels import Pixels, decoded_bytes, is_there, open_pixels
+from likewise.files import cache_folder
+from likewise.ranks import world
 from likewise.types import Items, LikewiseError
 
-TRIES, RATIO = 10, (3 / 4, 4 / 3)
-"""Of random boxes, as torchvision has them: how often one is drawn until it fits, and its width by height."""
+Keep = Literal["auto", "files", "disk", "host", "device"]
 
-PIXELS = 2**22
-"""Pixels worked on at once, which bounds memory."""
-
-BITS, HALF = 22, 11
-"""Of Pillow's weights, which are whole numbers and add up to 2**BITS, and of half a weight."""
-
-
-@dataclass(frozen=True)
-class OnDevice:
-    """What stands where a transform would: `on_device(rows, seed, number)` makes the pictures of batch `number`."""
-
-    on_device: Callable[[list[int], int, int], UInt8[Tensor, "B 3 s s"]]
+CHUNK = 2**24
+"""Pixels copied at once."""
 
 
 class Resident:
-    """Pictures of some rows of a data set, in the memory of the device. For sets that fit; three bytes a pixel.
-
-    Batches then need no worker processes. Resizing is Pillow's, along rows and then along columns, as matrix products of whole
-    numbers: the same on every device. Pictures are those that `augment` makes of files, up to a grey level where Pillow (from 13
-    on) takes columns first.
+    """Pictures of some rows of a data set, three bytes a pixel.
 
     Args:
-        rows: whose pictures are held.
-        side: pictures with a longer short side are shrunk to this one; None: all stay as they are.
-        workers: processes that decode; -1: half of the cores.
+        rows: whose pictures are asked for.
+        device: where batches are made.
+        keep: "device": the pixels of these rows are held in its memory; "host": in the memory of the host; "disk": nowhere, they
+            are read as they are asked for. For the latter two, the pixels of a batch are put together ahead of time and sent.
+            On the CPU, "device" and "host" are the pixels where they are.
     """
 
     def __init__(
-        self,
-        items: Items,
-        rows: Int[np.ndarray, "n"],
-        device: torch.device,
-        side: int | None = None,
-        workers: int = -1,
-        quiet: bool = False,
+        self, pixels: Pixels, rows: Int[np.ndarray, "n"], device: torch.device, keep: Literal["disk", "host", "device"]
     ):
-        if items.x is not None:
+        self.pixels, self.device = pixels, device
+        # Whether there is something to do ahead of time.
+        self.ahead = keep == "disk" or (keep == "host" and device.type != "cpu")
+        self._flat, self._start, self._sure = np.asarray(pixels.flat), pixels.start, False
+        if device.type != "cpu" and keep != "disk":
+            flat, self._start = gather_rows(pixels, rows, device if keep == "device" else torch.device("cpu"))
+            self._flat, self._sure = flat if keep == "device" else flat.numpy(), True
+
+    def stage(self, rows: list[int], look: Plain, drawn: np.ndarray) -> tuple[Tensor | np.ndarray, np.ndarray]:
+        """What is done on the host, perhaps ahead of time: pixels, and a plan for `cut`."""
+        start, whole = self._start[rows], self.pixels.size[rows]
+        if (start < 0).any():
             raise LikewiseError(
-                f"Resident: the data must be pictures, got {items.name}, which holds features; leave it out"
+                f"Resident: only rows that were loaded can be asked for, got row {rows[int((start < 0).argmax())]}; load it too"
             )
-        if side is not None:
-            check(side, "none")
-        self.items, self.device = items, device
-        rows = np.unique(rows)
-        self._place = np.full(len(items), -1)
-        self._place[rows] = np.arange(len(rows))
-        loader = DataLoader(
-            Honest(items, partial(_shrink, side=side)), 32, sampler=rows.tolist(), collate_fn=_pack,
-            num_workers=choose_workers(workers) if len(rows) > 256 else 0, generator=torch.Generator(),
-        )  # fmt: skip
-        chunks, sizes = deque(), []
-        with bar("load", len(rows), quiet=quiet) as progress:
-            for found in loader:
-                if isinstance(found, LikewiseError):
-                    raise found
-                chunks.append(found[0].clone())  # out of the workers' shared memory, which is small
-                sizes += found[1]
-                progress.advance(len(found[1]))
-        self._size = np.array(sizes, np.int64).reshape(-1, 2)
-        self._start = np.cumsum(self._size.prod(1)) - self._size.prod(1)
-        self._pixels = self._held(chunks)
+        if not self._sure:
+            self.pixels.need(rows)
+        plan = np.column_stack((start, whole[:, 1], look.plan(whole, drawn)))
+        return self._boxes(plan) if self.ahead else (self._flat, plan)
 
-    def _held(self, chunks: deque[Tensor]) -> UInt8[Tensor, "P 3"]:
-        """All pixels on the device. A chunk is let go once it is copied, so that memory holds them about once."""
-        total, at = sum(map(len, chunks)), 0
-        try:
-            pixels = torch.empty(total, 3, dtype=torch.uint8, device=self.device)
-        except RuntimeError:
-            raise LikewiseError(
-                f"Resident: the pictures of {self.items.name} must fit on {self.device}, and take {3 * total / 1e9:.1f} GB; "
-                "give a smaller side, or read them from files"
-            ) from None
-        while chunks:
-            chunk = chunks.popleft()
-            pixels[at : at + len(chunk)] = chunk
-            at += len(chunk)
-        return pixels
+    def make(self, staged: tuple[Tensor | np.ndarray, np.ndarray], size: int) -> UInt8[Tensor, "B 3 s s"]:
+        """The squares, on the device, which nothing waits for."""
+        pixels, plan = staged
+        if isinstance(pixels, Tensor):
+            pixels = send(pixels, self.device)
+        return cut(pixels, plan, size)
 
-    def training(self, size: int, kind: Kind = "crop", scale: tuple[float, float] = (0.08, 1.0)) -> OnDevice:
-        """Chance as in `augment.train_transform`; it depends on (seed, number of the batch) and the place in the batch alone."""
-        if kind == "affine":
-            raise LikewiseError("Resident: kind 'affine' is for pictures read from files; use 'crop' or 'none'")
-        train_transform(size, kind, scale=scale)  # knows what is wrong with them
-        if kind == "none":
-            return self.evaluation(size, "none")
-
-        def on_device(rows: list[int], seed: int, number: int) -> Tensor:
-            chance = np.random.default_rng((seed, number)).random((len(rows), 2 * TRIES + 3))
-            boxes = random_boxes(self._size[self._held_at(rows)], scale, chance[:, 1:])
-            return self.crop(rows, boxes, chance[:, 0] < 0.5, size)
-
-        return OnDevice(on_device)
-
-    def evaluation(self, size: int, kind: Kind = "crop") -> OnDevice:
-        """The same picture every time, as `augment.eval_transform` makes it."""
-        check(size, kind)
-
-        def on_device(rows: list[int], seed: int, number: int) -> Tensor:
-            whole = self._size[self._held_at(rows)]
-            grown = np.full_like(whole, size)
-            if kind == "crop":  # the short side exactly, the long one rounded down
-                grown = whole * round(size * 256 / 224) // whole.min(1, keepdims=True)
-            boxes = np.concatenate([np.zeros_like(whole), whole], 1)
-            return self._cut(rows, boxes, np.zeros(len(rows), bool), size, grown)
-
-        return OnDevice(on_device)
-
-    def crop(
-        self, rows: list[int], boxes: Int[np.ndarray, "B 4"], flip: Bool[np.ndarray, "B"], size: int
-    ) -> UInt8[Tensor, "B 3 s s"]:
-        """Cut a box out of each picture, then resize it to a square. Pixels outside of the box play no part.
-
-        Args:
-            boxes: top, left, height, width in pixels.
-            flip: which ones are mirrored.
-        """
-        corner, extent = boxes[:, :2], boxes[:, 2:]
-        wrong = ((corner < 0) | (extent < 1) | (corner + extent > self._size[self._held_at(rows)])).any(1)
-        if wrong.any():
-            raise LikewiseError(
-                f"Resident: a box (top, left, height, width) must lie inside its picture, got {boxes[wrong][0].tolist()} "
-                f"for row {rows[wrong.argmax()]}"
-            )
-        return self._cut(rows, boxes, flip, size, np.full_like(extent, size))
-
-    def _held_at(self, rows: list[int]) -> Int[np.ndarray, "B"]:
-        place = self._place[rows]
-        if (place < 0).any():
-            raise LikewiseError(
-                f"Resident: only rows that were loaded can be asked for, got row {rows[int((place < 0).argmax())]} of "
-                f"{self.items.name}; load it too"
-            )
-        return place
-
-    def _cut(self, rows: list[int], boxes: np.ndarray, flip: np.ndarray, size: int, grown: np.ndarray) -> Tensor:
-        """Boxes resized to `grown` (height, width), of which the middle square is kept."""
-        place = self._held_at(rows)
-        first = np.rint((grown - size) / 2).astype(np.int64)
-        columns = (self._start[place], self._size[place, 1], boxes, grown, first, flip)
-        plan = np.column_stack(columns).astype(np.int64)
-        pieces = math.ceil(len(plan) * int(boxes[:, 2:].max(0).prod()) / PIXELS)
-        done = [self._resize(piece, size) for piece in np.array_split(plan, min(pieces, len(plan)))]
-        return torch.cat(done)
-
-    def _resize(self, plan: Int[np.ndarray, "b 11"], size: int) -> UInt8[Tensor, "b 3 s s"]:
-        """Gather the boxes, padded to the largest, and resize them. Shapes are known here, so nothing waits for the device."""
-        count, (high, wide) = len(plan), plan[:, 4:6].max(0).tolist()
-        there = send(torch.from_numpy(plan), self.device)
-        start, stride, top, left = there[:, :4, None].unbind(1)
-        h, w, grown_h, grown_w, first_h, first_w, flip = there[:, 4:].unbind(1)
-        down = top + torch.arange(high, device=self.device).minimum(h[:, None] - 1)
-        right = left + torch.arange(wide, device=self.device).minimum(w[:, None] - 1)
-        pixel = (start + down * stride)[:, :, None] + right[:, None, :]
-        x = self._pixels.index_select(0, pixel.flatten()).view(count, high, wide, 3).permute(0, 3, 1, 2).float()
-        x = resize_rows(x, triangle(w, grown_w, first_w, size, wide, flip)).mT
-        x = resize_rows(x, triangle(h, grown_h, first_h, size, high)).mT
-        return x.to(torch.uint8).contiguous()
+    def _boxes(self, plan: Int[np.ndarray, "B 11"]) -> tuple[Tensor | np.ndarray, Int[np.ndarray, "B 11"]]:
+        """The boxes alone, one after another; pinned, where they are sent."""
+        length = plan[:, 4] * plan[:, 5]
+        at = np.cumsum(length) - length
+        pinned = self.device.type == "cuda"
+        packed = torch.empty(int(length.sum()), 3, dtype=torch.uint8, pin_memory=pinned)
+        there = packed.numpy()
+        for first, (start, stride, top, left, h, w, *_) in zip(at.tolist(), plan.tolist(), strict=True):
+            picture = self._flat[start + top * stride : start + (top + h) * stride].reshape(h, stride, 3)
+            there[first : first + h * w].reshape(h, w, 3)[...] = picture[:, left : left + w]
+        nought = np.zeros_like(at)
+        plan = np.column_stack((at, plan[:, 5], nought, nought, plan[:, 4:]))
+        return (there if self.device.type == "cpu" else packed), plan
 
 
-def resize_rows(x: Float[Tensor, "b 3 m l"], weight: Int[Tensor, "b s l"]) -> Float[Tensor, "b 3 m s"]:
-    """Weighted means along the last axis, rounded to whole numbers.
-
-    Weights go in as two halves, whose sums of products with up to 28 pixels float32 holds exactly, in whatever order (tensor
-    cores too): enough to shrink 13 times.
-    """
-    flat, unit = x.flatten(1, 2), 2**HALF
-    with torch.autocast(x.device.type, enabled=False):
-        lower = torch.baddbmm(x.new_full((1, 1, 1), unit / 2), flat, (weight & (unit - 1)).float().mT / unit).floor_()
-        mean = torch.baddbmm(lower, flat, (weight >> HALF).float().mT / unit, beta=1 / unit).floor_()
-    return mean.unflatten(1, x.shape[1:3])
-
-
-def triangle(
-    length: Int[Tensor, "b"],
-    grown: Int[Tensor, "b"],
-    first: Int[Tensor, "b"],
-    size: int,
-    longest: int,
-    flip: Int[Tensor, "b"] | None = None,
-) -> Int[Tensor, "b s l"]:
-    """How much of each pixel of a side goes into each of `size` new ones, from number `first` of the `grown` side on.
-
-    A new pixel's weights fall off linearly from its centre, over one old pixel or, when shrinking, over one new one; they add up
-    to 2**BITS. In units of half an old pixel times a new one, places and distances are whole numbers.
-    """
-    new = torch.arange(size, device=length.device).expand(len(length), -1)
-    if flip is not None:
-        new = torch.where(flip[:, None] > 0, size - 1 - new, new)
-    new, old = new + first[:, None], torch.arange(longest, device=length.device)
-    length, grown = length[:, None, None], grown[:, None, None]
-    apart = ((2 * old + 1) * grown - (2 * new[:, :, None] + 1) * length).abs()
-    weight = (2 * length.maximum(grown) - apart).clamp(min=0) * (old < length)
-    total = weight.sum(2, keepdim=True)
-    return ((weight << (BITS + 1)) + total) // (2 * total)  # rounded
+def gather_rows(
+    pixels: Pixels, rows: Int[np.ndarray, "n"], device: torch.device
+) -> tuple[UInt8[Tensor, "P 3"], Int[np.ndarray, "N"]]:
+    """The pixels of these rows on a device, and where each row's begin there; -1: nowhere."""
+    rows = np.unique(rows)
+    length = pixels.size[rows].prod(1)
+    start = np.full(len(pixels.size), -1)
+    start[rows] = np.cumsum(length) - length
+    total, at = int(length.sum()), 0
+    try:
+        held = torch.empty(total, 3, dtype=torch.uint8, device=device)
+    except RuntimeError:
+        raise LikewiseError(
+            f"Resident: the pictures of {pixels.items.name} must fit on {device}, and take {3 * total / 1e9:.1f} GB; "
+            "give a smaller --keep-side, or --keep disk"
+        ) from None
+    runs = np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1) if len(rows) else []
+    for run in runs:
+        pixels.need(run)
+        first, last = int(pixels.start[run[0]]), int(pixels.start[run[-1]] + pixels.size[run[-1]].prod())
+        for low in range(first, last, CHUNK):
+            part = torch.from_numpy(np.array(pixels.flat[low : min(low + CHUNK, last)]))
+            held[at : at + len(part)] = part
+            at += len(part)
+    return held, start
 
 
-def random_boxes(
-    whole: Int[np.ndarray, "B 2"], scale: tuple[float, float], chance: Float[np.ndarray, "B c"]
-) -> Int[np.ndarray, "B 4"]:
-    """Boxes as torchvision's RandomResizedCrop draws them, of a random area and shape; where none of the tries fits, the
-    middle of the picture.
+def hold(
+    items: Items,
+    rows: Int[np.ndarray, "n"],
+    device: torch.device,
+    keep: Keep = "auto",
+    side: int | None = None,
+    *,
+    budget: int | None = None,
+    workers: int = -1,
+    quiet: bool = False,
+    say: Callable[[str], None] = print,
+) -> Resident | None:
+    """Pictures of these rows, decoded once and kept. None: they are to be read from their files every time.
 
     Args:
-        whole: height and width of each picture.
-        chance: numbers in [0, 1): areas and shapes of all tries, then the two of the corner.
+        keep: where; "auto": on the device where they fit its budget, else on the host where half of the free memory will do, else
+            on disk, else nowhere. What goes wrong with "auto" is said, and pictures are read from their files.
+        side: pictures with a longer short side are shrunk to this one.
+        budget: bytes on the device that "auto" may take; None: half of what is free.
+        workers: threads that decode, once; -1: as many as the cores can use.
     """
-    share, shape, corner = np.split(chance, [TRIES, 2 * TRIES], 1)
-    area = whole.prod(1, keepdims=True) * (scale[0] + (scale[1] - scale[0]) * share)
-    low, high = np.log(RATIO)
-    ratio = np.exp(low + (high - low) * shape)
-    tried = np.rint(np.sqrt(np.stack([area / ratio, area * ratio], 2))).astype(np.int64)
-    fits = ((tried > 0) & (tried <= whole[:, None])).all(2)
-    drawn = tried[np.arange(len(whole)), fits.argmax(1)]
-    # The largest box of an allowed shape: the other side of the picture bounds either of its own.
-    middle = np.minimum(whole, np.rint(whole[:, ::-1] * [1 / RATIO[0], RATIO[1]]).astype(np.int64))
-    found = fits.any(1, keepdims=True)
-    extent = np.where(found, drawn, middle)
-    corner = np.where(found, np.floor(corner * (whole - extent + 1)), (whole - extent) // 2)
-    return np.concatenate([corner.astype(np.int64), extent], 1)
+    if keep == "files" or items.x is not None:
+        return None
+    way = {"workers": workers, "quiet": quiet, "say": say}
+    if keep != "auto":
+        return Resident(open_pixels(items, side, **way), rows, device, keep)
+    try:
+        if not is_there(items, side) and not has_room(length := decoded_bytes(items, side)):
+            raise LikewiseError(f"there is no room for {length / 1e9:.1f} GB")
+        pixels = open_pixels(items, side, **way)
+        wanted = 3 * int(pixels.size[np.unique(rows)].prod(1).sum())
+        return Resident(pixels, rows, device, choose(wanted, device, budget))
+    except (LikewiseError, OSError) as error:
+        say(f"pictures are read from their files every time, for they cannot be kept: {error}")
+        return None
 
 
-def _shrink(image: Image.Image, side: int | None) -> Tensor:
-    if side is not None and min(image.size) > side:
-        image = functional.resize(image, [side], antialias=True)
-    return torch.from_numpy(np.array(image))
+def choose(wanted: int, device: torch.device, budget: int | None) -> Literal["disk", "host", "device"]:
+    """Where so many bytes are best kept."""
+    if device.type == "cpu" or wanted <= (free_on(device) if budget is None else budget):
+        return "device"
+    return "host" if wanted <= free() else "disk"
 
 
-def _pack(samples: list) -> tuple[Tensor, list[tuple[int, int]]] | LikewiseError:
-    errors = [s for s in samples if isinstance(s, LikewiseError)]
-    if errors:
-        return errors[0]
-    pictures = [x for x, _ in samples]
-    return torch.cat([x.flatten(0, 1) for x in pictures]), [tuple(x.shape[:2]) for x in pictures]
+def at_hand(items: Items, rows: Int[np.ndarray, "n"], device: torch.device, side: int | None) -> Resident | None:
+    """Pictures that were decoded before, for who looks at them once; None: they were not."""
+    try:
+        if items.x is None and is_there(items, side):
+            return once(open_pixels(items, side, quiet=True), rows, device)
+    except (LikewiseError, OSError):
+        pass  # files do as well
+    return None
+
+
+def once(pixels: Pixels | None, rows: Int[np.ndarray, "n"], device: torch.device) -> Resident | None:
+    """Decoded pictures for who looks at each of them once, if there are any."""
+    return pixels and Resident(pixels, rows, device, "device" if device.type == "cpu" else "disk")
+
+
+def has_room(length: int) -> bool:
+    """Whether so many bytes can be kept on disk twice, or in half of the free memory."""
+    folder = cache_folder()
+    while not folder.exists():
+        folder = folder.parent
+    on_disk = os.access(folder, os.W_OK) and 2 * length <= shutil.disk_usage(folder).free
+    return on_disk or length <= free()
+
+
+def free_on(device: torch.device) -> int:
+    """Half of the bytes that a device has left."""
+    return torch.cuda.mem_get_info(device)[0] // 2 if device.type == "cuda" else free()
+
+
+def free() -> int:
+    """Half of the bytes of memory that nobody uses, shared among the processes that train together."""
+    try:
+        with open("/proc/meminfo") as facts:
+            left = next(1024 * int(line.split()[1]) for line in facts if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):  # another system
+        left = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2 if hasattr(os, "sysconf") else 0
+    return left // 2 // world()[1]

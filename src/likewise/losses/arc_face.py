@@ -5,10 +5,10 @@ import math
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from likewise.contracts import Loss
-from likewise.similarity import NEAREST, at_least_float32, full_precision, unit_rows
+from likewise.sharded import cross_entropy
+from likewise.similarity import NEAREST, at_least_float32, full_precision
 from likewise.types import LikewiseError, Ref
 
 
@@ -30,6 +30,7 @@ class ArcFace(Loss):
     """
 
     lr_factor = 50.0
+    can_shard = True
 
     def __init__(self, classes: int, dim: int, scale: float = 16.0, margin: float = 0.5):
         super().__init__()
@@ -47,10 +48,8 @@ class ArcFace(Loss):
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         with full_precision(z):
-            z = at_least_float32(z)
-            logits = (self.scale * z) @ unit_rows(self.proxies).to(z).T
-            own = self.scale * self._turned(logits.gather(1, y[:, None]) / self.scale)
-            return F.cross_entropy(logits.scatter(1, y[:, None], own), y, reduction="none")
+            z, scale = self.scale * at_least_float32(z), self.scale
+            return cross_entropy(z, y, self.proxies, self.classes, lambda own: scale * self._turned(own / scale))
 
     def _turned(self, cosine: Float[Tensor, "B 1"]) -> Float[Tensor, "B 1"]:
         """The cosine of an angle, after the margin is added to it."""

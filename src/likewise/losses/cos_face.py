@@ -3,10 +3,10 @@ from __future__ import annotations
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from likewise.contracts import Loss
-from likewise.similarity import at_least_float32, full_precision, unit_rows
+from likewise.sharded import cross_entropy
+from likewise.similarity import at_least_float32, full_precision
 from likewise.types import LikewiseError, Ref
 
 
@@ -25,6 +25,7 @@ class CosFace(Loss):
     """
 
     lr_factor = 1.0
+    can_shard = True
 
     def __init__(self, classes: int, dim: int, scale: float = 64.0, margin: float = 0.35):
         super().__init__()
@@ -42,7 +43,5 @@ class CosFace(Loss):
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         with full_precision(z):
-            z = at_least_float32(z)
-            logits = (self.scale * z) @ unit_rows(self.proxies).to(z).T
-            own = logits.gather(1, y[:, None]) - self.scale * self.margin
-            return F.cross_entropy(logits.scatter(1, y[:, None], own), y, reduction="none")
+            z = self.scale * at_least_float32(z)
+            return cross_entropy(z, y, self.proxies, self.classes, lambda own: own - self.scale * self.margin)

@@ -3,10 +3,10 @@ from __future__ import annotations
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from likewise.contracts import Loss
-from likewise.similarity import at_least_float32, full_precision, unit_rows
+from likewise.sharded import cross_entropy
+from likewise.similarity import at_least_float32, full_precision
 from likewise.types import LikewiseError, Ref
 
 
@@ -25,6 +25,7 @@ class NormSoftmax(Loss):
     """
 
     lr_factor = 1.0
+    can_shard = True
 
     def __init__(self, classes: int, dim: int, temperature: float = 0.05):
         super().__init__()
@@ -37,6 +38,4 @@ class NormSoftmax(Loss):
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         with full_precision(z):
-            z = at_least_float32(z)
-            logits = (z / self.temperature) @ unit_rows(self.proxies).to(z).T
-            return F.cross_entropy(logits, y, reduction="none")
+            return cross_entropy(at_least_float32(z) / self.temperature, y, self.proxies, self.classes)

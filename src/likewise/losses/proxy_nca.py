@@ -3,10 +3,10 @@ from __future__ import annotations
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from likewise.contracts import Loss
-from likewise.similarity import at_least_float32, full_precision, unit_rows
+from likewise.sharded import cross_entropy
+from likewise.similarity import at_least_float32, full_precision
 from likewise.types import LikewiseError, Ref
 
 
@@ -28,6 +28,7 @@ class ProxyNCA(Loss):
     """
 
     lr_factor = 50.0
+    can_shard = True
 
     def __init__(self, classes: int, dim: int, scale: float = 3.0, positive_in_denominator: bool = False):
         super().__init__()
@@ -45,11 +46,5 @@ class ProxyNCA(Loss):
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         with full_precision(z):
-            z = at_least_float32(z)
-            logits = (2 * self.scale**2 * z) @ unit_rows(self.proxies).to(z).T
-            if self.positive_in_denominator:
-                return F.cross_entropy(logits, y, reduction="none")
-            own, next_y = y[:, None], (y + 1) % self.classes
-            ahead = logits.gather(1, next_y[:, None]) - logits.gather(1, own)
-            # Any other class tells the sum over the other classes: it is that class's logit plus its cross-entropy.
-            return F.cross_entropy(logits.scatter(1, own, -torch.inf), next_y, reduction="none") + ahead.squeeze(1)
+            z = 2 * self.scale**2 * at_least_float32(z)
+            return cross_entropy(z, y, self.proxies, self.classes, with_own=self.positive_in_denominator)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -123,11 +124,39 @@ class Embedder(nn.Module):
                     module.eval()
         return self
 
+    def recompute(self) -> None:
+        """Keep few activations for the backward pass, which works the others out again: less memory, one more forward pass."""
+        try:
+            getattr(self.backbone, "net", self.backbone).set_grad_checkpointing()
+        except (AttributeError, AssertionError) as error:  # the latter is timm's way to say no
+            raise LikewiseError(
+                f"Embedder: recompute needs a backbone with gradient checkpointing, '{self.backbone_name}' has none;"
+                " take smaller chunks of the batch instead (chunk)"
+            ) from error
+        for module in self.backbone.modules():
+            hooked = stand_still in module._forward_pre_hooks.values()
+            if isinstance(module, _BatchNorm) and module.track_running_stats and not hooked:
+                module.register_forward_pre_hook(stand_still)
+                # Recomputing stops as soon as it can, in the middle of a module.
+                module.register_forward_hook(partial(move_on, module.momentum), always_call=True)
+
     def backbone_parameters(self) -> Iterator[nn.Parameter]:
         return self.backbone.parameters()
 
     def head_parameters(self) -> Iterator[nn.Parameter]:
         return self.head.parameters()
+
+
+def stand_still(norm: _BatchNorm, given: tuple[Tensor, ...]) -> None:
+    """Before a forward pass inside of a backward pass: the running statistics have seen this batch already."""
+    if norm.training and not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1:
+        norm.momentum = 0.0
+        norm.num_batches_tracked.sub_(1)  # which counts itself up again
+
+
+def move_on(momentum: float | None, norm: _BatchNorm, given: tuple[Tensor, ...], found: Tensor | None) -> None:
+    if not torch.compiler.is_compiling():
+        norm.momentum = momentum
 
 
 def pool_places(places: Float[Tensor, "B C P"], pool: Pool) -> Float[Tensor, "B C"]:

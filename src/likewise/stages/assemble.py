@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ from torch import nn
 from likewise.configs import Train, check
 from likewise.contracts import BatchSampler, Loss, NoiseModel, Protocol
 from likewise.data import NAMES, load
-from likewise.data.augment import eval_transform, train_transform
+from likewise.data.augment import Augment, Plain
 from likewise.data.batches import choose_workers
 from likewise.data.folder import is_flat, read_flat
 from likewise.data.images import check_files, drop, find_bad
@@ -30,6 +31,8 @@ from likewise.types import Items, LikewiseError
 def choose_device(name: str | None) -> torch.device:
     if name is None:
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    if name == "cuda" and int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        name = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"  # each of the processes that torchrun started has its own
     try:
         device = torch.device(name)
         torch.empty(1, device=device)
@@ -161,12 +164,13 @@ def to_device(embedder: Embedder, device: torch.device) -> Embedder:
     return embedder.to(device=device, **layout)
 
 
-def transforms(config: Train, embedder: Embedder) -> tuple[Callable, Callable] | tuple[None, None]:
-    """What happens to pictures in training, and in evaluation."""
+def transforms(config: Train, embedder: Embedder) -> tuple[Augment, Plain] | tuple[None, None]:
+    """What the network sees of pictures in training, and in evaluation."""
     if config.backbone == "features":
         return None, None
     size = config.size or embedder.input_size
-    return train_transform(size, config.augment, scale=config.crop_scale), eval_transform(size, config.augment)
+    kind, side = config.augment, config.keep_side
+    return Augment(size, kind, side, config.crop_scale, config.jitter), Plain(size, kind, side)
 
 
 def read_config(run: Run, **changes) -> Train:
@@ -175,6 +179,8 @@ def read_config(run: Run, **changes) -> Train:
     if not isinstance(stored, dict):
         raise LikewiseError(f"run: the settings in '{run.path}' are damaged")
     known = {f.name for f in dataclasses.fields(Train)}
+    if stored.pop("compile", False):  # as it was called once
+        stored["speed"] = "compile"
     unknown = sorted(stored.keys() - known)
     if unknown:
         raise LikewiseError(

@@ -16,8 +16,8 @@ from likewise.spec import files
 from likewise.types import Items, LikewiseError
 
 LATER = [
-    ("peek_every", None), ("confidence", None), ("terms", []), ("loss_weight", 1.0), ("views", 1), ("keep", "files"),
-    ("keep_side", None), ("compile", False),
+    ("peek_every", None), ("confidence", None), ("terms", []), ("loss_weight", 1.0), ("views", 1),
+    ("keep_side", None), ("jitter", None), ("chunk", None),
 ]  # fmt: skip
 """Settings younger than the format of run folders, with the value at which older runs keep their identity."""
 
@@ -41,11 +41,14 @@ def find_run(config: Train, items: Items) -> Claim:
     # They learned at the network's rate before, so those runs are others.
     learned |= {"copies": "at the loss's rate"} if any(text.startswith("S2SD(") for text in config.terms) else {}
     read = {file: content_of(file) for text in specs for file in files(text)}
-    key = identity(learned | {"weights": hash_of(config.weights)} | ({"files": read} if read else {}), data)
+    counts = learned | {"weights": hash_of(config.weights)} | ({"files": read} if read else {})
+    keys = [identity(counts | keep, data) for keep in ({}, {"keep": "device"})]  # where pictures are kept counted once
+    out = config.out and Path(config.out).expanduser()
+    runs = [Run(out or f"runs/{items.name}-{config.loss.split('(')[0]}-{key[:8]}") for key in keys]
+    older = is_of(runs[1], keys[1]) and not is_of(runs[0], keys[0])
+    run, key = runs[older], keys[older]
     features = None if items.x is None else items.x.shape[1]
     about = {"format": FORMAT, "identity": key, "data": data, "features": features, "config": settings}
-    out = config.out and Path(config.out).expanduser()
-    run = Run(out or f"runs/{items.name}-{config.loss.split('(')[0]}-{key[:8]}")
     if (run.path / "config.json").exists():
         there = run.about
         if there["identity"] != key and not is_free(run):
@@ -54,9 +57,21 @@ def find_run(config: Train, items: Items) -> Claim:
             odd += ["the data"] if there["data"] != data else []
             reason = "; ".join(odd[:4]) or "another weight file or format"
             raise LikewiseError(f"train: '{run.path}' holds another run ({reason}); choose another --out")
-    elif run.path.exists() and (not run.path.is_dir() or {p.name for p in run.path.iterdir()} - BEGINNING):
+    elif run.path.exists() and (
+        not run.path.is_dir() or {p.name for p in run.path.iterdir()} - BEGINNING - unfinished(run)
+    ):
         raise LikewiseError(f"train: '{run.path}' exists and is not a run; choose another --out")
     return Claim(run, about)
+
+
+def is_of(run: Run, key: str) -> bool:
+    """Whether a folder holds the run of this identity."""
+    return (run.path / "config.json").exists() and run.about["identity"] == key
+
+
+def unfinished(run: Run) -> set[str]:
+    """Files that a killed training was writing; their places are still held by those before them."""
+    return {file.name for name in TRAINED for file in run.path.glob(f".{name}.*.part")}
 
 
 def is_free(run: Run) -> bool:
@@ -78,6 +93,8 @@ def hash_of(file: str | None) -> str | None:
 def take(claim: Claim, config: Train, device: torch.device) -> None:
     """Make the folder ready, or take it up where it was left; with `again`, empty a finished one. Its lock is held already."""
     run = claim.run
+    for name in unfinished(run):
+        (run.path / name).unlink(missing_ok=True)
     if (run.path / "config.json").exists():
         if run.about["identity"] == claim.about["identity"] and (not config.again or not run.done):
             for name in RESULTS:  # of an earlier state, if somebody looked at it half way

@@ -15,6 +15,8 @@ from likewise.contracts import Part, Protocol
 from likewise.data.features import read_embeddings
 from likewise.data.images import fingerprint
 from likewise.data.leaks import leaks, say_leaks
+from likewise.data.pixels import Pixels
+from likewise.data.resident import once
 from likewise.distribute import joined, world
 from likewise.embedding import embed_rows
 from likewise.files import check_out
@@ -158,14 +160,21 @@ def evaluate_run(
     quiet: bool = False,
     budget: int = BUDGET,
     exclude: str | None = None,
+    pixels: Pixels | None = None,
+    known: bool = False,
 ) -> dict:
     """Score a run's network on the test part of its data, or on another.
 
     What counts as the run's result is written into its folder: the best network on the test part, compared the way its loss
     was written for, with all answers allowed. Where only numbers of the whole set are asked for, nothing is ranked and
     nothing written.
+
+    Args:
+        pixels: decoded pictures, where they are at hand.
+        known: that these items are the run's.
     """
-    must_be_its_data(run, items, config.data)
+    if not known:
+        must_be_its_data(run, items, config.data)
     protocol, finished = make_protocol(config), run.done
     rows, pairs = rows_of(protocol, items, part), read_pairs(exclude, items)
     embedder = open_embedder(run, config, which, device)
@@ -173,8 +182,9 @@ def evaluate_run(
     similarity = similarity or usual
     _, plain = transforms(config, embedder)
     e = embed_rows(
-        embedder, items, rows, plain, device=device, workers=workers, quiet=quiet, title=f"embed {part} part"
-    )
+        embedder, items, rows, plain, device=device, held=once(pixels, rows, device), workers=workers, quiet=quiet,
+        title=f"embed {part} part",
+    )  # fmt: skip
     e = as_compared(e, similarity)
     result, scores, found = judge(e, items, protocol, metrics, similarity, device, quiet, budget=budget, exclude=pairs)
     result |= {"which": which, "part": part}

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+
+from likewise.durations import seconds_of
 
 
 @contextmanager
@@ -24,14 +27,15 @@ def leave_cores_for(workers: int, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def stop_on_signal() -> Iterator[threading.Event]:
-    """Ctrl-C or a polite kill asks the loop to stop after the step it is in; a second Ctrl-C stops at once."""
+    """Ctrl-C or a polite kill asks the loop to stop after the step it is in; a second Ctrl-C stops at once. Who starts processes
+    may pass a Ctrl-C on as a kill, so that a kill after it is not a second one."""
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
 
     def ask(number, frame) -> None:
-        if stop.is_set():
+        if stop.is_set() and number == signal.SIGINT:
             raise KeyboardInterrupt
         stop.set()
 
@@ -41,3 +45,22 @@ def stop_on_signal() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+class Saves:
+    """When a state is due: every so many steps, or seconds; then saving takes a twentieth of the time at most."""
+
+    def __init__(self, every: int | str):
+        self.every, self.last, self.took = every, time.monotonic(), 0.0
+
+    def due(self, step: int) -> bool:
+        if isinstance(self.every, int):
+            return step % self.every == 0
+        return time.monotonic() - self.last >= max(seconds_of(self.every), 20 * self.took)
+
+    def __enter__(self) -> None:
+        self.began = time.monotonic()
+
+    def __exit__(self, *_) -> None:
+        self.last = time.monotonic()
+        self.took = self.last - self.began

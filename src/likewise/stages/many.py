@@ -24,7 +24,7 @@ import torch
 from likewise.configs import Train, to_dict
 from likewise.contracts import Confidence, NoiseModel
 from likewise.data.batches import choose_workers
-from likewise.optimise import steps_of
+from likewise.durations import period_of, steps_of
 from likewise.run import Run
 from likewise.spec import build
 from likewise.stages.assemble import load_items, make_protocol, resolve, similarity_of
@@ -98,8 +98,9 @@ class Planner:
         for text, kind in ((config.noise, NoiseModel), (config.confidence, Confidence)):
             if text:
                 build(text, kind, allow_imports=config.allow_imports, **facts)
-        for name in ("length", "warmup", "schedule_every", "validate_every", "peek_every", "checkpoint_every"):
+        for name in ("length", "warmup", "schedule_every", "validate_every", "peek_every"):
             steps_of(getattr(config, name) or "1", 100, name)
+        period_of(config.checkpoint_every, 100, "checkpoint_every")
         check_plan(config, items, make_protocol(config))
         claim = find_run(config, items)
         return Job(replace(config, out=str(self.folder / claim.run.path.name)), claim.about["identity"])

@@ -13,17 +13,20 @@ from torch import Tensor, nn
 from likewise.configs import Train
 from likewise.contracts import BatchSampler, Confidence, Loss, Miner, Term
 from likewise.data.batches import batches, choose_workers, in_order
-from likewise.data.resident import Resident
+from likewise.data.resident import hold
 from likewise.diagnose import LossHistory, Watch
-from likewise.durations import steps_of
+from likewise.durations import period_of, steps_of
 from likewise.embedding import embed_rows
+from likewise.grad_cache import generators
 from likewise.models.mixup import Mixup
 from likewise.models.teacher import Teacher
 from likewise.objective import Objective
 from likewise.optimise import Schedule, make_optimizer
 from likewise.run import Run
+from likewise.sharded import own, own_memory, shard, whole, whole_memory
 from likewise.spec import build
 from likewise.stages.assemble import (
+    bytes_of,
     facts_of,
     facts_with,
     load_into,
@@ -65,15 +68,21 @@ class Parts:
         self.warmup = steps_of(config.warmup, self.per_pass, "warmup")
         self.validate_every = steps_of(config.validate_every, self.per_pass, "validate_every", least=1)
         self.peek_every = config.peek_every and steps_of(config.peek_every, self.per_pass, "peek_every", least=1)
-        self.checkpoint_every = steps_of(config.checkpoint_every, self.per_pass, "checkpoint_every", least=1)
+        self.checkpoint_every = period_of(config.checkpoint_every, self.per_pass, "checkpoint_every", least=1)
         every = self.confidence and self.confidence.every
         self.judge_every = every and steps_of(every, self.per_pass, "every", least=1, owner=config.confidence)
         self.optimizer = make_optimizer(config, self.embedders, self.losses, self.terms)
         self.schedule = Schedule(config, self.optimizer, self.steps, self.per_pass)
         self.step, self.best, self.waited = 0, -math.inf, 0
+        self.way: str | None = None  # how the network runs, once that was tried
         self.total = torch.zeros((), device=device)  # loss since the last line of the log,
         self.counted = 0  # and of how many steps
-        torch.manual_seed(config.seed + 1)
+
+    def seed(self, what: int) -> None:
+        """Random numbers from here on depend on the seed, the step and this number alone."""
+        drawn = np.random.SeedSequence((self.config.seed, self.step, what)).generate_state(1, np.uint64)
+        for generator in generators(self.device):  # torch.manual_seed would look for every kind of device
+            generator.manual_seed(int(drawn[0] >> np.uint64(1)))
 
     def number_classes(self) -> None:
         """Class numbers 0..C-1 for the training samples, by their labels as given, and their places among the training rows.
@@ -111,6 +120,9 @@ class Parts:
             width = None if self.items.x is None else self.items.x.shape[1]
             self.embedders.append(to_device(make_embedder(other, width), self.device))
         self.losses = [self.loss, *(self.make(config.loss, Loss) for _ in self.embedders[1:])]
+        if config.shard:
+            for loss in self.losses:
+                shard(loss)
 
         def make_loss(dim: int) -> Loss:
             return self.make(config.loss, Loss, dim=dim)
@@ -150,6 +162,8 @@ class Parts:
     def check_fit(self) -> None:
         """What cannot go together."""
         config = self.config
+        if config.keep_budget:
+            bytes_of(config.keep_budget)  # knows what is wrong with it
         for part in self.loss.modules():  # an inner loss too
             for name in ("classes", "dim", "largest_class"):
                 given = getattr(part, name, None)
@@ -190,23 +204,23 @@ class Parts:
                 f"train: {part} judges samples, and mixup makes mixtures of them; leave one of them out"
             )
 
-    def prepare_pictures(self) -> None:
-        """How pictures become tensors, in training and in evaluation."""
+    def prepare_pictures(self, say: Callable[[str], None] = print) -> None:
+        """What the network sees of pictures, in training and in evaluation, and where decoded ones are held (None: nowhere)."""
         config = self.config
         self.augment, self.plain = transforms(config, self.embedder)
-        if config.keep == "device" and self.items.x is None:
-            rows = np.concatenate([self.rows, self.val_rows])
-            if config.peek_every:
-                rows = np.concatenate([rows, self.protocol.rows(self.given, "test")])
-            size = config.size or self.embedder.input_size
-            held = Resident(self.items, rows, self.device, config.keep_side, config.workers, config.quiet)
-            self.augment = held.training(size, config.augment, config.crop_scale)
-            self.plain = held.evaluation(size, config.augment)
+        rows = np.concatenate([self.rows, self.val_rows])
+        if config.peek_every:
+            rows = np.concatenate([rows, self.protocol.rows(self.given, "test")])
+        self.held = hold(
+            self.items, rows, self.device, config.keep, config.keep_side, workers=config.workers, quiet=config.quiet,
+            budget=config.keep_budget and bytes_of(config.keep_budget), say=say,
+        )  # fmt: skip
 
     def prepare_terms(self, run: Run) -> None:
         def pictures(transform: Callable | None) -> Iterator[tuple[Tensor, Tensor]]:
             chosen = in_order(self.rows, 128)
             how = {"device": self.device, "workers": choose_workers(self.config.workers)}
+            how["held"] = self.held if transform is None else None
             for batch in batches(self.items, chosen, transform or self.plain, **how):
                 yield batch.x, self.place[batch.row]
 
@@ -217,8 +231,8 @@ class Parts:
     def embed(self, rows: np.ndarray, features: bool = False) -> Embedded:
         """These rows under the network as it is now, as evaluation would see them."""
         return embed_rows(
-            self.embedder, self.items, rows, self.plain, device=self.device, workers=self.config.workers, quiet=True,
-            features=features,
+            self.embedder, self.items, rows, self.plain, device=self.device, held=self.held, workers=self.config.workers,
+            quiet=True, features=features,
         )  # fmt: skip
 
     def modules(self) -> dict[str, nn.Module]:
@@ -234,27 +248,24 @@ class Parts:
 
     def tensors(self, *names: str) -> dict[str, Tensor]:
         parts = self.modules()
-        return {f"{name}.{k}": v for name in names or parts for k, v in parts[name].state_dict().items()}
+        return {f"{name}.{k}": v for name in names or parts for k, v in whole(parts[name]).items()}
 
     def state(self) -> dict:
-        """All that going on exactly needs."""
-        rng = {"cpu": torch.get_rng_state()}
-        if self.device.type == "cuda":
-            rng["cuda"] = torch.cuda.get_rng_state(self.device)
+        """All that going on exactly needs. Every process takes part; what the first one gets is whole."""
         verdict = None if self.verdict is None else {"y": self.verdict.y, "w": self.verdict.w}
         return {
-            "step": self.step, "best": self.best, "waited": self.waited, "tensors": self.tensors(), "rng": rng,
-            "optimizer": self.optimizer.state_dict(), "schedule": self.schedule.state_dict(), "verdict": verdict,
+            "step": self.step, "best": self.best, "waited": self.waited, "tensors": self.tensors(), "way": self.way,
+            "optimizer": whole_memory(self.optimizer, self.losses), "schedule": self.schedule.state_dict(), "verdict": verdict,
             "sampler": self.sampler.state_dict(), "total": self.total, "counted": self.counted,
             "watch": {"last": self.watch.last, "sums": self.watch.sums}, "losses": self.history and vars(self.history),
         }  # fmt: skip
 
     def load(self, state: dict, where) -> None:
         for name, part in self.modules().items():
-            own = {k.removeprefix(f"{name}."): v for k, v in state["tensors"].items() if k.startswith(f"{name}.")}
-            load_into(part, own, where)
+            mine = {k.removeprefix(f"{name}."): v for k, v in state["tensors"].items() if k.startswith(f"{name}.")}
+            load_into(part, own(part, mine), where)
         try:
-            self.optimizer.load_state_dict(state["optimizer"])
+            self.optimizer.load_state_dict(own_memory(self.optimizer, state["optimizer"], self.losses))
         except ValueError as error:
             raise LikewiseError(
                 f"train: {where} is of another likewise, whose optimiser was told otherwise ({error}); --again starts anew"
@@ -270,6 +281,4 @@ class Parts:
             self.watch.sums = {name: both.to(self.device) for name, both in state["watch"]["sums"].items()}
         if kept := state.get("losses"):
             self.history = LossHistory(**kept | {"sums": kept["sums"].to(self.device)})
-        torch.set_rng_state(state["rng"]["cpu"])
-        if self.device.type == "cuda" and "cuda" in state["rng"]:
-            torch.cuda.set_rng_state(state["rng"]["cuda"], self.device)
+        self.way = state.get("way")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -12,19 +14,25 @@ import torch
 from likewise.configs import Train, check
 from likewise.contracts import BatchSampler
 from likewise.data.batches import batches, choose_workers
+from likewise.distribute import anybody, joined, one_by_one, same_for_all, wait_for_all
 from likewise.files import write_aside
 from likewise.metrics import of_the_set
-from likewise.optimise import clip, forget
 from likewise.progress import bar
+from likewise.ranks import world
 from likewise.run import RESULTS, Run
 from likewise.scoring import as_compared, mean_score, score
 from likewise.stages.assemble import choose_device, load_items, resolve
 from likewise.stages.claim import find_run, take
 from likewise.stages.evaluate import PEEK, evaluate_run
 from likewise.stages.folds import fold_specs
-from likewise.stages.guard import leave_cores_for, stop_on_signal
-from likewise.stages.parts import Parts
+from likewise.stages.guard import Saves, leave_cores_for, stop_on_signal
+from likewise.stages.journal import Journal
+from likewise.stages.launch import is_started, launch
+from likewise.stages.step import Stepping
 from likewise.types import Batch, Embedded, LikewiseError
+
+SHOWN = ("embedder.", "loss.")
+"""What of a training others need: its network, and the loss with what it learned."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -41,7 +49,16 @@ def train(config: Train, say=print) -> Run:
         say: takes a line for the user.
     """
     check(config)
-    device = choose_device(config.device)
+    if config.gpus and config.gpus > 1 and not is_started():
+        return launch(config)
+    with joined(choose_device(config.device)) as device:
+        return train_here(config, device, say if world()[0] == 0 else lambda line: None)
+
+
+def train_here(config: Train, device: torch.device, say) -> Run:
+    """In this process, beside others where there are any: the first one of them owns the folder and writes into it."""
+    first = world()[0] == 0
+    config = config if first else replace(config, quiet=True)
     items = load_items(
         config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say
     )
@@ -49,47 +66,52 @@ def train(config: Train, say=print) -> Run:
         say(f"this trains the first of {len(folds)} folds; `likewise bench` trains them all and scores them together")
     config = resolve(config, items)
     claim = find_run(config, items)
-    run = claim.run
+    run, pixels = claim.run, None
     if run.done and not config.again:
         say(f"this run is finished already: {run.path} (--again trains it anew)")
         if config.keep_losses and run.losses() is None:
             say("it was trained without --keep-losses, so it has none; --again trains it anew and keeps them")
     else:
         training = Training(config, items, device)  # first, so that settings that cannot work leave no folder behind
-        with run.owned():
-            take(claim, config, device)
-            training.loop(run)
-            (run.path / "done").touch()
-            for name in RESULTS:  # of a state on the way, if somebody looked at it
-                (run.path / name).unlink(missing_ok=True)
+        with run.owned() if first else nullcontext():
+            wait_for_all()  # nobody looks at the folder any more while the first one fills it
+            if first:
+                take(claim, config, device)
+            wait_for_all()
+            training.loop(run, say)
+            pixels = training.held and training.held.pixels
+            if first:
+                for name in RESULTS:  # of a state on the way, if somebody looked at it
+                    (run.path / name).unlink(missing_ok=True)
+                (run.path / "done").touch()
+            wait_for_all()
     if config.evaluate and (run.scores is None or set(config.metrics) - run.scores["metrics"].keys()):
         evaluate_run(
             run, config=config, items=items, metrics=config.metrics, device=device, workers=config.workers,
-            quiet=config.quiet,
+            quiet=config.quiet, pixels=pixels, known=True,
         )  # fmt: skip
+        wait_for_all()  # what the first one writes is there for everyone
     return run
 
 
-class Training(Parts):
+class Training(Stepping):
     """The loop over what a training is made of."""
 
-    def loop(self, run: Run) -> None:
+    def loop(self, run: Run, say) -> None:
         """Step after step, until the end, a stop on request, or patience runs out."""
-        self.run = run
-        self.prepare_pictures()
-        self.prepare_terms(run)
-        self.restore()
-        config, began = self.config, time.monotonic()
-        workers = 0 if self.items.x is not None else choose_workers(config.workers)
+        self.run, self.journal, self.shown = run, Journal(), None
+        self.prepare_pictures(say)
+        one_by_one(lambda: self.prepare_terms(run))
+        self.restore(say)
+        self.line_up()
+        config = self.config
+        workers = choose_workers(config.workers) if self.items.x is None and self.held is None else 0
         self.start_sampler()
         feed = batches(
-            self.items, self.chosen_rows(), self.augment, device=self.device, workers=workers, seed=config.seed,
-            first_draw=self.step,
+            self.items, self.chosen_rows(), self.augment, device=self.device, held=self.held, workers=workers,
+            seed=config.seed, first_draw=self.step, shared=True,
         )  # fmt: skip
-        for embedder in self.embedders:
-            embedder.train()
-        self.network = torch.compile(self.embedder) if config.compile else self.embedder
-        images = 0
+        images, began, saves = 0, time.monotonic(), Saves(self.checkpoint_every)
         title = bar("train", self.steps, start=self.step, quiet=config.quiet)
         with stop_on_signal() as stop, leave_cores_for(workers, self.device), title as progress:
             while self.step < self.steps and not self.out_of_patience():
@@ -98,25 +120,26 @@ class Training(Parts):
                 batch = self.next_batch(feed)
                 self.one_step(batch)
                 images += len(batch.row)
-                last, facts = self.step == self.steps, None
+                last = self.step == self.steps
                 if self.step % config.log_every == 0 or last:
-                    facts = self.log(images / max(time.monotonic() - began, 1e-9))
+                    self.log(images / max(time.monotonic() - began, 1e-9))
                     images, began = 0, time.monotonic()
                 if self.confidence and (self.step % self.per_pass == 0 or last):
                     self.log_trust()
                 if self.history and self.step % self.per_pass == 0:
                     self.history.end_pass(self.step)
-                progress.advance(1, facts)
+                progress.advance(1, self.shown)
                 if len(self.val_rows) and (self.step % self.validate_every == 0 or last):
                     self.validate()
                 if self.peek_every and (self.step % self.peek_every == 0 or last):
                     self.peek()
-                if self.step % self.checkpoint_every == 0 and not last:
-                    self.save()
-                if stop.is_set() and not last:
-                    self.save()
+                due, stopped = anybody(saves.due(self.step), stop.is_set())
+                if (due or stopped) and not last:
+                    with saves:
+                        self.save()
+                if stopped and not last:
                     raise Interrupted(self.run, self.step, self.steps)
-        if self.confidence:
+        if self.confidence and world()[0] == 0:
             self.keep_trust()
         if self.history:
             self.history.end_pass(self.step)  # the last one may be cut short
@@ -143,92 +166,74 @@ class Training(Parts):
 
     def judge(self) -> None:
         """Let the confidence look at the whole training set, and go on by what it says."""
+        self.seed(0)
         given = torch.as_tensor(self.labels, device=self.device)
         e = self.embed(self.rows, features=True)
         z, f = e.z.to(self.device), e.f.to(self.device)
         verdict = self.confidence.judge(Embedded(z, given, torch.arange(len(given), device=self.device), f=f))
         if verdict is None:
             return
+        verdict = replace(verdict, y=same_for_all(verdict.y), w=same_for_all(verdict.w))
         self.adopt(verdict)
         self.start_sampler()
         facts = self.watch.verdict(verdict, given, self.clean)
-        self.run.log([{"step": self.step + 1, "verdict": facts}])  # the first step that goes by it
+        self.note({"step": self.step + 1, "verdict": facts})  # the first step that goes by it
 
     def next_batch(self, feed: Iterator[Batch]) -> Batch:
         try:
             return next(feed)
         except LikewiseError as error:  # a broken picture: what was learned so far is not lost
-            self.save()
+            if world()[1] == 1:  # others wait for this step, and take part in nothing else
+                self.save()
             raise LikewiseError(
                 f"{error}. Training stopped at step {self.step}; --skip-bad leaves such pictures out"
             ) from None
 
-    def one_step(self, batch: Batch) -> None:
-        self.schedule.before_step(self.step)
-        for embedder in self.embedders:
-            for parameter in embedder.backbone_parameters():
-                parameter.requires_grad_(self.step >= self.warmup)
-        place = self.place[batch.row]
-        batch, w = Batch(batch.x, self.y[place], place), self.weight[batch.row]
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bf16"):
-            if self.mixup:
-                out, shares = self.mixup(batch.x)
-                z = out.z if self.loss.input == "unit" else out.e
-                # A label, wherever it is mixed in, brings its weight.
-                parts = [share * (w[whose] * self.loss(z, batch.y[whose])).mean() for whose, share in shares]
-                value, trusts, losses = self.config.loss_weight * sum(parts), [], []
-            else:
-                outs = [self.network(batch.x), *(other(batch.x) for other in self.embedders[1:])]
-                seen = self.teacher(batch.x).z if self.watchers else None
-                for miner in self.watchers:
-                    miner.look(seen)
-                out = outs[0]
-                value, trusts, losses = self.objective(outs, batch, w)
-        self.optimizer.zero_grad(set_to_none=True)
-        value.backward()
-        clip(self.config, [*self.embedders, *self.losses, *self.terms])
-        self.optimizer.step()
-        self.step += 1
-        self.sampler.observe(out.z.detach(), self.within[place])
-        for part in (*self.losses, self.sampler, self.confidence, *self.terms):
-            if part is not None:
-                forget(self.optimizer, part.after_step(self.step))
-        if self.teacher is not None:
-            self.teacher.update(self.embedder)
-        for trust in trusts[:1]:
-            self.watch.see(trust, place)
-        if self.history:
-            self.history.see(losses[0], place)
-        # Pair losses skip pairs whose similarity is NaN and stay finite; what is logged must not.
-        self.total += value.detach() + 0 * out.e.detach().sum()
-        self.counted += 1
-
     def must_be_sound(self) -> None:
         """A diverged network is neither saved nor scored."""
-        if not torch.isfinite(self.total):
-            raise LikewiseError(
-                f"train: the loss became {float(self.total)} before step {self.step}; lower lr or set clip_norm. "
-                f"The last sound state is kept in {self.run.path}"
-            )
+        self.journal.settle(wait=True)
+        if self.counted:
+            must_be_finite(float(self.total) / self.counted, self.step, self.run)
 
-    def log(self, rate: float) -> str:
-        """Write a line, and hand back what the progress bar shows."""
-        self.must_be_sound()
-        loss = float(self.total) / self.counted
-        lr = {g["name"]: g["lr"] for g in self.optimizer.param_groups}
-        line = {"step": self.step, "loss": loss, "lr": lr, "images_per_s": round(rate, 1)}
-        seen = {}
+    def note(self, line: dict) -> None:
+        """A line of the log, after those that are still on their way."""
+        self.journal.settle(wait=True)
+        if world()[0] == 0:
+            self.run.log([line])
+
+    def log(self, rate: float) -> None:
+        """A line of the log, once its numbers have come."""
+        line = {"step": self.step, "loss": None, "lr": {g["name"]: g["lr"] for g in self.optimizer.param_groups}}
+        line |= {"images_per_s": round(rate, 1)} | self.tried()
+        seen = {"loss": self.total / self.counted}
         for part in (self.loss, self.sampler, self.confidence, *self.terms):
             seen |= {} if part is None else part.observe_state()
-        line |= {k: v.float().mean().item() for k, v in seen.items()}
-        self.run.log([line | ({"trust": means} if (means := self.watch.means()) else {})])
+        known = tuple(seen)
+
+        def write(numbers: dict[str, float]) -> None:
+            must_be_finite(numbers["loss"], line["step"], self.run)
+            trust = self.watch.means(numbers)
+            if world()[0] == 0:
+                told = {"trust": trust} if trust else {}
+                self.run.log([line | {name: numbers[name] for name in known} | told])
+            self.shown = f"loss {numbers['loss']:.3f}  {rate:.0f} images/s"
+
+        self.journal.add(seen | self.watch.take(), write)
         self.total, self.counted = torch.zeros_like(self.total), 0
-        return f"loss {loss:.3f}  {rate:.0f} images/s"
+
+    def tried(self) -> dict:
+        """How the network runs, in the first line after that was found out."""
+        known = self.fast[0].known
+        if known is None or known == self.way:
+            return {}
+        self.way = known
+        tried = {way: round(ms, 2) for way, ms in self.fast[0].tried.items() if ms < math.inf}
+        return {"speed": known} | ({"speed_ms": tried} if tried else {})
 
     def log_trust(self) -> None:
         """What the confidence makes of the samples, once a pass."""
         if (histogram := self.watch.histogram()) is not None:
-            self.run.log([{"step": self.step, "suspicion": histogram}])
+            self.note({"step": self.step, "suspicion": histogram})
 
     def keep_trust(self) -> None:
         """The same in the end, sample by sample."""
@@ -250,7 +255,9 @@ class Training(Parts):
         e = self.embed(self.val_rows)
         score = mean_score(e, self.items, self.protocol, self.config.select, self.similarity, self.device)
         if score > self.best:
-            self.run.save_tensors("best.safetensors", self.tensors("embedder", "loss"))
+            best = self.tensors("embedder", "loss")
+            if world()[0] == 0:
+                self.run.save_tensors("best.safetensors", best)
         self.schedule.validated(score)
         self.waited = 0 if score > self.best else self.waited + 1
         self.best = max(self.best, score)
@@ -261,7 +268,7 @@ class Training(Parts):
             line[f"val {self.config.select} by true labels"] = mean_score(
                 e, clean, self.protocol, self.config.select, self.similarity, self.device
             )
-        self.run.log([line])
+        self.note(line)
 
     def peek(self) -> None:
         """Score the test part for the record, by the labels that evaluation goes by. Nothing here decides anything."""
@@ -269,7 +276,7 @@ class Training(Parts):
         e = replace(as_compared(self.embed(rows), self.similarity), y=torch.as_tensor(self.given.y[rows]))
         names = [name for name in self.config.metrics if not of_the_set(name)]  # of those, high is good
         scores, _ = score(e, self.given, self.protocol, names, self.similarity, self.device, quiet=True)
-        self.run.log([{"step": self.step, **{f"{PEEK}{k}": float(np.nanmean(v)) for k, v in scores.each.items()}}])
+        self.note({"step": self.step, **{f"{PEEK}{k}": float(np.nanmean(v)) for k, v in scores.each.items()}})
 
     def out_of_patience(self) -> bool:
         return self.config.patience is not None and self.waited >= self.config.patience
@@ -277,15 +284,32 @@ class Training(Parts):
     def save(self) -> None:
         """One file from which training goes on exactly, and the network for everyone else."""
         self.must_be_sound()
-        self.run.save_state(self.state())
-        self.run.save_tensors("model.safetensors", self.tensors("embedder", "loss"))
+        state = self.state()  # all processes take part in it
+        if world()[0] != 0:
+            return
+        self.run.save_state(state)
+        self.run.save_tensors(
+            "model.safetensors", {k: state["tensors"][k] for k in state["tensors"] if k.startswith(SHOWN)}
+        )
         if self.history:
             self.keep_losses()
 
-    def restore(self) -> None:
+    def restore(self, say) -> None:
         state = self.run.load_state()
-        if state is None:
-            self.run.rewind_log(0)
-            return
-        self.load(state, self.run.path / "state.pt")
-        self.run.rewind_log(self.step)
+        if state is not None:
+            self.load(state, self.run.path / "state.pt")
+            if "rng" in state:
+                say(
+                    "this run was begun by an older likewise and goes on with other random numbers than it would have had"
+                )
+        wait_for_all()
+        if world()[0] == 0:
+            self.run.rewind_log(self.step)
+
+
+def must_be_finite(loss: float, step: int, run: Run) -> None:
+    if not math.isfinite(loss):
+        raise LikewiseError(
+            f"train: the loss became {loss} before step {step}; lower lr or set clip_norm. "
+            f"The last sound state is kept in {run.path}"
+        )

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from likewise.contracts import Term
+from likewise.ranks import gathered
 from likewise.terms.listwise import kl_rows, similarities
 from likewise.types import Batch, LikewiseError, Output
 
@@ -55,7 +56,7 @@ class SelfDistillation(Term):
 
     def forward(self, out: Output, batch: Batch) -> Float[Tensor, "B"]:
         with torch.no_grad():
-            seen = similarities(self.teacher(batch.x).z)
+            seen = similarities(gathered(self.teacher(batch.x).z, len(batch.row)))
         return self.ramp * kl_rows(seen, similarities(out.z), self.temperature)
 
     def after_step(self, step: int) -> None:

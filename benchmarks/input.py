@@ -1,0 +1,234 @@
+"""How fast pictures become batches: the crop kernel, every place that pictures can be kept in, and the usual way beside them.
+
+    python benchmarks/input.py [--device cuda] [--data TABLE | --glyphs] [--size 160] [--batch 112] [--workers 16] [--out FILE]
+
+"kernel": one call for a batch of random crops of 500 x 375 pictures held on the device, beside the torch reference, and how
+many grey levels it is from torchvision's antialiased crop of the same box. "images_per_s": pictures that arrive as uint8 batches
+on the device, nothing else running; "usual" is a torch DataLoader with Pillow and torchvision's RandomResizedCrop and flip (for
+glyphs: RandomAffine), what most training code has. Without --data, pictures are made up (smooth noise, JPEG, 500 x 375); with
+--glyphs, they are the demo's, and whole training steps of its network are measured too. Ways take turns, and the best of three
+rounds counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+from torchvision.transforms import v2
+from torchvision.transforms.v2 import functional
+
+from likewise.configs import Train
+from likewise.data import load
+from likewise.data.augment import DEGREES, SHIFT, ZOOM, Augment, random_boxes
+from likewise.data.batches import batches
+from likewise.data.cut import cut
+from likewise.data.images import image_of
+from likewise.data.resident import hold
+from likewise.losses import MultiSimilarity
+from likewise.stages.assemble import resolve
+from likewise.stages.train import Training
+from likewise.types import Items
+
+
+def made_up(folder: Path, count: int = 1000, size: tuple[int, int] = (500, 375), classes: int = 50) -> Items:
+    """Smooth noise, which compresses about as photographs do."""
+    rng = np.random.default_rng(0)
+    lines = ["path,label,split"]
+    for number in range(count):
+        small = Image.fromarray(rng.integers(0, 256, (24, 32, 3), dtype=np.uint8))
+        small.resize(size, Image.Resampling.BICUBIC).save(folder / f"{number}.jpg", quality=90)
+        lines.append(f"{number}.jpg,c{number % classes},{'train' if number % classes < classes // 2 else 'test'}")
+    (folder / "table.csv").write_text("\n".join(lines) + "\n")
+    return load(str(folder / "table.csv"), None)
+
+
+class Usual(Dataset):
+    """One picture after another, by Pillow and torchvision."""
+
+    def __init__(self, items: Items, size: int, kind: str):
+        self.items = items
+        affine = [
+            v2.Resize((size, size), antialias=True),
+            v2.RandomAffine(DEGREES, (SHIFT, SHIFT), ZOOM, interpolation=v2.InterpolationMode.BILINEAR, fill=255),
+        ]
+        crop = [v2.RandomResizedCrop(size, antialias=True), v2.RandomHorizontalFlip()]
+        self.transform = v2.Compose([*(affine if kind == "affine" else crop), v2.PILToTensor()])
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, row: int) -> tuple[Tensor, int]:
+        return self.transform(image_of(self.items, row)), row
+
+
+def usual(items: Items, order: list[list[int]], options, kind: str) -> Iterator[Tensor]:
+    loader = DataLoader(
+        Usual(items, options.size, kind), batch_sampler=order, num_workers=options.workers,
+        pin_memory=options.device == "cuda",
+    )  # fmt: skip
+    for x, _ in loader:
+        yield x.to(options.device, non_blocking=True)
+
+
+def ours(items: Items, order: list[list[int]], options, kind: str, keep: str) -> Callable[[], Iterator[Tensor]]:
+    device = torch.device(options.device)
+    held = hold(items, np.arange(len(items)), device, keep, quiet=True)
+    look = Augment(options.size, kind)
+    workers = options.workers if held is None else 0
+    return lambda: (b.x for b in batches(items, order, look, device=device, held=held, workers=workers))
+
+
+def rate(feed: Iterator[Tensor], device: str) -> float:
+    """Pictures a second, from the first asked for to the last one there."""
+    began, count = time.perf_counter(), 0
+    for x in feed:
+        count += len(x)
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return count / (time.perf_counter() - began)
+
+
+def kernel(options) -> dict:
+    """Milliseconds of one batch of crops, the reference's, and the distance from torchvision."""
+    device, rng, (h, w) = torch.device(options.device), np.random.default_rng(0), (375, 500)
+    pictures = 400
+    pixels = torch.randint(0, 256, (pictures * h * w, 3), dtype=torch.uint8, device=device)
+    row = rng.integers(0, pictures, options.batch)
+    boxes = random_boxes(np.tile([h, w], (options.batch, 1)), (0.08, 1.0), rng.random((options.batch, 22)))
+    square = np.full((options.batch, 2), options.size)
+    plan = np.column_stack([row * h * w, np.full(len(row), w), boxes, square, 0 * square, 0 * row]).astype(np.int64)
+    x = cut(pixels, plan, options.size)
+    apart = 0
+    for number in range(0, options.batch, 8):
+        top, left, height, width = boxes[number].tolist()
+        picture = (
+            pixels[row[number] * h * w :][: h * w]
+            .view(h, w, 3)
+            .permute(2, 0, 1)[:, top : top + height, left : left + width]
+        )
+        theirs = functional.resize(picture.cpu(), [options.size, options.size], antialias=True)
+        apart = max(apart, int((theirs.int() - x[number].cpu().int()).abs().max()))
+    found = {
+        "kernel_ms": milliseconds(lambda: cut(pixels, plan, options.size), options.device),
+        "grey_levels_apart": apart,
+    }
+    if options.device == "cuda":
+        from likewise.data import cut_cuda
+
+        there = torch.from_numpy(plan).to(device)
+        found["on_device_ms"] = milliseconds(lambda: cut_cuda.cut(pixels, there, options.size), "cuda")
+        available, cut_cuda.available = cut_cuda.available, lambda: False
+        found["reference_ms"] = milliseconds(lambda: cut(pixels, plan, options.size), "cuda", 5)
+        cut_cuda.available = available
+    return found
+
+
+def milliseconds(work: Callable, device: str, rounds: int = 50) -> float:
+    for _ in range(3):
+        work()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    began = time.perf_counter()
+    for _ in range(rounds):
+        work()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return (time.perf_counter() - began) / rounds * 1000
+
+
+def glyph_steps(options) -> dict:
+    """Training steps a second of the demo's network, as `likewise train glyphs` does them and as a plain loop would."""
+    items = load("glyphs", None)
+    config = resolve(Train("glyphs", device=options.device, quiet=True, length="100", seed=0), items)
+    found = {}
+    for way in ("usual", "ours") * 2:
+        training = Training(config, items, torch.device(options.device))
+        training.prepare_pictures(lambda line: None)
+        training.line_up()
+        rows = training.chosen_rows()
+        order = [next(rows) for _ in range(100)]
+        began = time.perf_counter()
+        if way == "ours":
+            feed = batches(
+                items,
+                iter(order),
+                training.augment,
+                device=training.device,
+                held=training.held,
+                workers=options.workers,
+            )
+            for batch in feed:
+                training.one_step(batch)
+        else:
+            loss, y = MultiSimilarity(), torch.as_tensor(items.y)
+            optimizer = torch.optim.AdamW(training.embedder.parameters(), lr=1e-4)
+            size = training.augment.size
+            loader = DataLoader(Usual(items, size, config.augment), batch_sampler=order, num_workers=options.workers)
+            for x, row in loader:
+                value = loss(training.embedder(x.to(options.device)).z, y[row].to(options.device)).mean()
+                optimizer.zero_grad()
+                value.backward()
+                optimizer.step()
+        if options.device == "cuda":
+            torch.cuda.synchronize()
+        images = sum(map(len, order)) / (time.perf_counter() - began)
+        found[way] = max(found.get(way, 0), images)
+    return {f"train {way}": round(n) for way, n in found.items()} | {"ratio": found["ours"] / found["usual"]}
+
+
+def measure(options) -> dict:
+    result = {"device": options.device, "workers": options.workers, "torch": torch.__version__}
+    with tempfile.TemporaryDirectory() as folder:
+        if options.glyphs:
+            items, kind = load("glyphs", None), "affine"
+        else:
+            items = load(options.data, None) if options.data else made_up(Path(folder))
+            kind = "crop"
+            result |= kernel(options)
+        rng = np.random.default_rng(0)
+        order = [rng.integers(0, len(items), options.batch).tolist() for _ in range(options.batches)]
+        ways = {"usual": lambda: usual(items, order, options, kind)}
+        for keep in ("files", "disk", "host", "device"):
+            ways[keep] = ours(items, order, options, kind, keep)
+        rates = dict.fromkeys(ways, 0.0)
+        for _ in range(3):
+            for name, way in ways.items():
+                rates[name] = max(rates[name], rate(way(), options.device))
+        result["images_per_s"] = {name: round(n) for name, n in rates.items()}
+        result["times_usual"] = {name: round(n / rates["usual"], 2) for name, n in rates.items()}
+        if options.glyphs:
+            result |= glyph_steps(options)
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--data", help="a table of pictures; by default they are made up")
+    parser.add_argument("--glyphs", action="store_true", help="the demo's pictures, and training steps on them")
+    parser.add_argument("--size", type=int, default=160)
+    parser.add_argument("--batch", type=int, default=112)
+    parser.add_argument("--batches", type=int, default=30)
+    parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) // 2))
+    parser.add_argument("--out")
+    options = parser.parse_args()
+    result = measure(options)
+    for name, value in result.items():
+        print(f"{name:20} {value}")
+    if options.out:
+        Path(options.out).write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+"""The network of a training step as fast as a GPU runs it: as it is, captured as a CUDA graph, or compiled and captured."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from jaxtyping import Shaped
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from likewise.grad_cache import generators, unmoved
+from likewise.models.embedder import Embedder
+from likewise.types import Output
+
+Mode = Literal["eager", "graph", "compile"]
+
+COMPILING = 60.0
+"""Seconds that compiling may take; a training must be able to win them back."""
+
+GAIN = 0.2
+"""The share of a step that compiling may save; more than it mostly does, so that long trainings try it."""
+
+
+class Captured(nn.Module):
+    """An embedder whose forward and backward pass are each replayed as one CUDA graph: nothing is launched piece by piece.
+
+    The same kernels in the same order, so the same numbers. It holds for pictures of one shape, in training mode, with the
+    parameters that learned when it was made; for other pictures, and in evaluation, the embedder itself is called.
+    By hand, since torch's own hands every parameter through autograd at each call, which takes longer than a small network.
+
+    Args:
+        embedder: on a GPU. It stays as it is and shares its parameters.
+        x: a batch as those to come.
+        bf16: its arithmetic.
+        compiled: compile before capturing.
+    """
+
+    def __init__(self, embedder: Embedder, x: Shaped[Tensor, "B ..."], bf16: bool, compiled: bool = False):
+        super().__init__()
+        self.embedder = embedder
+        self.learning = [p for p in embedder.parameters() if p.requires_grad]
+        self.x, self.root = x.clone(), torch.zeros((), device=x.device, requires_grad=True)
+        work = _Fields(embedder)
+        self.graphs = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        moved = generators(x.device), list(embedder.buffers())  # by trying
+        with unmoved(*moved), torch.autocast(x.device.type, torch.bfloat16, enabled=bf16, cache_enabled=False):
+            with torch.no_grad():
+                out = embedder(x[:2])
+            self.fields = work.fields = tuple(name for name in Output._fields if getattr(out, name) is not None)
+            self._capture(torch.compile(work, dynamic=False) if compiled else work)
+
+    def _capture(self, work: nn.Module) -> None:
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):  # what is chosen or compiled at first is not to be replayed
+            for _ in range(3):
+                outs = work(self.x)
+                self._slopes(outs, [torch.ones_like(t) for t in outs])
+        torch.cuda.current_stream().wait_stream(aside)
+        # Threads that read pictures may allocate memory meanwhile; by default that breaks a capture.
+        how = {"pool": torch.cuda.graph_pool_handle(), "capture_error_mode": "thread_local"}
+        with torch.cuda.graph(self.graphs[0], **how):
+            self.outs = work(self.x)
+        self.slopes = [torch.zeros_like(t) for t in self.outs]
+        with torch.cuda.graph(self.graphs[1], **how):
+            self.grads = self._slopes(self.outs, self.slopes)
+
+    def _slopes(self, outs: tuple[Tensor, ...], slopes: list[Tensor]) -> tuple[Tensor | None, ...]:
+        moving = [(t, slope) for t, slope in zip(outs, slopes, strict=True) if t.requires_grad]
+        if not moving or not self.learning:
+            return ()
+        ends, starts = zip(*moving, strict=True)
+        return torch.autograd.grad(ends, self.learning, starts, allow_unused=True)
+
+    def forward(self, x: Shaped[Tensor, "B ..."]) -> Output:
+        if x.shape != self.x.shape or not self.embedder.training:
+            return self.embedder(x)
+        found = dict(zip(self.fields, _Replay.apply(self.root, x, self), strict=True))
+        return Output(**{name: found.get(name) for name in Output._fields})
+
+    def collect(self) -> None:
+        """Gradients of the parameters, added to those there are."""
+        for p, grad in zip(self.learning, self.grads, strict=False):
+            if grad is not None:
+                p.grad = grad if p.grad is None else p.grad + grad
+
+    def keep_apart(self) -> None:
+        """Gradients of an earlier backward pass lie where the next one writes, unless they were dropped."""
+        for p, grad in zip(self.learning, self.grads, strict=False):
+            if grad is not None and p.grad is grad:
+                p.grad = grad.clone()
+
+
+class _Replay(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, root: Tensor, x: Tensor, captured: Captured) -> tuple[Tensor, ...]:
+        ctx.captured = captured
+        captured.x.copy_(x)
+        captured.graphs[0].replay()
+        return tuple(t.detach().clone() for t in captured.outs)  # the next replay writes over them
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+        captured = ctx.captured
+        captured.keep_apart()
+        torch._foreach_copy_(captured.slopes, list(slopes))
+        captured.graphs[1].replay()
+        captured.collect()
+        return None, None, None
+
+
+class _Fields(nn.Module):
+    """What the embedder gives, without what is not there: graphs know tensors only."""
+
+    def __init__(self, embedder: Embedder):
+        super().__init__()
+        self.embedder, self.fields = embedder, ()
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        out = self.embedder(x)
+        return tuple(getattr(out, name) for name in self.fields)
+
+
+class Looking:
+    """An embedder in evaluation, whose forward pass is replayed as one CUDA graph where that is possible.
+
+    It is captured with the first batch; what has another shape, or cannot be captured, goes through the embedder itself. What
+    comes out is to be copied before the next call, which writes over it.
+    """
+
+    def __init__(self, embedder: Embedder):
+        self.embedder, self.graph, self.x, self.out = embedder, torch.cuda.CUDAGraph(), None, None
+
+    @torch.no_grad()
+    def __call__(self, x: Shaped[Tensor, "B ..."]) -> Output:
+        if self.x is None:
+            self._capture(x)
+        if self.out is None or x.shape != self.x.shape:
+            return self.embedder(x)
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.out
+
+    def _capture(self, x: Tensor) -> None:
+        self.x = x.clone()
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(2):
+                self.embedder(self.x)
+        torch.cuda.current_stream().wait_stream(aside)
+        try:
+            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+                out = self.embedder(self.x)
+            self.out = out
+        except RuntimeError:  # it looks at values on the way
+            torch.cuda.synchronize()
+
+
+@dataclass
+class Fast:
+    """Chooses how the network of a training runs, by trying. Who lets other parameters learn sets `made` to None.
+
+    Args:
+        wish: one of the ways, or "auto": the fastest of those that are worth trying.
+        steps: how many are to come.
+        known: the way an earlier part of this training went, which it keeps unless another is wished.
+    """
+
+    embedder: Embedder
+    wish: Literal["auto"] | Mode
+    steps: int
+    known: Mode | None = None
+    tried: dict[str, float] = field(default_factory=dict)  # milliseconds a step, by the way
+    made: nn.Module | None = None
+
+    def network(self, x: Shaped[Tensor, "B ..."], bf16: bool) -> nn.Module:
+        """What to call for a batch like this."""
+        if self.made is None:
+            self.made = self._choose(x, bf16)
+        return self.made
+
+    def _choose(self, x: Tensor, bf16: bool) -> nn.Module:
+        if not x.is_cuda:
+            return torch.compile(self.embedder) if self.wish == "compile" else self.embedder
+        wish = self.known or "auto" if self.wish == "auto" else self.wish
+        if wish != "auto":
+            self.known = wish
+            return self._make(wish, x, bf16)
+        networks = {}
+        for mode in ("eager", "graph", "compile"):
+            if mode == "compile" and min(self.tried.values()) / 1000 * self.steps * GAIN < COMPILING:
+                break
+            try:
+                networks[mode] = self._make(mode, x, bf16)
+                self.tried[mode] = milliseconds(networks[mode], x, bf16)
+            except RuntimeError:  # it looks at values on the way, or does what the compiler does not know
+                if mode == "eager":
+                    raise
+                self.tried[mode] = math.inf
+        self.known = min(self.tried, key=self.tried.get)
+        return networks[self.known]
+
+    def _make(self, mode: Mode, x: Tensor, bf16: bool) -> nn.Module:
+        return self.embedder if mode == "eager" else Captured(self.embedder, x, bf16, compiled=mode == "compile")
+
+
+def milliseconds(network: Embedder | Captured, x: Tensor, bf16: bool, rounds: int = 8) -> float:
+    """Of a forward and backward pass on this batch."""
+    with unmoved(generators(x.device), list(network.buffers())):
+        for number in range(3 + rounds):
+            if number == 3:
+                torch.cuda.synchronize(x.device)
+                began = time.perf_counter()
+            with torch.autocast(x.device.type, torch.bfloat16, enabled=bf16):
+                out = network(x)
+            out.z.sum().backward()
+            network.zero_grad(set_to_none=True)
+        torch.cuda.synchronize(x.device)
+        return (time.perf_counter() - began) / rounds * 1000

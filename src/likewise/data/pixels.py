@@ -1,0 +1,305 @@
+"""The decoded pictures of a data set in one file: made once, mapped into memory, checked block by block as they are used.
+
+A cache is a folder named by its key: `pixels.bin` holds the pixels and nothing else, `index.npz` sizes, blocks and checksums.
+While it is made they are `pixels.part` and `blocks.jsonl`, a line for each block that is whole: a killed process loses one block.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import weakref
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int, UInt8, UInt32
+
+from likewise.data.decode import check_pictures, decoded
+from likewise.data.decode import decoded_bytes as decoded_bytes  # what a cache of them takes
+from likewise.data.images import BadImage, check_files, file_of
+from likewise.files import cache_folder, write_aside
+from likewise.types import Items, LikewiseError
+
+try:
+    import fcntl
+except ImportError:  # there two processes at once are the user's care
+    fcntl = None
+
+VERSION = 1  # of the files: raise it whenever they, or the pixels of a picture, change
+
+BLOCK = 256
+"""Pictures that share a checksum, and that a killed process loses."""
+
+LIMIT = 100 * 10**9
+"""Bytes that all caches may take together; beyond it the ones used longest ago go."""
+
+
+class Pixels:
+    """Decoded pictures of a whole data set, one after another, each row by row.
+
+    Args:
+        flat: mapped from a file, or held in memory.
+        size: height and width of each picture.
+        edge: rows at which blocks begin, and the end.
+        crc: checksums of the blocks, for pixels that lie in `home`.
+    """
+
+    def __init__(
+        self,
+        items: Items,
+        side: int | None,
+        flat: UInt8[np.ndarray, "P 3"],
+        size: Int[np.ndarray, "N 2"],
+        edge: Int[np.ndarray, "k"],
+        crc: UInt32[np.ndarray, "k-1"] | None = None,
+        home: Path | None = None,
+        say: Callable[[str], None] = print,
+    ):
+        self.items, self.side, self.flat, self.size = items, side, flat, size
+        self.start = np.cumsum(size.prod(1)) - size.prod(1)
+        self.bytes = flat.size
+        self._edge, self._crc, self._home, self._say = edge, crc, home, say
+        self._sure = set(range(len(edge) - 1)) if crc is None else set()
+
+    def blocks(self) -> Iterator[tuple[int, UInt8[np.ndarray, "p 3"]]]:
+        """(first pixel, pixels), block by block in order, each known to be whole."""
+        for block in range(len(self._edge) - 1):
+            self._verify(block)
+            first, last = self._span(block)
+            yield first, self.flat[first:last]
+
+    def need(self, rows: Sequence[int] | Int[np.ndarray, "n"]) -> None:
+        """Make sure that the pixels of these rows are whole. A block is looked at once; after that this costs next to nothing."""
+        found = np.searchsorted(self._edge, np.asarray(rows, np.int64), "right") - 1
+        for block in sorted(set(found.tolist()) - self._sure):
+            self._verify(block)
+
+    def _span(self, block: int) -> tuple[int, int]:
+        last = self._edge[block + 1] - 1
+        return int(self.start[self._edge[block]]), int(self.start[last] + self.size[last].prod())
+
+    def _verify(self, block: int) -> None:
+        if block in self._sure:
+            return
+        first, last = self._span(block)
+        size = self.size[self._edge[block] : self._edge[block + 1]]
+        if checksum(size, zlib.crc32(self.flat[first:last])) != self._crc[block]:
+            self._repair(block, 3 * first)
+        self._sure.add(block)
+
+    def _repair(self, block: int, at: int) -> None:
+        """Processes that do so at the same time write the same bytes: only those that the checksum knows are written."""
+        rows = range(self._edge[block], self._edge[block + 1])
+        self._say(f"pixels: a block of {self._home} is damaged; its {len(rows)} pictures are decoded again")
+        wrong = "its pixels are not those of before: a picture, its size or Pillow was changed"
+        try:
+            found = list(decoded(self.items, self.side, rows, quiet=True))
+            whole, size = b"".join(x.tobytes() for x in found), np.array([x.shape[:2] for x in found])
+            if (size == self.size[rows]).all() and checksum(size, zlib.crc32(whole)) == self._crc[block]:
+                with (self._home / "pixels.bin").open("r+b") as file:
+                    file.seek(at)
+                    file.write(whole)
+                    file.flush()
+                    os.fsync(file.fileno())
+                return
+        except (BadImage, OSError) as error:
+            wrong = str(error)
+        raise LikewiseError(
+            f"pixels: a damaged block (rows {rows[0]} to {rows[-1]} of {self.items.name}) must be decoded again, but {wrong}. "
+            f"Delete the folder {self._home} and run the same command again"
+        )
+
+
+def open_pixels(
+    items: Items,
+    side: int | None = None,
+    *,
+    workers: int = -1,
+    quiet: bool = False,
+    say: Callable[[str], None] = print,
+    folder: Path | None = None,
+) -> Pixels:
+    """The decoded pictures of all rows: from the cache, where they are put first if need be; in memory where that fails.
+
+    Decoding that was interrupted goes on. Of several processes one decodes, and the others wait for it.
+
+    Args:
+        side: pictures with a longer short side are shrunk to this one; None: all stay as they are.
+        workers: threads that decode; -1: as many as the cores can use.
+        say: is told of what went wrong and was mended.
+        folder: of caches. Default: `pixels` in `files.cache_folder()`.
+    """
+    home = home_of(items, side, folder)
+    try:
+        return _opened(items, side, home, say) or _made(items, side, home, workers, quiet, say)
+    except BadImage:
+        raise
+    except (OSError, LikewiseError) as error:  # pictures raise BadImage alone: this is the folder
+        say(f"pixels: {home} cannot be used ({error}); {items.name} is decoded into memory instead")
+    held, size = bytearray(), []  # which grows in place, so that memory holds the pixels about once
+    with closing(decoded(items, side, range(len(items)), workers, quiet)) as pictures:
+        for x in pictures:
+            held.extend(x.data)
+            size.append(x.shape[:2])
+    edge = np.array([*range(0, len(items), BLOCK), len(items)])
+    return Pixels(items, side, np.frombuffer(held, np.uint8).reshape(-1, 3), np.array(size), edge, say=say)
+
+
+def is_there(items: Items, side: int | None, folder: Path | None = None) -> bool:
+    """Whether the pictures lie in the cache, all of them."""
+    home = home_of(items, side, folder)
+    return (home / "index.npz").is_file() and (home / "pixels.bin").is_file()
+
+
+def checksum(size: Sequence | np.ndarray, crc: int) -> int:
+    """Of a block, given that of its pixels: what it says of sizes is covered too."""
+    return zlib.crc32(np.asarray(size, "<i8").tobytes(), crc)
+
+
+def home_of(items: Items, side: int | None, folder: Path | None) -> Path:
+    """The folder of a cache. Its name changes with everything that the pixels depend on: files, boxes, side; not with labels."""
+    check_pictures(items, side)
+    try:
+        files = [os.stat(file_of(items, row)) for row in range(len(items))]
+    except OSError:
+        check_files(items)  # says which are missing
+        raise
+    facts = (
+        VERSION, side, [os.path.abspath(file_of(items, row)) for row in range(len(items))],
+        [(f.st_size, f.st_mtime_ns) for f in files], None if items.box is None else items.box.tolist(),
+    )  # fmt: skip
+    return (folder or cache_folder() / "pixels") / hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+
+def _opened(items: Items, side: int | None, home: Path, say: Callable[[str], None]) -> Pixels | None:
+    """The finished cache; None where there is none, or its index is damaged (every part of which has a checksum)."""
+    try:
+        with np.load(home / "index.npz", allow_pickle=False) as index:
+            size, edge, crc = index["size"], index["edge"], index["crc"]
+        file = (home / "pixels.bin").open("rb")
+    except Exception:
+        return None
+    length = 3 * int(size.prod(1).sum())
+    if os.fstat(file.fileno()).st_size != length:
+        os.truncate(home / "pixels.bin", length)  # what is missing then fails its checksum, and is decoded again
+    flat = np.memmap(file, np.uint8, "r", shape=(length // 3, 3))
+    found = Pixels(items, side, flat, size, edge, crc, home, say)
+    weakref.finalize(found, file.close)
+    with suppress(OSError):  # it may belong to others
+        fcntl and fcntl.flock(file, fcntl.LOCK_SH)  # in use
+        os.utime(home)
+    return found
+
+
+def _made(items: Items, side: int | None, home: Path, workers: int, quiet: bool, say: Callable[[str], None]) -> Pixels:
+    home.parent.mkdir(parents=True, exist_ok=True)
+    waiting = partial(say, f"pixels: another process decodes {items.name}; waiting for it")
+    with _locked(home.with_suffix(".lock"), waiting):
+        if (found := _opened(items, side, home, say)) is not None:
+            return found
+        if (home / "pixels.bin").exists():
+            say(f"pixels: the index of {home} is damaged; {items.name} is decoded anew")
+            shutil.rmtree(home)
+        home.mkdir(exist_ok=True)
+        try:
+            _build(items, side, home, workers, quiet)
+        except BadImage:
+            raise
+        except (OSError, LikewiseError):
+            shutil.rmtree(home, ignore_errors=True)  # half a cache would keep a full disk full
+            raise
+        found = _opened(items, side, home, say)
+    _tidy(home)
+    return found
+
+
+def _build(items: Items, side: int | None, home: Path, workers: int, quiet: bool) -> None:
+    part, journal = home / "pixels.part", home / "blocks.jsonl"
+    blocks = _finished(part, journal)
+    rows, size, crc = range(sum(len(block["size"]) for block in blocks), len(items)), [], 0
+    with (
+        part.open("ab") as out,
+        journal.open("a") as log,
+        closing(decoded(items, side, rows, workers, quiet)) as pictures,
+    ):
+        for row, x in enumerate(pictures, rows.start):
+            out.write(x.data)
+            crc = zlib.crc32(x, crc)
+            size.append(x.shape[:2])
+            if len(size) == BLOCK or row == rows[-1]:
+                out.flush()
+                os.fsync(out.fileno())  # before the line that vouches for it
+                blocks.append({"size": size, "crc": checksum(size, crc)})
+                print(json.dumps(blocks[-1]), file=log, flush=True)
+                size, crc = [], 0
+    edge = np.cumsum([0, *(len(block["size"]) for block in blocks)])
+    sizes, crcs = np.concatenate([block["size"] for block in blocks]), np.array([b["crc"] for b in blocks], np.uint32)
+    with write_aside(home / "index.npz") as aside, aside.open("wb") as file:
+        np.savez(file, size=sizes, edge=edge, crc=crcs)
+    os.replace(part, home / "pixels.bin")  # from here on it is there
+    journal.unlink()
+
+
+def _finished(part: Path, journal: Path) -> list[dict]:
+    """Blocks that were whole when decoding ended early; what lies beyond them is cut off."""
+    part.touch()
+    journal.touch()
+    blocks, lines, pixels, there = [], 0, 0, part.stat().st_size
+    for line in journal.read_bytes().splitlines(keepends=True):
+        try:
+            block = json.loads(line)
+        except ValueError:
+            break
+        end = pixels + 3 * sum(high * wide for high, wide in block["size"])
+        if end > there or not line.endswith(b"\n"):
+            break
+        blocks.append(block)
+        lines, pixels = lines + len(line), end
+    for file, length in ((part, pixels), (journal, lines)):
+        if file.stat().st_size > length:
+            os.truncate(file, length)
+    return blocks
+
+
+def _tidy(home: Path) -> None:
+    """Delete the caches used longest ago, but none that a process makes or uses."""
+    total = 0
+    with suppress(OSError):  # others tidy too
+        for cache in sorted(home.parent.glob("[0-9a-f]" * 64 + "/"), key=os.path.getmtime, reverse=True):
+            total += sum(file.stat().st_size for file in cache.iterdir())
+            if total <= LIMIT or cache == home:
+                continue
+            with _locked(cache.with_suffix(".lock")) as idle:
+                if idle and _unused(cache / "pixels.bin"):
+                    shutil.rmtree(cache)
+
+
+def _unused(file: Path) -> bool:
+    if not file.exists():
+        return True
+    with _locked(file) as mine:
+        return mine
+
+
+@contextmanager
+def _locked(file: Path, waiting: Callable[[], None] | None = None) -> Iterator[bool]:
+    """Whether a file is ours alone. `waiting` is called before waiting for that; None: not to wait. The dead hold no lock."""
+    with file.open("ab") as held:
+        if fcntl is None:
+            yield True
+            return
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            mine = True
+        except BlockingIOError:
+            mine = waiting is not None
+            if mine:
+                waiting()
+                fcntl.flock(held, fcntl.LOCK_EX)
+        yield mine

@@ -1,0 +1,85 @@
+"""The kernel on pictures gives the bits of its reference: by Triton's interpreter on the CPU, and on a GPU where there is one."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from likewise.data import cut_cuda
+from likewise.data.cut import cut, cut_by_pillow
+
+SIZES = [(10, 13), (9, 5), (2, 11), (1, 1)]
+"""Height and width of the pictures, which are small: the interpreter takes a millisecond for each weight."""
+
+KINDS = ("random", "whole", "middle", "tiny")
+
+
+def pixels() -> np.ndarray:
+    """Noise, with a stretch of white: sums at the end of their range."""
+    flat = np.random.default_rng(0).integers(0, 256, (sum(h * w for h, w in SIZES), 3)).astype(np.uint8)
+    flat[40:90] = 255
+    return flat
+
+
+def plan_of(kind: str, size: int, each: int = 1) -> np.ndarray:
+    """Boxes of every picture: random ones, mirrored or not; all of it; all of it resized to more, as evaluation does; a pixel."""
+    rng, lines, start = np.random.default_rng(size), [], 0
+    for high, wide in SIZES:
+        for _ in range(each):
+            flip = len(lines) % 2
+            box, grown, first = (0, 0, high, wide), (size, size), (0, 0)
+            if kind in ("random", "tiny"):
+                h, w = (1, 1) if kind == "tiny" else (rng.integers(1, high + 1), rng.integers(1, wide + 1))
+                box = rng.integers(0, high - h + 1), rng.integers(0, wide - w + 1), h, w
+            if kind == "middle":
+                grown = tuple(side * (size + 5) // min(high, wide) for side in (high, wide))
+                first = tuple(int(np.rint((side - size) / 2)) for side in grown)
+            lines.append((start, wide, *box, *grown, *first, flip))
+        start += high * wide
+    return np.array(lines, np.int64)
+
+
+def interpreted() -> None:
+    """Run where Triton interprets."""
+    torch.set_num_threads(1)
+    flat = torch.from_numpy(pixels())
+    for kind, size, block in (("random", 3, 4), ("random", 11, 8), ("whole", 7, 8), ("middle", 7, 8), ("tiny", 5, 8)):
+        cut_cuda.ROWS = cut_cuda.COLUMNS = block
+        plan = plan_of(kind, size)
+        found, wanted = cut_cuda.cut(flat, torch.from_numpy(plan), size), cut(flat, plan, size)
+        assert torch.equal(found, wanted), f"{kind} to {size}: {(found != wanted).sum()} grey levels differ"
+        assert torch.equal(wanted, cut_by_pillow(flat.numpy(), plan, size))
+        print(kind, size, wanted.float().std().item())
+
+
+@pytest.mark.skipif(not cut_cuda.available(), reason="needs Triton")
+def test_interpreted_on_the_cpu_it_equals_the_reference_to_the_bit():
+    """In a process of its own: Triton chooses when it is imported."""
+    words = [sys.executable, "-c", "import test_cut_cuda; test_cut_cuda.interpreted()"]
+    path = os.pathsep.join([os.path.dirname(__file__), *sys.path])
+    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": path}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["random", *KINDS]
+    assert all(float(line.split()[2]) > 20 for line in done.stdout.splitlines())  # pictures, not one grey
+
+
+@pytest.mark.skipif(not cut_cuda.available(), reason="needs Triton")
+def test_kernels_are_made_of_the_bare_functions():
+    """Tests wrap functions to check shapes; a kernel finds what it calls in the module of the function it is given."""
+    for kernel in (cut_cuda._cut, cut_cuda._window, cut_cuda._weight, cut_cuda._apart):
+        assert kernel.fn.__globals__ is vars(cut_cuda)
+
+
+@pytest.mark.skipif(not (torch.cuda.is_available() and cut_cuda.available()), reason="needs a GPU")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [1, 9, 64, 129])
+def test_on_a_gpu_it_equals_the_reference_to_the_bit(kind, size):
+    flat, plan = torch.from_numpy(pixels()), plan_of(kind, size, each=20)
+    for where in (plan, plan[:1], plan[:0]):
+        found = cut(flat.cuda(), where, size)
+        assert found.is_cuda and torch.equal(found.cpu(), cut(flat, where, size))
+    assert cut(flat.cuda(), plan, size).is_contiguous(memory_format=torch.channels_last)

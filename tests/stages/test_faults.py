@@ -1,0 +1,166 @@
+"""Whatever ends a training on its way, nothing is torn, little is lost, and the same command comes to the same end."""
+
+import multiprocessing
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from stages.faults_work import LINE, fill_the_disk, train_and_tell
+
+from likewise.configs import Train
+from likewise.run import Run
+from likewise.stages.train import Interrupted, Training, train
+from likewise.types import LikewiseError
+
+
+@pytest.fixture(scope="module")
+def process():
+    """`process(work, *arguments)`: a real process, forked from one that has loaded everything, so that it starts at once."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["likewise.stages.train", "torch._dynamo"])  # what every optimiser loads
+
+    def start(work, *arguments):
+        child = context.Process(target=work, args=arguments, daemon=True)
+        child.start()
+        return child
+
+    return start
+
+
+def assert_same_end(a: Run, b: Run) -> None:
+    """To the bit."""
+    assert (a.path / "model.safetensors").read_bytes() == (b.path / "model.safetensors").read_bytes()
+    first, second = ([{k: v for k, v in line.items() if k != "images_per_s"} for line in r.read_log()] for r in (a, b))
+    assert first == second and len(first) > 1
+    assert a.done and b.done and a.scores == b.scores
+
+
+def steps_told(file: Path) -> list[int]:
+    return [int(line) for line in file.read_text().splitlines() if len(line) == LINE - 1] if file.exists() else []
+
+
+def test_twenty_kills(settings, tmp_path, process):
+    """At random moments: between steps, while saving, at the start. At most the steps since the last state are done again."""
+    settings |= {
+        "loss": "ProxyAnchor()", "length": "150", "checkpoint_every": "3", "noise": "Uniform(share=0.2)", "keep_losses": True,
+        "confidence": "ProcSim()",
+    }  # fmt: skip
+    whole = train(Train(**settings | {"out": str(tmp_path / "whole")}))
+    chance, run, told = random.Random(0), Run(settings["out"]), tmp_path / "told"
+    state, saved, kills, done = run.path / "state.pt", 0, 0, 0
+    while kills < 20:
+        before = state.stat().st_mtime_ns if state.exists() else 0
+        child = process(train_and_tell, settings, str(told))
+        while kills % 5 and child.is_alive() and not (state.exists() and state.stat().st_mtime_ns > before):
+            time.sleep(0.001)  # but for some that are killed at once, a kill comes after a new state
+        time.sleep(chance.uniform(0, 0.03 if kills % 5 else 0.3))
+        child.kill()
+        child.join()
+        assert child.exitcode == -signal.SIGKILL, "it ended before it was killed"
+        kills += 1
+        now = (run.load_state() or {"step": 0})["step"] if run.path.exists() else 0
+        lines = steps_told(told)
+        starts = [-line - 1 for line in lines[done:] if line < 0]
+        assert starts in ([], [saved]), "it goes on from what was saved"
+        reached = max((line for line in lines if line > 0), default=0)
+        assert now >= saved and now % 3 == 0 and reached - now <= 3, "no more than an interval is lost"
+        if now:
+            assert run.load_tensors("model.safetensors") or now == 3
+            assert all(line["step"] <= reached for line in run.read_log())
+        saved, done = now, len(lines)
+    assert 30 < saved < 150
+    train(Train(**settings))
+    assert_same_end(whole, run)
+    assert {p.name for p in run.path.iterdir()} == {p.name for p in whole.path.iterdir()}
+    for name in ("losses.npz", "trust.npz"):
+        assert (run.path / name).read_bytes() == (whole.path / name).read_bytes()
+
+
+def test_a_kill_at_the_very_start_is_no_obstacle(settings):
+    """While the first files were written."""
+    folder = Path(settings["out"])
+    folder.mkdir()
+    for name in (".environment.json.123.part", ".config.json.123.part"):
+        (folder / name).write_text('{"for')
+    run = train(Train(**settings | {"length": "1", "evaluate": False}))
+    assert run.done and not list(folder.glob(".*"))
+
+
+def test_a_full_disk(settings, tmp_path, process):
+    """One line says so; the state before is whole, and the same command goes on from it."""
+    settings |= {"loss": "ProxyAnchor()", "length": "20", "checkpoint_every": "5"}
+    told = tmp_path / "told"
+    process(fill_the_disk, settings, str(told)).join()
+    run = Run(settings["out"])
+    message = (
+        f"run: there is no room left on the disk for {run.path / 'state.pt'}; what was there before is untouched. "
+    )
+    assert told.read_text() == message + "Free some space and run the same command again"
+    assert run.load_state()["step"] == 10 and run.load_tensors("model.safetensors")
+    assert not list(run.path.glob(".*.part"))
+    train(Train(**settings))
+    assert_same_end(train(Train(**settings | {"out": str(tmp_path / "whole")})), run)
+
+
+PICTURES = {
+    "data": "glyphs(classes=8, per_class=6, size=16)", "size": 16, "sampler": "SamplesPerClass(batch=8, per_class=2)", "dim": 8,
+    "length": "12", "checkpoint_every": "100", "log_every": 2, "quiet": True, "device": "cpu",
+}  # fmt: skip
+
+
+def test_a_killed_reader_of_pictures(tmp_path, monkeypatch):
+    """It is told in one line, what was learned until then is saved, and the same command goes on."""
+    settings = PICTURES | {"keep": "files", "workers": 1}
+    whole = train(Train(**settings | {"workers": 0}, out=str(tmp_path / "whole")))
+    step = Training.one_step
+
+    def one_step(self, batch):
+        step(self, batch)
+        if self.step == 5:
+            for reader in multiprocessing.active_children():
+                reader.kill()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "one_step", one_step)
+        with pytest.raises(
+            LikewiseError, match=r"a process that reads pictures was killed.*Training stopped at step \d"
+        ) as told:
+            train(Train(**settings, out=str(tmp_path / "run")))
+    assert "\n" not in str(told.value)
+    run = Run(tmp_path / "run")
+    assert 5 <= run.load_state()["step"] < 12
+    train(Train(**settings, out=str(run.path)))
+    assert_same_end(whole, run)
+
+
+def test_a_damaged_cache(tmp_path, monkeypatch, stop_at, capsys):
+    """Between two halves of a training: what is damaged is decoded again, and the end is that of pictures read from files."""
+    whole = train(Train(**PICTURES, keep="files", workers=0, out=str(tmp_path / "whole")))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    settings = PICTURES | {"keep": "disk", "out": str(tmp_path / "run"), "workers": 0}
+    stop_at(5)
+    with pytest.raises(Interrupted):
+        train(Train(**settings))
+    (pixels,) = (tmp_path / "cache").rglob("pixels.bin")
+    held = bytearray(pixels.read_bytes())
+    held[len(held) // 3] ^= 1
+    pixels.write_bytes(held)
+    run = train(Train(**settings))
+    assert "is damaged" in capsys.readouterr().out
+    assert_same_end(whole, run)
+
+
+def test_one_of_several_does_not_save_alone(monkeypatch):
+    """The others are in the middle of a step: waiting for them would never end."""
+    training = Training.__new__(Training)
+    training.step, training.save = 5, lambda: pytest.fail("it waits for the others")
+    monkeypatch.setattr("likewise.stages.train.world", lambda: (1, 2))
+
+    def feed():
+        raise LikewiseError("images: broken")
+        yield
+
+    with pytest.raises(LikewiseError, match="^images: broken. Training stopped at step 5; --skip-bad leaves"):
+        training.next_batch(feed())

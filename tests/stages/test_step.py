@@ -1,0 +1,103 @@
+"""Several processes train as one does, whatever the parts, and go on with what others began."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from stages.step_work import CASES, STOPPED, cases, config, found, go_on, start, start_all, stop_half_way, train_case
+
+from likewise.configs import Train
+from likewise.data import load
+from likewise.run import Run
+from likewise.stages.assemble import resolve
+from likewise.stages.step import Stepping
+from likewise.types import LikewiseError
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("together")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp().parent / "cache"))
+        start_all(folder)
+    return folder
+
+
+def assert_close(a, b, where: str, rounded: float = 1e-6) -> None:
+    """Numbers to the rounding of some steps in float32 (a histogram in the log, of some digits), all else exactly."""
+    if isinstance(a, dict):
+        assert a.keys() == b.keys(), where
+        for key in a:
+            assert_close(a[key], b[key], f"{where} {key}", 1.1e-4 if key.endswith("suspicion") else rounded)
+        return
+    if isinstance(a, list):
+        a, b = (np.array([math.nan if number is None else number for number in numbers]) for numbers in (a, b))
+    a, b = np.asarray(a), np.asarray(b)
+    assert a.shape == b.shape and a.dtype == b.dtype, where
+    if a.dtype.kind != "f":
+        assert np.array_equal(a, b), (where, a, b)
+    else:
+        largest = np.abs(a, where=np.isfinite(a), out=np.zeros_like(a)).max(initial=0)
+        np.testing.assert_allclose(b, a, rtol=0, atol=2e-5 * largest + rounded, err_msg=where)
+
+
+@pytest.mark.parametrize(("name", "many"), [(name, many) for many in (2, 3) for name in cases(many)])
+def test_many_train_as_one(folder, name, many):
+    """Networks, losses, terms and confidences with all they keep; optimiser, sampler, log, validation, trust and losses."""
+    for rank in range(many):
+        assert name not in (errors := json.loads((folder / f"errors {rank} of {many}.json").read_text())), errors[name]
+    alone, together = found(train_case(folder, name)), found(Run(folder / str(many) / name))
+    losses = [value for key, value in alone.items() if key.startswith("log") and key.endswith(" loss")]
+    assert len(losses) >= 4 and len(set(losses)) == len(losses) and np.isfinite(losses).all()
+    assert any("val MAP@R" in key for key in alone) == (CASES[name].get("protocol", "") is not None)
+    assert_close(alone, together, name)
+
+
+@pytest.mark.parametrize("many", [1, 3])
+@pytest.mark.parametrize("name", STOPPED)
+def test_what_two_began_others_finish(folder, name, many):
+    """One of two processes was asked to stop. Another number of them ends where one alone ends that was never stopped."""
+    half = Run(folder / "2" / f"stopped {name}")
+    assert half.load_state()["step"] == 3 and not half.done and not (half.path / "lock").exists()
+    whole = start(config(folder, f"whole {name}", STOPPED[name]))
+    resumed = go_on(folder, name, 2) if many == 1 else Run(folder / "3" / f"{name} from 2")
+    assert resumed.done
+    assert_close(found(whole), found(resumed), name)
+
+
+@pytest.mark.parametrize("name", STOPPED)
+def test_one_goes_on_to_the_bit(folder, name):
+    whole = start(config(folder, f"whole {name}", STOPPED[name]))
+    stop_half_way(folder, name)
+    resumed = go_on(folder, name, 1)
+    a, b = (
+        {key: value.numpy() if isinstance(value, torch.Tensor) else value for key, value in found(run).items()}
+        for run in (whole, resumed)
+    )
+    np.testing.assert_equal(b, a)
+
+
+@pytest.mark.parametrize(
+    ("more", "many", "message"),
+    [
+        (
+            {"mixup": 2.0, "mixup_at": "input"},
+            2,
+            "mixup mixes the samples of a process, so several would train another way than one; leave it out",
+        ),
+        (
+            {"mixup": 2.0, "mixup_at": "input", "chunk": 5},
+            1,
+            "mixup mixes samples of the whole batch, and chunk cuts it; leave one of them out",
+        ),
+    ],
+)
+def test_mixtures_need_the_whole_batch(settings, monkeypatch, more, many, message):
+    settings = Train(**settings, **more)
+    items = load(settings.data)
+    stepping = Stepping(resolve(settings, items), items, torch.device("cpu"))
+    monkeypatch.setattr("likewise.stages.step.world", lambda: (0, many))
+    with pytest.raises(LikewiseError, match=f"train: {message}"):
+        stepping.line_up()
