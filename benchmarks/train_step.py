@@ -1,7 +1,7 @@
 """Training and embedding at the speed of the network: `likewise train` beside the bare network, at the same batch on one GPU.
 
     python benchmarks/train_step.py [--out result.json] [--nets efficientnet_lite0:160:112 resnet50:224:128] [--steps 200]
-    python benchmarks/train_step.py --memory          # batches of 4,096, with and without chunks
+    python benchmarks/train_step.py --memory          # batches of 4,096, with and without chunks; also without a GPU
     python benchmarks/train_step.py --run TABLE [--weights FILE]     # a whole run of 30 passes, from settings to scores
     python benchmarks/train_step.py --classes 1000000                # proxies shared out among processes
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import tempfile
 import time
 from dataclasses import replace
@@ -38,7 +39,7 @@ from likewise.stages.assemble import resolve, to_device
 from likewise.stages.train import Training, train
 from likewise.types import Items
 
-DEVICE = torch.device("cuda")
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 WAYS = ("eager", "graph", "compile")
 
 
@@ -83,7 +84,8 @@ class Timed(Training):
     def one_step(self, batch) -> None:
         super().one_step(batch)
         if self.step in (max(1, self.steps // 10), self.steps):
-            torch.cuda.synchronize()
+            if self.device.type == "cuda":
+                torch.cuda.synchronize()
             self.times = (*getattr(self, "times", ()), time.perf_counter())
 
 
@@ -157,27 +159,37 @@ def speed(options) -> dict:
 
 
 def memory(options) -> dict:
-    """Gigabytes that a step with a batch of thousands takes at most, by chunks."""
+    """Gigabytes that steps with a batch of 4,096 take at most, with the network in chunks and without."""
     result = {}
     with tempfile.TemporaryDirectory() as folder:
-        items = made_up(Path(folder), 4096, (256, 256), classes=512)
+        made_up(Path(folder), 4096, (96, 96), classes=512)
         for text in options.nets:
-            name, size, _ = text.split(":")
-            for chunk in (None, 128):
-                torch.cuda.empty_cache()
-                torch.cuda.reset_peak_memory_stats()
-                config = settings(name, int(size), 4096, speed="eager", length="6", chunk=chunk)
-                config = replace(config, sampler="SamplesPerClass(batch=4096, per_class=16, with_replacement=True)")
-                try:
-                    training = begun(config, items, Path(folder) / f"{name}-{chunk}")
-                    first, last = training.times
-                    took = {"images_per_s": round(5 * 4096 / (last - first))}
-                except torch.OutOfMemoryError:
-                    took = {"out_of_memory": True}
-                took |= {"peak_gb": round(torch.cuda.max_memory_allocated() / 1e9, 1)}
-                result[f"{text} chunk {chunk}"] = took
-                print(text, "chunk", chunk, took, flush=True)
+            for chunk in (128, None):
+                file = Path(folder) / "found.json"
+                file.unlink(missing_ok=True)
+                torch.multiprocessing.spawn(one_size, (text, chunk, folder), nprocs=1)
+                result[f"{text} chunk {chunk}"] = json.loads(file.read_text())
+                print(text, "chunk", chunk, result[f"{text} chunk {chunk}"], flush=True)
     return result
+
+
+def one_size(_, text: str, chunk: int | None, folder: str) -> None:
+    name, size, _ = text.split(":")
+    items, found = load(f"{folder}/table.csv", None), {}
+    config = replace(
+        settings(name, int(size), 4096, speed="eager", length="2", chunk=chunk), device=DEVICE.type, keep="auto",
+        sampler="SamplesPerClass(batch=4096, per_class=16, with_replacement=True)",
+        precision="bf16" if DEVICE.type == "cuda" else "fp32",
+    )  # fmt: skip
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    try:
+        times = begun(config, items, Path(folder) / f"{name}-{size}-{chunk}").times
+        found["images_per_s"] = round(4096 / (times[1] - times[0]))
+    except torch.OutOfMemoryError:
+        found["out_of_memory"] = True
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    found["peak_gb"] = round(torch.cuda.max_memory_allocated() / 1e9 if DEVICE.type == "cuda" else peak / 1e6, 2)
+    (Path(folder) / "found.json").write_text(json.dumps(found))
 
 
 def shared_out(options) -> dict:
@@ -256,7 +268,8 @@ def main() -> None:
     parser.add_argument("--out")
     options = parser.parse_args()
     work = memory if options.memory else whole_run if options.run else shared_out if options.classes else speed
-    result = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__} | work(options)
+    result = {"device": torch.cuda.get_device_name() if DEVICE.type == "cuda" else "cpu", "torch": torch.__version__}
+    result |= work(options)
     if options.out:
         Path(options.out).write_text(json.dumps(result, indent=2) + "\n")
 

@@ -273,3 +273,9 @@ def test_terms_go_with_one_network(items, make):
 def test_co_teaching_plus_wants_a_loss_with_classes(items, make):
     with pytest.raises(LikewiseError, match=r"CoTeachingPlus\(.*asks which class the loss would name.*use NormSoftmax"):
         make(items, loss="MultiSimilarity()", confidence="CoTeachingPlus(share=0.2)")
+
+
+@pytest.mark.parametrize("more", [{"chunk": 4}, {"recompute": True}])
+def test_mixup_goes_with_nothing_that_cuts_or_repeats(items, make, more):
+    with pytest.raises(LikewiseError, match=r"train: mixup mixes .*; leave one of them out"):
+        make(items, mixup=2.0, mixup_at="input", **more)

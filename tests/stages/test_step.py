@@ -12,7 +12,7 @@ from likewise.configs import Train
 from likewise.data import load
 from likewise.run import Run
 from likewise.stages.assemble import resolve
-from likewise.stages.step import Stepping
+from likewise.stages.step import Stepping, must_be_as_many
 from likewise.types import LikewiseError
 
 
@@ -79,25 +79,24 @@ def test_one_goes_on_to_the_bit(folder, name):
     np.testing.assert_equal(b, a)
 
 
-@pytest.mark.parametrize(
-    ("more", "many", "message"),
-    [
-        (
-            {"mixup": 2.0, "mixup_at": "input"},
-            2,
-            "mixup mixes the samples of a process, so several would train another way than one; leave it out",
-        ),
-        (
-            {"mixup": 2.0, "mixup_at": "input", "chunk": 5},
-            1,
-            "mixup mixes samples of the whole batch, and chunk cuts it; leave one of them out",
-        ),
-    ],
-)
-def test_mixtures_need_the_whole_batch(settings, monkeypatch, more, many, message):
-    settings = Train(**settings, **more)
+def test_mixtures_need_the_whole_batch(settings, monkeypatch):
+    settings = Train(**settings, mixup=2.0, mixup_at="input")
     items = load(settings.data)
-    stepping = Stepping(resolve(settings, items), items, torch.device("cpu"))
-    monkeypatch.setattr("likewise.stages.step.world", lambda: (0, many))
-    with pytest.raises(LikewiseError, match=f"train: {message}"):
-        stepping.line_up()
+    monkeypatch.setattr("likewise.stages.parts.world", lambda: (0, 2))
+    with pytest.raises(
+        LikewiseError, match=r"mixup mixes the samples of a process, so that several would .*; leave one"
+    ):
+        Stepping(resolve(settings, items), items, torch.device("cpu"))
+
+
+def test_processes_have_as_many_chunks_as_one_another(monkeypatch):
+    """They meet in every norm."""
+    must_be_as_many(9, 4)
+    monkeypatch.setattr("likewise.ranks.world", lambda: (0, 2))
+    monkeypatch.setattr("likewise.stages.step.world", lambda: (0, 2))
+    for count, chunk in ((8, 4), (9, 5), (9, 3), (16, 3)):
+        must_be_as_many(count, chunk)
+    with pytest.raises(
+        LikewiseError, match=r"batch of 9 is shared among 2 processes, .* give a chunk of 5, or a batch"
+    ):
+        must_be_as_many(9, 4)

@@ -22,6 +22,7 @@ from likewise.models.mixup import Mixup
 from likewise.models.teacher import Teacher
 from likewise.objective import Objective
 from likewise.optimise import Schedule, make_optimizer
+from likewise.ranks import world
 from likewise.run import Run
 from likewise.sharded import own, own_memory, shard, whole, whole_memory
 from likewise.spec import build
@@ -188,6 +189,13 @@ class Parts:
             )
         if config.mixup is None:
             return
+        for others, words in (
+            (world()[1] > 1, "the samples of a process, so that several would train another way than one"),
+            (config.chunk is not None, "samples of the whole batch, and chunk cuts it"),
+            (config.recompute, "inside of the network, and recompute would do without"),
+        ):
+            if others:
+                raise LikewiseError(f"train: mixup mixes {words}; leave one of them out")
         if config.keep_losses:
             raise LikewiseError(
                 "train: keep_losses wants the loss of every sample, and mixup makes mixtures of them; leave one of them out"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.distributed as dist
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from likewise.capture import Fast
 from likewise.contracts import BatchSampler
 from likewise.grad_cache import Chunked
 from likewise.models.synced_norm import sync_norms
 from likewise.optimise import clip, forget
-from likewise.ranks import gathered, world
+from likewise.ranks import gathered, share, world
 from likewise.sharded import shares
 from likewise.stages.parts import Parts
 from likewise.types import Batch, LikewiseError, Output, Trust
@@ -24,12 +27,7 @@ class Stepping(Parts):
     def line_up(self) -> None:
         """Before the first step, once the state is what it is to go on from."""
         config = self.config
-        many = world()[1]
-        if many > 1:
-            if config.mixup is not None:
-                raise LikewiseError(
-                    "train: mixup mixes the samples of a process, so several would train another way than one; leave it out"
-                )
+        if world()[1] > 1:
             for module in self.modules().values():
                 agree(module)
             for embedder in self.embedders:
@@ -38,13 +36,11 @@ class Stepping(Parts):
             embedder.train()
             if config.recompute:
                 embedder.recompute()
-        if config.chunk is not None and config.mixup is not None:
-            raise LikewiseError(
-                "train: mixup mixes samples of the whole batch, and chunk cuts it; leave one of them out"
-            )
+        norms = [m for e in self.embedders for m in e.modules() if isinstance(m, _BatchNorm) and m.training]
+        self.meet = world()[1] > 1 and bool(norms)  # processes do, inside of the network
         wish = config.speed
-        if wish == "auto" and (many > 1 or config.recompute or self.items.x is not None):
-            wish = "eager"  # processes that talk inside the network, and what is done twice, cannot be captured
+        if wish == "auto" and (config.recompute or self.items.x is not None or self.meet):
+            wish = "eager"  # what is done twice, and norms over processes, are not for a graph
         self.learns: bool | None = None  # whether backbones do, once it was decided
         self.fast = [Fast(e, wish, self.steps - self.step, self.way) for e in self.embedders]
         self.chunked = [Chunked(e, config.chunk) for e in self.embedders] if config.chunk else []
@@ -55,7 +51,7 @@ class Stepping(Parts):
         self.thaw()
         place = self.place[batch.row]
         batch, w = Batch(batch.x, self.y[place], place), self.weight[batch.row]
-        networks = self.networks(batch.x)
+        networks = self.networks(batch.x, len(place))
         self.seed(1 + world()[0])
         bf16 = self.config.precision == "bf16"
         with torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
@@ -91,13 +87,15 @@ class Stepping(Parts):
             for parameter in embedder.backbone_parameters():
                 parameter.requires_grad_(learns)
 
-    def networks(self, x: Tensor) -> list[nn.Module | Chunked]:
+    def networks(self, x: Tensor, count: int) -> list[nn.Module | Chunked]:
         """What to call for this batch."""
         if self.mixup:
             return []
         bf16 = self.config.precision == "bf16"
         if not self.chunked:
             return [fast.network(x, bf16) for fast in self.fast]
+        if self.meet:
+            must_be_as_many(count, self.config.chunk)
         for chunked, fast in zip(self.chunked, self.fast, strict=True):
             chunked.network = fast.network(x.tensor_split(max(1, -(-len(x) // chunked.chunk)))[0], bf16)
         return self.chunked
@@ -164,6 +162,16 @@ def whole(out: Output, count: int) -> Output:
     flat = gathered(torch.cat([t.flatten(1) for t in there], 1), count)  # at once: asking costs more than carrying
     parts = iter(flat.split([t.shape[1:].numel() for t in there], 1))
     return Output(*(None if t is None else next(parts).reshape(count, *t.shape[1:]).to(t).contiguous() for t in out))
+
+
+def must_be_as_many(count: int, chunk: int) -> None:
+    """Processes meet in every norm, so all of them need the same number of chunks."""
+    many = world()[1]
+    if len({math.ceil(len(range(count)[share(count, rank)]) / chunk) for rank in range(many)}) > 1:
+        raise LikewiseError(
+            f"train: a batch of {count} is shared among {many} processes, some of which would need one chunk of {chunk} more "
+            f"than others; give a chunk of {chunk + 1}, or a batch that {many} divides"
+        )
 
 
 def agree(module: nn.Module) -> None:
