@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch.utils.data import DataLoader
 
 from likewise.data.augment import Augment, Plain
 from likewise.data.batches import batches, choose_workers, in_order
@@ -180,15 +181,19 @@ def test_any_function_of_a_picture_will_do(folder):
     assert [b.x.shape[0] for b in found] == [2, 1] and found[0].x.unique().tolist() == [12]
 
 
-def test_the_death_of_a_reading_process_is_told_when_a_batch_is_waited_for(folder):
-    """Not in the middle of a step, where torch would raise it, and not as a traceback."""
+@pytest.mark.parametrize("loaded", [False, True])
+def test_the_death_of_a_reading_process_is_told_when_a_batch_is_waited_for(folder, monkeypatch, loaded):
+    """Not in the middle of a step, where torch would raise it, and not as a traceback; whoever loaded something before."""
+    if loaded:
+        monkeypatch.setattr(torch.utils.data._utils.signal_handling, "_SIGCHLD_handler_set", False)
+        list(DataLoader(range(4), num_workers=1))
+        assert signal.getsignal(signal.SIGCHLD).__module__.startswith("torch.")
     items, others = read_folder(str(folder)), set(multiprocessing.active_children())
     feed = batches(items, ([i % 12] for i in itertools.count()), Plain(8, "none"), device=CPU, workers=1)
     assert next(feed).row.tolist() == [0]
     (reader,) = set(multiprocessing.active_children()) - others
     os.kill(reader.pid, signal.SIGKILL)
-    reader.join()
-    time.sleep(0.1)  # a step
+    time.sleep(0.3)  # a step
     with pytest.raises(
         LikewiseError, match=r"was killed \(out of memory\?\); use fewer --workers, or --keep disk"
     ) as caught:

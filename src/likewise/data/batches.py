@@ -163,6 +163,8 @@ def _own_signals() -> Iterator[None]:
     waited for."""
     mine = hasattr(signal, "SIGCHLD") and threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGCHLD) if mine else None
+    if getattr(before, "__module__", "").startswith("torch."):  # an earlier loader's, somewhere else
+        before = signal.SIG_DFL
     yield
     if mine:
         signal.signal(signal.SIGCHLD, before or signal.SIG_DFL)
