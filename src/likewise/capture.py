@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -54,13 +55,11 @@ class Captured(nn.Module):
             self._capture(torch.compile(work, dynamic=False) if compiled else work)
 
     def _capture(self, work: nn.Module) -> None:
-        aside = torch.cuda.Stream()
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):  # what is chosen or compiled at first is not to be replayed
-            for _ in range(3):
-                outs = work(self.x)
-                self._slopes(outs, [torch.ones_like(t) for t in outs])
-        torch.cuda.current_stream().wait_stream(aside)
+        def both_ways() -> None:
+            outs = work(self.x)
+            self._slopes(outs, [torch.ones_like(t) for t in outs])
+
+        warm_up(both_ways)
         # Threads that read pictures may allocate memory meanwhile; by default that breaks a capture.
         how = {"pool": torch.cuda.graph_pool_handle(), "capture_error_mode": "thread_local"}
         with torch.cuda.graph(self.graphs[0], **how):
@@ -77,7 +76,7 @@ class Captured(nn.Module):
         return torch.autograd.grad(ends, self.learning, starts, allow_unused=True)
 
     def forward(self, x: Shaped[Tensor, "B ..."]) -> Output:
-        if x.shape != self.x.shape or not self.embedder.training:
+        if (x.shape, x.dtype) != (self.x.shape, self.x.dtype) or not self.embedder.training:
             return self.embedder(x)
         found = dict(zip(self.fields, _Replay.apply(self.root, x, self), strict=True))
         return Output(**{name: found.get(name) for name in Output._fields})
@@ -89,7 +88,7 @@ class Captured(nn.Module):
                 p.grad = grad if p.grad is None else p.grad + grad
 
     def keep_apart(self) -> None:
-        """Gradients of an earlier backward pass lie where the next one writes, unless they were dropped."""
+        """Gradients of an earlier backward pass lie where both graphs write, unless they were dropped."""
         for p, grad in zip(self.learning, self.grads, strict=False):
             if grad is not None and p.grad is grad:
                 p.grad = grad.clone()
@@ -99,6 +98,7 @@ class _Replay(torch.autograd.Function):
     @staticmethod
     def forward(ctx, root: Tensor, x: Tensor, captured: Captured) -> tuple[Tensor, ...]:
         ctx.captured = captured
+        captured.keep_apart()
         captured.x.copy_(x)
         captured.graphs[0].replay()
         return tuple(t.detach().clone() for t in captured.outs)  # the next replay writes over them
@@ -107,7 +107,6 @@ class _Replay(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, *slopes: Tensor) -> tuple[Tensor | None, ...]:
         captured = ctx.captured
-        captured.keep_apart()
         torch._foreach_copy_(captured.slopes, list(slopes))
         captured.graphs[1].replay()
         captured.collect()
@@ -148,13 +147,8 @@ class Looking:
 
     def _capture(self, x: Tensor) -> None:
         self.x = x.clone()
-        aside = torch.cuda.Stream()
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
-            for _ in range(2):
-                self.embedder(self.x)
-        torch.cuda.current_stream().wait_stream(aside)
         try:
+            warm_up(lambda: self.embedder(self.x))
             with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
                 out = self.embedder(self.x)
             self.out = out
@@ -162,9 +156,25 @@ class Looking:
             torch.cuda.synchronize()
 
 
+def warm_up(work: Callable[[], object]) -> None:
+    """What is loaded, chosen or compiled at first is not to be captured. The last round must not wait for the device, for a
+    capture in which something waits fails and leaves torch in disorder."""
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        for _ in range(2):
+            work()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            work()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    torch.cuda.current_stream().wait_stream(aside)
+
+
 @dataclass
 class Fast:
-    """Chooses how the network of a training runs, by trying. Who lets other parameters learn sets `made` to None.
+    """Chooses how the network of a training runs, by trying. Who lets other parameters learn calls `renew`.
 
     Args:
         wish: one of the ways, or "auto": the fastest of those that are worth trying.
@@ -185,13 +195,27 @@ class Fast:
             self.made = self._choose(x, bf16)
         return self.made
 
+    def renew(self) -> None:
+        """Other parameters learn from here on."""
+        self.made, self.tried = None, {}
+        self.known = self.first
+
+    def __post_init__(self):
+        self.first = self.known
+
     def _choose(self, x: Tensor, bf16: bool) -> nn.Module:
         if not x.is_cuda:
             return torch.compile(self.embedder) if self.wish == "compile" else self.embedder
         wish = self.known or "auto" if self.wish == "auto" else self.wish
         if wish != "auto":
-            self.known = wish
-            return self._make(wish, x, bf16)
+            try:
+                self.known = wish
+                return self._make(wish, x, bf16)
+            except RuntimeError:
+                if self.wish != "auto":
+                    raise
+                self.known = "eager"  # what went elsewhere does not go here
+                return self.embedder
         networks = {}
         for mode in ("eager", "graph", "compile"):
             if mode == "compile" and min(self.tried.values()) / 1000 * self.steps * GAIN < COMPILING:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -21,14 +22,16 @@ def joined(device: torch.device) -> Iterator[torch.device]:
     if int(os.environ.get("WORLD_SIZE", 1)) == 1 or world()[1] > 1:
         yield device
         return
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
     # What lies on the host is exchanged there, without a device that would have to wait.
-    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, timeout=timedelta(hours=2))  # one may work while the others wait for it
     try:
         yield device
-    finally:
-        dist.destroy_process_group()
+    except BaseException:
+        if device.type != "cuda":  # a GPU would wait for a process that may have gone
+            dist.destroy_process_group()
+        raise
+    dist.destroy_process_group()
 
 
 def wait_for_all() -> None:

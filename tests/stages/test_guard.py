@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from likewise.stages import guard
-from likewise.stages.guard import Saves, leave_cores_for, stop_on_signal
+from likewise.stages.guard import Saves, leave_cores_for, must_be_finite, stop_on_signal
+from likewise.types import LikewiseError
 
 
 def test_readers_get_their_cores_and_the_network_gets_them_back():
@@ -123,3 +124,11 @@ def test_a_state_that_could_not_be_saved_counts_too(clock):
     assert not saves.due(1)
     clock.now += 1
     assert saves.due(1)
+
+
+def test_what_is_not_finite_is_named(tmp_path):
+    must_be_finite(1.5, 3, tmp_path)
+    with pytest.raises(LikewiseError, match=r"the loss became nan before step 3; lower lr .* kept in"):
+        must_be_finite(float("nan"), 3, tmp_path)
+    with pytest.raises(LikewiseError, match="a weight became inf before step 4"):
+        must_be_finite(float("inf"), 4, tmp_path, "a weight")

@@ -187,3 +187,15 @@ def test_one_of_several_starts_no_others(monkeypatch):
     assert not is_started()
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert is_started()
+
+
+def test_one_process_alone_has_not_been_started_by_others(monkeypatch):
+    for many, started in (("1", False), ("2", True)):
+        monkeypatch.setenv("WORLD_SIZE", many)
+        assert is_started() is started
+
+
+def test_a_stop_that_nobody_was_asked_about_is_a_stop():
+    with pytest.raises(KeyboardInterrupt, match="stopped; the same command goes on"):
+        outcome([{}, {}], [-15, -15], stopped=True)
+    assert outcome([{"run": "a"}, {"run": "a"}], [0, 0], stopped=True).path.name == "a"

@@ -967,3 +967,20 @@ def test_a_mixture_has_no_loss_of_its_own(settings):
     with pytest.raises(LikewiseError, match="keep_losses wants the loss of every sample, and mixup .*leave one"):
         train(Train(**settings, keep_losses=True, mixup=2.0))
     assert not Path(settings["out"]).exists()
+
+
+def test_weights_that_are_not_finite_are_never_saved(settings, tmp_path, monkeypatch):
+    """The loss of a step is from before its update, so that it may be finite where the weights are not any more."""
+    step = module.Training.one_step
+
+    def one_step(self, batch):
+        step(self, batch)
+        if self.step == 4:
+            next(self.embedder.parameters()).data.flatten()[0] = torch.nan
+
+    monkeypatch.setattr(module.Training, "one_step", one_step)
+    where = tmp_path / "nan"
+    with pytest.raises(LikewiseError, match=r"a weight became nan before step 4; .* The last sound state is kept in"):
+        train(Train(**settings | {"checkpoint_every": "1", "length": "9", "out": str(where)}))
+    tensors = Run(where).load_state()["tensors"]
+    assert Run(where).load_state()["step"] == 3 and all(t.isfinite().all() for t in tensors.values())

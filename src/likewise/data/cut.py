@@ -34,7 +34,7 @@ def cut(
     if pixels.is_cuda:
         from likewise.data import cut_cuda
 
-        if cut_cuda.available():
+        if cut_cuda.works():
             return cut_cuda.cut(pixels, send(torch.from_numpy(plan), pixels.device), size)
     pieces = math.ceil(len(plan) * int(plan[:, 4:6].max(0).prod()) / PIXELS)
     return torch.cat([_cut_by_torch(pixels, piece, size) for piece in np.array_split(plan, min(pieces, len(plan)))])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from functools import cache
 
 import torch
 from jaxtyping import Int, UInt8
@@ -20,6 +21,24 @@ ROWS, COLUMNS = 4, 64
 
 def available() -> bool:
     return triton is not None
+
+
+def works() -> bool:
+    """Whether a kernel can be built here, which takes a C compiler."""
+    return available() and _tried()
+
+
+@cache
+def _tried() -> bool:
+    try:
+        cut(
+            torch.zeros(1, 3, dtype=torch.uint8, device="cuda"),
+            torch.tensor([[0, 1, 0, 0, 1, 1, 1, 1, 0, 0, 0]]).cuda(),
+            1,
+        )
+    except Exception:  # of many kinds
+        return False
+    return True
 
 
 def cut(pixels: UInt8[Tensor, "P 3"], plan: Int[Tensor, "B 11"], size: int) -> UInt8[Tensor, "B 3 s s"]:

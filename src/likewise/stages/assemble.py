@@ -39,6 +39,8 @@ def choose_device(name: str | None) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise LikewiseError(f"device '{name}' cannot be used here ({reason}); use --device cpu") from None
+    if device.type == "cuda" and device.index is not None:
+        torch.cuda.set_device(device)  # kernels of our own, graphs and events go where this says
     return device
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 
 from likewise.durations import seconds_of
+from likewise.types import LikewiseError
 
 
 @contextmanager
@@ -64,3 +67,11 @@ class Saves:
     def __exit__(self, *_) -> None:
         self.last = time.monotonic()
         self.took = self.last - self.began
+
+
+def must_be_finite(value: float, step: int, folder: Path, what: str = "the loss") -> None:
+    if not math.isfinite(value):
+        raise LikewiseError(
+            f"train: {what} became {value} before step {step}; lower lr or set clip_norm. "
+            f"The last sound state is kept in {folder}"
+        )

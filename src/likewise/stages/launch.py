@@ -30,7 +30,7 @@ PATIENCE = 120.0
 
 def is_started() -> bool:
     """Whether this process is one of several already."""
-    return "WORLD_SIZE" in os.environ or world()[1] > 1
+    return int(os.environ.get("WORLD_SIZE", 1)) > 1 or world()[1] > 1
 
 
 def launch(config: Train) -> Run:
@@ -58,7 +58,7 @@ def launch(config: Train) -> Run:
                 process.wait()
         answers = [Path(folder, f"{rank}.json") for rank in range(config.gpus)]
         told = [json.loads(file.read_text("utf-8")) if file.exists() else {} for file in answers]
-    return outcome(told, [process.returncode for process in processes])
+    return outcome(told, [process.returncode for process in processes], stop.is_set())
 
 
 def must_be_there(config: Train) -> None:
@@ -91,7 +91,7 @@ def wait_for(processes: list[subprocess.Popen], stop) -> None:
         time.sleep(0.05)
 
 
-def outcome(told: list[dict], codes: list[int]) -> Run:
+def outcome(told: list[dict], codes: list[int], stopped: bool = False) -> Run:
     """What the user is told: what was found wrong, before a request to stop, before a process that was lost."""
     for answer in told:
         if "error" in answer:
@@ -99,6 +99,8 @@ def outcome(told: list[dict], codes: list[int]) -> Run:
     for answer in told:
         if "stopped" in answer:
             raise KeyboardInterrupt(answer["stopped"])
+    if stopped and any(codes):  # before or after the steps, where nobody is asked
+        raise KeyboardInterrupt("stopped; the same command goes on from there")
     lost = [rank for rank, code in enumerate(codes) if code]
     if lost:
         killed = [rank for rank in lost if codes[rank] < 0 and not told[rank]] or lost

@@ -178,7 +178,11 @@ class Parts:
                     f"train: {config.loss} has views={views}, but a batch holds every picture {config.views} times; train with "
                     f"--views {views}, or give the loss views={config.views}"
                 )
-        if self.confidence and self.confidence.needs_guess and self.loss.guess(torch.zeros(1, config.dim)) is None:
+        if (
+            self.confidence
+            and self.confidence.needs_guess
+            and self.loss.guess(torch.zeros(1, config.dim, device=self.device)) is None
+        ):
             raise LikewiseError(
                 f"train: {config.confidence} asks which class the loss would name, and {config.loss} has none; use NormSoftmax()"
             )

@@ -48,6 +48,7 @@ class Stepping(Parts):
     def one_step(self, batch: Batch) -> None:
         """The batch holds this process's share of the pictures, and the rows of all."""
         self.schedule.before_step(self.step)
+        self.optimizer.zero_grad(set_to_none=True)
         self.thaw()
         place = self.place[batch.row]
         batch, w = Batch(batch.x, self.y[place], place), self.weight[batch.row]
@@ -66,7 +67,6 @@ class Stepping(Parts):
                     miner.look(seen)
                 out = outs[0]
                 value, trusts, losses = self.objective(outs, batch, w)
-        self.optimizer.zero_grad(set_to_none=True)
         value.backward()
         for chunked in self.chunked:
             chunked.finish()
@@ -83,7 +83,7 @@ class Stepping(Parts):
             return
         self.learns = learns
         for embedder, fast in zip(self.embedders, self.fast, strict=True):
-            fast.made = None
+            fast.renew()
             for parameter in embedder.backbone_parameters():
                 parameter.requires_grad_(learns)
 
@@ -92,13 +92,14 @@ class Stepping(Parts):
         if self.mixup:
             return []
         bf16 = self.config.precision == "bf16"
-        if not self.chunked:
-            return [fast.network(x, bf16) for fast in self.fast]
-        if self.meet:
+        if self.chunked and self.meet:
             must_be_as_many(count, self.config.chunk)
-        for chunked, fast in zip(self.chunked, self.fast, strict=True):
-            chunked.network = fast.network(x.tensor_split(max(1, -(-len(x) // chunked.chunk)))[0], bf16)
-        return self.chunked
+        part = x.tensor_split(max(1, -(-len(x) // self.config.chunk)))[0] if self.chunked else x
+        made = [fast.network(part, bf16) for fast in self.fast]
+        self.way = self.fast[0].known if self.fast[0].tried else self.way
+        for chunked, network in zip(self.chunked, made, strict=False):
+            chunked.network = network
+        return self.chunked or made
 
     def mixed(self, batch: Batch, w: Float[Tensor, "B"]) -> tuple[Output, Float[Tensor, ""]]:
         """Mixtures of samples: a label, wherever it is mixed in, brings its weight."""
@@ -122,7 +123,7 @@ class Stepping(Parts):
         if alike:
             torch._foreach_div_([p.grad for p in alike], many)
         grads = [p.grad for p in (*own, *alike)]
-        for kind in {g.dtype for g in grads}:
+        for kind in dict.fromkeys(g.dtype for g in grads):  # in the same order everywhere
             some = [g for g in grads if g.dtype == kind]
             flat = torch.cat([g.flatten() for g in some])
             dist.all_reduce(flat)

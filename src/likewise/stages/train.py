@@ -25,7 +25,7 @@ from likewise.stages.assemble import choose_device, load_items, resolve
 from likewise.stages.claim import find_run, take
 from likewise.stages.evaluate import PEEK, evaluate_run
 from likewise.stages.folds import fold_specs
-from likewise.stages.guard import Saves, leave_cores_for, stop_on_signal
+from likewise.stages.guard import Saves, leave_cores_for, must_be_finite, stop_on_signal
 from likewise.stages.journal import Journal
 from likewise.stages.launch import is_started, launch
 from likewise.stages.step import Stepping
@@ -52,6 +52,10 @@ def train(config: Train, say=print) -> Run:
     if config.gpus and config.gpus > 1 and not is_started():
         return launch(config)
     with joined(choose_device(config.device)) as device:
+        if config.gpus and config.gpus != world()[1]:
+            raise LikewiseError(
+                f"train: --gpus {config.gpus} was asked for, but {world()[1]} processes were started; leave out --gpus"
+            )
         return train_here(config, device, say if world()[0] == 0 else lambda line: None)
 
 
@@ -80,6 +84,7 @@ def train_here(config: Train, device: torch.device, say) -> Run:
             wait_for_all()
             training.loop(run, say)
             pixels = training.held and training.held.pixels
+            training = None  # what it holds on the device is not needed any more
             if first:
                 for name in RESULTS:  # of a state on the way, if somebody looked at it
                     (run.path / name).unlink(missing_ok=True)
@@ -99,7 +104,7 @@ class Training(Stepping):
 
     def loop(self, run: Run, say) -> None:
         """Step after step, until the end, a stop on request, or patience runs out."""
-        self.run, self.journal, self.shown = run, Journal(), None
+        self.run, self.journal, self.shown, self.told = run, Journal(), None, None
         self.prepare_pictures(say)
         one_by_one(lambda: self.prepare_terms(run))
         self.restore(say)
@@ -139,11 +144,11 @@ class Training(Stepping):
                         self.save()
                 if stopped and not last:
                     raise Interrupted(self.run, self.step, self.steps)
-        if self.confidence and world()[0] == 0:
-            self.keep_trust()
         if self.history:
             self.history.end_pass(self.step)  # the last one may be cut short
         self.save()
+        if self.confidence and world()[0] == 0:
+            self.keep_trust()
 
     def start_sampler(self) -> None:
         """Samplers count the samples they draw from, not rows of the table."""
@@ -166,6 +171,7 @@ class Training(Stepping):
 
     def judge(self) -> None:
         """Let the confidence look at the whole training set, and go on by what it says."""
+        self.must_be_sound()
         self.seed(0)
         given = torch.as_tensor(self.labels, device=self.device)
         e = self.embed(self.rows, features=True)
@@ -193,7 +199,11 @@ class Training(Stepping):
         """A diverged network is neither saved nor scored."""
         self.journal.settle(wait=True)
         if self.counted:
-            must_be_finite(float(self.total) / self.counted, self.step, self.run)
+            must_be_finite(float(self.total) / self.counted, self.step, self.run.path)
+        parts = (*self.embedders, *self.losses, *self.terms)
+        moved = [p.detach() for part in parts for p in part.parameters() if p.numel() and p.is_floating_point()]
+        if moved and not torch.stack([n.float() for n in torch._foreach_norm(moved, math.inf)]).isfinite().all():
+            must_be_finite(math.nan, self.step, self.run.path, "a weight")
 
     def note(self, line: dict) -> None:
         """A line of the log, after those that are still on their way."""
@@ -211,7 +221,7 @@ class Training(Stepping):
         known = tuple(seen)
 
         def write(numbers: dict[str, float]) -> None:
-            must_be_finite(numbers["loss"], line["step"], self.run)
+            must_be_finite(numbers["loss"], line["step"], self.run.path)
             trust = self.watch.means(numbers)
             if world()[0] == 0:
                 told = {"trust": trust} if trust else {}
@@ -219,14 +229,15 @@ class Training(Stepping):
             self.shown = f"loss {numbers['loss']:.3f}  {rate:.0f} images/s"
 
         self.journal.add(seen | self.watch.take(), write)
+        self.journal.settle(wait=world()[1] > 1)  # all processes must learn of a NaN in the same step
         self.total, self.counted = torch.zeros_like(self.total), 0
 
     def tried(self) -> dict:
         """How the network runs, in the first line after that was found out."""
         known = self.fast[0].known
-        if known is None or known == self.way:
+        if known is None or known == self.told:
             return {}
-        self.way = known
+        self.told = known
         tried = {way: round(ms, 2) for way, ms in self.fast[0].tried.items() if ms < math.inf}
         return {"speed": known} | ({"speed_ms": tried} if tried else {})
 
@@ -272,6 +283,7 @@ class Training(Stepping):
 
     def peek(self) -> None:
         """Score the test part for the record, by the labels that evaluation goes by. Nothing here decides anything."""
+        self.must_be_sound()
         rows = self.protocol.rows(self.given, "test")
         e = replace(as_compared(self.embed(rows), self.similarity), y=torch.as_tensor(self.given.y[rows]))
         names = [name for name in self.config.metrics if not of_the_set(name)]  # of those, high is good
@@ -303,13 +315,10 @@ class Training(Stepping):
                     "this run was begun by an older likewise and goes on with other random numbers than it would have had"
                 )
         wait_for_all()
+        if int(same_for_all(torch.tensor(self.step))) != self.step:
+            raise LikewiseError(
+                f"train: all processes must see one folder '{self.run.path}', and this one finds step {self.step} in it, the "
+                "first another; put it where all machines can read it"
+            )
         if world()[0] == 0:
             self.run.rewind_log(self.step)
-
-
-def must_be_finite(loss: float, step: int, run: Run) -> None:
-    if not math.isfinite(loss):
-        raise LikewiseError(
-            f"train: the loss became {loss} before step {step}; lower lr or set clip_norm. "
-            f"The last sound state is kept in {run.path}"
-        )
