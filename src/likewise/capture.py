@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -164,7 +165,9 @@ def warm_up(work: Callable[[], object]) -> None:
     with torch.cuda.stream(aside):
         for _ in range(2):
             work()
-        torch.cuda.set_sync_debug_mode("error")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that this mode is a prototype
+            torch.cuda.set_sync_debug_mode("error")
         try:
             work()
         finally:
