@@ -17,6 +17,7 @@ from torch import Tensor
 
 from likewise.data.augment import Plain
 from likewise.data.cut import cut, send
+from likewise.data.images import BadImage
 from likewise.data.pixels import Pixels, decoded_bytes, is_there, open_pixels
 from likewise.files import cache_folder
 from likewise.ranks import world
@@ -136,7 +137,10 @@ def hold(
         return None
     way = {"workers": workers, "quiet": quiet, "say": say}
     if keep != "auto":
-        return Resident(open_pixels(items, side, **way), rows, device, keep)
+        try:
+            return Resident(open_pixels(items, side, **way), rows, device, keep)
+        except BadImage as error:
+            raise BadImage(f"{error}; --skip-bad leaves such pictures out") from None
     try:
         if not is_there(items, side) and not has_room(length := decoded_bytes(items, side)):
             raise LikewiseError(f"there is no room for {length / 1e9:.1f} GB")
