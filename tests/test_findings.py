@@ -1,92 +1,16 @@
 """An audit's folder is read as it was written, whole or not at all."""
 
-import csv
-import json
-
 import numpy as np
 import pytest
+from audit_folder import HEADS, write_audit
 
 from likewise.errors import LikewiseError
 from likewise.findings import ALL, read_findings
 
-HEADS = {
-    "audit": "row path label score suggested confidence margin reason split posterior loss group left top right bottom",
-    "pairs": "query other type distance wrong mate",
-    "causes": "error kind direction place row influence relative",
-    "classes": "split label size moved share target entropy kind",
-    "duplicates": "row other similarity bits kind parts same_label",
-}
-
-
-def write_table(folder, name, lines):
-    with open(folder / f"{name}.csv", "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([HEADS[name].split(), *lines])
-
 
 @pytest.fixture
 def folder(tmp_path):
-    """Rows 0-5 train (wren, robin), 6-11 test (tit, owl); 1 and 8 are suspect."""
-    lines = []
-    for row in range(12):
-        part, names = ("train", ("wren", "robin")) if row < 6 else ("test", ("tit", "owl"))
-        suspect = row in (1, 8)
-        instead = names[1 - row // 3 % 2] if suspect else ""
-        score = {1: 0.0004, 8: 0.125}.get(row, 0.5 + row / 100)
-        box = [7, 2, 3, 40.5, 50] if row == 1 else [""] * 5
-        told = [instead, 0.75, 0.5, "far from its class"] if suspect else ["", "", "", ""]
-        lines.append(
-            [row, f"a/{row}.png", names[row // 3 % 2], score, *told, part, row / 20, row / 40 if row < 6 else "", *box]
-        )
-    write_table(tmp_path, "audit", lines)
-    write_table(
-        tmp_path,
-        "pairs",
-        [
-            [6, 9, "confusion", 0.25, 9, 7],
-            [8, 10, "confusion", 0.5, 10, 7],
-            [8, 7, "mis-similar", 1, 10, 7],
-            [9, 6, "mis-similar", 2, 6, -1],
-        ],
-    )
-    causes = [
-        ["6-9", "confusion", "helpful", 1, 0, -1.5, -3],
-        ["tit", "group", "harmful", 2, 4, 1, 2],
-        ["tit", "group", "harmful", 1, 5, 2, 4],
-    ]
-    write_table(tmp_path, "causes", causes)
-    classes = [
-        ["train", "wren", 3, 1, 0.34, "robin", 0, "merge"],
-        ["train", "robin", 3, 2, 0.67, "wren", 0.1, "merge"],
-        ["test", "tit", 3, 0, 0, "", 0, "clean"],
-    ]
-    write_table(tmp_path, "classes", classes)
-    write_table(
-        tmp_path,
-        "duplicates",
-        [[0, 6, 0.99, 3, "same", "train-test", "False"], [1, 2, 0.9, "", "near", "train-train", 1]],
-    )
-    np.savez(
-        tmp_path / "neighbours.npz", row=np.arange(12), near=np.where(np.arange(6) < 2, [[r] for r in range(12)], -1)
-    )
-    part = {
-        "samples": 6,
-        "classes": 2,
-        "wrong": 1.6,
-        "flagged": 1,
-        "of_all": 0.25,
-        "of_touched": 0.5,
-        "any": 0.1,
-        "similar": 0.2,
-    }
-    about = {
-        "target": "runs/a", "kind": "run", "title": "birds: Triplet()", "root": "", "rows": 12, "pictures": True,
-        "parts": {"train": part, "test": part}, "scores": {"score": "all", "posterior": "chance", "loss": "ranked"},
-        "influence": "first order", "errors": {"queries": 6, "confusion": 2, "mis_similar": 1},
-        "duplicates": {"train-test": 1, "train-train": 1}, "measured": None, "suggested": None, "notes": ["no [i]history"],
-        "verify": None, "retrain": None,
-    }  # fmt: skip
-    (tmp_path / "audit.json").write_text(json.dumps(about))
-    return tmp_path
+    return write_audit(tmp_path)
 
 
 def test_tables_are_read_with_their_kinds_and_in_order(folder):

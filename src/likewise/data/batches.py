@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections import deque
@@ -21,7 +20,7 @@ from likewise.data.augment import Plain
 from likewise.data.cut import send
 from likewise.data.images import image_of
 from likewise.data.resident import Resident
-from likewise.ranks import share
+from likewise.ranks import cores, share
 from likewise.types import Batch, Items, LikewiseError
 
 AHEAD = 2
@@ -177,8 +176,7 @@ def in_order(rows: Int[np.ndarray, "n"], size: int) -> list[list[int]]:
 
 def choose_workers(workers: int) -> int:
     """-1: half of the cores, at most 8; the network needs the rest."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(8, cores // 2) if workers < 0 else workers
+    return min(8, cores() // 2) if workers < 0 else workers
 
 
 class Files(Dataset):

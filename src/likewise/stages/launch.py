@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from likewise.configs import Train, to_dict
-from likewise.ranks import world
+from likewise.ranks import cores, world
 from likewise.run import Run
 from likewise.stages.guard import stop_on_signal
 from likewise.types import LikewiseError
@@ -39,8 +39,7 @@ def launch(config: Train) -> Run:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": str(config.gpus)}
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    meet |= {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, cores // config.gpus)))}
+    meet |= {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, cores() // config.gpus)))}
     with tempfile.TemporaryDirectory() as folder, stop_on_signal() as stop:
         Path(folder, "config.json").write_text(json.dumps(to_dict(config)), "utf-8")
         command = [sys.executable, "-c", "from likewise.stages.launch import work; work()", folder]

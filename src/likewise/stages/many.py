@@ -25,6 +25,7 @@ from likewise.configs import Train, to_dict
 from likewise.contracts import Confidence, NoiseModel
 from likewise.data.batches import choose_workers
 from likewise.durations import period_of, steps_of
+from likewise.ranks import cores
 from likewise.run import Run
 from likewise.spec import build
 from likewise.stages.assemble import load_items, make_protocol, resolve, similarity_of
@@ -171,8 +172,7 @@ class Child(subprocess.Popen):
     """A process that runs `serve`. `share`: among how many it shares the machine."""
 
     def __init__(self, share: int):
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        threads = {"OMP_NUM_THREADS": str(max(1, cores // share))} if share > 1 else {}
+        threads = {"OMP_NUM_THREADS": str(max(1, cores() // share))} if share > 1 else {}
         self.words = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
         super().__init__(
             [sys.executable, "-c", "from likewise.stages.many import serve; serve()"], stdin=subprocess.PIPE,
