@@ -16,7 +16,7 @@ from likewise.objective import Objective
 from likewise.protocols import QueryGallery, UnseenClasses
 from likewise.ranks import share, world
 from likewise.scoring import retrieve
-from likewise.stages.step import whole
+from likewise.stages.step import gather_outputs
 from likewise.terms import LanguageGuidance
 from likewise.types import Batch, Embedded, Items, Output
 
@@ -80,7 +80,7 @@ def train_together(name: str) -> dict[str, torch.Tensor]:
     for step in range(3):
         rows = torch.randperm(SAMPLES, generator=torch.Generator().manual_seed(step))[:13]
         mine = x[rows[share(len(rows))]]
-        out = whole(network(mine), len(rows))
+        out = gather_outputs(network(mine), len(rows))
         value, (trust,), _ = objective([out], Batch(mine, rows % CLASSES, rows), weight[rows])
         network.zero_grad()
         value.backward()

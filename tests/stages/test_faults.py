@@ -10,6 +10,7 @@ import pytest
 from stages.faults_work import LINE, fill_the_disk, train_and_tell
 
 from likewise.configs import Train
+from likewise.data.images import BadImage
 from likewise.run import Run
 from likewise.stages.train import Interrupted, Training, train
 from likewise.types import LikewiseError
@@ -159,7 +160,7 @@ def test_one_of_several_does_not_save_alone(monkeypatch):
     monkeypatch.setattr("likewise.stages.train.world", lambda: (1, 2))
 
     def feed():
-        raise LikewiseError("images: broken")
+        raise BadImage("images: broken")
         yield
 
     with pytest.raises(LikewiseError, match="^images: broken. Training stopped at step 5; --skip-bad leaves"):

@@ -60,7 +60,7 @@ class Stepping(Parts):
                 out, value = self.mixed(batch, w)
                 trusts, losses = [], []
             else:
-                outs = [whole(network(batch.x), len(place)) for network in networks]
+                outs = [gather_outputs(network(batch.x), len(place)) for network in networks]
                 self.seed(0)
                 seen = gathered(self.teacher(batch.x).z, len(place)) if self.watchers else None
                 for miner in self.watchers:
@@ -155,7 +155,7 @@ class Stepping(Parts):
         self.counted += 1
 
 
-def whole(out: Output, count: int) -> Output:
+def gather_outputs(out: Output, count: int) -> Output:
     """What the networks of all processes make of the batch, in its order; gradients flow to this process's own share."""
     if world()[1] == 1:
         return out

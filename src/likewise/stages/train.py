@@ -14,6 +14,7 @@ import torch
 from likewise.configs import Train, check
 from likewise.contracts import BatchSampler
 from likewise.data.batches import batches, choose_workers
+from likewise.data.images import BadImage
 from likewise.distribute import anybody, joined, one_by_one, same_for_all, wait_for_all
 from likewise.files import write_aside
 from likewise.metrics import of_the_set
@@ -191,9 +192,8 @@ class Training(Stepping):
         except LikewiseError as error:  # a broken picture: what was learned so far is not lost
             if world()[1] == 1:  # others wait for this step, and take part in nothing else
                 self.save()
-            raise LikewiseError(
-                f"{error}. Training stopped at step {self.step}; --skip-bad leaves such pictures out"
-            ) from None
+            hint = "; --skip-bad leaves such pictures out" if isinstance(error, BadImage) else ""
+            raise LikewiseError(f"{error}. Training stopped at step {self.step}{hint}") from None
 
     def must_be_sound(self) -> None:
         """A diverged network is neither saved nor scored."""
@@ -300,9 +300,7 @@ class Training(Stepping):
         if world()[0] != 0:
             return
         self.run.save_state(state)
-        self.run.save_tensors(
-            "model.safetensors", {k: state["tensors"][k] for k in state["tensors"] if k.startswith(SHOWN)}
-        )
+        self.run.save_tensors("model.safetensors", {k: v for k, v in state["tensors"].items() if k.startswith(SHOWN)})
         if self.history:
             self.keep_losses()
 
