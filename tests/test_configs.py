@@ -17,7 +17,7 @@ KINDS = {
     "search": configs.Search, "compare": configs.Compare, "bench": configs.Bench, "tune": configs.Tune,
     "hierarchy": configs.Hierarchy, "audit": configs.Audit, "review": configs.Review,
     "noise": configs.Noise, "report": configs.Report, "list": configs.List, "recipe show": configs.RecipeShow,
-    "recipe diff": configs.RecipeDiff,
+    "recipe diff": configs.RecipeDiff, "published": configs.Published,
 }  # fmt: skip
 
 

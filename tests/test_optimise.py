@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from likewise.configs import Train
-from likewise.losses import CrossBatchMemory, Margin, NormSoftmax, ProxyAnchor
-from likewise.models import Embedder
+from likewise.losses import CrossBatchMemory, Margin, MultiSimilarity, NormSoftmax, ProxyAnchor
+from likewise.models import Embedder, heads
 from likewise.optimise import Schedule, clip, forget, make_optimizer, steps_of
 from likewise.terms import S2SD
 from likewise.types import LikewiseError
@@ -151,3 +151,10 @@ def test_on_a_gpu_a_step_is_that_of_the_cpu(name):
         moved.append([p.detach().cpu() for p in (*embedder.parameters(), *loss.parameters())])
     for a, b in zip(*moved, strict=True):
         torch.testing.assert_close(a, b)
+
+
+def test_where_nothing_learns_training_is_refused_and_scoring_is_not():
+    still = Embedder("features", 6, heads.Identity, features=6)
+    with pytest.raises(LikewiseError, match=r"train: something must learn, but head Identity\(\) and loss"):
+        make_optimizer(Train("z.npz", head="Identity()"), [still], [MultiSimilarity()])
+    make_optimizer(Train("z.npz", head="Identity()", length="0"), [still], [MultiSimilarity()])

@@ -3,6 +3,7 @@ import json
 import os
 import pickle
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -41,6 +42,13 @@ def test_a_full_disk_leaves_the_old_file(run, monkeypatch):
     assert {p.name: p.read_bytes() for p in run.path.iterdir()} == before
 
 
+def test_what_was_found_out_about_a_network_goes_with_it():
+    """Else a run that is trained anew would be judged by what was measured of the one before."""
+    from likewise.stages.aftermath import DETECTED
+
+    assert {"scores.json", "per_query.parquet", DETECTED} <= set(module.RESULTS)
+
+
 def test_opening_someone_elses_run_executes_nothing(run, tmp_path):
     mark = tmp_path / "mark"
 
@@ -75,6 +83,9 @@ def test_folders_that_are_no_runs(tmp_path, run):
     with pytest.raises(LikewiseError, match="has no model.safetensors yet"):
         run.load_tensors("model.safetensors")
     assert run.load_state() is None and run.scores is None
+    (run.path / "scores.json").write_text('{"metrics": {')
+    with pytest.raises(LikewiseError, match="scores.json is damaged .*delete it, and the same command writes it anew"):
+        _ = run.scores
 
 
 def test_the_log_survives_a_cut_line_and_rewinds(run):
@@ -152,3 +163,17 @@ def test_of_two_who_find_a_lock_left_behind_one_wins(run, monkeypatch):
     assert lock.exists() and json.loads(lock.read_text())["pid"] == os.getpid()
     taken[0].__exit__(None, None, None)
     assert not lock.exists()
+
+
+def test_the_environment_tells_versions_and_hardware(monkeypatch):
+    told = module.environment(torch.device("cpu"))
+    assert told["versions"]["torch"] and told["device"]["name"] == told["hardware"]["cpu"]
+    assert told["hardware"].keys() == {"cpu", "cores", "cores_allowed", "memory"}
+    card = SimpleNamespace(total_memory=2**34, uuid="1")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: card)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a card")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    told = module.environment(torch.device("cuda"))
+    assert told["device"]["name"] == "a card" and json.dumps(told)
+    known = {"gpu": "a card", "gpus": 4, "cuda": torch.version.cuda, "gpu_memory": 2**34}
+    assert {k: told["hardware"][k] for k in known} == known and "driver" in told["hardware"]

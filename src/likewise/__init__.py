@@ -12,8 +12,9 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from likewise.report.sheet import Sheet
+    from likewise.report.tables import Table
     from likewise.run import Run
-    from likewise.stages.bench import Table
     from likewise.stages.tune import Found
     from likewise.types import Embedded
 
@@ -77,8 +78,8 @@ def compare(run_a: str | PathLike | Run, run_b: str | PathLike | Run, **settings
     return stage(Compare(**sides, **_plain(settings)))
 
 
-def bench(grid: str | PathLike, **settings) -> Table:
-    """Train every combination of a grid file; the same as `likewise bench`."""
+def bench(grid: str | PathLike, **settings) -> Sheet | Table:
+    """Train every cell of a paper's table, by name, or of a grid file; the same as `likewise bench`."""
     from likewise.configs import Bench
     from likewise.stages.bench import bench as stage
 

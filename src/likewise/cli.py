@@ -18,7 +18,7 @@ USAGE = """likewise: visual-similarity learning that people can trust, even when
   likewise embed RUN DATA --out z.npz   turn data into embeddings
   likewise search TARGET --query IMAGE  find the nearest neighbours of a picture
   likewise compare RUN_A RUN_B          tell whether B is better than A, how sure that is, and what changed
-  likewise bench GRID                   train every combination in a grid; means with their intervals over seeds
+  likewise bench TABLE_OR_GRID          a paper's table, or a grid of your own: train every cell, print it beside the paper's
   likewise tune CONFIG --ranges ...     search for the best settings on validation classes
   likewise noise DATA --model ...       spoil training labels on purpose, and write the data as a table
   likewise report RUNS                  how far labels were believed: a picture of each run, and the labels most suspected
@@ -26,6 +26,7 @@ USAGE = """likewise: visual-similarity learning that people can trust, even when
   likewise audit RUN_OR_EMBEDDINGS      which labels are probably wrong, and which training samples cause which errors
   likewise review AUDIT                 a page in the browser on which people judge what an audit found
   likewise list [SHELF]                 losses, miners, samplers, confidence, terms, noise, protocols, heads, metrics, data, ...
+  likewise published [--paper ...]      what the papers report, and what must be known about their numbers
   likewise recipe show NAME             the settings of a paper, and where each value comes from
   likewise recipe diff A B              the settings in which two recipes, or a recipe and a run, differ
 
@@ -36,6 +37,9 @@ or a name such as glyphs or cub200. `likewise COMMAND --help` explains every fla
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point. Ends with 0, 2 for a problem the user can act on, 130 after Ctrl-C."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # letters that it lacks become question marks, and nothing is lost
+            stream.reconfigure(errors="replace")
     try:
         start(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
@@ -175,15 +179,17 @@ def run_compare(config) -> None:
 
 
 def run_bench(config) -> None:
-    from likewise.report.tables import show_table
+    from likewise.report.benchmark import show_sheet
+    from likewise.report.tables import Table, show_table
     from likewise.stages.bench import bench
 
-    table = bench(config)
+    found = bench(config)
+    if isinstance(found, Table):
+        return show_table(found)
     if not config.quiet:
-        show_table(table)
-    if not config.quiet and not config.list:
-        print(f"table: {table.folder / 'table.md'}\nruns:  {table.folder / 'results.csv'}")
-    if any(note.startswith("failed") for note in table.notes):
+        show_sheet(found)
+        print(f"table: {found.folder / 'table.html'} (and .md, .tex, .csv)\nruns:  {found.folder / 'results.csv'}")
+    if any(note.startswith("failed") for note in found.notes):
         sys.exit(1)
 
 
@@ -191,7 +197,7 @@ def run_tune(config) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from likewise.report.tables import show_table
+    from likewise.report.benchmark import show_sheet
     from likewise.stages.tune import tune
 
     found = tune(config)
@@ -207,7 +213,7 @@ def run_tune(config) -> None:
     for reason in sorted({t["reason"] for t in found.about["trials"] if t["reason"]})[:5]:
         print(f"  failed: {reason}")
     if found.final:
-        show_table(found.final)
+        show_sheet(found.final)
     print(f"settings: {found.folder / 'best.toml'}\npicture:  {found.folder / 'tune.png'}")
 
 
@@ -269,6 +275,20 @@ def run_list(config) -> None:
         Console().print(table)
 
 
+def run_published(config) -> None:
+    from likewise.files import check_out
+    from likewise.published import find, numbers, papers, write
+    from likewise.report.published import show_papers, show_published
+
+    file = check_out(config.csv, ".csv", "published", "--csv") if config.csv else None
+    asked = {name: value for name, value in vars(config).items() if name != "csv" and value}
+    found = find(**asked) if asked else numbers()
+    (show_published if asked else show_papers)(found, papers())
+    if file:
+        write(found, file)
+        print(f"numbers: {file}")
+
+
 def run_recipe_show(config) -> None:
     from likewise.recipes import command, read
     from likewise.report.recipes import show_recipe
@@ -300,6 +320,7 @@ COMMANDS: dict[str, Callable] = {
     "audit": run_audit,
     "review": run_review,
     "list": run_list,
+    "published": run_published,
     "recipe show": run_recipe_show,
     "recipe diff": run_recipe_diff,
 }

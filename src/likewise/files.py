@@ -6,6 +6,7 @@ import csv
 import errno
 import json
 import os
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 @contextmanager
 def write_aside(path: Path) -> Iterator[Path]:
     """Write to a file beside `path`, then put it in its place: the old one survives whatever goes wrong."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    aside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(3)}.part")
     try:
         yield aside
         with aside.open("r+b") as file:

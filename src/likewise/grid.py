@@ -1,171 +1,317 @@
 """The file that `bench` and `tune` read: settings of a training, axes to vary them along, ranges to search.
 
-    title = "what this is about"            optional
-    [settings]                              fields of Train
+    base = "procsim-table5"                 start from another: what is given here replaces its settings, axes, ... by name;
+                                            axes.method.without = ["LSD"] only leaves points out
+    title = "what this is about"            optional, like all the rest
+    note = "what a reader must know"
+    columns = ["noise"]                     axes that the table shows side by side
+    then = ["overlap"]                      what follows the trainings: overlap (do they fail at the same classes), detection
+                                            (audit each, and draw how soon wrong labels are found)
+    [published]                             where a paper printed the numbers
+    paper = "procsim"
+    table = "5"
+    dataset = "CUB200"                      where data does not say so by its name
+    metrics = {"R@1" = "P@1"}               our name of a metric -> the printed one
+    scores = {separated = "sep128/"}        scores of class folds -> how the printed name begins
+    [settings]                              fields of Train, and arguments of specs where the part has them: loss.beta = 1.2
     data = "glyphs"
     [axes]                                  every combination is one training
     loss = ["MultiSimilarity()", "Triplet(margin=0.2)"]
     seed = [0, 1, 2]                        the axis over which means are taken
     [[axes.method]]                         several settings that vary together, under a name
-    name = "ours"
-    lr = 1e-3
+    name = "PRISM"
+    recipe = "prism"
+    confidence.share = "{share}"            what the point of another axis lets it be
+    published = {method = "MCL + PRISM"}    which printed row (or column) it is: method, miner, sampler, noise, share; a
+                                            text alone is the one that the axis is called after
+    [[axes.noise]]
+    name = "uniform 10 %"
+    noise = "Uniform(share=0.1)"
+    let = {share = 0.1}
+    published = {noise = "uniform", share = 0.1}
+    [quick]                                 for --quick, beside what _quick.toml says: settings that win over all but words of
+    axes = {seed = 2, noise = ["clean"]}    --set, and points to keep: the first so many, those named, or {without = [...]}
     [ranges]                                what `tune` searches
     lr = "1e-5..1e-2 log"
 
-"none" means None where a setting may be None. An axis wins over [settings], and both win over a recipe.
+"none" means None where a setting may be None. A point of an axis wins over --set, that over [settings], and all over a recipe.
+Arguments of specs (loss.beta) are set last. Tables of papers are such files too, and known by name: see `tables`.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
-import tomllib
-import typing
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from likewise import tables
 from likewise.configs import Train, check
 from likewise.errors import LikewiseError, nearest_name
+from likewise.published import numbers
 from likewise.recipes import apply
+from likewise.settings import fill, flat, has_argument, must_know, plain, read_change, with_argument
 
-TABLES = ("title", "settings", "axes", "ranges")
-OURS = ("out", "again", "evaluate", "allow_imports", "quiet")
-"""Settings of Train that are not the file's to give: the command decides them."""
+THEN = ("overlap", "detection")
+PRINTED = ("method", "miner", "sampler", "noise", "share")
+"""By what a printed number is found."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One value of an axis: its name, the settings it stands for, the printed row it is, what others may take from it."""
+
+    name: str
+    settings: dict[str, object]
+    published: dict[str, str] = field(default_factory=dict)
+    let: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One point of a grid: how each axis calls it, and the settings it stands for."""
+    """One point of a grid: how each axis calls it, the settings it stands for, and by what its printed number is found."""
 
     names: dict[str, str]
     settings: dict[str, object]
+    published: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What a file says. `axes`: axis -> (name, settings) of every point on it; `ranges`: name -> range, as text."""
+    """What a file says. `published` names paper, table and, if need be, data set; `quick` is the table of that name."""
 
     title: str
     settings: dict[str, object]
-    axes: dict[str, list[tuple[str, dict[str, object]]]]
+    axes: dict[str, list[Point]]
     ranges: dict[str, str]
+    name: str = ""
+    note: str = ""
+    columns: tuple[str, ...] = ()
+    then: tuple[str, ...] = ()
+    published: dict[str, str] = field(default_factory=dict)
+    published_metrics: dict[str, str] = field(default_factory=dict)
+    published_scores: dict[str, str] = field(default_factory=dict)
+    quick: dict[str, object] = field(default_factory=dict)
 
 
-def read_grid(file: str | Path) -> Grid:
-    """Read and check a file; which settings are good together is checked by `as_train`."""
-    path = Path(file).expanduser()
-    try:
-        content = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise LikewiseError(f"grid: '{file}' cannot be read ({error.strerror}); give a .toml file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise LikewiseError(f"grid: '{file}' is not TOML ({error})") from None
-    for key in content:
-        if key not in TABLES:
-            near = "; write it below the line [settings]." if key in set_of_train() else nearest_name(key, TABLES)
-            raise LikewiseError(f"grid: '{file}' has '{key}'{near} It takes: {', '.join(TABLES)}")
-    for key in TABLES[1:]:
-        if not isinstance(content.get(key, {}), dict):
-            raise LikewiseError(f"grid: {key} must be a table, got {content[key]!r}; write [{key}] above its lines")
-    settings = {key: plain(key, value) for key, value in content.get("settings", {}).items()}
-    axes = {key: points(key, values) for key, values in content.get("axes", {}).items()}
+def table_names() -> list[str]:
+    """The tables of papers that `read_grid` knows by name."""
+    return tables.names()
+
+
+def read_grid(name: str | Path) -> Grid:
+    """Read and check a table by its name, or a file; which settings are good together is checked by `as_train`."""
+    content = tables.content(name)
+    settings = {key: plain(key, value) for key, value in content["settings"].items()}
+    axes = {key: points(key, values) for key, values in content["axes"].items()}
     owner: dict[str, str] = {}
     for axis, along in axes.items():
-        for setting in {key for _, point in along for key in point}:
+        for setting in {key for point in along for key in point.settings}:
             if owner.setdefault(setting, axis) != axis:
                 raise LikewiseError(
                     f"grid: the axes '{owner[setting]}' and '{axis}' both give '{setting}'; join them into one"
                 )
-    return Grid(str(content.get("title", "")), settings, axes, dict(flat(content.get("ranges", {}))))
+    ranges = dict(flat(content["ranges"]))
+    odd = next((key for key, value in ranges.items() if not isinstance(value, str)), None)
+    if odd is not None:
+        raise LikewiseError(f'grid: range {odd} must be text such as "0..1" or "64|128", got {ranges[odd]!r}')
+    quick = quick_of(content)
+    printed = {key: dict(content["published"].get(key, {})) for key in ("metrics", "scores")}
+    grid = Grid(
+        str(content.get("title", "")), settings, axes, ranges, Path(name).stem, str(content.get("note", "")),
+        _words(content, "columns", axes), _words(content, "then", THEN),
+        {key: str(content["published"][key]) for key in ("paper", "table", "dataset") if key in content["published"]},
+        printed["metrics"], printed["scores"], quick,
+    )  # fmt: skip
+    cut_axes(grid, quick.get("axes", {}))  # what it names must be there
+    return grid
 
 
-def points(axis: str, values: object) -> list[tuple[str, dict[str, object]]]:
+def shipped(grid: Grid) -> Grid | None:
+    """The table as the paper has it, on this data where the paper printed numbers for that; None where it is none of a paper."""
+    for name in table_names() if grid.published else ():
+        table = read_grid(name)
+        if all(table.published.get(key) == grid.published.get(key) for key in ("paper", "table")):
+            data = grid.published.get("dataset", str(grid.settings.get("data"))).casefold()
+            printed = {n.dataset.casefold() for n in numbers(**table.published)}
+            return adapted(table, data) if data in printed else table
+    return None
+
+
+def _words(content: dict, key: str, known: Collection[str]) -> tuple[str, ...]:
+    """A list of names in the file, each of them known."""
+    words = content.get(key, [])
+    if not isinstance(words, list):
+        raise LikewiseError(f"grid: {key} must be a list, got {words!r}; write {key} = [...]")
+    odd = next((word for word in words if word not in known), None)
+    if odd is not None:
+        raise LikewiseError(f"grid: {key} has '{odd}'{nearest_name(str(odd), known)} It takes: {', '.join(known)}")
+    return tuple(words)
+
+
+def points(axis: str, values: object) -> list[Point]:
     """The points of an axis: values of one setting, or named tables of several."""
     if not isinstance(values, list) or not values:
         raise LikewiseError(f"grid: axis '{axis}' must be a list of values or of tables, got {values!r}")
     found = []
     for value in values:
         if not isinstance(value, dict):
-            found.append((str(value), {axis: plain(axis, value)}))
-        elif not isinstance(value.get("name"), str):
+            found.append(Point(str(value), {axis: plain(axis, value)}))
+            continue
+        if not isinstance(value.get("name"), str):
             raise LikewiseError(f"grid: every table of axis '{axis}' needs a name, got {value}; add name = \"...\"")
-        else:
-            found.append((value["name"], {k: plain(k, v) for k, v in value.items() if k != "name"}))
-    names = [name for name, _ in found]
+        printed = value.get("published", {})
+        printed = {axis: printed} if isinstance(printed, str) else printed
+        published, let = ({k: str(v) for k, v in table.items()} for table in (printed, value.get("let", {})))
+        odd = next((key for key in published if key not in PRINTED), None)
+        if odd is not None:
+            raise LikewiseError(
+                f"grid: axis '{axis}': published has '{odd}'{nearest_name(odd, PRINTED)} It takes: {', '.join(PRINTED)}"
+            )
+        rest = flat({k: v for k, v in value.items() if k not in ("name", "published", "let")})
+        found.append(Point(value["name"], {k: plain(k, v) for k, v in rest}, published, let))
+    names = [point.name for point in found]
     twice = next((n for n in names if names.count(n) > 1), None)
     if twice is not None:
         raise LikewiseError(f"grid: axis '{axis}' has '{twice}' twice; leave one out")
     return found
 
 
-def plain(key: str, value: object) -> object:
-    """A value as Train has it: "none" is None where a setting may be None, counts are text, lists tuples."""
-    hints = typing.get_type_hints(Train)
-    if key in OURS:
-        raise LikewiseError(f"grid: '{key}' is not for a file to say; leave it out, the command decides it")
-    if key not in hints:
-        raise LikewiseError(
-            f"grid: there is no setting '{key}'{nearest_name(key, hints)} It takes: {', '.join(set_of_train())}"
-        )
-    inside = typing.get_args(hints[key])
-    words = [w for part in inside if typing.get_origin(part) is typing.Literal for w in typing.get_args(part)]
-    if value == "none" and type(None) in inside and "none" not in words:
-        return None
-    if hints[key] is str and isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    return tuple(value) if isinstance(value, list) else value
-
-
-def set_of_train() -> list[str]:
-    """The settings a file may give."""
-    return [f.name for f in dataclasses.fields(Train) if f.name not in OURS]
-
-
-def flat(table: dict, prefix: str = "") -> typing.Iterator[tuple[str, str]]:
-    """`loss.margin = "0..1"` is a table in a table for TOML, and one name for us."""
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from flat(value, f"{prefix}{key}.")
-        elif isinstance(value, str):
-            yield prefix + key, value
-        else:
-            raise LikewiseError(f'grid: range {prefix}{key} must be text such as "0..1" or "64|128", got {value!r}')
-
-
 def cells(grid: Grid) -> list[Cell]:
     """Every combination of the axes, the last axis fastest."""
     found = []
-    for chosen in itertools.product(*grid.axes.values()):
-        settings = dict(grid.settings)
-        for _, point in chosen:
-            settings |= point
-        found.append(Cell({axis: name for axis, (name, _) in zip(grid.axes, chosen)}, settings))
+    for along in itertools.product(*grid.axes.values()):
+        settings, let, published = dict(grid.settings), {}, {}
+        for point in along:
+            settings, let, published = settings | point.settings, let | point.let, published | point.published
+        settings = {key: fill(key, value, let) for key, value in settings.items()}
+        found.append(Cell({axis: point.name for axis, point in zip(grid.axes, along)}, settings, published))
     return found
 
 
 def as_train(settings: dict[str, object], **ours) -> Train:
-    """The training that these settings describe, every value checked. A recipe among them comes first, `ours` last."""
-    rest = {key: value for key, value in settings.items() if key not in ("data", "recipe")} | ours
+    """The training that these settings describe, every value checked. A recipe among them comes first, `ours` last, and
+    then arguments of specs, where a part has them."""
+    inside = {key: value for key, value in settings.items() if "." in key}
+    rest = {key: value for key, value in settings.items() if key not in ("data", "recipe", *inside)} | ours
     data = settings.get("data")
     if not isinstance(data, str):
         raise LikewiseError(f'grid: data must be text, got {data!r}; write data = "..." under [settings]')
     config = apply(settings.get("recipe"), data, **rest)
     check(config)
+    for name, value in inside.items():
+        config = with_argument(config, name, value) if has_argument(config, name) else config
     return config
 
 
-def settings_of(config: Train) -> dict[str, object]:
-    """The settings that make this training again: those that are not Train's defaults."""
-    default = {f.name: f.default for f in dataclasses.fields(Train)}
-    left_out = (*OURS, "recipe", "device", "workers")  # a recipe's values are among the settings; machines differ
-    return {k: v for k, v in vars(config).items() if k not in left_out and v != default[k]}
+def adapted(
+    grid: Grid, data: str | None = None, root: str | None = None, changes: Sequence[str] = (), quick: bool = False
+) -> Grid:
+    """The same table on other data, with other settings, or small enough to try.
+
+    Args:
+        changes: "setting=value", "loss.miner.eps=0.2", or a .toml file with [settings], which may serve several tables: arguments
+            that no cell has are refused only in words. Its [published] may name the data set, where data does not.
+        quick: whether [quick] holds, on top of what `tables` has for all; over data, root and files, not over words.
+    """
+    files = [read_grid(word) for word in changes if _is_file(word)]
+    words = dict(read_change(word) for word in changes if not _is_file(word))
+    given = {key: value for file in files for key, value in file.settings.items()} | words
+    given |= {"data": data, "root": root} if data else {"root": root} if root else {}
+    printed = grid.published and {key: value for one in (grid, *files) for key, value in one.published.items()}
+    own, data = str(grid.settings.get("data")), str(given.get("data", grid.settings.get("data")))
+    if printed and data.casefold() in {n.dataset.casefold() for n in numbers()}:
+        printed.pop("dataset", None)  # data says so by its name
+    grid = replace(grid, settings=grid.settings | given, published=printed)
+    if data != own:
+        called = Path(data.split("(")[0]).stem
+        grid = replace(grid, name=f"{grid.name}-{called}", title=f"{grid.title or grid.name}, on {called}")
+    if quick:
+        grid = quicken(grid)
+        grid = replace(grid, settings=grid.settings | words)
+    inside = [name for name in words if "." in name]
+    every = [as_train(cell.settings) for cell in cells(grid)] if inside else []
+    for name in inside:
+        if not any(has_argument(config, name) for config in every):
+            raise LikewiseError(f"grid: {name}: no training of the table has this argument; leave it out")
+    return grid
+
+
+def _is_file(word: str) -> bool:
+    return word.endswith(".toml") and "=" not in word
+
+
+def quick_of(content: dict) -> dict[str, object]:
+    """[quick], its settings as Train has them."""
+    axes = {"axes": content["quick"]["axes"]} if content["quick"]["axes"] else {}
+    return {key: plain(key, value) for key, value in content["quick"].items() if key != "axes"} | axes
+
+
+def quicken(grid: Grid) -> Grid:
+    """[quick] over the file: points lose what it says, and axes the points it does not name."""
+    usual = quick_of(tables.content(tables.QUICK))
+    said = {key: value for key, value in (usual | grid.quick).items() if key != "axes"}
+    kept = {a: wanted for a, wanted in (usual["axes"] | grid.quick.get("axes", {})).items() if a in grid.axes}
+    axes = {
+        axis: [replace(point, settings=_left(point.settings, said)) for point in along]
+        for axis, along in cut_axes(grid, kept).items()
+    }
+    title = f"{grid.title or grid.name} \N{EM DASH} quick: small glyphs, not the paper's data"
+    return replace(
+        grid, settings=_left(grid.settings, said) | said, axes=axes, published={}, name=f"{grid.name}-quick", title=title
+    )  # fmt: skip
+
+
+def _left(settings: dict[str, object], said: dict[str, object]) -> dict[str, object]:
+    """Settings that are not said otherwise, as a whole or argument by argument."""
+    return {key: value for key, value in settings.items() if key not in said and key.split(".")[0] not in said}
+
+
+def cut_axes(grid: Grid, kept: dict[str, object]) -> dict[str, list[Point]]:
+    """The axes with only the points that are to be kept: the first so many, those named, or all without some."""
+    axes = dict(grid.axes)
+    for axis, wanted in kept.items():
+        must_know(axis, grid.axes, "axis")
+        names = [point.name for point in axes[axis]]
+        if isinstance(wanted, int):
+            left = names[:wanted]
+        else:
+            listed = [str(name) for name in (wanted["without"] if isinstance(wanted, dict) else wanted)]
+            for name in listed:
+                must_know(name, names, f"{axis} called")
+            left = [name for name in names if (name in listed) != isinstance(wanted, dict)]
+        axes[axis] = [point for point in axes[axis] if point.name in left]
+    return axes
+
+
+def chosen(cells: Sequence[Cell], only: Sequence[str]) -> list[int]:
+    """Places of the cells that are asked for: "axis=name" (one axis: any of them; several: all must hold), or numbers from 1."""
+    wanted: dict[str, set[str]] = {}
+    numbers: set[int] = set()
+    axes = {axis: {cell.names[axis]: None for cell in cells} for axis in (cells[0].names if cells else ())}
+    for word in only:
+        axis, equals, name = (part.strip() for part in word.partition("="))
+        if equals:
+            must_know(axis, axes, "axis")
+            must_know(name, axes[axis], f"{axis} called")
+            wanted.setdefault(axis, set()).add(name)
+        elif word.strip().isdecimal() and 1 <= int(word) <= len(cells):
+            numbers.add(int(word) - 1)
+        else:
+            raise LikewiseError(f"grid: a cell is named axis=name or by its number, 1 to {len(cells)}, got '{word}'")
+    return [
+        place
+        for place, cell in enumerate(cells)
+        if place in numbers
+        or ((wanted or not only) and all(cell.names[axis] in names for axis, names in wanted.items()))
+    ]
 
 
 def toml(grid: Grid) -> str:
     """A grid of plain axes as the text that `read_grid` reads."""
     lines = [f"title = {_toml(grid.title)}"] if grid.title else []
-    axes = {axis: [point[axis] for _, point in along] for axis, along in grid.axes.items()}
+    axes = {axis: [point.settings[axis] for point in along] for axis, along in grid.axes.items()}
     for name, table in (("settings", grid.settings), ("axes", axes), ("ranges", grid.ranges)):
         if table:
             lines += ["", f"[{name}]", *(f"{_toml(k) if '.' in k else k} = {_toml(v)}" for k, v in table.items())]

@@ -11,6 +11,7 @@ from torch import nn
 from likewise.configs import Train
 from likewise.contracts import Loss, Term
 from likewise.durations import steps_of
+from likewise.errors import LikewiseError
 from likewise.models.embedder import Embedder
 from likewise.sharded import gradient_norm
 
@@ -37,6 +38,13 @@ def make_optimizer(
     ]
     if config.loss_eps is not None and config.optimizer != "sgd":
         groups[2]["eps"] = config.loss_eps
+    if not any(g["params"] for g in groups):
+        if steps_of(config.length, 1, "length"):
+            raise LikewiseError(
+                f"train: something must learn, but head {config.head} and loss {config.loss} have no parameters and there is no "
+                "backbone; give a head, or --length 0 to score the features as they are"
+            )
+        groups[1]["params"] = [nn.Parameter(torch.zeros(1))]
     groups = [{**g, "base_lr": g["lr"]} for g in groups if g["params"]]
     common = {"lr": config.lr, "weight_decay": config.weight_decay}
     fused = {"fused": True} if groups[0]["params"][0].device.type in ("cpu", "cuda") else {}

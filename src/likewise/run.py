@@ -1,7 +1,8 @@
 """The run folder: the only thing stages share.
 
     config.json          every setting, resolved; the data's fingerprint; the run's identity
-    environment.json     versions, device, commit
+    environment.json     versions, device, hardware, commit
+    cost.json            its sessions: when, how long, on what, with how much energy
     log.jsonl            one line every so many steps
     model.safetensors    the last network and loss; best.safetensors the best on validation, where there was one
     state.pt             what resuming needs besides
@@ -25,6 +26,7 @@ import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
@@ -36,19 +38,21 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from likewise.energy import driver_version, open_nvml
 from likewise.files import write_aside, write_json
+from likewise.ranks import cores
 from likewise.types import LikewiseError
 
 FORMAT = 1
 RESULTS = (
     "scores.json", "per_query.parquet", "embeddings.npz", "gallery.png", "trust.png", "hierarchy.png", "hierarchy.csv",
-    "hierarchy.json",
+    "hierarchy.json", "detected.json",
 )  # fmt: skip
-"""What evaluating a run, and showing it, writes."""
+"""What evaluating a run, and showing it, writes: of no other training, so it goes when a run is trained anew."""
 
 TRAINED = (
     "config.json", "environment.json", "log.jsonl", "model.safetensors", "best.safetensors", "state.pt", "trust.npz",
-    "losses.npz", "guidance.safetensors", "done",
+    "losses.npz", "guidance.safetensors", "cost.json", "done",
 )  # fmt: skip
 """What training writes."""
 
@@ -104,7 +108,8 @@ class Run:
         try:
             return json.loads((self.path / name).read_text("utf-8"))
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise LikewiseError(f"run: {self.path / name} is damaged ({error})") from None
+            hint = "; delete it, and the same command writes it anew" if name in (*RESULTS, "cost.json") else ""
+            raise LikewiseError(f"run: {self.path / name} is damaged ({error}){hint}") from None
 
     def write_json(self, name: str, value) -> None:
         write_json(self.path / name, value)
@@ -250,24 +255,49 @@ def identity(config: dict, fingerprint: str) -> str:
 
 
 def environment(device: torch.device) -> dict:
-    """Versions, device and commit: what a reader needs to trust or repeat a run."""
+    """Versions, hardware and commit: what a reader needs to trust or repeat a run."""
     versions = {}
     for name in ("likewise", "torch", "torchvision", "timm", "numpy", "pillow"):
         try:
             versions[name] = version(name)
         except PackageNotFoundError:
             versions[name] = None
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
     return {
         "python": platform.python_version(),
         "versions": versions,
         "platform": platform.platform(),
-        "device": {"type": device.type, "name": name, "threads": torch.get_num_threads()},
-        "commit": _commit(),
+        "device": {"type": device.type, "name": device_name(device), "threads": torch.get_num_threads()},
+        "hardware": hardware(device),
+        "commit": commit(),
     }
 
 
-def _commit() -> str | None:
+def device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name()
+
+
+def cpu_name() -> str:
+    """The model, where the system tells it."""
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text("utf-8", "replace").splitlines() if file.exists() else []
+    found = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(found, "") or platform.processor() or platform.machine()
+
+
+def hardware(device: torch.device) -> dict:
+    """Of this machine; of its GPUs where one of them trains. Memory in bytes."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else None
+    found = {"cpu": cpu_name(), "cores": os.cpu_count(), "cores_allowed": cores(), "memory": memory}
+    if device.type == "cuda":
+        found |= {
+            "gpu": device_name(device), "gpus": torch.cuda.device_count(), "cuda": torch.version.cuda,
+            "gpu_memory": torch.cuda.get_device_properties(device).total_memory, "driver": driver_version(open_nvml()),
+        }  # fmt: skip
+    return found
+
+
+@cache  # of the code that was loaded, whatever happens to the checkout meanwhile
+def commit() -> str | None:
     """Commit of the checkout this package runs from, with "+" if it was changed since; None for an installed one."""
 
     def git(*words: str) -> str:

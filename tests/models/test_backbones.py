@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from likewise.models.backbones import build_backbone
+from likewise.models.backbones import build_backbone, width_of
 from likewise.types import LikewiseError
 
 
@@ -12,6 +12,16 @@ def test_tokens_leave_the_class_token_out():
         tokens = backbone.net.forward_features(x)
         assert tokens.shape == (2, 1 + 4, 192)
         torch.testing.assert_close(backbone(x), tokens[:, 1:].transpose(1, 2))
+
+
+@pytest.mark.parametrize("name", ["conv_small", "resnet18", "vit_tiny_patch16_224"])
+def test_the_width_of_a_backbone_is_that_of_its_feature(name):
+    size = 224 if name.startswith("vit") else 32
+    backbone = build_backbone(name, pretrained=False).eval()
+    with torch.no_grad():
+        assert backbone.finish(backbone(torch.rand(1, 3, size, size)).mean(2)).shape == (1, width_of(name))
+    with pytest.raises(LikewiseError, match="resnet5O"):
+        width_of("resnet5O")
 
 
 def test_a_class_token_the_network_does_not_tell_of_is_found():

@@ -13,12 +13,22 @@ from likewise.types import LikewiseError
 
 @pytest.mark.parametrize("name", heads.__all__)
 def test_every_head_maps_features_to_the_embedding_and_keeps_its_arguments(name):
-    head = getattr(heads, name)(features=7, dim=4)
+    dim = 7 if name == "Identity" else 4
+    head = getattr(heads, name)(features=7, dim=dim)
     found = head(torch.randn(5, 7))
-    assert (found[0] if isinstance(found, tuple) else found).shape == (5, 4)
+    assert (found[0] if isinstance(found, tuple) else found).shape == (5, dim)
     for argument, p in inspect.signature(type(head)).parameters.items():
-        expected = {"features": 7, "dim": 4}.get(argument, p.default)
+        expected = {"features": 7, "dim": dim}.get(argument, p.default)
         assert getattr(head, argument) == expected
+
+
+def test_identity_is_the_feature_and_nothing_else():
+    embedder = Embedder("features", 6, heads.Identity, features=6)
+    x = torch.randn(5, 6)
+    torch.testing.assert_close(embedder(x).e, x, rtol=0, atol=0)
+    assert list(embedder.parameters()) == []
+    with pytest.raises(LikewiseError, match="Identity: dim must be the width of the feature, 6, got 4"):
+        heads.Identity(6, 4)
 
 
 def test_mlp_by_hand():

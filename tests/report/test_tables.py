@@ -1,17 +1,13 @@
 """A table of texts on the terminal: cells are whole, names are printed as they are, notes stand below."""
 
-from types import SimpleNamespace
-
-from likewise.report.tables import show_table
+from likewise.report.tables import Table, show_table
 
 
 def test_values_are_never_broken_and_names_are_printed_as_they_are(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     value = "61.7 ± 0.4 (5 runs)"
     lines = [["[bold]LabelPosterior(least=0.5, repair=True, rounds=2)", value, value]]
-    show_table(
-        SimpleNamespace(title="[a] grid", columns=["confidence", "R@1", "RP"], lines=lines, notes=["one failed"])
-    )
+    show_table(Table("[a] grid", ["confidence", "R@1", "RP"], lines, ["one failed"]))
     said = capsys.readouterr().out
     assert said.startswith("[a] grid ") and said.endswith("\none failed\n")
     assert sum(line.count(value) for line in said.splitlines()) == 2 and "[bold]" in said

@@ -7,6 +7,7 @@ from torch import nn
 
 from likewise.configs import Train
 from likewise.data import load
+from likewise.models.backbones import width_of
 from likewise.run import FORMAT, Run
 from likewise.samplers import SamplesPerClass
 from likewise.stages.assemble import (
@@ -48,6 +49,15 @@ def test_what_settings_leave_open_is_filled_from_the_data():
         "QueryGallery"
     )
     assert resolve(Train(data="x", weights="w.pt"), items(path=("a",) * 30)).pretrained is False
+
+
+def test_a_head_that_does_nothing_gives_the_embedding_the_width_of_the_feature(pictures, small, tmp_path):
+    config = resolve(Train(data="x", backbone="resnet18", head="Identity", dim=7), items(path=("a",) * 30))
+    assert (config.head, config.dim) == ("Identity()", 512)
+    assert resolve(Train(data="x", head="Identity()"), items(x=np.zeros((30, 5), np.float32))).dim == 5
+    assert resolve(Train(data="x", dim=7), items(x=np.zeros((30, 5), np.float32))).dim == 7
+    run = train(Train(data=str(pictures), out=str(tmp_path / "run"), head="Identity()", **small | {"length": "1"}))
+    assert run.about["config"]["dim"] == run.scores["dim"] == width_of("conv_small") != small["dim"]
 
 
 def test_a_run_is_opened_without_knowing_its_classes(tmp_path):

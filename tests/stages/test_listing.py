@@ -1,6 +1,7 @@
 import pytest
 
 from likewise import confidence, losses, metrics, terms
+from likewise.grid import table_names
 from likewise.recipes import names
 from likewise.stages.listing import listing
 from likewise.types import LikewiseError
@@ -23,12 +24,15 @@ def test_everything_has_a_line():
     found = listing()
     assert set(found) == {
         "losses", "miners", "samplers", "confidence", "terms", "noise", "protocols", "heads", "metrics", "data", "recipes",
+        "tables",
     }  # fmt: skip
     for shelf, entries in found.items():
         assert entries, shelf
         for name, line in entries.items():
             assert line.strip(), f"{shelf}: {name} says nothing"
     assert list(found["recipes"]) == names()
+    assert list(found["tables"]) == table_names()
+    assert "table 5" in found["tables"]["procsim-table5"]
     assert {"glyphs", "cub200", "cars196", "sop", "inshop", "inaturalist", "imagenet"} == set(found["data"])
     for name in (n.replace("@k", "@3").replace("=x", "=0.1") for n in found["metrics"]):
         assert metrics.of_the_set(name) or metrics.metric(name)

@@ -3,12 +3,11 @@
 import json
 import os
 import signal
-import threading
-import time
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from stages.crew_work import check_that_a_kill_loses_nothing, check_that_a_wish_to_stop_is_heard
 
 from likewise.configs import Train, to_dict
 from likewise.errors import LikewiseError
@@ -112,26 +111,28 @@ def test_children_train_side_by_side_and_one_failure_stops_nobody(planner, setti
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_children_stop_politely_and_leave_runs_that_go_on(planner, settings, crew):
-    jobs = [planner.job(Train(**settings | {"length": "1000000", "seed": seed})) for seed in (0, 1, 2)]
+    check_that_a_wish_to_stop_is_heard(crew, planner, settings)
 
-    def interrupt():
-        end = time.monotonic() + 100
-        while time.monotonic() < end and not all(len(job.run.read_log()) > 2 for job in jobs[:2]):
-            time.sleep(0.1)
-        os.kill(os.getpid(), signal.SIGINT)
 
-    threading.Thread(target=interrupt).start()
-    with pytest.raises(KeyboardInterrupt, match="the same command goes on"):
-        list(crew.work([job.config for job in jobs]))
-    for job in jobs[:2]:
-        assert job.state == "unfinished"
-        assert not (job.run.path / "lock").exists()
-        last = job.run.load_state()["step"]
-        assert last >= 30
-        assert job.run.read_log()[-1]["step"] in range(
-            last - 9, last + 1
-        )  # saved when it was asked to, nothing is lost
-    assert jobs[2].state == "new"
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_a_killed_training_is_taken_up_by_another_process(planner, settings, crew):
+    check_that_a_kill_loses_nothing(crew, planner, settings)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_what_kills_its_process_every_time_has_crashed(settings, monkeypatch):
+    asked = []
+
+    def die(child, config):
+        asked.append(child)
+        child.kill()
+        return child.last_words(), True, True
+
+    monkeypatch.setattr(Child, "ask", die)
+    with Crew(2) as crew:
+        ((_, outcome),) = crew.work([Train(**settings)])
+    assert outcome.crashed and outcome.error.startswith("the process ended with code -9")
+    assert len(set(asked)) == many.TRIES == 3
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")

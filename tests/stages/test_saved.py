@@ -43,6 +43,13 @@ def test_queries_come_back_as_they_were_written(run):
     assert [items.class_name[v] for v in items.y] == list(found.class_name)
 
 
+def test_metrics_alone_are_read_without_neighbours(run):
+    whole = read_per_query(run.path / "per_query.parquet", "bench")
+    some = read_per_query(run.path / "per_query.parquet", "bench", ("R@1", "nobody's"))
+    assert list(some.each) == ["R@1"] and np.array_equal(some.each["R@1"], whole.each["R@1"])
+    assert np.array_equal(some.row, whole.row) and some.nearest.shape == (len(whole.row), 0)
+
+
 def test_paths_come_back_with_the_queries(picture_run):
     found = read_per_query(picture_run.path / "per_query.parquet", "compare")
     assert found.path[0] == "3 färg/bild 0.png" and found.class_name[0] == "3 färg" and found.label[0] == 3

@@ -13,9 +13,9 @@ from likewise import cli
 from likewise.configs import Train, Tune
 from likewise.errors import LikewiseError
 from likewise.grid import as_train, read_grid
+from likewise.report.sheet import Sheet, lay_out
 from likewise.run import Run
 from likewise.stages import tune as module
-from likewise.stages.bench import Table
 from likewise.stages.train import train
 from likewise.stages.tune import tune
 
@@ -66,7 +66,8 @@ def test_a_trial_is_worth_the_mean_over_folds_of_the_best_validation(config):
         assert trial["folds"] == [folds[False], folds[True]]
         assert trial["value"] == pytest.approx((folds[False] + folds[True]) / 2)
     for run in runs_in(found.folder):  # the test part was not looked at, and networks do not fill the disk
-        assert {p.name for p in run.path.iterdir()} == {"config.json", "environment.json", "log.jsonl", "done"}
+        kept = {"config.json", "environment.json", "log.jsonl", "cost.json", "done"}
+        assert {p.name for p in run.path.iterdir()} == kept
 
 
 def test_the_best_settings_can_be_read_by_bench_and_tune(config):
@@ -159,13 +160,19 @@ def test_an_interruption_hands_the_trial_back(config, tmp_path, monkeypatch):
 
 def test_the_final_runs_have_fresh_seeds_and_are_scored_apart_and_together(config):
     found = tune(config(trials=1, final=2))
-    assert isinstance(found.final, Table)
-    assert [line[0] for line in found.final.lines] == ["separated", "concatenated"]
-    assert all(line[-1] == "2" and "±" in line[1] for line in found.final.lines)
+    assert isinstance(found.final, Sheet)
+    assert {e.column[0] for e in found.final.entries} == {"separated", "concatenated"}
+    assert all(len(e.values) == e.wanted == 2 for e in found.final.entries)
+    assert all("±" in cell.ours for cell in lay_out(found.final).shown.values())
     runs = [Run(path) for path in (found.folder / "final" / "runs").iterdir()]
     assert sorted(run.about["config"]["seed"] for run in runs) == [1, 1, 2, 2]
     assert {run.about["config"]["lr"] for run in runs} == {found.best.lr}
-    assert json.loads((found.folder / "tune.json").read_text("utf-8"))["final"]["lines"] == found.final.lines
+    stored = json.loads((found.folder / "tune.json").read_text("utf-8"))["final"]
+    lines = [dict(zip(stored["columns"], line, strict=True)) for line in stored["lines"]]
+    assert [(line["column"], line["metric"], line["mean"]) for line in lines] == [
+        (e.column[0], e.column[1], e.ours.mean) for e in found.final.entries
+    ]
+    assert stored["notes"] == list(found.final.notes)
 
 
 def test_a_run_folder_is_a_config_and_a_plain_protocol_one_fold(run, tmp_path, capsys):

@@ -3,7 +3,7 @@
 from likewise.configs.asking import Compare, Embed, Evaluate, Hierarchy, List, RecipeDiff, RecipeShow, Report, Search
 from likewise.configs.audit import Audit, Review
 from likewise.configs.checks import check, to_dict
-from likewise.configs.many import Bench, Demo, Tune
+from likewise.configs.many import Bench, Demo, Published, Tune
 from likewise.configs.noise import Noise
 from likewise.configs.train import KEPT_OUT, Train
 
@@ -18,6 +18,7 @@ __all__ = [
     "Hierarchy",
     "List",
     "Noise",
+    "Published",
     "RecipeDiff",
     "RecipeShow",
     "Report",

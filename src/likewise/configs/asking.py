@@ -158,7 +158,8 @@ class Hierarchy:
 
 @dataclass(frozen=True)
 class List:
-    """Show a shelf: losses, miners, samplers, confidence, terms, noise, protocols, heads, metrics, data, recipes, backbones."""
+    """Show a shelf: losses, miners, samplers, confidence, terms, noise, protocols, heads, metrics, data, recipes, tables,
+    backbones."""
 
     shelf: Annotated[Positional[str], called("SHELF")] = "all"
     """Which shelf."""

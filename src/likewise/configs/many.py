@@ -28,24 +28,65 @@ class Demo:
 
 @dataclass(frozen=True)
 class Bench:
-    """Train every combination of a grid, and show means with their 95 % intervals over seeds."""
+    """Train every cell of a table, and print it: means with 95 % intervals over seeds, beside the paper's numbers."""
 
-    grid: Annotated[Positional[str], called("GRID")]
-    """A TOML file with [settings] of a training and [axes] to vary them along, seed = [0, 1, 2] among them."""
+    grid: Annotated[Positional[str], called("TABLE_OR_GRID")]
+    """A paper's table by name (see `likewise list tables`), or a TOML file with [settings] of a training and [axes] to vary
+    them along, seed = [0, 1, 2] among them."""
+    data: str | None = None
+    """What to train on. By default what the grid says."""
+    root: str | None = None
+    """Where the original download of a named data set was unpacked, or where a table's paths start."""
+    set: tuple[str, ...] = ()
+    """Settings of a training in place of the paper's: "size=160" "backbone=efficientnet_lite0" "terms.encoder=models/minilm",
+    or a TOML file with [settings]. The table says in what it differs from the paper."""
+    quick: bool = False
+    """The same table on small glyphs, in minutes on a CPU: to see it work, not to compare it with the paper."""
+    only: tuple[str, ...] = ()
+    """Train only these cells: "method=ProcSim" "seed=0", or their numbers in --list. The table shows what is there; what follows
+    it (overlap, detection) is left to a call without --only."""
     out: str | None = None
-    """Folder of runs, results.csv and table.md. By default bench/GRID."""
+    """Folder of runs, results.csv and the tables (md, tex, csv, html). By default bench/NAME."""
     jobs: int = 1
-    """How many trainings at once, each in a process of its own."""
+    """How many trainings at once, each in a process of its own; they share the GPU or the cores."""
+    on: str | None = None
+    """Where to train: "ray" (the Ray cluster there is, or a local one) or "ray://HOST:PORT". By default here."""
+    gpus_each: float | None = None
+    """With --on, how much of a GPU a training gets; 0.25: four share one. By default 1 where there are GPUs."""
+    slurm: str | None = None
+    """Train nothing; write a Slurm script to this file, whose array trains one cell a task."""
     metrics: tuple[str, ...] | None = None
     """What to measure; see `likewise list metrics`. By default what the grid says."""
     list: bool = False
     """Only show what would be trained."""
+    train: bool = True
+    """Train what is missing; --no-train only sums up what is there."""
     device: str | None = None
     """cpu, cuda, cuda:1, mps. By default the GPU if there is one."""
     allow_imports: bool = False
     """Let specs import parts by dotted name (my_lab.losses.Mine()), which runs their code."""
     quiet: bool = False
     """No progress bar, no table."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """Print what the papers report, with what must be known about the numbers."""
+
+    paper: str | None = None
+    """training-strategies, procsim, influence, relational or hierarchical."""
+    table: str | None = None
+    """Number of the table, as printed."""
+    dataset: str | None = None
+    """CUB200, Cars196, SOP, InShop, iNaturalist or ImageNet."""
+    metric: str | None = None
+    """Such as R@1."""
+    method: str | None = None
+    """Part of a method's name, in any case."""
+    noise: str | None = None
+    """none, uniform or semantic; with a share: "uniform 0.5"."""
+    csv: str | None = None
+    """Write the numbers to this file, all columns."""
 
 
 @dataclass(frozen=True)

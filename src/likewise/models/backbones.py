@@ -7,6 +7,7 @@ import math
 import operator
 import warnings
 from collections import OrderedDict
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -93,6 +94,12 @@ def build_backbone(
         backbone.size = size or backbone.size
         return backbone
     return build_timm(name, pretrained, weights, size)
+
+
+@cache
+def width_of(name: str) -> int:
+    """Of the pooled feature of the backbone of this name."""
+    return build_backbone(name, pretrained=False).channels
 
 
 def build_conv_small(pretrained: bool, weights: str | Path | None) -> Backbone:

@@ -12,7 +12,26 @@ from torch.nn import functional as F
 from likewise.similarity import at_least_float32, full_precision
 from likewise.types import LikewiseError
 
-__all__ = ["MLP", "Linear", "Relational"]
+__all__ = ["MLP", "Identity", "Linear", "Relational"]
+
+
+class Identity(nn.Module):
+    """The pooled feature as it is: what a network embeds that was not trained for it, with `--length 0`.
+
+    Args:
+        features: width of the pooled feature.
+        dim: width of the embedding: the same, and filled in by a training.
+    """
+
+    def __init__(self, features: int, dim: int):
+        super().__init__()
+        if features != dim:
+            raise LikewiseError(f"Identity: dim must be the width of the feature, {features}, got {dim}")
+        self.features = features
+        self.dim = dim
+
+    def forward(self, f: Float[Tensor, "B F"]) -> Float[Tensor, "B F"]:
+        return f
 
 
 class Linear(nn.Module):

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import rich.table
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 
-def show_table(table) -> None:
+@dataclass(frozen=True)
+class Table:
+    """Texts in lines and columns, notes below them, and the folder they speak of."""
+
+    title: str
+    columns: list[str]
+    lines: list[list[str]]
+    notes: list[str] = field(default_factory=list)
+    folder: Path = Path()
+
+
+def show_table(table: Table) -> None:
     """A table of texts and what must be said below it."""
-    shown, least = Table(title=escape(table.title), title_justify="left"), 1
+    shown, least = rich.table.Table(title=escape(table.title), title_justify="left"), 1
     for number, column in enumerate(table.columns):
         cells = [line[number] for line in table.lines]
         values = any("±" in cell or "(1 run)" in cell for cell in cells)  # never broken; names are, in a narrow window

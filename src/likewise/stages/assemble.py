@@ -21,6 +21,7 @@ from likewise.data.batches import choose_workers
 from likewise.data.folder import is_flat, read_flat
 from likewise.data.images import check_files, drop, find_bad
 from likewise.durations import steps_of
+from likewise.models.backbones import width_of
 from likewise.models.embedder import Embedder
 from likewise.progress import bar
 from likewise.run import Run
@@ -100,6 +101,9 @@ def resolve(config: Train, items: Items) -> Train:
     pretrained = config.pretrained
     if pretrained is None:
         pretrained = not own_weights and config.weights is None
+    head, dim = canonical(config.head), config.dim
+    if head == "Identity()":  # the feature is the embedding, however wide it is
+        dim = width_of(backbone) if items.x is None else items.x.shape[1]
     return dataclasses.replace(
         config,
         data=config.data if config.data in NAMES else whole_path(config.data),
@@ -111,7 +115,8 @@ def resolve(config: Train, items: Items) -> Train:
         augment=config.augment or ("affine" if glyphs else "crop"),
         loss=canonical(config.loss),
         sampler=canonical(sampler),
-        head=canonical(config.head),
+        head=head,
+        dim=dim,
         noise=canonical(config.noise) if config.noise else None,
         confidence=canonical(config.confidence) if config.confidence else None,
         terms=tuple(canonical(term) for term in config.terms),

@@ -1,45 +1,46 @@
-"""bench: a grid of settings -> a run for each -> one table of means with their intervals over seeds."""
+"""bench: a paper's table, or any grid of settings -> a run for each cell -> the table beside the printed one, and its files."""
 
 from __future__ import annotations
 
-import math
+import re
+import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-import torch
-
-from likewise.configs import Bench, check
-from likewise.files import write_aside, write_csv
-from likewise.grid import Cell, Grid, as_train, cells, read_grid
-from likewise.intervals import t_interval
-from likewise.metrics import as_text
+from likewise.configs import KEPT_OUT, Bench, Train, check
+from likewise.files import make_folder, write_aside, write_csv
+from likewise.grid import Cell, Grid, adapted, as_train, cells, chosen, read_grid, shipped
 from likewise.progress import bar
+from likewise.report.benchmark import html, latex, markdown, rows_for_csv
+from likewise.report.sheet import Sheet
+from likewise.report.tables import Table
+from likewise.spec import brief
+from likewise.stages.aftermath import follow_up
 from likewise.stages.assemble import choose_device
-from likewise.stages.folds import fold_specs, score_folds
+from likewise.stages.folds import fold_specs
 from likewise.stages.many import Crew, Job, Planner
+from likewise.stages.ray_crew import RayCrew, crew_for
+from likewise.stages.slurm import script, words_of
+from likewise.stages.tabulate import SEED, provenance, tabulate
 from likewise.types import LikewiseError
 
-SEED = "seed"
-"""The axis over which means are taken."""
-
-PLUS_MINUS = (
-    "Shares in per cent: the mean ± half the width of its 95 % t-interval over n seeds. "
-    "(1 run): one seed, which says nothing of the spread."
-)
-FOLDS = (
-    "separated: mean over the fold models of a seed. concatenated: their embeddings joined to one vector, scored once."
-)
-CHOSEN = "best test epoch: chosen by looking at the test part, so too good; not to be compared with the other columns."
+RUNS = Path("bench") / "runs"
+"""Where trainings stand unless `out` says otherwise: all tables share them, so what two have in common is trained once."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """One training of the grid; `fold` numbers those that make up one cell. `error`: why it failed."""
+    """One training of the grid: the number of its cell, from 1; `fold` numbers those that make up one cell.
 
+    `error`: why it failed. `differs`: settings that are not the paper's, as (name, here, there).
+    """
+
+    number: int
     cell: Cell
     fold: int | None
     job: Job
+    differs: tuple[tuple[str, str, str], ...] = ()
     error: str | None = None
 
     @property
@@ -47,149 +48,144 @@ class Planned:
         return f"failed: {self.error}" if self.error else self.job.state
 
 
-@dataclass(frozen=True)
-class Table:
-    """What bench found, as text: a line a cell, notes below it, and the folder it is written to."""
-
-    title: str
-    columns: list[str]
-    lines: list[list[str]]
-    notes: list[str]
-    folder: Path
-
-
-def bench(config: Bench, say=print) -> Table:
-    """Train what is not there yet and sum everything up; with `list`, only say what would be trained.
+def bench(config: Bench, say=print) -> Sheet | Table:
+    """Train what is not there yet and sum everything up; with `list` or `slurm`, only say what would be trained.
 
     Everything is checked before the first training. A training that fails is shown with its reason, and the others go on.
     """
     check(config)
-    grid, device = read_grid(config.grid), choose_device(config.device)
-    folder = Path(config.out or Path("bench") / Path(config.grid).stem).expanduser()
-    plan = lay_out(grid, config, Planner(folder / "runs", say))
-    if config.list:
-        columns = [*grid.axes, *(["fold"] if any(t.fold is not None for t in plan) else []), "state", "run"]
-        lines = [[*_names(t, columns), t.job.state, t.job.run.path.name] for t in plan]
-        left = sum(t.job.state != "finished" for t in plan)
-        return Table(grid.title, columns, lines, [f"{left} of {len(plan)} trainings are to be done"], folder)
-    plan = train_all(plan, config.jobs, config.quiet)
-    folder.mkdir(parents=True, exist_ok=True)
+    grid = adapted(read_grid(config.grid), config.data, config.root, config.set, config.quick)
+    folder = Path(config.out or Path("bench") / grid.name).expanduser()
+    device = choose_device(config.device)
+    crew = None if config.list or config.slurm else crew_for(config)
+    plan = lay_out(grid, config, Planner(folder / "runs" if config.out else RUNS, say))
+    wanted = set(chosen(cells(grid), config.only))
+    if crew is None:
+        return planned(grid, [t for t in plan if t.number - 1 in wanted], config, folder)
+    plan = train_all(plan, wanted if config.train else set(), crew, config.quiet)
+    make_folder(folder, "bench")
     write_results(folder / "results.csv", plan, list(grid.axes))
-    table = sum_up(grid, plan, folder, device)
-    with write_aside(folder / "table.md") as file:
-        file.write_text(markdown(table), "utf-8")
-    return table
+    notes = [f"failed: {_named(t.cell)}: {t.error}. Again: {again(config, t)}" for t in plan if t.error]
+    sheet = tabulate(grid, plan, folder, device, notes)
+    pictures, said = follow_up(grid, sheet, plan, config)
+    sheet = replace(sheet, notes=(*sheet.notes, *said))
+    write_sheet(sheet, pictures)
+    return sheet
 
 
 def lay_out(grid: Grid, config: Bench, planner: Planner) -> list[Planned]:
-    """Every training of the grid, its settings checked. Two that are the same run are refused."""
+    """Every training of the grid, its settings checked, and in what they are not the paper's. No run may stand there twice."""
     ours = {k: v for k in ("device", "metrics", "allow_imports") if (v := getattr(config, k))}
+    table = None if config.quick else shipped(grid)
+    paper = cells(table) if table else []
     plan, seen = [], {}
-    for cell in cells(grid):
+    for number, cell in enumerate(cells(grid), 1):
         try:
             whole = as_train(cell.settings, **ours)
             folds = fold_specs(whole.protocol) if whole.protocol else None
             jobs = [planner.job(replace(whole, protocol=protocol)) for protocol in folds or [whole.protocol]]
         except LikewiseError as error:
-            raise LikewiseError(f"bench: {_words(cell.names)}: {error}") from None
+            raise LikewiseError(f"bench: {_named(cell)}: {error}") from None
+        there = counterpart(cell, paper)
+        differs = difference(as_train(there.settings, **ours), whole) if there else ()
         for fold, job in enumerate(jobs):
             if seen.setdefault(job.identity, cell) is not cell:
                 raise LikewiseError(
-                    f"bench: {_words(seen[job.identity].names)} and {_words(cell.names)} are the same run; "
-                    "leave one of them out"
+                    f"bench: {_named(seen[job.identity])} and {_named(cell)} are the same run; leave one of them out"
                 )
-            plan.append(Planned(cell, fold if folds else None, job))
+            plan.append(Planned(number, cell, fold if folds else None, job, differs))
     return plan
 
 
-def train_all(plan: list[Planned], jobs: int, quiet: bool) -> list[Planned]:
-    """Train what is not finished, several at once."""
-    plan, left = list(plan), [place for place, t in enumerate(plan) if t.job.state != "finished"]
+def counterpart(cell: Cell, paper: Sequence[Cell]) -> Cell | None:
+    """The paper's cell whose printed numbers are this one's, whatever a file of one's own calls it. A method has to be said."""
+    alike = [c for c in paper if "method" in cell.published and cell.published.items() <= c.published.items()]
+    return min(alike, key=lambda one: len(one.published), default=None)
+
+
+def difference(there: Train, here: Train) -> tuple[tuple[str, str, str], ...]:
+    """The settings that change what is learned and are not the paper's: name, here, there. Specs are short, files by name.
+
+    Another seed is no other setting.
+    """
+    names = [f.name for f in fields(Train) if f.name == "data" or f.name not in (*KEPT_OUT, SEED)]
+    sides = {name: (getattr(here, name), getattr(there, name)) for name in names}
+    return tuple((name, _brief(a), _brief(b)) for name, (a, b) in sides.items() if a != b)
+
+
+def _brief(value: object) -> str:
+    if isinstance(value, tuple):
+        return " + ".join(map(_brief, value)) or "none"
+    if isinstance(value, str) and "(" in value:
+        return re.sub(r"'[^']*/([^'/]+)'", r"'\1'", brief(value))
+    return "none" if value is None else Path(value).name if isinstance(value, str) else str(value)
+
+
+def planned(grid: Grid, plan: list[Planned], config: Bench, folder: Path) -> Table:
+    """What would be trained, a line a training; with `slurm`, the script that trains it is written too."""
+    columns = ["cell", *grid.axes, *(["fold"] if any(t.fold is not None for t in plan) else []), "state", "run"]
+    lines = [[str(t.number), *names(t, columns), t.job.state, t.job.run.path.name] for t in plan]
+    left = sum(t.job.state != "finished" for t in plan)
+    notes = [f"{left} of {len(plan)} trainings are to be done"]
+    if config.slurm:
+        if config.only:
+            raise LikewiseError("bench: the script trains every cell that is not finished, got --only; leave it out")
+        file = Path(config.slurm).expanduser()
+        if file.is_dir() or not file.parent.is_dir():
+            raise LikewiseError(f"bench: --slurm must be a file in a folder that exists, got '{config.slurm}'")
+        with write_aside(file) as aside:
+            aside.write_text(script(words_of(config), len(cells(grid)), grid.name), "utf-8")
+        notes.append(f"script: {file} (its first lines are for you to edit; then sbatch)")
+    return Table(grid.title, columns, lines, notes, folder)
+
+
+def train_all(plan: list[Planned], wanted: set[int], crew: Crew | RayCrew, quiet: bool) -> list[Planned]:
+    """Train what is wanted and not finished, several at once."""
+    mine = [place for place, t in enumerate(plan) if t.number - 1 in wanted]
+    plan, left, failed = list(plan), [place for place in mine if plan[place].job.state != "finished"], 0
     if not left:
         return plan
-    title = bar("bench", len(plan), start=len(plan) - len(left), quiet=quiet)
-    with Crew(jobs) as crew, title as progress:
+    title = bar("bench", len(mine), start=len(mine) - len(left), quiet=quiet)
+    with crew, title as progress:
         for place, outcome in crew.work([plan[i].job.config for i in left]):
             plan[left[place]] = replace(plan[left[place]], error=outcome.error)
-            progress.advance(1, f"failed: {outcome.error[:60]}" if outcome.error else "")
+            failed += outcome.error is not None
+            progress.advance(1, f"{failed} failed" if failed else "")
     return plan
 
 
 def write_results(file: Path, plan: list[Planned], axes: list[str]) -> None:
-    """One line a training: where it stands in the grid, its run, every metric, and how it ended."""
+    """One line a training: where it stands in the grid, every metric, how it ended, and what made it."""
     metrics = list(dict.fromkeys(m for t in plan for m in t.job.config.metrics))
+    made = [provenance(t) for t in plan]
+    facts = list(dict.fromkeys(fact for one in made for fact in one))
     lines = []
-    for t in plan:
+    for t, one in zip(plan, made):
         known = (t.job.run.scores or {}).get("metrics", {}) if t.status == "finished" else {}
-        where = [*_names(t, axes), "" if t.fold is None else t.fold, t.job.identity, t.job.run.path]
-        lines.append([*where, *(known.get(m, "") for m in metrics), t.status])
-    write_csv(file, [*axes, "fold", "identity", "run", *metrics, "status"], lines)
+        where = [t.number, *names(t, axes), "" if t.fold is None else t.fold]
+        lines.append([*where, *(known.get(m, "") for m in metrics), t.status, *(one.get(fact, "") for fact in facts)])
+    write_csv(file, ["cell", *axes, "fold", *metrics, "status", *facts], lines)
 
 
-def sum_up(grid: Grid, plan: list[Planned], folder: Path, device: torch.device) -> Table:
-    """A line a cell, or two where folds are scored apart and together; seeds are averaged."""
-    axes = [axis for axis in grid.axes if axis != SEED]
-    metrics = list(dict.fromkeys(m for t in plan for m in t.job.config.metrics))
-    groups: dict[tuple, dict[str, list[Planned]]] = {}
-    for t in plan:
-        seeds = groups.setdefault(tuple(_names(t, axes)), {})
-        seeds.setdefault(t.cell.names.get(SEED, ""), []).append(t)
-    found, failures = [], []
-    for names, seeds in groups.items():
-        scored = [
-            score(trainings, device) for trainings in seeds.values() if all(t.status == "finished" for t in trainings)
-        ]
-        kinds = list(scored[0]) if scored else [""]
-        found += [(names, kind, [s[kind] for s in scored], len(seeds)) for kind in kinds]
-        failed = list(dict.fromkeys(t.error for trainings in seeds.values() for t in trainings if t.error))
-        failures += [f"failed: {_words(dict(zip(axes, names)))}: {'; '.join(failed)}"] if failed else []
-    chosen = [m for m in metrics if any(f"{m} (best test epoch)" in s for *_, scores, _ in found for s in scores)]
-    shown = metrics + [f"{m} (best test epoch)" for m in chosen]
-    folds = any(kind for _, kind, *_ in found)
-    columns, lines = [*axes, *(["scores"] if folds else []), *shown, "n"], []
-    for names, kind, scores, of in found:
-        values = [show(m, [s[m] for s in scores if m in s]) for m in shown]
-        count = str(len(scores)) if len(scores) == of else f"{len(scores)} of {of}"
-        lines.append([*names, *([kind] if folds else []), *values, count])
-    notes = [PLUS_MINUS, *([FOLDS] if folds else []), *([CHOSEN] if chosen else []), *failures]
-    return Table(grid.title, columns, lines, notes, folder)
+def write_sheet(sheet: Sheet, pictures: dict[str, bytes]) -> None:
+    """The table in every form that people paste."""
+    texts = {"table.md": markdown(sheet), "table.tex": latex(sheet), "table.html": html(sheet, pictures)}
+    for name, text in texts.items():
+        with write_aside(sheet.folder / name) as file:
+            file.write_text(text, "utf-8")
+    write_csv(sheet.folder / "table.csv", *rows_for_csv(sheet))
 
 
-def score(trainings: list[Planned], device: torch.device) -> dict[str, dict[str, float]]:
-    """Kind of score -> metric -> value, for one seed: the run's own, or those of its folds apart and together."""
-    metrics, stored = trainings[0].job.config.metrics, [t.job.run.scores for t in trainings]
-    best = [s.get("best_test_epoch") or {} for s in stored]
-    names = [m for m in metrics if all(m in b for b in best)]
-    chosen = {f"{m} (best test epoch)": sum(b[m] for b in best) / len(best) for m in names}
-    if trainings[0].fold is None:
-        return {"": {m: stored[0]["metrics"][m] for m in metrics} | chosen}
-    both = score_folds([t.job.run for t in trainings], metrics, device=device, quiet=True)
-    return {kind: both[kind]["metrics"] | (chosen if kind == "separated" else {}) for kind in both}
+def again(config: Bench, training: Planned) -> str:
+    """The command that trains one cell again."""
+    return shlex.join(["likewise", *words_of(config), "--only", str(training.number)])
 
 
-def show(metric: str, values: Sequence[float]) -> str:
-    """A mean with half the width of its interval; never a bare number."""
-    if not values:
-        return "-"
-    name = metric.removesuffix(" (best test epoch)")
-    if any(map(math.isnan, values)):
-        return "nan"
-    mean, _, high, n = t_interval(values)
-    mean, reach = (as_text(name, value).removesuffix(" %") for value in (mean, high - mean))
-    return f"{mean} (1 run)" if n == 1 else f"{mean} ± {reach}"
+def names(training: Planned, columns: Sequence[str]) -> list[str]:
+    """How the axes among these columns call a training."""
+    known = training.cell.names | ({} if training.fold is None else {"fold": str(training.fold)})
+    return [known[column] for column in columns if column in known]
 
 
-def markdown(table: Table) -> str:
-    """The table as a file people can read and paste."""
-    rows = [table.columns, ["---"] * len(table.columns), *table.lines]
-    body = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
-    return "\n\n".join([*([f"# {table.title}"] if table.title else []), body, *table.notes]) + "\n"
-
-
-def _names(training: Planned, columns: Sequence[str]) -> list[str]:
-    names = training.cell.names | ({} if training.fold is None else {"fold": str(training.fold)})
-    return [names[column] for column in columns if column in names]
-
-
-def _words(names: dict[str, str]) -> str:
-    return ", ".join(f"{axis} {name}" for axis, name in names.items()) or "the one cell"
+def _named(cell: Cell) -> str:
+    return ", ".join(f"{axis} {name}" for axis, name in cell.names.items()) or "the one cell"

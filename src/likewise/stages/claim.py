@@ -33,9 +33,13 @@ class Claim:
     about: dict
 
 
-def find_run(config: Train, items: Items) -> Claim:
-    """The folder these settings and data belong to, whether or not it exists yet. One that holds something else is refused."""
-    settings, data = to_dict(config), fingerprint(items)
+def find_run(config: Train, items: Items, data: str | None = None) -> Claim:
+    """The folder these settings and data belong to, whether or not it exists yet. One that holds something else is refused.
+
+    Args:
+        data: the fingerprint of the items, where it is known.
+    """
+    settings, data = to_dict(config), data or fingerprint(items)
     learned = {k: v for k, v in settings.items() if k not in KEPT_OUT and (k, v) not in LATER}
     specs = [text for text in (config.loss, config.noise, config.confidence, *config.terms) if text]
     # They learned at the network's rate before, so those runs are others.

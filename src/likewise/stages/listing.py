@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from likewise.data import NAMES as DATA
 from likewise.errors import LikewiseError, nearest_name
+from likewise.grid import read_grid, table_names
 from likewise.metrics import NAMES as METRICS
 from likewise.metrics import SET_NAMES
 from likewise.recipes import names, read
@@ -19,7 +20,7 @@ SHELVES = {
     "protocols": "protocols",
     "heads": "models.heads",
 }
-OTHERS = ("metrics", "data", "recipes", "backbones")
+OTHERS = ("metrics", "data", "recipes", "tables", "backbones")
 
 
 def listing(shelf: str = "all") -> dict[str, dict[str, str]]:
@@ -42,6 +43,8 @@ def entries(shelf: str) -> dict[str, str]:
         return DATA
     if shelf == "recipes":
         return {name: read(name).title for name in names()}
+    if shelf == "tables":
+        return {name: read_grid(name).title for name in table_names()}
     import timm
 
     own = {

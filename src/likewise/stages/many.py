@@ -24,6 +24,7 @@ import torch
 from likewise.configs import Train, to_dict
 from likewise.contracts import Confidence, NoiseModel
 from likewise.data.batches import choose_workers
+from likewise.data.images import fingerprint
 from likewise.durations import period_of, steps_of
 from likewise.ranks import cores
 from likewise.run import Run
@@ -37,6 +38,9 @@ from likewise.types import Items, LikewiseError
 
 TAKEN = ("somebody is training in", "is being taken by another process")
 """What a run says that another process trains."""
+
+TRIES = 3
+"""How often a training is begun, or taken up, when its process is killed."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a training ended. `error`: why it failed; `crashed`: and that no setting is to blame."""
+    """How a training ended. `error`: why it failed; `crashed`: and that no setting is to blame.
+
+    A process that was killed is no end yet: another one goes on from the run's last state, a few times.
+    """
 
     error: str | None = None
     crashed: bool = False
@@ -75,19 +82,21 @@ class Planner:
 
     def __init__(self, folder: Path, say: Callable[[str], None]):
         self.folder, self.say = folder, say
-        self._items: dict[tuple, Items] = {}
+        self._items: dict[tuple, tuple[Items, str]] = {}
 
-    def items(self, config: Train) -> Items:
+    def items(self, config: Train) -> tuple[Items, str]:
+        """The data of these settings, and its fingerprint."""
         key = (config.data, config.root, config.skip_bad)
         if key not in self._items:
-            self._items[key] = load_items(
+            items = load_items(
                 config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=True, say=self.say
             )
+            self._items[key] = items, fingerprint(items)
         return self._items[key]
 
     def job(self, config: Train) -> Job:
         """The job of these settings. What cannot work is refused here, as far as can be seen without a network."""
-        items = self.items(config)
+        items, data = self.items(config)
         config = replace(resolve(config, items), quiet=True, again=False, out=None)
         similarity_of(config)  # builds the loss
         rows = np.arange(len(items))
@@ -103,7 +112,7 @@ class Planner:
             steps_of(getattr(config, name) or "1", 100, name)
         period_of(config.checkpoint_every, 100, "checkpoint_every")
         check_plan(config, items, make_protocol(config))
-        claim = find_run(config, items)
+        claim = find_run(config, items, data)
         return Job(replace(config, out=str(self.folder / claim.run.path.name)), claim.about["identity"])
 
 
@@ -154,16 +163,19 @@ class Crew:
                     running = list(wait(running, 0.2).not_done)
 
     def _one(self, config: Train) -> Outcome:
-        child = self._places.get()
-        if child is None or child.stdin.closed:  # none yet, or it was asked to stop
-            child = Child(self.size)
-        self._busy.add(child)
         if config.workers < 0:
             config = replace(config, workers=choose_workers(-1) // self.size)
-        try:
-            error, crashed, leaves = child.ask(config)
-        finally:
-            self._busy.discard(child)
+        child = self._places.get()
+        for _ in range(TRIES):
+            if child is None or child.lost or child.stdin.closed:  # none yet, or it was killed, or asked to stop
+                child = Child(self.size)
+            self._busy.add(child)
+            try:
+                error, crashed, leaves = child.ask(config)
+            finally:
+                self._busy.discard(child)
+            if not child.lost:
+                break
         self._places.put(None if leaves else child)
         return Outcome(error, crashed)
 
@@ -179,6 +191,11 @@ class Child(subprocess.Popen):
             stdout=subprocess.PIPE, stderr=self.words, text=True, encoding="utf-8", env=threads | os.environ,
             start_new_session=True,  # Ctrl-C reaches the parent only, which passes it on
         )  # fmt: skip
+
+    @property
+    def lost(self) -> bool:
+        """Whether it ended while it was asked something, and not because it was told to."""
+        return self.returncode is not None and not self.stdin.closed
 
     def ask(self, config: Train) -> tuple[str | None, bool, bool]:
         """Have it train this, and wait: what `attempt` says."""

@@ -10,12 +10,9 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 
 from likewise.configs import Train, check
-from likewise.errors import LikewiseError, nearest_name
-from likewise.grid import plain
+from likewise.errors import LikewiseError
+from likewise.settings import find_argument, hints_of_train, plain, with_argument
 from likewise.spec import canonical
-
-SPECS = ("loss", "sampler", "protocol", "noise", "head")
-"""Settings that are specs, whose arguments a dotted name reaches."""
 
 BUILT_IN = "reality-check"
 
@@ -95,15 +92,12 @@ def read_range(name: str, text: str, base: Train) -> Range:
 
 def type_of(base: Train, name: str) -> type:
     """What a setting holds: int, float, str for settings by their annotation, for arguments by their present value."""
-    setting, *path = name.split(".")
-    hints = typing.get_type_hints(Train)
-    if not path:
+    if "." not in name:
         plain(name, "")  # an unknown name is refused
-        inside = {hints[name], *typing.get_args(hints[name])}
+        hint = hints_of_train()[name]
+        inside = {hint, *typing.get_args(hint)}
         return next((kind for kind in (int, float, str) if kind in inside), str)
-    if setting not in SPECS:
-        raise LikewiseError(f"tune: only {', '.join(SPECS)} have arguments, got '{name}'{nearest_name(setting, SPECS)}")
-    node = _argument(_parse(base, setting), path, name).value
+    node = find_argument(base, name, "tune")
     return type(node.value) if isinstance(node, ast.Constant) else str
 
 
@@ -112,11 +106,8 @@ def settle(base: Train, ranges: list[Range], values: dict[str, object]) -> Train
     config = base
     for r in sorted(ranges, key=lambda r: "." in r.name):
         value = f"{values[r.name]}{r.unit}" if r.unit else values[r.name]
-        setting, *path = r.name.split(".")
-        if path:
-            tree = _parse(config, setting)
-            _argument(tree, path, r.name).value = _node(value, bool(r.choices), r.name)
-            config = replace(config, **{setting: ast.unparse(ast.fix_missing_locations(tree))})
+        if "." in r.name:
+            config = with_argument(config, r.name, value, "tune")
         else:
             config = replace(config, **{r.name: plain(r.name, _literal(value) if r.choices else value)})
     check(config)
@@ -136,27 +127,6 @@ def built_in(loss: str) -> dict[str, str]:
     return {name: text for name, text in tables[part].items() if mined or name != "loss.miner.eps"}
 
 
-def _parse(config: Train, setting: str) -> ast.expr:
-    text = getattr(config, setting)
-    if text is None:
-        raise LikewiseError(f"tune: {setting} is not set, so it has no arguments to search; set it in the config")
-    return ast.parse(canonical(text, later=True), mode="eval").body
-
-
-def _argument(node: ast.expr, path: list[str], name: str) -> ast.keyword:
-    """The place of an argument in a spec whose arguments are all written out."""
-    for depth, word in enumerate(path):
-        known = {k.arg: k for k in node.keywords} if isinstance(node, ast.Call) else {}
-        if word not in known:
-            part = ast.unparse(node.func) if isinstance(node, ast.Call) else ast.unparse(node)
-            raise LikewiseError(
-                f"tune: {name}: {part} has no argument '{word}'{nearest_name(word, known)} It takes: {', '.join(known) or 'none'}"
-            )
-        found = known[word]
-        node = found.value if depth < len(path) - 1 else node
-    return found
-
-
 def _literal(text: object) -> object:
     """A choice as a value: numbers and truth as such, everything else as it is written."""
     try:
@@ -164,12 +134,3 @@ def _literal(text: object) -> object:
     except (ValueError, SyntaxError):
         return text
     return value if isinstance(value, bool | int | float) else text
-
-
-def _node(value: object, choice: bool, name: str) -> ast.expr:
-    """A value as it stands in a spec; a choice may be a part, such as HardPairs()."""
-    text = ("None" if value == "none" else str(value)) if choice else repr(value)
-    try:
-        return ast.parse(text, mode="eval").body
-    except SyntaxError:
-        raise LikewiseError(f"tune: {name} cannot be '{text}'; write a number, text in quotes, or a part") from None

@@ -24,6 +24,7 @@ from likewise.run import RESULTS, Run
 from likewise.scoring import as_compared, mean_score, score
 from likewise.stages.assemble import choose_device, load_items, resolve
 from likewise.stages.claim import find_run, take
+from likewise.stages.cost import Session
 from likewise.stages.evaluate import PEEK, evaluate_run
 from likewise.stages.folds import fold_specs
 from likewise.stages.guard import Saves, leave_cores_for, must_be_finite, stop_on_signal
@@ -72,6 +73,7 @@ def train_here(config: Train, device: torch.device, say) -> Run:
     config = resolve(config, items)
     claim = find_run(config, items)
     run, pixels = claim.run, None
+    session = Session(run, device)
     if run.done and not config.again:
         say(f"this run is finished already: {run.path} (--again trains it anew)")
         if config.keep_losses and run.losses() is None:
@@ -83,7 +85,7 @@ def train_here(config: Train, device: torch.device, say) -> Run:
             if first:
                 take(claim, config, device)
             wait_for_all()
-            training.loop(run, say)
+            training.loop(run, say, session)
             pixels = training.held and training.held.pixels
             training = None  # what it holds on the device is not needed any more
             if first:
@@ -92,10 +94,11 @@ def train_here(config: Train, device: torch.device, say) -> Run:
                 (run.path / "done").touch()
             wait_for_all()
     if config.evaluate and (run.scores is None or set(config.metrics) - run.scores["metrics"].keys()):
-        evaluate_run(
-            run, config=config, items=items, metrics=config.metrics, device=device, workers=config.workers,
-            quiet=config.quiet, pixels=pixels, known=True,
-        )  # fmt: skip
+        with session.evaluating():
+            evaluate_run(
+                run, config=config, items=items, metrics=config.metrics, device=device, workers=config.workers,
+                quiet=config.quiet, pixels=pixels, known=True,
+            )  # fmt: skip
         wait_for_all()  # what the first one writes is there for everyone
     return run
 
@@ -103,12 +106,13 @@ def train_here(config: Train, device: torch.device, say) -> Run:
 class Training(Stepping):
     """The loop over what a training is made of."""
 
-    def loop(self, run: Run, say) -> None:
+    def loop(self, run: Run, say, session: Session) -> None:
         """Step after step, until the end, a stop on request, or patience runs out."""
-        self.run, self.journal, self.shown, self.told = run, Journal(), None, None
+        self.run, self.session, self.journal, self.shown, self.told = run, session, Journal(), None, None
         self.prepare_pictures(say)
         one_by_one(lambda: self.prepare_terms(run))
         self.restore(say)
+        session.trained(self.step)
         self.line_up()
         config = self.config
         workers = choose_workers(config.workers) if self.items.x is None and self.held is None else 0
@@ -303,6 +307,7 @@ class Training(Stepping):
         self.run.save_tensors("model.safetensors", {k: v for k, v in state["tensors"].items() if k.startswith(SHOWN)})
         if self.history:
             self.keep_losses()
+        self.session.trained(self.step)
 
     def restore(self, say) -> None:
         state = self.run.load_state()

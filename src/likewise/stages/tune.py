@@ -11,14 +11,16 @@ from importlib.metadata import version
 from pathlib import Path
 
 from likewise.configs import KEPT_OUT, Bench, Train, Tune, check, to_dict
-from likewise.data.images import fingerprint
 from likewise.files import write_aside, write_json
-from likewise.grid import Grid, as_train, read_grid, settings_of, toml
+from likewise.grid import Grid, Point, as_train, read_grid, toml
 from likewise.progress import bar
+from likewise.report.benchmark import rows_for_csv
+from likewise.report.sheet import Sheet
 from likewise.report.tuning import Dial, Shot, draw_search
 from likewise.run import Run, environment
+from likewise.settings import settings_of
 from likewise.stages.assemble import choose_device, make_protocol, read_config, resolve
-from likewise.stages.bench import Table, bench
+from likewise.stages.bench import bench
 from likewise.stages.folds import fold_specs
 from likewise.stages.many import Crew, Job, Planner
 from likewise.stages.ranges import Range, read_entries, read_ranges, settle
@@ -50,7 +52,7 @@ class Found:
 
     about: dict
     best: Train
-    final: Table | None
+    final: Sheet | None
     folder: Path
 
 
@@ -91,7 +93,8 @@ def tune(config: Tune, say=print) -> Found:
         say(f"{len(running)} trials are still under way elsewhere; who ends last trains the final runs")
     elif config.final:
         final = train_final(config, best, search, folder, say)
-        about |= {"final": {"columns": final.columns, "lines": final.lines, "notes": final.notes}}
+        columns, lines = rows_for_csv(final)
+        about |= {"final": {"columns": columns, "lines": lines, "notes": final.notes}}
         write_json(folder / "tune.json", about)
     return Found(about, best, final, folder)
 
@@ -104,7 +107,7 @@ def prepare(config: Tune, planner: Planner, say) -> Search:
         base, grid = replace(read_config(Run(path)), recipe=None, peek_every=None, **ours), Grid("", {}, {}, {})
         if not has_val(base, planner):
             say(f"the protocol of {path} has no validation part; {FOLDS} takes its place")
-            usual = resolve(replace(base, sampler=None), planner.items(base)).sampler == base.sampler
+            usual = resolve(replace(base, sampler=None), planner.items(base)[0]).sampler == base.sampler
             base = replace(base, protocol=FOLDS, sampler=None if usual else base.sampler)  # for fewer classes
     else:
         grid = read_grid(path)
@@ -127,12 +130,12 @@ def prepare(config: Tune, planner: Planner, say) -> Search:
             f"tune: {base.protocol} has no validation part to search on; use {FOLDS} or UnseenClasses(val=0.2)"
         )
     same = {k: v for k, v in to_dict(base).items() if k not in KEPT_OUT}
-    text = json.dumps([same, entries, fingerprint(planner.items(base))], sort_keys=True)
+    text = json.dumps([same, entries, planner.items(base)[1]], sort_keys=True)
     return Search(base, ranges, protocols, f"likewise-{hashlib.sha256(text.encode()).hexdigest()[:12]}")
 
 
 def has_val(base: Train, planner: Planner) -> bool:
-    items = planner.items(base)
+    items, _ = planner.items(base)
     return len(make_protocol(resolve(base, items)).rows(items, "val")) > 0
 
 
@@ -257,9 +260,9 @@ def write(folder: Path, about: dict, search: Search) -> None:
         draw_search(file, dials, shots, label, title)
 
 
-def train_final(config: Tune, best: Train, search: Search, folder: Path, say) -> Table:
+def train_final(config: Tune, best: Train, search: Search, folder: Path, say) -> Sheet:
     """Fresh seeds, all folds, and now the test part: bench does it, as anybody could again."""
-    seeds = [(str(s), {"seed": s}) for s in range(search.base.seed + 1, search.base.seed + 1 + config.final)]
+    seeds = [Point(str(s), {"seed": s}) for s in range(search.base.seed + 1, search.base.seed + 1 + config.final)]
     with write_aside(folder / "final.toml") as file:
         file.write_text(
             toml(Grid("the best setting of a search, with fresh seeds", settings_of(best), {"seed": seeds}, {})),

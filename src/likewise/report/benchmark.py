@@ -1,0 +1,241 @@
+"""A benchmark's table as others read it: on the terminal, in Markdown, LaTeX and CSV, and as one HTML page."""
+
+from __future__ import annotations
+
+import base64
+import math
+import os
+import re
+import statistics
+import unicodedata
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from urllib.parse import quote
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from likewise.report.audit_page import environment
+from likewise.report.sheet import (
+    DAGGER,
+    MINUS,
+    NOTHING,
+    Entry,
+    Layout,
+    Sheet,
+    Shown,
+    as_p,
+    explain,
+    headline,
+    label,
+    lay_out,
+)
+
+APART = "published only"
+
+NAME = 18
+"""Letters that a name has at least room for on the terminal; longer ones are folded."""
+
+LATEX = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "|": "$|$",
+    "±": r"$\pm$", DAGGER: r"$^\dagger$", MINUS: "$-$", "–": "--", "—": "---", "…": r"\dots{}", "×": r"$\times$",
+    "≤": r"$\leq$", "≥": r"$\geq$", "→": r"$\to$", '"': "''", "`": r"\textasciigrave{}",
+    "[": "{[}", "*": "{*}",  # both mean something after the end of a line
+}  # fmt: skip
+
+
+def show_sheet(sheet: Sheet) -> None:
+    """The table on the terminal, ours above the printed number; rather too wide than cut. What it means stands below."""
+    layout, table, least = lay_out(sheet), Table(), 1
+    rows = layout.rows + layout.apart
+    for place, head in enumerate(sheet.heads):
+        width = min(NAME, max(map(len, [head, *(names(layout, row)[place] for row in rows)])))
+        table.add_column(Text(head), overflow="fold", min_width=width)
+        least += width + 3
+    for column in layout.columns:
+        cells = [text for row in rows for text in _lines(layout.shown.get((row, column), NOTHING))]
+        head = [*column[:-1], marked(column[-1], layout.notes.column.get(column))]
+        width = max(map(len, [*head, *cells]))
+        table.add_column(Text("\n".join(filter(None, head))), no_wrap=True, min_width=width, justify="right")
+        least += width + 3
+    for row in rows:
+        if layout.apart and row == layout.apart[0]:
+            table.add_section()
+            table.add_row(Text(APART, style="italic"))
+        style = "dim" if row in layout.apart else ""
+        table.add_row(*map(Text, names(layout, row)), *map(_on_terminal, layout.line(row)), style=style)
+    console = Console(width=max(Console().width, least), highlight=False)
+    console.print(Text(headline(sheet), "bold yellow" if sheet.differs else "bold"), table, sep="\n")
+    for text in explain(sheet, "Bold", "Underlined"):
+        console.print(Text(text))
+
+
+def marked(text: str, letters: str | None) -> str:
+    """A name, and the letters of the notes on it."""
+    return f"{text} [{letters}]" if letters else text
+
+
+def names(layout: Layout, row: tuple[str, ...]) -> list[str]:
+    """A row's names; letters stand at the first."""
+    return [marked(row[0], layout.notes.row.get(row)), *row[1:]]
+
+
+def _lines(cell: Shown) -> list[str]:
+    return [f"{cell.ours}{cell.of and f' ({cell.of})'}", cell.paper]
+
+
+def _on_terminal(cell: Shown) -> Text:
+    ours, paper = _lines(cell)
+    shown = Text(ours, {"best": "bold", "alike": "underline", "": ""}[cell.rank])
+    return Text("\n").join([*([shown] if ours else []), *([Text(paper, "dim")] if paper else [])])
+
+
+def markdown(sheet: Sheet) -> str:
+    """The table as a file people can read and paste; a cell is "63.1 ± 0.5 (62.8, +0.3)"."""
+    layout = lay_out(sheet)
+    heads = [*sheet.heads, *(marked(label(column), layout.notes.column.get(column)) for column in layout.columns)]
+    lines = [heads, ["---"] * len(sheet.heads) + ["---:"] * len(layout.columns)]
+    for row in layout.rows + layout.apart:
+        if layout.apart and row == layout.apart[0]:
+            lines.append([f"*{APART}*", *[""] * (len(heads) - 1)])
+        lines.append([*names(layout, row), *map(_in_markdown, layout.line(row))])
+    table = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+    told = "\n".join(f"- {text}" for text in explain(sheet, "Bold", "Italic"))
+    return f"# {headline(sheet)}\n\n{table}\n\n{told}\n"
+
+
+def _in_markdown(cell: Shown) -> str:
+    around = {"best": "**", "alike": "*", "": ""}[cell.rank]
+    beside = "; ".join(filter(None, (cell.of, cell.paper)))
+    return " ".join(filter(None, (cell.ours and f"{around}{cell.ours}{around}", beside and f"({beside})")))
+
+
+def latex(sheet: Sheet) -> str:
+    """The table for a paper: booktabs, the best of a column bold, what is not told apart from it underlined."""
+    layout = lay_out(sheet)
+    width = len(sheet.heads) + len(layout.columns)
+    told = [f"{escape(text)}\\par" for text in explain(sheet, "Bold", "Underlined")]
+    return "\n".join([
+        f"% {' '.join(headline(sheet).split())}", r"% \usepackage{booktabs}", r"\begin{table}[t]", r"\centering\footnotesize",
+        rf"\caption{{{escape(headline(sheet))}}}", rf"\label{{tab:{re.sub('[^A-Za-z0-9-]+', '-', sheet.name)}}}",
+        rf"\begin{{tabular}}{{{'l' * len(sheet.heads)}{'r' * len(layout.columns)}}}", r"\toprule",
+        *_latex_heads(sheet, layout), r"\midrule", *_latex_rows(layout, width), r"\bottomrule", r"\end{tabular}",
+        r"\par\smallskip\begin{minipage}{\linewidth}\scriptsize\raggedright", *told, r"\end{minipage}", r"\end{table}", "",
+    ])  # fmt: skip
+
+
+def _latex_heads(sheet: Sheet, layout: Layout) -> list[str]:
+    """A line for every column axis, names that stand side by side joined, and one for the metrics."""
+    lines, first = [], len(sheet.heads)
+    for level in range(len(layout.columns[0]) - 1 if layout.columns else 0):
+        spans, rules, at = [], [], first + 1
+        for upto, group in groupby(layout.columns, key=lambda column: column[: level + 1]):
+            many = len(list(group))
+            spans.append(rf"\multicolumn{{{many}}}{{c}}{{{escape(upto[-1])}}}")
+            rules.append(rf"\cmidrule(lr){{{at}-{at + many - 1}}}")
+            at += many
+        lines += [" & ".join([*[""] * first, *spans]).strip() + r" \\", " ".join(rules)]
+    metrics = [escape(column[-1]) + _raised(layout.notes.column.get(column)) for column in layout.columns]
+    return [*lines, " & ".join([*map(escape, sheet.heads), *metrics]) + r" \\"]
+
+
+def _raised(letters: str | None) -> str:
+    return f"$^{{{letters}}}$" if letters else ""
+
+
+def _latex_rows(layout: Layout, width: int) -> list[str]:
+    lines = []
+    for row in layout.rows + layout.apart:
+        if layout.apart and row == layout.apart[0]:
+            lines += [*([r"\midrule"] if layout.rows else []), rf"\multicolumn{{{width}}}{{l}}{{\emph{{{APART}}}}} \\"]
+        first = escape(row[0]) + _raised(layout.notes.row.get(row))
+        lines.append(" & ".join([first, *map(escape, row[1:]), *map(_in_latex, layout.line(row))]) + r" \\")
+    return lines
+
+
+def _in_latex(cell: Shown) -> str:
+    around = {"best": r"\textbf{%s}", "alike": r"\underline{%s}", "": "%s"}[cell.rank]
+    paper = ", ".join(filter(None, (escape(cell.printed) + _raised(cell.marks), escape(cell.difference))))
+    beside = "; ".join(filter(None, (cell.of, paper)))
+    ours = cell.ours and around % escape(cell.ours)
+    return " ".join(filter(None, (ours, beside and rf"{{\scriptsize({beside})}}")))
+
+
+def escape(text: str) -> str:
+    """Text as LaTeX prints it; Greek letters by their names."""
+
+    def one(sign: str) -> str:
+        greek = re.fullmatch(r"GREEK (SMALL|CAPITAL) LETTER (\w+)", unicodedata.name(sign, ""))
+        if greek and sign not in LATEX:
+            small, word = greek[1] == "SMALL", {"LAMDA": "LAMBDA"}.get(greek[2], greek[2])
+            return f"$\\{word.lower() if small else word.capitalize()}$"
+        return LATEX.get(sign, sign)
+
+    return "".join(map(one, text))
+
+
+def rows_for_csv(sheet: Sheet) -> tuple[list[str], list[list]]:
+    """One line a number. All of them are in the unit that is shown, shares in per cent; what is unknown is empty."""
+    columns = [
+        *sheet.heads, "column", "metric", "mean", "std", "low", "high", "n", "wanted", "printed_mean", "printed_spread",
+        "spread_is", "difference", "differs",
+    ]  # fmt: skip
+    lines = []
+    for e in sheet.entries:
+        found, paper = e.ours, e.printed
+        std = e.scale * statistics.stdev(e.values) if len(e.values) > 1 else None
+        numbers = [found.mean, std, found.low, found.high] if found else [None] * 4
+        printed = [paper.mean, paper.spread, paper.spread_is] if paper else [None] * 3
+        line = [*e.row, label(e.column[:-1]), e.column[-1], *numbers, len(e.values), e.wanted, *printed, e.difference]
+        line.append("; ".join(sheet.differs) or "yes" if e.differs else None)
+        lines.append(["" if v is None or (isinstance(v, float) and math.isnan(v)) else v for v in line])
+    return columns, lines
+
+
+def html(sheet: Sheet, pictures: dict[str, bytes]) -> str:
+    """One page that needs nothing else: the table, pictures (title -> PNG), tests, ranks, notes, and what made every run."""
+    layout, contest = lay_out(sheet), sheet.contest
+    keys = list(dict.fromkeys(key for one in sheet.trainings for key in one))
+    runs = [
+        [(_fact(one.get(key)), "") if key != "run" else _run(sheet, one) for key in keys] for one in sheet.trainings
+    ]
+    levels = range(len(layout.columns[0]) - 1 if layout.columns else 0)
+    spans = [
+        [
+            (upto[-1], len(list(group)))
+            for upto, group in groupby(layout.columns, key=lambda column: column[: level + 1])
+        ]
+        for level in levels
+    ]
+    return environment().get_template("benchmark.html").render(
+        sheet=sheet, headline=headline(sheet), layout=layout, spans=spans, bodies=[b for b in (layout.rows, layout.apart) if b],
+        notes=explain(sheet, "Bold", "Underlined"), contest=contest, as_p=as_p, value=_value, run_keys=keys, runs=runs,
+        pictures={name: "data:image/png;base64," + base64.b64encode(data).decode() for name, data in pictures.items()},
+    )  # fmt: skip
+
+
+def _value(entry: Entry | None) -> float | str:
+    """What a cell is sorted by: ours, else what is printed."""
+    if entry is None or not (entry.ours or entry.printed):
+        return ""
+    mean = entry.ours.mean if entry.ours else entry.printed.mean
+    return "" if math.isnan(mean) else mean
+
+
+def _fact(value: object) -> str:
+    """Anything known of a run, as text."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_fact(one)}" for key, one in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(map(_fact, value))
+    return "" if value is None else f"{value:,.6g}" if isinstance(value, float) else str(value)
+
+
+def _run(sheet: Sheet, training: dict) -> tuple[str, str]:
+    """A run's name, and the way to it from the page, which lies in the sheet's folder."""
+    if not training.get("run"):
+        return "", ""
+    return Path(training["run"]).name, quote(Path(os.path.relpath(training["run"], sheet.folder)).as_posix())

@@ -1,0 +1,74 @@
+"""How soon wrong labels are found: the share of them over the share of samples looked at, a panel for every kind of noise."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.figure import Figure
+from matplotlib.transforms import ScaledTranslation
+
+from likewise.report.comparison import FAINT, INK
+from likewise.report.overlap import COLOURS
+
+STYLES = ("-", "--", ":")
+
+BESIDE = 4
+"""Panels in a row."""
+
+LETTERS = 38
+"""Of a line of the legend; longer names are folded."""
+
+
+class Curve(NamedTuple):
+    """One method under one kind of noise: shares found at shares looked at, the mean over seeds; `about` is for the legend."""
+
+    panel: str
+    name: str
+    at: Float[np.ndarray, "T"]
+    found: Float[np.ndarray, "T"]
+    about: str = ""
+
+
+def draw_detected(curves: Sequence[Curve]) -> Figure:
+    """A panel a kind of noise; grey is looking at samples in any order. Legends stand below, where no curve is."""
+    panels = list(dict.fromkeys(curve.panel for curve in curves))
+    names = list(dict.fromkeys(curve.name for curve in curves))
+    beside = min(BESIDE, len(panels))
+    rows = math.ceil(len(panels) / beside)
+    told = max(sum(_said(c).count("\n") + 1 for c in curves if c.panel == panel) for panel in panels)
+    figure = Figure(figsize=(0.6 + 3.4 * beside, rows * (3.6 + 0.18 * told)), facecolor="white", layout="constrained")
+    below = ScaledTranslation(0, -0.45, figure.dpi_scale_trans)  # inches, for the numbers and the name of the axis
+    for place, panel in enumerate(panels):
+        axes = figure.add_subplot(rows, beside, place + 1)
+        axes.plot([0, 100], [0, 100], color=FAINT, lw=1.2)
+        for curve in (c for c in curves if c.panel == panel):
+            which = names.index(curve.name)
+            axes.plot(
+                100 * curve.at, 100 * curve.found, color=COLOURS[which % len(COLOURS)],
+                ls=STYLES[which // len(COLOURS) % len(STYLES)], lw=1.8, label=_said(curve),
+            )  # fmt: skip
+        axes.set_xlim(0, 100)
+        axes.set_ylim(0, 102)
+        axes.set_title(panel, fontsize=10, color=INK, loc="left", parse_math=False)
+        axes.set_xlabel("samples looked at (%)", fontsize=9, color=INK)
+        if place % beside == 0:
+            axes.set_ylabel("wrong labels found (%)", fontsize=9, color=INK)
+        axes.grid(color=FAINT, lw=0.5)
+        axes.tick_params(labelsize=8, colors=INK)
+        axes.spines[["top", "right"]].set_visible(False)
+        legend = axes.legend(
+            loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=axes.transAxes + below, borderaxespad=0, fontsize=8,
+            frameon=False,
+        )  # fmt: skip
+        for text in legend.get_texts():
+            text.set(parse_math=False, color=INK)
+    return figure
+
+
+def _said(curve: Curve) -> str:
+    return textwrap.fill(f"{curve.name} {curve.about}".strip(), LETTERS)

@@ -1,0 +1,95 @@
+"""The papers' numbers on the terminal: tables as theirs, and the caveats below; or lines for other programs."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from itertools import groupby
+
+from rich.console import Console
+
+from likewise.report.tables import Table, show_table
+
+FIELDS = ("paper", "table", "dataset", "noise", "share", "method", "miner", "sampler", "metric")
+ROW = ("dataset", "paper", "table", "method", "miner", "sampler")
+WIDEST = 8
+"""Columns of values in one table; of more, every table of a paper becomes one here."""
+
+
+def show_published(found, papers) -> None:
+    """Numbers, as the papers' tables print them, and below all of them what must be known, each thing once."""
+    notes = list(dict.fromkeys(text for n in found for text in n.about))
+    if Console().is_terminal:
+        few = len({(labels(n), n.metric) for n in found}) <= WIDEST
+        for _, part in groupby(found, lambda n: few or (n.paper, n.table)):
+            show_table(lay_out(list(part), papers))
+        print("\n".join(f"- {note}" for note in notes))
+    else:  # for other programs: one line a number, its fields apart by tabs
+        for n in found:
+            spread = "" if n.spread is None else f"{n.spread:g}"
+            print("\t".join([*(f"{getattr(n, field)}" for field in FIELDS), f"{n.mean:g}", spread]))
+        print("\n".join(f"note: {note}" for note in notes), file=sys.stderr)
+
+
+def lay_out(found, papers) -> Table:
+    """A row a method, a column for every kind of labels and every metric; what all numbers share goes into the title."""
+    across = list(dict.fromkeys((labels(n), n.metric) for n in found))
+    several = [len({pair[place] for pair in across}) > 1 for place in (0, 1)]
+    value = {field: {(n.paper, n.table) if field == "table" else getattr(n, field) for n in found} for field in ROW}
+    shown = [field for field in ROW if field == "method" or len(value[field]) > 1]
+    rows: dict[tuple[str, ...], dict] = {}
+    sets, digits = list(dict.fromkeys(n.dataset for n in found)), printed_digits(found)
+    for n in sorted(found, key=lambda n: sets.index(n.dataset)):
+        row = rows.setdefault(tuple(getattr(n, field) for field in shown), {})
+        row[labels(n), n.metric] = as_printed(n, digits[n.paper, n.table])
+    first = found[0]
+    alike = [word for word, many in zip(across[0], several) if not many]
+    alike += [getattr(first, field) for field in ("dataset", "miner", "sampler") if field not in shown]
+    return Table(
+        f"{_heading(first, shown, papers)} ({', '.join(filter(None, alike))})",
+        [*shown, *(" ".join(word for word, many in zip(pair, several) if many and word) or "%" for pair in across)],
+        [[*row, *(values.get(pair, "") for pair in across)] for row, values in rows.items()],
+    )
+
+
+def _heading(first, shown: list[str], papers) -> str:
+    """The table that all numbers are from, or their paper, or nothing but that they are printed."""
+    if "paper" in shown:
+        return "published"
+    if "table" in shown:
+        return first.paper
+    name = first.table if first.table.startswith("figure") else f"table {first.table}"
+    return f"{first.paper}, {name}: {papers[first.paper].tables[first.table].shows}"
+
+
+def labels(number) -> str:
+    """Which training labels are wrong, in words; nothing for a mean over all of them."""
+    known = {"none": "clean", "all": ""}
+    return known.get(number.noise, f"{number.noise} {100 * number.share:g} %")
+
+
+def printed_digits(found) -> dict[tuple[str, str], int]:
+    """How many digits after the point a table prints: as many as the longest of its numbers has."""
+    digits: dict[tuple[str, str], int] = {}
+    for n in found:
+        longest = max(len(f"{value:g}".partition(".")[2]) for value in (n.mean, n.spread or 0))
+        digits[n.paper, n.table] = max(longest, digits.get((n.paper, n.table), 0))
+    return digits
+
+
+def as_printed(number, digits: int) -> str:
+    """The value and what follows its ±, if anything does."""
+    return f"{number.mean:.{digits}f}" + ("" if number.spread is None else f" ± {number.spread:.{digits}f}")
+
+
+def show_papers(found, papers) -> None:
+    """What there is to choose from: every table, what it shows, and how many numbers are known of it."""
+    count = Counter((n.paper, n.table) for n in found)
+    sets = {key: ", ".join(dict.fromkeys(n.dataset for n in found if (n.paper, n.table) == key)) for key in count}
+    lines = [[*key, papers[key[0]].tables[key[1]].shows, sets[key], str(number)] for key, number in count.items()]
+    if not Console().is_terminal:
+        return print("\n".join("\t".join(line) for line in lines))
+    show_table(Table(f"{len(found):,} numbers", ["paper", "table", "shows", "data", "numbers"], lines))
+    for key, paper in papers.items():
+        print(f"{key}: {paper.authors}: {paper.title}, {paper.venue} {paper.year}")
+    print("choose with --paper, --table, --dataset, --metric, --method and --noise")

@@ -1,0 +1,86 @@
+"""What a run cost: its sessions, one a process that worked at it, with their time, memory and energy, in cost.json."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+import torch
+
+from likewise.energy import Meter
+from likewise.ranks import world
+from likewise.run import Run, commit, device_name
+
+FILE = "cost.json"
+
+
+class Session:
+    """The work of this process at a run. It is written at its start and with every checkpoint: a kill loses what followed.
+
+    Of several processes that train together the first one writes, and energy is left out: it would be one card's of many.
+    """
+
+    def __init__(self, run: Run, device: torch.device):
+        self.run, self.device, self.began = run, device, time.monotonic()
+        self.meter = Meter(device) if world()[1] == 1 else None
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+        self.about = {
+            "started": datetime.now(UTC).isoformat(), "device": device_name(device), "processes": world()[1],
+            "commit": commit(), "steps": None, "train_seconds": 0.0, "evaluate_seconds": 0.0, "peak_gpu_bytes": None,
+            "energy_joules": None, "shared": True,
+        }  # fmt: skip
+
+    def trained(self, step: int) -> None:
+        """That training stands at this step: first where it goes on from, then with every checkpoint."""
+        first = (self.about["steps"] or [step])[0]
+        self.write(steps=[first, step], train_seconds=time.monotonic() - self.began)
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        self.write(evaluate_seconds=time.monotonic() - began)
+
+    def write(self, **facts) -> None:
+        if world()[0] != 0:
+            return
+        self.about |= facts
+        if self.device.type == "cuda":
+            self.about["peak_gpu_bytes"] = torch.cuda.max_memory_reserved(self.device)
+        if self.meter:
+            self.about |= {"energy_joules": self.meter.read(), "shared": self.meter.shared}
+        others = [s for s in sessions(self.run) if s["started"] != self.about["started"]]
+        self.run.write_json(FILE, {"sessions": [*others, self.about]})
+
+
+def sessions(run: Run) -> list[dict]:
+    """Of a run, in their order; none where it is older than such records."""
+    return run.read_json(FILE)["sessions"] if (run.path / FILE).exists() else []
+
+
+def cost(run: Run) -> dict:
+    """Summed over the sessions of a run; None where nobody kept count. `energy_joules`: of what counted in all of them."""
+    all_ = sessions(run)
+    if not all_:
+        begun = run.read_json("environment.json") if (run.path / "environment.json").exists() else {}
+        known = {"device": begun.get("device", {}).get("name"), "commit": begun.get("commit")}
+        nothing = ("train_seconds", "evaluate_seconds", "peak_gpu_bytes", "energy_joules", "shared")
+        return {"sessions": 0} | dict.fromkeys(nothing) | known
+    energy = [s["energy_joules"] or {} for s in all_]
+    peaks = [s["peak_gpu_bytes"] for s in all_ if s["peak_gpu_bytes"] is not None]
+    return {
+        "sessions": len(all_),
+        **{name: sum(s[name] for s in all_) for name in ("train_seconds", "evaluate_seconds")},
+        "peak_gpu_bytes": max(peaks, default=None),
+        "energy_joules": {k: sum(e[k] for e in energy) for k in energy[0] if all(k in e for e in energy)} or None,
+        "shared": any(s["shared"] for s in all_),
+        **{name: _each(s[name] for s in all_) for name in ("device", "commit")},
+    }
+
+
+def _each(names: Iterator[str | None]) -> str | None:
+    """What sessions say, each thing once."""
+    return ", ".join(dict.fromkeys(name for name in names if name)) or None

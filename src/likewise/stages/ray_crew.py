@@ -1,0 +1,262 @@
+"""Many trainings on a Ray cluster: a task each, taken up again where its process or its machine was lost.
+
+The one module that needs the extra likewise[ray].
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+from likewise.configs import Bench, Train
+from likewise.ranks import cores
+from likewise.stages.guard import stop_on_signal
+from likewise.stages.many import Crew, Outcome, attempt
+from likewise.types import LikewiseError
+
+TRIES = 5
+"""How often a training is begun, or taken up: machines of a cluster come and go."""
+
+PATIENCE = 120.0
+"""Seconds for a training to save its state, once it was asked to stop; then it is asked to stop at once."""
+
+LOST = (
+    "WorkerCrashedError",
+    "NodeDiedError",
+    "LocalRayletDiedError",
+    "OutOfMemoryError",
+    "ObjectLostError",
+    "OwnerDiedError",
+)
+"""What Ray says when no setting is to blame: a process was killed, by hand or for memory, or its machine is gone."""
+
+
+def crew_for(config: Bench) -> Crew | RayCrew:
+    """Who trains for bench: this machine, or the cluster that `on` names."""
+    if config.on:
+        return RayCrew(config.on, config.jobs, config.gpus_each)
+    if config.gpus_each is not None:
+        raise LikewiseError(
+            f"bench: --gpus-each {config.gpus_each} is for a Ray cluster; add --on ray, or leave it out"
+        )
+    return Crew(config.jobs)
+
+
+class RayCrew:
+    """As `Crew`, on a Ray cluster. Run folders must lie where all its nodes find them under the same path.
+
+    A training is one task. It gets its share of a node: of its GPUs what `gpus_each` says, of its cores as much.
+
+    Args:
+        address: "ray" (the cluster at RAY_ADDRESS, or one that runs here, or else one started for this) or "ray://HOST:PORT".
+        jobs: how many at once; 1: as many as the cluster has room for.
+        gpus_each: share of a GPU a training gets, or how many. None: 1 where the cluster has any.
+    """
+
+    def __init__(self, address: str, jobs: int = 1, gpus_each: float | None = None):
+        if address != "ray" and not address.startswith("ray://"):
+            raise LikewiseError(f'bench: --on must be "ray" or "ray://HOST:PORT", got "{address}"')
+        if jobs < 1:
+            raise LikewiseError(f"crew: jobs must be 1 or more, got {jobs}")
+        if gpus_each is not None and (gpus_each < 0 or (gpus_each > 1 and gpus_each % 1)):
+            raise LikewiseError(
+                f"bench: --gpus-each must be a share of a GPU or a whole number of them, got {gpus_each}"
+            )
+        self.address, self.jobs, self.gpus_each = address, jobs, gpus_each
+        self.began = self.here_only = False
+
+    def __enter__(self) -> RayCrew:
+        try:
+            import ray
+        except ModuleNotFoundError:
+            raise LikewiseError('bench: --on ray needs Ray, which is not there; pip install "likewise[ray]"') from None
+        self.ray = ray
+        if not ray.is_initialized():
+            self.here_only = connect(ray, self.address, self.jobs)
+            self.began = True
+        return self
+
+    def __exit__(self, *problem) -> None:
+        if self.began:
+            self.ray.shutdown()
+
+    def work(self, configs: Sequence[Train]) -> Iterator[tuple[int, Outcome]]:
+        """Train them all; the place of each and how it ended, as they end. Leaving early stops the others politely."""
+        tasks = [self.task(config) for config in configs]
+        for folder in {Path(config.out).absolute().parent for config in configs}:
+            if not self.here_only:
+                self.must_be_shared(folder)
+        left, tries, waiting = deque(range(len(tasks))), [0] * len(tasks), {}
+        room = self.jobs if self.jobs > 1 else len(tasks)
+        with stop_on_signal() as stop:
+            try:
+                while left or waiting:
+                    while left and len(waiting) < room:
+                        place = left.popleft()
+                        remote, config = tasks[place]
+                        waiting[remote.remote(os.getcwd(), config)] = place
+                        tries[place] += 1
+                    for ready in self.ray.wait(list(waiting), timeout=0.5)[0]:
+                        place = waiting.pop(ready)
+                        outcome, lost = self.outcome(ready)
+                        if lost and tries[place] < TRIES:
+                            left.appendleft(place)
+                        else:
+                            yield place, outcome
+                    if stop.is_set():
+                        raise KeyboardInterrupt("stopped; the same command goes on from there")
+            finally:
+                self.end(list(waiting))
+
+    def task(self, config: Train):
+        """What to ask Ray for, and the settings as they are there."""
+        nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+        gpus = gpus_for(config, self.gpus_each, nodes)
+        cpus = cpus_for(gpus, self.jobs, nodes)
+        device = "cpu" if not gpus else "cuda" if (config.device or "").startswith("cuda") else config.device
+        workers = min(8, cpus // 2) if config.workers < 0 else config.workers
+        out = str(Path(config.out).expanduser().absolute())
+        remote = self.ray.remote(
+            num_gpus=gpus, num_cpus=cpus, max_retries=0,
+            max_calls=1 if gpus else 0,  # a process that ends gives its memory on the GPU back
+        )(train_there)  # fmt: skip
+        return remote, replace(config, device=device, workers=workers, out=out)
+
+    def outcome(self, ready) -> tuple[Outcome, bool]:
+        """How a task ended, and whether it was lost."""
+        try:
+            error, crashed, _ = self.ray.get(ready)
+            return Outcome(error, crashed), False
+        except self.ray.exceptions.RayError as error:
+            kind, lines = type(error).__name__, str(error).strip().splitlines() or [""]
+            if kind in LOST:
+                return Outcome(f"the process that trained it was lost {TRIES} times ({kind}: {lines[0]})", True), True
+            return Outcome(f"Ray could not train it ({kind}: {lines[-1]})", True), False
+
+    def end(self, waiting: list) -> None:
+        """Ask them to stop and wait until they have saved; whoever cannot wait and presses Ctrl-C again kills them."""
+        try:
+            while waiting:
+                for task in waiting:
+                    self.ray.cancel(task)
+                waiting = self.ray.wait(waiting, num_returns=len(waiting), timeout=PATIENCE)[1]
+        except KeyboardInterrupt:
+            for task in waiting:
+                self.ray.cancel(task, force=True)
+            raise
+
+    def must_be_shared(self, folder: Path) -> None:
+        """Every node must find the runs, and the folder we are in, where paths start."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        folder.mkdir(parents=True, exist_ok=True)
+        mark = folder / f".seen-{uuid4().hex}"
+        mark.touch()
+        try:
+            looks = []
+            for node in self.ray.nodes():
+                if node["Alive"]:
+                    there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+                    look = self.ray.remote(num_cpus=0, scheduling_strategy=there)(missing)
+                    looks.append(look.remote([os.getcwd(), str(mark)]))
+            answers = self.ray.get(looks, timeout=600)
+        except self.ray.exceptions.RayError as error:
+            raise LikewiseError(
+                f"bench: a node of the Ray cluster cannot work for likewise ({str(error).strip().splitlines()[-1]}); install the "
+                "same likewise there, or set PYTHONPATH to a place that all nodes see"
+            ) from None
+        finally:
+            mark.unlink(missing_ok=True)
+        must_be_seen(answers, mark)
+
+
+def must_be_seen(answers: list[tuple[str, list[str]]], mark: Path) -> None:
+    """What nodes say that they do not see: nothing, it is to be hoped."""
+    for host, gone in answers:
+        if gone:
+            folder = mark.parent if gone[0] == str(mark) else gone[0]
+            raise LikewiseError(
+                f"bench: runs must lie on storage that all nodes share, but {host} does not see '{folder}'; start in, and give "
+                "--out, a folder that is mounted everywhere under the same path (NFS, Lustre)"
+            )
+
+
+def connect(ray, address: str, jobs: int) -> bool:
+    """To the cluster there is, or else to one started for this; whether it is that."""
+    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    path = os.pathsep.join(os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p)
+    imports = {"runtime_env": {"env_vars": {"PYTHONPATH": path}}} if path else {}
+    known = os.environ.get("RAY_ADDRESS") if address == "ray" else address
+    last = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir(), "ray", "ray_current_cluster")
+    where = known or (last.read_text().strip() if last.exists() else "local")
+    try:
+        if where != "local":
+            knock(where)
+            ray.init(address=known or "auto", **imports, **quiet)
+            return False
+    except Exception as error:  # each way to a cluster fails in its own
+        if known:
+            raise LikewiseError(
+                f"bench: no Ray cluster answers at '{known}' ({type(error).__name__}: {str(error).splitlines()[0]}); start it, "
+                "correct the address, set RAY_AUTH_MODE=token if it wants a token, or say --jobs to train here"
+            ) from None
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anybody
+    small = {"num_cpus": max(cores(), jobs), "include_dashboard": False, "object_store_memory": 100 * 2**20}
+    for left in (2, 1, 0):  # on a busy machine its parts may miss one another at first
+        try:
+            ray.init(address="local", **small, **quiet)
+            break
+        except Exception as error:
+            ray.shutdown()
+            if not left:
+                raise LikewiseError(
+                    f"bench: Ray does not start here ({error}); say --jobs to train without it"
+                ) from None
+    return True
+
+
+def knock(address: str) -> None:
+    """Is anybody there? Ray itself would ask for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=20).close()
+
+
+def gpus_for(config: Train, each: float | None, nodes: list[dict]) -> float:
+    """What of the GPUs a training gets."""
+    most = max((node.get("GPU", 0) for node in nodes), default=0)
+    if each is None:
+        each = 0 if config.device == "cpu" or not most else config.gpus or 1
+    if each > most:
+        raise LikewiseError(
+            f"bench: a training is to have {each:g} GPUs, but no node of the Ray cluster has more than {most:g}"
+        )
+    return each
+
+
+def cpus_for(gpus: float, jobs: int, nodes: list[dict]) -> int:
+    """Cores for a training: its share of the smallest node that it fits on."""
+    if gpus:
+        shares = [node.get("CPU", 0) * gpus / node["GPU"] for node in nodes if node.get("GPU", 0) >= gpus]
+    elif jobs > 1:
+        shares = [sum(node.get("CPU", 0) for node in nodes) / jobs, *(node["CPU"] for node in nodes if node.get("CPU"))]
+    else:
+        shares = [1]
+    return max(1, int(min(shares)))
+
+
+def train_there(here: str, config: Train) -> tuple[str | None, bool, bool]:
+    """What a task does: what `attempt` says. Ray's polite cancel comes as a Ctrl-C."""
+    os.chdir(here)
+    return attempt(config)
+
+
+def missing(paths: list[str]) -> tuple[str, list[str]]:
+    """The name of this machine, and what it does not see."""
+    return socket.gethostname(), [path for path in paths if not Path(path).exists()]

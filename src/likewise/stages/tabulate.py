@@ -1,0 +1,226 @@
+"""tabulate: the trainings of a grid -> the cells of its table beside the printed numbers, tests between methods, provenance."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from likewise.grid import Cell, Grid
+from likewise.metrics import of_the_set
+from likewise.published import Number, numbers
+from likewise.report.sheet import BEST_EPOCH, Entry, Sheet, label
+from likewise.significance import Contest
+from likewise.stages.contest import contest
+from likewise.stages.cost import cost
+from likewise.stages.folds import score_folds
+from likewise.stages.saved import PerQuery, read_per_query
+from likewise.types import LikewiseError
+
+SEED = "seed"
+"""The axis over which means are taken."""
+
+HARMONIC = " harmonic mean"
+"""What follows the name of a metric that a paper averages so over all columns of a row."""
+
+KINDS = ("separated", "concatenated")
+"""What class folds score."""
+
+MOST = 12
+"""Missing trainings that are named."""
+
+FOLDS = (
+    "separated: mean over the fold models of a seed. concatenated: their embeddings joined to one vector, scored once."
+)
+UNCLEAR = "{} printed numbers are not shown: which cell each belongs to is not clear; say more in published = {{...}}."
+CHOSEN = "best test epoch: chosen by looking at the test part, so too good; not to be compared with the other columns."
+
+Place = tuple[tuple[str, ...], tuple[str, ...]]
+"""Names of a row, and of a column without its metric."""
+
+
+def tabulate(grid: Grid, plan: Sequence, folder: Path, device: torch.device, notes: Sequence[str] = ()) -> Sheet:
+    """The whole table: what is trained, what only the paper has, and what is missing."""
+    groups: dict[Place, dict[str, list]] = {}
+    for t in plan:
+        groups.setdefault(place_of(grid, t.cell.names), {}).setdefault(t.cell.names.get(SEED, ""), []).append(t)
+    data = {data_of(grid, t) for t in plan}
+    printed = [n for n in numbers(**grid.published) if n.dataset.casefold() in data] if grid.published else []
+    entries = [e for place, seeds in groups.items() for e in entries_of(grid, place, seeds, printed, device)]
+    used = {id(e.printed) for e in entries}
+    alone = [only_printed(grid, n, plan) for n in printed if id(n) not in used]
+    places = Counter((e.row, e.column) for e in [*entries, *alone])
+    clear = [e for e in alone if places[e.row, e.column] == 1]
+    entries += clear
+    entries = [with_harmonic_mean(e, entries) for e in entries]
+    found, why = tests(groups)
+    chosen = any(e.column[-1].endswith(BEST_EPOCH) for e in entries)
+    folds = any(t.fold is not None for t in plan)
+    unclear = UNCLEAR.format(len(alone) - len(clear)) if len(clear) < len(alone) else ""
+    said = [grid.note, unclear, FOLDS * folds, CHOSEN * chosen, why, missing(plan), *notes]
+    return Sheet(
+        grid.name, grid.title or grid.name, tuple(rows_of(grid)), tuple(entries), tuple(filter(None, said)), differing(plan),
+        found, tuple(t.cell.names | provenance(t) for t in plan), folder,
+    )  # fmt: skip
+
+
+def entries_of(
+    grid: Grid, place: Place, seeds: dict[str, list], printed: list[Number], device: torch.device
+) -> list[Entry]:
+    """The numbers of one setting: its seeds by metric, and by kind of score where folds are scored apart and together."""
+    (row, column), first = place, next(iter(seeds.values()))[0]
+    scored = [score(ts, device) for ts in seeds.values() if all(t.status == "finished" for t in ts)]
+    entries = []
+    for kind in KINDS if first.fold is not None else [""]:
+        for metric in dict.fromkeys(m for one in scored for m in one[kind]) or first.job.config.metrics:
+            name = metric.removesuffix(BEST_EPOCH)
+            name = grid.published_scores.get(kind, "") + grid.published_metrics.get(name, name)
+            fits = [n for n in printed if n.metric == name and is_of(n, first.cell)]
+            fits = [n for n in fits if n.dataset.casefold() == data_of(grid, first)]
+            values = tuple(one[kind][metric] for one in scored if metric in one[kind])
+            where = (*column, *([kind] if kind else []), metric)
+            number = fits[0] if len(fits) == 1 and "method" in first.cell.published else None
+            entries.append(Entry(row, where, values, len(seeds), number, bool(first.differs)))
+    return entries
+
+
+def is_of(number: Number, cell: Cell) -> bool:
+    """Whether a printed number is what a cell says it stands for."""
+    return all(
+        number.share == float(value) if key == "share" else getattr(number, key) == value
+        for key, value in cell.published.items()
+    )
+
+
+def data_of(grid: Grid, training) -> str:
+    """The name of its data set, as the papers' numbers have it but for large letters."""
+    return grid.published.get("dataset", training.job.config.data.split("(")[0]).casefold()
+
+
+def rows_of(grid: Grid) -> list[str]:
+    """The axes that are rows; one called so where there is none."""
+    return [axis for axis in grid.axes if axis != SEED and axis not in grid.columns] or ["setting"]
+
+
+def place_of(grid: Grid, names: dict[str, str]) -> Place:
+    row = tuple(names.get(axis, "all the same") for axis in rows_of(grid))
+    return row, tuple(names[axis] for axis in grid.axes if axis in grid.columns)
+
+
+def score(trainings: Sequence, device: torch.device) -> dict[str, dict[str, float]]:
+    """Kind of score -> metric -> value, for one seed: the run's own, or those of its folds apart and together."""
+    metrics, stored = trainings[0].job.config.metrics, [t.job.run.scores for t in trainings]
+    best = [s.get("best_test_epoch") or {} for s in stored]
+    names = [m for m in metrics if all(m in b for b in best)]
+    chosen = {f"{m}{BEST_EPOCH}": sum(b[m] for b in best) / len(best) for m in names}
+    if trainings[0].fold is None:
+        return {"": {m: stored[0]["metrics"][m] for m in metrics} | chosen}
+    both = score_folds([t.job.run for t in trainings], metrics, device=device, quiet=True)
+    return {kind: both[kind]["metrics"] | (chosen if kind == "separated" else {}) for kind in both}
+
+
+def only_printed(grid: Grid, number: Number, plan: Sequence) -> Entry:
+    """A number that nothing was trained for, in the row and column of its likes where there are any."""
+    alike = {key for t in plan for key in t.cell.published}
+
+    def nearest(keys: tuple[str, ...]) -> dict[str, str]:
+        for t in plan:
+            own = {key: value for key, value in t.cell.published.items() if key in keys}
+            if keys[0] in own and is_of(number, replace(t.cell, published=own)):
+                return t.cell.names
+        return {}
+
+    row = nearest(("method", "miner", "sampler"))
+    miner = f" ({number.miner})" if number.miner not in ("", "none") and "miner" in alike else ""
+    usual = {"method": f"{number.method}{miner}", "sampler": number.sampler}
+    noise = f"{number.noise} {number.share:g}" if number.noise not in ("none", "all") else number.noise
+    column = nearest(("noise", "share")) or dict.fromkeys(grid.columns, noise)
+    names = [row.get(axis) or usual.get(axis, "") for axis in rows_of(grid)]
+    kinds = [kind for kind, begins in grid.published_scores.items() if number.metric.startswith(begins)]
+    metric = number.metric.removeprefix(grid.published_scores[kinds[0]]) if kinds else number.metric
+    metric = {theirs: ours for ours, theirs in grid.published_metrics.items()}.get(metric, metric)
+    return Entry(tuple(names), (*(column[axis] for axis in grid.columns), *kinds, metric), printed=number)
+
+
+def with_harmonic_mean(entry: Entry, entries: Sequence[Entry]) -> Entry:
+    """Where a paper prints the harmonic mean of a row's columns: ours beside it, once all columns have all their seeds."""
+    if not entry.column[-1].endswith(HARMONIC):
+        return entry
+    metric = entry.column[-1].removesuffix(HARMONIC)
+    parts = [e for e in entries if e.row == entry.row and e.column[-1] == metric]
+    if not parts or any(not e.wanted or len(e.values) < e.wanted for e in parts):
+        return replace(entry, wanted=max((e.wanted for e in parts), default=0))
+    values = tuple(statistics.harmonic_mean(seed) for seed in zip(*(e.values for e in parts)))
+    return replace(entry, values=values, wanted=parts[0].wanted, differs=any(e.differs for e in parts))
+
+
+def tests(groups: dict[Place, dict[str, list]]) -> tuple[Contest | None, str]:
+    """Methods against one another by the first metric that has a value per query; why not, where that cannot be."""
+    answers: dict[str, dict[str, list]] = {}
+    asked = (m for one in groups.values() for ts in one.values() for m in ts[0].job.config.metrics)
+    metric = next((m for m in asked if not of_the_set(m)), None)
+    if metric is None:
+        return None, ""
+    try:
+        for (row, column), seeds in groups.items():
+            own = answers.setdefault(label(column), {})
+            if label(row) in own:
+                raise LikewiseError(f"two rows are called '{label(row)}'")
+            own[label(row)] = [answers_of(ts, metric) for ts in seeds.values()]
+        if all(sum(any(seeds) for seeds in own.values()) < 2 for own in answers.values()):
+            return None, ""
+        return contest(answers, metric), ""
+    except LikewiseError as error:
+        return None, f"methods are not tested against one another: {error}"
+
+
+def answers_of(trainings: Sequence, metric: str) -> PerQuery | None:
+    """What a finished training answered; folds have no answers of their own."""
+    file = trainings[0].job.run.path / "per_query.parquet"
+    there = len(trainings) == 1 and trainings[0].status == "finished" and file.exists()
+    return read_per_query(file, "bench", (metric,)) if there else None
+
+
+def missing(plan: Sequence) -> str:
+    """Which trainings of the table there are not, by name."""
+    left = [t for t in plan if t.status != "finished"]
+    if not left:
+        return ""
+    some = "; ".join(dict.fromkeys(label(list(t.cell.names.values())) for t in left[:MOST]))
+    return f"{len(left)} of {len(plan)} trainings are missing: {some}{'; ...' if len(left) > MOST else ''}"
+
+
+def differing(plan: Sequence) -> tuple[str, ...]:
+    """The settings that are not the paper's, in words, each once with two of its values."""
+    found: dict[str, tuple[list[str], list[str]]] = {}
+    for name, here, there in (one for t in plan for one in t.differs):
+        sides = found.setdefault(name, ([], []))
+        for side, value in zip(sides, (here, there)):
+            if value not in side:
+                side.append(value)
+    return tuple(
+        f"{name} {' or '.join(here[:2])}{' or others' * (len(here) > 2)}, not {' or '.join(there[:2])}"
+        f"{' or others' * (len(there) > 2)}"
+        for name, (here, there) in found.items()
+    )
+
+
+def provenance(training) -> dict[str, Any]:
+    """What made a run: its folder and identity, data, versions, commit, hardware, time and energy."""
+    run = training.job.run
+    if not (run.path / "config.json").exists():
+        return {"run": str(run.path), "identity": training.job.identity}
+    made = run.read_json("environment.json") if (run.path / "environment.json").exists() else {}
+    spent = cost(run)
+    energy = spent["energy_joules"]
+    return {
+        "run": str(run.path), "identity": run.about["identity"], "data": run.about["data"],
+        "commit": spent["commit"], "device": spent["device"], "torch": made.get("versions", {}).get("torch"),
+        "train_seconds": spent["train_seconds"], "evaluate_seconds": spent["evaluate_seconds"], "sessions": spent["sessions"],
+        "energy_joules": sum(energy.values()) if energy else None, "energy_shared": spent["shared"],
+    }  # fmt: skip
