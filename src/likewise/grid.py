@@ -259,7 +259,7 @@ def quicken(grid: Grid) -> Grid:
     }
     title = f"{grid.title or grid.name} \N{EM DASH} quick: small glyphs, not the paper's data"
     return replace(
-        grid, settings=_left(grid.settings, said) | said, axes=axes, published={}, name=f"{grid.name}-quick", title=title
+        grid, settings=_left(grid.settings, said) | said, axes=axes, published={}, note="", name=f"{grid.name}-quick", title=title
     )  # fmt: skip
 
 

@@ -80,7 +80,7 @@ def test_the_terminal_cuts_no_number(capsys, monkeypatch):
     show_sheet(made(differs=DIFFERS))
     said = capsys.readouterr().out
     assert said.startswith("Wrong labels (table 5) — not a reproduction")
-    assert said.count("60.0 ± 2.5†") == 1 and said.count("59.9 ± 0.3, ") == 4 and said.count("(1 of 3)") == 4
+    assert said.count("60.0 ± 2.5†") == 1 and said.count("59.9 ± 0.3, ") == 4 and said.count("(1 of 3)") == 5
     assert (
         "NMI [c]" in said
         and "62.75 [d], " in said

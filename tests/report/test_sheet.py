@@ -189,7 +189,8 @@ def test_only_what_occurs_is_explained():
         "Ours: mean ± half its 95 % t-interval over 2 seeds; shares in per cent."
     ]
     said = " ".join(explain(sheet(Entry(("a",), ("R@1",), (0.5,), 2, printed(5.0, 0.1, "std"))), "Bold", "Italic"))
-    assert "(1 run): one seed" in said and "(its ± is a standard deviation)" in said and "Bold" not in said
+    assert "Ours: one seed each; " in said and "(1 of 2): one seed, which says nothing of the spread; the other" in said
+    assert "(1 run)" not in said and "(its ± is a standard deviation)" in said and "Bold" not in said
 
 
 def test_a_contest_is_told_in_sentences():

@@ -113,6 +113,15 @@ def test_a_method_that_says_nothing_gets_no_number_though_its_noise_does(tmp_pat
     assert found(sheet)[("mine",), (cell.names["noise"], "R@1")].printed is None
 
 
+def test_columns_that_the_grid_leaves_out_stay_out(tmp_path):
+    grid = read_grid("procsim-table5")
+    noise = [point for point in grid.axes["noise"] if point.name == "uniform 0.5"]
+    grid = replace(grid, axes=grid.axes | {"noise": noise, "method": grid.axes["method"][1:]})
+    sheet = tabulate(grid, [stand_in(cell, tmp_path, 0.5) for cell in cells(grid)], tmp_path, CPU)
+    assert {e.column for e in sheet.entries} == {("uniform 0.5", "R@1")}
+    assert {e.row for e in sheet.entries} == {("LSD",), ("PRISM",), ("ProcSim",)}  # the first is only printed
+
+
 def test_on_other_data_nothing_printed_is_shown_unless_the_file_says_which_it_is(tmp_path):
     grid = adapted(read_grid("influence-table1"), "my-birds.csv")
     plan = [stand_in(cell, tmp_path, 0.5) for cell in cells(grid)]
@@ -152,17 +161,20 @@ def test_methods_are_tested_where_they_answered_the_same_queries(tmp_path, monke
         assert (pair.a, pair.b, pair.seeds, sheet.contest.metric) == ("ProxyNCA++", "ProxyAnchor", 5, "R@1")
         means = [np.mean([read[f"{place} {s}"].each["R@1"].mean() for s in range(5)]) for place in (0, 1)]
         assert pair.difference == pytest.approx(means[1] - means[0])
+        (tmp_path / "0 0" / "per_query.parquet").unlink()
+        notes = tabulate(grid, plan, tmp_path, CPU).notes
+        assert any(note.startswith("not tested, for want of per_query.parquet: 1 trainings") for note in notes)
 
 
 def test_what_is_missing_is_named_up_to_a_dozen(tmp_path):
     grid = read_grid("influence-table1")
     plan = [stand_in(c, tmp_path, 0.5 if c.names["seed"] == "0" else None) for c in cells(grid)]
-    assert missing(plan) == "12 of 15 trainings are missing: " + "; ".join(
+    assert missing(plan) == "Missing: 12 of 15 trainings: " + "; ".join(
         f"{m}, {s}" for m in ("ProxyNCA++", "ProxyAnchor", "SoftTriple") for s in range(1, 5)
     )
     plan[0].status = "new"
-    assert missing(plan).startswith("13 of 15 trainings are missing: ProxyNCA++, 0; ")
-    assert missing(plan).endswith("; SoftTriple, 3; ...")
+    assert missing(plan).startswith("Missing: 13 of 15 trainings: ProxyNCA++, 0; ")
+    assert missing(plan).endswith("; SoftTriple, 3; ... (see --list)")
     assert missing([plan[5]]) == ""
 
 

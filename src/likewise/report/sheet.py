@@ -242,17 +242,13 @@ def explain(sheet: Sheet, best: str, alike: str) -> list[str]:
     layout = lay_out(sheet)
     cells, trained = list(layout.shown.values()), [e for e in sheet.entries if e.values]
     seeds = {(len(e.values), e.wanted) for e in trained}
-    of = (
-        "seeds"
-        if len(seeds) != 1
-        else "{} of {} seeds"
-        if len(set(*seeds)) == 2
-        else "{} seed" + "s" * (seeds != {(1, 1)})
-    )
+    of = "seeds" if len(seeds) != 1 else "{} of {} seeds" if len(set(*seeds)) == 2 else "{} seeds"
     of = of.format(*next(iter(seeds), ()))
-    said = [f"Ours: mean ± half its 95 % t-interval over {of}; shares in per cent."] if trained else []
-    if any(cell.of for cell in cells):
-        said.append("(1 run): one seed, which says nothing of the spread. (2 of 3): the other seeds are still missing.")
+    spread = f"mean ± half its 95 % t-interval over {of}" if any(n > 1 for n, _ in seeds) else "one seed each"
+    said = [f"Ours: {spread}; shares in per cent."] if trained else []
+    for count in sorted({cell.of for cell in cells if cell.of}):
+        alone = ["one seed, which says nothing of the spread"] * count.startswith("1 ")
+        said.append(f"({count}): {'; '.join(alone + ['the other seeds are still missing'] * (' of ' in count))}.")
     if any(cell.printed for cell in cells):
         kinds = {e.printed.spread_is for e in sheet.entries if e.printed and e.printed.spread is not None}
         told = " or ".join(SPREAD.get(kind, "not said what") for kind in sorted(kinds))

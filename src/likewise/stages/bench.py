@@ -12,9 +12,11 @@ from likewise.configs import KEPT_OUT, Bench, Train, check
 from likewise.files import make_folder, write_aside, write_csv
 from likewise.grid import Cell, Grid, adapted, as_train, cells, chosen, read_grid, shipped
 from likewise.progress import bar
+from likewise.published import numbers
 from likewise.report.benchmark import html, latex, markdown, rows_for_csv
 from likewise.report.sheet import Sheet
 from likewise.report.tables import Table
+from likewise.settings import must_know
 from likewise.spec import brief
 from likewise.stages.aftermath import follow_up
 from likewise.stages.assemble import choose_device
@@ -58,6 +60,7 @@ def bench(config: Bench, say=print) -> Sheet | Table:
     folder = Path(config.out or Path("bench") / grid.name).expanduser()
     device = choose_device(config.device)
     crew = None if config.list or config.slurm else crew_for(config)
+    must_be_printed(grid)
     plan = lay_out(grid, config, Planner(folder / "runs" if config.out else RUNS, say))
     wanted = set(chosen(cells(grid), config.only))
     if crew is None:
@@ -71,6 +74,17 @@ def bench(config: Bench, say=print) -> Sheet | Table:
     sheet = replace(sheet, notes=(*sheet.notes, *said))
     write_sheet(sheet, pictures)
     return sheet
+
+
+def must_be_printed(grid: Grid) -> None:
+    """What points say they stand for is in the table that the grid names, or there is an error with the nearest name."""
+    there = (
+        numbers(**{key: value for key, value in grid.published.items() if key != "dataset"}) if grid.published else []
+    )
+    for point in (point for along in grid.axes.values() for point in along if there):
+        for key, value in point.published.items():
+            known = {f"{n.share:g}" if key == "share" else getattr(n, key): None for n in there}
+            must_know(f"{float(value):g}" if key == "share" else value, known, f"printed {key}")
 
 
 def lay_out(grid: Grid, config: Bench, planner: Planner) -> list[Planned]:
@@ -128,13 +142,14 @@ def planned(grid: Grid, plan: list[Planned], config: Bench, folder: Path) -> Tab
     left = sum(t.job.state != "finished" for t in plan)
     notes = [f"{left} of {len(plan)} trainings are to be done"]
     if config.slurm:
-        if config.only:
-            raise LikewiseError("bench: the script trains every cell that is not finished, got --only; leave it out")
+        if config.only or config.on:
+            flag = "--only" if config.only else "--on"
+            raise LikewiseError(f"bench: the script trains every cell that is not finished, got {flag}; leave it out")
         file = Path(config.slurm).expanduser()
         if file.is_dir() or not file.parent.is_dir():
             raise LikewiseError(f"bench: --slurm must be a file in a folder that exists, got '{config.slurm}'")
         with write_aside(file) as aside:
-            aside.write_text(script(words_of(config), len(cells(grid)), grid.name), "utf-8")
+            aside.write_text(script(words_of(config), len(cells(grid)), grid.name, file=str(file)), "utf-8")
         notes.append(f"script: {file} (its first lines are for you to edit; then sbatch)")
     return Table(grid.title, columns, lines, notes, folder)
 

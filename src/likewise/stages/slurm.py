@@ -33,7 +33,7 @@ SCRIPT = """\
 # `likewise` needs below. The folder of the runs must be one that all nodes see. Submit, and have the table when all is done:
 #
 #   mkdir -p {logs}
-#   job=$(sbatch --parsable THIS_FILE)
+#   job=$(sbatch --parsable {file})
 #   sbatch --dependency=afterany:$job --output={logs}/table.txt --wrap={table}
 #
 # A cell that is finished is skipped, so the same script can be submitted again. A task that is preempted, or whose machine
@@ -58,13 +58,16 @@ exit "$code"
 """
 
 
-def script(words: Sequence[str], count: int, name: str = "likewise", logs: str = "slurm") -> str:
+def script(
+    words: Sequence[str], count: int, name: str = "likewise", logs: str = "slurm", file: str = "THIS_FILE"
+) -> str:
     """A script for sbatch, whose tasks work in the folder that we are in.
 
     Args:
         words: what follows `likewise`, without --only.
         count: how many cells there are; they are numbered from 1.
         logs: the folder of what tasks print.
+        file: what the script will be called.
     """
     command, here = shlex.join(["likewise", *words]), shlex.quote(os.getcwd())
     each = math.ceil(count / MOST)
@@ -77,7 +80,8 @@ def script(words: Sequence[str], count: int, name: str = "likewise", logs: str =
             f'{command} --only $(seq "$first" "$last") &'
         )
     return SCRIPT.format(
-        name=shlex.quote(name), tasks=math.ceil(count / each), count=count, what=what, cells=cells, logs=shlex.quote(logs),
+        name=shlex.quote(name), tasks=math.ceil(count / each), count=count, what=what, cells=cells,
+        logs=shlex.quote(logs), file=shlex.quote(file),
         here=here, table=shlex.quote(f"cd {here} && {command} --no-train"),
     )  # fmt: skip
 

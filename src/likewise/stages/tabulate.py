@@ -53,7 +53,7 @@ def tabulate(grid: Grid, plan: Sequence, folder: Path, device: torch.device, not
     printed = [n for n in numbers(**grid.published) if n.dataset.casefold() in data] if grid.published else []
     entries = [e for place, seeds in groups.items() for e in entries_of(grid, place, seeds, printed, device)]
     used = {id(e.printed) for e in entries}
-    alone = [only_printed(grid, n, plan) for n in printed if id(n) not in used]
+    alone = [one for n in printed if id(n) not in used and (one := only_printed(grid, n, plan))]
     places = Counter((e.row, e.column) for e in [*entries, *alone])
     clear = [e for e in alone if places[e.row, e.column] == 1]
     entries += clear
@@ -124,8 +124,9 @@ def score(trainings: Sequence, device: torch.device) -> dict[str, dict[str, floa
     return {kind: both[kind]["metrics"] | (chosen if kind == "separated" else {}) for kind in both}
 
 
-def only_printed(grid: Grid, number: Number, plan: Sequence) -> Entry:
-    """A number that nothing was trained for, in the row and column of its likes where there are any."""
+def only_printed(grid: Grid, number: Number, plan: Sequence) -> Entry | None:
+    """A number that nothing was trained for, in the row and column of its likes where there are any. A column that the grid
+    leaves out stays out; one over all columns ("all") is none of them."""
     alike = {key for t in plan for key in t.cell.published}
 
     def nearest(keys: tuple[str, ...]) -> dict[str, str]:
@@ -139,7 +140,10 @@ def only_printed(grid: Grid, number: Number, plan: Sequence) -> Entry:
     miner = f" ({number.miner})" if number.miner not in ("", "none") and "miner" in alike else ""
     usual = {"method": f"{number.method}{miner}", "sampler": number.sampler}
     noise = f"{number.noise} {number.share:g}" if number.noise not in ("none", "all") else number.noise
-    column = nearest(("noise", "share")) or dict.fromkeys(grid.columns, noise)
+    column = nearest(("noise", "share"))
+    if not column and number.noise != "all" and "noise" in grid.columns:
+        return None
+    column = column or dict.fromkeys(grid.columns, noise)
     names = [row.get(axis) or usual.get(axis, "") for axis in rows_of(grid)]
     kinds = [kind for kind, begins in grid.published_scores.items() if number.metric.startswith(begins)]
     metric = number.metric.removeprefix(grid.published_scores[kinds[0]]) if kinds else number.metric
@@ -172,9 +176,14 @@ def tests(groups: dict[Place, dict[str, list]]) -> tuple[Contest | None, str]:
             if label(row) in own:
                 raise LikewiseError(f"two rows are called '{label(row)}'")
             own[label(row)] = [answers_of(ts, metric) for ts in seeds.values()]
+        done = sum(ts[0].status == "finished" and len(ts) == 1 for one in groups.values() for ts in one.values())
+        lost = done - sum(one is not None for own in answers.values() for seeds in own.values() for one in seeds)
+        said = f"not tested, for want of per_query.parquet: {lost} trainings; `likewise evaluate RUN` makes it" * (
+            lost > 0
+        )
         if all(sum(any(seeds) for seeds in own.values()) < 2 for own in answers.values()):
-            return None, ""
-        return contest(answers, metric), ""
+            return None, said
+        return contest(answers, metric), said
     except LikewiseError as error:
         return None, f"methods are not tested against one another: {error}"
 
@@ -188,11 +197,11 @@ def answers_of(trainings: Sequence, metric: str) -> PerQuery | None:
 
 def missing(plan: Sequence) -> str:
     """Which trainings of the table there are not, by name."""
-    left = [t for t in plan if t.status != "finished"]
+    left = [t for t in plan if t.status != "finished" and not t.error]
     if not left:
         return ""
     some = "; ".join(dict.fromkeys(label(list(t.cell.names.values())) for t in left[:MOST]))
-    return f"{len(left)} of {len(plan)} trainings are missing: {some}{'; ...' if len(left) > MOST else ''}"
+    return f"Missing: {len(left)} of {len(plan)} trainings: {some}{'; ... (see --list)' if len(left) > MOST else ''}"
 
 
 def differing(plan: Sequence) -> tuple[str, ...]:
