@@ -223,7 +223,7 @@ def provenance(training) -> dict[str, Any]:
     """What made a run: its folder and identity, data, versions, commit, hardware, time and energy."""
     run = training.job.run
     if not (run.path / "config.json").exists():
-        return {"run": str(run.path), "identity": training.job.identity}
+        return {"run": "", "identity": training.job.identity}  # there is nothing to link to yet
     made = run.read_json("environment.json") if (run.path / "environment.json").exists() else {}
     spent = cost(run)
     energy = spent["energy_joules"]
