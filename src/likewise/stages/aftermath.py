@@ -18,7 +18,7 @@ from likewise.progress import bar
 from likewise.published import wrong_classes
 from likewise.report.comparison import save_figure
 from likewise.report.detected import Curve, draw_detected
-from likewise.report.overlap import draw_overlap, say_overlap
+from likewise.report.overlap import say_overlap
 from likewise.report.ranks import draw_against, draw_ranks
 from likewise.report.sheet import Sheet, against, label, lay_out
 from likewise.stages.causes import explain
@@ -34,20 +34,20 @@ DETECTED = "detected.json"
 
 def follow_up(grid: Grid, sheet: Sheet, plan: Sequence, config: Bench) -> tuple[dict[str, bytes], list[str]]:
     """The pictures of a table (title -> PNG), each also a file in its folder, and what they show in words."""
-    figures, said = {}, []
+    pictures, said = {}, []
     if sheet.contest and len(sheet.contest.rank) > 1:
-        figures["Ranks", "ranks.png"] = draw_ranks(sheet.contest)
+        pictures["Ranks"] = save(draw_ranks(sheet.contest), sheet.folder / "ranks.png")
     columns = {column: points for column in lay_out(sheet).columns if len(points := against(sheet, column)) > 2}
     if columns:
         first = next(iter(columns))
-        figures["Against the paper", "against.png"] = draw_against(columns[first], label(first))
+        pictures["Against the paper"] = save(draw_against(columns[first], label(first)), sheet.folder / "against.png")
     done = [t for t in plan if t.status == "finished"]
     for follow in grid.then if len(done) > 1 and not config.only else ():
         work, title = FOLLOWS[follow]
-        figure, lines = work(grid, sheet, done, config)
-        figures |= {(title, f"{follow}.png"): figure} if figure else {}
+        picture, lines = work(grid, sheet, done, config)
+        pictures |= {title: picture} if picture else {}
         said += lines
-    return {title: save(figure, sheet.folder / file) for (title, file), figure in figures.items()}, said
+    return pictures, said
 
 
 def save(figure: Figure, file: Path) -> bytes:
@@ -56,7 +56,7 @@ def save(figure: Figure, file: Path) -> bytes:
     return file.read_bytes()
 
 
-def fail_together(grid: Grid, sheet: Sheet, done: Sequence, config: Bench) -> tuple[Figure | None, list[str]]:
+def fail_together(grid: Grid, sheet: Sheet, done: Sequence, config: Bench) -> tuple[bytes | None, list[str]]:
     """Whether the networks fail at the same test classes, beside what the influence study found."""
     targets = tuple(str(t.job.run.path) for t in done)
     try:
@@ -73,14 +73,14 @@ def fail_together(grid: Grid, sheet: Sheet, done: Sequence, config: Bench) -> tu
             f"In the study, by count, over {len(named)} networks: two of one method share {100 * theirs.within:.0f} %, two of "
             f"different methods {100 * theirs.between:.0f} %; by chance {100 * theirs.chance:.0f} %."
         )
-    return draw_overlap(found), said
+    return (sheet.folder / "overlap.png").read_bytes(), said
 
 
 STUDIED = {"cub200": 100, "cars196": 98, "inshop": 3985}
 """Test classes of the sets that the influence study looked at."""
 
 
-def find_wrong(grid: Grid, sheet: Sheet, done: Sequence, config: Bench) -> tuple[Figure | None, list[str]]:
+def find_wrong(grid: Grid, sheet: Sheet, done: Sequence, config: Bench) -> tuple[bytes | None, list[str]]:
     """How soon an audit of each network finds the labels that were spoiled; detection.csv has a line a network and score."""
     groups: dict[tuple, list[dict]] = {}
     lines, said = [], []
@@ -109,7 +109,8 @@ def find_wrong(grid: Grid, sheet: Sheet, done: Sequence, config: Bench) -> tuple
         precision = float(np.mean([one["AP"] for one in seeds]))
         curves.append(Curve(panel, name, at, share, f"AP {100 * precision:.0f}"))
     found = "; ".join(f"{label([c.panel, c.name])} {c.about.removeprefix('AP ')}" for c in curves)
-    return draw_detected(curves), [f"Wrong labels found, average precision in per cent: {found}.", *said]
+    picture = save(draw_detected(curves), sheet.folder / "detection.png")
+    return picture, [f"Wrong labels found, average precision in per cent: {found}.", *said]
 
 
 def detected(run: Path, config: Bench) -> dict[str, dict]:
