@@ -5,11 +5,11 @@ import io
 import math
 import re
 import shutil
-from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from page_reader import Reader
 
 from likewise.report.benchmark import Entry, Sheet, escape, html, latex, markdown, rows_for_csv, show_sheet
 from likewise.significance import Contest, Versus
@@ -150,28 +150,6 @@ def test_the_csv_has_a_line_a_number_in_one_unit():
     assert [first[k] for k in words] == ["Plain", "none", "R@1", "3", "3", "std", DIFFERS[0]]
     assert [single[k] for k in ("std", "low", "printed_mean", "n")] == ["", "", "", "1"]
     assert [quoted[k] for k in ("mean", "n", "wanted", "printed_mean", "differs")] == ["", "0", "0", "61.2", ""]
-
-
-class Reader(HTMLParser):
-    """The page as a browser takes it; every tag must be closed."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.texts, self.open = [], [], []
-        self.feed(text)
-        assert not self.open
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        if tag not in ("meta", "link", "img"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if not {"style", "script"} & set(self.open):
-            self.texts.append(data)
 
 
 def test_the_page_is_one_file_and_names_stay_names():

@@ -11,7 +11,8 @@ import torch
 from likewise.configs import KEPT_OUT, Train, to_dict
 from likewise.data.images import fingerprint
 from likewise.encoders import content_of
-from likewise.run import FORMAT, RESULTS, TRAINED, Run, environment, identity
+from likewise.environment import environment
+from likewise.run import FORMAT, RESULTS, TRAINED, Run, identity
 from likewise.spec import files
 from likewise.types import Items, LikewiseError
 

@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 import torch
 
 from likewise.energy import Meter
+from likewise.environment import commit, device_name
 from likewise.ranks import world
-from likewise.run import Run, commit, device_name
+from likewise.run import Run
 
 FILE = "cost.json"
 

@@ -11,13 +11,14 @@ from importlib.metadata import version
 from pathlib import Path
 
 from likewise.configs import KEPT_OUT, Bench, Train, Tune, check, to_dict
+from likewise.environment import environment
 from likewise.files import write_aside, write_json
 from likewise.grid import Grid, Point, as_train, read_grid, toml
 from likewise.progress import bar
 from likewise.report.benchmark import rows_for_csv
 from likewise.report.sheet import Sheet
 from likewise.report.tuning import Dial, Shot, draw_search
-from likewise.run import Run, environment
+from likewise.run import Run
 from likewise.settings import settings_of
 from likewise.stages.assemble import choose_device, make_protocol, read_config, resolve
 from likewise.stages.bench import bench
