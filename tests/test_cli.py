@@ -1,16 +1,19 @@
 """The command line and the front door in Python, as people use them."""
 
+import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal, get_type_hints
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from likewise import cli
+from likewise import cli, configs
 from likewise.errors import LikewiseError
 from likewise.recipes import read
 
@@ -93,6 +96,30 @@ def test_reading_about_a_command_does_not_load_torch(words):
     modules, out = loaded(*words)
     assert not modules & HEAVY
     assert len(out) > 300
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_help_says_everything_in_80_columns(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as ended:
+        cli.parse(name, ["--help"])
+    out = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert max(map(len, out.splitlines()[1:])) <= 80
+    assert "None" not in out and "default: )" not in out
+    said = " ".join(re.sub("^ *[│|]|[│|] *$", "", out, flags=re.M).split())
+    kind = getattr(configs, "".join(word.title() for word in name.split()))
+    for field, text in re.findall(r'^    (\w+): [^"]*\n    """(.*?)"""', inspect.getsource(kind), re.M | re.S):
+        assert " ".join(text.split()) in said, f"{field} is not explained"
+
+
+def test_help_keeps_no_line_break_of_the_source():
+    texts = [
+        hint.__metadata__[-1].help for hint in get_type_hints(cli.readable(configs.Train), include_extras=True).values()
+    ]
+    assert len(texts) > 50 and not any("\n" in text for text in texts)
+    assert cli.placeholder(tuple[float, float] | None) == "FLOAT FLOAT"
+    assert cli.placeholder(Literal["a", "b"] | None) == "{a,b}"
 
 
 def test_importing_the_package_does_not_load_torch():
@@ -354,3 +381,15 @@ def test_a_test_part_that_cannot_be_scored_is_told_before_training(tmp_path):
             train(tmp_path / f"{name}.npz", out=tmp_path / "run", **settings)
         assert not (tmp_path / "run").exists()
         train(tmp_path / f"{name}.npz", out=tmp_path / f"{name} run", evaluate=False, **settings)
+
+
+def test_flags_that_may_be_left_to_us_are_switches_too():
+    for words, wanted in (
+        (["x/"], None),
+        (["x/", "--freeze-bn"], True),
+        (["x/", "--no-freeze-bn"], False),
+        (["--freeze-bn", "False", "x/"], False),
+        (["x/", "--freeze-bn", "--dim", "8"], True),
+    ):
+        assert cli.parse("train", words).freeze_bn is wanted
+    assert cli.parse("train", ["x/", "--no-pretrained"]).pretrained is False

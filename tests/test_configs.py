@@ -17,7 +17,7 @@ KINDS = {
     "search": configs.Search, "compare": configs.Compare, "bench": configs.Bench, "tune": configs.Tune,
     "hierarchy": configs.Hierarchy, "audit": configs.Audit, "review": configs.Review,
     "noise": configs.Noise, "report": configs.Report, "list": configs.List, "recipe show": configs.RecipeShow,
-    "recipe diff": configs.RecipeDiff, "published": configs.Published,
+    "recipe diff": configs.RecipeDiff, "published": configs.Published, "export": configs.Export,
 }  # fmt: skip
 
 
@@ -101,6 +101,9 @@ def test_help_shows_every_flag_with_its_text_and_default(command, capsys, monkey
         assert flag in flat, flag
         assert texts[field.name][:40] in flat, field.name
         if field.default is dataclasses.MISSING:
+            continue
+        if field.default in (None, ()):
+            assert f"{texts[field.name]} (default" not in flat, field.name
             continue
         value = " ".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
         shown = [f"{texts[field.name]} (default: {v})" for v in (value, repr(value))]

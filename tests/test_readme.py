@@ -55,12 +55,3 @@ def test_commands_parse(words):
     if words[0].startswith("-"):
         return
     assert cli.parse(words[0], words[1:])
-
-
-def test_the_page_of_parts_is_fresh():
-    import importlib.util
-
-    source = importlib.util.spec_from_file_location("parts_page", ROOT / "tools" / "parts_page.py")
-    module = importlib.util.module_from_spec(source)
-    source.loader.exec_module(module)
-    assert module.PAGE.read_text("utf-8") == module.page(), "run python tools/parts_page.py"

@@ -12,9 +12,12 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from datasets import Dataset
+
     from likewise.report.sheet import Sheet
     from likewise.report.tables import Table
     from likewise.run import Run
+    from likewise.stages.load import Model
     from likewise.stages.tune import Found
     from likewise.types import Embedded
 
@@ -23,6 +26,7 @@ __all__ = [
     "train",
     "evaluate",
     "embed",
+    "load",
     "compare",
     "bench",
     "tune",
@@ -39,26 +43,31 @@ __all__ = [
 ]
 
 
-def train(data: str | PathLike, *, recipe: str | None = None, **settings) -> Run:
+def train(data: str | PathLike | Dataset, *, recipe: str | None = None, **settings) -> Run:
     """Train an embedding and evaluate it; the same as `likewise train`.
 
     Args:
-        data: a folder, a table, a feature file, or a name.
+        data: a folder, a table, a feature file, a name, or a Dataset of Hugging Face.
         recipe: named settings to start from.
         settings: fields of `likewise.configs.Train`; parts may be given as objects or as specs.
     """
     from likewise.recipes import apply
     from likewise.stages.train import train as stage
 
+    if hasattr(data, "save_to_disk"):
+        from likewise.data.hugging_face import from_object
+
+        data = from_object(data)
     return stage(apply(recipe, str(data), **_plain(settings)))
 
 
 def evaluate(target: str | PathLike | Run, **settings) -> dict:
     """Scores of a run or an embedding file; the same as `likewise evaluate`."""
     from likewise.configs import Evaluate
+    from likewise.report.results import Scored
     from likewise.stages.evaluate import evaluate as stage
 
-    return stage(Evaluate(target=str(getattr(target, "path", target)), **_plain(settings)))
+    return Scored(stage(Evaluate(target=str(getattr(target, "path", target)), **_plain(settings))))
 
 
 def embed(run: str | PathLike | Run, data: str | PathLike, *, out: str | PathLike = "", **settings) -> Embedded:
@@ -69,13 +78,23 @@ def embed(run: str | PathLike | Run, data: str | PathLike, *, out: str | PathLik
     return stage(Embed(run=str(getattr(run, "path", run)), data=str(data), out=str(out), **_plain(settings)))
 
 
+def load(
+    path: str | PathLike | Run, *, which: str = "best", device: str | None = None, allow_imports: bool = False
+) -> Model:
+    """The network of a run, or of what `likewise export --to safetensors` wrote: `load("runs/mine")(["a.jpg"])` embeds."""
+    from likewise.stages.load import load as stage
+
+    return stage(getattr(path, "path", path), which=which, device=device, allow_imports=allow_imports)
+
+
 def compare(run_a: str | PathLike | Run, run_b: str | PathLike | Run, **settings) -> dict:
     """What changes from one run to another, with intervals; the same as `likewise compare`."""
     from likewise.configs import Compare
+    from likewise.report.results import Compared
     from likewise.stages.compare import compare as stage
 
     sides = {"run_a": str(getattr(run_a, "path", run_a)), "run_b": str(getattr(run_b, "path", run_b))}
-    return stage(Compare(**sides, **_plain(settings)))
+    return Compared(stage(Compare(**sides, **_plain(settings))))
 
 
 def bench(grid: str | PathLike, **settings) -> Sheet | Table:
@@ -98,7 +117,7 @@ def _plain(settings: dict) -> dict:
     """Python values as the command line has them: parts become specs, paths and counts text, numbers plain."""
     from likewise.spec import spec
 
-    parts = ("loss", "sampler", "protocol", "noise", "confidence", "terms", "head")
+    parts = ("loss", "sampler", "protocol", "noise", "confidence", "terms", "head", "loggers")
     counts = ("length", "warmup", "schedule_every", "validate_every", "peek_every", "checkpoint_every")
 
     def text(part) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Callable
+from itertools import zip_longest
 from typing import NoReturn
 
+from likewise.commands import COMMANDS
 from likewise.errors import LikewiseError, nearest_name
 
 USAGE = """likewise: visual-similarity learning that people can trust, even when the labels are wrong.
@@ -16,15 +17,16 @@ USAGE = """likewise: visual-similarity learning that people can trust, even when
   likewise train DATA [--robust]        train an embedding on DATA, whose labels may be wrong, and evaluate it
   likewise evaluate RUN_OR_EMBEDDINGS   score an embedding by retrieval
   likewise embed RUN DATA --out z.npz   turn data into embeddings
-  likewise search TARGET --query IMAGE  find the nearest neighbours of a picture
+  likewise search TARGET --query IMAGE  find the nearest neighbours of a picture; --serve: on a page in the browser
   likewise compare RUN_A RUN_B          tell whether B is better than A, how sure that is, and what changed
   likewise bench TABLE_OR_GRID          a paper's table, or a grid of your own: train every cell, print it beside the paper's
   likewise tune CONFIG --ranges ...     search for the best settings on validation classes
   likewise noise DATA --model ...       spoil training labels on purpose, and write the data as a table
-  likewise report RUNS                  how far labels were believed: a picture of each run, and the labels most suspected
+  likewise report RUNS                  one page about runs: scores, curves, map, galleries, confusions, doubts about labels
   likewise hierarchy RUN                which classes a run sees as relatives: their tree drawn, and beside the known one
   likewise audit RUN_OR_EMBEDDINGS      which labels are probably wrong, and which training samples cause which errors
   likewise review AUDIT                 a page in the browser on which people judge what an audit found
+  likewise export RUN --to onnx         the network for use elsewhere, checked, with a model card
   likewise list [SHELF]                 losses, miners, samplers, confidence, terms, noise, protocols, heads, metrics, data, ...
   likewise published [--paper ...]      what the papers report, and what must be known about their numbers
   likewise recipe show NAME             the settings of a paper, and where each value comes from
@@ -89,7 +91,14 @@ def parse(name: str, words: list[str]):
     kind = getattr(configs, "".join(word.title() for word in name.split()))
     robust = ["robust"] if kind is configs.Train and "--robust" in words else []
     words = [word for word in words if not (robust and word == "--robust")]
-    first = tyro.cli(kind, args=words, prog=f"likewise {name}")
+    words = spelled(kind, words)
+    helps = {"-h", "--help"} & set(words)
+    first = tyro.cli(
+        readable(kind) if helps else kind,
+        args=words,
+        prog=f"likewise {name}",
+        description=description(kind) if helps else None,
+    )
     recipe = "+".join([first.recipe, *robust] if kind is configs.Train and first.recipe else robust)
     if not recipe:
         return first
@@ -99,228 +108,56 @@ def parse(name: str, words: list[str]):
     return dataclasses.replace(tyro.cli(kind, args=words, prog=f"likewise {name}", default=default), recipe=recipe)
 
 
-def run_demo(config) -> None:
-    from likewise.report.scores import show_scores
-    from likewise.stages.demo import demo
-
-    result = demo(config)
-    show_scores({"before training": result["before"], "plain": result["plain"], "robust": result["robust"]})
-    print("\n".join([*result["doubts"], f"run:     {result['run'].path}", f"picture: {result['picture']}"]))
-
-
-def shown_once(config):
-    """Of the processes that torchrun started, the first one alone has something to say."""
-    return config if os.environ.get("RANK", "0") == "0" else dataclasses.replace(config, quiet=True)
-
-
-def run_train(config) -> None:
-    from likewise.report.scores import by_gallery, show_scores
-    from likewise.stages.train import train
-
-    config = shown_once(config)
-    run = train(config)
-    if config.evaluate and not config.quiet:
-        show_scores(by_gallery("test part", run.scores))
-    if not config.quiet:
-        print(f"run: {run.path}")
+def spelled(kind: type, words: list[str]) -> list[str]:
+    """The same words with `--flag` and `--no-flag` for `--flag True` and `--flag False`, where a flag may also be left to us."""
+    flags = {f"--{f.name.replace('_', '-')}" for f in dataclasses.fields(kind) if f.type == "bool | None"}
+    spelled = []
+    for word, following in zip_longest(words, words[1:]):
+        if word in flags and following not in ("True", "False", "None"):
+            spelled += [word, "True"]
+        elif (plain := word.replace("--no-", "--", 1)) in flags and plain != word:
+            spelled += [plain, "False"]
+        else:
+            spelled.append(word)
+    return spelled
 
 
-def run_evaluate(config) -> None:
-    from likewise.report.scores import by_gallery, show_scores
-    from likewise.stages.evaluate import evaluate
+def readable(kind: type) -> type:
+    """The same settings, for help: texts without the line breaks of their source, and no word of a default that is nothing."""
+    import ast
+    import inspect
+    from copy import copy  # a field belongs to its class
+    from itertools import pairwise
+    from typing import Annotated, get_origin, get_type_hints
 
-    config = shown_once(config)
-    scores = evaluate(config)
-    if not config.quiet:
-        title = config.which if "which" in scores else "embeddings"
-        title = title if config.part == "test" else f"{title}, {config.part} part"
-        show_scores(by_gallery(title, scores))
+    import tyro
 
-
-def run_embed(config) -> None:
-    from likewise.stages.embed import embed
-
-    e = embed(config)
-    print(f"{e.z.shape[0]} embeddings of {e.z.shape[1]} numbers: {config.out}")
-
-
-def run_search(config) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    from likewise.stages.search import search
-
-    lines = [(f"{f['similarity']:.4f}", f["class"], str(f["row"]), f["path"]) for f in search(config)]
-    console = Console()
-    if console.is_terminal:
-        table = Table(
-            "", "similarity", "class", "row", title=f"nearest to {escape(config.query)}", title_justify="left"
-        )
-        table.add_column("path", overflow="fold")
-        for place, line in enumerate(lines, 1):
-            table.add_row(str(place), *map(escape, line))
-        console.print(table)
-    else:  # for other programs: one line a neighbour, its fields apart by tabs
-        for line in lines:
-            print("\t".join(line))
-    if config.out:
-        print(f"picture: {config.out}")
+    lines = pairwise(ast.parse(inspect.getsource(kind)).body[0].body)
+    said = {a.target.id: b.value.value for a, b in lines if isinstance(a, ast.AnnAssign) and isinstance(b, ast.Expr)}
+    hints, fields = get_type_hints(kind, include_extras=True), []
+    for field in dataclasses.fields(kind):
+        about = {"help": " ".join(said[field.name].split())}
+        if field.default is None and get_origin(hints[field.name]) is not Annotated:  # those have a name already
+            about["metavar"] = placeholder(hints[field.name])
+        if field.default is None or field.default == ():
+            about["help_behavior_hint"] = ""
+        fields.append((field.name, Annotated[hints[field.name], tyro.conf.arg(**about)], copy(field)))
+    return dataclasses.make_dataclass(kind.__name__, fields)
 
 
-def run_compare(config) -> None:
-    from likewise.report.comparison import show_comparison
-    from likewise.stages.compare import compare
+def description(kind: type) -> str:
+    """What a command does, in lines as long as the terminal is wide; tyro keeps line breaks before a space."""
+    import shutil
+    import textwrap
 
-    show_comparison(compare(config))
-    for what, file in (("picture", config.out), ("queries that changed", config.csv)):
-        if file:
-            print(f"{what}: {file}")
+    return textwrap.fill(" ".join(kind.__doc__.split()), shutil.get_terminal_size().columns, subsequent_indent=" ")
 
 
-def run_bench(config) -> None:
-    from likewise.report.benchmark import show_sheet
-    from likewise.report.tables import Table, show_table
-    from likewise.stages.bench import bench
+def placeholder(hint) -> str:
+    """What may stand after a flag that may also be left out: STR, {a,b}, FLOAT FLOAT, STR ..."""
+    from typing import Literal, get_args, get_origin
 
-    found = bench(config)
-    if isinstance(found, Table):
-        return show_table(found)
-    if not config.quiet:
-        show_sheet(found)
-        print(f"table: {found.folder / 'table.html'} (and .md, .tex, .csv)\nruns:  {found.folder / 'results.csv'}")
-    if any(note.startswith("failed") for note in found.notes):
-        sys.exit(1)
-
-
-def run_tune(config) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from likewise.report.benchmark import show_sheet
-    from likewise.stages.tune import tune
-
-    found = tune(config)
-    if config.quiet:
-        return
-    best, count = found.about["best"], found.about["count"]
-    table = Table("", f"best, trial {best['number']}")
-    for name, value in best["values"].items():
-        table.add_row(name, f"{value:.6g}" if isinstance(value, float) else str(value))
-    table.add_row(f"val {found.about['select']}", f"{100 * best['value']:.1f} %")
-    Console().print(table)
-    print("trials: " + ", ".join(f"{number} {state}" for state, number in count.items() if number))
-    for reason in sorted({t["reason"] for t in found.about["trials"] if t["reason"]})[:5]:
-        print(f"  failed: {reason}")
-    if found.final:
-        show_sheet(found.final)
-    print(f"settings: {found.folder / 'best.toml'}\npicture:  {found.folder / 'tune.png'}")
-
-
-def run_noise(config) -> None:
-    from likewise.report.noise import show_noise
-    from likewise.stages.noise import noise
-
-    spoiled = noise(config)
-    if not config.quiet:
-        show_noise(spoiled.items, spoiled.rows)
-        print("\n".join([f"table: {spoiled.table}", *(f"picture: {file}" for file in spoiled.pictures)]))
-
-
-def run_report(config) -> None:
-    from likewise.report.trust import show_told
-    from likewise.stages.report import report
-
-    show_told(report(config))
-
-
-def run_hierarchy(config) -> None:
-    from likewise.report.hierarchy import show_learned
-    from likewise.stages.hierarchy import hierarchy
-
-    show_learned(hierarchy(config))
-
-
-def run_audit(config) -> None:
-    if config.overlap:
-        from likewise.report.overlap import show_overlap
-        from likewise.stages.overlap import overlap
-
-        found = overlap(config)
-        return None if config.quiet else show_overlap(found)
-    from likewise.report.audit_summary import show_findings
-    from likewise.stages.audit import audit
-
-    show_findings(audit(config))
-
-
-def run_review(config) -> None:
-    from likewise.stages.review import review
-
-    review(config)
-
-
-def run_list(config) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from likewise.stages.listing import listing
-
-    for shelf, entries in listing(config.shelf).items():
-        table = Table(
-            box=None, show_header=False, title=shelf, title_justify="left", title_style="bold", padding=(0, 2, 0, 0)
-        )
-        for name, line in entries.items():
-            table.add_row(name, line)
-        Console().print(table)
-
-
-def run_published(config) -> None:
-    from likewise.files import check_out
-    from likewise.published import find, numbers, papers, write
-    from likewise.report.published import show_papers, show_published
-
-    file = check_out(config.csv, ".csv", "published", "--csv") if config.csv else None
-    asked = {name: value for name, value in vars(config).items() if name != "csv" and value}
-    found = find(**asked) if asked else numbers()
-    (show_published if asked else show_papers)(found, papers())
-    if file:
-        write(found, file)
-        print(f"numbers: {file}")
-
-
-def run_recipe_show(config) -> None:
-    from likewise.recipes import command, read
-    from likewise.report.recipes import show_recipe
-
-    recipe = read(config.name, config.data)
-    show_recipe(recipe, config.data, command(recipe, config.data or "DATA"))
-
-
-def run_recipe_diff(config) -> None:
-    from likewise.recipes import difference, read_pair
-    from likewise.report.recipes import show_difference
-
-    a, b, data = read_pair(config.a, config.b, config.data)
-    show_difference(a, b, difference(a, b), data)
-
-
-COMMANDS: dict[str, Callable] = {
-    "demo": run_demo,
-    "train": run_train,
-    "evaluate": run_evaluate,
-    "embed": run_embed,
-    "search": run_search,
-    "compare": run_compare,
-    "bench": run_bench,
-    "tune": run_tune,
-    "noise": run_noise,
-    "report": run_report,
-    "hierarchy": run_hierarchy,
-    "audit": run_audit,
-    "review": run_review,
-    "list": run_list,
-    "published": run_published,
-    "recipe show": run_recipe_show,
-    "recipe diff": run_recipe_diff,
-}
+    (kind,) = (one for one in get_args(hint) if one is not type(None))
+    if kind is bool or get_origin(kind) is Literal:
+        return f"{{{','.join(map(str, get_args(kind) or (True, False)))}}}"
+    return " ".join("..." if one is ... else one.__name__.upper() for one in get_args(kind) or (kind,))

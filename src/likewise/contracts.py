@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -206,10 +207,12 @@ class NoiseModel(ABC):
 class Protocol(ABC):
     """Which rows belong to a part; who asks, and who may answer.
 
-    `shares_classes`: train and test hold the same classes by design, which elsewhere would be a leak.
+    `shares_classes`: train and test hold the same classes by design, which elsewhere would be a leak. `tests`: there is a test
+    part; without one everything trains, and nothing is scored.
     """
 
     shares_classes: bool = False
+    tests: bool = True
 
     @abstractmethod
     def rows(self, items: Items, part: Part) -> Int[np.ndarray, "n"]: ...
@@ -225,6 +228,31 @@ class Protocol(ABC):
     def only(self, gallery: str) -> Protocol:
         """This protocol, but one named gallery alone answers."""
         raise LikewiseError(f"{type(self).__name__}: it knows no galleries by name, got '{gallery}'; use QueryGallery")
+
+
+class Logger(ABC):
+    """Where the log of a training also goes. It is called beside the training, which never waits for it; should it fail, the
+    user is told once and training goes on without it."""
+
+    @abstractmethod
+    def start(self, name: str, folder: Path, config: dict, key: str | None) -> str:
+        """Before the first line. Gives a key under which the same record is found again.
+
+        Args:
+            name: of the run.
+            folder: of the run.
+            config: the settings of the training.
+            key: where a training goes on, what this gave at its beginning; None: a new record.
+        """
+
+    @abstractmethod
+    def log(self, step: int, numbers: dict[str, float]) -> None:
+        """A line of the log, nested names joined by "/": "loss", "lr/head", "val MAP@R". What it was told before a training was
+        cut short is not told again."""
+
+    @abstractmethod
+    def end(self, scores: dict[str, float] | None) -> None:
+        """The last call, with the scores of the test part; None: the training stopped on the way, and may go on."""
 
 
 Metric = Callable[[Retrieval], Float[Tensor, "Q"]]

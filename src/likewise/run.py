@@ -35,18 +35,19 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from likewise.files import write_aside, write_json
+from likewise.notebook import table, view
 from likewise.types import LikewiseError
 
 FORMAT = 1
 RESULTS = (
-    "scores.json", "per_query.parquet", "embeddings.npz", "gallery.png", "trust.png", "hierarchy.png", "hierarchy.csv",
+    "scores.json", "per_query.parquet", "embeddings.npz", "gallery.png", "report.html", "hierarchy.png", "hierarchy.csv",
     "hierarchy.json", "detected.json",
 )  # fmt: skip
 """What evaluating a run, and showing it, writes: of no other training, so it goes when a run is trained anew."""
 
 TRAINED = (
     "config.json", "environment.json", "log.jsonl", "model.safetensors", "best.safetensors", "state.pt", "trust.npz",
-    "losses.npz", "guidance.safetensors", "cost.json", "done",
+    "losses.npz", "guidance.safetensors", "cost.json", "loggers.json", "done",
 )  # fmt: skip
 """What training writes."""
 
@@ -73,6 +74,17 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run('{self.path}')"
+
+    @view
+    def _repr_html_(self) -> str:
+        from likewise.report.results import Scored
+
+        config = self.about["config"]
+        told = ("data", "backbone", "dim", "loss", "confidence", "noise", "length")
+        lines = [("training", "finished" if self.done else "not finished")]
+        lines += [(name, config[name]) for name in told if config.get(name) is not None]
+        scores = "" if self.scores is None else Scored(self.scores)._repr_html_()
+        return table(f"run {self.path}", (), lines) + scores
 
     @property
     def done(self) -> bool:

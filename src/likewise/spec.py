@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from likewise import kinds
+from likewise.adapters.pml import FromPML, is_pml
 from likewise.errors import nearest_name
 from likewise.types import LikewiseError
 
@@ -27,7 +28,12 @@ FACTS = (
 ARRAYS = ("labels", "class_names", "taxonomy", "rows", "embedder", "make_loss")
 """Those that are no text: `spec` leaves them out, `build` wants them again."""
 
-SHELVES = ("losses", "miners", "samplers", "noise", "confidence", "terms", "protocols", "models.heads")
+ELSEWHERE = {"num_classes": "classes", "embedding_size": "dim", "descriptors_dim": "dim"}
+"""What others call these facts: filled in for imported parts that cannot do without."""
+
+SHELVES = (
+    "losses", "miners", "samplers", "noise", "confidence", "terms", "protocols", "models.heads", "loggers", "adapters",
+)  # fmt: skip
 """Modules whose `__all__` lists parts by name."""
 
 LATER = {"space": ("cosine", ("AdaptiveHierarchical",))}
@@ -49,7 +55,7 @@ def build(text: str, want: type | None = None, *, allow_imports: bool = False, *
     known = _registry().get(name.id) if isinstance(name, ast.Name) else None
     if want is not None and known is not None and not issubclass(known, want):
         raise LikewiseError(f"spec '{text}' makes a {known.__name__}, but a {want.__name__} is wanted here")
-    part = _make(node, text, facts, allow_imports)
+    part = _adopted(_make(node, text, facts, allow_imports), want, node)
     if want is not None and not isinstance(part, want):
         raise LikewiseError(f"spec '{text}' makes a {type(part).__name__}, but a {want.__name__} is wanted here")
     return part
@@ -57,6 +63,8 @@ def build(text: str, want: type | None = None, *, allow_imports: bool = False, *
 
 def spec(part) -> str:
     """The text that builds this part again: the arguments that differ from their defaults, in order."""
+    if isinstance(part, FromPML):
+        return part.written
     arguments = []
     for name, parameter in _parameters(type(part)).items():
         if name in ARRAYS:
@@ -169,24 +177,47 @@ def _make(node: ast.expr, text: str, facts: dict, allow_imports: bool):
             f"spec '{text}': arguments go by name, got '{ast.unparse(node.args[0])}' without one; "
             f"{part.__name__} takes: {', '.join(_parameters(part)) or 'none'}"
         )
-    parameters = _parameters(part)
+    own = _parameters(part)
+    parameters = own | {name: p for name, p in _passed_on(part).items() if name not in own}
+    hints = _hints(part)
     given = {k.arg: _value(k.value, text, facts, allow_imports) for k in node.keywords}
+    given = {k.arg: _adopted(given[k.arg], hints.get(k.arg), k.value) for k in node.keywords}
     for name in given:
         if name not in parameters:
             raise LikewiseError(
                 f"{part.__name__} has no argument '{name}'{nearest_name(str(name), parameters)} "
                 f"It takes: {', '.join(parameters) or 'none'}"
             )
-    hints = _hints(part)
     for name, value in given.items():
         if name in hints and not kinds.fits(value, hints[name]):
             shown = type(value).__name__ if _is_part(value) else repr(value)
             raise LikewiseError(f"{part.__name__}: {name} must be {kinds.words(hints[name])}, got {shown}")
     filled = {name: facts[name] for name in parameters if name not in given and name in facts}
-    missing = [n for n, p in parameters.items() if p.default is p.empty and n not in given and n not in filled]
+    needed = [n for n, p in parameters.items() if p.default is p.empty and n not in given and n not in filled]
+    filled |= {n: facts[ELSEWHERE[n]] for n in needed if ELSEWHERE.get(n) in facts}
+    missing = [n for n in needed if n not in filled and n in own]
     if missing:
         raise LikewiseError(f"{part.__name__} needs {', '.join(missing)}; write {part.__name__}({missing[0]}=...)")
-    return part(**given, **filled)
+    try:
+        made = part(**given, **filled)
+    except (TypeError, KeyError, AssertionError, ValueError) as error:
+        if part.__module__.startswith("likewise."):
+            raise
+        raise LikewiseError(
+            f"spec '{text}': {part.__name__} cannot be made so ({error}); see its documentation"
+        ) from None
+    if isinstance(made, FromPML):
+        made.source = ast.unparse(node)
+    return made
+
+
+def _adopted(value, want, node: ast.expr):
+    """A loss of another library as one of ours, where one of ours is wanted."""
+    if want is None or kinds.fits(value, want) or not is_pml(value):
+        return value
+    made = FromPML(value)
+    made.source = ast.unparse(node)
+    return made
 
 
 def _value(node: ast.expr, text: str, facts: dict, allow_imports: bool):
@@ -236,6 +267,18 @@ def _parameters(part: type) -> dict[str, inspect.Parameter]:
     """Named arguments; a module without a constructor of its own inherits *args and **kwargs, which are none."""
     found = inspect.signature(part).parameters
     return {n: p for n, p in found.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+
+
+def _passed_on(part: type) -> dict[str, inspect.Parameter]:
+    """What a part with **kwargs takes besides: arguments of the classes that it comes from."""
+    if all(p.kind is not p.VAR_KEYWORD for p in inspect.signature(part).parameters.values()):
+        return {}
+    found: dict[str, inspect.Parameter] = {}
+    for base in part.__mro__[1:]:
+        for name, p in inspect.signature(base.__init__).parameters.items() if "__init__" in vars(base) else ():
+            if name != "self" and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+                found.setdefault(name, p)
+    return found
 
 
 def _hints(part: type) -> dict:

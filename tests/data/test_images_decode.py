@@ -125,6 +125,13 @@ def test_moving_pictures_give_their_first_frame(save, name):
     assert_rgb(read_image(file), (255, 0, 0))
 
 
+def test_a_mere_line_is_no_picture(save):
+    file = save(Image.new("RGB", (301, 3)))
+    with pytest.raises(BadImage, match="the long side of a picture may be 100 times the short one, got 301 x 3"):
+        read_image(file)
+    assert read_image(file, (0, 0, 300, 3)).size == (300, 3)
+
+
 def test_boxes_are_cut_from_the_upright_picture(save):
     image = Image.fromarray(np.arange(48, dtype=np.uint8).reshape(6, 8))
     file = save(image)

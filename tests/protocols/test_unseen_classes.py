@@ -66,8 +66,10 @@ def test_a_group_in_two_parts_is_an_error():
 
 
 def test_bad_arguments():
-    with pytest.raises(LikewiseError, match="0 < train < 1"):
-        UnseenClasses(train=1.0)
+    with pytest.raises(LikewiseError, match="0 < train <= 1.* got train=1.2.*train=1 trains on all"):
+        UnseenClasses(train=1.2)
+    with pytest.raises(LikewiseError, match="10 classes cannot be cut .* train=1 trains on all and tests none"):
+        UnseenClasses(train=0.99).rows(items(), "train")
     with pytest.raises(LikewiseError, match="leaves none to train on"):
         UnseenClasses(val=0.95).rows(items(), "train")
     with pytest.raises(LikewiseError, match="1 classes cannot be cut"):
@@ -86,6 +88,16 @@ def test_a_share_beside_the_datas_own_split_is_refused():
     data = items(split=np.array(["train", "test"] * 20))
     with pytest.raises(LikewiseError, match="has a split of its own; leave train out"):
         UnseenClasses(train=0.9).rows(data, "train")
+
+
+def test_everything_trains_whatever_its_split():
+    split = np.array(["test", "val", "train", ""] * 10)
+    assert UnseenClasses().tests and not UnseenClasses(train=1).tests
+    for data, all_of_it in [(items(), np.arange(40)), (items(split=split), np.flatnonzero(split != ""))]:
+        assert np.array_equal(UnseenClasses(train=1).rows(data, "train"), all_of_it)
+        assert not len(UnseenClasses(train=1).rows(data, "test"))
+    held = UnseenClasses(train=1, val=0.2)
+    assert set(items().y[held.rows(items(), "val")]) == {8, 9} and len(held.rows(items(), "train")) == 32
 
 
 def test_it_has_no_galleries_by_name():

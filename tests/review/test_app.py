@@ -3,7 +3,6 @@
 import csv
 import io
 import itertools
-import socket
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from fastapi.testclient import TestClient
 
 from likewise.errors import LikewiseError
 from likewise.findings import read_findings
-from likewise.review.app import make_app, serve, take_port
+from likewise.review.app import make_app, serve
 from likewise.review.store import Store
 
 AUDIT = """row,path,label,score,suggested,confidence,margin,reason,split
@@ -171,17 +170,6 @@ def test_a_token_opens_the_page_and_nothing_else_does(store):
     assert browser.get("/api/about", headers={"host": "lab.example"}).status_code == 200  # by cookie
     with pytest.raises(LikewiseError, match=r"host='0\.0\.0\.0' lets other machines in, which takes a token"):
         serve(store, host="0.0.0.0")
-
-
-def test_a_taken_port_proposes_another():
-    with take_port("127.0.0.1", 0) as held:
-        port = held.getsockname()[1]
-        with pytest.raises(LikewiseError, match=rf"port {port} of 127.0.0.1 is taken; choose another, (\d+) is free"):
-            take_port("127.0.0.1", port)
-    with pytest.raises(LikewiseError, match="cannot be served"):
-        take_port("192.0.2.1", 8017)  # no address of this machine
-    with socket.socket() as client, pytest.raises(OSError, match="refused"):
-        client.connect(("127.0.0.1", port))
 
 
 def table(answer):

@@ -19,8 +19,9 @@ import uvicorn
 from playwright import sync_api as api
 
 from likewise.findings import read_findings
-from likewise.review.app import make_app, take_port
+from likewise.review.app import make_app
 from likewise.review.store import Store
+from likewise.server import take_port
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")]
@@ -36,7 +37,10 @@ class Server:
     """The page, served by a thread of this process."""
 
     def __init__(self, folder, picture):
-        self.store, door = Store(folder / "decisions.sqlite", read_findings(folder)), take_port("127.0.0.1", 0)
+        self.store, door = (
+            Store(folder / "decisions.sqlite", read_findings(folder)),
+            take_port("review", "127.0.0.1", 0),
+        )
         self.address = f"http://127.0.0.1:{door.getsockname()[1]}/"
         self.server = uvicorn.Server(uvicorn.Config(make_app(self.store, picture), log_level="warning", lifespan="off"))
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [door]})

@@ -111,5 +111,5 @@ def test_bad_arguments(data):
     ):
         with pytest.raises(LikewiseError, match=f"DistanceMatching: {says}"):
             DistanceMatching(data[0], **settings)
-    with pytest.raises(LikewiseError, match=r"DistanceMatching\(lonely='skip'\)"):
+    with pytest.raises(LikewiseError, match=r"lonely='skip' in DistanceMatching"):
         DistanceMatching(np.array([0, 0, 1, 1, 2]), batch=2)

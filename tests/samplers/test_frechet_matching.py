@@ -95,5 +95,5 @@ def test_bad_arguments(data):
     ):
         with pytest.raises(LikewiseError, match=f"FrechetMatching: {says}"):
             FrechetMatching(data[0], **settings)
-    with pytest.raises(LikewiseError, match=r"FrechetMatching\(lonely='skip'\)"):
+    with pytest.raises(LikewiseError, match=r"lonely='skip' in FrechetMatching"):
         FrechetMatching(np.array([0, 0, 1, 1, 2]), batch=2)

@@ -112,7 +112,7 @@ def test_rows_that_coincide_are_not_chosen_twice():
 def test_lonely_classes_and_bad_arguments(data):
     labels = np.array([0, 0, 1, 1, 2, 3])
     z = np.random.default_rng(0).normal(size=(6, 3))
-    with pytest.raises(LikewiseError, match=r"GreedyCoreset: per_class=2 needs .*GreedyCoreset\(lonely='skip'\)"):
+    with pytest.raises(LikewiseError, match=r"GreedyCoreset: per_class=2 needs .*lonely='skip' in GreedyCoreset"):
         GreedyCoreset(labels, batch=4)
     assert set(started(labels, z, batch=4, lonely="skip").one_pass(0)[0]) == {0, 1, 2, 3}
     assert len(set(started(labels, z, batch=6, per_class=1).one_pass(0)[0])) == 6

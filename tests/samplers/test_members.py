@@ -70,7 +70,7 @@ def test_candidates_are_batches_from_the_pool(rng):
 
 def test_bad_arguments():
     with pytest.raises(
-        LikewiseError, match=r"X: per_class=2 needs two .* 2 classes have one \(first: one\).*X\(lonely="
+        LikewiseError, match=r"X: per_class=2 needs two .* 2 of 4 classes have one \(first: one\).*lonely='skip' in X"
     ):
         usable("X", LABELS, "per_class=2", "error", ("zero", "one", "two", "three"))
     with pytest.raises(LikewiseError, match="no class has them; use Shuffled"):

@@ -36,7 +36,7 @@ def test_a_class_smaller_than_wanted_repeats():
 
 def test_lonely_classes_are_an_error_or_left_out():
     labels = np.array([0, 0, 1, 1, 2, 3])
-    with pytest.raises(LikewiseError, match=r"2 classes have one \(first: class 2\).*lonely='skip'"):
+    with pytest.raises(LikewiseError, match=r"2 of 4 classes have one \(first: class 2\).*lonely='skip'"):
         SamplesPerClass(labels, batch=4, per_class=2)
     sampler = SamplesPerClass(labels, batch=4, per_class=2, lonely="skip")
     assert {r for i in range(9) for b in sampler.one_pass(i) for r in b} == {0, 1, 2, 3}

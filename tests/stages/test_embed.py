@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+import timm
 import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
@@ -57,6 +58,47 @@ def test_pictures_keep_their_names_places_and_classes(picture_run, pictures, tmp
     about = origin(tmp_path / "z.npz")
     assert about.pop("row").tolist() == list(range(36))
     assert about == {"run": str(picture_run.path.absolute()), "which": "best", "similarity": "cosine"}
+
+
+def test_features_are_what_the_head_gets_and_train_a_new_one(picture_run, pictures, tmp_path):
+    e = write(picture_run, pictures, tmp_path / "f.npz", layer="feature")
+    network = open_embedder(picture_run, read_config(picture_run), "best", torch.device("cpu"))
+    with torch.no_grad():
+        assert torch.allclose(
+            torch.nn.functional.normalize(network.head(e.z), dim=1), write(picture_run, pictures, "").z
+        )
+    assert "run" not in origin(tmp_path / "f.npz")  # a query would have to be a feature, too
+    run = train(Train(
+        data=str(tmp_path / "f.npz"), out=str(tmp_path / "head"), length="2", dim=4, quiet=True, device="cpu",
+        sampler="SamplesPerClass(batch=6, per_class=2)",
+    ))  # fmt: skip
+    assert run.about["features"] == network.feature_dim and run.scores["queries"] == 18
+
+
+def test_a_backbone_needs_no_run(pictures, tmp_path, monkeypatch):
+    """Its features are those of the network that a training would start from."""
+    monkeypatch.setattr(
+        "likewise.models.backbones.download", lambda name, fetch: timm.create_model(name, num_classes=0)
+    )
+    torch.manual_seed(5)
+    how = {"data": str(pictures), "quiet": True, "device": "cpu", "workers": 0}
+    f = embed(Embed(run="resnet18", out=str(tmp_path / "f.npz"), layer="feature", **how)).z
+    assert f.shape == (36, 512) and load(str(tmp_path / "f.npz")).x.shape == (36, 512)
+    z = embed(Embed(run="resnet18", out="", **how)).z
+    assert z.shape == (36, 512) and torch.allclose(z.norm(dim=1), torch.ones(36), atol=1e-5)
+
+
+def test_what_is_neither_a_run_nor_a_backbone(run, features, pictures):
+    how = {"data": str(pictures), "out": "", "quiet": True, "device": "cpu"}
+    for changes, says in [
+        ({"run": "resnet5o"}, "is not a run folder, and no backbone either .* did you mean .*resnet50"),
+        ({"run": "runs/none"}, "'runs/none' is not a run folder"),
+        ({"run": "conv_small"}, "conv_small has none; take efficientnet_lite0"),
+        ({"run": "resnet18", "which": "last"}, "--which is for a run"),
+        ({"run": "resnet18", "data": features}, "'resnet18' was trained on pictures, but .* features of 16 numbers"),
+    ]:
+        with pytest.raises(LikewiseError, match=says):
+            embed(Embed(**how | changes))
 
 
 def test_as_many_rows_as_classes_do_not_mix_the_names(run, tmp_path):

@@ -428,15 +428,15 @@ def test_every_gallery_is_asked_alone_and_all_together(tmp_path):
         assert_scores(found, expected, unscored)
 
 
-@pytest.mark.parametrize("by", ["row", "path"])
+@pytest.mark.parametrize("by", ["row_a,row_b", "path_a,path_b", "row,other"])
 def test_excluded_pairs_are_no_answers(tmp_path, by):
     x, y = some()
     x[1::2] = x[::2] + 0.001  # every picture twice
     y[1::2] = y[::2]
     paths = np.asarray([f"{i}.jpg" for i in range(60)])
     np.savez(tmp_path / "z.npz", x=x, label=y, path=paths)
-    lines = [f"{i},{i + 1}" if by == "row" else f"{i + 1}.jpg,{i}.jpg" for i in range(0, 60, 2)]
-    (tmp_path / "twins.csv").write_text(f"{by}_a,{by}_b\n" + "\n".join(lines) + "\n")
+    lines = [f"{i},{i + 1}" if by.startswith("row") else f"{i + 1}.jpg,{i}.jpg" for i in range(0, 60, 2)]
+    (tmp_path / "twins.csv").write_text(f"{by},similarity\n" + ",1\n".join(lines) + ",1\n")
     result = score(tmp_path / "z.npz", exclude=str(tmp_path / "twins.csv"))
     assert_scores(result, by_hand(x, y, group=np.arange(60) // 2)[0])
     assert score(tmp_path / "z.npz")["metrics"]["R@1"] == 1.0 > result["metrics"]["R@1"]

@@ -1,6 +1,6 @@
 import pytest
 
-from likewise import confidence, losses, metrics, terms
+from likewise import confidence, loggers, losses, metrics, terms
 from likewise.grid import table_names
 from likewise.recipes import names
 from likewise.stages.listing import listing
@@ -14,7 +14,7 @@ def test_a_shelf_lists_its_parts_each_with_a_line():
     assert found["losses"]["Triplet"] == losses.Triplet.__doc__.strip().splitlines()[0]
 
 
-@pytest.mark.parametrize("shelf", [confidence, terms])
+@pytest.mark.parametrize("shelf", [confidence, terms, loggers])
 def test_every_shelf_of_the_objective_is_listed(shelf):
     name = shelf.__name__.rsplit(".")[-1]
     assert listing(name) == {name: {n: getattr(shelf, n).__doc__.strip().splitlines()[0] for n in shelf.__all__}}
@@ -23,8 +23,8 @@ def test_every_shelf_of_the_objective_is_listed(shelf):
 def test_everything_has_a_line():
     found = listing()
     assert set(found) == {
-        "losses", "miners", "samplers", "confidence", "terms", "noise", "protocols", "heads", "metrics", "data", "recipes",
-        "tables",
+        "losses", "miners", "samplers", "confidence", "terms", "noise", "protocols", "heads", "loggers", "metrics", "data",
+        "recipes", "tables",
     }  # fmt: skip
     for shelf, entries in found.items():
         assert entries, shelf
@@ -33,7 +33,7 @@ def test_everything_has_a_line():
     assert list(found["recipes"]) == names()
     assert list(found["tables"]) == table_names()
     assert "table 5" in found["tables"]["procsim-table5"]
-    assert {"glyphs", "cub200", "cars196", "sop", "inshop", "inaturalist", "imagenet"} == set(found["data"])
+    assert {"glyphs", "cub200", "cars196", "sop", "inshop", "inaturalist", "imagenet", "hf:NAME"} == set(found["data"])
     for name in (n.replace("@k", "@3").replace("=x", "=0.1") for n in found["metrics"]):
         assert metrics.of_the_set(name) or metrics.metric(name)
     assert {"R@k", "MAP@R", "rho", "rho@k", "pi_ratio"} <= set(found["metrics"])

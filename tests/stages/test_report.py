@@ -1,92 +1,189 @@
-"""The report of a run: its picture, the labels most suspected with their files, and plain words where there is nothing."""
+"""The report of runs: its facts beside what the folders hold, and a page whatever is missing."""
 
+import dataclasses
 import shutil
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from likewise import cli
 from likewise.configs import Report, Train
+from likewise.report.facts import Facts
 from likewise.run import Run
+from likewise.stages import report as stage
 from likewise.stages.report import report
+from likewise.stages.saved import read_per_query
 from likewise.stages.train import train
 from likewise.types import LikewiseError
 
-NOISE = {"noise": "Uniform(share=0.3)", "evaluate": False}
+
+@pytest.fixture
+def facts(monkeypatch):
+    """`facts(*targets, **settings)`: what would be shown."""
+    seen = []
+
+    def write_page(facts, file, quiet):
+        seen.append(facts)
+        return file
+
+    monkeypatch.setattr(stage, "write_page", write_page)
+
+    def find(*targets, **settings) -> Facts:
+        report(Report(tuple(map(str, targets)), quiet=True, device="cpu", **({"map": "pca", "workers": 0} | settings)))
+        return seen[-1]
+
+    return find
 
 
-@pytest.fixture(scope="module")
-def judged(tmp_path_factory):
-    """A run that looked at the whole set, of features that tell the classes apart, so that it repairs labels."""
-    folder, rng, y = tmp_path_factory.mktemp("judged"), np.random.default_rng(0), np.repeat(np.arange(16), 14)
-    x = 3 * rng.normal(size=(16, 8))[y] + rng.normal(size=(len(y), 8))
-    np.savez(folder / "clear.npz", x=x.astype(np.float32), label=y)
-    return train(Train(
-        data=str(folder / "clear.npz"), out=str(folder / "posterior"), dim=8, length="3e", quiet=True, device="cpu",
-        confidence="LabelPosterior()", sampler="SamplesPerClass(batch=24, per_class=4)", log_every=2, **NOISE,
-    ))  # fmt: skip
+def test_the_page_is_there_before_the_map_that_takes_its_time(finished, monkeypatch):
+    pages, said = [], []
+    monkeypatch.setattr(stage, "write_page", lambda facts, file, quiet: pages.append(facts) or file)
+    monkeypatch.setattr(stage, "unfold", lambda z, name, similarity, way, config: z[:, :2].numpy())
+    report(Report((str(finished.path),), quiet=True, device="cpu", map="tsne"), said.append)
+    assert [list(page.runs[0].maps) for page in pages] == [["PCA"], ["PCA", "t-SNE"]] and "until t-SNE" in said[0]
+    assert pages[1].runs[0].maps["t-SNE"].shape == (len(pages[1].pools[0].row), 2)
 
 
-def test_the_labels_most_suspected_are_those_of_the_file_the_worst_first(judged, tmp_path):
-    told = report(Report((str(judged.path),), out=str(tmp_path / "new"), top=7))[0]
-    assert told.picture == tmp_path / "new" / "posterior.png" and Image.open(told.picture).size[0] == 1650
-    with np.load(judged.path / "trust.npz") as file:
+def test_two_runs_of_one_data_set_share_a_pool_and_are_compared(finished, run, facts):
+    for name in ("embeddings.npz", "per_query.parquet", "scores.json"):
+        (run.path / name).unlink()  # it will be evaluated
+    found = facts(finished.path, run.path, k=3, top=4)
+    (pool,), (a, b) = found.pools, found.runs
+    assert a.pool == b.pool == 0 and (a.name, b.name) == ("finished", "my run ü") and pool.part == "test"
+    queries = read_per_query(finished.path / "per_query.parquet", "test")
+    assert pool.row.tolist() == queries.row.tolist() and a.decides == "MAP@R"
+    assert [pool.class_name[c] for c in pool.label] == queries.class_name.tolist()
+    row = {r: place for place, r in enumerate(queries.row)}
+    assert a.near.tolist() == [[row[r] for r in near[:3]] for near in queries.nearest]
+    worst = a.galleries["worst"][0]
+    assert (
+        worst.value == queries.each["MAP@R"].min() and [x.place for x in worst.answers] == a.near[worst.place].tolist()
+    )
+    assert len(a.galleries["worst"]) == 4 and a.maps["PCA"].shape == (len(pool.row), 2)
+    text = f"{100 * finished.scores['metrics']['R@1']:.1f} %"
+    assert a.scores["R@1"].text.startswith(text) and b.scores["R@1"] == a.scores["R@1"]
+    assert (found.compared[0].a, found.compared[0].b) == (0, 1) and not found.compared[0].queries
+    assert found.compared[0].verdict.startswith("finished and my run ü hold the same embeddings")
+    assert found.overlap.runs == ("finished", "my run ü") and {c.panel for c in a.curves} >= {"loss", "validation"}
+    assert a.noise is None and a.distances and a.spectrum and a.tree and pool.caption is None and not pool.picture
+
+
+def test_pictures_are_small_and_go_first_to_what_is_shown(picture_run, facts):
+    found = facts(picture_run.path, top=1, k=2, pictures=5)
+    (pool,), (one,) = found.pools, found.runs
+    worst = one.galleries["worst"][0]
+    assert len(pool.picture) == 5 and {worst.place, *(a.place for a in worst.answers)} <= pool.picture.keys()
+    assert all(max(image.size) <= 128 for image in pool.picture.values())
+    assert pool.caption[0] == "bild 0.png" and one.headline.startswith("MultiSimilarity() on ")
+
+
+def test_a_page_without_pictures_where_the_data_is_gone(pictures, finished_pictures, tmp_path, facts):
+    data = shutil.copytree(pictures, tmp_path / "moved")
+    found = facts(finished_pictures.path, data=str(data))
+    assert found.pools[0].picture and not found.notes
+    first = sorted(data.rglob("*.png"))[-1]
+    first.write_bytes(b"broken")
+    found = facts(finished_pictures.path, data=str(data))  # another size: not the data it was trained with
+    assert "not what" in found.runs[0].notes[0] and found.runs[0].galleries
+    copy = Run(shutil.copytree(finished_pictures.path, tmp_path / "copy"))
+    about = copy.read_json("config.json")
+    about["config"]["data"] = str(tmp_path / "nowhere")
+    copy.write_json("config.json", about)
+    with np.load(copy.path / "embeddings.npz") as file:
         columns = {name: file[name] for name in file.files}
-    by_hand = sorted(range(len(columns["row"])), key=lambda i: (-columns["suspicion"][i], columns["weight"][i]))[:7]
-    assert [one.row for one in told.suspects] == columns["row"][by_hand].tolist()
-    for one, i in zip(told.suspects, by_hand, strict=True):
-        assert one.given == columns["given"][i] and one.suspicion == columns["suspicion"][i]
-        assert one.label == (columns["label"][i] if columns["label"][i] != columns["given"][i] else None)
-        assert one.path is None  # features have no files
-    assert any(one.label for one in told.suspects)
-    many = (columns["suspicion"] >= 0.5).sum()
-    assert told.note == f"{judged.path}: {many} of {len(columns['row'])} labels have a suspicion of 0.5 or more"
+    np.savez(copy.path / "embeddings.npz", **columns | {"path": np.char.add("/nowhere/", columns["path"])})
+    found = facts(copy.path)
+    assert "could not be opened" in found.runs[0].notes[0] and "--data" in found.runs[0].notes[0]
+    assert not found.pools[0].picture and found.pools[0].caption and "cannot be read" in found.notes[0]
 
 
-def test_pictures_come_with_their_paths(pictures, small, tmp_path):
-    data = shutil.copytree(pictures, tmp_path / "pictures")
-    settings = small | {"length": "3", "confidence": "ProcSim()", "log_every": 1} | NOISE
-    run = train(Train(data=str(data), out=str(tmp_path / "run"), **settings))
-    told = report(Report((str(run.path),), top=3))[0]
-    assert told.picture == run.path / "trust.png" and told.picture.exists()
-    files = sorted(str(file) for file in data.rglob("*.png"))
-    assert [one.path for one in told.suspects] == [files[one.row] for one in told.suspects]
-    assert all(one.label is None for one in told.suspects)  # ProcSim doubts, it does not suggest
-    shutil.rmtree(data)
-    told = report(Report((str(run.path),), top=3))[0]
-    assert "without their paths" in told.note and not any(one.path for one in told.suspects) and len(told.suspects) == 3
+def test_a_run_that_left_only_its_queries_or_only_its_log(run, facts):
+    (run.path / "embeddings.npz").write_bytes(b"no archive")
+    (one,) = facts(run.path).runs
+    assert one.maps == {} and one.galleries and "could not be used" in one.notes[0] and "evaluate" in one.notes[0]
+    (run.path / "embeddings.npz").unlink()
+    for file in run.path.glob("*.safetensors"):
+        file.unlink()
+    (one,) = facts(run.path).runs
+    assert one.maps == {} and one.galleries and one.near is not None and "no map" in one.notes[0]
+    (run.path / "per_query.parquet").unlink()
+    (one,) = facts(run.path).runs
+    assert one.pool == -1 and one.curves and "no scores yet" in one.notes[0]
+    (run.path / "done").unlink()
+    found = facts(run.path)
+    assert "not finished" in found.runs[0].notes[0] and found.pools == () and found.title == "my run ü"
 
 
-def test_an_unfinished_run_is_drawn_without_its_suspects(judged, tmp_path):
-    run = Run(shutil.copytree(judged.path, tmp_path / "half"))
-    (run.path / "trust.npz").unlink()
-    told = report(Report((str(run.path),)))[0]
-    assert told.picture.exists() and told.suspects == [] and "finished" in told.note
+def test_a_file_of_embeddings_is_scored_where_nobody_did(tmp_path, facts):
+    rng, y = np.random.default_rng(0), np.repeat(np.arange(6), 8)
+    x = np.eye(6)[y] + 0.3 * rng.normal(size=(48, 6))
+    np.savez(tmp_path / "mine.npz", x=x.astype(np.float32), label=y)
+    (one,) = facts(tmp_path / "mine.npz", k=20).runs
+    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
+    sim = unit @ unit.T - 2 * np.eye(48)
+    assert one.scores["R@1"].mean == np.mean(y[sim.argmax(1)] == y) and one.headline.startswith("48 embeddings of 6")
+    assert (one.near == np.argsort(-sim, axis=1)[:, :20]).all() and one.confusion.matrix.shape[0] >= 2
+    split = np.where(np.arange(48) % 2, "test", "train")
+    np.savez(tmp_path / "parts.npz", x=x.astype(np.float32), label=y, split=split, row=np.arange(48))
+    found = facts(tmp_path / "parts.npz")
+    assert found.pools[0].row.tolist() == list(range(1, 48, 2)) and "the test part" in found.runs[0].notes[0]
+    np.savez(tmp_path / "alone.npz", x=x[::8].astype(np.float32), label=y[::8])
+    (one,) = facts(tmp_path / "alone.npz").runs
+    assert one.scores == {} and "no query has an answer" in one.notes[0] and one.maps
 
 
-def test_the_command(judged, tmp_path, capsys):
-    other = shutil.copytree(judged.path, tmp_path / "other")
-    cli.main(["report", str(judged.path), str(other), "--out", str(tmp_path / "out"), "--top", "2"])
-    out = capsys.readouterr().out
-    assert out.count("given label") == 2 and (tmp_path / "out" / "other.png").exists()
+def test_tiny_files_and_odd_columns_are_shown_too(tmp_path, facts):
+    for n in (1, 2, 3):
+        x, row = np.eye(3, dtype=np.float32)[:n], np.zeros(n)
+        np.savez(tmp_path / "tiny.npz", x=x, label=np.arange(n) % 2, row=row)
+        found = facts(tmp_path / "tiny.npz", map="pca")
+        assert found.pools[0].row.tolist() == list(range(n)) and found.runs[0].near.shape == (n, 8)
 
 
-def test_what_cannot_be_shown_is_said(judged, finished, tmp_path):
-    copy = shutil.copytree(judged.path, tmp_path / "posterior")
+def test_runs_that_cannot_be_compared_are_shown_all_the_same(finished, run, facts, monkeypatch):
+    def refuse(*parts):
+        raise LikewiseError("compare: no")
+
+    monkeypatch.setattr(stage, "set_beside", refuse)
+    found = facts(finished.path, run.path)
+    assert found.compared == () and found.notes[0] == "finished and my run ü are not compared (compare: no)"
+
+
+def test_learned_clusters_colour_the_map(run, facts):
+    names = facts(run.path).pools[0].class_name
+    trees = {name: [f"level 1 cluster {i % 3}"] for i, name in enumerate(names)}
+    run.write_json("hierarchy.json", {"classes": trees})
+    (grouping,) = facts(run.path).pools[0].groupings
+    assert grouping.name == "learned level 1" and grouping.of_class.tolist() == [i % 3 for i in range(len(names))]
+
+
+def test_the_page_is_written_where_it_is_wanted(picture_run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    way = {"map": "none", "quiet": True, "device": "cpu", "workers": 0}
+    assert report(Report((str(picture_run.path),), **way)) == picture_run.path / "report.html"
+    assert "<html" in (picture_run.path / "report.html").read_text("utf-8")
+    file = shutil.copy(picture_run.path / "embeddings.npz", tmp_path / "some.npz")
+    assert stage.place_of(Report((str(file),))).absolute() == tmp_path / "report.html"
+    assert stage.place_of(Report((str(file),), out="x.html")).name == "x.html"
+
+
+def test_doubted_labels_come_with_their_pictures(pictures, small, tmp_path, facts):
+    settings = small | {"length": "3", "confidence": "ProcSim()", "noise": "Uniform(share=0.3)", "evaluate": False}
+    run = train(Train(data=str(pictures), out=str(tmp_path / "run"), **settings))
+    (one,) = facts(run.path, top=3).runs
+    assert len(one.noise.doubts) == 3 and all(isinstance(d.picture, Image.Image) for d in one.noise.doubts)
+    assert dataclasses.replace(one.noise.doubts[0], picture=None).caption.startswith("bild ")
+
+
+def test_what_cannot_be_shown_is_said(run, tmp_path):
+    (tmp_path / "empty").mkdir()
+    np.save(tmp_path / "bare.npy", np.ones((3, 2)))
     cases = {
-        "at least one": (), "not a run folder": (str(tmp_path),), "has no confidence": (str(finished.path),),
+        "at least one": {"runs": ()}, "there is no 'nowhere'": {"runs": ("nowhere",)},
+        "not a run folder": {"runs": (str(tmp_path / "empty"),)}, "labels": {"runs": (str(tmp_path / "bare.npy"),)},
+        "given once": {"runs": (str(run.path), f"{run.path}/.")}, "must end in .html": {"out": "page.pdf"},
+        "does not exist": {"out": str(tmp_path / "no" / "page.html")}, "top must be 0 or more": {"top": -1},
     }  # fmt: skip
-    for words, runs in cases.items():
+    for words, settings in cases.items():
         with pytest.raises(LikewiseError, match=words):
-            report(Report(runs))
-    with pytest.raises(LikewiseError, match="one name"):
-        report(Report((str(judged.path), str(copy)), out=str(tmp_path)))
-    with pytest.raises(LikewiseError, match="top must be 0 or more"):
-        report(Report((str(copy),), top=-1))
-    (copy / "trust.npz").write_bytes(b"no archive")
-    with pytest.raises(LikewiseError, match="damaged"):
-        report(Report((str(copy),)))
-    (copy / "log.jsonl").write_text('{"step": 1, "loss": 0.5}\n')
-    with pytest.raises(LikewiseError, match="nothing of trust yet"):
-        report(Report((str(copy),)))
+            report(Report(**{"runs": (str(run.path),), "quiet": True, "map": "pca"} | settings))

@@ -20,7 +20,7 @@ from likewise.configs import Review
 from likewise.data.images import check_files
 from likewise.data.table import read_table
 from likewise.errors import LikewiseError
-from likewise.review.app import take_port
+from likewise.server import take_port
 from likewise.stages.review import find_audit, review
 
 AUDIT = """row,path,label,score,suggested,confidence,margin,reason,split,left,top,right,bottom
@@ -111,7 +111,7 @@ def test_a_damaged_audit_is_told(run, text):
 
 
 def test_what_stands_in_the_way_is_told(run, tmp_path):
-    with take_port("127.0.0.1", 0) as held, pytest.raises(LikewiseError, match="is taken; choose another"):
+    with take_port("review", "127.0.0.1", 0) as held, pytest.raises(LikewiseError, match="is taken; choose another"):
         review(Review(str(run), port=held.getsockname()[1]))
     with pytest.raises(LikewiseError, match="lets other machines in, which takes a token"):
         review(Review(str(run), host="0.0.0.0"))
@@ -124,4 +124,4 @@ def test_without_the_extra_it_says_what_to_install(run):
     code = "import sys; sys.modules['fastapi'] = None; from likewise.cli import main; main(['review', sys.argv[1]])"
     here = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     told = subprocess.run([sys.executable, "-c", code, str(run)], capture_output=True, text=True, env=here)
-    assert told.returncode == 2 and "pip install 'likewise[review]'" in told.stderr and "Traceback" not in told.stderr
+    assert told.returncode == 2 and "pip install 'likewise[serve]'" in told.stderr and "Traceback" not in told.stderr

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from likewise.data.features import read_embeddings
-from likewise.stages.saved import find_target, origin, read_per_query
+from likewise.stages.saved import find_target, origin, read_per_query, rows_in
 from likewise.types import LikewiseError
 
 
@@ -19,6 +19,15 @@ def test_an_embedding_file_says_where_it_comes_from(run):
 def test_a_file_that_says_nothing_is_fine(tmp_path):
     np.savez(tmp_path / "z.npz", x=np.zeros((2, 2)))
     assert origin(tmp_path / "z.npz") == {} and origin(tmp_path / "z.npy") == {}
+
+
+def test_what_others_call_so_is_no_row_and_no_word(tmp_path):
+    for row in (list("abc"), np.zeros((3, 2), int), [0, 1], [4, 4, 5], [0.0, 1.0, 2.0], [-1, 0, 1]):
+        np.savez(tmp_path / "z.npz", x=np.zeros((3, 2)), row=row, similarity=np.ones(3))
+        said = origin(tmp_path / "z.npz")
+        assert list(said) == ["row"] and rows_in(said, 3).tolist() == [0, 1, 2]
+    assert rows_in({"row": np.array([7, 3, 5], np.uint8)}, 3).tolist() == [7, 3, 5]
+    assert rows_in({}, 2).tolist() == [0, 1]
 
 
 def test_a_target_that_is_not_there_is_named():

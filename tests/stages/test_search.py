@@ -66,6 +66,15 @@ def test_the_gallery_is_drawn(picture_run, pictures, tmp_path):
         assert (np.abs(seen.astype(int) - (200, 200, 40)).max(2) < 45).any()
 
 
+def test_the_picture_that_was_asked_for_is_marked(picture_run, pictures, tmp_path):
+    file = pictures / "4 färg" / "bild 3.png"
+    assert [f["same"] for f in look(picture_run.path, file)] == [True, False, False, False, False]
+    assert not any(f["same"] for f in look(picture_run.path, 20))
+    with Image.open(file) as image:
+        image.rotate(90).save(tmp_path / "turned.png")
+    assert not any(f["same"] for f in look(picture_run.path, tmp_path / "turned.png"))
+
+
 def test_queries_that_cannot_be_read_are_named(picture_run, tmp_path):
     (tmp_path / "broken.jpg").write_bytes(b"\xff\xd8\xff\xe0 and then nothing")
     (tmp_path / "empty.png").touch()

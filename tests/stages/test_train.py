@@ -346,7 +346,7 @@ def test_a_broken_picture_is_named_and_nothing_learned_is_lost(tmp_path, keep, w
     ) as caught:
         train(Train(data=str(folder), out=out, keep=keep, workers=workers, **SMALL))
     assert "Traceback" not in str(caught.value)
-    assert (Path(out) / "state.pt").exists() == (keep != "disk")  # which decodes all of them before the first step
+    assert (Path(out) / "state.pt").exists() == (keep == "files")  # others decode all of them before the first step
     lines = []
     more = {"keep": keep, "workers": workers, "skip_bad": True}
     run = train(Train(data=str(folder), out=str(tmp_path / "two"), **more, **SMALL), lines.append)
@@ -986,3 +986,47 @@ def test_weights_that_are_not_finite_are_never_saved(settings, tmp_path, monkeyp
         train(Train(**settings | {"checkpoint_every": "1", "length": "9", "out": str(where)}))
     tensors = Run(where).load_state()["tensors"]
     assert Run(where).load_state()["step"] == 3 and all(t.isfinite().all() for t in tensors.values())
+
+
+def test_a_slip_in_a_spec_is_told_before_weights_are_looked_for(pictures, small, tmp_path, monkeypatch):
+    def looked_for(*_):
+        raise LikewiseError("weights were looked for")
+
+    monkeypatch.setattr("likewise.models.backbones.download", looked_for)
+    settings = small | {"data": str(pictures), "out": str(tmp_path / "run"), "backbone": "resnet18", "size": 32}
+    for slip, says in [
+        ({"loss": "Tripplet()"}, "did you mean 'Triplet'"),
+        ({"loss": "Triplet(margn=1)"}, "did you mean 'margin'"),
+        ({"sampler": "Shufled()"}, "did you mean 'Shuffled'"),
+        ({"confidence": "ProcSimm()"}, "did you mean 'ProcSim'"),
+        ({"terms": ("S2SD(wait=1)",)}, "S2SD has no argument 'wait'"),
+        ({"length": "5x"}, "length"),
+        ({}, "weights were looked for"),
+    ]:
+        with pytest.raises(LikewiseError, match=says):
+            train(Train(**settings | slip))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_training_on_everything_is_not_scored(settings):
+    said = []
+    run = train(Train(**settings | {"protocol": "UnseenClasses(train=1)", "length": "2"}), said.append)
+    assert said == ["all classes train, so none is left to test and nothing is scored"]
+    assert run.done and run.scores is None
+    from likewise import evaluate
+
+    with pytest.raises(LikewiseError, match=r"no test part, for all of it trained .*so there is nothing to score"):
+        evaluate(run, quiet=True)
+    assert evaluate(run, part="train", quiet=True)["queries"] == 288
+
+
+def test_classes_with_one_sample_are_said_to_be_left_out(settings, tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.asarray([0] * 4 + [1] * 4 + [2] + [3] * 4 + [4] * 4 + [5] * 4)  # the first half trains
+    np.savez(tmp_path / "few.npz", x=rng.normal(size=(21, 4)).astype(np.float32), label=y)
+    settings |= {"data": str(tmp_path / "few.npz"), "length": "2", "metrics": ("R@1",)}
+    said = []
+    train(Train(**settings | {"sampler": None}), said.append)
+    assert said == ["classes with one sample are left out of training: 1 of 3"]
+    with pytest.raises(LikewiseError, match="lonely"):
+        train(Train(**settings | {"sampler": "SamplesPerClass(batch=8, per_class=4)", "out": str(tmp_path / "other")}))

@@ -29,7 +29,8 @@ class Evaluate:
     similarity: Literal["cosine", "euclidean"] | None = None
     """How to compare. By default what the run's loss was written for, also for embeddings of a run; cosine for others."""
     exclude: str | None = None
-    """Pairs that are no answers to each other (near duplicates), a .csv with row_a,row_b (from 0) or path_a,path_b."""
+    """Pairs that are no answers to each other (near duplicates): a .csv with row_a,row_b (from 0) or path_a,path_b, or the
+    duplicates.csv of an audit."""
     per_query: str | None = None
     """For embeddings: write one line a query here (.parquet), which `likewise compare` takes. A run keeps its own."""
     memory: str = "512MB"
@@ -51,13 +52,16 @@ class Embed:
     """Turn data into embeddings with a trained network, as a file every other command reads."""
 
     run: Annotated[Positional[str], called("RUN")]
-    """A run folder."""
+    """A run folder; or the name of a backbone, as its published weights are: then nothing need be trained first."""
     data: Annotated[Positional[str], called("DATA")]
     """Anything `likewise train` takes, or a folder of pictures without classes."""
     out: str
     """File to write: .npz with x, label, class_name, path, split."""
     root: str | None = None
     """Where the data's paths start, as in train."""
+    layer: Literal["embedding", "feature"] = "embedding"
+    """What to write: the embedding, or the pooled feature before the head, which `likewise train` trains a new head on. A
+    backbone has no head: its embedding is the feature at unit length."""
     which: Literal["best", "last", "untrained"] = "best"
     """Which network of the run."""
     device: str | None = None
@@ -66,30 +70,6 @@ class Embed:
     """Processes that read pictures; -1 chooses."""
     skip_bad: bool = False
     """Decode every picture first and go on without the broken ones, counting them."""
-    allow_imports: bool = False
-    """Let the run's specs import parts by dotted name, which runs their code."""
-    quiet: bool = False
-    """No progress bar."""
-
-
-@dataclass(frozen=True)
-class Search:
-    """Find the nearest neighbours of a picture."""
-
-    target: Annotated[Positional[str], called("TARGET")]
-    """Where to look: a run folder (its test part), or embeddings made by `likewise embed`."""
-    query: str
-    """A picture file, or a row of the data (as in per_query.parquet and in the answers)."""
-    model: str | None = None
-    """Run whose network embeds the query picture, for embeddings that do not say which made them."""
-    k: int = 5
-    """How many neighbours."""
-    out: str | None = None
-    """Save a picture of query and neighbours here (.png)."""
-    device: str | None = None
-    """cpu, cuda, mps. By default the GPU if there is one."""
-    workers: int = -1
-    """Processes that read pictures; -1 chooses."""
     allow_imports: bool = False
     """Let the run's specs import parts by dotted name, which runs their code."""
     quiet: bool = False
@@ -114,18 +94,6 @@ class Compare:
     """How many times queries and classes are redrawn for an interval."""
     seed: int = 0
     """Seed of the draws."""
-
-
-@dataclass(frozen=True)
-class Report:
-    """Show how far a training believed its labels: a picture of each run, and the labels most suspected."""
-
-    runs: Annotated[Positional[tuple[str, ...]], called("RUNS")] = ()
-    """Run folders that were trained with a confidence (`--robust`, `--confidence`)."""
-    out: str | None = None
-    """Folder for the pictures, NAME.png for each run. By default trust.png in the folder of each run."""
-    top: int = 20
-    """How many labels to list, the most suspected first."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ SMALLEST = {
     "loss_eps": 0, "momentum": 0, "schedule_factor": 0, "schedule_patience": 0, "clip_value": 1e-12, "clip_norm": 1e-12,
     "patience": 1, "log_every": 1, "seed": 0, "workers": -1, "k": 1, "top": 0, "share": 0,
     "mixup": 0.01, "jobs": 1, "trials": 1, "final": 0, "views": 1, "keep_side": 1, "loss_weight": 0,
-    "chunk": 1, "gpus": 1, "thetas": 1, "pairs": 0, "groups": 0, "port": 0,
+    "chunk": 1, "gpus": 1, "thetas": 1, "pairs": 0, "groups": 0, "port": 0, "samples": 0, "pictures": 0,
 }  # fmt: skip
 LARGEST = {"momentum": 0.999999, "schedule_factor": 1, "share": 1, "seed": 2**31 - 1, "port": 65535}
 

@@ -14,6 +14,7 @@ KEPT_OUT = (
     "workers",
     "checkpoint_every",
     "log_every",
+    "loggers",
     "keep_losses",
     "out",
     "again",
@@ -77,8 +78,9 @@ class Train:
     """How the last feature map becomes one vector."""
     layer_norm: bool = False
     """Normalise the pooled feature before the head."""
-    freeze_bn: bool = False
-    """Keep the backbone's BatchNorm statistics as they are (its scale and shift still learn)."""
+    freeze_bn: bool | None = None
+    """Keep the backbone's BatchNorm statistics as they are (its scale and shift still learn). By default yes, where the network
+    does not start from random weights: batches of few classes would spoil what it knows."""
     size: int | None = None
     """Side of the square picture the network sees, in pixels. By default what the backbone was made for."""
     augment: Literal["crop", "affine", "none"] | None = None
@@ -163,6 +165,8 @@ class Train:
     never takes more than a twentieth of the time."""
     log_every: int = 20
     """Steps between two lines of the log."""
+    loggers: tuple[str, ...] = ()
+    """Where the log also goes, as specs: "TensorBoard()" "WandB(project='birds')" "MLflow()"; see `likewise list loggers`."""
     keep_losses: bool = False
     """Keep the loss of every training sample in every pass (losses.npz), for audits: labels that are learned late are suspect.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from likewise.errors import LikewiseError, nearest_name
 from likewise.types import Items
 
-__all__ = ["NAMES", "load"]
+__all__ = ["HUB", "NAMES", "load"]
 
 NAMES: dict[str, str] = {
     "glyphs": "characters drawn from fonts, made on the spot: glyphs(size=40, per_class=24, classes=None, seed=0)",
@@ -23,9 +23,15 @@ NAMES: dict[str, str] = {
     "imagenet": "ImageNet-1k training pictures: 1,281,167 of 1,000 classes; first half of them train, rest test",
 }
 
+HUB = {
+    "hf:NAME": "a data set of Hugging Face, or its folder: hf:NAME[:CONFIG][?image=COLUMN&label=COLUMN&split=train,test]"
+}
+"""The form of data that is on a hub."""
+
 FORMS = (
     f"a name ({', '.join(NAMES)}), a folder with one sub-folder per class, "
-    "a .csv or .parquet table with path and label, or features in .npz or .parquet with x and label"
+    "a .csv or .parquet table with path and label, features in .npz or .parquet with x and label, or hf:NAME, a data set of "
+    "Hugging Face"
 )
 
 
@@ -33,13 +39,15 @@ def load(data: str, root: str | None = None) -> Items:
     """Read the data set that `data` names.
 
     Args:
-        data: a name from `NAMES`, a folder, a table or a feature file. `glyphs` takes arguments in its name:
-            `glyphs(size=32, classes=40)`. A folder called like a known name is meant by `./name`.
+        data: a name from `NAMES`, a folder, a table, a feature file, or `hf:NAME` (see `hugging_face`). `glyphs` takes
+            arguments in its name: `glyphs(size=32, classes=40)`. A folder called like a known name is meant by `./name`.
         root: for a name, where the original download was unpacked; for a table, the folder its paths start from.
     """
     data, root = str(data), None if root is None else str(root)
     if data in NAMES:
         return load_name(data, root, {})
+    if data.startswith("hf:"):
+        return load_hugging_face(data, root)
     path = Path(data).expanduser()
     if path.exists():
         return load_path(path, root)
@@ -84,8 +92,20 @@ def load_name(name: str, root: str | None, arguments: dict) -> Items:
     return make(root, **arguments)
 
 
+def load_hugging_face(data: str, root: str | None) -> Items:
+    from likewise.data.hugging_face import read_hugging_face
+
+    if root is not None:
+        raise LikewiseError(f"hf: {data} holds its own pictures, so root={root!r} means nothing; leave it out")
+    return read_hugging_face(data)
+
+
 def load_path(path: Path, root: str | None) -> Items:
+    from likewise.data.hugging_face import holds_pictures, is_saved
+
     suffix = path.suffix.lower()
+    if is_saved(path) or (suffix == ".parquet" and holds_pictures(path)):
+        return load_hugging_face(str(path), root)
     if path.is_dir():
         if root is not None:
             raise LikewiseError(f"folder: {path} holds its own pictures, so root={root!r} means nothing; leave it out")

@@ -14,6 +14,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from likewise.types import Items, LikewiseError
 
+SHAPE = 100
+"""Long side by short side, at most: a network sees the short side resized, and the long one grows with it."""
+
 
 class BadImage(LikewiseError):
     """A picture that cannot be used. The text names the file and what is wrong with it."""
@@ -48,7 +51,17 @@ def read_image(path: str | os.PathLike, box: Iterable[float] | None = None) -> I
         raise BadImage(f"{path}: there is not enough memory to decode it; shrink it first") from None
     except Exception as error:
         raise BadImage(f"{path}: the picture cannot be decoded ({error}); download it again or drop it") from None
-    return image if box is None else cut(image, np.asarray(tuple(box), np.float64), path)
+    return check_shape(image if box is None else cut(image, np.asarray(tuple(box), np.float64), path), path)
+
+
+def check_shape(image: Image.Image, owner: str | os.PathLike) -> Image.Image:
+    """The picture, unless it is a mere line: of few bytes, but of many once it is resized."""
+    if max(image.size) > SHAPE * min(image.size):
+        raise BadImage(
+            f"{owner}: the long side of a picture may be {SHAPE} times the short one, got {image.width} x {image.height}; "
+            "cut a part out of it"
+        )
+    return image
 
 
 def upright(image: Image.Image) -> Image.Image:

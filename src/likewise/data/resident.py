@@ -140,16 +140,22 @@ def hold(
         try:
             return Resident(open_pixels(items, side, **way), rows, device, keep)
         except BadImage as error:
-            raise BadImage(f"{error}; --skip-bad leaves such pictures out") from None
+            raise not_kept(error) from None
     try:
         if not is_there(items, side) and not has_room(length := decoded_bytes(items, side)):
             raise LikewiseError(f"there is no room for {length / 1e9:.1f} GB")
         pixels = open_pixels(items, side, **way)
         wanted = 3 * int(pixels.size[np.unique(rows)].prod(1).sum())
         return Resident(pixels, rows, device, choose(wanted, device, budget))
+    except BadImage as error:
+        raise not_kept(error) from None
     except (LikewiseError, OSError) as error:
         say(f"pictures are read from their files every time, for they cannot be kept: {error}")
         return None
+
+
+def not_kept(error: BadImage) -> BadImage:
+    return BadImage(f"{error}; --skip-bad leaves such pictures out")
 
 
 def choose(wanted: int, device: torch.device, budget: int | None) -> Literal["disk", "host", "device"]:

@@ -12,13 +12,16 @@ from likewise.types import Items, LikewiseError
 def rows_by_class(items: Items, part: Part, train: float, val: float) -> Int[np.ndarray, "n"]:
     """Rows of a part. The data's own split counts where it has one; else the first classes train and the rest test.
 
-    A `val` part the data does not bring itself is carved from the last training classes.
+    A `val` part the data does not bring itself is carved from the last training classes. With `train=1` all of it trains.
     """
-    if items.split is not None and train != 0.5:
+    if items.split is not None and train not in (0.5, 1):
         raise LikewiseError(
-            f"protocols: train={train} is wanted, but the data '{items.name}' has a split of its own; leave train out"
+            f"protocols: train={train} is wanted, but the data '{items.name}' has a split of its own; leave train out, or "
+            "train on all of it: train=1"
         )
-    split = np.array(items.split if items.split is not None else _first_classes(items, train), dtype="<U5")
+    split = np.array(_first_classes(items, train) if items.split is None else items.split, dtype="<U5")
+    if train == 1:
+        split[split != ""] = "train"
     if val and not (split == "val").any():
         held = _last_classes(items, np.flatnonzero(split == "train"), val)
         split[(split == "train") & np.isin(items.y, held)] = "val"
@@ -29,10 +32,10 @@ def rows_by_class(items: Items, part: Part, train: float, val: float) -> Int[np.
 def _first_classes(items: Items, share: float) -> np.ndarray:
     classes = np.unique(items.y_first)
     first = classes[: max(1, round(share * len(classes)))]
-    if len(first) == len(classes):
+    if len(first) == len(classes) and share < 1:
         raise LikewiseError(
             f"protocols: {len(classes)} classes cannot be cut into train and test classes at train={share}; "
-            "bring more classes, or a `split` column"
+            "bring more classes, or a `split` column; train=1 trains on all and tests none"
         )
     return np.where(np.isin(items.y_first, first), "train", "test")
 

@@ -14,6 +14,9 @@ from likewise.report.gallery import one_line
 SUSPECTS, GROUPS, MERGES = 10, 5, 10
 """How many of each are told."""
 
+WEAK = 0.5
+"""Share of test errors from which the network is too weak to judge labels by."""
+
 NARROW = 12
 """Cells that a column of names has at least."""
 
@@ -39,6 +42,9 @@ def show_findings(audited) -> None:
         console.print(f"Note: {one_line(note)}")
     for file, what in (("audit.html", "report, for any browser"), ("audit.csv", "every sample with its scores")):
         console.print(f"{audited.folder / file}: {what}", soft_wrap=True)
+    for name, head in (("verify", "Causes, tried"), ("retrain", "Trained anew")):
+        if told := (found.about.get(name) or {}).get("told"):
+            console.print(f"{head}: {told}", soft_wrap=True)
     console.print(f"next: likewise review {audited.folder}", soft_wrap=True)
 
 
@@ -53,6 +59,8 @@ def show_parts(console: Console, found: Findings) -> None:
     if errors.get("queries"):
         share = errors["confusion"] / errors["queries"]
         console.print(f"\nTest errors: {errors['confusion']:,} of {errors['queries']:,} queries ({share:.1%})")
+        if share > WEAK:
+            console.print("The network tells these classes apart badly, so more labels are doubted than are wrong.")
 
 
 def show_suspects(console: Console, found: Findings) -> None:

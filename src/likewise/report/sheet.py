@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from likewise.intervals import Interval, t_interval
 from likewise.metrics import as_text
+from likewise.notebook import table, view
 from likewise.significance import Agreement, Contest, agreement
 
 BEST_EPOCH = " (best test epoch)"
@@ -79,6 +80,17 @@ class Sheet:
     contest: Contest | None = None
     trainings: tuple[dict, ...] = ()
     folder: Path = Path()
+
+    @view
+    def _repr_html_(self) -> str:
+        layout = lay_out(self)
+        mark = {"best": " *", "alike": " ~", "": ""}
+
+        def cell(of: Shown) -> str:
+            return " ".join(filter(None, (of.ours + mark[of.rank], of.paper and f"({of.paper})")))
+
+        lines = [[*row, *map(cell, layout.line(row))] for row in layout.rows + layout.apart]
+        return table(headline(self), [*self.heads, *map(label, layout.columns)], lines, explain(self, "*", "~"))
 
 
 class Shown(NamedTuple):

@@ -9,6 +9,8 @@ import rich.table
 from rich.console import Console
 from rich.markup import escape
 
+from likewise.notebook import table, view
+
 
 @dataclass(frozen=True)
 class Table:
@@ -19,6 +21,10 @@ class Table:
     lines: list[list[str]]
     notes: list[str] = field(default_factory=list)
     folder: Path = Path()
+
+    @view
+    def _repr_html_(self) -> str:
+        return table(self.title, self.columns, self.lines, self.notes)
 
 
 def show_table(table: Table) -> None:

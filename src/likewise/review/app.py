@@ -6,47 +6,30 @@ Reviewers judge blind: the page shows each of them only their own decisions, unt
 
 from __future__ import annotations
 
-import errno
-import io
 import math
 import secrets
-import socket
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import quote, urlsplit
 
 from PIL import Image
 
-from likewise.errors import LikewiseError
 from likewise.findings import ALL
 from likewise.review.outcome import agreement, as_csv, changes, corrected, settle
 from likewise.review.panels import Asked, fits, shown
 from likewise.review.store import Decision, Store, kind_of, tidy
+from likewise.server import HERE, new_app, run_app, send_picture
 
-try:
-    import uvicorn
-    from fastapi import Depends, FastAPI, Request, Response
-    from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, RedirectResponse
-    from fastapi.staticfiles import StaticFiles
-except ImportError as error:
-    raise LikewiseError(
-        f"review: the page needs FastAPI and uvicorn ({error}); pip install 'likewise[review]'"
-    ) from None
+from fastapi import Depends, FastAPI, Response  # isort: skip - `server` says what to install where it is missing
+from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse  # isort: skip
+from fastapi.staticfiles import StaticFiles  # isort: skip
 
 Picture = Callable[[int], Image.Image]
 STATIC = Path(__file__).parent / "static"
-HERE = ("127.0.0.1", "localhost", "::1")
 Whole = dict[str, Collection[str]]  # all items of a kind, in order
 SPLITS = ("train", "val", "test", ALL)
-SIDE = {False: 224, True: 1024}  # longest side in pixels of a small and a large picture
-HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-}
 
 
 @dataclass(frozen=True)
@@ -73,38 +56,7 @@ def serve(
 
     A host that other machines can reach takes a token.
     """
-    if host not in HERE and not token:
-        raise LikewiseError(f"review: host={host!r} lets other machines in, which takes a token; set one, or {HERE[0]}")
-    app, door = make_app(store, picture, token, root, title), take_port(host, port)
-    with door:
-        name = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
-        key = f"?token={quote(token)}" if token else ""
-        print(f"review: http://{name}:{door.getsockname()[1]}/{key} (Ctrl-C ends it)", flush=True)
-        uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2)).run(
-            sockets=[door]
-        )
-
-
-def take_port(host: str, port: int) -> socket.socket:
-    """A bound socket, held from here on, so that nobody can take the port in between."""
-    for attempt in range(port, min(port + 50, 65536)):
-        door = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            door.bind((host, attempt))
-            door.listen()
-        except OSError as error:
-            door.close()
-            if error.errno != errno.EADDRINUSE:
-                raise LikewiseError(
-                    f"review: {host}:{port} cannot be served ({error}); choose another host or port"
-                ) from None
-            continue
-        if attempt == port:
-            return door
-        door.close()
-        raise LikewiseError(f"review: port {port} of {host} is taken; choose another, {attempt} is free")
-    raise LikewiseError(f"review: port {port} of {host} and those after it are taken; choose another")
+    run_app(make_app(store, picture, token, root, title), "review", host, port, token)
 
 
 def make_app(store: Store, picture: Picture | None = None, token: str = "", root: str = "", title: str = "") -> FastAPI:
@@ -116,12 +68,7 @@ def make_app(store: Store, picture: Picture | None = None, token: str = "", root
         root: where relative paths start; the corrected table then names whole paths.
         title: what was audited, in a few words.
     """
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    guard(app, token)
-
-    @app.exception_handler(LikewiseError)
-    def explain(request: Request, error: LikewiseError) -> JSONResponse:
-        return JSONResponse({"error": str(error)}, 400)
+    app = new_app("review", token)
 
     @app.get("/")
     def page() -> FileResponse:
@@ -211,13 +158,7 @@ def add_files(app: FastAPI, store: Store, picture: Picture | None, root: str) ->
     def image(row: int, large: bool = False) -> Response:
         if picture is None or row not in findings.sample:
             return PlainTextResponse(f"review: there is no picture of row {row}", 404)
-        try:
-            made, out = picture(row), io.BytesIO()
-        except LikewiseError as error:  # the page draws something in its place, and says why
-            return PlainTextResponse(str(error), 404)
-        made.thumbnail((SIDE[large],) * 2)
-        made.convert("RGB").save(out, "JPEG", quality=90)
-        return Response(out.getvalue(), media_type="image/jpeg", headers={"Cache-Control": "private, max-age=3600"})
+        return send_picture(lambda: picture(row), large)
 
     @app.get("/export/{name}.csv")
     def export(name: Literal["corrected", "changes", "decisions"]) -> Response:
@@ -227,36 +168,6 @@ def add_files(app: FastAPI, store: Store, picture: Picture | None, root: str) ->
         return Response(
             text, media_type="text/csv", headers={"Content-Disposition": f'attachment; filename="{name}.csv"'}
         )
-
-
-def guard(app: FastAPI, token: str) -> None:
-    """Let in only who may: by token, or else by the name this machine has for itself. Other sites cannot post."""
-
-    @app.middleware("http")
-    async def check(request: Request, go_on: Callable) -> Response:
-        host, origin = request.headers.get("host", ""), request.headers.get("origin")
-        if token:
-            given = request.query_params.get("token")
-            if given is not None and matches(given, token):
-                answer = RedirectResponse(request.url.path, 303)
-                answer.set_cookie("token", token, httponly=True, samesite="strict")
-                return answer
-            welcome = matches(request.cookies.get("token", ""), token)
-        else:
-            welcome = urlsplit(f"//{host}").hostname in HERE
-        if not welcome or (origin is not None and urlsplit(origin).netloc != host):
-            told = (
-                "open the address that `likewise review` printed, with its token" if token else "use http://127.0.0.1"
-            )
-            return PlainTextResponse(f"review: this page is not open to everybody; {told}", 403)
-        answer = await go_on(request)
-        answer.headers.update(HEADERS)
-        answer.headers.setdefault("Cache-Control", "no-cache")
-        return answer
-
-
-def matches(given: str, token: str) -> bool:
-    return secrets.compare_digest(given.encode(), token.encode())
 
 
 def progress(done: set[str], whole: Collection[str]) -> dict[str, int]:

@@ -72,8 +72,8 @@ def usable(
     if len(alone) and lonely == "error":
         first = class_names[alone[0]] if class_names else f"class {alone[0]}"
         raise LikewiseError(
-            f"{owner}: {why} needs two samples of a class, but {len(alone)} classes have one (first: {first}); "
-            f"remove them, or train without them: {owner}(lonely='skip')"
+            f"{owner}: {why} needs two samples of a class, but {len(alone)} of {len(classes)} classes have one (first: "
+            f"{first}); remove them, or train without them, with lonely='skip' in {owner}(...)"
         )
     if len(alone) == len(classes):
         raise LikewiseError(f"{owner}: {why} needs two samples of a class, but no class has them; use Shuffled")

@@ -55,7 +55,8 @@ class SamplesPerClass(BatchSampler):
         if classes < batch // per_class and not with_replacement:
             raise LikewiseError(
                 f"SamplesPerClass: a batch of {batch} with {per_class} of each wants {batch // per_class} classes, but the "
-                f"labels hold {classes}; try SamplesPerClass(batch={classes * per_class}, per_class={per_class}), or Shuffled"
+                f"labels hold {classes}; try --sampler \"SamplesPerClass(batch={classes * per_class}, per_class={per_class})\", "
+                "or Shuffled()"
             )
 
     def __len__(self) -> int:

@@ -95,12 +95,14 @@ def resolve(config: Train, items: Items) -> Train:
     if sampler is None:
         part = build(protocol, Protocol, allow_imports=config.allow_imports)
         given = spoil(items, part, config.noise, config.seed, config.allow_imports)  # noise may leave fewer classes
-        classes = len(np.unique(given.y[part.rows(given, "train")]))
-        sampler = f"SamplesPerClass(batch={4 * max(1, min(28, classes))}, per_class=4)"
+        size = np.unique(given.y[part.rows(given, "train")], return_counts=True)[1]
+        lonely = ", lonely='skip'" if (size == 1).any() and (size > 1).any() else ""
+        sampler = f"SamplesPerClass(batch={4 * max(1, min(28, (size > 1).sum()))}, per_class=4{lonely})"
     own_weights = backbone in ("features", "conv_small")
     pretrained = config.pretrained
     if pretrained is None:
         pretrained = not own_weights and config.weights is None
+    known = pretrained or config.weights is not None
     head, dim = canonical(config.head), config.dim
     if head == "Identity()":  # the feature is the embedding, however wide it is
         dim = width_of(backbone) if items.x is None else items.x.shape[1]
@@ -111,6 +113,7 @@ def resolve(config: Train, items: Items) -> Train:
         weights=config.weights and str(Path(config.weights).expanduser().absolute()),
         backbone=backbone,
         pretrained=pretrained,
+        freeze_bn=known if config.freeze_bn is None else config.freeze_bn,
         protocol=protocol,
         augment=config.augment or ("affine" if glyphs else "crop"),
         loss=canonical(config.loss),
@@ -125,6 +128,9 @@ def resolve(config: Train, items: Items) -> Train:
 
 def whole_path(data: str) -> str:
     """A path as seen from everywhere, so that a run can be opened from any folder; other data is left as it is."""
+    if data.startswith("hf:"):
+        place, mark, columns = data.removeprefix("hf:").partition("?")
+        return f"hf:{whole_path(place)}{mark}{columns}"
     path = Path(data).expanduser()
     return str(path.absolute()) if path.exists() else data
 
@@ -160,7 +166,7 @@ def make_embedder(config: Train, items_features: int | None, *, empty: bool = Fa
 
     return Embedder(
         config.backbone, config.dim, head, pool=config.pool, pretrained=bool(config.pretrained) and not empty,
-        weights=None if empty else config.weights, layer_norm=config.layer_norm, freeze_bn=config.freeze_bn,
+        weights=None if empty else config.weights, layer_norm=config.layer_norm, freeze_bn=bool(config.freeze_bn),
         features=items_features, size=config.size if items_features is None else None,
     )  # fmt: skip
 
@@ -203,9 +209,10 @@ def read_config(run: Run, **changes) -> Train:
 
 def similarity_of(config: Train) -> str:
     """How the run's embeddings are compared: the way its loss was written for."""
-    # So many classes as go with every share of wrong labels and number of groups; they take no memory.
+    # So many classes as go with every share of wrong labels and number of groups; they take no memory, but in others' losses.
+    classes = 1000 if "." in config.loss.split("(")[0] else 10**6
     with torch.device("meta"):
-        loss = build(config.loss, Loss, allow_imports=config.allow_imports, classes=10**6, dim=config.dim)
+        loss = build(config.loss, Loss, allow_imports=config.allow_imports, classes=classes, dim=config.dim)
     return "cosine" if loss.input == "unit" else "euclidean"
 
 

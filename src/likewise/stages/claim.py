@@ -61,7 +61,9 @@ def find_run(config: Train, items: Items, data: str | None = None) -> Claim:
             odd = [f"{k}: {old[k]} there, {v} here" for k, v in learned.items() if k in old and old[k] != v]
             odd += ["the data"] if there["data"] != data else []
             reason = "; ".join(odd[:4]) or "another weight file or format"
-            raise LikewiseError(f"train: '{run.path}' holds another run ({reason}); choose another --out")
+            raise LikewiseError(
+                f"train: '{run.path}' holds another run ({reason}); choose another --out, or delete that folder first"
+            )
     elif run.path.exists() and (
         not run.path.is_dir() or {p.name for p in run.path.iterdir()} - BEGINNING - unfinished(run)
     ):

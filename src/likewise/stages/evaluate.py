@@ -27,6 +27,7 @@ from likewise.protocols import QueryGallery, UnseenClasses
 from likewise.run import Run
 from likewise.scoring import answers_for, as_compared, findable, score, summary
 from likewise.search import BUDGET
+from likewise.spec import spec
 from likewise.stages.assemble import (
     bytes_of,
     choose_device,
@@ -198,7 +199,9 @@ def evaluate_run(
         made_by = {"run": run.path, "which": which, "similarity": similarity}
         save_embeddings(run.path / "embeddings.npz", e, items, made_by, part, protocol.sides(items, rows))
         write_per_query(run.path / "per_query.parquet", scores, found, e, items)
-        run.write_json("scores.json", result)
+        known = run.scores or {}
+        before = {"before": known["before"]} if "before" in known else {}  # training does not change it; see `gain`
+        run.write_json("scores.json", result | before)
     return result
 
 
@@ -250,6 +253,11 @@ def best_test_epoch(run: Run) -> dict[str, float] | None:
 
 def rows_of(protocol: Protocol, items: Items, part: Part) -> Int[np.ndarray, "n"]:
     rows = protocol.rows(items, part)
+    if part == "test" and not protocol.tests:
+        raise LikewiseError(
+            f"evaluate: '{items.name}' has no test part, for all of it trained ({spec(protocol)}), so there is nothing to score; "
+            "train without train=1 to learn how good it is"
+        )
     if not len(rows):
         parts = [] if items.split is None else [p for p in ("train", "val", "test") if (items.split == p).any()]
         raise LikewiseError(

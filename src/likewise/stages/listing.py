@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from likewise.data import HUB
 from likewise.data import NAMES as DATA
 from likewise.errors import LikewiseError, nearest_name
 from likewise.grid import read_grid, table_names
@@ -19,6 +20,7 @@ SHELVES = {
     "noise": "noise",
     "protocols": "protocols",
     "heads": "models.heads",
+    "loggers": "loggers",
 }
 OTHERS = ("metrics", "data", "recipes", "tables", "backbones")
 
@@ -40,7 +42,7 @@ def entries(shelf: str) -> dict[str, str]:
     if shelf == "metrics":
         return METRICS | SET_NAMES
     if shelf == "data":
-        return DATA
+        return DATA | HUB
     if shelf == "recipes":
         return {name: read(name).title for name in names()}
     if shelf == "tables":

@@ -1,95 +1,194 @@
-"""report: runs -> a picture of how far each believed its labels, and the labels most suspected."""
+"""report: runs and embeddings -> one HTML page about them, which opens anywhere."""
 
 from __future__ import annotations
 
-import zipfile
-from collections.abc import Callable
+import dataclasses
+import os
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
-from likewise.configs import Report, Train, check
-from likewise.data.images import file_of
-from likewise.files import write_aside
-from likewise.report.comparison import save_figure
-from likewise.report.trust import Suspect, Told, draw_trust
-from likewise.run import Run
-from likewise.stages.assemble import load_items, read_config
-from likewise.stages.evaluate import must_be_its_data
-from likewise.types import LikewiseError
+from likewise import __version__
+from likewise.configs import Report, check
+from likewise.data.features import read_embeddings
+from likewise.files import check_out
+from likewise.report import projection
+from likewise.report.class_tree import group_classes
+from likewise.report.facts import Asked, Compared, Facts, Pool, Viewed
+from likewise.report.page import write_page
+from likewise.report.queries import worth_a_picture
+from likewise.stages.opened import MOVED, Opened, one_part, open_target, tell_apart
+from likewise.stages.saved import origin
+from likewise.stages.side_by_side import set_beside, share_errors
+from likewise.stages.thumbnails import read_small
+from likewise.stages.viewed import as_tensor, unfold, view, wanted
+from likewise.types import Items, LikewiseError
 
-COLUMNS = ("row", "given", "label", "suspicion", "weight")
-"""Of trust.npz, one entry a training sample."""
 
-
-def report(config: Report, say: Callable[[str], None] = print) -> list[Told]:
-    """Draw every run, and find its suspects."""
+def report(config: Report, say: Callable[[str], None] = print) -> Path:
+    """Find out everything about what is named, and write the page."""
     check(config)
-    runs = [Run(path) for path in config.runs]
-    if not runs:
+    if not config.runs:
         raise LikewiseError("report: at least one run folder must be named, got none; `likewise report runs/mine`")
-    out = config.out and Path(config.out).expanduser()
-    files = [out / f"{name_of(run)}.png" if out else run.path / "trust.png" for run in runs]
-    if len(set(files)) < len(files):
-        raise LikewiseError("report: two of these runs have one name, and pictures in --out go by it; leave out --out")
-    if out:
-        out.mkdir(parents=True, exist_ok=True)
-    return [tell(run, file, config.top, say) for run, file in zip(runs, files, strict=True)]
+    if config.map in projection.NEEDS:
+        projection.must_have(config.map)  # before anything that takes long
+    facts = find_facts(config, say)
+    file = write_page(facts, place_of(config), config.quiet)
+    slow = [way for seen in facts.runs if seen.maps and (way := wanted(len(seen.maps["PCA"]), config)[0])]
+    if not slow:
+        return file
+    say(f"page: {file} (its map by PCA until {slow[0]} is drawn)")
+    runs = tuple(unfolded(target, seen, config) for target, seen in zip(config.runs, facts.runs, strict=True))
+    return write_page(dataclasses.replace(facts, runs=runs), file, config.quiet)
 
 
-def name_of(run: Run) -> str:
-    return run.path.resolve().name
+def unfolded(target: str, seen: Viewed, config: Report) -> Viewed:
+    """The same with its second map, which takes its time, so that the page is there before it."""
+    way = wanted(len(seen.maps["PCA"]), config)[0] if seen.maps else ""
+    if not way:
+        return seen
+    path = Path(target).expanduser()
+    file = path / "embeddings.npz" if path.is_dir() else path
+    items, similarity = read_embeddings(str(file), root=config.root), origin(file).get("similarity", "cosine")
+    z = as_tensor(one_part(items, np.arange(len(items)))[0].x, similarity)
+    return dataclasses.replace(seen, maps=seen.maps | {way: unfold(z, seen.name, similarity, way, config)})
 
 
-def tell(run: Run, file: Path, top: int, say: Callable[[str], None]) -> Told:
-    settings, lines = read_config(run), run.read_log()
-    if settings.confidence is None:
-        raise LikewiseError(
-            f"report: '{run.path}' has no confidence, so there is nothing to show; train with --robust, or with a "
-            "--confidence of your choice"
+def place_of(config: Report) -> Path:
+    """Where the page goes: where it is wanted, into the folder of a single run, or here."""
+    if config.out:
+        return check_out(config.out, ".html", "report")
+    only = Path(config.runs[0]).expanduser()
+    return (only if len(config.runs) == 1 and only.is_dir() else Path()) / "report.html"
+
+
+def find_facts(config: Report, say: Callable[[str], None]) -> Facts:
+    """One target after the other, so that the embeddings of one alone are in memory; then what they are beside each other."""
+    opened, viewed, pools, data = [], [], {}, {}
+    for target, name in zip(config.runs, tell_apart(config.runs), strict=True):
+        one = open_target(target, name, config, data, say)
+        key = None if one.items is None else key_of(one)
+        if key is not None and key not in pools:
+            pools[key] = make_pool(one)
+        number = -1 if key is None else list(pools).index(key)
+        viewed.append(view(one, number, pools.get(key), config))
+        opened.append(
+            one if one.items is None else dataclasses.replace(one, items=dataclasses.replace(one.items, x=None))
         )
-    title = f"{name_of(run)}: {settings.confidence}" + (f", {settings.noise}" if settings.noise else "")
-    figure = draw_trust(lines, title)
-    if figure is None:
-        raise LikewiseError(f"report: the log of '{run.path}' says nothing of trust yet; let it train for a while")
-    with write_aside(file) as aside:
-        save_figure(figure, aside)
-    suspects, note = find_suspects(run, lines, top)
-    suspects, missing = with_paths(suspects, run, settings, say)
-    return Told(file, suspects, f"{run.path}: {note}{missing}")
+    every, notes = list(pools.values()), list(asked_apart(list(pools), viewed))
+    compared = tuple(beside(opened, viewed, every, config, notes))
+    overlap = None
+    shared = [one for one, seen in zip(opened, viewed) if one.run is not None and one.queries and seen.pool == 0]
+    if len(shared) > 1:
+        overlap, why = share_errors(shared)
+        notes += [why] if why else []
+    share = max(0, config.pictures) // max(1, len(every))
+    for number, pool in enumerate(every):
+        first = places_shown(number, viewed, compared)
+        every[number], note = with_pictures(pool, number, opened, viewed, first, share, config)
+        notes += [note] if note else []
+    viewed = [with_doubts(one, seen, config) for one, seen in zip(opened, viewed)]
+    made = f"likewise {__version__}: {shlex.join(['likewise', 'report', *config.runs])}"
+    title = ", ".join(dict.fromkeys(pool.name for pool in every)) or ", ".join(seen.name for seen in viewed)
+    return Facts(title, tuple(viewed), tuple(every), compared, overlap, tuple(notes), made)
 
 
-def find_suspects(run: Run, lines: list[dict], top: int) -> tuple[list[Suspect], str]:
-    """The labels most suspected when training ended, and how many there are. Equals go by their weight."""
-    file = run.path / "trust.npz"
-    if not file.exists():
-        return [], "labels are listed when training has finished"
-    try:
-        with np.load(file) as columns:
-            row, given, label, suspicion, weight = (columns[name] for name in COLUMNS)
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise LikewiseError(f"report: {file} is damaged ({error}); --again trains the run anew") from None
-    known = np.where(np.isfinite(suspicion), suspicion, -np.inf)
-    worst = np.lexsort((weight, -known))[:top]
-    each = zip(*(column[worst].tolist() for column in (row, given, label, suspicion, weight)), strict=True)
-    found = [Suspect(r, old, new if new != old else None, s, w) for r, old, new, s, w in each]
-    threshold = next((line["suspicion"]["threshold"] for line in reversed(lines) if "suspicion" in line), None)
-    if threshold is None:
-        return found, f"{len(row)} labels were judged"
-    return found, f"{(known >= threshold).sum()} of {len(row)} labels have a suspicion of {threshold:.3g} or more"
+def key_of(one: Opened) -> tuple:
+    """What two must have in common to be shown on the same samples: the samples, then what was asked."""
+    own = one.items.y.tobytes(), one.items.class_name, one.items.path
+    samples = (one.row.tobytes(), *((one.run.about["data"],) if one.run is not None else own))
+    relevant = None if one.queries is None else one.queries.relevant.astype(np.int64).tobytes()
+    return samples, *(side.tobytes() for side in one.sides), relevant
 
 
-def with_paths(
-    suspects: list[Suspect], run: Run, settings: Train, say: Callable[[str], None]
-) -> tuple[list[Suspect], str]:
-    """The same with their files, where the data has files and is still there; else why not."""
-    if not suspects:
-        return suspects, ""
-    try:
-        items = load_items(settings.data, settings.root, skip_bad=settings.skip_bad, workers=0, quiet=True, say=say)
-        must_be_its_data(run, items, settings.data)
-    except LikewiseError as error:
-        return suspects, f"; without their paths, for {error}"
-    if items.path is None:
-        return suspects, ""
-    return [one._replace(path=file_of(items, one.row)) for one in suspects], ""
+def asked_apart(keys: Sequence[tuple], viewed: Sequence[Viewed]) -> Iterator[str]:
+    """What is said of those that share their samples, and no more."""
+    for samples, times in Counter(key[0] for key in keys).items():
+        if times > 1:
+            names = ", ".join(seen.name for seen in viewed if seen.pool >= 0 and keys[seen.pool][0] == samples)
+            yield f"{names}: the same samples, but others of them ask or answer, so these scores are not to be compared"
+
+
+def make_pool(one: Opened) -> Pool:
+    """The samples that a run was scored on."""
+    items = one.items
+    groupings = group_classes(items.class_name, None if one.data is None else one.data.taxonomy)
+    if one.run is not None and (one.run.path / "hierarchy.json").exists():
+        groupings += group_classes(
+            items.class_name, one.run.read_json("hierarchy.json").get("classes"), "learned level"
+        )
+    path = items.path or (one.data.path and [one.data.path[r] for r in one.row] if one.data is not None else None)
+    caption = None if path is None else tuple(os.path.basename(p.replace("\\", "/")) for p in path)
+    name = items.name if one.data is None else one.data.name
+    return Pool(name, one.part, one.row, items.y, items.class_name, groupings, caption)
+
+
+def beside(
+    opened: Sequence[Opened], viewed: Sequence[Viewed], pools: Sequence[Pool], config: Report, notes: list[str]
+) -> Iterator[Compared]:
+    """Each further run of a pool with the first; where that cannot be, why not is noted."""
+    for number, pool in enumerate(pools):
+        here = [i for i, seen in enumerate(viewed) if seen.pool == number and opened[i].queries is not None]
+        for other in here[1:]:
+            try:
+                yield set_beside(here[0], other, opened, viewed, pool, config.top, config.seed)
+            except LikewiseError as error:
+                notes.append(f"{viewed[here[0]].name} and {viewed[other].name} are not compared ({error})")
+
+
+def places_shown(number: int, viewed: Sequence[Viewed], compared: Sequence[Compared]) -> list[int]:
+    """Samples of a pool that the page shows in any case, the most important first."""
+    here = [seen for seen in viewed if seen.pool == number]
+    asked: list[Asked] = []
+    for kind in ("worst", "best", "random"):
+        asked += chain.from_iterable(zip_all([seen.galleries.get(kind, ()) for seen in here]))
+    asked += chain.from_iterable(both for one in compared if viewed[one.a].pool == number for both in one.queries)
+    pairs = [pair.example for seen in here if seen.confusion for pair in seen.confusion.pairs[:20] if pair.example]
+    classes = [one for seen in here for one in seen.galleries.get("each class", ())]
+    in_order = chain(map(with_answers, asked), pairs, map(with_answers, classes))
+    return list(dict.fromkeys(chain.from_iterable(in_order)))
+
+
+def zip_all(lists: Sequence[Sequence[Asked]]) -> Iterator[list[Asked]]:
+    """The first of every list, then the second of every list, and so on."""
+    for place in range(max(map(len, lists), default=0)):
+        yield [some[place] for some in lists if place < len(some)]
+
+
+def with_answers(asked: Asked) -> list[int]:
+    return [asked.place, *(answer.place for answer in asked.answers)]
+
+
+def with_pictures(
+    pool: Pool,
+    number: int,
+    opened: Sequence[Opened],
+    viewed: Sequence[Viewed],
+    first: list[int],
+    most: int,
+    config: Report,
+) -> tuple[Pool, str]:
+    """The pool with so many pictures, read where the data stands now, or where it stood when its embeddings were saved."""
+    here = [one for one, seen in zip(opened, viewed) if seen.pool == number]
+    whole = next((one.data for one in here if one.data is not None and one.data.path is not None), None)
+    items, rows = (whole, pool.row) if whole is not None else (here[0].items, np.arange(len(pool.row)))
+    places = worth_a_picture(pool.label, first, most, config.seed)
+    found, wrong = read_small(items, rows[places].tolist(), title=f"read pictures of {pool.name}", quiet=config.quiet)
+    place = dict(zip(rows[places].tolist(), places.tolist()))
+    pictures = {place[row]: image for row, image in found.items()}
+    return dataclasses.replace(pool, picture=pictures), f"{pool.name}: {wrong}; {MOVED}" if wrong else ""
+
+
+def with_doubts(one: Opened, seen: Viewed, config: Report) -> Viewed:
+    """The doubted labels with their pictures."""
+    items: Items | None = one.data
+    if seen.noise is None or not seen.noise.doubts or items is None or items.path is None or not config.pictures:
+        return seen
+    doubts = seen.noise.doubts
+    found, _ = read_small(items, [doubt.row for doubt in doubts], title="read doubted pictures", quiet=config.quiet)
+    doubts = tuple(dataclasses.replace(doubt, picture=found.get(doubt.row)) for doubt in doubts)
+    return dataclasses.replace(seen, noise=dataclasses.replace(seen.noise, doubts=doubts))

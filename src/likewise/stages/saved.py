@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,7 +48,7 @@ def save_embeddings(
         columns["gallery"] = np.where(columns["gallery"], items.gallery_name[rows], "")
     if items.box is not None:
         columns |= dict(zip(CORNERS, items.box[rows].T))
-    words = made_by | {"run": Path(made_by["run"]).absolute()}
+    words = made_by | ({"run": Path(made_by["run"]).absolute()} if "run" in made_by else {})
     columns |= {name: np.asarray(str(word), dtype=str) for name, word in words.items()}
     with write_aside(file) as aside, aside.open("wb") as out:
         np.savez(out, **columns)
@@ -58,8 +59,16 @@ def origin(file: Path) -> dict:
     if file.suffix.lower() != ".npz":
         return {}
     with np.load(file, allow_pickle=False) as data:
-        words = {name: str(data[name]) for name in ("run", "which", "similarity") if name in data.files}
+        said = {name: data[name] for name in ("run", "which", "similarity") if name in data.files}
+        words = {name: str(word) for name, word in said.items() if word.ndim == 0}  # a column is something of others
         return words | ({"row": data["row"]} if "row" in data.files else {})
+
+
+def rows_in(made_by: dict, count: int) -> Int[np.ndarray, "N"]:
+    """The data's rows by what `origin` says, or 0 to count - 1: others may call something else so."""
+    row = made_by.get("row", np.empty(0))
+    differ = row.shape == (count,) and row.dtype.kind in "iu" and len(np.unique(row)) == count
+    return row.astype(np.int64) if differ and row.min() >= 0 else np.arange(count)
 
 
 def write_per_query(file: Path, scores: Scores, found: Retrieval, e: Embedded, items: Items) -> None:
@@ -144,23 +153,24 @@ def find_target(target: str, owner: str) -> Path:
 
 
 def read_pairs(file: str | None, items: Items) -> Int[np.ndarray, "M 2"] | None:
-    """Pairs of rows that are no answers to each other, from a .csv with row_a,row_b or path_a,path_b."""
+    """Pairs of rows that are no answers to each other, in a .csv with row_a,row_b or path_a,path_b; an audit's has row,other."""
     if file is None:
         return None
     sheet = read_csv(file, "exclude")
-    cells = [[sheet.column.get(f"{kind}_{side}") for side in "ab"] for kind in ("row", "path")]
-    rows, paths = (None if None in pair else pair for pair in cells)
+    pairs = (("row_a", "row_b"), ("path_a", "path_b"), ("row", "other"))
+    cells = [[sheet.column.get(name) for name in pair] for pair in pairs]
+    rows, paths, audited = (None if None in pair else pair for pair in cells)
+    rows = audited if rows is None and paths is None else rows
     if (rows is None) == (paths is None):
         raise LikewiseError(
-            f"exclude: {sheet.file} must have the columns row_a,row_b or path_a,path_b, got {', '.join(sheet.column)}"
+            f"exclude: {sheet.file} must have the columns row_a,row_b or path_a,path_b, got {', '.join(sheet.column)}; "
+            "an audit's duplicates.csv will do as it is"
         )
     if rows is not None:
         try:
             return np.asarray(rows, dtype=np.int64).T.reshape(-1, 2)
         except ValueError:
-            raise LikewiseError(
-                f"exclude: row_a and row_b of {sheet.file} must be whole numbers, counted from 0"
-            ) from None
+            raise LikewiseError(f"exclude: rows in {sheet.file} must be whole numbers, counted from 0") from None
     if items.path is None:
         raise LikewiseError(f"exclude: '{items.name}' has no paths; name pairs by row_a,row_b in {sheet.file}")
     place = {path: row for row, path in enumerate(items.path)}

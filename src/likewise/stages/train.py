@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -16,21 +15,20 @@ from likewise.contracts import BatchSampler
 from likewise.data.batches import batches, choose_workers
 from likewise.data.images import BadImage
 from likewise.distribute import anybody, joined, one_by_one, same_for_all, wait_for_all
-from likewise.files import write_aside
 from likewise.metrics import of_the_set
 from likewise.progress import bar
 from likewise.ranks import world
 from likewise.run import RESULTS, Run
 from likewise.scoring import as_compared, mean_score, score
-from likewise.stages.assemble import choose_device, load_items, resolve
+from likewise.stages.assemble import choose_device, load_items, make_protocol, resolve
 from likewise.stages.claim import find_run, take
 from likewise.stages.cost import Session
 from likewise.stages.evaluate import PEEK, evaluate_run
 from likewise.stages.folds import fold_specs
-from likewise.stages.guard import Saves, leave_cores_for, must_be_finite, stop_on_signal
-from likewise.stages.journal import Journal
+from likewise.stages.guard import Saves, leave_cores_for, stop_on_signal
 from likewise.stages.launch import is_started, launch
-from likewise.stages.step import Stepping
+from likewise.stages.record import Recording
+from likewise.stages.telling import Telling, make_loggers
 from likewise.types import Batch, Embedded, LikewiseError
 
 SHOWN = ("embedder.", "loss.")
@@ -65,50 +63,57 @@ def train_here(config: Train, device: torch.device, say) -> Run:
     """In this process, beside others where there are any: the first one of them owns the folder and writes into it."""
     first = world()[0] == 0
     config = config if first else replace(config, quiet=True)
+    loggers = make_loggers(config)  # what is missing is said before the work begins
     items = load_items(
         config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say
     )
     if folds := config.protocol and fold_specs(config.protocol):
         say(f"this trains the first of {len(folds)} folds; `likewise bench` trains them all and scores them together")
-    config = resolve(config, items)
+    chosen, config = config.sampler, resolve(config, items)
+    if config.evaluate and not make_protocol(config).tests:
+        say("all classes train, so none is left to test and nothing is scored")
+        config = replace(config, evaluate=False)
     claim = find_run(config, items)
     run, pixels = claim.run, None
-    session = Session(run, device)
-    if run.done and not config.again:
-        say(f"this run is finished already: {run.path} (--again trains it anew)")
-        if config.keep_losses and run.losses() is None:
-            say("it was trained without --keep-losses, so it has none; --again trains it anew and keeps them")
-    else:
-        training = Training(config, items, device)  # first, so that settings that cannot work leave no folder behind
-        with run.owned() if first else nullcontext():
-            wait_for_all()  # nobody looks at the folder any more while the first one fills it
-            if first:
-                take(claim, config, device)
-            wait_for_all()
-            training.loop(run, say, session)
-            pixels = training.held and training.held.pixels
-            training = None  # what it holds on the device is not needed any more
-            if first:
-                for name in RESULTS:  # of a state on the way, if somebody looked at it
-                    (run.path / name).unlink(missing_ok=True)
-                (run.path / "done").touch()
-            wait_for_all()
-    if config.evaluate and (run.scores is None or set(config.metrics) - run.scores["metrics"].keys()):
-        with session.evaluating():
-            evaluate_run(
-                run, config=config, items=items, metrics=config.metrics, device=device, workers=config.workers,
-                quiet=config.quiet, pixels=pixels, known=True,
-            )  # fmt: skip
-        wait_for_all()  # what the first one writes is there for everyone
+    with Telling(run, config, loggers if first else {}, say) as telling:
+        session = Session(run, device)
+        if run.done and not config.again:
+            say(f"this run is finished already: {run.path} (--again trains it anew)")
+            if config.keep_losses and run.losses() is None:
+                say("it was trained without --keep-losses, so it has none; --again trains it anew and keeps them")
+        else:
+            training = Training(config, items, device)  # first: settings that cannot work leave no folder behind
+            if chosen is None and (lonely := int((np.bincount(training.labels) == 1).sum())):
+                say(f"classes with one sample are left out of training: {lonely} of {len(training.class_names)}")
+            with run.owned() if first else nullcontext():
+                wait_for_all()  # nobody looks at the folder any more while the first one fills it
+                if first:
+                    take(claim, config, device)
+                wait_for_all()
+                training.loop(run, say, session, telling)
+                pixels = training.held and training.held.pixels
+                training = None  # what it holds on the device is not needed any more
+                if first:
+                    for name in RESULTS:  # of a state on the way, if somebody looked at it
+                        (run.path / name).unlink(missing_ok=True)
+                    (run.path / "done").touch()
+                wait_for_all()
+        if config.evaluate and (run.scores is None or set(config.metrics) - run.scores["metrics"].keys()):
+            with session.evaluating():
+                evaluate_run(
+                    run, config=config, items=items, metrics=config.metrics, device=device, workers=config.workers,
+                    quiet=config.quiet, pixels=pixels, known=True,
+                )  # fmt: skip
+            wait_for_all()  # what the first one writes is there for everyone
     return run
 
 
-class Training(Stepping):
+class Training(Recording):
     """The loop over what a training is made of."""
 
-    def loop(self, run: Run, say, session: Session) -> None:
+    def loop(self, run: Run, say, session: Session, telling: Telling) -> None:
         """Step after step, until the end, a stop on request, or patience runs out."""
-        self.run, self.session, self.journal, self.shown, self.told = run, session, Journal(), None, None
+        self.keep_record(run, session, telling)
         self.prepare_pictures(say)
         one_by_one(lambda: self.prepare_terms(run))
         self.restore(say)
@@ -199,71 +204,6 @@ class Training(Stepping):
             hint = "; --skip-bad leaves such pictures out" if isinstance(error, BadImage) else ""
             raise LikewiseError(f"{error}. Training stopped at step {self.step}{hint}") from None
 
-    def must_be_sound(self) -> None:
-        """A diverged network is neither saved nor scored."""
-        self.journal.settle(wait=True)
-        if self.counted:
-            must_be_finite(float(self.total) / self.counted, self.step, self.run.path)
-        parts = (*self.embedders, *self.losses, *self.terms)
-        moved = [p.detach() for part in parts for p in part.parameters() if p.numel() and p.is_floating_point()]
-        if moved and not torch.stack([n.float() for n in torch._foreach_norm(moved, math.inf)]).isfinite().all():
-            must_be_finite(math.nan, self.step, self.run.path, "a weight")
-
-    def note(self, line: dict) -> None:
-        """A line of the log, after those that are still on their way."""
-        self.journal.settle(wait=True)
-        if world()[0] == 0:
-            self.run.log([line])
-
-    def log(self, rate: float) -> None:
-        """A line of the log, once its numbers have come."""
-        line = {"step": self.step, "loss": None, "lr": {g["name"]: g["lr"] for g in self.optimizer.param_groups}}
-        line |= {"images_per_s": round(rate, 1)} | self.tried()
-        seen = {"loss": self.total / self.counted}
-        for part in (self.loss, self.sampler, self.confidence, *self.terms):
-            seen |= {} if part is None else part.observe_state()
-        known = tuple(seen)
-
-        def write(numbers: dict[str, float]) -> None:
-            must_be_finite(numbers["loss"], line["step"], self.run.path)
-            trust = self.watch.means(numbers)
-            if world()[0] == 0:
-                told = {"trust": trust} if trust else {}
-                self.run.log([line | {name: numbers[name] for name in known} | told])
-            self.shown = f"loss {numbers['loss']:.3f}  {rate:.0f} images/s"
-
-        self.journal.add(seen | self.watch.take(), write)
-        self.journal.settle(wait=world()[1] > 1)  # all processes must learn of a NaN in the same step
-        self.total, self.counted = torch.zeros_like(self.total), 0
-
-    def tried(self) -> dict:
-        """How the network runs, in the first line after that was found out."""
-        known = self.fast[0].known
-        if known is None or known == self.told:
-            return {}
-        self.told = known
-        tried = {way: round(ms, 2) for way, ms in self.fast[0].tried.items() if ms < math.inf}
-        return {"speed": known} | ({"speed_ms": tried} if tried else {})
-
-    def log_trust(self) -> None:
-        """What the confidence makes of the samples, once a pass."""
-        if (histogram := self.watch.histogram()) is not None:
-            self.note({"step": self.step, "suspicion": histogram})
-
-    def keep_trust(self) -> None:
-        """The same in the end, sample by sample."""
-        suspicion, _, w = self.watch.last.cpu().numpy()
-        names = np.asarray(self.class_names)
-        columns = {"row": self.rows, "given": names[self.labels], "label": names[self.y.cpu()], "weight": w}
-        with write_aside(self.run.path / "trust.npz") as aside, aside.open("wb") as file:
-            np.savez_compressed(file, suspicion=suspicion, **columns)
-
-    def keep_losses(self) -> None:
-        """What `Run.losses` reads."""
-        loss = np.reshape([line.numpy() for line in self.history.loss], (-1, len(self.rows))).astype(np.float32)
-        with write_aside(self.run.path / "losses.npz") as aside, aside.open("wb") as file:
-            np.savez(file, row=self.rows, loss=loss, step=np.asarray(self.history.step, np.int64))
-
     def validate(self) -> None:
         """Score the validation part; keep the best network. The test part is never looked at here."""
         self.must_be_sound()
@@ -324,4 +264,5 @@ class Training(Stepping):
                 "first another; put it where all machines can read it"
             )
         if world()[0] == 0:
+            self.telling.begin(self.step)
             self.run.rewind_log(self.step)

@@ -14,6 +14,7 @@ from likewise.configs import KEPT_OUT, Bench, Train, Tune, check, to_dict
 from likewise.environment import environment
 from likewise.files import write_aside, write_json
 from likewise.grid import Grid, Point, as_train, read_grid, toml
+from likewise.notebook import table, view
 from likewise.progress import bar
 from likewise.report.benchmark import rows_for_csv
 from likewise.report.sheet import Sheet
@@ -55,6 +56,16 @@ class Found:
     best: Train
     final: Sheet | None
     folder: Path
+
+    @view
+    def _repr_html_(self) -> str:
+        best, count = self.about["best"], self.about["count"]
+        lines = [(name, f"{v:.6g}" if isinstance(v, float) else v) for name, v in best["values"].items()]
+        lines.append((f"val {self.about['select']}", f"{100 * best['value']:.1f} %"))
+        trials = ", ".join(f"{number} {state}" for state, number in count.items() if number)
+        said = [f"trials: {trials}", f"settings: {self.folder / 'best.toml'}"]
+        shown = table(f"best settings, trial {best['number']}", (), lines, said)
+        return shown + (self.final._repr_html_() if self.final else "")
 
 
 def tune(config: Tune, say=print) -> Found:

@@ -1,0 +1,266 @@
+"""The search page's server: a picture or a row in, its nearest rows out; rows come and go where the index may change.
+
+Nothing the browser sends is ever opened as a path: rows go by number, and a picture is the body of its request. A body is read
+up to a limit, told by its content and not by its name, and decoded aside; the network runs in one thread (`batching`). When too
+many wait, the next is told to come again rather than kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import secrets
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+from PIL import Image
+from torch import Tensor
+
+from likewise.errors import LikewiseError
+from likewise.files import write_aside
+from likewise.finder.batching import Batching, Embed
+from likewise.finder.index import Hit, Index
+from likewise.server import as_jpeg, new_app, send_picture
+
+from fastapi import FastAPI, Query, Request, Response  # isort: skip - `server` says what to install where it is missing
+from fastapi.exceptions import RequestValidationError  # isort: skip
+from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse  # isort: skip
+from fastapi.staticfiles import StaticFiles  # isort: skip
+from starlette.requests import ClientDisconnect  # isort: skip
+
+STATIC = Path(__file__).parent / "static"
+WAITING = 64
+"""Pictures that are worked on or wait at most; who comes then is asked to come again."""
+MOST = 100
+"""Neighbours to ask for, at most."""
+FORMATS = {"JPEG": ".jpg", "PNG": ".png", "WEBP": ".webp", "BMP": ".bmp", "GIF": ".gif", "TIFF": ".tif"}
+"""Pictures that are taken, and what their files are called."""
+SHOWN = 12  # rows to begin with, drawn at random
+VIEW = 480  # longest side of the query as the page shows it
+
+
+class Refusal(Exception):
+    """A request that is answered with a status and a sentence."""
+
+    def __init__(self, status: int, words: str):
+        super().__init__(words)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What the page works with, from those who know of data and networks.
+
+    `decode(body, formats)` is the picture in some bytes and its format, or a LikewiseError (for another format: None).
+    `see` is what the network sees of it, `embed` runs the network. Without a network only rows can be asked for.
+    """
+
+    index: Index
+    title: str
+    upload: int  # bytes
+    decode: Callable[[bytes, tuple[str, ...]], tuple[Image.Image, str] | None]
+    picture: Callable[[int], Image.Image]  # of a place
+    see: Callable[[Image.Image], Tensor] | None = None
+    embed: Embed | None = None
+    changes: bool = False  # rows may be added and removed
+
+
+def make_app(desk: Desk, token: str = "") -> FastAPI:
+    """The page over an index; `token` is what a browser must know, without one only those of this machine are let in."""
+    app = new_app("search", token)
+
+    @app.exception_handler(Refusal)
+    def refuse(request: Request, error: Refusal) -> JSONResponse:
+        wait = {"Retry-After": "1"} if error.status == 503 else None
+        return JSONResponse({"error": str(error)}, error.status, headers=wait)
+
+    @app.exception_handler(RequestValidationError)
+    def correct(request: Request, error: RequestValidationError) -> JSONResponse:
+        wrong = error.errors()[0]
+        name = wrong["loc"][-1]
+        return JSONResponse({"error": f"search: {name} cannot be {wrong.get('input')!r}: {wrong['msg']}"}, 400)
+
+    @app.get("/")
+    def page() -> FileResponse:
+        return FileResponse(STATIC / "index.html")
+
+    add_looking(app, desk)
+    pictures = Pictures(desk) if desk.embed is not None else None
+    add_searching(app, desk, pictures)
+    add_changing(app, desk, pictures)
+    app.mount("/static", StaticFiles(directory=STATIC))
+    return app
+
+
+class Pictures:
+    """From the body of a request to an embedding, a bounded number at a time."""
+
+    def __init__(self, desk: Desk):
+        self.desk, self.batching = desk, Batching(desk.embed)
+        self.eyes = ThreadPoolExecutor(4, "decode")  # threads, for Pillow lets others work meanwhile
+        self.here = 0
+
+    @asynccontextmanager
+    async def room(self) -> AsyncIterator[None]:
+        if self.here >= WAITING:
+            raise Refusal(503, f"search: {WAITING} pictures are waiting already; try again in a second")
+        self.here += 1
+        try:
+            yield
+        finally:
+            self.here -= 1
+
+    async def see(self, body: bytes, preview: bool = False) -> tuple[str, str | None, Tensor]:
+        """Of a picture: its format, itself made small where that is wanted, and what the network sees. While they wait for the
+        network, the picture itself is gone."""
+        return await asyncio.get_running_loop().run_in_executor(self.eyes, self.look, body, preview)
+
+    async def embed(self, x: Tensor) -> Float[np.ndarray, "D"]:
+        return await asyncio.wrap_future(self.batching.submit(x))
+
+    async def read(self, request: Request) -> bytes:
+        limit, parts, size = self.desk.upload, [], 0
+        refusal = Refusal(413, f"search: a picture may have {limit / 2**20:.3g} MB, this one has more; shrink it first")
+        said = request.headers.get("content-length", "")
+        if said.isdecimal() and int(said) > limit:
+            raise refusal
+        try:
+            async for part in request.stream():
+                size += len(part)
+                if size > limit:
+                    raise refusal
+                parts.append(part)
+        except ClientDisconnect:
+            raise Refusal(400, "search: the picture did not arrive whole; send it again") from None
+        if not size:
+            raise Refusal(400, "search: a picture is wanted as the body of the request, or ?row=; got nothing")
+        return b"".join(parts)
+
+    def look(self, body: bytes, preview: bool) -> tuple[str, str | None, Tensor]:
+        found = self.desk.decode(body, tuple(FORMATS))
+        if found is None:
+            raise Refusal(415, f"search: a picture is wanted ({', '.join(FORMATS)}), and this is none of them")
+        image, kind = found
+        x = self.desk.see(image)
+        return kind, inline(image) if preview else None, x
+
+
+def add_looking(app: FastAPI, desk: Desk) -> None:
+    """What is in the index, and its pictures."""
+    start = secrets.token_hex(4)  # a browser keeps pictures by address: after a new start they have another
+
+    @app.get("/api/about")
+    def about() -> dict:
+        rows, index = desk.index.rows, desk.index
+        used = np.unique(rows.table["label"][rows.here])
+        known, here = index.about["graph"] or {}, np.flatnonzero(rows.here)
+        some = np.random.default_rng().permutation(here)[:SHOWN]
+        return {
+            "title": desk.title, "rows": len(rows), "classes": sorted(rows.class_name[label] for label in used),
+            "kind": index.kind, "recall": known.get("recall"), "similarity": rows.similarity, "upload": desk.upload,
+            "pictures": bool(len(rows.text)), "network": desk.embed is not None, "changes": desk.changes, "start": start,
+            "some": [describe(index, Hit(int(place), 1.0)) for place in some],
+        }  # fmt: skip
+
+    @app.get("/picture/{row}")
+    def image(row: int, large: bool = False) -> Response:
+        try:
+            place = int(desk.index.rows.places([row])[0])
+        except LikewiseError as error:
+            return PlainTextResponse(str(error), 404)
+        if not desk.index.rows.path(place):
+            return PlainTextResponse(f"search: there is no picture of row {row}", 404)
+        return send_picture(lambda: desk.picture(place), large)
+
+
+def add_searching(app: FastAPI, desk: Desk, pictures: Pictures | None) -> None:
+    @app.post("/api/search")
+    async def search(
+        request: Request,
+        row: int | None = None,
+        k: int = Query(12, ge=1, le=MOST),
+        label: str | None = Query(None, alias="class"),
+        preview: bool = False,
+    ) -> dict:
+        """The nearest rows of a picture (the body) or of a row. `preview`: the picture comes back, small, for the page."""
+        if row is not None:
+            place = int(desk.index.rows.places([row])[0])
+            z, own, query = desk.index.rows.vectors[place], place, describe(desk.index, Hit(place, 1.0))
+        elif pictures is None:
+            raise Refusal(
+                400, "search: this index came without a network, so it takes rows and no pictures; give --model RUN"
+            )
+        else:
+            async with pictures.room():
+                _, small, x = await pictures.see(await pictures.read(request), preview)
+                z, own, query = await pictures.embed(x), None, {"preview": small} if preview else {}
+        hits = await asyncio.to_thread(desk.index.find, z[None], k, but=[own], label=label or None)
+        found = [describe(desk.index, hit) for hit in hits[0]]
+        votes = Counter(one["class"] for one in found).most_common()
+        return {"query": query, "found": found, "votes": [{"class": name, "count": count} for name, count in votes]}
+
+
+def add_changing(app: FastAPI, desk: Desk, pictures: Pictures | None) -> None:
+    def must_change() -> None:
+        if not desk.changes:
+            raise Refusal(
+                403,
+                "search: rows come and go only where the index was saved (--save) and only this machine is let in "
+                "(--host 127.0.0.1)",
+            )
+
+    @app.post("/api/rows")
+    async def add(request: Request, label: str = Query(alias="class", min_length=1, max_length=200)) -> dict:
+        """Keep a picture (the body) in the index, under a class."""
+        must_change()
+        if pictures is None:
+            raise Refusal(400, "search: this index came without a network, so it takes no pictures; give --model RUN")
+        async with pictures.room():
+            body = await pictures.read(request)
+            kind, _, x = await pictures.see(body)
+            z = await pictures.embed(x)
+            row = await asyncio.to_thread(keep, desk.index, body, FORMATS[kind], z, " ".join(label.split()))
+        return {"row": row, "rows": len(desk.index.rows)}
+
+    @app.delete("/api/rows/{row}")
+    def remove(row: int) -> dict:
+        must_change()
+        try:
+            desk.index.rows.places([row])
+        except LikewiseError as error:
+            raise Refusal(404, str(error)) from None
+        desk.index.remove([row])
+        return {"row": row, "rows": len(desk.index.rows)}
+
+
+def keep(index: Index, body: bytes, suffix: str, z: Float[np.ndarray, "D"], label: str) -> int:
+    """Put a picture beside the index and its row into it."""
+    if not label:
+        raise LikewiseError("search: a new row must have a class, got an empty name")
+    folder = index.folder / "pictures"
+    folder.mkdir(exist_ok=True)
+    file = folder / f"{secrets.token_hex(8)}{suffix}"
+    with write_aside(file) as aside:
+        aside.write_bytes(body)
+    try:
+        return int(index.add(z[None], [label], [f"pictures/{file.name}"])[0])
+    except BaseException:
+        file.unlink(missing_ok=True)
+        raise
+
+
+def describe(index: Index, hit: Hit) -> dict:
+    rows = index.rows
+    path = Path(rows.path(hit.place))
+    row = int(rows.table["row"][hit.place])
+    return {"row": row, "similarity": hit.similarity, "class": rows.label(hit.place), "name": path.name}
+
+
+def inline(image: Image.Image) -> str:
+    return "data:image/jpeg;base64," + base64.b64encode(as_jpeg(image, VIEW)).decode()

@@ -1,0 +1,46 @@
+"""One network, many clients: a thread takes what is waiting, up to a batch, and runs the network once for all of it."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor
+
+Embed = Callable[[list[Tensor]], Float[np.ndarray, "n D"]]
+"""Pictures as the network sees them -> their embeddings."""
+
+
+class Batching:
+    """Pictures in, a promise of an embedding each. The thread ends with the process."""
+
+    def __init__(self, embed: Embed, most: int = 16):
+        self.embed, self.most = embed, most
+        self.waiting: queue.SimpleQueue[tuple[Tensor, Future]] = queue.SimpleQueue()
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def submit(self, x: Tensor) -> Future:
+        promise: Future = Future()
+        self.waiting.put((x, promise))
+        return promise
+
+    def _work(self) -> None:
+        while True:
+            batch = [self.waiting.get()]
+            while len(batch) < self.most and not self.waiting.empty():
+                batch.append(self.waiting.get())
+            batch = [one for one in batch if one[1].set_running_or_notify_cancel()]  # whose client has not gone away
+            if not batch:
+                continue
+            try:
+                found = self.embed([x for x, _ in batch])
+            except Exception as error:  # it is theirs who wait; the thread must go on
+                for _, promise in batch:
+                    promise.set_exception(error)
+            else:
+                for (_, promise), z in zip(batch, found, strict=True):
+                    promise.set_result(z)

@@ -1,0 +1,200 @@
+"""An index in a folder: what was added is appended and never moved, and index.json says how much of it counts.
+
+    index.json     how many rows, classes, which are removed, who made them, checksums; renamed into place last
+    vectors.f32    the vectors, float32, mapped into memory
+    table.bin      one record a row (`rows.TABLE`); paths.txt their paths, one after another
+    NAME.faiss     the approximate index, where there is one
+    pictures/      pictures that were added on the page
+    lock           held while something changes
+
+A crash while appending leaves bytes that index.json does not count; the next change writes over them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from likewise.errors import LikewiseError
+from likewise.files import write_aside, write_json
+from likewise.finder.rows import TABLE, Rows
+
+try:
+    import fcntl
+except ImportError:  # Windows: changes by two processes at once are still noticed by the version
+    fcntl = None
+
+FORMAT = 1
+LARGE = 256 * 2**20
+"""Bytes beyond which a file is checked by its size alone: reading all of it would take longer than the answer."""
+FILES = ("vectors.f32", "table.bin", "paths.txt")
+KEYS = {
+    "format",
+    "version",
+    "similarity",
+    "dim",
+    "rows",
+    "next",
+    "classes",
+    "removed",
+    "sizes",
+    "sums",
+    "made_by",
+    "graph",
+}
+
+
+def is_index(folder: Path) -> bool:
+    return (folder / "index.json").is_file()
+
+
+def create(folder: Path, rows: Rows, made_by: dict) -> dict:
+    """Write a new index; the folder is there when it is whole."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise LikewiseError(
+            f"search: --save takes a new folder, got '{folder}', where something is already; to change an index give it as "
+            "TARGET, with --add, --remove or --index"
+        )
+    aside = folder.absolute().with_name(f".{folder.name}.{os.getpid()}-{secrets.token_hex(3)}.part")
+    try:
+        aside.mkdir(parents=True)
+        about = {
+            "format": FORMAT, "version": 0, "similarity": rows.similarity, "dim": rows.vectors.shape[1], "rows": 0,
+            "next": 0, "classes": [], "removed": [], "sizes": dict.fromkeys(FILES, 0), "sums": dict.fromkeys(FILES, 0),
+            "made_by": made_by, "graph": None,
+        }  # fmt: skip
+        about = append(aside, about, rows.vectors, rows.table, rows.text, rows.class_name)
+        if folder.exists():
+            folder.rmdir()
+        os.replace(aside, folder)
+    except OSError as error:
+        raise LikewiseError(
+            f"search: --save must be a folder that can be written, got '{folder}' ({error.strerror})"
+        ) from None
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return about
+
+
+def append(folder: Path, about: dict, vectors, table, text, class_name: tuple[str, ...]) -> dict:
+    """Write these rows after the others, and count them."""
+    about = about | {"sizes": dict(about["sizes"]), "sums": dict(about["sums"]), "classes": list(class_name)}
+    for name, new in zip(FILES, (vectors, table, text), strict=True):
+        with (folder / name).open("r+b" if (folder / name).exists() else "wb") as file:
+            file.truncate(about["sizes"][name])
+            file.seek(0, os.SEEK_END)
+            for part in np.array_split(np.ascontiguousarray(new), max(1, new.nbytes // 2**24)):
+                body = part.tobytes()
+                file.write(body)
+                about["sums"][name] = zlib.crc32(body, about["sums"][name])
+                about["sizes"][name] += len(body)
+            file.flush()
+            os.fsync(file.fileno())
+    about["rows"] += len(table)
+    about["next"] = max([about["next"], *(table["row"][-1:] + 1).tolist()])
+    return settle(folder, about)
+
+
+def settle(folder: Path, about: dict) -> dict:
+    """Make a change count."""
+    about = about | {"version": about["version"] + 1}
+    write_json(folder / "index.json", about)
+    return about
+
+
+def keep_graph(folder: Path, about: dict, graph: dict | None, write) -> dict:
+    """Put an approximate index in the place of the last one. `write(file)` writes it; `graph` is what is known of it."""
+    last = about["graph"]
+    if graph is not None:
+        graph = graph | {"file": f"{graph['kind']}-{about['version'] + 1}.faiss"}
+        with write_aside(folder / graph["file"]) as aside:
+            write(aside)
+            graph["size"] = aside.stat().st_size
+    about = settle(folder, about | {"graph": graph})
+    if last is not None:
+        (folder / last["file"]).unlink(missing_ok=True)
+    return about
+
+
+def read(folder: Path, known: bool = False) -> tuple[Rows, dict]:
+    """An index as it was left, or an error that says what is wrong with it. `known`: it was checked before."""
+    about = read_about(folder)
+    if known:
+        about["sums"] = {}
+    table = _map(folder, about, "table.bin", TABLE, (about["rows"],))
+    here = np.isin(table["row"], np.asarray(about["removed"], np.int64), invert=True)
+    rows = Rows(
+        _map(folder, about, "vectors.f32", np.dtype("<f4"), (about["rows"], about["dim"])),
+        table,
+        _map(folder, about, "paths.txt", np.dtype("u1"), (about["sizes"]["paths.txt"],)),
+        tuple(about["classes"]),
+        here,
+        about["similarity"],
+    )
+    if about["rows"] and not 0 <= table["label"].min() <= table["label"].max() < len(rows.class_name):
+        raise _damaged(folder, "labels beyond its classes")
+    return rows, about
+
+
+def read_about(folder: Path) -> dict:
+    try:
+        about = json.loads((folder / "index.json").read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise _damaged(folder, f"index.json: {error}") from None
+    if not isinstance(about, dict) or not about.keys() >= KEYS:
+        raise _damaged(folder, "index.json lacks what an index says of itself")
+    if about["format"] != FORMAT:
+        raise LikewiseError(
+            f"search: the index '{folder}' must have format {FORMAT}, got {about['format']}; update likewise, or save it anew"
+        )
+    return about
+
+
+def _map(folder: Path, about: dict, name: str, kind: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    file, size = folder / name, about["sizes"][name]
+    there = file.stat().st_size if file.is_file() else -1
+    if there < size or size != int(np.prod(shape)) * kind.itemsize:
+        raise _damaged(folder, f"{name} must have {size} bytes and has {max(there, 0)}")
+    if not size:
+        return np.empty(shape, kind)
+    found = np.memmap(file, kind, "c", shape=shape)
+    if size <= LARGE and about["sums"] and zlib.crc32(found.reshape(-1).view(np.uint8)) != about["sums"][name]:
+        raise _damaged(folder, f"the bytes of {name} are not those that were written")
+    return np.asarray(found)
+
+
+def _damaged(folder: Path, what: str) -> LikewiseError:
+    return LikewiseError(
+        f"search: the index '{folder}' is damaged or only half there ({what}); save it anew with --save"
+    )
+
+
+@contextmanager
+def _writable(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise LikewiseError(
+            f"search: the index '{folder}' cannot be written ({error.strerror}); what it held is still there"
+        ) from None
+
+
+@contextmanager
+def changing(folder: Path, about: dict) -> Iterator[None]:
+    """Be the only process that changes the folder, and know that nobody has since it was read."""
+    with _writable(folder), (folder / "lock").open("w") as lock:
+        if fcntl is not None:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # given back when the file is closed, by a crash too
+        if read_about(folder)["version"] != about["version"]:
+            raise LikewiseError(
+                f"search: the index '{folder}' must not change under an open one, but another command changed it; open it again"
+            )
+        yield

@@ -1,0 +1,229 @@
+"use strict";
+// One page, one query: `asked` is a file or a row, and all that is shown follows from it. Answers to older questions are dropped.
+
+const byId = (id) => document.getElementById(id);
+const state = { about: null, asked: null, turn: 0, history: [] };
+const KEPT = 24; // queries to go back to
+
+function make(kind, className, ...children) {
+  const one = document.createElement(kind);
+  one.className = className || "";
+  one.append(...children.filter((child) => child !== null));
+  return one;
+}
+
+// A name that may break after its underscores, for many have no spaces.
+const broken = (name) => name.split(/(?<=[_.])/).flatMap((part, i) => i ? [make("wbr"), part] : [part]);
+
+function say(text, wrong) {
+  byId("said").textContent = text;
+  byId("said").classList.toggle("wrong", Boolean(wrong));
+  if (text) byId("said").scrollIntoView({ block: "nearest" });
+}
+
+async function ask(address, query, asked = {}) {
+  let answer;
+  try {
+    answer = await fetch(address + (query ? "?" + new URLSearchParams(query) : ""), asked);
+  } catch {
+    throw new Error("The server does not answer. Start it again with `likewise search`, then try once more.");
+  }
+  const told = (answer.headers.get("content-type") || "").includes("json") ? await answer.json() : { error: await answer.text() };
+  const wrong = (told.error || `The server answered ${answer.status}.`).replace(/^search: /, "");
+  if (!answer.ok) throw new Error(wrong[0].toUpperCase() + wrong.slice(1) + (wrong.endsWith(".") ? "" : "."));
+  return told;
+}
+
+const number = (value) => value.toLocaleString("en");
+const percent = (share) => (100 * share).toFixed(1).replace(/\.0$/, "");
+const source = (row, large) => `/picture/${row}?start=${state.about.start}${large ? "&large=true" : ""}`;
+
+function picture(row, large) {
+  if (!state.about.pictures) return make("span", "id", `row ${row}`);
+  const image = make("img");
+  image.alt = `row ${row}`;
+  image.src = source(row, large);
+  if (!large) image.loading = "lazy";
+  image.onerror = () => image.replaceWith(make("span", "id", `row ${row}: its picture is gone`));
+  return image;
+}
+
+function bar(value) {
+  const one = make("progress");
+  one.value = Math.max(0, Math.min(1, value));
+  return one;
+}
+
+// How long a bar is: a cosine as it is, a distance beside the nearest one.
+const share = (hit, first) => state.about.similarity === "cosine" ? hit.similarity : (1 + Math.abs(first.similarity)) / (1 + Math.abs(hit.similarity));
+const near = (hit) => state.about.similarity === "cosine" ? hit.similarity.toFixed(3) : `distance ${Math.abs(hit.similarity).toPrecision(3)}`;
+
+// `first` is the nearest of the answers; a row that answers nothing has none.
+function card(hit, first) {
+  const button = make("button", "", picture(hit.row));
+  button.title = `Search by row ${hit.row}${hit.name ? ` (${hit.name})` : ""}`;
+  button.onclick = () => search({ row: hit.row });
+  return make("figure", "card", button, first ? bar(share(hit, first)) : null, make("div", "class", ...broken(hit.class)),
+    make("div", "fact", first ? make("span", "", near(hit)) : null, make("span", "", `row ${hit.row}`)));
+}
+
+function showQuery(query) {
+  const { asked } = state;
+  const image = query.preview ? Object.assign(make("img"), { src: query.preview, alt: "the query" }) : picture(asked.row, true);
+  const words = asked.file ? [make("b", "", ...broken(asked.file.name || "pasted picture"))]
+    : [make("b", "", ...broken(query.class)), make("span", "", `row ${asked.row}${query.name ? ` · ${query.name}` : ""}`)];
+  byId("query").replaceChildren(image, make("figcaption", "", ...words));
+  byId("query").hidden = byId("actions").hidden = false;
+  byId("drop").hidden = true;
+  byId("add").hidden = !(asked.file && state.about.changes);
+  byId("remove").hidden = !(asked.file === undefined && state.about.changes);
+  unsure();
+}
+
+function showVotes(votes, whole) {
+  byId("votes").hidden = !whole;
+  byId("votes").replaceChildren(...votes.slice(0, 5).map((vote) =>
+    make("div", "vote", make("span", "", ...broken(vote.class)), make("span", "", `${vote.count} of ${whole}`), bar(vote.count / whole))),
+    ...(votes.length > 5 ? [make("span", "quiet", `${votes.length} classes in all`)] : []));
+}
+
+function showFound(found) {
+  const none = make("p", "empty", make("b", "", "Nothing found"), "There is no other row to show. Try without a class.");
+  byId("found").replaceChildren(...(found.length ? found.map((hit) => card(hit, found[0])) : [none]));
+}
+
+function remember(query) {
+  const { asked } = state;
+  const same = (one) => asked.file ? one.asked.file === asked.file : one.asked.row === asked.row;
+  state.history = [{ asked, preview: query.preview }, ...state.history.filter((one) => !same(one))].slice(0, KEPT);
+  byId("history").hidden = state.history.length < 2;
+  byId("history").replaceChildren(...state.history.map((one) => {
+    const image = one.preview ? Object.assign(make("img"), { src: one.preview, alt: "an earlier query" }) : picture(one.asked.row);
+    const button = make("button", "", image);
+    button.title = one.asked.file ? one.asked.file.name || "pasted picture" : `row ${one.asked.row}`;
+    button.onclick = () => search(one.asked);
+    return button;
+  }));
+}
+
+async function search(asked) {
+  const turn = ++state.turn;
+  document.body.classList.add("busy");
+  try {
+    const { about } = state;
+    if (asked.file && !about.network) throw new Error("This index came without a network, so it takes rows and no pictures.");
+    if (asked.file && asked.file.size > about.upload) {
+      throw new Error(`That file has ${number(Math.round(asked.file.size / 1e6))} MB, and a picture may have ${Math.floor(about.upload / 1e6)}. Shrink it first.`);
+    }
+    const query = { k: byId("k").value, ...(byId("within").value ? { class: byId("within").value } : {}) };
+    const told = asked.file ? await ask("/api/search", { ...query, preview: true }, { method: "POST", body: asked.file })
+      : await ask("/api/search", { ...query, row: asked.row }, { method: "POST" });
+    if (turn !== state.turn) return;
+    state.asked = asked;
+    say("");
+    showQuery(told.query);
+    window.scrollTo({ top: 0 });
+    showVotes(told.votes, told.found.length);
+    showFound(told.found);
+    remember(told.query);
+    state.votes = told.votes;
+  } catch (error) {
+    if (turn === state.turn) say(error.message, true);
+  } finally {
+    if (turn === state.turn) document.body.classList.remove("busy");
+  }
+}
+
+const again = () => { if (state.asked) search(state.asked); };
+
+function take(files) {
+  const file = [...files].find((one) => one.type.startsWith("image/")) || files[0];
+  if (file) search({ file });
+}
+
+function unsure() {
+  byId("remove").classList.remove("sure");
+  byId("remove").textContent = "Remove from index";
+}
+
+async function remove() {
+  const button = byId("remove");
+  if (!button.classList.contains("sure")) {
+    button.classList.add("sure");
+    button.textContent = "Really remove it?";
+    return;
+  }
+  const { row } = state.asked;
+  await ask(`/api/rows/${row}`, null, { method: "DELETE" });
+  state.history = state.history.filter((one) => one.asked.row !== row);
+  await learn();
+  reset();
+  say(`Row ${row} is removed.`);
+}
+
+async function add(name) {
+  const told = await ask("/api/rows", { class: name }, { method: "POST", body: state.asked.file });
+  await learn();
+  await search({ row: told.row });
+  say(`Added as row ${told.row}.`);
+}
+
+function openAdding() {
+  const choice = (vote) => Object.assign(make("button", "", ...broken(vote.class)), {
+    type: "button", onclick: () => { byId("name").value = vote.class; byId("adding").close("ok"); } });
+  byId("likely").replaceChildren(...state.votes.slice(0, 5).map(choice));
+  byId("name").value = byId("adding").returnValue = "";
+  byId("adding").showModal();
+}
+
+function reset() {
+  state.asked = null;
+  state.turn += 1;
+  for (const id of ["query", "actions", "votes"]) byId(id).hidden = true;
+  byId("drop").hidden = !state.about.network;
+  byId("file").value = "";
+  const words = state.about.network ? "Give a picture, or begin with a row: some of the index, at random."
+    : "This index came without a network, so it takes no pictures. Begin with a row: some of the index, at random.";
+  const none = make("p", "empty", make("b", "", "The index is empty"), "Add pictures with `likewise search INDEX --add FOLDER`.");
+  byId("found").replaceChildren(...(state.about.some.length ? [make("p", "begin", words), ...state.about.some.map((one) => card(one))] : [none]));
+}
+
+async function learn() {
+  const about = state.about = await ask("/api/about");
+  document.title = `${about.title} · search`;
+  byId("title").textContent = about.title;
+  const how = about.kind === "exact" ? "exact" : about.kind + (about.recall === null ? "" : `, finds ${percent(about.recall)} % of the nearest`);
+  byId("facts").textContent = `${number(about.rows)} rows · ${number(about.classes.length)} classes · ${how}`;
+  byId("classes").replaceChildren(...about.classes.map((name) => Object.assign(make("option"), { value: name })));
+}
+
+const failing = (work) => () => work().catch((error) => say(error.message, true));
+
+function listen() {
+  byId("file").onchange = (event) => take(event.target.files);
+  byId("drop").onkeydown = (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); byId("file").click(); } };
+  byId("other").onclick = () => { byId("file").value = ""; state.about.network ? byId("file").click() : reset(); };
+  byId("k").oninput = () => { byId("many").textContent = byId("k").value; };
+  byId("k").onchange = again;
+  byId("within").onchange = again;
+  byId("options").onsubmit = (event) => event.preventDefault();
+  byId("remove").onclick = failing(remove);
+  byId("add").onclick = openAdding;
+  byId("adding").onclose = failing(async () => { if (byId("adding").returnValue === "ok") await add(byId("name").value); });
+  document.addEventListener("paste", (event) => { if (event.clipboardData.files.length) take(event.clipboardData.files); });
+  document.addEventListener("dragover", (event) => { event.preventDefault(); byId("veil").hidden = false; });
+  document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) byId("veil").hidden = true; });
+  document.addEventListener("drop", (event) => {
+    event.preventDefault();
+    byId("veil").hidden = true;
+    if (event.dataTransfer.files.length) take(event.dataTransfer.files);
+  });
+}
+
+async function start() {
+  await learn();
+  listen();
+  reset();
+}
+
+start().catch((error) => say(error.message, true));

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from likewise.contracts import Logger
+from likewise.loggers.extras import must_have
+
+
+class TensorBoard(Logger):
+    """Curves for TensorBoard, in the folder `tensorboard` of the run; `tensorboard --logdir runs` shows all runs.
+
+    Needs: `pip install "likewise[tensorboard]"`. A training that goes on adds another file to the folder, as TensorBoard
+        expects; one that is trained anew starts with an empty folder.
+    """
+
+    def __init__(self):
+        must_have("tensorboard", "TensorBoard")
+        self.last = 0
+
+    def start(self, name: str, folder: Path, config: dict, key: str | None) -> str:
+        from torch.utils.tensorboard import SummaryWriter
+
+        place = folder / "tensorboard"
+        if key is None:
+            for old in place.glob("events.out.tfevents.*"):
+                old.unlink()
+        self.writer = SummaryWriter(str(place))
+        if key is None:
+            lines = "\n".join(f"    {word}: {value}" for word, value in config.items())
+            self.writer.add_text("settings", lines)
+        return "tensorboard"
+
+    def log(self, step: int, numbers: dict[str, float]) -> None:
+        for name, number in numbers.items():
+            self.writer.add_scalar(name, number, step)
+        self.writer.flush()  # what is killed later has told this
+        self.last = step
+
+    def end(self, scores: dict[str, float] | None) -> None:
+        for name, number in (scores or {}).items():
+            self.writer.add_scalar(name, number, self.last)
+        self.writer.close()

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Literal
+
+from likewise.contracts import Logger
+from likewise.loggers.extras import must_have
+from likewise.types import LikewiseError
+
+
+class WandB(Logger):
+    """A run at Weights & Biases: curves over `step`, the settings, and the test scores in its summary.
+
+    Needs: `pip install "likewise[wandb]"` and `wandb login`; or `mode="offline"`, and `wandb sync RUN/wandb/offline-*` later.
+        A training that goes on takes up the run it had, by its id.
+
+    Args:
+        project: where it belongs.
+        entity: the user or team; None: your default.
+        mode: "offline" writes to the run's folder alone.
+    """
+
+    def __init__(
+        self, project: str = "likewise", entity: str | None = None, mode: Literal["online", "offline"] = "online"
+    ):
+        must_have("wandb", "WandB")
+        self.project = project
+        self.entity = entity
+        self.mode = mode
+
+    def start(self, name: str, folder: Path, config: dict, key: str | None) -> str:
+        import wandb
+
+        if self.mode == "online" and not has_key(wandb):
+            raise LikewiseError("WandB: no key is known here; run `wandb login` before, or say mode='offline'")
+        self.run = wandb.init(
+            project=self.project, entity=self.entity, mode=self.mode, name=name, dir=str(folder), config=config, id=key,
+            resume=None if key is None else "allow", reinit="create_new",
+            settings=wandb.Settings(silent=True, console="off", init_timeout=30),
+        )  # fmt: skip
+        self.run.define_metric("step", hidden=True)
+        self.run.define_metric("*", step_metric="step")
+        return self.run.id
+
+    def log(self, step: int, numbers: dict[str, float]) -> None:
+        self.run.log({"step": step, **numbers})
+
+    def end(self, scores: dict[str, float] | None) -> None:
+        self.run.summary.update(scores or {})
+        self.run.finish(exit_code=1 if scores is None else 0)
+
+
+def has_key(wandb) -> bool:
+    """Whether it may log in, without asking at the keyboard; older versions have another way to tell."""
+    quietly = "prompt" in inspect.signature(wandb.login).parameters
+    return bool(wandb.login(prompt=False) if quietly else wandb.api.api_key)

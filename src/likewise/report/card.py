@@ -1,0 +1,156 @@
+"""The model card: what a network is, how well it does and how it was made, in Markdown, from facts of its run alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader
+
+from likewise.metrics import as_text
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+TOLD = (
+    "recipe", "backbone", "head", "pool", "loss", "sampler", "confidence", "terms", "length", "optimizer", "lr",
+    "weight_decay", "schedule", "precision", "augment", "mixup", "protocol", "seed",
+)  # fmt: skip
+"""The settings that a card tells, where they are set."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """The facts of a card.
+
+    `size` is the side of the square that the network sees and `preprocess` how it gets it, both None for feature vectors.
+    `scores` are what scores.json holds, None where there are none of this network. `labels`: what is known of their noise.
+    `which` network of its training it is: the "best" on validation, the "last" although another was best, the "only" one that
+    was kept, or the "untrained" one.
+    """
+
+    name: str
+    folder: str
+    to: str  # "onnx" or "safetensors"
+    which: str
+    dim: int
+    similarity: str
+    preprocess: Mapping | None
+    boxed: bool
+    config: Mapping
+    data: Mapping[str, str]
+    labels: tuple[str, ...]
+    scores: Mapping | None
+    checked: str
+    made: Mapping[str, str]
+    finished: bool
+
+
+def write_card(card: Card) -> str:
+    """README.md of an export."""
+    config = card.config
+    settings = {name: as_words(config[name]) for name in TOLD if config.get(name) not in (None, (), [])}
+    facts = vars(card) | {
+        "pictures": card.preprocess is not None,
+        "compared": "They have unit length and are compared by their cosine."
+        if card.similarity == "cosine"
+        else "They are compared by their Euclidean distance, as their loss was written for.",
+        "network": network(card),
+        "sees": sees(card),
+        "scores": score_lines(card.scores) if card.scores else [],
+        "scored": scored(card),
+        "settings": settings | {"starts from": start(config)},
+        "start": start(config),
+        "limits": limits(card),
+    }
+    return fill("card.md", facts)
+
+
+def fill(template: str, facts: Mapping) -> str:
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES), trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    made.filters["cell"] = lambda text: " ".join(str(text).split()).replace("|", "\\|")
+    return made.get_template(template).render(facts)
+
+
+def as_words(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def start(config: Mapping) -> str:
+    """Where the weights came from before training."""
+    if config["backbone"] == "features":
+        return "random weights"
+    if config.get("weights"):
+        return f"the file {Path(config['weights']).name}"
+    return f"published weights of {config['backbone']}" if config.get("pretrained") else "random weights"
+
+
+def network(card: Card) -> str:
+    """Which of its training's networks this is."""
+    if card.which == "untrained":
+        return (
+            f"It is untrained: `{card.config['backbone']}` as it was before the first step, from {start(card.config)}."
+        )
+    return {
+        "best": "Of the networks on the way of its training, this was the best on validation.",
+        "last": "This is the last network of its training; the one that was best on validation is another file.",
+        "only": f"This is the network {'that its training ended with' if card.finished else 'of the last checkpoint'}.",
+    }[card.which]
+
+
+def sees(card: Card) -> str:
+    """How a picture must come in."""
+    see = card.preprocess
+    if see is None:
+        return "It takes float vectors, of the same kind as those it was trained on."
+    how = (
+        f"resized until the short side has {see['short_side']} pixels, and the middle {see['size']} x {see['size']} cut out"
+        if see["short_side"]
+        else f"resized to {see['size']} x {see['size']}, whatever its shape"
+    )
+    first = f"shrunk to a short side of {see['shrink_first']} where it is longer, then " if see["shrink_first"] else ""
+    return (
+        f"A picture is turned upright, put on white where it is transparent, {first}{how} (bilinear, by Pillow, along rows and "
+        "then columns), with RGB values in 0..1. Mean and deviation are taken out inside of the network. "
+        + ("`preprocess.json` has this in numbers." if card.to == "onnx" else "`likewise.load` does all of it.")
+    )
+
+
+def score_lines(scores: Mapping) -> list[list[str]]:
+    """Metric, mean, interval and mean over classes, as texts."""
+    lines = []
+    for name, value in scores["metrics"].items():
+        ends, mean = scores.get("interval", {}).get(name), scores.get("class_mean", {}).get(name)
+        span = "" if ends is None else " to ".join(as_text(name, end) for end in ends)
+        lines.append([name, as_text(name, value), span, "" if mean is None else as_text(name, mean)])
+    return lines
+
+
+def scored(card: Card) -> list[str]:
+    scores = card.scores
+    if not scores:
+        return ["This network was not scored."]
+    over = f"; intervals: bootstrap over {scores['interval_over']}" if scores.get("interval") else ""
+    said = [
+        f"{scores['queries']} queries of the {scores.get('part', 'test')} part, {scores['similarity']} similarity{over}."
+    ]
+    if card.config.get("protocol"):
+        said.append(f"Who asks and who answers: `{card.config['protocol']}`.")
+    if scores.get("unscored"):
+        said.append(f"{scores['unscored']} more queries have nothing to find and are left out.")
+    leaks = scores.get("leaks")
+    return [*said, f"{leaks[0].upper()}{leaks[1:]}."] if leaks else said
+
+
+def limits(card: Card) -> list[str]:
+    said = (
+        [] if card.finished or card.which == "untrained" else ["Its training was not finished when this was written."]
+    )
+    if card.preprocess:
+        size = card.preprocess["size"]
+        said.append(f"Pictures of {size} x {size} pixels only; details lost in getting there are not seen.")
+    if card.scores:
+        said.append("The scores are those of one training, on one data set; another seed or other data give others.")
+    return [*said, "Classes, people or places that its data lacks were not measured; nor was fairness among groups."]

@@ -1,0 +1,86 @@
+"""The tree of classes by the similarity of their means, and what its leaves are coloured by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
+from scipy.spatial.distance import pdist
+from torch import Tensor
+
+from likewise.report.facts import Grouping, Tree
+
+LEAVES = 300
+"""Classes in a tree, at most: more cannot be read."""
+
+COLOURS = 12
+"""Groups that can be told apart by colour."""
+
+CHUNK = 8192
+
+
+def class_means(z: Float[Tensor, "N D"], label: Int[np.ndarray, "N"], classes: int) -> Float[np.ndarray, "C D"]:
+    """The mean of every class; zeros for one without samples."""
+    y = torch.as_tensor(label)
+    total = torch.zeros(classes, z.shape[1], dtype=torch.float64)
+    for rows in torch.arange(len(z)).split(CHUNK):
+        total.index_add_(0, y[rows], z[rows].double())
+    return (total / y.bincount(minlength=classes).clamp_min(1)[:, None]).numpy()
+
+
+def link_means(mean: Float[np.ndarray, "M D"]) -> Float[np.ndarray, "m 4"]:
+    """Merges by average linkage of the distances between means, similar ones side by side."""
+    away = pdist(mean)
+    return optimal_leaf_ordering(linkage(away, "average"), away)
+
+
+def leaves(mean: Float[np.ndarray, "M D"]) -> Int[np.ndarray, "M"]:
+    """An order of classes in which similar ones are neighbours."""
+    return np.arange(len(mean)) if len(mean) < 3 else leaves_list(link_means(mean)).astype(np.int64)
+
+
+def grow(
+    mean: Float[np.ndarray, "C D"],
+    size: Int[np.ndarray, "C"],
+    groupings: Sequence[Grouping] = (),
+    most: int = LEAVES,
+) -> Tree | None:
+    """The tree of the classes that have samples; None where they are fewer than three.
+
+    Args:
+        size: samples of every class. Where there are more classes than `most`, the largest are shown.
+        groupings: the leaves are coloured by the finest of them that has `COLOURS` groups at most, or else by the coarsest.
+    """
+    there = np.flatnonzero(size > 0)
+    if len(there) < 3:
+        return None
+    shown = np.sort(there[np.argsort(-size[there], kind="stable")[:most]])
+    link = link_means(mean[shown])
+    left = len(there) - len(shown)
+    note = f"the {len(shown)} classes with most samples of {len(there)}" if left else ""
+    few = [g for g, one in enumerate(groupings) if len(one.names) <= COLOURS]
+    by = few[-1] if few else 0 if groupings else None
+    return Tree(link, shown, leaves_list(link).astype(np.int64), by, note)
+
+
+def group_classes(
+    class_name: Sequence[str], above: Mapping[str, Sequence[str]] | None, word: str = "level"
+) -> tuple[Grouping, ...]:
+    """A grouping for each level of a tree, the coarsest first; levels that tell no classes apart, or all of them, are left out.
+
+    Args:
+        above: the ancestors of every class, coarsest first; a class may be missing, or its path end early.
+    """
+    paths = [tuple((above or {}).get(name, ())) for name in class_name]
+    found: list[Grouping] = []
+    for depth in range(1, max(map(len, paths), default=0) + 1):
+        number: dict[tuple[str, ...], int] = {}
+        group = [number.setdefault(path[:depth], len(number)) if len(path) >= depth else -1 for path in paths]
+        same = found and np.array_equal(found[-1].of_class, group)
+        if 1 < len(number) < sum(g >= 0 for g in group) and not same:
+            names = tuple(path[-1] for path in number)
+            found.append(Grouping(f"{word} {depth}", names, np.array(group, np.int64)))
+    return tuple(found)

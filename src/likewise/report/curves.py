@@ -1,0 +1,97 @@
+"""What the log of a training tells: curves over its steps, and what labels were judged by on the way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from likewise.report.facts import Curve, Suspicion
+
+POINTS = 600
+"""Of a curve, at most; a longer one is shown by the means of pieces."""
+
+PEEK = "peek at test "
+LABELS = {
+    "weight": "mean weight", "suspected share": "suspected", "wrong labels": "thought wrong", "labels used": "used",
+    "labels repaired": "repaired", "right among used": "right among used",
+}  # fmt: skip
+FOUND = ("recall", "precision", "AUROC")
+"""What is known of wrong labels where the truth is: how well they are found."""
+
+
+def draw_curves(lines: Iterable[Mapping]) -> tuple[Curve, ...]:
+    """Everything in the log that is a number at a step, in panels: loss, validation, test, learning rate, labels, detection,
+    speed, and what parts tell of themselves."""
+    seen: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    for line in lines:
+        for panel, name, value in values_of(line):
+            if isinstance(value, int | float) and math.isfinite(value):
+                seen.setdefault((panel, name), []).append((int(line.get("step", 0)), float(value)))
+    order = (
+        "loss",
+        "validation",
+        "test, on the way",
+        "labels",
+        "wrong labels found",
+        "parts",
+        "learning rate",
+        "images/s",
+    )
+    return tuple(
+        Curve(panel, name, *thin_out(points))
+        for (panel, name), points in sorted(seen.items(), key=lambda one: order.index(one[0][0]))
+    )
+
+
+def values_of(line: Mapping) -> Iterator[tuple[str, str, object]]:
+    """Panel, name and value of everything in a line."""
+    for key, value in line.items():
+        if key == "loss":
+            yield "loss", "loss", value
+        elif key == "lr":
+            yield from (("learning rate", name, rate) for name, rate in value.items())
+        elif key == "images_per_s":
+            yield "images/s", "images/s", value
+        elif key in ("trust", "verdict"):
+            facts = together(value)
+            yield from (("labels", word, facts[name]) for name, word in LABELS.items() if name in facts)
+            yield from (("wrong labels found", name, facts[name]) for name in FOUND if name in facts)
+        elif key.startswith("val "):
+            yield "validation", key.removeprefix("val "), value
+        elif key.startswith(PEEK):
+            yield "test, on the way", key.removeprefix(PEEK), value
+        elif key not in ("step", "suspicion", "speed", "speed_ms"):
+            yield "parts", key, value
+
+
+def thin_out(points: Sequence[tuple[int, float]], most: int = POINTS) -> tuple[list[int], list[float]]:
+    """Steps and values; where there are many, the last step and the mean value of pieces of one length."""
+    step, value = np.array([s for s, _ in points]), np.array([v for _, v in points])
+    if len(step) > most:
+        first = np.arange(0, len(step), math.ceil(len(step) / most))
+        beyond = np.append(first[1:], len(step))
+        step, value = step[beyond - 1], np.add.reduceat(value, first) / (beyond - first)
+    return step.tolist(), value.tolist()
+
+
+def together(verdict: Mapping[str, float]) -> dict[str, float]:
+    """A verdict's facts, with all kinds of wrong labels it estimates added up."""
+    kinds = [value for name, value in verdict.items() if name.startswith("wrong labels, ")]
+    return {**verdict} | ({"wrong labels": sum(kinds)} if kinds else {})
+
+
+def suspicions(lines: Iterable[Mapping]) -> tuple[Suspicion, ...]:
+    """What labels were judged by after the first pass, half-way and at the end, as far as there are so many."""
+    passes = [(line["step"], line["suspicion"]) for line in lines if "suspicion" in line]
+    places = sorted({0, (len(passes) - 1) // 2, len(passes) - 1}) if passes else []
+    heads = {0: "after the first pass", len(passes) - 1: "at the end"}
+    found = []
+    for place in places:
+        step, one = passes[place]
+        right, wrong = (one[kind] and np.array(one[kind], np.int64) for kind in ("right", "wrong"))
+        edge = np.linspace(*one["edges"], len(right) + 1)
+        title = f"{heads.get(place, 'half-way')}, step {step}"
+        found.append(Suspicion(title, edge, right, wrong, tuple(one["weight"]), one["threshold"]))
+    return tuple(found)

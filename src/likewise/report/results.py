@@ -1,0 +1,42 @@
+"""What `evaluate` and `compare` give back: dicts like any other, which show themselves in notebooks."""
+
+from __future__ import annotations
+
+from likewise.notebook import table, view
+from likewise.report.card import score_lines
+from likewise.report.comparison import SCOPE, verdict
+
+HEADS = ("metric", "mean", "95 % interval", "mean over classes")
+
+
+class Scored(dict):
+    """What scores.json holds."""
+
+    @view
+    def _repr_html_(self) -> str:
+        if "interval_over" not in self:  # numbers of the whole set alone
+            return table("scores", HEADS[:2], [line[:2] for line in score_lines(self)])
+        said = [f"{self['queries']} queries scored, {self['unscored']} not (nothing to find)"]
+        over = f"; intervals: bootstrap over {self['interval_over']}" if self.get("interval") else ""
+        said.append(f"{self['similarity']} similarity in {self['dim']} dimensions{over}")
+        said += [self["leaks"]] if self.get("leaks") else []
+        title = f"scores, {self['part']} part" if "part" in self else "scores"
+        return table(title, HEADS, score_lines(self), said)
+
+
+class Compared(dict):
+    """What changes from run A to run B."""
+
+    def _repr_pretty_(self, printer, cycle: bool) -> None:
+        printer.text(verdict(self))  # every query that changed would take seconds
+
+    @view
+    def _repr_html_(self) -> str:
+        lines = []
+        for name, about in self["metrics"].items():
+            ends = about[f"over_{self['over']}"]
+            span = "" if ends["low"] is None else f"{100 * ends['low']:+.2f} to {100 * ends['high']:+.2f}"
+            sides = (f"{100 * about[side]:.2f}" for side in "ab")
+            lines.append((name, *sides, f"{100 * about['difference']:+.2f}", span))
+        heads = ("points", "A", "B", "B - A", f"95 % interval over {self['over']}")
+        return table(f"{verdict(self)}.", heads, lines, [f"A: {self['a']}", f"B: {self['b']}", SCOPE])

@@ -1,0 +1,99 @@
+// Elements, small controls, and how numbers are written.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function filled(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter(child => child !== null && child !== undefined));
+  return element;
+}
+
+/** An HTML element. Texts among its children stay texts. */
+const h = (tag, attributes = {}, ...children) => filled(document.createElement(tag), attributes, children);
+
+const svg = (tag, attributes = {}, ...children) => filled(document.createElementNS(SVG, tag), attributes, children);
+
+/** A name that may be broken after _ and /. */
+const breakable = name => name.split(/(?<=[_/])/).flatMap((part, i) => i ? [h("wbr"), part] : [part]);
+
+const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
+
+const isNumber = value => typeof value === "number" && Number.isFinite(value);
+
+/** A number with three digits that mean something; nothing where there is none. */
+function digits(value) {
+  if (!isNumber(value)) return "–";
+  const size = Math.abs(value);
+  if (size >= 1000) return Math.round(value).toLocaleString("en");
+  if (size > 0 && size < 0.001) return value.toExponential(1).replace(".0e", "e");
+  return String(Number(value.toPrecision(3)));
+}
+
+const percent = share => isNumber(share) ? `${(100 * share).toFixed(1)} %` : "–";
+
+const count = value => value.toLocaleString("en");
+
+/** Buttons of which one is pressed. Nothing where there is nothing to choose. */
+function choice(label, names, chosen, onChoose) {
+  if (names.length < 2) return null;
+  const mark = number => buttons.forEach((button, i) => button.setAttribute("aria-pressed", i === number));
+  const press = number => { mark(number); onChoose(number); };
+  const buttons = names.map((name, i) => h("button", { type: "button", onclick: () => press(i) }, name));
+  mark(chosen);
+  return h("div", { class: "choice", role: "group", "aria-label": label }, buttons);
+}
+
+/** Buttons where they fit, a list where there are many. */
+function oneOf(label, names, chosen, onChoose) {
+  if (names.length < 2) return null;
+  if (names.join("").length < 70) return choice(label, names, chosen, onChoose);
+  const options = names.map((name, i) => h("option", { value: i, selected: i === chosen }, name));
+  return h("label", { class: "field" }, label, h("select", { onchange: event => onChoose(Number(event.target.value)) }, options));
+}
+
+let lists = 0;
+
+/** A box to search names in; `onFind` gets the number of a name that is written out, or of the only one that fits, else -1. */
+function searchBox(label, names, onFind) {
+  const list = h("datalist", { id: `names-${lists++}` }, names.map(name => h("option", { value: name })));
+  const find = event => {
+    const text = event.target.value.trim().toLowerCase();
+    const fits = text ? names.flatMap((name, i) => name.toLowerCase().includes(text) ? [i] : []) : [];
+    const whole = fits.find(i => names[i].toLowerCase() === text);
+    onFind(whole ?? (fits.length === 1 ? fits[0] : -1));
+  };
+  const box = h("input", { type: "search", list: list.id, placeholder: label, "aria-label": label, oninput: find });
+  return [box, list];
+}
+
+/** The first things of a list, and a button for more. */
+function unfolding(list, make, holder, step) {
+  let shown = 0;
+  const button = h("button", { type: "button", class: "plain more", onclick: () => grow() });
+  const grow = () => {
+    holder.append(...list.slice(shown, shown + step).map(make));
+    shown = Math.min(list.length, shown + step);
+    button.hidden = shown >= list.length;
+    button.textContent = `Show more (${count(list.length - shown)} left)`;
+  };
+  grow();
+  return [holder, button];
+}
+
+const tip = h("div", { id: "tip", role: "status", hidden: true });
+
+/** Show something beside the pointer, inside the window. */
+function showTip(event, ...content) {
+  tip.replaceChildren(...content);
+  tip.hidden = false;
+  if (!tip.isConnected) document.body.append(tip);
+  const { width, height } = tip.getBoundingClientRect();
+  const left = event.clientX + 16 + width > innerWidth ? event.clientX - width - 16 : event.clientX + 16;
+  tip.style.left = `${clamp(left, 4, innerWidth - width - 4)}px`;
+  tip.style.top = `${clamp(event.clientY + 14, 4, innerHeight - height - 4)}px`;
+}
+
+const hideTip = () => { tip.hidden = true; };

@@ -1,0 +1,243 @@
+// The map's section: which run, which map, which colours; who is chosen, who is pinned, and what is shown beside it.
+
+const INSETS = 6, CHIPS = 30, CLOSE = 2.5, THUMBNAIL = 46;
+
+class MapSection {
+  constructor(holder) {
+    this.runs = facts.runs.map((_, i) => i).filter(i => facts.runs[i].maps.length);
+    Object.assign(this, { run: this.runs[0], by: 0, chosen: -1, pinned: -1, regions: [] });
+    this.method = this.maps.length - 1;  // PCA comes first and says least
+    this.sea = h("div", { class: "sea" });
+    this.wait = h("div", { class: "wait" }, "The map is on its way.");
+    this.over = svg("svg", { "aria-hidden": "true" });
+    this.pictures = h("div", { class: "pictures", "aria-hidden": "true" });
+    this.beside = h("aside", { "aria-live": "polite" });
+    this.chips = h("div", { class: "chips" });
+    this.controls = h("div", { class: "bar" });
+    this.view = new View(this.sea, {
+      hover: (place, event) => this.hover(place, event), pick: place => this.pin(place), drawn: () => this.overlay(),
+    });
+    const tool = (sign, name, act) => h("button", { type: "button", title: name, "aria-label": name, onclick: act }, sign);
+    const tools = h("div", { class: "tools" }, tool("+", "Zoom in", () => this.view.step(1.6)),
+      tool("−", "Zoom out", () => this.view.step(1 / 1.6)), tool("⟲", "Show all", () => this.view.home()));
+    this.sea.append(this.pictures, this.over, tools, this.wait);
+    holder.replaceChildren(this.controls, h("div", { class: "atlas" }, h("div", {}, this.sea, this.chips), this.beside));
+    document.addEventListener("theme", () => this.colour());
+    this.drawControls();
+    this.open();
+  }
+
+  get pool() { return facts.runs[this.run].pool; }
+
+  get maps() { return facts.runs[this.run].maps; }
+
+  get label() { return labels.get(this.pool).label; }
+
+  /** What points can be coloured by: a name, names of its groups, and the group of a sample. */
+  get colourings() {
+    const { classes, groupings } = facts.pools[this.pool], { label } = this;
+    const all = [{ name: "class", names: classes, of: place => label[place] }];
+    for (const one of groupings) all.push({ name: one.name, names: one.names, of: place => one.of[label[place]] ?? -1 });
+    const names = ["nearest is of its class", "nearest is of another"];
+    const of = place => this.hasAnswer(place, 0) ? Number(!this.isRight(place, 0)) : -1;
+    if (this.near) all.push({ name: "right or wrong", names, of, fixed: ["--right", "--wrong"] });
+    return all;
+  }
+
+  get colouring() { return this.colourings[Math.min(this.by, this.colourings.length - 1)]; }
+
+  drawControls() {
+    const { classes, groupings } = facts.pools[this.pool];
+    const names = ["class", ...groupings.map(one => one.name), ...(facts.runs[this.run].near.k ? ["right or wrong"] : [])];
+    const options = names.map((name, i) => h("option", { value: i, selected: i === this.by }, name));
+    this.select = h("select", { onchange: event => this.colourBy(Number(event.target.value)) }, options);
+    this.controls.replaceChildren(...[
+      oneOf("Run", this.runs.map(i => facts.runs[i].name), this.runs.indexOf(this.run), i => this.switchTo(this.runs[i])),
+      choice("Map", this.maps, this.method, i => { this.method = i; this.open(); }),
+      names.length > 1 ? h("label", { class: "field" }, "Colour", this.select) : null,
+      ...searchBox("Find a class", classes, found => this.find(found))].filter(Boolean));
+  }
+
+  switchTo(run) {
+    const same = facts.runs[run].pool === this.pool, name = this.maps[this.method];
+    this.run = run;
+    this.method = Math.max(0, this.maps.indexOf(name));
+    if (!same) Object.assign(this, { by: 0, chosen: -1, pinned: -1 });
+    this.near = null;
+    this.drawControls();
+    this.open();
+  }
+
+  /** Read what the map needs and show it; neighbours follow when they are there. */
+  async open() {
+    const { run, method } = this, current = () => run === this.run && method === this.method;
+    const [raw] = await Promise.all([when(`map-${run}-${this.maps[method]}`), readPool(this.pool)]);
+    if (!current()) return;
+    this.wait.remove();
+    this.view.place(Float32Array.from(new Uint16Array(raw), value => value / 65535));
+    this.pictured = Object.keys(more.slots[this.pool]).map(Number).filter(place => hasPicture(picture(this.pool, place)));
+    this.regions = chooseRegions(this.view.now, this.pictured, this.label, INSETS);
+    this.colour();
+    const [near, similarity] = await Promise.all([when(`near-${run}`), when(`similarity-${run}`)]);
+    if (!near || !current()) return;
+    const { k, low, high } = facts.runs[run].near, kind = indexKind(facts.pools[this.pool].n);
+    const known = Float32Array.from(new Uint8Array(similarity), value => low + value / 255 * (high - low));
+    this.near = { k, place: new kind(near), similarity: known };
+    this.colour();
+  }
+
+  /** Neighbours of a sample: place, similarity, and whether it is of the same class. */
+  neighbours(place) {
+    if (!this.near) return [];
+    const { k, place: near, similarity } = this.near, found = [];
+    for (let j = 0; j < k; j++) {
+      const at = place * k + j, right = this.isRight(place, j);
+      if (this.hasAnswer(place, j)) found.push({ other: near[at], similarity: similarity[at], right });
+    }
+    return found;
+  }
+
+  hasAnswer(place, j) { return this.near.place[place * this.near.k + j] < facts.pools[this.pool].n; }
+
+  isRight(place, j) { return this.label[this.near.place[place * this.near.k + j]] === this.label[place]; }
+
+  colourOf(group) {
+    const { names, fixed } = this.colouring;
+    if (group < 0 || group === undefined) return [0.6, 0, 0];
+    if (fixed) return getComputedStyle(document.documentElement).getPropertyValue(fixed[group]).trim();
+    return hue(group, names.length);
+  }
+
+  cssOf(place) { return `rgb(${asRgb(this.colourOf(this.colouring.of(place))).join(",")})`; }
+
+  colour() {
+    if (!labels.has(this.pool) || !this.view.now.length) return;
+    const { names, of } = this.colouring, n = this.view.now.length / 2, colour = new Uint8Array(3 * n), rank = new Uint8Array(n);
+    const shades = names.map((_, i) => asRgb(this.colourOf(i))), none = rgb([0.6, 0, 0]);
+    for (let i = 0; i < n; i++) {
+      const group = of(i);
+      colour.set(shades[group] ?? none, 3 * i);
+      rank[i] = this.chosen >= 0 && group === this.chosen ? 1 : 0;
+    }
+    this.view.look(colour, rank);
+    this.drawChips();
+    this.drawBeside();
+  }
+
+  choose(group) {
+    this.chosen = group === this.chosen ? -1 : group;
+    this.colour();
+  }
+
+  colourBy(number) {
+    Object.assign(this, { by: number, chosen: -1 });
+    this.select.value = number;
+    this.colour();
+  }
+
+  /** A class was searched: colours are those of classes then. */
+  find(found) {
+    if (found >= 0 && this.by) this.colourBy(0);
+    if (found === this.chosen || this.by) return;
+    this.chosen = found;
+    this.colour();
+  }
+
+  drawChips() {
+    const { names, name } = this.colouring, few = names.length <= CHIPS;
+    const shown = few ? names.map((_, i) => i) : this.chosen >= 0 ? [this.chosen] : [];
+    const chip = i => {
+      const pressed = String(i === this.chosen);
+      const made = h("button", { type: "button", "aria-pressed": pressed, onclick: () => this.choose(i) }, h("i"), names[i]);
+      made.style.setProperty("--of", `rgb(${asRgb(this.colourOf(i)).join(",")})`);
+      return made;
+    };
+    const hint = `Coloured by ${name}, of ${count(names.length)}: point at a sample, or find a class above.`;
+    const told = few || shown.length ? "" : hint;
+    this.chips.replaceChildren(...shown.map(chip), h("span", { class: "soft" }, told));
+  }
+
+  hover(place, event) {
+    if (place < 0) return hideTip();
+    const line = text => h("div", { class: "soft" }, text), group = this.colouring.names[this.colouring.of(place)];
+    return showTip(event, this.wholePicture(place) ?? "", h("b", {}, className(this.pool, place)),
+      line(captionOf(this.pool, place)), this.by && group !== undefined ? line(group) : "");
+  }
+
+  pin(place) {
+    hideTip();
+    this.pinned = place;
+    this.drawBeside();
+    this.view.draw();
+  }
+
+  drawBeside() {
+    this.beside.replaceChildren(this.pinned >= 0 ? this.pinnedPanel() : this.insets());
+  }
+
+  wholePicture(place) {
+    return hasPicture(picture(this.pool, place)) ? tile(this.pool, place, { whole: true, bare: true }) : null;
+  }
+
+  pinnedPanel() {
+    const { pool, pinned } = this, near = this.neighbours(pinned), own = this.label[pinned];
+    const tiles = near.map(({ other, similarity, right }) => tile(pool, other,
+      { kind: right ? "right" : "wrong", line: nearness(this.run, similarity), onclick: () => this.pin(other) }));
+    const button = (name, onclick) => h("button", { type: "button", class: "plain", onclick }, name);
+    const highlight = own < 0 ? null : button("Show its class", () => this.find(own));
+    const told = `Its nearest: ${near.filter(one => one.right).length} of ${near.length} of its class`;
+    return h("div", { class: "pinned" },
+      h("div", { class: "bar" }, h("h3", {}, className(pool, pinned)), button("Close", () => this.pin(-1))),
+      h("div", { class: "whole" }, this.wholePicture(pinned)), h("p", { class: "soft" }, captionOf(pool, pinned)), highlight,
+      near.length ? h("h3", {}, told) : null, h("div", { class: "answers" }, tiles));
+  }
+
+  insets() {
+    const { pool, view } = this;
+    const zoomTo = ({ x, y, half }) => () => {
+      view.fly(x, y, Math.min(view.wide, view.high) / (2.4 * half) / view.least);
+      this.sea.scrollIntoView({ block: "nearest" });
+    };
+    const colour = place => this.cssOf(place);
+    if (!this.regions.length) return h("p", { class: "soft" }, "Click a point to see it here, with its nearest neighbours.");
+    const insets = this.regions.map((region, i) => inset(region, i + 1, view.now, pool, colour, zoomTo(region)));
+    return h("div", { class: "insets" }, insets);
+  }
+
+  /** What lies over the points: the regions that are magnified, or the pinned sample and lines to its neighbours. */
+  overlay() {
+    const { view } = this;
+    this.comeCloser();
+    if (view.moved < 1) return this.over.replaceChildren();
+    if (this.pinned < 0) return this.over.replaceChildren(...this.regions.flatMap((region, i) => this.frameOf(region, i + 1)));
+    const [x, y] = view.toScreen(this.pinned), ties = [], ends = [];
+    for (const { other, right } of this.neighbours(this.pinned)) {
+      const [ox, oy] = view.toScreen(other), kind = right ? "right" : "wrong";
+      ties.push(svg("line", { class: `tie ${kind}`, x1: x, y1: y, x2: ox, y2: oy }));
+      ends.push(svg("circle", { class: `end ${kind}`, cx: ox, cy: oy, r: 5 }));
+    }
+    return this.over.replaceChildren(...ties, ...ends, svg("circle", { class: "pin", cx: x, cy: y, r: 8 }));
+  }
+
+  /** Far in, points become pictures, once the map stands still. */
+  comeCloser() {
+    clearTimeout(this.still);
+    this.pictures.replaceChildren();
+    if (this.view.zoom < CLOSE || this.pinned >= 0) return;
+    const pictured = this.chosen < 0 ? this.pictured : this.pictured.filter(place => this.colouring.of(place) === this.chosen);
+    const show = () => thumbnails(this.view, this.pool, pictured, THUMBNAIL, place => this.cssOf(place));
+    this.still = setTimeout(() => this.pictures.replaceChildren(...show()), 140);
+  }
+
+  frameOf(region, number) {
+    const [x, y] = this.view.onScreen(region.x, region.y), side = region.half * this.view.unit;
+    return [svg("rect", { class: "region", x: x - side, y: y - side, width: 2 * side, height: 2 * side, rx: 3 }),
+      svg("circle", { class: "plate", cx: x - side, cy: y - side, r: 9 }), svg("text", { x: x - side, y: y - side + 4 }, number)];
+  }
+}
+
+/** A colour of this page, either way it is written, as three numbers. */
+function asRgb(colour) {
+  if (Array.isArray(colour)) return rgb(colour);
+  return [1, 3, 5].map(at => parseInt(colour.slice(at, at + 2), 16));
+}

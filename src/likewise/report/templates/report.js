@@ -1,0 +1,81 @@
+// The start: sections are drawn when their data is there and they are about to be seen.
+
+/** Call once an element comes near the window. */
+function whenSeen(element, act) {
+  const watch = new IntersectionObserver(seen => {
+    if (!seen.some(one => one.isIntersecting)) return;
+    watch.disconnect();
+    act();
+  }, { rootMargin: "600px" });
+  watch.observe(element);
+}
+
+const whenIdle = window.requestIdleCallback ?? (act => setTimeout(act, 200));
+
+/** Fill a section, if there is one of this name, when it is seen or there is nothing else to do; `ready` is what it waits for. */
+function fillSection(name, ready, draw) {
+  const holder = document.querySelector(`#${name} > .fill`);
+  let begun = !holder;
+  const fill = async () => {
+    if (begun) return;
+    begun = true;
+    await ready();
+    draw(holder);
+  };
+  if (holder) whenSeen(holder, fill);
+  document.addEventListener("complete", () => whenIdle(fill));
+}
+
+const readFacts = async () => { facts ??= await when("facts"); };
+
+async function readMore() {
+  await readFacts();
+  sheets = await when("sheets");
+  more ??= await when("more");
+}
+
+/** Galleries name classes and files of every sample they show. */
+async function readNames() {
+  await readMore();
+  await Promise.all(facts.pools.map((_, pool) => readPool(pool)));
+}
+
+function setTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+  document.dispatchEvent(new Event("theme"));
+}
+
+function followTheme() {
+  const dark = matchMedia("(prefers-color-scheme: dark)"), { dataset } = document.documentElement;
+  document.getElementById("theme").addEventListener("click", () => setTheme(dataset.theme === "dark" ? "light" : "dark"));
+  dark.addEventListener("change", () => setTheme(dark.matches ? "dark" : "light"));
+  let before = dataset.theme;
+  addEventListener("beforeprint", () => { before = dataset.theme; setTheme("light"); });
+  addEventListener("afterprint", () => setTheme(before));
+}
+
+/** Mark the section that is read in the contents. */
+function followReading() {
+  const links = new Map([...document.querySelectorAll("nav a")].map(link => [link.hash.slice(1), link]));
+  const watch = new IntersectionObserver(seen => {
+    for (const { target, isIntersecting } of seen) {
+      if (isIntersecting) links.get(target.id).setAttribute("aria-current", "true");
+      else links.get(target.id).removeAttribute("aria-current");
+    }
+  }, { rootMargin: "-20% 0px -75% 0px" });
+  document.querySelectorAll("main > section").forEach(section => watch.observe(section));
+}
+
+followTheme();
+followReading();
+fillSection("curves", readFacts, drawCurves);
+fillSection("map", readMore, holder => new MapSection(holder));
+fillSection("galleries", readNames, drawGalleries);
+fillSection("compared", readNames, drawCompared);
+fillSection("confusion", readNames, drawConfusion);
+fillSection("distances", readFacts, drawDistances);
+fillSection("spectrum", readFacts, drawSpectrum);
+fillSection("noise", readMore, drawNoise);
+fillSection("overlap", readMore, drawOverlap);
+fillSection("tree", readMore, drawTree);
+addEventListener("scroll", hideTip, { passive: true });

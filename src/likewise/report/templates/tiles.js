@@ -1,0 +1,59 @@
+// Pictures of samples, cut out of the sheets that come at the end of the page.
+
+let sheets = { size: [] }, facts = null, more = null;
+
+const picture = (pool, place) => more.slots[pool][place];
+
+const hasPicture = slot => slot !== undefined && slot !== null && slot < sheets.size.length;
+
+/** Show a slot of a sheet as the background of an element: its middle square, or the whole picture. */
+function cut(element, slot, whole) {
+  const { side, across, rows, size } = sheets, cell = slot % (across * across);
+  const [width, height] = size[slot], square = Math.min(width, height);
+  const [w, h] = whole ? [width, height] : [square, square];
+  const x = cell % across * side + (width - w) / 2, y = Math.floor(cell / across) * side + (height - h) / 2;
+  const W = across * side, H = rows * side;
+  element.classList.add(`sheet-${Math.floor(slot / (across * across))}`);
+  element.style.backgroundSize = `${W / w * 100}% ${H / h * 100}%`;
+  element.style.backgroundPosition = `${x / Math.max(W - w, 1) * 100}% ${y / Math.max(H - h, 1) * 100}%`;
+  if (whole) element.style.aspectRatio = `${w} / ${h}`;
+  return element;
+}
+
+/** A picture, or a name where there is none. */
+function pic(slot, name, whole = false) {
+  if (!hasPicture(slot)) return h("span", { class: "pic name" }, h("span", {}, breakable(name)));
+  return cut(h("span", { class: "pic", role: "img", "aria-label": name }), slot, whole);
+}
+
+const labels = new Map(), captions = new Map();
+
+/** Labels and captions of a pool, once they are there. */
+async function readPool(pool) {
+  const [label, row, caption] = await Promise.all([when(`label-${pool}`), when(`row-${pool}`), when(`caption-${pool}`)]);
+  const kind = indexKind(facts.pools[pool].classes.length);
+  if (label) labels.set(pool, { label: new kind(label), row: row && new Int32Array(row) });
+  captions.set(pool, caption ?? []);
+}
+
+const classOf = (pool, place) => labels.get(pool)?.label[place] ?? -1;
+
+const className = (pool, place) => facts.pools[pool].classes[classOf(pool, place)] ?? "no class";
+
+const captionOf = (pool, place) => captions.get(pool)?.[place] ?? `row ${labels.get(pool)?.row?.[place] ?? place}`;
+
+/** How near an answer is, as it was measured; nothing where that is not known. */
+function nearness(run, similarity) {
+  if (!isNumber(similarity)) return "";
+  return facts.runs[run].similarity === "euclidean" ? `distance ${digits(-similarity)}` : similarity.toFixed(2);
+}
+
+/** A sample: picture, class, and a line beside it. `kind`: right, wrong or query. */
+function tile(pool, place, { kind = "", line = "", whole = false, onclick = null, bare = false } = {}) {
+  const name = className(pool, place), caption = captionOf(pool, place);
+  const spoken = `${kind && `${kind}: `}${name}, ${caption}`;
+  const looks = { class: `tile ${kind}`, title: `${name} · ${caption}` };
+  return h(onclick ? "button" : "figure", onclick ? { ...looks, type: "button", onclick } : looks,
+    hasPicture(picture(pool, place)) ? pic(picture(pool, place), spoken, whole) : pic(null, caption),
+    bare ? null : h(onclick ? "span" : "figcaption", { class: "told" }, h("b", {}, breakable(name)), breakable(line)));
+}

@@ -1,0 +1,203 @@
+// A window on many points: where it stands, how it moves, and which point is under the pointer.
+
+const KEYS = "Map of the embedding: arrows move, plus and minus zoom, 0 shows all, Enter pins the middle, Escape lets go";
+const REACH = 14, DEEPEST = 400, CALM = matchMedia("(prefers-reduced-motion: reduce)");
+
+class View {
+  /** `told`: hover(place, event), pick(place), drawn() are called as things happen; a place of -1 is nobody. */
+  constructor(holder, told) {
+    this.told = told;
+    this.canvas = h("canvas", { tabindex: 0, role: "application", "aria-label": KEYS });
+    holder.append(this.canvas);
+    this.painter = glPainter(this.canvas) ?? plainPainter(this.canvas);
+    this.now = new Float32Array(0);
+    this.moved = 1;
+    this.someChosen = false;
+    this.fingers = new Map();
+    this.listen();
+    new ResizeObserver(() => this.resize()).observe(holder);
+  }
+
+  /** Show points at these places (x, y from 0 to 1, one after the other); they wander there if they were on the map before. */
+  place(now) {
+    const wander = this.now.length === now.length && !CALM.matches;
+    this.painter.places(wander ? this.now : now, now);
+    this.now = now;
+    this.bounds = boundsOf(now);
+    this.resize();
+    this.home(false);
+    if (wander) this.animate(500, share => { this.moved = share; });
+  }
+
+  look(colour, rank) {
+    this.someChosen = rank.includes(1);
+    this.painter.looks(colour, rank);
+    this.draw();
+  }
+
+  resize() {
+    this.wide = this.canvas.clientWidth;
+    this.high = this.canvas.clientHeight;
+    this.canvas.width = Math.round(this.wide * devicePixelRatio);
+    this.canvas.height = Math.round(this.high * devicePixelRatio);
+    if (this.bounds && this.x === undefined) this.home(false);
+    this.draw();
+  }
+
+  /** Pixels of one unit of the map when all of it is seen. */
+  get least() {
+    const [left, right, low, high] = this.bounds;
+    return 0.92 * Math.min(this.wide / Math.max(right - left, 1e-6), this.high / Math.max(high - low, 1e-6));
+  }
+
+  get unit() { return this.least * this.zoom; }
+
+  get atHome() { return this.zoom <= 1.001; }
+
+  home(slowly = true) {
+    const [left, right, low, high] = this.bounds;
+    this.fly((left + right) / 2, (low + high) / 2, 1, slowly);
+  }
+
+  /** Move the middle and the zoom, at once or so that the eye can follow. */
+  fly(x, y, zoom, slowly = true) {
+    const from = [this.x, this.y, Math.log(this.zoom)], to = [x, y, Math.log(zoom)];
+    const put = share => {
+      const [nx, ny, nz] = to.map((end, i) => from[i] + (end - from[i]) * share);
+      Object.assign(this, { x: nx, y: ny, zoom: Math.exp(nz) });
+    };
+    if (slowly && !CALM.matches) return this.animate(350, put);
+    Object.assign(this, { x, y, zoom });
+    return this.draw();
+  }
+
+  animate(duration, put) {
+    const start = performance.now(), turn = this.turn = {};
+    const step = time => {
+      const share = clamp((time - start) / duration, 0, 1);
+      put(share * share * (3 - 2 * share));
+      this.draw();
+      if (share < 1 && turn === this.turn) requestAnimationFrame(step);
+      else if (share < 1) put(1);
+    };
+    requestAnimationFrame(step);
+  }
+
+  zoomAt(px, py, factor) {
+    const zoom = clamp(this.zoom * factor, 1, DEEPEST), [x, y] = this.toMap(px, py);
+    this.turn = null;
+    this.moved = 1;
+    const kept = this.zoom / zoom;
+    Object.assign(this, { x: x + (this.x - x) * kept, y: y + (this.y - y) * kept, zoom });
+    this.draw();
+  }
+
+  pan(dx, dy) {
+    this.turn = null;
+    this.moved = 1;
+    const [left, right, low, high] = this.bounds;
+    this.x = clamp(this.x - dx / this.unit, left, right);
+    this.y = clamp(this.y + dy / this.unit, low, high);
+    this.draw();
+  }
+
+  toScreen(place) { return this.onScreen(this.now[2 * place], this.now[2 * place + 1]); }
+
+  onScreen(x, y) {
+    return [(x - this.x) * this.unit + this.wide / 2, (this.y - y) * this.unit + this.high / 2];
+  }
+
+  toMap(px, py) { return [(px - this.wide / 2) / this.unit + this.x, this.y - (py - this.high / 2) / this.unit]; }
+
+  /** The point nearest to a place on the screen, -1 where none is within reach. */
+  nearest(px, py, reach = REACH) {
+    const [x, y] = this.toMap(px, py), far = reach / this.unit;
+    let best = -1, least = far * far;
+    for (let i = 0; i < this.now.length / 2; i++) {
+      const dx = this.now[2 * i] - x, dy = this.now[2 * i + 1] - y, gone = dx * dx + dy * dy;
+      if (gone < least) { least = gone; best = i; }
+    }
+    return best;
+  }
+
+  /** Draw once, when the browser next does. */
+  draw() {
+    if (this.asked || this.x === undefined) return;
+    this.asked = true;
+    requestAnimationFrame(() => {
+      this.asked = false;
+      const size = clamp(3.8 * Math.sqrt(9000 / (this.now.length / 2 + 1)), 2.4, 8) * Math.min(this.zoom ** 0.4, 3);
+      this.canvas.style.touchAction = this.atHome ? "pan-y" : "none";
+      this.painter.draw(this, size, this.moved, this.someChosen);
+      this.told.drawn();
+    });
+  }
+
+  listen() {
+    const on = (name, act, options) => this.canvas.addEventListener(name, act, options);
+    let scrolled = 0;
+    addEventListener("scroll", () => { scrolled = performance.now(); }, { passive: true });
+    on("wheel", event => {
+      if (performance.now() - scrolled < 250 || (this.atHome && event.deltaY > 0)) return;  // the page is being scrolled
+      event.preventDefault();
+      this.zoomAt(event.offsetX, event.offsetY, Math.exp(-clamp(event.deltaY, -120, 120) * 0.004));
+    }, { passive: false });
+    on("dblclick", event => this.zoomAt(event.offsetX, event.offsetY, 2.5));
+    on("pointerdown", event => this.down(event));
+    on("pointermove", event => this.move(event));
+    on("pointerup", event => this.up(event));
+    on("pointercancel", event => this.fingers.delete(event.pointerId));
+    on("pointerleave", event => { if (!this.fingers.size) this.told.hover(-1, event); });
+    on("keydown", event => this.key(event));
+  }
+
+  down(event) {
+    this.canvas.setPointerCapture(event.pointerId);
+    this.fingers.set(event.pointerId, [event.offsetX, event.offsetY]);
+    this.travelled = this.fingers.size > 1 ? Infinity : 0;
+  }
+
+  move(event) {
+    const last = this.fingers.get(event.pointerId), next = [event.offsetX, event.offsetY];
+    if (!last) return this.told.hover(this.nearest(...next), event);
+    const [dx, dy] = [next[0] - last[0], next[1] - last[1]];
+    const other = [...this.fingers].find(([id]) => id !== event.pointerId)?.[1];
+    this.travelled += Math.abs(dx) + Math.abs(dy);
+    if (other) {
+      const apart = ([x, y]) => Math.hypot(x - other[0], y - other[1]) || 1;
+      this.zoomAt((next[0] + other[0]) / 2, (next[1] + other[1]) / 2, apart(next) / apart(last));
+    }
+    if (this.travelled > 4) { this.told.hover(-1, event); this.pan(other ? dx / 2 : dx, other ? dy / 2 : dy); }
+    this.fingers.set(event.pointerId, next);
+  }
+
+  up(event) {
+    this.fingers.delete(event.pointerId);
+    const reach = event.pointerType === "touch" ? 22 : REACH;
+    if (this.travelled <= 4) this.told.pick(this.nearest(event.offsetX, event.offsetY, reach));
+  }
+
+  key(event) {
+    const moves = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] };
+    const acts = { "+": () => this.step(1.5), "=": () => this.step(1.5), "-": () => this.step(1 / 1.5), 0: () => this.home(),
+      Enter: () => this.told.pick(this.nearest(this.wide / 2, this.high / 2, Infinity)), Escape: () => this.told.pick(-1) };
+    const act = moves[event.key] ? () => this.pan(...moves[event.key]) : acts[event.key];
+    if (!act || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    act();
+  }
+
+  step(factor) { this.zoomAt(this.wide / 2, this.high / 2, factor); }
+}
+
+/** Left, right, lowest and highest of all places. */
+function boundsOf(places) {
+  const found = [Infinity, -Infinity, Infinity, -Infinity];
+  for (let i = 0; i < places.length; i += 2) {
+    found[0] = Math.min(found[0], places[i]);
+    found[1] = Math.max(found[1], places[i]);
+    found[2] = Math.min(found[2], places[i + 1]);
+    found[3] = Math.max(found[3], places[i + 1]);
+  }
+  return found;
+}

@@ -1,0 +1,165 @@
+"""How far a training believed its labels, and how right it was where the truth is known."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+
+from likewise.data.images import file_of
+from likewise.findings import read_about, read_findings
+from likewise.metrics.detection import detection
+from likewise.report.curves import suspicions
+from likewise.report.facts import Detection, Doubt, Noise
+from likewise.run import Run
+from likewise.spec import brief
+from likewise.stages.assemble import make_protocol, spoil
+from likewise.stages.opened import Opened
+from likewise.types import Items, LikewiseError
+
+COLUMNS = ("row", "given", "label", "suspicion", "weight")
+"""Of trust.npz, one entry a training sample."""
+
+CLASSES = 30
+"""Classes in a transition matrix, at most."""
+
+
+class Trusted(NamedTuple):
+    """How far each training label was believed in the end."""
+
+    row: Int[np.ndarray, "n"]
+    given: np.ndarray
+    label: np.ndarray
+    suspicion: Float[np.ndarray, "n"]
+    weight: Float[np.ndarray, "n"]
+
+
+def noise_of(one: Opened, lines: Sequence[dict], top: int) -> Noise | None:
+    """What a run's log, its trust and its audit tell of its labels; None where nobody doubted them and none was spoiled."""
+    run, settings = one.run, one.settings
+    has_audit = (run.path / "audit" / "audit.json").exists()
+    given, notes = one.data, []
+    if given is not None:
+        given = spoil(given, make_protocol(settings), settings.noise, settings.seed, settings.allow_imports)
+    known = given is not None and given.y_clean is not None
+    if not (settings.confidence or settings.noise or known or has_audit):
+        return None
+    rows = None if not known else make_protocol(settings).rows(given, "train")
+    wrong = None if not known else given.y != given.y_clean
+    share = None if not known or not len(rows) else float(wrong[rows].mean())
+    trusted, curves, doubts = None, [], ()
+    try:
+        trusted = read_trust(run)
+    except LikewiseError as error:
+        notes.append(str(error))
+    if trusted is not None:
+        doubts, note = doubted(trusted, given, wrong, lines, top)
+        curves += found_by(trusted, wrong, brief(settings.confidence))
+        notes.append(note)
+    elif settings.confidence and not run.done:
+        notes.append("doubted labels are listed when training has finished")
+    if has_audit:
+        try:
+            curves += audited(run)
+            doubts = doubts or audit_doubts(run, wrong, top)
+        except LikewiseError as error:
+            notes.append(f"its audit could not be read ({error})")
+    classes, matrix = transition(given, rows) if share else ((), None)
+    return Noise(
+        settings.noise or "", brief(settings.confidence) if settings.confidence else "", share,
+        suspicions(lines), tuple(curves), doubts, classes, matrix, tuple(notes),
+    )  # fmt: skip
+
+
+def read_trust(run: Run) -> Trusted | None:
+    file = run.path / "trust.npz"
+    if not file.exists():
+        return None
+    try:
+        with np.load(file) as columns:
+            return Trusted(*(columns[name] for name in COLUMNS))
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise LikewiseError(f"report: {file} is damaged ({error}); --again trains the run anew") from None
+
+
+def doubted(
+    trusted: Trusted, items: Items | None, wrong: Bool[np.ndarray, "N"] | None, lines: Sequence[dict], top: int
+) -> tuple[tuple[Doubt, ...], str]:
+    """The labels most suspected when training ended, and how many there are. Equals go by their weight."""
+    row, given, label, suspicion, weight = trusted
+    known = np.where(np.isfinite(suspicion), suspicion, -np.inf)
+    worst = np.lexsort((weight, -known))[:top]
+    doubts = tuple(
+        Doubt(
+            int(row[i]), str(given[i]), str(label[i]) if label[i] != given[i] else "", float(suspicion[i]),
+            float(weight[i]), None if wrong is None else bool(wrong[row[i]]), caption_of(items, int(row[i])),
+        )
+        for i in worst
+    )  # fmt: skip
+    threshold = next((line["suspicion"]["threshold"] for line in reversed(lines) if "suspicion" in line), None)
+    if threshold is None:
+        return doubts, f"{len(row)} labels were judged"
+    return doubts, f"{(known >= threshold).sum()} of {len(row)} labels have a suspicion of {threshold:.3g} or more"
+
+
+def caption_of(items: Items | None, row: int) -> str:
+    return "" if items is None or items.path is None else file_of(items, row).replace("\\", "/").rpartition("/")[2]
+
+
+def found_by(trusted: Trusted, wrong: Bool[np.ndarray, "N"] | None, name: str) -> list[Detection]:
+    """How soon wrong labels are found by the suspicion at the end of training; by the weight, where nothing was suspected."""
+    if wrong is None:
+        return []
+    score, word = -trusted.suspicion, "suspicion"
+    if not np.isfinite(score).any():
+        score, word = trusted.weight, "weight"
+    judged = np.isfinite(score)  # samples that never were in a batch have none
+    bad = wrong[trusted.row[judged]]
+    if not bad.any() or bad.all():
+        return []
+    found = detection(torch.as_tensor(score[judged]), torch.as_tensor(bad))
+    inspected, share = np.array(found.curve).T
+    return [Detection(f"{name}, {word} at the end", inspected, share, found.AP, found.AUROC)]
+
+
+def audited(run: Run) -> list[Detection]:
+    """How soon the run's audit finds them, as it was measured."""
+    measured = read_about(run.path / "audit" / "audit.json").get("measured") or {}
+    if "score" not in measured:
+        return []
+    one = measured["score"]
+    inspected, share = np.array(one["curve"], float).T
+    return [Detection("audit of the finished network", inspected, share, one["AP"], one["AUROC"])]
+
+
+def audit_doubts(run: Run, wrong: Bool[np.ndarray, "N"] | None, top: int) -> tuple[Doubt, ...]:
+    """The training labels that the audit suspects most; its score is low where a label is suspect."""
+    found = [one for one in read_findings(run.path / "audit").suspects if one.split in ("train", "all")]
+    return tuple(
+        Doubt(
+            one.row, one.label, one.suggested, 1 - one.score, float("nan"),
+            None if wrong is None else bool(wrong[one.row]), one.name,
+        )
+        for one in found[:top]
+    )  # fmt: skip
+
+
+def transition(
+    items: Items, rows: Int[np.ndarray, "n"], most: int = CLASSES
+) -> tuple[tuple[str, ...], Float[np.ndarray, "M M"]]:
+    """Shares of the samples of every true class that were given each label, of the classes with most wrong labels."""
+    true, given = items.y_clean[rows], items.y[rows]
+    wrong = np.bincount(true[true != given], minlength=items.classes)
+    shown = np.sort(np.argsort(-wrong, kind="stable")[:most])
+    shown = shown[wrong[shown] > 0]
+    place = np.full(items.classes, -1)
+    place[shown] = np.arange(len(shown))
+    drawn = (place[true] >= 0) & (place[given] >= 0)
+    matrix = np.zeros((len(shown), len(shown)))
+    np.add.at(matrix, (place[true[drawn]], place[given[drawn]]), 1)
+    size = np.bincount(true, minlength=items.classes)[shown]
+    return tuple(items.class_name[c] for c in shown), matrix / size[:, None]

@@ -1,0 +1,71 @@
+"""gain: what a network was before training, scored beside what it became, and a plain word where training made it worse."""
+
+from __future__ import annotations
+
+from likewise.configs import Evaluate, Train
+from likewise.embedding import embed_rows
+from likewise.intervals import paired
+from likewise.metrics import as_text
+from likewise.run import Run
+from likewise.scoring import as_compared, score, summary
+from likewise.stages.assemble import choose_device, make_protocol, open_embedder, similarity_of, transforms
+from likewise.stages.evaluate import find_data, must_be_its_data, rows_of
+from likewise.stages.saved import read_per_query
+from likewise.types import LikewiseError
+
+HINT = "with few pictures train less: --length 5e, --backbone-lr 1e-5, or not at all: --length 0"
+
+
+def add_before(run: Run, config: Train, say=print) -> dict:
+    """The run's scores, with those before training in "before" where the network began with weights that others trained.
+
+    They are worked out once and kept in the run's folder. Where they cannot be, the user is told why.
+    """
+    scores = run.scores
+    began = run.about["config"]
+    missing = scores["metrics"].keys() - scores.get("before", {}).get("metrics", {}).keys()
+    trained = (began.get("pretrained") or began.get("weights")) and run.read_log()  # --length 0 leaves none
+    if not missing or not trained:
+        return scores
+    try:
+        scores |= {"before": score_before(run, config, list(scores["metrics"]))}
+    except LikewiseError as error:
+        say(f"what the network was before training cannot be told ({error})")
+        return scores
+    run.write_json("scores.json", scores)
+    return scores
+
+
+def score_before(run: Run, config: Train, metrics: list[str]) -> dict:
+    """What `summary` says of the untrained network, and how training changed the deciding metric, query by query."""
+    where = {"data": config.data, "root": config.root, "workers": config.workers, "allow_imports": config.allow_imports}
+    settings, items = find_data(run, Evaluate(target=str(run.path), quiet=True, **where), False, lambda line: None)
+    must_be_its_data(run, items, settings.data)
+    device, protocol, similarity = choose_device(config.device), make_protocol(settings), similarity_of(settings)
+    embedder = open_embedder(run, settings, "untrained", device)
+    _, plain = transforms(settings, embedder)
+    e = embed_rows(
+        embedder, items, rows_of(protocol, items, "test"), plain, device=device, workers=config.workers,
+        title="embed test part, before training",
+    )  # fmt: skip
+    e = as_compared(e, similarity)
+    each, _ = score(e, items, protocol, metrics, similarity, device)
+    name = settings.select if settings.select in each.each else next(iter(each.each))
+    after = read_per_query(run.path / "per_query.parquet", "train", [name])
+    values = each.each[name], after.each[name]
+    by_class, by_query = paired(*values, after.label), paired(*values)
+    by, over = (by_query, "queries") if by_class.few else (by_class, "classes")
+    change = {"metric": name, "low": by.low, "high": by.high, "over": over}
+    return summary(each, e, similarity, metrics, device) | {"change": change}
+
+
+def say_loss(scores: dict) -> str:
+    """A sentence where training made the deciding metric worse, and its interval says that this is no chance; else nothing."""
+    change = scores.get("before", {}).get("change", {})
+    if not change.get("high", 0) < 0:  # NaN is no loss
+        return ""
+    name = change["metric"]
+    old, new = (as_text(name, found["metrics"][name]) for found in (scores["before"], scores))
+    least, most = (-100 * change[end] for end in ("high", "low"))
+    sure = f"by {least:.1f} to {most:.1f} points, 95 % interval over {change['over']}"
+    return f"training made it worse: {name} {old} -> {new} ({sure});\n{HINT}"

@@ -1,0 +1,174 @@
+"""From a target to an index, and to the network that embeds pictures for it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+import zlib
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from PIL import Image
+from torch import Tensor
+
+from likewise.configs import Embed, Search
+from likewise.data.features import read_embeddings
+from likewise.data.images import file_of, read_image
+from likewise.finder import kept
+from likewise.finder.index import Index
+from likewise.finder.rows import Rows, fitting, pack
+from likewise.run import Run
+from likewise.stages.assemble import choose_device, load_items, make_protocol, open_embedder, read_config, transforms
+from likewise.stages.embed import embed
+from likewise.stages.evaluate import evaluate_run
+from likewise.stages.saved import find_target, origin, rows_in
+from likewise.types import Items, LikewiseError
+
+
+def no_picture() -> Image.Image:
+    """In place of a picture where there is none."""
+    return Image.new("RGB", (64, 64), "#e6e9ef")
+
+
+def open_index(config: Search, say: Callable[[str], None]) -> tuple[Index, Network | None]:
+    """The index of a target and the network of its run, where there is one. A run is evaluated first where it was not."""
+    target = find_target(config.target, "search")
+    if kept.is_index(target):
+        index = Index.open(target)
+        made_by, path = index.about["made_by"], config.model or index.about["made_by"].get("run")
+        run = Run(path) if path and (config.model or os.path.isdir(path)) else None
+        return index, run and Network(run, made_by, index.rows.similarity, config)
+    if (
+        target.is_dir()
+        and not (target / "config.json").exists()
+        and any((target / name).exists() for name in kept.FILES)
+    ):
+        kept.read(target)  # half an index: says so
+    gallery, run, made_by = open_gallery(config, say)
+    similarity = made_by.get("similarity", "cosine")
+    known = {"which": made_by.get("which", "best")}  # whose network it is, is told apart when the index is saved
+    index = Index(rows_of(gallery, rows_in(made_by, len(gallery)), similarity), known)
+    return index, run and Network(run, known, similarity, config)
+
+
+def open_gallery(config: Search, say: Callable[[str], None]) -> tuple[Items, Run | None, dict]:
+    """The embeddings of a run or a file, and what is known of their maker."""
+    target = find_target(config.target, "search")
+    if not target.is_dir():
+        items, made_by = read_embeddings(str(target)), origin(target)
+        path = config.model or made_by.get("run")
+        return items, Run(path) if path and (config.model or os.path.isdir(path)) else None, made_by
+    run = Run(target)
+    if config.model:
+        raise LikewiseError(f"search: '{target}' is a run and has its own network; leave out --model")
+    if not (target / "embeddings.npz").exists():
+        keep_embeddings(run, config, say)
+    file = target / "embeddings.npz"
+    return read_embeddings(str(file)), run, origin(file)
+
+
+def keep_embeddings(run: Run, config: Search, say: Callable[[str], None]) -> None:
+    """Of the test part, as evaluation leaves them; or of all there is, where all of it trained."""
+    settings = read_config(run, allow_imports=config.allow_imports)
+    how = {"workers": config.workers, "quiet": config.quiet}
+    data = {"root": settings.root, "skip_bad": settings.skip_bad}
+    if make_protocol(settings).tests:
+        items = load_items(settings.data, **data, **how, say=say)
+        device = choose_device(config.device)
+        evaluate_run(run, config=settings, items=items, metrics=settings.metrics, device=device, **how)
+        return
+    say("all of this run's data trained, so all of it is searched")
+    embed(
+        Embed(
+            run=str(run.path), data=settings.data, out=str(run.path / "embeddings.npz"), device=config.device,
+            allow_imports=config.allow_imports, **data, **how,
+        ),
+        say,
+    )  # fmt: skip
+
+
+def rows_of(items: Items, row: Int[np.ndarray, "N"], similarity: str) -> Rows:
+    order = np.argsort(row)
+    paths = [""] * len(items) if items.path is None else [file_of(items, place) for place in order.tolist()]
+    box = None if items.box is None else items.box[order]
+    table, text = pack(row[order], items.y[order], paths, box)
+    vectors = items.x if (np.diff(order) == 1).all() else items.x[order]
+    return Rows(fitting(vectors, similarity), table, text, items.class_name, np.ones(len(items), bool), similarity)
+
+
+class Network:
+    """The network that made an index's rows, opened when a picture is to be embedded."""
+
+    def __init__(self, run: Run, made_by: dict, similarity: str, config: Search):
+        self.run, self.made_by, self.similarity, self.config = run, made_by, similarity, config
+        self.which = made_by.get("which", "best")
+
+    @cached_property
+    def parts(self) -> tuple:
+        """The network, what it sees of a picture, and its device; it is the one that made the index, or an error."""
+        run, config = self.run, self.config
+        settings = read_config(run, allow_imports=config.allow_imports)
+        if run.about["features"] is not None:
+            raise LikewiseError(
+                f"search: '{run.path}' was trained on features and cannot read pictures; query by row number"
+            )
+        self.must_be_the_same()
+        device = choose_device(config.device)
+        embedder = open_embedder(run, settings, self.which, device)
+        return embedder, transforms(settings, embedder)[1], device
+
+    def stamp(self) -> dict:
+        """What tells the network from others: its run, and a checksum of its weights."""
+        file = self.run.path / self.run.network(self.which)
+        weights = zlib.crc32(file.read_bytes()) if self.which != "untrained" and file.exists() else 0
+        return {"run": str(self.run.path.absolute()), "identity": self.run.about["identity"], "weights": weights}
+
+    def must_be_the_same(self) -> None:
+        now = self.stamp()
+        if any(self.made_by.get(name, now[name]) != now[name] for name in ("identity", "weights")):
+            raise LikewiseError(
+                f"search: the index must be searched with the network that made it ({self.made_by['run']}, as it was then), "
+                f"got another ('{self.run.path}'); give that run with --model, or save a new index from this one"
+            )
+
+    def see(self, image: Image.Image) -> Tensor:
+        return self.parts[1](image)
+
+    @torch.inference_mode()
+    def embed(self, seen: list[Tensor]) -> Float[np.ndarray, "n D"]:
+        embedder, _, device = self.parts
+        out = embedder(torch.stack(seen).to(device))
+        return (out.e if self.similarity == "euclidean" else out.z).float().cpu().numpy()
+
+
+def add_data(index: Index, network: Network | None, config: Search, say: Callable[[str], None]) -> np.ndarray:
+    """Embed data and add it to the index; the new rows."""
+    if network is None:
+        raise LikewiseError(
+            "search: --add needs the network that made the index, and its run is gone; give --model RUN"
+        )
+    network.must_be_the_same()
+    shared = {name: getattr(config, name) for name in ("device", "workers", "allow_imports", "quiet")}
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, "new.npz")
+        embed(Embed(run=str(network.run.path), data=config.add, out=file, which=network.which, **shared), say)
+        items = dataclasses.replace(read_embeddings(file), root="")  # its paths are whole
+    paths = [""] * len(items) if items.path is None else list(items.path)
+    return index.add(items.x, [items.class_name[label] for label in items.y], paths, items.box)
+
+
+def path_of(index: Index, place: int) -> str:
+    """The file of a row's picture; those that were added on the page lie beside the index."""
+    path = index.rows.path(place)
+    return os.path.join(index.folder or "", path) if path else ""
+
+
+def picture_of(index: Index, place: int) -> Image.Image:
+    """A row's picture, or an empty one where the index has none."""
+    path = path_of(index, place)
+    return read_image(Path(path), index.rows.box(place)) if path else no_picture()

@@ -1,0 +1,173 @@
+"""load: a run, or what was exported of one -> a network to call with pictures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, Shaped
+from PIL import Image
+from torch import Tensor
+
+from likewise.configs import Train, check
+from likewise.data.augment import Plain
+from likewise.data.images import check_shape, read_image, to_rgb, upright
+from likewise.models.embedder import Embedder, check_range
+from likewise.run import Run
+from likewise.stages.assemble import (
+    choose_device,
+    load_into,
+    make_embedder,
+    open_embedder,
+    read_config,
+    similarity_of,
+    to_device,
+    transforms,
+)
+from likewise.types import LikewiseError
+
+FORMAT = 1
+"""Of an export's config.json."""
+
+KEPT = ("backbone", "head", "dim", "pool", "layer_norm", "augment", "keep_side")
+"""The settings that a network and what it sees of a picture are built from; the size of the picture is kept beside them."""
+
+BATCH = 64
+
+Picture = str | os.PathLike | Image.Image
+Images = Picture | Iterable[Picture] | Tensor | np.ndarray
+
+
+class Model:
+    """A network ready for use: pictures in, embeddings out. It stays in evaluation mode.
+
+    `transform` is what it sees of a picture, None where it takes feature vectors. `similarity` says how its embeddings are
+    compared: "cosine" (they have unit length) or "euclidean".
+    """
+
+    def __init__(self, embedder: Embedder, transform: Plain | None, similarity: str, device: torch.device):
+        self.embedder, self.transform = to_device(embedder, device).eval(), transform
+        self.similarity, self.device, self.dim = similarity, device, embedder.dim
+
+    def __repr__(self) -> str:
+        sees = f"{self.transform.size} px" if self.transform else f"{self.embedder.feature_dim} features"
+        return f"Model({self.embedder.backbone_name}, {sees} -> {self.dim} numbers, {self.similarity}, {self.device})"
+
+    @torch.no_grad()
+    def __call__(self, images: Images) -> Float[np.ndarray, "N D"]:
+        """Embeddings, one line a picture.
+
+        Args:
+            images: paths or PIL pictures, one or many; or a batch of pixels as the network sees them (uint8, or float in
+                [0, 1]), or of features, as one tensor.
+        """
+        found = [np.zeros((0, self.dim), np.float32)]
+        for x in self.batches(images):
+            out = self.embedder(x.to(self.device))
+            found.append((out.z if self.similarity == "cosine" else out.e).float().cpu().numpy())
+        return np.concatenate(found)
+
+    def batches(self, images: Images) -> Iterator[Tensor]:
+        if isinstance(images, Tensor | np.ndarray):
+            yield from self.checked(torch.as_tensor(images)).split(BATCH)
+            return
+        alone = isinstance(images, Picture) or not isinstance(images, Iterable)
+        several = [images] if alone else list(images)
+        for start in range(0, len(several), BATCH):
+            yield torch.stack([self.see(one) for one in several[start : start + BATCH]])
+
+    def see(self, picture: Picture) -> Tensor:
+        if self.transform is None:
+            raise LikewiseError(
+                f"Model: it embeds feature vectors, an array of shape (N, {self.embedder.feature_dim}), "
+                f"got {type(picture).__name__}"
+            )
+        if isinstance(picture, Image.Image):
+            return self.transform(check_shape(to_rgb(upright(picture)), "Model"))
+        if isinstance(picture, str | os.PathLike):
+            return self.transform(read_image(Path(picture).expanduser()))
+        raise LikewiseError(
+            f"Model: a picture must be a path or a PIL image, got {type(picture).__name__}; "
+            "make it one with PIL.Image.fromarray, or give a batch of pixels as one tensor"
+        )
+
+    def checked(self, x: Shaped[Tensor, "..."]) -> Tensor:
+        """A batch of the shape that the network was evaluated with. Other sizes would be embedded, but not as well."""
+        if self.transform is None:
+            return x.float() if x.is_floating_point() else x  # the network says what is wrong with others
+        size = self.transform.size
+        if x.ndim != 4 or tuple(x.shape[1:]) != (3, size, size):
+            raise LikewiseError(
+                f"Model: a batch of pixels must have the shape (N, 3, {size}, {size}), got {tuple(x.shape)}; "
+                "give paths or PIL images, or make each with model.transform(image)"
+            )
+        if x.is_floating_point():
+            check_range(x.cpu())
+        return x
+
+
+def load(
+    path: str | os.PathLike, *, which: str = "best", device: str | None = None, allow_imports: bool = False
+) -> Model:
+    """The network of a run, or of a folder that `likewise export --to safetensors` wrote. Nothing in it is executed.
+
+    Args:
+        which: of a run: its best network, the last, or as it was untrained.
+        device: cpu, cuda, mps; None: the GPU if there is one.
+        allow_imports: let specs import parts by dotted name, which runs their code.
+    """
+    run, place = Run(path), choose_device(device)
+    if (run.path / "model.onnx").exists():
+        raise LikewiseError(
+            f"load: '{path}' is an ONNX export, which runs without likewise: see its example.py; "
+            "give the run itself, or export it --to safetensors"
+        )
+    if not (run.path / "config.json").is_file():
+        what = "a folder without a config.json" if run.path.is_dir() else "no folder"
+        raise LikewiseError(
+            f"load: a run folder is wanted, or one that `likewise export --to safetensors` wrote, got '{path}', {what}"
+        )
+    about = run.read_json("config.json")
+    if isinstance(about, dict) and "export" in about:
+        return open_export(run, about, place, allow_imports)
+    return open_model(run, read_config(run, allow_imports=allow_imports), which, place)
+
+
+def open_model(run: Run, config: Train, which: str, device: torch.device) -> Model:
+    if which not in ("best", "last", "untrained"):
+        raise LikewiseError(f"load: which must be best, last or untrained, got '{which}'")
+    embedder = open_embedder(run, config, which, device)
+    return Model(embedder, transforms(config, embedder)[1], similarity_of(config), device)
+
+
+def settings_to_rebuild(config: Train, model: Model) -> dict:
+    """What an export's config.json needs for `open_export`."""
+    size = model.transform.size if model.transform else None  # the backbone's own may change with the version of timm
+    kept = {name: getattr(config, name) for name in KEPT}
+    width = model.embedder.feature_dim if model.transform is None else None
+    return {"export": FORMAT, "similarity": model.similarity, "features": width, "settings": kept | {"size": size}}
+
+
+def open_export(folder: Run, about: dict, device: torch.device, allow_imports: bool) -> Model:
+    """A network from what `settings_to_rebuild` kept, and the weights beside it."""
+    if not isinstance(about["export"], int) or about["export"] > FORMAT:
+        raise LikewiseError(
+            f"load: '{folder.path}' was written by a newer likewise (format {about['export']}, this one reads up to {FORMAT}); "
+            "update likewise"
+        )
+    settings, similarity = about.get("settings"), about.get("similarity")
+    if (
+        not isinstance(settings, dict)
+        or settings.keys() != {*KEPT, "size"}
+        or similarity not in ("cosine", "euclidean")
+    ):
+        raise LikewiseError(f"load: {folder.path / 'config.json'} is damaged; export the run again")
+    config = Train(data="", allow_imports=allow_imports, **settings)
+    check(config)
+    with torch.random.fork_rng(devices=[]):
+        embedder = make_embedder(config, about.get("features"), empty=True)
+    load_into(embedder, folder.load_tensors("model.safetensors"), folder.path / "model.safetensors")
+    return Model(embedder, transforms(config, embedder)[1], similarity, device)

@@ -1,0 +1,98 @@
+"""An index in a folder: it comes back as it was, survives a crash half-way, and says when it is damaged."""
+
+import json
+
+import numpy as np
+import pytest
+from make_index import make_index, vectors
+
+from likewise.errors import LikewiseError
+from likewise.finder import kept
+from likewise.finder.index import Index
+
+
+@pytest.fixture
+def folder(tmp_path):
+    index = make_index(40, first=7)
+    index.save(tmp_path / "my shop ü")
+    return tmp_path / "my shop ü"
+
+
+def test_what_was_saved_comes_back(folder):
+    index, first = Index.open(folder), make_index(40, first=7).rows
+    assert np.array_equal(index.rows.vectors, first.vectors) and np.array_equal(
+        index.rows.table["row"], 7 + np.arange(40)
+    )
+    assert index.rows.class_name == first.class_name and index.rows.path(39) == "bild 39 ü.png"
+    assert kept.is_index(folder) and not kept.is_index(folder.parent)
+    assert sorted(p.name for p in folder.parent.iterdir()) == [folder.name]  # nothing is left beside it
+
+
+def test_changes_are_there_after_opening_again(folder):
+    index = Index.open(folder)
+    assert index.add(vectors(2, seed=5), ["gull", "wren"], ["n1.png", "n2.png"]).tolist() == [47, 48]
+    index.remove([48, 8])
+    assert index.add(vectors(1, seed=6), ["gull"], [""]).tolist() == [49]  # 48 is never given again
+    again = Index.open(folder)
+    assert len(again.rows) == 41 and not again.rows.here[[1, 41]].any() and again.rows.here.sum() == 41
+    assert np.array_equal(again.rows.vectors[40:42], vectors(2, seed=5)) and again.rows.path(41) == "n2.png"
+    assert again.rows.label(42) == "gull" and again.rows.path(42) == ""
+
+
+def test_a_crash_while_adding_leaves_the_old_index(folder):
+    for name in kept.FILES:
+        with (folder / name).open("ab") as file:
+            file.write(b"half of something new")
+    index = Index.open(folder)
+    assert len(index.rows) == 40
+    assert index.add(vectors(1, seed=5), ["wren"], ["new.png"]).tolist() == [47]
+    assert np.array_equal(Index.open(folder).rows.vectors[40:], vectors(1, seed=5))
+
+
+@pytest.mark.parametrize("name", ["vectors.f32", "table.bin", "paths.txt"])
+def test_damage_is_told(folder, name):
+    whole = (folder / name).read_bytes()
+    (folder / name).write_bytes(whole[:-3])
+    with pytest.raises(
+        LikewiseError, match=rf"damaged or only half there \({name} must have {len(whole)} bytes and has"
+    ):
+        Index.open(folder)
+    (folder / name).write_bytes(whole[:5] + bytes([whole[5] ^ 1]) + whole[6:])
+    with pytest.raises(LikewiseError, match=f"the bytes of {name} are not those that were written.*save it anew"):
+        Index.open(folder)
+    (folder / name).unlink()
+    with pytest.raises(LikewiseError, match="and has 0"):
+        Index.open(folder)
+
+
+def test_a_damaged_description_is_told(folder):
+    about = json.loads((folder / "index.json").read_text())
+    for text, says in [
+        ("{", "damaged"),
+        ("[]", "lacks what"),
+        (json.dumps(about | {"format": 9}), "must have format 1, got 9"),
+    ]:
+        (folder / "index.json").write_text(text)
+        with pytest.raises(LikewiseError, match=says):
+            Index.open(folder)
+
+
+def test_two_who_change_one_index_are_told(folder):
+    one, other = Index.open(folder), Index.open(folder)
+    one.remove([9])
+    with pytest.raises(LikewiseError, match="another command changed it; open it again"):
+        other.add(vectors(1), ["wren"], [""])
+    assert len(Index.open(folder).rows) == 39
+
+
+def test_an_index_goes_only_where_nothing_is(folder, tmp_path):
+    with pytest.raises(LikewiseError, match="--save takes a new folder, got .*my shop"):
+        make_index().save(folder)
+    (tmp_path / "file").touch()
+    with pytest.raises(LikewiseError, match="--save takes a new folder"):
+        make_index().save(tmp_path / "file")
+    with pytest.raises(LikewiseError, match="must be a folder that can be written"):
+        make_index().save(tmp_path / "file" / "below")
+    (tmp_path / "empty").mkdir()
+    make_index().save(tmp_path / "empty")
+    assert len(Index.open(tmp_path / "empty").rows) == 40

@@ -1,0 +1,140 @@
+"""The search page in a real browser: drop, click, filter, add, remove, a file that is no picture, a desk and a phone."""
+
+import base64
+import shutil
+import threading
+
+import pytest
+from make_index import make_index
+
+pytest.importorskip("fastapi", reason="the search page needs FastAPI")
+pytest.importorskip("playwright", reason="the browser is driven by playwright")
+
+import numpy as np
+import torch
+import uvicorn
+from PIL import Image
+from playwright import sync_api as api
+
+from likewise.finder.app import Desk, make_app
+from likewise.server import take_port
+from likewise.stages.serve import decode
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")]
+
+DROP = """([name, type, body]) => {
+  const bytes = Uint8Array.from(atob(body), (c) => c.charCodeAt(0)), data = new DataTransfer();
+  data.items.add(new File([bytes], name, { type }));
+  document.body.dispatchEvent(new DragEvent("dragover", { bubbles: true, dataTransfer: data }));
+  document.body.dispatchEvent(new DragEvent("drop", { bubbles: true, dataTransfer: data }));
+}"""
+
+
+def draw(place):
+    return Image.new("RGB", (90, 60), (place * 6 % 256, 120, 200))
+
+
+def embed(seen):
+    return torch.nn.functional.normalize(torch.stack(seen)).numpy()
+
+
+@pytest.fixture
+def served(tmp_path):
+    index = make_index(40, first=100)
+    index.save(tmp_path / "shop")
+    desk = Desk(
+        index, "shop", 100_000, decode, draw, lambda image: torch.tensor(index.rows.vectors[5]), embed, changes=True
+    )
+    door = take_port("search", "127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(make_app(desk), log_level="warning", lifespan="off"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})
+    thread.start()
+    yield index, f"http://127.0.0.1:{door.getsockname()[1]}/"
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture
+def page(served):
+    wrong, address = [], served[1]
+    with api.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        page.set_default_timeout(15_000)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("request", lambda asked: asked.url.startswith((address, "data:")) or wrong.append(asked.url))
+        page.goto(address)
+        see(page, "Give a picture", "#found")  # what is dropped before is not taken
+        yield page
+        browser.close()
+    assert wrong == []  # no script failed, and nothing was asked of another server
+
+
+def see(page, text, where):
+    api.expect(page.locator(where)).to_contain_text(text, timeout=15_000)
+
+
+def drop(page, name, body, kind="image/png"):
+    page.evaluate(DROP, [name, kind, base64.b64encode(body).decode()])
+
+
+def picture(tmp_path):
+    Image.fromarray(np.full((30, 40, 3), 90, np.uint8)).save(tmp_path / "p.png")
+    return (tmp_path / "p.png").read_bytes()
+
+
+def test_a_picture_is_dropped_a_result_is_followed_and_a_row_removed(page, served, tmp_path):
+    index = served[0]
+    see(page, "40 rows · 3 classes · exact", "#facts")
+    api.expect(page.locator(".card")).to_have_count(12)  # some rows to begin with
+    drop(page, "min fågel.png", picture(tmp_path))
+    see(page, "min fågel.png", "#query")
+    see(page, "row 105", ".card >> nth=0")
+    see(page, "1.000", ".card >> nth=0")
+    see(page, "of 12", ".vote >> nth=0")
+    page.click(".card > button >> nth=1")
+    hits = index.find(index.rows.vectors[5:6], 2)[0]
+    see(page, f"row {100 + hits[1].place}", "#query figcaption")
+    page.fill("#within", "robin")
+    page.press("#within", "Enter")
+    api.expect(page.locator(".card .class >> nth=0")).to_have_text("robin")
+    page.click("#remove")
+    see(page, "Really remove it?", "#remove")
+    assert len(index.rows) == 40  # once is not enough
+    page.click("#remove")
+    see(page, f"Row {100 + hits[1].place} is removed.", "#said")
+    see(page, "39 rows", "#facts")
+    assert not index.rows.here[hits[1].place]
+
+
+def test_a_picture_is_added_under_a_name(page, served, tmp_path):
+    page.set_input_files("#file", files=[{"name": "a.png", "mimeType": "image/png", "buffer": picture(tmp_path)}])
+    see(page, "a.png", "#query")
+    page.click("#add")
+    page.fill("#name", "gull")
+    page.press("#name", "Enter")
+    see(page, "Added as row 140.", "#said")
+    see(page, "41 rows · 4 classes", "#facts")
+    assert served[0].rows.label(40) == "gull"
+    api.expect(page.locator("#history button")).to_have_count(2)
+
+
+def test_what_is_no_picture_is_told_kindly_and_the_page_goes_on(page, tmp_path):
+    drop(page, "table.csv", b"path,label\n", "text/csv")
+    see(page, "A picture is wanted (JPEG, PNG, WEBP, BMP, GIF, TIFF), and this is none of them.", "#said.wrong")
+    drop(page, "half.png", picture(tmp_path)[:50])
+    see(page, "The picture is damaged or cut short", "#said.wrong")
+    drop(page, "huge.png", b"x" * 200_000)
+    see(page, "Shrink it first", "#said.wrong")
+    drop(page, "good.png", picture(tmp_path))
+    see(page, "good.png", "#query")
+    api.expect(page.locator("#said")).to_have_text("")
+
+
+def test_nothing_is_cut_off_on_a_desk_or_a_phone(page, tmp_path):
+    drop(page, "a_long_name_without_any_spaces_in_it_as_cameras_write_them_20240101_123456.png", picture(tmp_path))
+    see(page, "row 105", ".card >> nth=0")
+    for width in (1440, 800, 390):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -1,0 +1,138 @@
+"""Facts about runs that never were: clusters on a plane, with everything that a page can show."""
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from scipy.cluster.hierarchy import leaves_list, linkage
+
+from likewise.report import facts as f
+from likewise.report.overlap import Named, Overlapped
+
+SCRIPT = "<script>alert(1)</script>"
+NEAR = 8
+
+
+def coloured(rng: np.random.Generator, label: int, noisy: bool) -> Image.Image:
+    if noisy:
+        return Image.fromarray(rng.integers(0, 256, (128, 128, 3), dtype=np.uint8))
+    tall = rng.integers(60, 128)
+    return Image.new("HSV", (128, int(tall)), (label * 37 % 256, 150, int(rng.integers(120, 230)))).convert("RGB")
+
+
+def pool_of(samples: int, classes: int, pictures: int, noisy: bool = False) -> f.Pool:
+    rng = np.random.default_rng(0)
+    label = np.sort(np.arange(samples) % classes)
+    names = tuple(f"{i:03d}.{SCRIPT if i == 1 else 'some bird'} {i}" for i in range(classes))
+    order = f.Grouping("order", ("song birds", "water birds", "owls"), np.arange(classes) % 3)
+    chosen = rng.permutation(samples)[:pictures]
+    picture = {int(place): coloured(rng, int(label[place]), noisy) for place in chosen}
+    files = tuple(f"bird_{i:06d}.jpg" for i in range(samples))
+    return f.Pool("birds", "test", np.arange(samples) + 1000, label, names, (order,), files, picture)
+
+
+def neighbours(pool: f.Pool, shift: int) -> tuple[np.ndarray, np.ndarray]:
+    """The samples that follow in the table, some of them of the next class."""
+    places = np.arange(len(pool.label))
+    near = (places[:, None] + np.arange(1, NEAR + 1) * shift) % len(places)
+    return near, np.linspace(0.95, 0.5, NEAR) + np.zeros((len(places), 1))
+
+
+def asked(pool: f.Pool, place: int, near: np.ndarray, sim: np.ndarray) -> f.Asked:
+    right = pool.label[near[place]] == pool.label[place]
+    answers = (f.Answer(int(n), float(s), bool(r)) for n, s, r in zip(near[place], sim[place], right, strict=True))
+    return f.Asked(int(place), float(right.mean()), tuple(answers))
+
+
+def clusters(pool: f.Pool, seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return (rng.normal(0, 8, (len(pool.class_name), 2))[pool.label] + rng.normal(0, 0.8, (len(pool.label), 2))).astype(
+        np.float32
+    )
+
+
+def confusion_of(pool: f.Pool, size: int = 24) -> f.Confusion:
+    size = min(size, len(pool.class_name))
+    matrix = np.eye(size) * 0.7 + np.random.default_rng(0).dirichlet(np.full(size, 0.1), size) * 0.3
+    pairs = tuple(f.Confused(i, i + 1, 10 - i, 0.3 - i / 100) for i in range(min(9, size - 1)))
+    return f.Confusion(pairs, np.arange(size), matrix)
+
+
+def noise_of(rng: np.random.Generator) -> f.Noise:
+    edge, right = np.linspace(0, 1, 21), np.round(300 * np.exp(-(np.linspace(-2, 3, 20) ** 2))).astype(int)
+    passes = tuple(
+        f.Suspicion(
+            f"after pass {i}, step {50 * i}", edge, right, right[::-1] // 3, tuple(np.linspace(1, 0, 20).tolist()), 0.6
+        )
+        for i in (1, 2, 3)
+    )
+    inspected = np.linspace(0, 1, 40)
+    found = f.Detection("PRISM", inspected, 1 - (1 - inspected) ** 4, 0.71, 0.93)
+    doubts = tuple(
+        f.Doubt(
+            i,
+            SCRIPT,
+            "wren",
+            0.9 - i / 100,
+            0.1,
+            i % 4 != 0,
+            f"file_{i}.jpg",
+            coloured(rng, i, False) if i % 3 else None,
+        )
+        for i in range(20)
+    )
+    names = tuple(f"class {i}" for i in range(12))
+    return f.Noise(
+        "Uniform(rate=0.3)", "PRISM()", 0.3, passes, (found,), doubts, names, np.eye(12) * 0.7 + 0.025, ("A note.",)
+    )
+
+
+def tree_of(pool: f.Pool) -> f.Tree:
+    means = np.random.default_rng(1).normal(size=(min(80, len(pool.class_name)), 4))
+    link = linkage(means, "average")
+    return f.Tree(link, np.arange(len(means)), leaves_list(link), 0, "By the means of classes.")
+
+
+def run_of(name: str, pool: f.Pool, seed: int, shift: int, mean: float) -> f.Viewed:
+    rng, steps = np.random.default_rng(seed), list(range(0, 1000, 25))
+    near, sim = neighbours(pool, shift)
+    some = [asked(pool, int(place), near, sim) for place in rng.permutation(list(pool.picture) or [0])[:30]]
+    loss = [2 * np.exp(-step / 300) + seed / 10 + rng.normal(0, 0.05) for step in steps]
+    recall = [0.2 + 0.4 * (1 - np.exp(-step / 300)) + seed / 50 for step in steps[::8]]
+    curves = (
+        f.Curve("loss", "MultiSimilarity", steps, [*loss[:-1], float("nan")]),
+        f.Curve("validation", "R@1", steps[::8], recall), f.Curve("validation", "MAP@R", steps[::8], [v / 2 for v in recall]),
+        f.Curve("learning rate", "network", steps, [1e-4 * (1 - step / 1000) for step in steps]),
+    )  # fmt: skip
+    centres = np.linspace(-0.5, 1, 61)[:-1]
+    hill = [np.exp(-((centres - at) ** 2) / 0.03) for at in (0.7 - seed / 20, 0.15)]
+    names = {"MAP@R": mean / 2, "R@1": mean, "R@2": mean + 0.1}
+    scores = {
+        k: f.Score(v, v - 0.02, v + 0.02, f"{v:.1%} ({v - 0.02:.1%} to {v + 0.02:.1%})".replace("%", " %"))
+        for k, v in names.items()
+    }
+    value = np.exp(-np.arange(64) / (10 + 10 * seed))
+    return f.Viewed(
+        name, 0, "MultiSimilarity on birds, ResNet-50, 20 passes", {"loss": "MultiSimilarity(alpha=2)", "batch": "112"},
+        scores | {"rho": f.Score(0.31, None, None, "0.3100")}, "MAP@R", curves,
+        {"PCA": clusters(pool, 10), "t-SNE": clusters(pool, 20 + seed)}, near, sim,
+        {"worst": tuple(some[:20]), "best": tuple(some[10:]), "each class": tuple(some)}, confusion_of(pool),
+        f.Distances("cosine similarity", np.linspace(-0.5, 1, 61), *(one / one.sum() for one in hill), 0.21, (5000, 90000)),
+        f.Spectrum(value / value.sum(), 0.31 * seed), noise_of(rng), tree_of(pool), ("It was stopped early.",),
+    )  # fmt: skip
+
+
+def made_facts(samples: int = 600, classes: int = 40, pictures: int = 200, noisy: bool = False) -> f.Facts:
+    pool = pool_of(samples, classes, pictures, noisy)
+    runs = run_of("plain", pool, 1, 1, 0.5), run_of("robust", pool, 2, 2, 0.62)
+    places = list(pool.picture)[:12] or [0]
+    queries = tuple(tuple(asked(pool, place, run.near, run.near_sim) for run in runs) for place in places)
+    heat = np.random.default_rng(0).random((2, 30)) < 0.6
+    named = Named(tuple(f"class {i}" for i in range(30)), heat, float("nan"), 0.6, 0.2)
+    overlap = Overlapped(
+        ("plain", "robust"), ("MS", "MS + PRISM"), 18, classes, {"count": named, "rate": named}, Path(".")
+    )
+    compared = (f.Compared(0, 1, "R@1", "robust is better by 12.0 points of R@1 (9.1 to 14.8).", queries),)
+    return f.Facts(
+        f"Birds, {SCRIPT}", runs, (pool,), compared, overlap, ("Something to know.",), "likewise 1, likewise report a b"
+    )

@@ -1,0 +1,95 @@
+"""The model card: only what the run says, and nothing where it says nothing."""
+
+import dataclasses
+
+import pytest
+
+from likewise.report.card import Card, score_lines, write_card
+
+SEES = {"size": 224, "short_side": 256, "shrink_first": None}
+CONFIG = {
+    "backbone": "resnet50",
+    "pretrained": True,
+    "loss": "Triplet(margin=0.1)",
+    "terms": [],
+    "protocol": "UnseenClasses()",
+}
+SCORES = {
+    "metrics": {"R@1": 0.5}, "interval": {"R@1": [0.4, 0.6]}, "interval_over": "classes", "class_mean": {"R@1": 0.45},
+    "queries": 10, "unscored": 2, "similarity": "cosine", "part": "test", "leaks": "train and test share no class",
+}  # fmt: skip
+
+
+@pytest.fixture
+def card():
+    return Card(
+        name="birds", folder="export-onnx", to="onnx", which="best", dim=128, similarity="cosine", preprocess=SEES, boxed=False,
+        config=CONFIG, data={"name": "cub | 200", "classes": "200"}, labels=("All labels were believed.",), scores=SCORES,
+        checked="Compared on 64 pictures.", made={"hardware": "a card"}, finished=True,
+    )  # fmt: skip
+
+
+def test_scores_stand_with_their_intervals_and_what_they_are_of(card):
+    text = write_card(card)
+    assert "| R@1 | 50.0 % | 40.0 % to 60.0 % | 45.0 % |" in text
+    assert "10 queries of the test part, cosine similarity; intervals: bootstrap over classes." in text
+    assert "2 more queries have nothing to find" in text and "Train and test share no class." in text
+
+
+def test_tables_are_tables(card):
+    text = write_card(card)
+    assert "| name | cub \\| 200 |\n| classes | 200 |" in text
+    assert "| loss | Triplet(margin=0.1) |" in text and "| terms" not in text and "None" not in text
+    assert "\n\n\n" not in text and text.startswith("# birds\n")
+
+
+def test_how_a_picture_comes_in(card):
+    assert "short side has 256 pixels, and the middle 224 x 224 cut out" in write_card(card)
+    whole = dataclasses.replace(card, preprocess=SEES | {"short_side": None, "shrink_first": 300}, boxed=True)
+    text = write_card(whole)
+    assert "resized to 224 x 224" in text and "short side of 300" in text and "cut to the boxes" in text
+    vectors = write_card(dataclasses.replace(card, preprocess=None, config=CONFIG | {"backbone": "features"}))
+    assert "float vectors" in vectors and "jpg" not in vectors and "Pillow" not in vectors
+
+
+def test_nothing_is_claimed_that_was_not_measured(card):
+    text = write_card(dataclasses.replace(card, scores=None, finished=False))
+    assert "This network was not scored." in text and "R@1" not in text and "training was not finished" in text
+
+
+def test_which_network_it_is(card):
+    assert "this was the best on validation" in write_card(card)
+    assert "last network of its training" in write_card(dataclasses.replace(card, which="last"))
+    assert "that its training ended with" in write_card(dataclasses.replace(card, which="only"))
+    assert "of the last checkpoint" in write_card(dataclasses.replace(card, which="only", finished=False))
+    text = write_card(dataclasses.replace(card, which="untrained", scores=None, finished=False))
+    assert "It is untrained: `resnet50` as it was before the first step, from published weights of resnet50." in text
+    assert "## Labels" not in text and "## Training" not in text and "not finished" not in text and "\n\n\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({}, "published weights of resnet50"),
+        ({"weights": "/home/me/w.pth"}, "the file w.pth"),
+        ({"pretrained": False}, "random weights"),
+    ],
+)
+def test_what_it_started_from(card, config, said):
+    text = write_card(dataclasses.replace(card, config=CONFIG | config))
+    assert f"| starts from | {said} |" in text and "/home/me" not in text
+    assert ("that of the weights" in text) == (said != "random weights")
+
+
+def test_the_licence_is_left_to_the_user(card):
+    assert "Not stated. Whoever passes this on has to choose one" in write_card(card)
+
+
+def test_loading_is_shown_for_what_was_written(card):
+    assert "from example import embed" in write_card(card)
+    other = write_card(dataclasses.replace(card, to="safetensors", folder="export-safetensors"))
+    assert 'likewise.load("export-safetensors")' in other and "onnx" not in other
+
+
+def test_a_score_without_an_interval_has_none():
+    assert score_lines({"metrics": {"NMI": 0.25}}) == [["NMI", "25.0 %", "", ""]]

@@ -1,0 +1,59 @@
+"""Curves of a log: every number in its panel, long ones thinned by means, and what labels were judged by on the way."""
+
+import numpy as np
+
+from likewise.report.curves import draw_curves, suspicions, thin_out, together
+
+LOG = [
+    {"step": 1, "verdict": {"labels used": 0.8, "wrong labels, any": 0.2, "wrong labels, similar": 0.1, "AUROC": 0.7}},
+    {"step": 2, "loss": 1.5, "lr": {"backbone": 0.1, "head": 0.2}, "images_per_s": 100.0, "trust": {"weight": 0.9}},
+    {"step": 3, "val MAP@R": 0.4, "val MAP@R by true labels": 0.5},
+    {"step": 4, "loss": float("nan"), "peek at test R@1": 0.6, "beta": 1.2},
+]  # fmt: skip
+
+
+def test_every_number_stands_in_its_panel():
+    found = {(one.panel, one.name): (one.step, one.value) for one in draw_curves(LOG)}
+    assert found == {
+        ("loss", "loss"): ([2], [1.5]),  # what is not a number is left out
+        ("validation", "MAP@R"): ([3], [0.4]),
+        ("validation", "MAP@R by true labels"): ([3], [0.5]),
+        ("test, on the way", "R@1"): ([4], [0.6]),
+        ("labels", "thought wrong"): ([1], [0.2 + 0.1]),
+        ("labels", "used"): ([1], [0.8]),
+        ("labels", "mean weight"): ([2], [0.9]),
+        ("wrong labels found", "AUROC"): ([1], [0.7]),
+        ("parts", "beta"): ([4], [1.2]),
+        ("learning rate", "backbone"): ([2], [0.1]),
+        ("learning rate", "head"): ([2], [0.2]),
+        ("images/s", "images/s"): ([2], [100.0]),
+    }
+    assert next(iter(found)) == ("loss", "loss") and draw_curves([]) == ()
+
+
+def test_a_long_curve_is_shown_by_means_of_pieces():
+    points = [(10 * i, float(i * i)) for i in range(1, 24)]
+    step, value = thin_out(points, 5)
+    pieces = [points[i : i + 5] for i in range(0, 23, 5)]  # 23 / 5, rounded up
+    assert step == [piece[-1][0] for piece in pieces]
+    assert np.allclose(value, [sum(v for _, v in piece) / len(piece) for piece in pieces])
+    assert thin_out(points, 23) == ([s for s, _ in points], [v for _, v in points])
+
+
+def test_kinds_of_wrong_labels_are_added_up():
+    assert together({"wrong labels, any": 0.2, "wrong labels, similar": 0.3})["wrong labels"] == 0.5
+    assert together({"labels used": 1.0}) == {"labels used": 1.0}
+
+
+def passes(count, wrong):
+    one = {"edges": [0.0, 1.0], "right": [3, 2, 1], "wrong": wrong, "weight": [1.0, None, 0.5], "threshold": 0.5}
+    return [{"step": 10 * (n + 1), "suspicion": one} for n in range(count)]
+
+
+def test_the_first_the_middle_and_the_last_pass_are_told():
+    found = suspicions(passes(7, [0, 1, 2]))
+    assert [one.title for one in found] == ["after the first pass, step 10", "half-way, step 40", "at the end, step 70"]
+    assert np.allclose(found[0].edge, [0, 1 / 3, 2 / 3, 1]) and found[0].wrong.tolist() == [0, 1, 2]
+    assert found[0].right.tolist() == [3, 2, 1] and found[0].weight == (1.0, None, 0.5) and found[0].threshold == 0.5
+    alone = suspicions(passes(1, None))
+    assert len(alone) == 1 and alone[0].wrong is None and suspicions([{"step": 1, "loss": 2.0}]) == ()

@@ -1,0 +1,342 @@
+"""The page about runs: what stands in it, what is left out, that it stays small, and how it behaves in a browser."""
+
+import re
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from page_reader import Reader
+from report.made_facts import SCRIPT, made_facts
+
+from likewise.report.facts import Facts, Score, Viewed
+from likewise.report.page import SCRIPTS, SECTIONS, asset, clear_best, contents, first_scores, scale, scales, write_page
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+def sure(mean, low, high):
+    return Score(mean, low, high, f"{100 * mean:.1f} % ({100 * low:.1f} to {100 * high:.1f})")
+
+
+def bare(name="one", scores=None, pool=-1, **more):
+    return Viewed(name, pool, "", {}, scores or {}, "R@1", **more)
+
+
+def test_sections_stand_in_order_and_what_is_empty_leaves_no_trace(tmp_path):
+    text = write_page(made_facts(100, 8, 10), tmp_path / "a.html", True).read_text("utf-8")
+    page = Reader(text)
+    assert page.sections() == list(SECTIONS)
+    assert [a["href"] for tag, a in page.tags if tag == "a"][1:] == [f"#{name}" for name in SECTIONS]
+    empty = Facts("nothing", (bare(notes=("It is not finished.",)),), ())
+    page = Reader(write_page(empty, tmp_path / "b.html", True).read_text("utf-8"))
+    assert page.sections() == ["notes"] and "It is not finished." in page.text and "Scores" not in page.text
+    assert contents(Facts("nothing", (bare(),), ())) == {}
+
+
+def test_names_stay_text_and_nothing_is_outside(tmp_path):
+    text = write_page(made_facts(100, 8, 10), tmp_path / "a.html", True).read_text("utf-8")
+    assert SCRIPT not in text and Reader(text).text.startswith(f"Birds, {SCRIPT}")
+    assert not re.search(r"https?:(?!//www\.w3\.org/2000/svg)|<script src|@import|url\((?!data:)", text)
+    assert "default-src 'none'" in text and [file.name for file in tmp_path.iterdir()] == ["a.html"]
+
+
+def test_texts_come_before_data_and_data_before_pictures(tmp_path):
+    text = write_page(made_facts(100, 8, 10), tmp_path / "a.html", True).read_text("utf-8")
+    order = ['id="scores"', 'id="notes"', 'id="facts"', 'id="more"', 'id="label-0"', 'id="map-0-PCA"', 'id="near-0"']
+    places = [text.index(one) for one in [*order, "url(data:image/webp"]]
+    assert places == sorted(places)
+
+
+def test_the_best_is_named_only_where_intervals_are_apart():
+    apart, close = sure(0.6, 0.55, 0.65), sure(0.52, 0.46, 0.56)
+    low = sure(0.4, 0.35, 0.45)
+    assert clear_best("R@1", [low, apart]) is apart
+    assert clear_best("R@1", [apart, close, low]) is None  # 0.55 < 0.56
+    assert clear_best("R@1", [apart]) is None
+    assert clear_best("R@1", [apart, Score(0.1, None, None, "10 %")]) is None
+    assert clear_best("rho", [low, apart]) is None  # it only describes
+    runs = bare("a", {"R@1": low}, 0), bare("b", {"R@1": apart}, 1)
+    assert not any(line.best for line in scale("R@1", runs).lines), "not the same samples"
+    runs = bare("a", {"R@1": low}, 0), bare("b", {"R@1": apart}, 0), bare("c")
+    assert [line.best for line in scale("R@1", runs).lines] == [False, True]
+
+
+def test_scales_hold_all_intervals():
+    runs = (
+        bare("a", {"R@1": sure(0.4, 0.3, 0.5)}, 0),
+        bare("b", {"R@1": sure(0.6, 0.55, 0.7), "rho": Score(0.2, None, None, "0.2")}, 0),
+    )
+    first, second = scales(Facts("x", runs, ()))
+    pad = 0.12 * 0.4
+    by_hand = [(value - (0.3 - pad)) / (0.4 + 2 * pad) for value in (0.4, 0.3, 0.5)]
+    assert first.lines[0][2:5] == pytest.approx(by_hand) and (first.low, first.high) == ("25", "75 %")
+    assert second.low == "" and second.lines[0].at is None and second.lines[0].run == 1
+    nan = scale("R@1", (bare("a", {"R@1": Score(float("nan"), None, None, "nan")}, 0),))
+    assert nan.lines[0].at is None
+    same = scale("R@1", (bare("a", {"R@1": sure(1.0, 1.0, 1.0)}, 0),))
+    assert 0 <= same.lines[0].low <= same.lines[0].high <= 1
+
+
+def test_the_deciding_metric_leads():
+    run = bare(scores={"P@1": sure(0.1, 0, 0.2), "R@1": sure(0.5, 0.4, 0.6)})
+    assert first_scores(run) == [("R@1", "50.0 %"), ("P@1", "10.0 %")]
+
+
+def test_code_is_short_enough_to_be_read():
+    for name in SCRIPTS:
+        lines = asset(f"{name}.js").splitlines()
+        assert len(lines) <= 330 and max(map(len, lines)) <= 130, name
+
+
+def test_pictures_take_what_data_leaves_of_the_room(tmp_path, monkeypatch):
+    facts = made_facts(2000, 20, 50, noisy=True)
+    large = write_page(facts, tmp_path / "a.html", True).stat().st_size
+    monkeypatch.setattr("likewise.report.page.ROOM", 600_000)
+    small = write_page(facts, tmp_path / "a.html", True).stat().st_size
+    assert 400_000 < small < 605_000 < large
+
+
+@pytest.mark.slow
+def test_sixty_thousand_samples_with_pictures_of_noise_stay_below_15_mb(tmp_path):
+    file = write_page(made_facts(60_000, 200, 2000, noisy=True), tmp_path / "a.html", True)
+    assert file.stat().st_size < 15_000_000
+
+
+@pytest.fixture(scope="module")
+def browser():
+    api = pytest.importorskip("playwright.sync_api", reason="the browser is driven by playwright")
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium on this machine")
+    with api.sync_playwright() as play:
+        started = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--enable-unsafe-swiftshader"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    facts = made_facts()
+    return facts, write_page(facts, tmp_path_factory.mktemp("page") / "a.html", True)
+
+
+@pytest.fixture
+def page(browser, written):
+    """The page, open. It must ask for nothing and say nothing on the console."""
+    view, asked, said = browser.new_page(viewport={"width": 1200, "height": 900}, reduced_motion="reduce"), [], []
+    view.on("request", lambda request: asked.append(request.url))
+    view.on("console", lambda message: said.append(message.text))
+    view.on("pageerror", lambda error: said.append(str(error)))
+    view.goto(written[1].as_uri())
+    yield view
+    for name in SECTIONS:
+        view.evaluate("name => document.getElementById(name).scrollIntoView({ behavior: 'instant' })", name)
+        view.wait_for_selector(f"#{name} > .fill > *, #{name} > ul, #{name} > .scores", state="attached")
+    assert [url for url in asked if not url.startswith("data:")] == [written[1].as_uri()]
+    assert [line for line in said if "GL Driver Message" not in line] == []
+    view.close()
+
+
+def until(page, told, arg=None):
+    """Wait until this is true. Playwright's own way evaluates texts inside the page, which the page forbids."""
+    for _ in range(500):
+        if page.evaluate(told, arg):
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError(told)
+
+
+def on_screen(page, facts, place, run=0, method="t-SNE"):
+    """Where a sample stands in the window when all of the map is seen, worked out anew from the facts."""
+    page.locator(".sea").scroll_into_view_if_needed()
+    until(page, "!document.querySelector('.sea .wait')")
+    box, xy = page.locator(".sea canvas").bounding_box(), facts.runs[run].maps[method]
+    low, high = xy.min(0), xy.max(0)
+    unit = 0.92 * min(box["width"] / (high - low)[0], box["height"] / (high - low)[1])
+    x, y = map(float, (xy[place] - (low + high) / 2) * unit)
+    return box["x"] + box["width"] / 2 + x, box["y"] + box["height"] / 2 - y
+
+
+def lonely(xy):
+    """The sample farthest from any other, so that nobody else is under the pointer."""
+    apart = np.linalg.norm(xy[:, None] - xy[None], axis=2) + np.diag(np.full(len(xy), np.inf))
+    return int(apart.min(1).argmax())
+
+
+@pytest.mark.browser
+def test_a_point_shows_its_sample_and_its_neighbours(page, written):
+    facts = written[0]
+    place, pool = lonely(facts.runs[0].maps["t-SNE"]), facts.pools[0]
+    page.mouse.move(*on_screen(page, facts, place))
+    page.wait_for_selector("#tip:not([hidden])")
+    assert pool.caption[place] in page.locator("#tip").inner_text()
+    page.mouse.click(*on_screen(page, facts, place))
+    panel = page.locator(".pinned")
+    names = [tile.get_attribute("title").split(" · ")[1] for tile in panel.locator(".answers .tile").all()]
+    assert names == [pool.caption[other] for other in facts.runs[0].near[place]]
+    right = pool.label[facts.runs[0].near[place]] == pool.label[place]
+    assert f"{right.sum()} of 8 of its class" in panel.inner_text()
+    assert panel.locator(".answers .right").count() == right.sum() == page.locator(".tie.right").count()
+    page.get_by_role("button", name="robust").nth(0).click()  # the same sample, the other run's neighbours
+    until(
+        page,
+        "name => document.querySelector('.pinned .answers .tile')?.title.includes(name)",
+        arg=pool.caption[facts.runs[1].near[place, 0]],
+    )
+    page.keyboard.press("Tab")
+    page.locator(".sea canvas").press("Escape")
+    assert page.locator(".inset").count() >= 4
+
+
+@pytest.mark.browser
+def test_classes_are_found_and_colours_switched(page, written):
+    facts = written[0]
+    on_screen(page, facts, 0)
+    page.locator("#map input[type=search]").fill("<script>")
+    assert page.locator(".chips button").all_inner_texts() == [facts.pools[0].class_name[1]]
+    page.locator("#map select").select_option(label="order")
+    until(page, "document.querySelectorAll('.chips button').length === 3")
+    chip = page.locator(".chips button", has_text="owls")
+    chip.click()
+    assert page.locator(".chips button[aria-pressed=true]").all_inner_texts() == ["owls"]
+    page.locator("#map select").select_option(label="right or wrong")
+    until(page, "document.querySelectorAll('.chips button').length === 2")
+    page.get_by_role("button", name="PCA").click()
+    place = lonely(facts.runs[0].maps["PCA"])
+    page.mouse.move(*on_screen(page, facts, place, method="PCA"))
+    until(page, "name => document.getElementById('tip').textContent.includes(name)", arg=facts.pools[0].caption[place])
+
+
+@pytest.mark.browser
+def test_a_region_is_zoomed_to_and_the_keyboard_moves(page, written):
+    on_screen(page, written[0], 0)
+    side = lambda: page.locator(".region").first.bounding_box()["width"]  # noqa: E731
+    page.wait_for_selector(".region", state="attached")
+    small = side()
+    page.locator(".inset").first.click()
+    page.wait_for_selector(".pictures .pic", state="attached")
+    assert side() > 3 * small
+    page.locator(".sea canvas").press("0")
+    until(page, "document.querySelectorAll('.pictures .pic').length === 0")
+    assert side() == pytest.approx(small, rel=0.01)
+    page.locator(".sea canvas").press("+")
+    until(page, "was => document.querySelector('.region').getBoundingClientRect().width > was * 1.3", arg=small)
+
+
+@pytest.mark.browser
+def test_galleries_show_more_and_search(page, written):
+    facts = written[0]
+    page.locator("#galleries").scroll_into_view_if_needed()
+    rows = page.locator("#galleries .asked")
+    rows.first.wait_for()
+    assert rows.count() == 6
+    page.locator("#galleries .more").click()
+    assert rows.count() == 12
+    first = facts.runs[0].galleries["each class"][0]
+    name = facts.pools[0].class_name[facts.pools[0].label[first.place]]
+    page.locator("#galleries input").fill(name)
+    assert all(name in text for text in rows.locator("h4").all_inner_texts()) and 1 <= rows.count() < 6
+    frames = [("right" in tile.get_attribute("class")) for tile in rows.first.locator(".answers .tile").all()]
+    shown = rows.first.locator(".query").get_attribute("title").split(" · ")[1]
+    query = next(one for one in facts.runs[0].galleries["each class"] if facts.pools[0].caption[one.place] == shown)
+    assert frames == [answer.right for answer in query.answers]
+
+
+@pytest.mark.browser
+def test_curves_are_read_under_the_pointer_and_the_tree_opens(page):
+    chart = page.locator("#curves .chart").first
+    chart.hover()
+    told = page.locator("#tip").inner_text()
+    assert "step" in told and "MultiSimilarity, plain" in told and "MultiSimilarity, robust" in told
+    page.locator("#tree").scroll_into_view_if_needed()
+    page.wait_for_selector(".branches text")
+    leaves = page.locator(".branches text").count()
+    page.locator(".fold.closed").first.press("Enter")
+    assert page.locator(".branches text").count() == leaves + 1
+
+
+@pytest.mark.browser
+def test_a_small_screen_is_not_left_and_the_theme_is_switched(page):
+    page.set_viewport_size({"width": 390, "height": 800})
+    for name in SECTIONS:
+        page.evaluate("name => document.getElementById(name).scrollIntoView({ behavior: 'instant' })", name)
+        page.wait_for_timeout(60)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    paper = lambda: page.evaluate("getComputedStyle(document.body).backgroundColor")  # noqa: E731
+    light = paper()
+    page.locator("#theme").click()
+    assert paper() != light
+    page.locator("#theme").press("Enter")
+    assert paper() == light
+
+
+@pytest.mark.browser
+def test_distances_are_called_so_and_a_sample_without_answers_is_neither_right_nor_wrong(browser, tmp_path):
+    facts = made_facts(40, 4, 0)
+    run, place = facts.runs[0], lonely(facts.runs[0].maps["t-SNE"])
+    near, (first, *_) = run.near.copy(), run.galleries["worst"]
+    near[place] = -1
+    asked = first._replace(answers=tuple(one._replace(similarity=-2.5) for one in first.answers))
+    run = replace(run, near=near, near_sim=-run.near_sim, similarity="euclidean", galleries={"worst": (asked,)})
+    file = write_page(replace(facts, runs=(run,), compared=(), overlap=None), tmp_path / "a.html", True)
+    view, said = browser.new_page(viewport={"width": 1200, "height": 900}, reduced_motion="reduce"), []
+    view.on("pageerror", lambda error: said.append(str(error)))
+    view.goto(file.as_uri())
+    view.locator("#galleries").scroll_into_view_if_needed()
+    assert view.locator("#galleries .answers .told").first.inner_text().endswith("distance 2.5")
+    on_screen(view, replace(facts, runs=(run,)), place)
+    view.locator("#map select").select_option(label="right or wrong")
+    until(view, "document.querySelectorAll('.chips button').length === 2")
+    names = []
+    for one in (place, int(near[:, 0].argmax())):
+        view.mouse.move(*on_screen(view, replace(facts, runs=(run,)), one))
+        until(
+            view, "name => document.getElementById('tip').textContent.includes(name)", arg=facts.pools[0].caption[one]
+        )
+        names.append("nearest is" in view.locator("#tip").inner_text())
+    assert names == [False, True] and said == []
+    view.close()
+
+
+@pytest.mark.browser
+def test_without_webgl_there_is_still_a_map(browser, written):
+    facts, file = written
+    view, said = browser.new_page(reduced_motion="reduce"), []
+    view.on("pageerror", lambda error: said.append(str(error)))
+    view.add_init_script("""const canvas = HTMLCanvasElement.prototype, real = canvas.getContext;
+        canvas.getContext = function (kind, ...more) { return kind === "webgl2" ? null : real.call(this, kind, ...more); };""")
+    view.goto(file.as_uri())
+    place = lonely(facts.runs[0].maps["t-SNE"])
+    x, y = on_screen(view, facts, place)
+    box = view.locator(".sea canvas").bounding_box()
+    view.wait_for_selector(".inset")
+    seen = view.evaluate(
+        """([x, y]) => { const c = document.querySelector(".sea canvas"), r = c.width / c.clientWidth;
+        return [...c.getContext("2d").getImageData(Math.round(x * r), Math.round(y * r), 1, 1).data]; }""",
+        [x - box["x"], y - box["y"]],
+    )
+    assert seen[3] > 150 and said == []
+    view.close()
+
+
+@pytest.mark.browser
+def test_scores_can_be_read_before_the_rest_is_there(browser, written, tmp_path):
+    """A page that is cut off after its first block: scores and curves are there, the map says that it waits."""
+    text = written[1].read_text("utf-8")
+    cut = tmp_path / "cut.html"
+    cut.write_text(text[: text.index('<script type="text/plain" id="map-0-PCA"')], "utf-8")
+    view, said = browser.new_page(), []
+    view.on("pageerror", lambda error: said.append(str(error)))
+    view.goto(cut.as_uri())
+    view.wait_for_selector("#curves path")
+    assert view.locator("#scores table").count() == 4
+    view.locator("#map").scroll_into_view_if_needed()
+    view.wait_for_selector(".sea .wait")
+    assert said == []
+    view.close()
+
+
+def test_a_run_without_a_pool_stands_beside_others(tmp_path):
+    facts = made_facts(100, 8, 10)
+    facts = replace(facts, runs=(*facts.runs, bare("unfinished", curves=facts.runs[0].curves[:1])))
+    assert "unfinished" in write_page(facts, tmp_path / "a.html", True).read_text("utf-8")

@@ -1,0 +1,265 @@
+"""export: what is written gives the run's embeddings by its own example, or is not there."""
+
+import dataclasses
+import json
+import os
+import re
+import runpy
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+from safetensors.numpy import load_file
+
+from likewise.commands import run_export
+from likewise.configs import Export, Train
+from likewise.run import Run
+from likewise.stages import export as stage
+from likewise.stages.export import compare, export
+from likewise.stages.load import Model, load
+from likewise.stages.train import train
+from likewise.types import LikewiseError
+
+
+def draw(colour, seed, size=(24, 20)):
+    """A noisy picture of one colour."""
+    noise = np.random.default_rng(seed).integers(-40, 40, (size[1], size[0], 3))
+    return Image.fromarray((np.asarray(colour) + noise).clip(0, 255).astype(np.uint8))
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory):
+    """Pictures of many shapes and modes, some turned, some transparent."""
+    folder = tmp_path_factory.mktemp("odd") / "pictures"
+    rng = np.random.default_rng(0)
+    for c in range(4):
+        (folder / f"class {c}").mkdir(parents=True)
+        for i in range(4):
+            image = draw((60 * c, 200 - 50 * c, 40 * i), 10 * c + i, tuple(rng.integers(20, 90, 2).tolist()))
+            file = folder / f"class {c}" / f"{i}"
+            if i == 0:
+                turned = Image.Exif()
+                turned[0x0112] = 6
+                image.save(f"{file}.jpg", exif=turned)
+            elif i == 1:
+                image.putalpha(Image.linear_gradient("L").resize(image.size))
+                image.save(f"{file}.png")
+            elif i == 2:
+                Image.fromarray(np.asarray(image.convert("L")).astype(np.uint16) * 200).save(f"{file}.png")
+            else:
+                image.convert("P").save(f"{file}.png")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def photographs(odd, small, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "photographs"
+    settings = small | {"augment": "crop", "keep_side": 40, "length": "1", "evaluate": False}
+    return train(Train(data=str(odd), out=str(out), sampler="SamplesPerClass(batch=4, per_class=2)", **{
+        name: value for name, value in settings.items() if name != "sampler"
+    }))  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def exported(photographs):
+    return export(Export(run=str(photographs.path), quiet=True))
+
+
+def names(folder) -> list[str]:
+    return sorted(p.name for p in folder.iterdir())
+
+
+def test_the_example_gives_the_runs_embeddings_without_torch(exported, photographs, odd):
+    assert (
+        names(exported.folder) == sorted(exported.files) == ["README.md", "example.py", "model.onnx", "preprocess.json"]
+    )
+    assert exported.parity.difference < 1e-5 and exported.parity.cosine > 0.99999 and exported.parity.neighbours == 1
+    assert exported.parity.samples == 8 and exported.parity.of == "pictures of the test part"
+    files = sorted(map(str, odd.rglob("*.*g")))
+    code = (
+        "import sys, json; sys.modules['torch'] = sys.modules['likewise'] = None\n"
+        "from example import embed; print(json.dumps(embed(sys.argv[1:]).tolist()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *files], cwd=exported.folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert np.allclose(json.loads(done.stdout), load(photographs.path, device="cpu")(files), atol=1e-5)
+
+
+def test_the_card_says_what_was_measured(exported, photographs):
+    text = (exported.folder / "README.md").read_text("utf-8")
+    assert "8 pictures of the test part: embeddings differ by" in text and "This network was not scored." in text
+    assert "16 (8 train, 8 test)" in text and photographs.about["data"] in text and "short side has 18 pixels" in text
+    assert str(photographs.path.parent) not in text  # no path of this machine
+
+
+def test_weights_alone_are_opened_by_load(photographs, odd, monkeypatch, capsys):
+    made = export(Export(run=str(photographs.path), to="safetensors", quiet=True))
+    assert names(made.folder) == ["README.md", "config.json", "example.py", "model.safetensors"]
+    assert made.parity.difference == 0
+    files = sorted(map(str, odd.rglob("*.*g")))
+    model = load(made.folder, device="cpu")
+    assert np.array_equal(model(files), load(photographs.path, device="cpu")(files))
+    assert (model.transform.size, model.transform.kind, model.transform.side) == (16, "crop", 40)
+    assert not [name for name in load_file(made.folder / "model.safetensors") if name.startswith(("loss", "embedder"))]
+    monkeypatch.setattr(sys, "argv", ["example.py", *files[:2]])
+    runpy.run_path(str(made.folder / "example.py"))
+    assert capsys.readouterr().out == "(2, 8)\n"
+
+
+def test_features_and_what_the_terminal_says(run, capsys):
+    run_export(Export(run=str(run.path), to="onnx", samples=10, quiet=True))
+    said = capsys.readouterr().out
+    assert said.startswith(f"export: {run.path / 'export-onnx'} (model.onnx, preprocess.json, README.md, example.py)\n")
+    assert "checked on 10 vectors of the test part: embeddings " in said and said.count("\n") == 2
+    text = (run.path / "export-onnx" / "README.md").read_text("utf-8")
+    assert "| R@1 | " in text and "jpg" not in text
+
+
+def test_boxes_are_cut_first(pictures, small, tmp_path):
+    table = tmp_path / "boxed.csv"
+    lines = [f"{path},{path.parent.name},2,3,18,17" for path in sorted(pictures.rglob("*.png"))]
+    table.write_text("path,label,left,top,right,bottom\n" + "\n".join(lines), "utf-8")
+    run = train(Train(data=str(table), out=str(tmp_path / "run"), **small | {"length": "1", "evaluate": False}))
+    made = export(Export(run=str(run.path), to="safetensors", quiet=True))
+    assert made.parity.difference == 0 and "cut to the boxes" in (made.folder / "README.md").read_text("utf-8")
+
+
+def test_what_differs_leaves_nothing_and_spares_what_was_there(run, monkeypatch):
+    out = run.path / "export-safetensors"
+    monkeypatch.setattr(stage, "TOLERANCE", -1.0)
+    config = Export(run=str(run.path), to="safetensors", quiet=True)
+    with pytest.raises(LikewiseError, match="must be the run's up to -1, got a difference of 0 .*nothing was written"):
+        export(config)
+    assert not [name for name in names(run.path) if "export" in name]
+    monkeypatch.undo()
+    export(config)
+    before = (out / "README.md").read_text("utf-8")
+    monkeypatch.setattr(stage, "TOLERANCE", -1.0)
+    with pytest.raises(LikewiseError, match="nothing was written"):
+        export(config)
+    assert (out / "README.md").read_text("utf-8") == before and len([n for n in names(run.path) if "export" in n]) == 1
+
+
+def test_a_second_export_takes_the_place_of_the_first_and_of_nothing_else(run, tmp_path):
+    config = Export(run=str(run.path), to="safetensors", out=str(tmp_path / "a" / "b"), quiet=True)
+    assert names(export(config).folder) == names(export(config).folder)
+    (tmp_path / "a" / "b" / "thesis.tex").touch()
+    with pytest.raises(LikewiseError, match="new folder or an earlier export, got .*thesis.tex"):
+        export(config)
+    for name in ("README.md", "config.json", "example.py", "model.onnx", "model.safetensors"):  # somebody else's
+        (tmp_path / "mine").mkdir(exist_ok=True)
+        (tmp_path / "mine" / name).write_text("{}", "utf-8")
+        with pytest.raises(LikewiseError, match="new folder or an earlier export, got .*mine"):
+            export(dataclasses.replace(config, out=str(tmp_path / "mine")))
+    (tmp_path / "mine" / "model.onnx").unlink()  # the names alone are those of an export
+    with pytest.raises(LikewiseError, match="new folder or an earlier export, got .*mine"):
+        export(dataclasses.replace(config, out=str(tmp_path / "mine")))
+    with pytest.raises(LikewiseError, match="new folder or an earlier export"):
+        export(dataclasses.replace(config, out=str(run.path)))
+    with pytest.raises(LikewiseError, match="new folder or an earlier export"):
+        export(dataclasses.replace(config, out=str(run.path / "config.json")))
+
+
+def test_the_folder_one_stands_in(run, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    config = Export(run=str(run.path.absolute()), to="safetensors", out=".", quiet=True)
+    for _ in range(2):
+        assert export(config).folder == tmp_path / "here"
+        assert sorted(os.listdir(".")) == ["README.md", "config.json", "example.py", "model.safetensors"]
+
+
+def test_data_that_is_gone(photographs, odd, tmp_path):
+    config = Export(run=str(photographs.path), to="safetensors", data=str(tmp_path / "gone"), out=str(tmp_path / "out"))
+    with pytest.raises(LikewiseError, match="--samples 0"):
+        export(config)
+    other = tmp_path / "other"
+    (other / "x").mkdir(parents=True)
+    (other / "y").mkdir(parents=True)
+    for name in ("x/1.png", "x/2.png", "y/1.png", "y/2.png"):
+        draw((1, 2, 3), 0).save(other / name)
+    with pytest.raises(LikewiseError, match="is not what .* was trained with.*--samples 0"):
+        export(dataclasses.replace(config, data=str(other)))
+    made = export(dataclasses.replace(config, data=None, samples=0))
+    assert made.parity.samples == 16 and "made-up pictures (none of the data)" in str(made.parity)
+    text = (made.folder / "README.md").read_text("utf-8")
+    assert "16 made-up pictures" in text and "| samples |" not in text
+    with pytest.raises(LikewiseError, match="samples must be 0 or more, got -1"):
+        export(dataclasses.replace(config, samples=-1))
+
+
+def test_no_run_and_a_place_that_cannot_be(run, tmp_path):
+    with pytest.raises(LikewiseError, match="is not a run folder"):
+        export(Export(run=str(tmp_path / "none")))
+    (tmp_path / "file").touch()
+    with pytest.raises(LikewiseError, match="cannot be written .*--out"):
+        export(Export(run=str(run.path), to="safetensors", out=str(tmp_path / "file" / "x"), quiet=True))
+
+
+def test_scores_of_another_network_are_not_claimed(run):
+    assert (run.path / "best.safetensors").exists()
+    for which, told in (("best", True), ("last", False), ("untrained", False)):
+        made = export(Export(run=str(run.path), to="safetensors", which=which, quiet=True))
+        text = (made.folder / "README.md").read_text("utf-8")
+        assert ("| R@1 |" in text) == told and ("was not scored" in text) != told
+        assert ("best on validation" in text) == (which != "untrained") and ("untrained" in text) == (
+            which == "untrained"
+        )
+        assert ("| training |" in text) == ("## Training" in text) == ("believed" in text) == (which != "untrained")
+    (run.path / "done").unlink()
+    text = (export(Export(run=str(run.path), to="safetensors", quiet=True)).folder / "README.md").read_text("utf-8")
+    assert "| R@1 |" not in text and "was not finished" in text
+
+
+class Fake(Model):
+    similarity = "cosine"
+
+    def __init__(self):
+        pass
+
+    def __call__(self, x):
+        return x
+
+
+def test_parity_by_hand():
+    own = np.array([[1, 0], [0.8, 0.6], [0, 1]], np.float32)
+    found = compare(Fake(), lambda x: x + np.float32(2**-14), own, "lines")
+    assert found.difference == pytest.approx(2**-14, rel=1e-3) and found.samples == 3
+    other = (own + np.float32(2**-14)).astype(float)
+    cosines = [float(a @ b / np.sqrt(a @ a) / np.sqrt(b @ b)) for a, b in zip(own.astype(float), other, strict=True)]
+    assert found.cosine == pytest.approx(min(cosines), abs=1e-9) and found.neighbours == 1
+    assert str(found).startswith(
+        "3 lines: embeddings differ by 6.1e-05 at most (up to 0.0001 is allowed), cosine 1.000000"
+    )
+    alone = compare(Fake(), lambda x: x, own[:1], "line")
+    assert alone.neighbours is None and "are equal to the bit" in str(alone) and "neighbour" not in str(alone)
+    for wrong in (lambda x: x * np.nan, lambda x: x + 1, lambda x: x[:, :1]):
+        with pytest.raises(LikewiseError, match="nothing was written"):
+            compare(Fake(), wrong, own, "lines")
+
+
+def test_confidence_and_noise_are_told(settings):
+    noisy = settings | {"noise": "Uniform(share=0.25)", "confidence": "SuperLoss()", "evaluate": False}
+    run = train(Train(**noisy))
+    made = export(Export(run=str(run.path), to="safetensors", quiet=True))
+    text = (made.folder / "README.md").read_text("utf-8")
+    assert "Noise put in on purpose: `Uniform(share=0.25" in text and "judged in training by `SuperLoss(" in text
+    with np.load(Run(run.path).path / "trust.npz") as trust:
+        weight = trust["weight"]
+    assert "In the end, of 144 training samples 0 were left out (0.0%) and 0 relabelled." in text
+    assert f"had weights from {weight.min():.3g} to {weight.max():.3g}." in text and weight.min() > 0
+    assert re.search(r"2[45]\.\d% of 144 training labels are wrong", text)
+
+
+def test_wrong_labels_of_a_table_are_told(settings, features, tmp_path):
+    with np.load(features) as toy:
+        x, clean = toy["x"], toy["label"]
+    label = np.where(np.arange(288) % 12 == 0, (clean + 1) % 12 + 12 * (clean // 12), clean)  # one of twelve
+    np.savez(tmp_path / "noisy.npz", x=x, label=label, label_clean=clean)
+    run = train(Train(**settings | {"data": str(tmp_path / "noisy.npz"), "length": "2", "evaluate": False}))
+    for samples, told in ((8, True), (0, False)):
+        made = export(Export(run=str(run.path), to="safetensors", samples=samples, quiet=True))
+        text = (made.folder / "README.md").read_text("utf-8")
+        assert "This training put in no noise." in text and ("8.3% of 144 training labels are wrong" in text) == told

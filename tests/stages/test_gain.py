@@ -1,0 +1,88 @@
+"""What a network was before training: asked once, kept beside the scores, and a plain line where training made it worse."""
+
+import re
+
+import numpy as np
+import pytest
+from safetensors.torch import save_file
+
+from likewise.commands import run_train
+from likewise.configs import Compare, Evaluate, Train
+from likewise.models.conv_small import ConvSmall
+from likewise.stages import gain
+from likewise.stages.compare import compare
+from likewise.stages.evaluate import evaluate
+from likewise.stages.gain import HINT, add_before, say_loss
+from likewise.stages.train import train
+from likewise.types import LikewiseError
+
+
+@pytest.fixture
+def began(pictures, small, tmp_path):
+    """Settings of a training that starts from somebody's weights and forgets them at once."""
+    save_file(ConvSmall().state_dict(), tmp_path / "theirs.safetensors")
+    return small | {
+        "data": str(pictures), "out": str(tmp_path / "run"), "weights": str(tmp_path / "theirs.safetensors"), "lr": 0.3,
+        "length": "5", "metrics": ("R@1", "MAP@R"),
+    }  # fmt: skip
+
+
+def test_it_is_the_untrained_network_and_asked_once(began, tmp_path, monkeypatch):
+    run = train(Train(**began))
+    assert "before" not in run.scores  # others who train do not pay for it
+    scores = add_before(run, Train(**began))
+    untrained = evaluate(Evaluate(target=str(run.path), which="untrained", metrics=("R@1", "MAP@R"), quiet=True))
+    assert scores["before"]["metrics"] == untrained["metrics"] and scores["before"]["interval"] == untrained["interval"]
+    monkeypatch.setattr(gain, "score_before", None)  # not called any more: evaluating again, or training it, keeps it
+    evaluate(Evaluate(target=str(run.path), metrics=("R@1", "MAP@R"), quiet=True))
+    assert add_before(train(Train(**began), lambda line: None), Train(**began)) == run.scores == scores
+
+
+def test_the_change_is_that_of_a_comparison(began, tmp_path):
+    run = train(Train(**began))
+    scores = add_before(run, Train(**began))
+    for which, name in (("untrained", "a"), ("best", "b")):
+        from likewise import embed
+
+        file = str(tmp_path / f"{name}.npz")
+        embed(run, began["data"], out=file, which=which, quiet=True, device="cpu")
+        with np.load(file) as all_rows:
+            x, y = all_rows["x"][18:], all_rows["label"][18:]
+        np.savez(file, x=x, label=y)
+        evaluate(Evaluate(target=file, per_query=str(tmp_path / f"{name}.parquet"), quiet=True))
+    said = compare(Compare(str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")))["metrics"]["MAP@R"]
+    assert scores["before"]["change"]["metric"] == "MAP@R" and scores["before"]["change"]["over"] == "queries"
+    for end in ("low", "high"):
+        assert scores["before"]["change"][end] == pytest.approx(said["over_queries"][end], abs=1e-9)
+
+
+def test_only_who_began_with_weights_and_trained_is_asked(finished, began):
+    config = Train(data=finished.about["config"]["data"])
+    assert add_before(finished, config) == finished.scores and "before" not in finished.scores
+    assert "before" not in add_before(train(Train(**began | {"length": "0"})), Train(**began))
+
+
+def test_a_loss_is_said_where_the_interval_is_sure():
+    def say(low, high):
+        change = {"metric": "MAP@R", "low": low, "high": high, "over": "classes"}
+        return say_loss({"metrics": {"MAP@R": 0.294}, "before": {"metrics": {"MAP@R": 0.468}, "change": change}})
+
+    assert say(-0.25, -0.1) == (
+        "training made it worse: MAP@R 46.8 % -> 29.4 % (by 10.0 to 25.0 points, 95 % interval over classes);\n" + HINT
+    )
+    assert say(-0.2, 0.01) == say(0.1, 0.2) == say(np.nan, np.nan) == say_loss({"metrics": {}}) == ""
+
+
+def test_the_command_shows_both_and_says_what_it_cannot_know(began, capsys, monkeypatch):
+    run_train(Train(**began | {"quiet": False}))
+    told = capsys.readouterr().out
+    assert re.search(r"before training.*after training", told)
+    (train(Train(**began), lambda line: None).path / "scores.json").unlink()
+
+    def gone(*_):
+        raise LikewiseError("no hub")
+
+    monkeypatch.setattr(gain, "score_before", gone)
+    run_train(Train(**began | {"quiet": False}))
+    told = capsys.readouterr().out
+    assert "what the network was before training cannot be told (no hub)" in told and "test part" in told

@@ -1,0 +1,123 @@
+"""The served search, in a process of its own: a picture in, rows out, changes kept, a polite end; bytes that are no picture."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import pytest
+from PIL import Image
+
+pytest.importorskip("fastapi", reason="the search page needs FastAPI")
+
+from likewise.configs import Search
+from likewise.errors import LikewiseError
+from likewise.finder.app import FORMATS
+from likewise.finder.index import Index
+from likewise.server import take_port
+from likewise.stages.search import search
+from likewise.stages.serve import check_serving, decode
+
+
+class Process:
+    """`likewise search --serve`, in a process of its own."""
+
+    def __init__(self, *words):
+        here = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        command = [sys.executable, "-m", "likewise", "search", *words, "--serve", "--port", "0", "--device", "cpu"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=here)
+        self.said = []
+        while not self.said or "http://" not in self.said[-1]:
+            self.said.append(self.process.stdout.readline())
+        self.address = self.said[-1].split()[1]
+
+    def ask(self, path, body=None, method=None):
+        request = urllib.request.Request(self.address + path, body, method=method)
+        return urllib.request.urlopen(request, timeout=30).read()
+
+    def interrupt(self):
+        self.process.send_signal(signal.SIGINT)
+        said, wrong = self.process.communicate(timeout=30)
+        return self.process.returncode, said, wrong
+
+
+def test_from_run_to_page_and_back(picture_run, pictures, tmp_path):
+    folder = tmp_path / "shop"
+    served = Process(str(picture_run.path), "--save", str(folder), "--quiet")
+    body = (pictures / "4 färg" / "bild 3.png").read_bytes()
+    try:
+        about = json.loads(served.ask("api/about"))
+        assert about["rows"] == 18 and about["network"] and about["changes"]
+        told = json.loads(served.ask("api/search?k=5", body))
+        expected = search(Search(str(folder), query=str(pictures / "4 färg" / "bild 3.png"), device="cpu"))
+        assert [one["row"] for one in told["found"]] == [one["row"] for one in expected]
+        assert Image.open(io.BytesIO(served.ask("picture/20"))).size == (24, 20)
+        assert json.loads(served.ask("api/rows?class=new", body))["row"] == 36
+        served.ask("api/rows/18", method="DELETE")
+        with pytest.raises(urllib.error.HTTPError, match="415"):
+            served.ask("api/search", b"no picture")
+    finally:
+        code, _, wrong = served.interrupt()
+    assert code == 0 and wrong == "" and served.said[0] == f"index: {folder} (18 rows, exact)\n"
+    again = Index.open(folder)
+    assert again.rows.table["row"][again.rows.here].tolist() == [*range(19, 37)] and again.rows.label(18) == "new"
+
+
+def test_what_stands_in_the_way_is_told_before_the_work(picture_run):
+    target = str(picture_run.path)
+    for settings, says in [
+        ({"host": "0.0.0.0"}, "search: host='0.0.0.0' lets other machines in, which takes a token"),
+        ({"upload": "lots"}, "search: --upload must be an amount such as '20MB', got 'lots'"),
+    ]:
+        with pytest.raises(LikewiseError, match=says):
+            search(Search(target, serve=True, **settings))
+    with take_port("search", "127.0.0.1", 0) as held, pytest.raises(LikewiseError, match="is taken; choose another"):
+        search(Search(target, serve=True, port=held.getsockname()[1], device="cpu"))
+    assert check_serving(Search(target, upload="2MB")) == 2 * 2**20
+
+
+def test_without_the_extra_it_says_what_to_install(picture_run):
+    code = "import sys; sys.modules['fastapi'] = None; from likewise.cli import main; main(sys.argv[1:])"
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    command = [sys.executable, "-c", code, "search", str(picture_run.path), "--serve"]
+    told = subprocess.run(command, capture_output=True, text=True, env=here)
+    assert told.returncode == 2 and "pip install 'likewise[serve]'" in told.stderr and "Traceback" not in told.stderr
+
+
+def coded(image, kind, **how):
+    out = io.BytesIO()
+    image.save(out, kind, **how)
+    return out.getvalue()
+
+
+def test_bytes_become_the_picture_that_people_see():
+    turned = Image.new("RGB", (20, 10))
+    exif = turned.getexif()
+    exif[0x112] = 6  # the camera was held upright
+    image, kind = decode(coded(turned, "JPEG", exif=exif), tuple(FORMATS))
+    assert kind == "JPEG" and image.size == (10, 20) and image.mode == "RGB"
+    image, kind = decode(coded(Image.new("RGBA", (4, 4), (0, 0, 0, 0)), "PNG"), tuple(FORMATS))
+    assert kind == "PNG" and image.getpixel((0, 0)) == (255, 255, 255)  # transparent parts on white
+    frames = [Image.new("L", (5, 5), grey) for grey in (0, 200)]
+    image, _ = decode(coded(frames[0], "GIF", save_all=True, append_images=frames[1:]), tuple(FORMATS))
+    assert image.getpixel((0, 0)) == (0, 0, 0)  # the first frame
+    pair = coded(Image.new("RGB", (8, 8)), "MPO", save_all=True, append_images=[Image.new("RGB", (8, 8))])
+    assert decode(pair, tuple(FORMATS))[1] == "JPEG"  # as phones write them
+    assert decode(b"%PDF-1.7", tuple(FORMATS)) is None and decode(b"", tuple(FORMATS)) is None
+
+
+def test_huge_and_broken_pictures_are_told(monkeypatch):
+    monkeypatch.setattr("likewise.stages.serve.PIXELS", 50)
+    with pytest.raises(LikewiseError, match="this one has 10 x 10; shrink it first"):
+        decode(coded(Image.new("L", (10, 10)), "PNG"), tuple(FORMATS))
+    monkeypatch.undo()
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    with pytest.raises(LikewiseError, match="this one has many more"):
+        decode(coded(Image.new("L", (10, 10)), "PNG"), tuple(FORMATS))
+    with pytest.raises(LikewiseError, match="damaged or cut short"):
+        decode(coded(Image.new("RGB", (3, 3)), "BMP")[:40], tuple(FORMATS))

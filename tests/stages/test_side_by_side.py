@@ -1,0 +1,73 @@
+"""Runs on the same queries: the verdict of `compare` in their own names, the queries that changed, shared errors."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from likewise.configs import Compare, Report, Train
+from likewise.stages.compare import compare
+from likewise.stages.opened import open_target
+from likewise.stages.report import make_pool
+from likewise.stages.saved import read_per_query
+from likewise.stages.side_by_side import places_of, set_beside, share_errors, with_names
+from likewise.stages.train import train
+from likewise.stages.viewed import view
+
+
+@pytest.fixture(scope="module")
+def two(features, finished, tmp_path_factory):
+    """The finished run, and one that hardly trained."""
+    other = train(Train(
+        data=features, out=str(tmp_path_factory.mktemp("two") / "short"), dim=8, length="2", quiet=True, device="cpu",
+        sampler="SamplesPerClass(batch=24, per_class=4)", protocol="UnseenClasses(val=0.3)", seed=5,
+    ))  # fmt: skip
+    config = Report(quiet=True, device="cpu", workers=0, map="none")
+    opened = [open_target(str(run.path), run.path.name, config, {}, print) for run in (other, finished)]
+    pool = make_pool(opened[0])
+    return opened, [view(one, 0, pool, config) for one in opened], pool
+
+
+def test_the_verdict_is_that_of_compare_and_queries_are_those_that_changed_most(two):
+    opened, viewed, pool = two
+    found = set_beside(0, 1, opened, viewed, pool, 6, 0)
+    paths = [str(one.run.path) for one in opened]
+    said = compare(Compare(*paths))["metrics"]["MAP@R"]["conclusion"]
+    assert found.verdict == with_names(said, "short", "finished") and "finished" in found.verdict
+    a, b = (read_per_query(one.run.path / "per_query.parquet", "test") for one in opened)
+    change = b.each["MAP@R"] - a.each["MAP@R"]
+    assert len(found.queries) == 6 and found.metric == "MAP@R"
+    for old, new in found.queries:
+        q = a.row.tolist().index(pool.row[old.place])
+        assert old.place == new.place and np.isclose(new.value - old.value, change[q])
+        assert [pool.row[x.place] for x in new.answers] == b.nearest[q, :8].tolist()
+    sizes = [abs(new.value - old.value) for old, new in found.queries]
+    assert sizes == sorted(sizes, reverse=True) and np.isclose(sizes[0], np.abs(change).max())
+
+
+def test_the_metric_is_one_that_both_have(two):
+    opened, viewed, pool = two
+    queries = opened[1].queries
+    other = dataclasses.replace(opened[1], queries=dataclasses.replace(queries, each={"R@1": queries.each["R@1"]}))
+    found = set_beside(0, 1, [opened[0], other], viewed, pool, 6, 0)
+    assert viewed[0].decides == "MAP@R" and found.metric == "R@1" and "R@1" in found.verdict
+
+
+def test_shared_errors_name_the_runs_or_say_why_not(two):
+    opened, *_ = two
+    found, why = share_errors(opened)
+    assert why == "" and found.runs == ("short", "finished") and set(found.by) == {"count", "rate"} and found.k == 10
+    found, why = share_errors([opened[0], dataclasses.replace(opened[0])])
+    assert found is None and "given once" in why
+
+
+def test_sentences_about_a_and_b_become_sentences_about_runs():
+    assert with_names("B is better by 2 points", "x", "y") == "y is better by 2 points"
+    assert with_names("no difference can be told: B - A is 0", "x", "y") == "no difference can be told: y - x is 0"
+    assert with_names("A and B are the same run: so", "x", "B is") == "x and B is are the same run: so"
+
+
+def test_places_by_hand():
+    every = np.array([7, 3, 9, 1])
+    assert places_of(np.array([[9, 1], [2, 7]]), every).tolist() == [[2, 3], [-1, 0]]
+    assert places_of(np.array([-1, 99]), every).tolist() == [-1, -1]

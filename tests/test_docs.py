@@ -1,0 +1,152 @@
+"""The documentation: the site builds without a warning, links lead somewhere, shelf pages are what the docstrings say."""
+
+import math
+import re
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from likewise.spec import find
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+import docs  # noqa: E402
+import loss_pictures  # noqa: E402
+import shelf_pages  # noqa: E402
+import shelf_pictures  # noqa: E402
+
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+LINK = re.compile(r"\]\(([^()\s]+)\)")
+
+
+def plain(page: Path) -> str:
+    """A page without its code blocks."""
+    return re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.M | re.S)
+
+
+def anchors(page: Path) -> set[str]:
+    """What a Git host calls the headings of a page."""
+    names: set[str] = set()
+    for heading in re.findall(r"^#+ (.+)$", plain(page), re.M):
+        name = re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()).replace(" ", "-")
+        names.add(next(one for one in (name, *(f"{name}-{n}" for n in range(1, 99))) if one not in names))
+    return names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page):
+    for target in LINK.findall(plain(page)):
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        path, _, anchor = target.partition("#")
+        place = (page.parent / path).resolve() if path else page
+        assert place.exists(), f"{target} does not exist"
+        assert place.is_relative_to(ROOT), f"{target} leads out of the repository"
+        if anchor:
+            assert anchor in anchors(place), f"{target}: no such heading; there are {sorted(anchors(place))}"
+
+
+def test_the_shelf_pages_are_fresh():
+    made = shelf_pages.pages()
+    there = {file.name: file.read_text("utf-8") for file in docs.FOLDER.glob("*.md")}
+    assert there == made, "run python tools/docs.py"
+
+
+def test_pictures_are_small_whole_and_all_used():
+    files = [*docs.FOLDER.glob("*.svg"), ROOT / "docs" / "flow.svg"]
+    assert sum(file.stat().st_size for file in files) < 1_200_000
+    for file in files:
+        assert ET.fromstring(file.read_text("utf-8")).tag.endswith("svg")
+    shown = {
+        name for page in docs.FOLDER.glob("*.md") for name in re.findall(r"\(([\w-]+\.svg)\)", page.read_text("utf-8"))
+    }
+    assert shown == {file.name for file in docs.FOLDER.glob("*.svg")}
+
+
+def test_a_loss_is_drawn_as_its_formula_says(monkeypatch):
+    monkeypatch.setattr(loss_pictures, "SWEEP", loss_pictures.SWEEP[::12])
+    here = loss_pictures.SWEEP.tolist()
+    number, slope = loss_pictures.sweep("Triplet", "mate")
+    far = math.sqrt(2 - 2 * loss_pictures.STRANGER)
+    by_hand = [max(0.0, math.sqrt(2 - 2 * s) - far + 0.2) for s in here]
+    assert number.tolist() == pytest.approx(by_hand, abs=1e-6)
+    active = [0.0 if not h else -1 / math.sqrt(2 - 2 * s) for s, h in zip(here, by_hand)]
+    assert slope.tolist() == pytest.approx(active, abs=1e-6)
+    number, _ = loss_pictures.sweep("NormSoftmax", "stranger")  # own proxy at 0, seven others at 0 but for one
+    assert number.tolist() == pytest.approx([math.log(7 + math.exp(20 * s)) for s in here], rel=1e-6)
+
+
+def test_pictures_come_out_the_same_again():
+    for shelf, name in (("samplers", "GreedyCoreset"), ("protocols", "SeenClasses"), ("confidence", "LabelPosterior")):
+        draw = shelf_pictures.DRAW[shelf]
+        assert draw(name).text == draw(name).text
+    assert shelf_pictures.draw_metrics().text == (docs.FOLDER / "metrics.svg").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        ("l_a = [d_ap - d_an + margin]+", "l<sub>a</sub> = [d<sub>ap</sub> − d<sub>an</sub> + margin]<sub>+</sub>"),
+        ("1/a log(1 + sum_p e^(-a (s_ip - m)))", "1/a log(1 + ∑<sub>p</sub> e<sup>-a (s<sub>ip</sub> − m)</sup>)"),
+        ("e^-W(max(b, x) / 2) y", "e<sup>-W(max(b, x) / 2)</sup> y"),
+        ("tan^2(alpha) <= 1; far_margin, `size`", "tan<sup>2</sup>(α) ≤ 1;<br>far_margin, <code>size</code>"),
+        ("L(z_i; P_0) + sum_{c != y} |x|", "L(z<sub>i</sub>; P<sub>0</sub>) + ∑<sub>c ≠ y</sub> |x|"),
+    ],
+)
+def test_formulas_are_set_and_not_changed(text, html):
+    assert shelf_pages.typeset(text) == html
+
+
+def test_a_docstring_is_taken_apart():
+    class Part:
+        """What it does.
+
+        More of it.
+
+        Paper: Somebody, 2020;
+            and others.
+        Differs: nothing.
+
+        Args:
+            a: one
+                thing. Paper: 2.
+            b: another | one.
+        """
+
+    found = shelf_pages.sections(Part)
+    assert (found["summary"], found["more"]) == ("What it does.", "More of it.")
+    assert " ".join(found["Paper"].split()) == "Somebody, 2020; and others." and found["Differs"] == "nothing."
+    assert found["Args"] == {"a": "one thing. Paper: 2.", "b": "another | one."}
+    assert shelf_pages.cell("a | b*c `d*e`") == "a \\| b\\*c `d*e`"
+
+
+def test_links_are_moved_to_where_the_site_has_their_pages():
+    hooks = pytest.importorskip("site_hooks")
+
+    def moved(text, own, here):
+        return hooks.LINK.sub(lambda link: hooks.moved(link, own, here), text)
+
+    assert moved("[a](docs/guide.md#data)", "README.md", "index.md") == "[a](guide.md#data)"
+    assert moved("[a](docs/results)", "README.md", "index.md") == "[a](results/README.md)"
+    assert moved("[a](../README.md#more)", "docs/guide.md", "guide.md") == "[a](index.md#more)"
+    assert moved("[`a`](../../benchmarks/losses.py)", "docs/shelves/losses.md", "shelves/losses.md") == "`a`"
+    assert moved("![a](b.png) [c](https://d.e/f)", "docs/x.md", "x.md") == "![a](b.png) [c](https://d.e/f)"
+
+
+def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path):
+    pytest.importorskip("material")
+    docs.build(tmp_path)
+    pages = list(tmp_path.rglob("*.html"))
+    assert len(pages) > len(PAGES) - 2
+    for page in pages:
+        fetched = re.findall(
+            r'<(?:script|img|link|iframe)\b[^>]*(?:src|href)="((?:https?:)?//[^"]+)"', page.read_text("utf-8")
+        )
+        assert not fetched, f"{page.name} fetches {fetched}"
+    losses = (tmp_path / "shelves" / "losses.html").read_text("utf-8")
+    assert losses.count('class="drawing"') == len(find("losses"))
+    assert ".svg" not in losses
+    assert "MultiSimilarity" in (tmp_path / "search" / "search_index.js").read_text("utf-8")

@@ -1,0 +1,69 @@
+"""Builds the documentation as a site that works offline: python tools/docs.py [--out site] [--pictures]
+
+The shelf pages are written from the docstrings first. `--pictures` draws the pictures anew, which takes half a minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "docs" / "shelves"
+
+
+def write_pages() -> None:
+    from shelf_pages import pages
+
+    for name, text in pages().items():
+        (FOLDER / name).write_text(text, "utf-8")
+
+
+def write_pictures() -> None:
+    from flow_picture import draw_flow
+    from shelf_pictures import DRAW, draw_metrics
+
+    from likewise.spec import find
+    from likewise.stages.listing import SHELVES
+
+    for old in FOLDER.glob("*.svg"):
+        old.unlink()
+    (ROOT / "docs" / "flow.svg").write_text(draw_flow().text, "utf-8")
+    (FOLDER / "metrics.svg").write_text(draw_metrics().text, "utf-8")
+    for shelf, draw in DRAW.items():
+        for name in find(SHELVES[shelf]):
+            (FOLDER / f"{shelf}-{name.lower()}.svg").write_text(draw(name).text, "utf-8")
+
+
+def build(out: Path) -> None:
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+
+    logging.basicConfig(format="docs: %(levelname)s %(message)s")
+    config = load_config(str(ROOT / "mkdocs.yml"), strict=True, site_dir=str(out))
+    config.plugins.on_startup(command="build", dirty=False)
+    try:
+        build(config)
+    finally:
+        config.plugins.on_shutdown()
+
+
+def main() -> None:
+    flags = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    flags.add_argument("--out", type=Path, default=ROOT / "site", help="folder of the site")
+    flags.add_argument("--pictures", action="store_true", help="draw the pictures of the shelves anew")
+    asked = flags.parse_args()
+    if asked.pictures:
+        write_pictures()
+    write_pages()
+    try:
+        build(asked.out)
+    except ImportError as error:
+        sys.exit(f'docs: mkdocs-material must be installed ({error}); pip install "likewise[docs]"')
+    print(f"open {asked.out / 'index.html'}")
+
+
+if __name__ == "__main__":
+    main()

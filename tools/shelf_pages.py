@@ -1,0 +1,282 @@
+"""One page for every shelf, docs/shelves/*.md, made from the docstrings: the one place where a part is described."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from html import escape
+
+from likewise.metrics import NAMES as PER_QUERY
+from likewise.metrics import SET_NAMES
+from likewise.spec import FACTS, find, spec, usage
+from likewise.stages.listing import SHELVES, entries
+
+PAIR = (
+    "The pictures are drawn by calling the loss: one anchor, one class mate and one stranger (of losses of rankings: several "
+    "of the kind that stays), and one of the two moves from similarity -1 to 1 while the other stays (class mate at 0.6, "
+    "stranger at 0.3). Losses with proxies: one sample that moves towards its own proxy or towards another's. The gradient is "
+    "that by the moved similarity."
+)
+ABOUT = {
+    "losses": ("Losses", "`--loss`: what is minimised. One number per sample, whose mean is the paper's number.", PAIR),
+    "miners": (
+        "Miners", "`miner=` of a loss: which pairs or triplets of a batch it learns from.",
+        "The pictures show 150 random batches of 16 classes with 4 samples each in 16 dimensions: how far class mates and "
+        "strangers are in all, and how far those are that the miner takes.",
+    ),
+    "samplers": (
+        "Batch samplers", "`--sampler`: which rows make a batch.",
+        "The pictures show the first batches of a small data set of eight classes, A with 12 samples to H with 6.",
+    ),
+    "confidence": (
+        "Confidence in labels", "`--confidence`: how far to believe each label while training. `--robust` chooses for you.",
+        "The pictures show 320 samples of 8 classes, a quarter of them with a wrong label, after 300 steps: every point is a "
+        "label, by what it is judged by and what it weighs. The dashed line is the threshold.",
+    ),
+    "terms": ("Terms beside the loss", "`--terms`: what the objective adds to the loss and needs more than (z, y) for.", ""),
+    "noise": (
+        "Noise models", "`--noise`, and `likewise noise`: spoil labels on purpose, to measure what wrong labels do.",
+        "The pictures show where the labels of 20 glyphs go. The first class has 24 samples, every next one has one less.",
+    ),
+    "protocols": (
+        "Protocols", "`--protocol`: which rows train, validate and test, who asks and who may answer.",
+        "The pictures show what becomes of 12 classes with 8 samples each.",
+    ),
+    "heads": (
+        "Heads", "`--head`: what turns the pooled feature of a backbone into an embedding.",
+        "The pictures show widths, for a feature of 512 numbers and `--dim 128`.",
+    ),
+    "loggers": ("Loggers", "`--loggers`: where the log of a training also goes.", ""),
+}  # fmt: skip
+GREEK = {
+    "alpha": "α", "beta": "β", "gamma": "γ", "lambda": "λ", "mu": "μ", "nu": "ν", "omega": "ω", "pi": "π", "rho": "ρ", "tau": "τ",
+    "sum": "∑", "sqrt": "√",
+}  # fmt: skip
+SIGNS = {
+    "]+": "]<sub>+</sub>",
+    "= -": "= −",
+    "(-": "(−",
+    "<=": "≤",
+    ">=": "≥",
+    "!=": "≠",
+    "->": "→",
+    " - ": " − ",
+    " * ": " · ",
+}
+NOTE = "<!-- Made from the docstrings by tools/docs.py; change those. -->"
+
+
+DATA = (
+    "DATA, the first word of most commands: a name from this list, or files of yours ([what they may look like](../guide.md)). "
+    "All but the glyphs take `--root`, where the original download was unpacked."
+)
+RECIPES = (
+    "`--recipe`: the settings of a paper by name. `likewise recipe show NAME --data DATA` prints every value with its source; "
+    "flags given beside a recipe win. Several are joined: `proxy-anchor+robust`."
+)
+
+
+def pages() -> dict[str, str]:
+    """File name -> text, for all pages."""
+    made = {f"{shelf}.md": shelf_page(shelf) for shelf in SHELVES}
+    made["metrics.md"] = metrics_page()
+    made["data.md"] = names_page("data", "Data sets", DATA)
+    made["recipes.md"] = names_page("recipes", "Recipes", RECIPES)
+    made["README.md"] = first_page()
+    return made
+
+
+def first_page() -> str:
+    shelves = []
+    for shelf in SHELVES:
+        title, what, _ = ABOUT[shelf]
+        names = ", ".join(f"[{name}]({shelf}.md#{name.lower()})" for name in find(SHELVES[shelf]))
+        shelves.append(f"| [{title}]({shelf}.md) | {what} {names} |")
+    return f"""# Shelves
+
+{NOTE}
+
+Every part is one small file on a shelf, and is named by a text such as `MultiSimilarity(alpha=2, miner=HardPairs(eps=0.1))`:
+the same in Python, as a flag, in a grid and in a table. `likewise list SHELF` prints a shelf in the terminal.
+
+| shelf | what is there |
+|---|---|
+{chr(10).join(shelves)}
+| [Metrics](metrics.md) | `--metrics`: {len(PER_QUERY)} per query, {len(SET_NAMES)} of a whole set |
+| [Data sets](data.md) | DATA by name: {", ".join(f"`{name}`" for name in entries("data"))} |
+| [Recipes](recipes.md) | `--recipe`: {len(entries("recipes"))} settings of papers, each value with its source |
+"""
+
+
+def shelf_page(shelf: str) -> str:
+    title, what, picture = ABOUT[shelf]
+    parts = find(SHELVES[shelf])
+    lines = [f"# {title}", "", NOTE, "", what, *(["", picture] if picture else []), "", "| | |", "|---|---|"]
+    for name, part in parts.items():
+        lines.append(f"| [{name}](#{name.lower()}) | {cell(sections(part)['summary'])} |")
+    for name, part in parts.items():
+        lines += ["", *entry(shelf, name, part)]
+    return "\n".join(lines) + "\n"
+
+
+def entry(shelf: str, name: str, part: type) -> list[str]:
+    """One part: what it does, how it is written, its picture, its formula, what to know, its arguments."""
+    from shelf_pictures import DRAW
+
+    found = sections(part)
+    lines = [f"## {name}", "", prose(found["summary"]), "", "```py", broken(usage(part)), "```", ""]
+    if shelf in DRAW:
+        lines += [f"![{name}, drawn]({shelf}-{name.lower()}.svg)", ""]
+    if "Formula" in found:
+        lines += [f'<p class="formula">{typeset(found["Formula"])}</p>', ""]
+    if found["more"]:
+        lines += [prose(found["more"]), ""]
+    for word in ("Paper", "Differs", "Needs"):
+        lines += [f"**{word}:** {prose(found[word])}", ""] if word in found else []
+    if found["Args"]:
+        lines += ["| argument | default | meaning |", "|---|---|---|"]
+        lines += [f"| `{key}` | {default(part, key)} | {cell(text)} |" for key, text in found["Args"].items()]
+    while not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def sections(part: type) -> dict:
+    """A docstring taken apart: summary, more, Paper, Formula, Differs, Needs, and Args by name."""
+    doc, found = inspect.getdoc(part) or "", {"more": "", "Args": {}}
+    head, _, arguments = doc.partition("\nArgs:\n")
+    for name, text in re.findall(r"^    (\w+): (.*(?:\n        .*)*)", arguments, re.M):
+        found["Args"][name] = " ".join(text.split())
+    found["summary"], _, rest = head.partition("\n\n")
+    for block in re.split(r"\n(?=\S)", "\n" + rest):
+        word, colon, text = block.partition(":")
+        if colon and word.strip() in ("Paper", "Formula", "Differs", "Needs"):
+            found[word.strip()] = text.strip()
+        else:
+            found["more"] += block.rstrip() + "\n"
+    found["more"] = found["more"].strip()
+    return found
+
+
+def default(part: type, name: str) -> str:
+    value = inspect.signature(part).parameters[name].default
+    if name in FACTS and (value is inspect.Parameter.empty or name == "seed" or value is None):
+        return "of&nbsp;the&nbsp;run"
+    if value is inspect.Parameter.empty:
+        return "must&nbsp;be&nbsp;given"
+    plain = value is None or isinstance(value, bool | int | float | str | tuple)
+    return f"`{repr(value) if plain else spec(value)}`"
+
+
+def broken(text: str) -> str:
+    """A long call with one line for some arguments each, so that it fits a phone."""
+    if len(text) <= 72:
+        return text
+    name, inside = text.split("(", 1)
+    lines = [""]
+    for word in re.split(r", (?=\w+(?:=|,|\)$|$))", inside[:-1]):
+        if len(lines[-1]) + len(word) > 66:
+            lines.append("")
+        lines[-1] += f"{word}, "
+    return f"{name}(\n" + "\n".join(f"    {line.rstrip()}" for line in lines) + "\n)"
+
+
+def prose(text: str) -> str:
+    """Docstring text as Markdown: lines joined, paragraphs kept, and no sign taken for markup."""
+    joined = "\n\n".join(" ".join(block.split()) for block in text.split("\n\n"))
+    pieces = re.split(r"(`[^`]*`)", joined)
+    return "".join(one if one.startswith("`") else re.sub(r"([*<\[])", r"\\\1", one) for one in pieces)
+
+
+def cell(text: str) -> str:
+    return prose(text).replace("|", "\\|").replace("\n\n", " ")
+
+
+def typeset(text: str) -> str:
+    """A formula of a docstring with its indices and powers set, as HTML; the formula itself is not changed."""
+    joined = " ".join(text.split())
+    ends = [found.end() for found in re.finditer("; ", joined) if _is_outside(joined[: found.end()])]
+    return "<br>".join(_set(joined[start:end].strip()) for start, end in zip([0, *ends], [*ends, len(joined)]))
+
+
+def _is_outside(text: str) -> bool:
+    """Whether all brackets are closed again."""
+    return all(text.count(opening) == text.count(closing) for opening, closing in ("()", "[]"))
+
+
+def _set(text: str) -> str:
+    out, at = "", 0
+    while at < len(text):
+        if code := re.match(r"`([^`]*)`", text[at:]):
+            out, at = f"{out}<code>{escape(code[1])}</code>", at + code.end()
+        elif word := re.match(r"[A-Za-z]+", text[at:]):
+            out += GREEK.get(word[0], word[0])
+            at += word.end()
+            low = re.match(r"_(\{[^}]*\}|\([^()]*\)|[A-Za-z0-9]{1,4}(?![A-Za-z0-9_]))", text[at:])
+            if low and (len(word[0]) <= 3 or low[1][0] in "{(1234567890" or word[0] in ("mean", "softmax")):
+                out += f"<sub>{_set(low[1].strip('{}()'))}</sub>"
+                at += low.end()
+        elif text[at] == "_" and (low := re.match(r"_([a-z]{1,2})\b", text[at:])):
+            out, at = f"{out}<sub>{low[1]}</sub>", at + low.end()
+        elif text[at] == "^":
+            end = _power(text, at + 1)
+            inner = text[at + 1 : end]
+            whole = inner.startswith("(") and _closing(inner, 0) == len(inner)
+            out, at = f"{out}<sup>{_set(inner[1:-1] if whole else inner)}</sup>", end
+        else:
+            sign = next((s for s in SIGNS if text.startswith(s, at)), text[at])
+            out, at = out + SIGNS.get(sign, escape(sign, quote=False)), at + len(sign)
+    return out
+
+
+def _power(text: str, at: int) -> int:
+    """Where the exponent ends that begins here: a bracket, or a word with its index and its own brackets."""
+    if text[at] == "(":
+        return _closing(text, at)
+    if text[at] == "<":
+        return text.index(">", at) + 1
+    end = at + re.match(r"-?(?:[A-Za-z]+(?:_[A-Za-z0-9]+)?|[0-9.]*)", text[at:]).end()
+    named = text[end - 1 : end].isalpha()
+    return _closing(text, end) if named and text[end : end + 1] == "(" else end
+
+
+def _closing(text: str, at: int) -> int:
+    depth = 0
+    for place in range(at, len(text)):
+        depth += (text[place] == "(") - (text[place] == ")")
+        if not depth:
+            return place + 1
+    return len(text)
+
+
+def names_page(shelf: str, title: str, what: str) -> str:
+    return f"# {title}\n\n{NOTE}\n\n{what}\n\n{table(entries(shelf))}\n"
+
+
+def table(lines: dict[str, str]) -> str:
+    return "\n".join(
+        ["| name | what it is |", "|---|---|", *(f"| `{name}` | {cell(line)} |" for name, line in lines.items())]
+    )
+
+
+def metrics_page() -> str:
+    return f"""# Metrics
+
+{NOTE}
+
+`--metrics R@1 MAP@R NMI`: what is measured. k and x are numbers of yours, as in `R@10` and `TAR@FAR=0.001`.
+[Evaluation](../evaluation.md) defines each, [parity](../parity.md) compares them with other libraries.
+
+## Of each query
+
+Six rankings for one query, whose class has four others, and what each metric makes of them. In the last ranking the four stand
+at ranks 97 to 100.
+
+![what rankings score](metrics.svg)
+
+{table(PER_QUERY)}
+
+## Of a whole set
+
+{table(SET_NAMES)}
+"""
