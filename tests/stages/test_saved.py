@@ -4,10 +4,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from likewise.data.features import read_embeddings
-from likewise.stages.saved import find_target, origin, read_per_query, rows_in
-from likewise.types import LikewiseError
+from likewise.stages.saved import find_target, origin, read_per_query, rows_in, save_embeddings
+from likewise.types import Embedded, Items, LikewiseError
 
 
 def test_an_embedding_file_says_where_it_comes_from(run):
@@ -28,6 +29,16 @@ def test_what_others_call_so_is_no_row_and_no_word(tmp_path):
         assert list(said) == ["row"] and rows_in(said, 3).tolist() == [0, 1, 2]
     assert rows_in({"row": np.array([7, 3, 5], np.uint8)}, 3).tolist() == [7, 3, 5]
     assert rows_in({}, 2).tolist() == [0, 1]
+
+
+def test_who_asks_and_answers_is_what_the_protocol_said(tmp_path):
+    ask, row = np.array([True, False, False]), torch.arange(3)
+    items = Items("d", np.zeros(3, np.int64), ("a",), query=ask, gallery=~ask)
+    e, made_by = Embedded(torch.eye(3), torch.zeros(3, dtype=torch.long), row), {"run": "r"}
+    for sides, marked in ((None, ask), ((~ask, ask), ~ask), ((ask | True, ask | True), None)):
+        save_embeddings(tmp_path / "z.npz", e, items, made_by, sides=sides)
+        read = read_embeddings(str(tmp_path / "z.npz")).query
+        assert (read is None) == (marked is None) and (marked is None or np.array_equal(read, marked))
 
 
 def test_a_target_that_is_not_there_is_named():

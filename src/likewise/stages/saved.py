@@ -42,9 +42,11 @@ def save_embeddings(
     }
     if part is not None:
         columns["split"] = np.full(len(rows), part)
-    if sides is not None and not all(side.all() for side in sides):
-        columns["query"], columns["gallery"] = sides
-    if items.gallery_name is not None:
+    if sides is not None:  # everybody asks and answers where nobody is marked
+        columns = {name: own for name, own in columns.items() if name not in ("query", "gallery")}
+        if not all(side.all() for side in sides):
+            columns["query"], columns["gallery"] = sides
+    if items.gallery_name is not None and "gallery" in columns:
         columns["gallery"] = np.where(columns["gallery"], items.gallery_name[rows], "")
     if items.box is not None:
         columns |= dict(zip(CORNERS, items.box[rows].T))
