@@ -236,7 +236,7 @@ def test_every_command_prints_what_it_found(toy, tmp_path, capsys, monkeypatch):
     out = capsys.readouterr().out
     assert "P@3" in out
     assert "MAP@R" not in out
-    assert "best" in out
+    assert "test part (95 % interval)" in out
     cli.main(["embed", "run", str(toy), "--out", "z.npz"])
     assert "120 embeddings of 4 numbers: z.npz" in capsys.readouterr().out
     cli.main(["evaluate", "z.npz"])

@@ -4,7 +4,7 @@ from likewise import losses, miners, noise, protocols, samplers
 from likewise.contracts import Loss, Miner
 from likewise.losses import MultiSimilarity, Triplet
 from likewise.miners import HardPairs, SemiHard
-from likewise.spec import brief, build, canonical, find, spec
+from likewise.spec import brief, build, canonical, check_names, find, spec
 from likewise.types import LikewiseError
 
 
@@ -155,3 +155,16 @@ def test_brief_leaves_out_what_goes_without_saying():
     ):
         assert brief(canonical(text)) == text
     assert brief("my_lab.Loss(a=1)") == "my_lab.Loss(a=1)"
+
+
+def test_slips_in_names_are_told_without_building():
+    check_names("Triplet(miner=SemiHard())")
+    check_names("ProxyAnchor()")  # what only the run knows is not asked for
+    check_names("my_lab.losses.Mine(a=1)")
+    for text, says in (
+        ("Tripplet()", "did you mean 'Triplet'"),
+        ("Triplet(margn=1)", "did you mean 'margin'"),
+        ("Triplet(miner=SemiHart())", "did you mean 'SemiHard'"),
+    ):
+        with pytest.raises(LikewiseError, match=says):
+            check_names(text)

@@ -83,5 +83,9 @@ def alone(lock: Path):
     import fcntl
 
     with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("likewise: another call is installing; waiting for it", file=sys.stderr, flush=True)
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield

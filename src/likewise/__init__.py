@@ -128,6 +128,8 @@ def _plain(settings: dict) -> dict:
         value = value.item() if hasattr(value, "dtype") and hasattr(value, "item") else value
         if name in parts and value is not None:
             value = tuple(map(text, value)) if isinstance(value, list | tuple) else text(value)
+        if name in ("terms", "loggers", "metrics") and isinstance(value, str):
+            value = (value,)
         elif isinstance(value, PathLike) or (name in counts and isinstance(value, int)):
             value = str(value)
         plain[name] = tuple(value) if isinstance(value, list) else value

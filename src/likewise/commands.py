@@ -24,6 +24,7 @@ def shown_once(config):
 
 def run_train(config) -> None:
     from likewise.report.scores import by_gallery, show_scores
+    from likewise.stages.doubts import say_doubts
     from likewise.stages.gain import add_before, say_loss
     from likewise.stages.train import train
 
@@ -33,7 +34,7 @@ def run_train(config) -> None:
         scores = add_before(run, config)
         before = {"before training": scores | scores["before"]} if "before" in scores else {}
         show_scores(before | by_gallery("after training" if before else "test part", scores))
-        if line := say_loss(scores):
+        for line in filter(None, (say_loss(scores), say_doubts(run))):
             print(line)
     if not config.quiet:
         print(f"run: {run.path}")
@@ -47,7 +48,7 @@ def run_evaluate(config) -> None:
     scores = evaluate(config)
     if not config.quiet:
         title = config.which if "which" in scores else "embeddings"
-        title = title if config.part == "test" else f"{title}, {config.part} part"
+        title = f"{title}, {config.part} part" if config.part != "test" else "test part" if title == "best" else title
         show_scores(by_gallery(title, scores))
 
 

@@ -41,6 +41,6 @@ def words(hint) -> str:
     if origin is typing.Literal:
         return " or ".join(repr(v) for v in inside)
     if origin is tuple:
-        return "several values, as in (5, 2)," if inside[1:] == (...,) else f"{len(inside)} values"
+        return "several values in brackets" if inside[1:] == (...,) else f"{len(inside)} values"
     plain = {str: "text", int: "a whole number", float: "a number", bool: "True or False", type(None): "None"}
     return plain.get(hint) or f"a {getattr(hint, '__name__', hint)}"

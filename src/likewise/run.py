@@ -18,12 +18,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import socket
 import threading
 import time
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -95,7 +96,9 @@ class Run:
         """What config.json says: format, identity, data fingerprint, config."""
         file = self.path / "config.json"
         if not file.exists():
-            raise LikewiseError(f"run: '{self.path}' is not a run folder: it has no config.json")
+            raise LikewiseError(
+                f"run: '{self.path}' is not a run folder: it has no config.json; a run is what `likewise train` wrote"
+            )
         about = self.read_json("config.json")
         if not isinstance(about, dict) or not {"format", "identity", "config"} <= about.keys():
             raise LikewiseError(f"run: {file} is not a run's config")
@@ -155,6 +158,8 @@ class Run:
     def save_tensors(self, name: str, tensors: dict[str, Tensor]) -> None:
         with write_aside(self.path / name) as file:
             save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, file)
+            with suppress(OSError):  # it would be for its owner alone
+                shutil.copymode(self.path / "config.json", file)
 
     def network(self, which: str) -> str:
         """The file of the network that is "best" on validation, where there was one, or else the "last"."""
@@ -165,7 +170,10 @@ class Run:
     def load_tensors(self, name: str) -> dict[str, Tensor]:
         file = self.path / name
         if not file.exists():
-            raise LikewiseError(f"run: '{self.path}' has no {name} yet; train it first")
+            raise LikewiseError(
+                f"run: '{self.path}' has no {name} "
+                + ("any more; --again trains it anew" if self.done else "yet; train it first")
+            )
         try:
             return load_file(file)
         except (SafetensorError, OSError) as error:

@@ -11,6 +11,7 @@ import ast
 import importlib
 import inspect
 import typing
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -182,12 +183,7 @@ def _make(node: ast.expr, text: str, facts: dict, allow_imports: bool):
     hints = _hints(part)
     given = {k.arg: _value(k.value, text, facts, allow_imports) for k in node.keywords}
     given = {k.arg: _adopted(given[k.arg], hints.get(k.arg), k.value) for k in node.keywords}
-    for name in given:
-        if name not in parameters:
-            raise LikewiseError(
-                f"{part.__name__} has no argument '{name}'{nearest_name(str(name), parameters)} "
-                f"It takes: {', '.join(parameters) or 'none'}"
-            )
+    _must_take(part, given, parameters)
     for name, value in given.items():
         if name in hints and not kinds.fits(value, hints[name]):
             shown = type(value).__name__ if _is_part(value) else repr(value)
@@ -209,6 +205,23 @@ def _make(node: ast.expr, text: str, facts: dict, allow_imports: bool):
     if isinstance(made, FromPML):
         made.source = ast.unparse(node)
     return made
+
+
+def _must_take(part: type, given: Iterable[str | None], parameters: dict) -> None:
+    for name in given:
+        if name not in parameters:
+            raise LikewiseError(
+                f"{part.__name__} has no argument '{name}'{nearest_name(str(name), parameters)} "
+                f"It takes: {', '.join(parameters) or 'none'}"
+            )
+
+
+def check_names(text: str) -> None:
+    """A slip in a part's or an argument's name is told, without building anything; what is imported is left for later."""
+    for node in ast.walk(_parse(text)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            part = _resolve(node.func, text, False)
+            _must_take(part, [k.arg for k in node.keywords], _parameters(part) | _passed_on(part))
 
 
 def _adopted(value, want, node: ast.expr):

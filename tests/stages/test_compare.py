@@ -1,6 +1,7 @@
 """Comparing two runs: differences by hand, the same queries or an error, and a sentence that claims no more than is known."""
 
 import csv
+import dataclasses
 import json
 import shutil
 
@@ -12,7 +13,8 @@ from PIL import Image
 
 from likewise import cli
 from likewise.configs import Compare, Train
-from likewise.stages.compare import compare
+from likewise.stages.compare import by_files, compare, join
+from likewise.stages.saved import PerQuery
 from likewise.stages.train import train
 from likewise.types import LikewiseError
 
@@ -221,3 +223,22 @@ def test_the_command_speaks_plainly(pair, tmp_path, capsys, monkeypatch):
     assert said[1:] in out
     assert "likewise bench" in out and "Queries with nothing to find, left out: 1." in out
     assert f"queries that changed: {tmp_path / 'c.csv'}" in out
+
+
+def test_a_corrected_table_is_compared_by_its_files():
+    def side(row, path, label=(0, 1, 1), nearest=((1,), (2,), (1,))):
+        names = np.asarray(["a", "b"])[list(label)]
+        return PerQuery(
+            np.asarray(row), np.asarray(label), names, np.asarray([0, 1, 1]), {"R@1": np.asarray([0.0, 1.0, 1.0])},
+            np.asarray(nearest), np.zeros((3, 1)), np.asarray(path),
+        )  # fmt: skip
+
+    a = side([4, 5, 6], ["x/1.jpg", "y/1.jpg", "y/2.jpg"], nearest=[[5], [6], [5]])
+    b = side([8, 2, 3], ["/all/y/2.jpg", "/all/x/1.jpg", "/all/y/1.jpg"], (1, 0, 1), [[3], [8], [8]])
+    b = dataclasses.replace(b, relevant=np.asarray([1, 0, 1]))
+    _, found = join(a, b, True)
+    assert found.row.tolist() == [4, 5, 6] and found.class_name.tolist() == ["a", "b", "b"]
+    assert found.nearest.tolist() == [[6], [6], [5]]
+    assert by_files(a, dataclasses.replace(b, path=np.asarray(["/all/y/2.jpg", "/all/x/1.jpg", "/all/z.jpg"]))) is None
+    with pytest.raises(LikewiseError, match="1 differ in their class"):
+        join(a, dataclasses.replace(b, class_name=np.asarray(["a", "a", "b"])), True)

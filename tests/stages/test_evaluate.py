@@ -308,7 +308,7 @@ def test_a_half_trained_run_is_scored_with_a_word_and_scored_again_when_finished
 
 def test_a_run_without_a_network_is_no_use_yet(run):
     (run.path / "model.safetensors").unlink()
-    with pytest.raises(LikewiseError, match=r"has no model.safetensors yet; train it first"):
+    with pytest.raises(LikewiseError, match=r"has no model.safetensors any more; --again"):
         score(run.path, which="last")
 
 

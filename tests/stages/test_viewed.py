@@ -10,7 +10,7 @@ from likewise.report import projection
 from likewise.stages import viewed as stage
 from likewise.stages.opened import open_target
 from likewise.stages.report import make_pool
-from likewise.stages.viewed import neighbours, scores_of, told, unfold, view, wanted
+from likewise.stages.viewed import before, neighbours, scores_of, told, unfold, view, wanted
 
 WAY = {"quiet": True, "device": "cpu", "workers": 0}
 
@@ -95,3 +95,11 @@ def test_maps_that_were_asked_for(monkeypatch):
 def test_a_run_that_was_not_scored_has_its_curves(one):
     found = view(one, -1, None, Report(**WAY))
     assert found.curves and found.maps == {} and found.near is None and found.pool == -1
+
+
+def test_what_the_network_was_before_training_is_noted():
+    assert before({"metrics": {"R@1": 0.5}}) == []
+    scores = {"metrics": {"R@1": 0.5}, "before": {"metrics": {"R@1": 0.75}}}
+    assert before(scores) == ["before training: R@1 75.0 %"]
+    scores["before"]["change"] = {"metric": "R@1", "low": -0.3, "high": -0.2, "over": "classes"}
+    assert "training made it worse: R@1 75.0 % -> 50.0 %" in before(scores)[1]

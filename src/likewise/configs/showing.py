@@ -64,6 +64,8 @@ class Search:
     """Keep the index in this folder, which is then a TARGET that opens at once."""
     add: str | None = None
     """Embed this data (anything `likewise embed` takes) and add it to the saved index."""
+    skip_bad: bool = False
+    """With --add, go on without pictures that cannot be read, counting them."""
     remove: tuple[int, ...] = ()
     """Take these rows out of the saved index."""
     serve: bool = False

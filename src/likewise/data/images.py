@@ -138,7 +138,7 @@ def check_files(items: Items, rows: Iterable[int] | None = None) -> None:
         more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
         raise LikewiseError(
             f"{items.name}: every picture must be there, but {len(bad)} cannot be used: {', '.join(bad[:3])}{more}; "
-            "check root and the paths"
+            "check root and the paths; --skip-bad goes on without them"
         )
 
 

@@ -268,7 +268,8 @@ def explain(sheet: Sheet, best: str, alike: str) -> list[str]:
     if any(DAGGER in cell.ours for cell in cells):
         said.append(f"{DAGGER} not trained with the paper's settings; the first line says what differs.")
     if any(cell.rank for cell in cells):
-        more = f" {alike}: not told apart from it." if any(cell.rank == "alike" for cell in cells) else ""
+        some = any(cell.rank == "alike" for cell in cells)
+        more = f" {alike}, where a column was tested: not told apart from it." if some else ""
         among = ", of rows with as many seeds" if len({n for n, _ in seeds}) > 1 else ""
         said.append(f"{best}: the best of a column{among}.{more}")
     said += conclude(sheet.contest) if sheet.contest else []

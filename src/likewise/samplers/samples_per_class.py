@@ -55,7 +55,7 @@ class SamplesPerClass(BatchSampler):
         if classes < batch // per_class and not with_replacement:
             raise LikewiseError(
                 f"SamplesPerClass: a batch of {batch} with {per_class} of each wants {batch // per_class} classes, but the "
-                f"labels hold {classes}; try --sampler \"SamplesPerClass(batch={classes * per_class}, per_class={per_class})\", "
+                f'labels hold {classes}; try --sampler "SamplesPerClass(batch={classes * per_class}, per_class={per_class})", '
                 "or Shuffled()"
             )
 

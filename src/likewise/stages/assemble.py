@@ -21,11 +21,11 @@ from likewise.data.batches import choose_workers
 from likewise.data.folder import is_flat, read_flat
 from likewise.data.images import check_files, drop, find_bad
 from likewise.durations import steps_of
-from likewise.models.backbones import width_of
+from likewise.models.backbones import OWN, check_name, width_of
 from likewise.models.embedder import Embedder
 from likewise.progress import bar
 from likewise.run import Run
-from likewise.spec import build, canonical
+from likewise.spec import build, canonical, check_names
 from likewise.types import Items, LikewiseError
 
 
@@ -79,6 +79,16 @@ def load_items(
     shown = "\n".join(f"  {reason}" for _, reason in bad[:5]) + ("\n  ..." if len(bad) > 5 else "")
     say(f"{len(bad)} of {len(items)} pictures are broken and left out:\n{shown}")
     return drop(items, [row for row, _ in bad])
+
+
+def check_texts(config: Train) -> None:
+    """A slip in a spec, a duration or the network's name is told at once, before pictures are opened and weights fetched."""
+    parts = (config.loss, config.sampler, config.protocol, config.confidence, config.noise, config.head, *config.terms)
+    for text in filter(None, parts):
+        check_names(text)
+    steps_of(config.length, 1, "length")
+    if config.backbone not in (None, "features", "efficientnet_lite0", *OWN):
+        check_name(config.backbone)
 
 
 def resolve(config: Train, items: Items) -> Train:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import numpy as np
 from jaxtyping import Float
@@ -94,7 +94,12 @@ def shared_metrics(a: PerQuery, b: PerQuery, wanted: tuple[str, ...] | None) -> 
 
 
 def join(a: PerQuery, b: PerQuery, other_data: bool) -> tuple[PerQuery, PerQuery]:
-    """Both in the order of their rows, or an error that says how many queries are not the same."""
+    """Both in the order of their rows, or an error that says how many queries are not the same.
+
+    Other data may hold the same queries at other rows, as a corrected table does: then they go by their files.
+    """
+    if other_data and (renamed := by_files(a, b)) is not None:
+        b, other_data = renamed, False
     row, of_a, of_b = np.intersect1d(a.row, b.row, assume_unique=True, return_indices=True)
     alone = len(a.row) + len(b.row) - 2 * len(row)
     a, b = (
@@ -119,6 +124,24 @@ def join(a: PerQuery, b: PerQuery, other_data: bool) -> tuple[PerQuery, PerQuery
             + (", or give their per_query.parquet if you know the queries to be the same" if other_data else "")
         )
     return a, b
+
+
+def by_files(a: PerQuery, b: PerQuery) -> PerQuery | None:
+    """B with the rows and labels that A has for the same files and classes; None where they are not asked the same files."""
+    if a.path is None or b.path is None:
+        return None
+    depth = min(
+        len(PurePath(side.path[0]).parts) for side in (a, b)
+    )  # one table may name whole paths, the other shorter ones
+    names_a, names_b = (["/".join(PurePath(p).parts[-depth:]) for p in side.path] for side in (a, b))
+    place = {name: i for i, name in enumerate(names_a)}
+    if len(place) < len(names_a) or set(names_b) != place.keys() or len(names_b) != len(names_a):
+        return None
+    own = np.array([place[name] for name in names_b])
+    known = dict(zip(b.row.tolist(), a.row[own].tolist(), strict=True))
+    nearest = np.array([known.get(row, -1) for row in b.nearest.ravel().tolist()]).reshape(b.nearest.shape)
+    label = np.where(a.class_name[own] == b.class_name, a.label[own], -1)
+    return dataclasses.replace(b, row=a.row[own], label=label, nearest=nearest)
 
 
 def same(a: PerQuery, b: PerQuery, about_a: dict | None, about_b: dict | None) -> str | None:

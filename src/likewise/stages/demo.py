@@ -42,6 +42,7 @@ def demo(config: Demo, say=print) -> dict:
         )  # fmt: skip
         say("plain: every label is believed" if way == "plain" else "robust: labels are doubted, see --robust")
         runs[way] = train(settings, say)
+        say(f"{way}: R@1 {runs[way].scores['metrics']['R@1']:.1%}")
     run = runs["robust"]
     stored = read_config(run)
     before = evaluate_run(

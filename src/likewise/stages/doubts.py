@@ -38,6 +38,19 @@ class Trusted(NamedTuple):
     weight: Float[np.ndarray, "n"]
 
 
+def say_doubts(run: Run) -> str:
+    """A sentence on the labels that a training did not believe in the end; nothing where it believed all."""
+    trusted = read_trust(run)
+    if trusted is None:
+        return ""
+    used = ~(trusted.weight == 0)
+    changed = used & (trusted.label != trusted.given)
+    return (
+        f"labels: of {len(used)}, {(~used).sum()} were left out in the end and {changed.sum()} taken for another class; "
+        f"see `likewise report {run.path}`"
+    )
+
+
 def noise_of(one: Opened, lines: Sequence[dict], top: int) -> Noise | None:
     """What a run's log, its trust and its audit tell of its labels; None where nobody doubted them and none was spoiled."""
     run, settings = one.run, one.settings

@@ -13,7 +13,7 @@ from likewise.stages.evaluate import find_data, must_be_its_data, rows_of
 from likewise.stages.saved import read_per_query
 from likewise.types import LikewiseError
 
-HINT = "with few pictures train less: --length 5e, --backbone-lr 1e-5, or not at all: --length 0"
+HINT = "with few pictures train less, more gently (--backbone-lr 1e-5), or not at all (--length 0)"
 
 
 def add_before(run: Run, config: Train, say=print) -> dict:

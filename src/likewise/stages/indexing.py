@@ -153,7 +153,7 @@ def add_data(index: Index, network: Network | None, config: Search, say: Callabl
             "search: --add needs the network that made the index, and its run is gone; give --model RUN"
         )
     network.must_be_the_same()
-    shared = {name: getattr(config, name) for name in ("device", "workers", "allow_imports", "quiet")}
+    shared = {name: getattr(config, name) for name in ("device", "workers", "skip_bad", "allow_imports", "quiet")}
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "new.npz")
         embed(Embed(run=str(network.run.path), data=config.add, out=file, which=network.which, **shared), say)

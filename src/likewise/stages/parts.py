@@ -60,9 +60,6 @@ class Parts:
         self.number_classes()
         weight = np.ones(len(items)) if items.weight is None else items.weight
         self.weight = torch.as_tensor(weight, dtype=torch.float32, device=device)
-        if config.pretrained:  # a slip in any setting is told before weights are looked for
-            with torch.random.fork_rng(devices=[]):
-                Parts(replace(config, pretrained=False), items, torch.device("cpu"))
         self.embedder = to_device(make_embedder(config, None if items.x is None else items.x.shape[1]), device)
         self.build_parts()
         self.check_fit()

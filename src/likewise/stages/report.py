@@ -37,6 +37,8 @@ def report(config: Report, say: Callable[[str], None] = print) -> Path:
     if config.map in projection.NEEDS:
         projection.must_have(config.map)  # before anything that takes long
     facts = find_facts(config, say)
+    for name, note in ((seen.name, note) for seen in facts.runs for note in seen.notes):
+        say(f"{name}: {note}")
     file = write_page(facts, place_of(config), config.quiet)
     slow = [way for seen in facts.runs if seen.maps and (way := wanted(len(seen.maps["PCA"]), config)[0])]
     if not slow:

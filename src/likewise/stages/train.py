@@ -20,7 +20,7 @@ from likewise.progress import bar
 from likewise.ranks import world
 from likewise.run import RESULTS, Run
 from likewise.scoring import as_compared, mean_score, score
-from likewise.stages.assemble import choose_device, load_items, make_protocol, resolve
+from likewise.stages.assemble import check_texts, choose_device, load_items, make_protocol, resolve
 from likewise.stages.claim import find_run, take
 from likewise.stages.cost import Session
 from likewise.stages.evaluate import PEEK, evaluate_run
@@ -49,6 +49,7 @@ def train(config: Train, say=print) -> Run:
         say: takes a line for the user.
     """
     check(config)
+    check_texts(config)
     if config.gpus and config.gpus > 1 and not is_started():
         return launch(config)
     with joined(choose_device(config.device)) as device:

@@ -24,6 +24,7 @@ from likewise.report.queries import galleries
 from likewise.search import rank
 from likewise.spec import brief
 from likewise.stages.doubts import noise_of
+from likewise.stages.gain import say_loss
 from likewise.stages.opened import Opened
 from likewise.stages.side_by_side import places_of
 
@@ -53,7 +54,7 @@ SPECS = ("loss", "confidence", "sampler", "protocol", "head")
 def view(one: Opened, number: int, pool: Pool | None, config: Report) -> Viewed:
     """Work everything out. `number` is that of the pool."""
     lines = [] if one.run is None else one.run.read_log()
-    notes = list(one.notes)
+    notes = [*one.notes, *before(one.scores)]
     seen = Viewed(
         one.name, number, headline(one), {} if one.settings is None else told(one.settings), scores_of(one.scores),
         decides(one), draw_curves(lines), similarity=one.similarity,
@@ -79,6 +80,13 @@ def view(one: Opened, number: int, pool: Pool | None, config: Report) -> Viewed:
             confusion=confuse(found, near[found, 0], pool.label, mean),
         )  # fmt: skip
     return dataclasses.replace(seen, notes=tuple(notes))
+
+
+def before(scores: dict) -> list[str]:
+    """What the network was before training, where that was looked at."""
+    known = scores.get("before", {}).get("metrics", {})
+    told = ", ".join(f"{name} {as_text(name, value)}" for name, value in known.items())
+    return [f"before training: {told}", *filter(None, [say_loss(scores).replace("\n", " ")])] if told else []
 
 
 def headline(one: Opened) -> str:
