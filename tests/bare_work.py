@@ -38,8 +38,9 @@ def check_fault(fault: str) -> None:
 def run_block(code: str, folder: str) -> None:
     """An example from the docs, run in this folder."""
     os.chdir(folder)
-    example = sys.modules["example"] = types.ModuleType("example")  # a spec names a part by its module
-    exec(compile(code, "example", "exec"), example.__dict__)
+    name = f"example_{sum(known.startswith('example_') for known in sys.modules)}"  # the compiler remembers modules by name
+    example = sys.modules[name] = types.ModuleType(name)  # a spec names a part by its module
+    exec(compile(code, name, "exec"), example.__dict__)
 
 
 class Shortcut(torch.autograd.Function):
