@@ -15,8 +15,6 @@ from likewise.stages.assemble import resolve
 from likewise.stages.step import Stepping, must_be_as_many
 from likewise.types import LikewiseError
 
-pytestmark = pytest.mark.xdist_group("step")  # what they share takes a minute, and is made once
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
