@@ -33,7 +33,7 @@ USAGE = """likewise: visual-similarity learning that people can trust, even when
   likewise recipe diff A B              the settings in which two recipes, or a recipe and a run, differ
 
 DATA is a folder with one sub-folder per class, a .csv or .parquet table with path,label, features in .npz with x,label,
-or a name such as glyphs or cub200. `likewise COMMAND --help` explains every flag with its default.
+or a name such as glyphs, cub200 or hf:food101. `likewise COMMAND --help` explains every flag with its default.
 """
 
 
