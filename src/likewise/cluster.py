@@ -1,8 +1,8 @@
-"""k-means on any device, in bounded memory: a careful start, then Lloyd's iterations.
+"""k-means in bounded memory that gives the same clusters on every CPU and GPU: greedy k-means++, then Lloyd's iterations.
 
-Everything is a matrix product over a block of rows, so that neither time nor memory ever sees an N x k matrix at once. The same
-seed gives the same clusters: on the CPU to the last bit, elsewhere up to rounding (random numbers come from the CPU, and means
-are summed in a fixed order, but products and running sums need not be).
+Points are rounded to whole numbers (see `_Grid`), and every distance, sum and choice is made of these. Such sums are exact
+in float64 and int64, whatever their order, so instruction sets, thread counts, block sizes and devices cannot change a
+choice, and candidates that are equally good are equal to the last bit: the first one is taken.
 """
 
 from __future__ import annotations
@@ -16,15 +16,19 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.errors import LikewiseError
-from likewise.similarity import at_least_float32, full_products
+from likewise.exact import squared_lengths, unit_rows
+from likewise.similarity import at_least_float32
 
 BUDGET = 64 * 2**20
-"""Bytes for a block of distances; on top of it come a copy of the points and a few numbers for each."""
+"""Bytes for a block of distances; on top of it come a float64 copy of the points and a few numbers for each."""
+
+MOST_BITS = 25
+"""Of the longest point: a squared distance of two such points then fits the 53 bits of a float64."""
 
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """Groups of points. With fewer distinct points than centres, some centres coincide and are nobody's nearest."""
+    """Groups of points. With fewer distinct points than centres, some centres coincide and have no points."""
 
     centre: Float[Tensor, "k D"]
     label: Int[Tensor, "N"]  # the nearest centre of each point
@@ -49,58 +53,99 @@ def kmeans(
     Paper: Lloyd, Least Squares Quantization in PCM, IEEE Transactions on Information Theory 1982; the start is greedy
         k-means++ of Arthur and Vassilvitskii, k-means++: The Advantages of Careful Seeding, SODA 2007.
     Formula: sum_i min_c |x_i - m_c|^2, lowered by two steps in turn: label_i = argmin_c |x_i - m_c|, m_c = mean of label c
-    Differs: a centre without points moves to one of the points that are farthest from their own. It ends early where nothing
-        changes any more. The start draws candidates for several steps at a time (see `_spread`).
+    Differs: points and centres lie on a grid whose step is 2^-25 of the longest point (coarser from 2^11 points on: 2^-20
+        for a million), so that all machines choose alike. A centre without points moves to one of the points that are farthest
+        from their own. It ends early where nothing changes any more. The start draws candidates for several steps at a time
+        (see `_spread`).
 
     Args:
         seed: of the start; no other step is random.
         init: centres to start from, in place of chosen ones.
         spherical: by direction: points and centres are scaled to unit length.
-        budget: bytes for distances; smaller means smaller blocks, and other results only where rounding decides.
+        budget: bytes for distances; smaller means smaller blocks and the same result.
     """
     _check(x, k, iterations, init)
-    with full_products(x):
-        x = at_least_float32(x)
-        # Far from the origin, squares would drown differences.
-        shift = torch.zeros_like(x[0]) if spherical else x.mean(0)
-        x = F.normalize(x, dim=1) if spherical else x - shift
-        if init is None:
-            centre = x[_spread(x, k, seed, budget)]
-        else:
-            centre = F.normalize(init.to(x), dim=1) if spherical else init.to(x) - shift
-        label, away = _nearest(x, centre, budget)
-        inertia = [away.sum(dtype=torch.float64)]
-        for _ in range(iterations):
-            before, centre = centre, _means(x, label, away, centre)
-            centre = F.normalize(centre, dim=1) if spherical else centre
-            if torch.equal(centre, before):
-                break
-            label, away = _nearest(x, centre, budget)
-            inertia.append(away.sum(dtype=torch.float64))
-    return Clusters(centre + shift, label, torch.stack(inertia))
+    kind, device = at_least_float32(x).dtype, x.device
+    if device.type == "mps":  # it has no float64
+        x = x.cpu()
+    init = None if init is None else init.to(x.device)
+    grid = _Grid.of(x, init, spherical)
+    points = grid.enter(x)
+    centre = points[_spread(points, k, seed, budget)] if init is None else grid.enter(init)
+    label, away = _nearest(points, centre, budget)
+    inertia = [away.long().sum()]
+    for _ in range(iterations):
+        before, centre = centre, grid.settle(_means(points, label, away, centre))
+        if torch.equal(centre, before):
+            break
+        label, away = _nearest(points, centre, budget)
+        inertia.append(away.long().sum())
+    squares = torch.stack(inertia).double() * grid.step**2
+    return Clusters(grid.leave(centre).to(device, kind), label.to(device), squares.to(device, kind))
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Whole numbers for points: (point - shift) / step, rounded; scaled to unit length first where `spherical`.
+
+    Everything here is made of exact sums, of sums in a fixed order and of single IEEE operations, so it gives the same bits on
+    every machine. `step` is a power of two.
+    """
+
+    shift: Float[Tensor, "D"]
+    step: float
+    spherical: bool
+
+    @classmethod
+    def of(cls, x: Float[Tensor, "N D"], init: Float[Tensor, "k D"] | None, spherical: bool) -> _Grid:
+        """The grid for these points and first centres. The sum of all squared distances from a centre fits an int64."""
+        shift = torch.zeros_like(x[0], dtype=torch.float64) if spherical else _exact_mean(x)
+        tables = [] if spherical else [x] if init is None else [x, init]
+        longest = max((math.sqrt(squared_lengths(table - shift).max()) for table in tables), default=1.0)
+        bits = min(MOST_BITS, (60 - len(x).bit_length()) // 2)
+        return cls(shift, 2.0 ** (math.frexp(longest)[1] - bits), spherical)
+
+    def enter(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n D"]:
+        x = unit_rows(x) if self.spherical else x.double() - self.shift
+        return x.div_(self.step).round_()
+
+    def settle(self, mean: Float[Tensor, "k D"]) -> Float[Tensor, "k D"]:
+        """Put means of points on the grid."""
+        return (unit_rows(mean) / self.step if self.spherical else mean).round()
+
+    def leave(self, points: Float[Tensor, "n D"]) -> Float[Tensor, "n D"]:
+        return points * self.step + self.shift
+
+
+def _exact_mean(x: Float[Tensor, "N D"]) -> Float[Tensor, "D"]:
+    """The mean row, in float64, of values rounded to 2^-30 of the largest, whose sum is exact."""
+    step = 2.0 ** (math.frexp(float(x.abs().max()))[1] - 30)
+    total = sum((part.double() / step).round_().sum(0, dtype=torch.int64) for part in x.split(2**14))
+    return total.double() / len(x) * step
 
 
 def _spread(x: Float[Tensor, "N D"], k: int, seed: int, budget: int) -> Int[Tensor, "k"]:
     """Rows to start from: greedy k-means++ in blocks.
 
     A step draws 4 + 2 log k candidates (twice what scikit-learn takes: clusters fit visibly better), each row as likely as its
-    squared distance from the nearest centre so far, and takes the one that lowers the sum of these most. Drawing for a block of
-    steps at once (an eighth of the centres there are, or of those still to find) makes one matrix product of them; a candidate
-    that an earlier step of its block made useless lowers little, and so is not taken.
+    squared distance from the nearest centre so far, and takes the one that lowers the sum of these most; of equally good ones
+    the first. Drawing for a block of steps at once (an eighth of the centres there are, or of those still to find) makes one
+    matrix product of them; a candidate that an earlier step of its block made useless lowers little, and so is not taken.
     """
-    tries, length = 2 * (2 + int(math.log(k))), _squared_length(x)
+    tries, length = 2 * (2 + int(math.log(k))), x.square().sum(1)
     draw = torch.rand(k, tries, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).to(x.device)
     chosen = [(draw[0, :1] * len(x)).long()]
     steps = min(k, max(1, budget // (tries * len(x) * x.element_size())))
     room = x.new_empty(steps * tries, len(x))
     away = _distances(x, length, chosen[0], room)[0].clone()
     while (done := len(chosen)) < k:
-        running = away.cumsum(0, dtype=torch.float64)
+        running = away.cumsum(0, dtype=torch.int64).double()
         at = draw[done : done + max(1, min(done, k - done) // 8)] * running[-1]
         for rows in torch.searchsorted(running, at, right=True).clamp_max_(len(x) - 1).split(steps):
             for row, found in zip(rows, _distances(x, length, rows.flatten(), room).view(*rows.shape, -1), strict=True):
                 torch.minimum(found, away, out=found)
-                best = found.sum(1).argmin(0, keepdim=True)  # stays a tensor, so that an accelerator never waits
+                # Stays a tensor, so that an accelerator never waits.
+                best = found.sum(1, dtype=torch.int64).argmin(0, keepdim=True)
                 chosen.append(row.index_select(0, best))
                 away = found.index_select(0, best)[0]
     return torch.cat(chosen)
@@ -110,18 +155,18 @@ def _distances(
     x: Float[Tensor, "N D"], length: Float[Tensor, "N"], row: Int[Tensor, "C"], room: Float[Tensor, "most N"]
 ) -> Float[Tensor, "C N"]:
     """Squared distances of some rows from all, written into the first rows of `room`."""
-    return torch.addmm(length, x[row], x.T, alpha=-2, out=room[: len(row)]).add_(length[row, None]).clamp_min_(0)
+    return torch.addmm(length, x[row], x.T, alpha=-2, out=room[: len(row)]).add_(length[row, None])
 
 
 def _nearest(
     x: Float[Tensor, "N D"], centre: Float[Tensor, "k D"], budget: int
 ) -> tuple[Int[Tensor, "N"], Float[Tensor, "N"]]:
-    """The nearest centre of every point, and the squared distance."""
-    length, rows = _squared_length(centre), max(1, budget // (len(centre) * x.element_size()))
+    """The nearest centre of every point (of equally near ones the first), and the squared distance."""
+    length, rows = centre.square().sum(1), max(1, budget // (len(centre) * x.element_size()))
     room = x.new_empty(min(rows, len(x)), len(centre))
     found = (torch.addmm(length, part, centre.T, alpha=-2, out=room[: len(part)]).min(1) for part in x.split(rows))
     away, label = zip(*found, strict=True)
-    return torch.cat(label), torch.cat(away).add_(_squared_length(x)).clamp_min_(0)
+    return torch.cat(label), torch.cat(away).add_(x.square().sum(1))
 
 
 def _means(
@@ -131,17 +176,13 @@ def _means(
     count = torch.bincount(label, minlength=len(centre))
     empty = (count == 0).nonzero()[:, 0]
     if len(empty):
-        farthest = away.topk(len(empty))
-        row = farthest.indices[farthest.values > 0]
+        farthest = away.sort(descending=True, stable=True)
+        row = farthest.indices[: len(empty)][farthest.values[: len(empty)] > 0]
         label = label.index_copy(0, row, empty[: len(row)])
         count = torch.bincount(label, minlength=len(centre))
     order = label.argsort(stable=True)
-    mean = F.embedding_bag(order, x, count.cumsum(0) - count, mode="mean")  # sums sorted rows: no atomics, no copy of x
-    return mean.where(count[:, None] > 0, centre)
-
-
-def _squared_length(x: Float[Tensor, "N D"]) -> Float[Tensor, "N"]:
-    return torch.linalg.vector_norm(x, dim=1).square_()
+    total = F.embedding_bag(order, x, count.cumsum(0) - count, mode="sum")  # sorted rows: no atomics, no copy of x
+    return torch.where(count[:, None] > 0, total / count.clamp_min(1)[:, None], centre)
 
 
 def _check(x: Tensor, k: int, iterations: int, init: Tensor | None) -> None:
@@ -155,7 +196,7 @@ def _check(x: Tensor, k: int, iterations: int, init: Tensor | None) -> None:
     if init is not None and init.shape != (k, x.shape[1]):
         raise LikewiseError(f"kmeans: init must be k x D = {k} x {x.shape[1]} centres, got shape {tuple(init.shape)}")
     for name, table in (("x", x), ("init", init)):
-        bad = () if table is None else (~_squared_length(at_least_float32(table)).isfinite()).nonzero()[:, 0]
+        bad = () if table is None else (~squared_lengths(table).isfinite()).nonzero()[:, 0]
         if len(bad):
             raise LikewiseError(
                 f"kmeans: {name} must be finite, and so must its squares, but {len(bad)} of {len(table)} rows are not (first: "

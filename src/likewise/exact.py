@@ -71,7 +71,7 @@ class Side:
 
 def prepare(z: Tensor, device: torch.device, scale: float | None, name: str, room: int = 0) -> Side:
     """A side for cosines or, with a scale, for distances; `room` bytes may be held for it."""
-    squared = _squared_lengths(z, device)
+    squared = squared_lengths(z, device)
     bad = (~torch.isfinite(squared)).nonzero()[:, 0]
     if len(bad):
         raise LikewiseError(
@@ -92,7 +92,7 @@ def prepare(z: Tensor, device: torch.device, scale: float | None, name: str, roo
 
 def euclidean_scale(*sides: Tensor) -> float:
     """The power of two that puts the longest vector just below 25 bits."""
-    squared = torch.cat([_squared_lengths(z, z.device).cpu() for z in sides])
+    squared = torch.cat([squared_lengths(z).cpu() for z in sides])
     squared = squared[squared.isfinite() & (squared > 0)]
     if not len(squared):
         return 1.0
@@ -105,11 +105,18 @@ def euclidean_scale(*sides: Tensor) -> float:
     return 2.0 ** (25 - math.ceil(math.log2(longest)))
 
 
-def _squared_lengths(z: Tensor, device: torch.device) -> Float[Tensor, "N"]:
+def squared_lengths(z: Float[Tensor, "N D"], device: torch.device | None = None) -> Float[Tensor, "N"]:
+    """Squared norms of rows in float64, with the same bits on every device."""
+    device = device or z.device
     squared = torch.empty(len(z), dtype=torch.float64, device=device)
     for rows in _blocks(z):
         squared[rows] = _fixed_order_sum(z[rows].to(device).double().square())
     return squared
+
+
+def unit_rows(z: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
+    """Rows scaled to unit length, in float64, with the same bits on every device. A row of zeros stays."""
+    return z.double() / squared_lengths(z).sqrt().clamp_min(1e-150)[:, None]
 
 
 def _blocks(z: Tensor) -> list[slice]:

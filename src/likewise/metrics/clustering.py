@@ -12,9 +12,9 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional as F
 
 from likewise.cluster import kmeans
+from likewise.exact import unit_rows
 from likewise.metrics.spectrum import check
 from likewise.types import LikewiseError
 
@@ -53,7 +53,7 @@ def measure(names: Iterable[str], z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) 
         embeddings.
     """
     check("clustering", z, y)
-    label = kmeans(F.normalize(z, dim=1), len(y.unique()), iterations=ITERATIONS).label
+    label = kmeans(unit_rows(z), len(y.unique()), iterations=ITERATIONS).label
     by_name = {"NMI": nmi, "NMI_geometric": nmi_geometric, "AMI": ami, "F1": pair_f1}
     return {name: by_name[name](y, label) for name in names}
 
