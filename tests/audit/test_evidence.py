@@ -133,12 +133,12 @@ def test_the_regression_is_scikit_learns_without_the_fold():
     x, y, _ = some(4, 10, 5)
     trust = torch.rand(40, generator=torch.Generator().manual_seed(0)).double()
     found = regression(x, y, trust, seed=3)
-    numbers = ((x - x.mean(0)) / x.std()).numpy()
+    numbers = ((x - x.mean(0)) / x.std()).double().numpy()
     for fit, ask in KFold(5, shuffle=True, random_state=3).split(numbers):
         fit = [i for i in fit if trust[i] > 0.02]
-        model = LogisticRegression(C=0.003, max_iter=200)
+        model = LogisticRegression(C=0.003, max_iter=200, tol=1e-9)
         model.fit(numbers[fit], y.numpy()[fit], sample_weight=trust.numpy()[fit])
-        np.testing.assert_allclose(found[ask], model.predict_log_proba(numbers[ask]), atol=1e-5)
+        np.testing.assert_allclose(found[ask], model.predict_log_proba(numbers[ask]), rtol=0, atol=1e-5)
 
 
 def test_the_regression_does_without_what_it_never_saw():
@@ -295,7 +295,9 @@ def test_the_block_size_changes_nothing(monkeypatch):
         monkeypatch.setattr(module, "AT_ONCE", 7 * 6)
     assert len(list(Known(torch.zeros(15, 6)).blocks())) == 3
     parts = judge(x, y)
-    assert torch.allclose(whole.score, parts.score, atol=1e-3) and torch.equal(whole.suggested, parts.suggested)
+    # Rounding in float32 reaches log odds as about 2e-6, and the regression ends within 1e-5 of its optimum.
+    torch.testing.assert_close(parts.score, whole.score, rtol=0, atol=2e-5)
+    assert torch.equal(whole.suggested, parts.suggested)
 
 
 def test_of_many_scores_shares_are_fitted_by_a_draw(monkeypatch):
