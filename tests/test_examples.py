@@ -21,17 +21,22 @@ def toy(monkeypatch):
     return toy_lines
 
 
-def test_the_diagonal_lines_give_the_numbers_of_the_study(toy):
-    """The first two variants, whose random numbers are those of its script; the tolerance is for other versions of torch."""
+def test_the_diagonal_lines_show_what_the_study_shows(toy):
+    """The numbers that the study's script prints (seed 1), within what another CPU or version of torch changes.
+
+    Two hundred steps of Adam at a rate of 0.03 amplify rounding, and the last loss is that of one random batch. Over ten seeds
+    the second singular value lies between 0.08 and 0.16 where the loss pulls, and between 0.3 and 0.48 where it does not:
+    the tolerances are such that any of these pass, and the two kinds stay apart.
+    """
     x, other, results = toy.play("diagonal", seed=1)
     base, study, push, *swaps = results
-    assert base.loss == pytest.approx(0.0281057, abs=2e-4) and study.loss == pytest.approx(0, abs=2e-4)
-    assert base.spectrum == pytest.approx([0.9067, 0.0933], abs=2e-3)
-    assert study.spectrum == pytest.approx([0.5628, 0.4372], abs=2e-3)
-    assert base.rho == pytest.approx(0.542, abs=5e-3) and study.rho == pytest.approx(0.008, abs=2e-3)
+    assert 0.01 < base.loss < 0.05 and study.loss == pytest.approx(0, abs=2e-3)
+    assert base.spectrum == pytest.approx([0.9067, 0.0933], abs=0.07)
+    assert study.spectrum == pytest.approx([0.5628, 0.4372], abs=0.15)
+    assert base.rho > 0.25 > 0.12 > study.rho
     # And it is the missing pull, not the swap, that flattens.
-    assert push.spectrum[1] > 0.3 and push.variant.p == 0 and not push.variant.pull
-    assert all(swap.spectrum[1] < 0.15 and swap.variant.pull and swap.variant.p == 0.001 for swap in swaps)
+    assert push.spectrum[1] > 0.28 and push.variant.p == 0 and not push.variant.pull
+    assert all(swap.spectrum[1] < 0.2 and swap.variant.pull and swap.variant.p == 0.001 for swap in swaps)
     assert x.shape == other.shape == (60, 2) and torch.equal(x[:, 0], x[:, 1])
 
 

@@ -110,6 +110,12 @@ def test_a_line_that_is_refused_is_not_written_twice():
 @gpu
 def test_on_a_gpu_nothing_is_written_before_it_has_come():
     journal, written = Journal(), []
+    # Pinning new memory and loading a kernel wait for the device, so there is memory in torch's cache, and kernels are loaded.
+    pinned = [torch.empty(4, pin_memory=True) for _ in range(16)]
+    del pinned
+    journal.add({"loss": torch.full((), 1.0, device="cuda"), "host": torch.tensor(5)}, lambda numbers: None)
+    torch.cuda._sleep(1)
+    journal.settle(wait=True)
     torch.cuda._sleep(10**9)  # the device is busy for about half a second
     for step in range(3):
         journal.add({"loss": torch.full((), float(step), device="cuda"), "host": torch.tensor(5)}, written.append)
