@@ -23,6 +23,25 @@ sys.path.insert(0, HERE)  # modules that tests send to another process
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
+NUMERIC = {
+    "audit", "confidence", "losses", "metrics", "miners", "noise", "samplers", "terms", "test_cluster", "test_discriminant",
+    "test_exact", "test_fifo", "test_grad_cache", "test_hyperbolic", "test_intervals", "test_label_noise", "test_lambert_w",
+    "test_objective", "test_optimise", "test_propose", "test_rows", "test_scoring", "test_search", "test_similarity",
+    "test_significance", "test_examples",
+}  # fmt: skip
+"""Folders and files whose tests are about formulas and numbers: CI runs them under a second instruction set."""
+
+
+def pytest_collection_modifyitems(items):
+    """Mark the numeric tests, and skip tests that this machine cannot run."""
+    no_gpu = None if torch.cuda.is_available() else pytest.mark.skip(reason="needs a GPU")
+    for item in items:
+        place = item.path.relative_to(HERE).with_suffix("").parts
+        if place[0] in NUMERIC:
+            item.add_marker(pytest.mark.numeric)
+        if no_gpu and item.get_closest_marker("gpu"):
+            item.add_marker(no_gpu)
+
 
 @pytest.fixture(autouse=True)
 def quiet_machine(monkeypatch, tmp_path_factory):

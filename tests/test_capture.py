@@ -13,8 +13,6 @@ from likewise.capture import Captured, Fast, milliseconds
 from likewise.grad_cache import Chunked
 from likewise.models import Embedder
 
-gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-
 FEATURES = 6
 
 
@@ -339,7 +337,7 @@ def exact(monkeypatch):
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
 
 
-@gpu
+@pytest.mark.gpu
 @pytest.mark.parametrize("bf16", [False, True])
 def test_on_a_gpu_captured_equals_eager_to_the_bit(exact, bf16):
     x = pictures(device="cuda")
@@ -350,19 +348,19 @@ def test_on_a_gpu_captured_equals_eager_to_the_bit(exact, bf16):
     assert not torch.equal(wanted[0], wanted[4 * (3 + len(list(plain.parameters())))])  # it learns
 
 
-@gpu
+@pytest.mark.gpu
 def test_on_a_gpu_other_shapes_and_evaluation_go_through_the_network_itself(exact):
     x = pictures(device="cuda")
     must_not_replay(Captured(network_of_pictures("cuda"), x, bf16=False), x)
 
 
-@gpu
+@pytest.mark.gpu
 def test_on_a_gpu_a_graph_that_nobody_uses_is_gone():
     captured = weakref.ref(Captured(network_of_pictures("cuda"), pictures(device="cuda"), bf16=False))
     assert captured() is None
 
 
-@gpu
+@pytest.mark.gpu
 def test_on_a_gpu_what_looks_at_values_is_not_captured(exact):
     """And leaves the device as it was."""
     embedder, x = network_of_pictures("cuda"), pictures(device="cuda")
@@ -374,7 +372,7 @@ def test_on_a_gpu_what_looks_at_values_is_not_captured(exact):
     assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
 
 
-@gpu
+@pytest.mark.gpu
 @pytest.mark.parametrize("count", [24, 23])
 def test_on_a_gpu_captured_chunks_have_the_slopes_of_eager_ones(exact, count):
     x = pictures(count, device="cuda")

@@ -12,7 +12,6 @@ from likewise import cluster as module
 from likewise.cluster import kmeans
 from likewise.types import LikewiseError
 
-
 GRID = 4e-7
 """Above half a step of the grid that points are rounded to, times the square root of 6 coordinates, for points within 8."""
 

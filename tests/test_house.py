@@ -3,9 +3,8 @@
 import ast
 import importlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parent.parent
 HOME = ROOT / "src" / "likewise"
@@ -54,9 +53,9 @@ def wrong_imports(who: str, whom: set[str]) -> list[str]:
     return bad
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(HOME)))
-def test_imports_point_down_and_shelves_stay_apart(file):
-    assert wrong_imports(name_of(file), imports(file)) == []
+def test_imports_point_down_and_shelves_stay_apart():
+    wrong = {str(file.relative_to(HOME)): wrong_imports(name_of(file), imports(file)) for file in FILES}
+    assert {file: found for file, found in wrong.items() if found} == {}
 
 
 def test_the_layer_check_can_fail():
@@ -67,46 +66,58 @@ def test_the_layer_check_can_fail():
     assert not wrong_imports("stages", {"spec", "losses", "run"})
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(HOME)))
-def test_sizes_and_names(file):
+def test_sizes_and_names():
+    wrong = [f"{file.relative_to(HOME)}: {found}" for file in FILES for found in wrong_sizes_and_names(file)]
+    assert wrong == []
+
+
+def wrong_sizes_and_names(file: Path) -> Iterator[str]:
     text = file.read_text("utf-8")
-    assert len(text.splitlines()) <= 330, "a file of more than about 300 lines holds two things"
-    assert file.stem not in {"utils", "helpers", "common", "misc", "base"}
+    if len(text.splitlines()) > 330:
+        yield "a file of more than about 300 lines holds two things"
+    if file.stem in {"utils", "helpers", "common", "misc", "base"}:
+        yield "the name explains nothing"
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef):
             length = node.end_lineno - node.lineno + 1
             doc = ast.get_docstring(node)
             length -= len(doc.splitlines()) if doc else 0
-            assert length <= 62, f"{node.name} has {length} lines"
-            assert not re.match(r"(get|calc|compute|do)_", node.name), f"{node.name} is not named as a verb of its own"
+            if length > 62:
+                yield f"{node.name} has {length} lines"
+            if re.match(r"(get|calc|compute|do)_", node.name):
+                yield f"{node.name} is not named as a verb of its own"
 
 
-def parts():
+def test_a_part_is_documented_stores_its_arguments_and_has_its_own_file_and_test():
+    wrong = []
     for shelf in PARTS:
-        module = importlib.import_module(f"likewise.{shelf}")
-        for name in module.__all__:
-            yield pytest.param(shelf, name, id=name)
+        for name in importlib.import_module(f"likewise.{shelf}").__all__:
+            wrong += [f"{shelf}.{name}: {found}" for found in wrong_in_part(shelf, name)]
+    assert wrong == []
 
 
-@pytest.mark.parametrize(("shelf", "name"), parts())
-def test_a_part_is_documented_stores_its_arguments_and_has_its_own_file_and_test(shelf, name):
+def wrong_in_part(shelf: str, name: str) -> Iterator[str]:
     part = getattr(importlib.import_module(f"likewise.{shelf}"), name)
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
-    assert (HOME / shelf / f"{snake}.py").exists(), "class CamelCase lives in camel_case.py"
-    test = ROOT / "tests" / shelf / f"test_{snake}.py"
-    assert test.exists(), f"{test} is missing"
+    file, test = HOME / shelf / f"{snake}.py", ROOT / "tests" / shelf / f"test_{snake}.py"
+    if not file.exists() or not test.exists():
+        yield f"class {name} lives in {file} and is tested in {test}"
+        return
     doc = part.__doc__ or ""
-    assert doc.strip()
-    if shelf in ("losses", "miners", "noise"):
-        assert "Paper:" in doc and "Formula:" in doc and "Differs:" in doc
-    if shelf == "losses":
-        assert re.search(r"by_hand|golden", test.read_text()), "a loss is checked by hand"
-    source = (HOME / shelf / f"{snake}.py").read_text()
+    if not doc.strip():
+        yield "it has no docstring"
+    if shelf in ("losses", "miners", "noise") and not all(word in doc for word in ("Paper:", "Formula:", "Differs:")):
+        yield "its docstring must say Paper:, Formula: and Differs:"
+    if shelf == "losses" and not re.search(r"by_hand|golden", test.read_text()):
+        yield "a loss is checked by hand"
+    source = file.read_text()
     made = next(n for n in ast.parse(source).body if isinstance(n, ast.ClassDef) and n.name == name)
     start = next((n for n in made.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
     for argument in start.args.args[1:] if start else []:
-        assert f"self.{argument.arg} = {argument.arg}" in source, f"{name} must store {argument.arg} under its own name"
-        assert re.search(rf"^ +{argument.arg}: ", doc, re.M), f"{name}'s docstring does not explain {argument.arg}"
+        if f"self.{argument.arg} = {argument.arg}" not in source:
+            yield f"it must store {argument.arg} under its own name"
+        if not re.search(rf"^ +{argument.arg}: ", doc, re.M):
+            yield f"its docstring does not explain {argument.arg}"
 
 
 def test_every_module_has_a_test_of_its_name():

@@ -133,7 +133,7 @@ def test_clipping_by_norm_is_that_of_torch_over_all_parts(embedder, most):
         torch.testing.assert_close(p.grad, g)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize("name", ["adam", "adamw", "sgd", "rmsprop"])
 def test_on_a_gpu_a_step_is_that_of_the_cpu(name):
     """Adam and AdamW run as one fused kernel on both."""

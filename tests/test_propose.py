@@ -49,7 +49,7 @@ def test_blocks_that_come_in_parts_compete_as_a_whole():
     assert torch.equal(propose.largest(score, 7)[1], want.indices)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.gpu
 @pytest.mark.parametrize("wide", [4096, 4100, 9999])
 def test_groups_find_the_same_on_a_gpu(wide):
     score = torch.randn(50, wide, generator=torch.Generator().manual_seed(1)).cuda()

@@ -27,7 +27,7 @@ def commands():
             for line in block.replace("\\\n", " ").splitlines():
                 words = shlex.split(line, comments=True)
                 if words and words[0] in ("likewise", "./likewise"):
-                    yield pytest.param(words[1:], id=line[:60])
+                    yield words[1:]
 
 
 @pytest.fixture
@@ -48,10 +48,11 @@ def test_python_blocks_run(code, playground, bare):
     bare(run_block, code, str(playground))
 
 
-@pytest.mark.parametrize("words", commands())
-def test_commands_parse(words):
-    if words[:1] == ["recipe"]:
-        words = [" ".join(words[:2]), *words[2:]]
-    if words[0].startswith("-"):
-        return
-    assert cli.parse(words[0], words[1:])
+def test_commands_parse(subtests):
+    for words in commands():
+        with subtests.test(" ".join(words)):
+            if words[:1] == ["recipe"]:
+                words = [" ".join(words[:2]), *words[2:]]
+            if words[0].startswith("-"):
+                continue
+            assert cli.parse(words[0], words[1:])

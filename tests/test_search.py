@@ -265,7 +265,7 @@ def test_float16_that_overflowed_is_an_error():
         rank(z, y)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device to compare with")
+@pytest.mark.gpu
 @pytest.mark.parametrize("similarity", ["cosine", "euclidean"])
 def test_a_gpu_ranks_every_row_as_the_cpu_does(similarity):
     z, y = data(1500, classes=300)

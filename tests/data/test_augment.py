@@ -204,7 +204,7 @@ def test_pictures_moved_a_few_at_a_time_are_the_same(monkeypatch):
     assert move(x[:0], motion[:0]).shape == (0, 3, 10, 10)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
+@pytest.mark.gpu
 def test_a_gpu_moves_pictures_the_same():
     x = torch.randint(0, 256, (7, 3, 60, 60), dtype=torch.uint8)
     motion = torch.from_numpy(motions(np.random.default_rng(0).random((7, 4)), 60))

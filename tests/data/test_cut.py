@@ -153,7 +153,7 @@ def test_a_side_shrinks_what_is_larger_and_nothing_else():
         assert np.abs(np.asarray(small).astype(int) - np.asarray(theirs)).max() <= 1
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
+@pytest.mark.gpu
 @pytest.mark.parametrize("kernel", [True, False])
 def test_a_gpu_agrees_to_the_bit_and_never_waits(kernel, monkeypatch):
     from likewise.data import cut_cuda

@@ -74,7 +74,8 @@ def test_kernels_are_made_of_the_bare_functions():
         assert kernel.fn.__globals__ is vars(cut_cuda)
 
 
-@pytest.mark.skipif(not (torch.cuda.is_available() and cut_cuda.available()), reason="needs a GPU")
+@pytest.mark.gpu
+@pytest.mark.skipif(not cut_cuda.available(), reason="needs Triton")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [1, 9, 64, 129])
 def test_on_a_gpu_it_equals_the_reference_to_the_bit(kind, size):

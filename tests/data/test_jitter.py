@@ -84,7 +84,7 @@ def test_bad_strengths_are_explained(strength, unchecked):
         check_jitter(strength)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
+@pytest.mark.gpu
 def test_a_gpu_agrees_to_the_bit():
     factor = torch.from_numpy(factors(np.random.default_rng(3).random((20, 3)), (0.4, 0.4, 0.4)))
     assert torch.equal(jitter(pictures().cuda(), factor.cuda()).cpu(), jitter(pictures(), factor))

@@ -248,7 +248,7 @@ def test_errors_say_what_to_do(items, monkeypatch):
         gather_rows(held.pixels, np.arange(2), CPU)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
+@pytest.mark.gpu
 @pytest.mark.parametrize("keep", ["disk", "host", "device"])
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
 def test_the_device_sees_the_same_and_never_waits(items, look, keep):

@@ -8,8 +8,6 @@ import torch
 from likewise.stages import journal as module
 from likewise.stages.journal import Journal
 
-gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-
 
 def test_on_the_cpu_numbers_are_written_at_once_and_in_order():
     journal, written = Journal(), []
@@ -107,7 +105,7 @@ def test_a_line_that_is_refused_is_not_written_twice():
     assert [line["n"] for line in written] == [1]
 
 
-@gpu
+@pytest.mark.gpu
 def test_on_a_gpu_nothing_is_written_before_it_has_come():
     journal, written = Journal(), []
     # Pinning new memory and loading a kernel wait for the device, so there is memory in torch's cache, and kernels are loaded.
@@ -125,7 +123,7 @@ def test_on_a_gpu_nothing_is_written_before_it_has_come():
     assert written == [{"loss": float(step), "host": 5.0} for step in range(3)] and not journal.waiting
 
 
-@gpu
+@pytest.mark.gpu
 def test_on_a_gpu_what_is_not_a_number_reaches_the_writer():
     journal, written = Journal(), []
     journal.add({"loss": torch.full((), torch.nan, device="cuda")}, written.append)
