@@ -6,7 +6,19 @@ import math
 import numpy as np
 import pytest
 import torch
-from stages.step_work import CASES, STOPPED, cases, config, found, go_on, start, start_all, stop_half_way, train_case
+from stages.step_work import (
+    CASES,
+    FEW,
+    STOPPED,
+    cases,
+    config,
+    found,
+    go_on,
+    start,
+    start_all,
+    stop_half_way,
+    train_case,
+)
 
 from likewise.configs import Train
 from likewise.data import load
@@ -15,14 +27,22 @@ from likewise.stages.assemble import resolve
 from likewise.stages.step import Stepping, must_be_as_many
 from likewise.types import LikewiseError
 
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("step")]
+
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(request, tmp_path_factory):
+    """Where several processes have trained the cases that the selected tests ask for."""
     folder = tmp_path_factory.mktemp("together")
+    asked = {item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp().parent / "cache"))
-        start_all(folder)
+        start_all(folder, asked & (CASES.keys() | STOPPED.keys()))
     return folder
+
+
+def case(name: str, many: int):
+    return pytest.param(name, many, marks=() if name in FEW else pytest.mark.slow)
 
 
 def assert_close(a, b, where: str, rounded: float = 1e-6) -> None:
@@ -43,7 +63,7 @@ def assert_close(a, b, where: str, rounded: float = 1e-6) -> None:
         np.testing.assert_allclose(b, a, rtol=0, atol=2e-5 * largest + rounded, err_msg=where)
 
 
-@pytest.mark.parametrize(("name", "many"), [(name, many) for many in (2, 3) for name in cases(many)])
+@pytest.mark.parametrize(("name", "many"), [case(name, many) for many in (2, 3) for name in cases(many)])
 def test_many_train_as_one(folder, name, many):
     """Networks, losses, terms and confidences with all they keep; optimiser, sampler, log, validation, trust and losses."""
     for rank in range(many):
