@@ -71,11 +71,12 @@ class Search:
     serve: bool = False
     """Serve a page to drop pictures on."""
     host: str = "127.0.0.1"
-    """Address to serve on. Others than this machine's own take a --token."""
+    """Address to serve on. Any other than this machine's own lets other machines in, with the token."""
     port: int = 8018
     """Port to serve on; 0 is any free one."""
-    token: str = ""
-    """What a browser must know to see the page."""
+    token_file: str | None = None
+    """File with the token that the page takes. By default that of the environment variable LIKEWISE_TOKEN, or else a new random
+    one. The printed address has it."""
     upload: str = "20MB"
     """The largest picture that the page takes."""
     device: str | None = None

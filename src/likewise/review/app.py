@@ -29,6 +29,8 @@ from fastapi.staticfiles import StaticFiles  # isort: skip
 Picture = Callable[[int], Image.Image]
 STATIC = Path(__file__).parent / "static"
 Whole = dict[str, Collection[str]]  # all items of a kind, in order
+LARGEST = 2**16
+"""Bytes of the largest request: a decision and its note."""
 SPLITS = ("train", "val", "test", ALL)
 
 
@@ -45,30 +47,27 @@ class Said:
 
 def serve(
     store: Store,
+    token: str,
     picture: Picture | None = None,
     host: str = HERE[0],
     port: int = 8017,
-    token: str = "",
     root: str = "",
     title: str = "",
 ) -> None:
-    """Serve the page until interrupted. Arguments as for `make_app`; port 0 is any free one.
-
-    A host that other machines can reach takes a token.
-    """
-    run_app(make_app(store, picture, token, root, title), "review", host, port, token)
+    """Serve the page until interrupted. Arguments as for `make_app`; port 0 is any free one."""
+    run_app(make_app(store, token, picture, root, title), "review", host, port, token)
 
 
-def make_app(store: Store, picture: Picture | None = None, token: str = "", root: str = "", title: str = "") -> FastAPI:
-    """The page over a store.
+def make_app(store: Store, token: str, picture: Picture | None = None, root: str = "", title: str = "") -> FastAPI:
+    """Return the page over a store.
 
     Args:
+        token: what requests must carry.
         picture: a row's image; None: there are no images, and the page shows row numbers and names.
-        token: what a browser must know; empty: only browsers on this machine are let in.
         root: where relative paths start; the corrected table then names whole paths.
         title: what was audited, in a few words.
     """
-    app = new_app("review", token)
+    app = new_app("review", token, LARGEST)
 
     @app.get("/")
     def page() -> FileResponse:
