@@ -203,6 +203,9 @@ def test_tables_can_be_taken_away(store):
         ("13", "remove"),
     ]
     assert len(table(browser.get("/export/decisions.csv"))) == 3
+    decide(browser, "=eve", "11", "remove", note="@SUM(A1)")
+    for name, column, cell in [("changes", "notes", "'@SUM(A1)"), ("decisions", "reviewer", "'=eve")]:
+        assert cell in [line[column] for line in table(browser.get(f"/export/{name}.csv"))]
     assert browser.get("/export/secrets.csv").status_code == 400
 
 

@@ -126,7 +126,8 @@ class Pictures:
             raise Refusal(415, f"search: a picture is wanted ({', '.join(FORMATS)}), and this is none of them")
         threads = self.large if image.width * image.height > LARGE else self.small
         kind = "JPEG" if image.format == "MPO" else image.format
-        return kind, *await loop.run_in_executor(threads, self.look, image, preview)
+        del image  # while it waits: WebP allocates the pixels when it is opened
+        return kind, *await loop.run_in_executor(threads, self.look, body, preview)
 
     async def embed(self, x: Tensor) -> Float[np.ndarray, "D"]:
         return await asyncio.wrap_future(self.batching.submit(x))
@@ -137,8 +138,8 @@ class Pictures:
             raise Refusal(400, "search: a picture is wanted as the body of the request, or ?row=; got nothing")
         return body
 
-    def look(self, image: Image.Image, preview: bool) -> tuple[str | None, Tensor]:
-        image = self.desk.decode(image)
+    def look(self, body: bytes, preview: bool) -> tuple[str | None, Tensor]:
+        image = self.desk.decode(self.desk.open(body, tuple(FORMATS)))
         x = self.desk.see(image)
         return inline(image) if preview else None, x
 

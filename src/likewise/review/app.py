@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 from PIL import Image
 
 from likewise.findings import ALL
-from likewise.review.outcome import agreement, as_csv, changes, corrected, settle
+from likewise.review.outcome import agreement, as_csv, changes, corrected, for_people, settle
 from likewise.review.panels import Asked, fits, shown
 from likewise.review.store import Decision, Store, kind_of, tidy
 from likewise.server import HERE, new_app, run_app, send_picture
@@ -162,8 +162,10 @@ def add_files(app: FastAPI, store: Store, picture: Picture | None, root: str) ->
     @app.get("/export/{name}.csv")
     def export(name: Literal["corrected", "changes", "decisions"]) -> Response:
         made = store.standing()
-        write = {"corrected": lambda: corrected(findings, made, root), "changes": lambda: changes(findings, made)}
-        text = as_csv(write[name]() if name in write else [Decision._fields, *made])
+        if name == "corrected":
+            text = as_csv(corrected(findings, made, root))
+        else:
+            text = as_csv(for_people(changes(findings, made) if name == "changes" else [Decision._fields, *made]))
         return Response(
             text, media_type="text/csv", headers={"Content-Disposition": f'attachment; filename="{name}.csv"'}
         )
