@@ -146,9 +146,9 @@ def answer_to(method, path, query, headers):
 
 def test_every_answer_has_the_security_headers():
     browser = visit()
-    answers = [browser.get("/"), browser.get("/nowhere"), browser.post("/buy"), browser.put("/buy"), browser.get("/broken"),
-               browser.post("/sell"), browser.post("/echo", content=b"x" * 2000), visit({}).get("/"),
-               visit({}).get("/", params={"token": KEY})]  # fmt: skip
+    answers = [browser.get("/"), browser.get("/nowhere"), browser.post("/buy"), browser.put("/buy"),
+               browser.get("/broken"), browser.post("/sell"), browser.post("/echo", content=b"x" * 2000),
+               visit({}).get("/"), visit({}).get("/", params={"token": KEY})]  # fmt: skip
     assert [told.status_code for told in answers] == [200, 404, 400, 405, 500, 400, 413, 403, 200]
     for told in answers:
         assert {name: told.headers.get(name) for name in HEADERS} == HEADERS
@@ -253,7 +253,7 @@ def test_a_token_is_taken_from_a_file_or_the_environment_or_made(monkeypatch, tm
     file.chmod(0o640)
     assert choose_token("shop", str(file)) == "a token of a file"
     file.chmod(0o644)
-    with pytest.raises(LikewiseError, match="shop: --token-file must be closed to other accounts.*run chmod 600 '.*ü'"):
+    with pytest.raises(LikewiseError, match="--token-file must be closed to other accounts.*run chmod 600 '.*ü'"):
         choose_token("shop", str(file))
     for wrong in (tmp_path, tmp_path / "gone"):
         with pytest.raises(LikewiseError, match="shop: --token-file must be a text file, got .*; name another"):
@@ -261,8 +261,8 @@ def test_a_token_is_taken_from_a_file_or_the_environment_or_made(monkeypatch, tm
 
 
 def test_short_and_simple_tokens_are_refused(monkeypatch):
-    for token, got in [("short", "got 5 characters"), ("a" * 40, "40 characters, 1 different"), ("fifteen letters", "got 15"),
-                       ("двенадцать на дюжину", "not all of them printable ASCII")]:  # fmt: skip
+    for token, got in [("short", "got 5 characters"), ("a" * 40, "40 characters, 1 different"),
+                       ("fifteen letters", "got 15"), ("двенадцать на дюжину", "not all printable ASCII")]:  # fmt: skip
         monkeypatch.setenv("LIKEWISE_TOKEN", token)
         with pytest.raises(
             LikewiseError, match=f"shop: the token in LIKEWISE_TOKEN must have at least 16.*{got}"

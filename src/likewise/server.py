@@ -1,7 +1,7 @@
 """What the pages that a command serves share: a port, admission by token, limits, headers, pictures, an end by Ctrl-C.
 
-Every request carries a token, also on the loopback, which all accounts of a machine can reach. A browser brings it once, in the
-printed address, and keeps a cookie; a program sends `Authorization: Bearer TOKEN`.
+Every request must carry a token, also on the loopback interface, which all accounts of a machine can reach. A browser
+gets a cookie when it opens the printed address, which contains the token; a program sends `Authorization: Bearer TOKEN`.
 """
 
 from __future__ import annotations
@@ -56,15 +56,17 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
-ENTER = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=/"><title>likewise</title>'
-"""Leads from the printed address to the page. A redirect would not do: after a click on another site, such as a chat, a browser
-follows it without the cookie, which is SameSite=Strict."""
+ENTER = (
+    '<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><meta http-equiv="refresh" content="0; url=/">'
+)
+"""The answer to the printed address, which leads on to the page. A 303 would fail after a click on another site, such
+as a chat: the browser then follows it without the cookie, which is SameSite=Strict."""
 
 
 def choose_token(owner: str, file: str | None) -> str:
-    """Return the token that requests must carry: that of a file, of the environment variable, or a new random one.
+    """Return the token that requests must carry: from a file, from the environment variable, or a new random one.
 
-    There is no setting for the token itself: other accounts of the machine can read command lines.
+    There is no setting for the token itself, because other accounts of the machine can read command lines.
     """
     if file is not None:
         source, token = f"the token in '{file}'", read_token(owner, Path(file).expanduser())
@@ -72,11 +74,11 @@ def choose_token(owner: str, file: str | None) -> str:
         source, token = f"the token in {TOKEN}", os.environ[TOKEN].strip()
     else:
         return secrets.token_urlsafe(24)
-    plain = token.isascii() and token.isprintable()
-    if not plain or len(token) < TOKEN_LENGTH or len(set(token)) < TOKEN_VARIETY:
+    plain, length, variety = token.isascii() and token.isprintable(), len(token), len(set(token))
+    if not plain or length < TOKEN_LENGTH or variety < TOKEN_VARIETY:
         raise LikewiseError(
-            f"{owner}: {source} must have at least {TOKEN_LENGTH} ASCII characters, {TOKEN_VARIETY} of them different, got "
-            f"{len(token)} characters, {len(set(token))} different{'' if plain else ', not all of them printable ASCII'}; "
+            f"{owner}: {source} must have at least {TOKEN_LENGTH} printable ASCII characters, {TOKEN_VARIETY} of them "
+            f"different, got {length} characters, {variety} different{'' if plain else ', not all printable ASCII'}; "
             "choose a longer one, or leave it out for a random one"
         )
     return token
@@ -95,7 +97,8 @@ def read_token(owner: str, file: Path) -> str:
         ) from None
     if os.name == "posix" and mode & stat.S_IROTH:
         raise LikewiseError(
-            f"{owner}: --token-file must be closed to other accounts, but they can read '{file}'; run chmod 600 '{file}'"
+            f"{owner}: --token-file must be closed to other accounts, but they can read '{file}'; "
+            f"run chmod 600 '{file}'"
         )
     return token
 
@@ -163,7 +166,7 @@ def take_port(owner: str, host: str, port: int) -> socket.socket:
 
 
 class Guard:
-    """ASGI middleware: admits requests that carry the token, reads their bodies within limits, adds headers to all answers.
+    """ASGI middleware: admits requests that carry the token, reads their bodies within limits, adds headers to answers.
 
     The body is read before the app sees the request, so a slow sender holds its own bytes and nothing else.
     """
@@ -194,7 +197,7 @@ class Guard:
             self.held -= body.tell()
 
     def admits(self, request: Request, port: int) -> bool:
-        """Whether a request carries the token, or the cookie that its page got for it. Browsers share cookies among ports."""
+        """Whether a request carries the token or the cookie of its port; browsers send cookies to all ports."""
         given = request.headers.get("authorization", "").removeprefix("Bearer ")
         return self.is_token(given) or matches(request.cookies.get(f"likewise-{port}", ""), self.cookie)
 
@@ -202,7 +205,7 @@ class Guard:
         return matches(given, self.token)
 
     async def read(self, request: Request, receive: Receive, body: io.BytesIO) -> Response | None:
-        """Read the body of a request; return the answer to one that is too large, too slow, cut short, or one too many."""
+        """Read the body of a request; return the refusal of one that is too large, too slow, cut short, or too many."""
         too_large = f"a request may have {self.largest / 2**20:.3g} MB, this one has more; send less at a time"
         said = request.headers.get("content-length", "")
         if said.isdecimal() and len(said) < 20 and int(said) > self.largest:

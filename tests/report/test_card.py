@@ -47,8 +47,9 @@ def test_names_are_shown_as_they_are_and_not_as_markup(card):
     bad = "<img src=x onerror=alert(1)>\n# ![a](http://evil.example) `b` & \\"
     shown = "&lt;img src=x onerror=alert(1)&gt; # !\\[a](http://evil.example) \\`b\\` &amp; \\\\"
     spoilt = {
-        "name": bad, "data": {"name": bad}, "scores": SCORES | {"leaks": f"1 class ({bad})", "part": bad}, "made": {"run": bad},
-        "config": CONFIG | {"weights": bad, "loss": bad, "protocol": bad}, "folder": 'a"); f("', "to": "safetensors",
+        "name": bad, "data": {"name": bad}, "scores": SCORES | {"leaks": f"1 class ({bad})", "part": bad},
+        "made": {"run": bad}, "config": CONFIG | {"weights": bad, "loss": bad, "protocol": bad},
+        "folder": 'a"); f("', "to": "safetensors",
     }  # fmt: skip
     text = write_card(dataclasses.replace(card, **spoilt))
     assert f"# {shown}\n" in text and text.count(shown) == 7 and 'likewise.load("a\\"); f(\\"")' in text

@@ -1,4 +1,4 @@
-"""The page in a real browser: judge by keyboard, reload, undo, export; two reviewers at once; a server that is gone; links."""
+"""The page in a real browser: judge by keyboard, reload, undo, export; two reviewers; a server that is gone; links."""
 
 import csv
 import http.server

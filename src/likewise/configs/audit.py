@@ -65,8 +65,8 @@ class Review:
     port: int = 8017
     """Its port; 0: any that is free."""
     token_file: str | None = None
-    """File with the token that the page takes. By default that of the environment variable LIKEWISE_TOKEN, or else a new random
-    one. The printed address has it."""
+    """File that holds the token for opening the page. By default the environment variable LIKEWISE_TOKEN, or else a new
+    random token. The printed address contains it."""
     store: str | None = None
     """File of decisions. By default decisions.sqlite in the audit's folder."""
     root: str | None = None

@@ -75,8 +75,8 @@ class Search:
     port: int = 8018
     """Port to serve on; 0 is any free one."""
     token_file: str | None = None
-    """File with the token that the page takes. By default that of the environment variable LIKEWISE_TOKEN, or else a new random
-    one. The printed address has it."""
+    """File that holds the token for opening the page. By default the environment variable LIKEWISE_TOKEN, or else a new
+    random token. The printed address contains it."""
     upload: str = "20MB"
     """The largest picture that the page takes."""
     device: str | None = None

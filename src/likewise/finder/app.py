@@ -1,11 +1,12 @@
 """The search page's server: a picture or a row in, its nearest rows out; rows come and go where the index may change.
 
-Nothing the browser sends is ever opened as a path: rows go by number, and a picture is the body of its request, which `server`
-reads before it takes a place here. A picture is told by its content and not by its name, and decoded aside, large ones one at a
-time; the network runs in one thread (`batching`). When too many wait, the next is told to come again rather than kept.
+Nothing the browser sends is ever opened as a path: rows go by number, and a picture is the body of its request.
+`server` reads the body before the picture takes one of WAITING places here; when all are taken, the answer is 503. The
+format of a picture is read from its content, not from its name. Threads decode pictures, large ones one at a time; one
+thread runs the network (`batching`).
 
-Memory for uploads is bounded: by `server.BODIES` bodies of the largest size, one decoded picture of the largest size (`Desk.open`
-limits it), `DECODERS` decoded ones of LARGE pixels, and WAITING inputs of the network.
+Memory for uploads is bounded: `server.BODIES` bodies of the largest size, one decoded picture of the largest size that
+`Desk.open` accepts, DECODERS decoded pictures of LARGE pixels, and WAITING inputs of the network.
 """
 
 from __future__ import annotations
@@ -62,9 +63,9 @@ class Refusal(Exception):
 class Desk:
     """What the page works with, from those who know of data and networks.
 
-    `open(body, formats)` is the picture in some bytes, not decoded yet, or a LikewiseError (for another format: None). `decode`
-    makes RGB pixels of it, and closes it. `see` is what the network sees of these, `embed` runs the network. Without a network
-    only rows can be asked for.
+    `open(body, formats)` returns the picture in some bytes, not decoded yet, None for another format, or raises a
+    LikewiseError. `decode` returns its RGB pixels and closes it. `see` returns the input of the network for a decoded
+    picture, `embed` runs the network. Without a network only rows can be asked for.
     """
 
     index: Index
@@ -104,8 +105,9 @@ class Pictures:
 
     def __init__(self, desk: Desk):
         self.desk, self.batching = desk, Batching(desk.embed)
+        # threads, because Pillow releases the interpreter lock
         self.small, self.large = ThreadPoolExecutor(DECODERS, "decode"), ThreadPoolExecutor(1, "decode-large")
-        self.here = 0  # threads, for Pillow releases the interpreter lock
+        self.here = 0
 
     @asynccontextmanager
     async def room(self) -> AsyncIterator[None]:

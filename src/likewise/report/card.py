@@ -76,7 +76,7 @@ def fill(template: str, facts: Mapping) -> str:
 
 
 def plain(text: object) -> str:
-    """Return a text that Markdown shows as it is, in one line: names of files and classes hold no markup, HTML or links."""
+    """Return a text as one line that Markdown shows verbatim: a name of a file or class is no HTML and no link."""
     line = " ".join(str(text).split())
     for sign, instead in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("\\", "\\\\"), ("[", "\\["), ("`", "\\`")):
         line = line.replace(sign, instead)
@@ -148,8 +148,8 @@ def scored(card: Card) -> list[str]:
     if not scores:
         return ["This network was not scored."]
     over = f"; intervals: bootstrap over {scores['interval_over']}" if scores.get("interval") else ""
-    of = f"{scores['queries']} queries of the {scores.get('part', 'test')} part, {scores['similarity']} similarity{over}."
-    said = [plain(of)]
+    part, similarity = scores.get("part", "test"), scores["similarity"]
+    said = [plain(f"{scores['queries']} queries of the {part} part, {similarity} similarity{over}.")]
     if card.config.get("protocol"):
         said.append(f"Who asks and who answers: {code(card.config['protocol'])}.")
     if scores.get("unscored"):

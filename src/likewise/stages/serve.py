@@ -20,8 +20,8 @@ from likewise.stages.assemble import bytes_of
 from likewise.stages.indexing import Network, picture_of
 
 PIXELS = 50_000_000
-"""The largest picture that is decoded: a small file can hold a huge one. Decoding takes up to 28 bytes a pixel (WebP with
-transparency; an RGB picture takes 8), so 1.4 GB."""
+"""The largest picture that is decoded: a small file can hold a huge one. Decoding takes up to 28 bytes per pixel (WebP
+with transparency; an RGB picture takes 8), so at most 1.4 GB."""
 LIMIT = f"a picture may have {PIXELS / 1e6:.0f} million pixels"
 BEGINS = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"RIFF", b"II*\0", b"MM\0*")
 """First bytes of the pictures that are taken."""
