@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 import numpy as np
 
@@ -33,7 +34,8 @@ def load(target: str, pictures: str, requests: int, at_once: int) -> dict:
     command = [sys.executable, "-m", "likewise", "search", target, "--serve", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
-            address = next(word for line in server.stdout for word in line.split() if word.startswith("http://"))
+            printed = next(word for line in server.stdout for word in line.split() if word.startswith("http://"))
+            address = urlsplit(printed)
             asyncio.run(ask_all(address, chosen[:at_once], at_once))  # the first requests warm it up
             begin = time.perf_counter()
             told = asyncio.run(ask_all(address, chosen, at_once))
@@ -50,17 +52,18 @@ def load(target: str, pictures: str, requests: int, at_once: int) -> dict:
     }  # fmt: skip
 
 
-async def ask_all(address: str, files: list[Path], at_once: int) -> list[tuple[int | str, float]]:
+async def ask_all(address: SplitResult, files: list[Path], at_once: int) -> list[tuple[int | str, float]]:
     import httpx
 
     told, waiting = [], list(reversed(files))
-    async with httpx.AsyncClient(timeout=120) as client:
+    headers = {"Authorization": f"Bearer {dict(parse_qsl(address.query))['token']}"}
+    async with httpx.AsyncClient(base_url=f"http://{address.netloc}", headers=headers, timeout=120) as client:
 
         async def one_client() -> None:
             while waiting:
                 body, begin = waiting.pop().read_bytes(), time.perf_counter()
                 try:
-                    status = (await client.post(f"{address}api/search", content=body)).status_code
+                    status = (await client.post("/api/search", content=body)).status_code
                 except httpx.HTTPError as error:
                     status = type(error).__name__
                 told.append((status, time.perf_counter() - begin))

@@ -1,12 +1,23 @@
-"""What the pages that a command serves share: a port, a guard at the door, headers, pictures, an end by Ctrl-C."""
+"""What the pages that a command serves share: a port, admission by token, limits, headers, pictures, an end by Ctrl-C.
+
+Every request must carry a token, also on the loopback interface, which all accounts of a machine can reach. A browser
+gets a cookie when it opens the printed address, which contains the token; a program sends `Authorization: Bearer TOKEN`.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import hashlib
 import io
+import os
+import reprlib
 import secrets
 import socket
+import stat
+import threading
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from PIL import Image
@@ -16,53 +27,120 @@ from likewise.errors import LikewiseError
 try:
     import uvicorn
     from fastapi import FastAPI, Request, Response
-    from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse
+    from fastapi.exceptions import RequestValidationError
+    from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
+    from starlette.datastructures import MutableHeaders
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 except ImportError as error:
     raise LikewiseError(
         f"server: the page needs FastAPI and uvicorn ({error}); pip install 'likewise[serve]'"
     ) from None
 
 HERE = ("127.0.0.1", "localhost", "::1")
+TOKEN = "LIKEWISE_TOKEN"
+"""The environment variable that may hold the token."""
+TOKEN_LENGTH, TOKEN_VARIETY = 16, 8
+"""Characters that a chosen token has at least, and how many of them differ."""
+REFUSAL_DELAY = 1.0
+"""Seconds before a request without the token is answered, which slows down guesses. The right token never waits."""
+BODY_SECONDS = 60
+"""Seconds in which the body of a request must arrive."""
+BODIES = 16
+"""How many bodies of the largest size are held in memory at a time, all requests together."""
+PICTURES = threading.Semaphore(2)
+"""Pictures of rows that are decoded at a time."""
 SIDE = {False: 224, True: 1024}  # longest side in pixels of a small and a large picture
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
+ENTER = (
+    '<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><meta http-equiv="refresh" content="0; url=/">'
+)
+"""The answer to the printed address, which leads on to the page. A 303 would fail after a click on another site, such
+as a chat: the browser then follows it without the cookie, which is SameSite=Strict."""
 
 
-def new_app(owner: str, token: str) -> FastAPI:
-    """An app without routes yet: guarded, without pages of its own, and it says what is wrong with a request."""
+def choose_token(owner: str, file: str | None) -> str:
+    """Return the token that requests must carry: from a file, from the environment variable, or a new random one.
+
+    There is no setting for the token itself, because other accounts of the machine can read command lines.
+    """
+    if file is not None:
+        source, token = f"the token in '{file}'", read_token(owner, Path(file).expanduser())
+    elif os.environ.get(TOKEN):
+        source, token = f"the token in {TOKEN}", os.environ[TOKEN].strip()
+    else:
+        return secrets.token_urlsafe(24)
+    plain, length, variety = token.isascii() and token.isprintable(), len(token), len(set(token))
+    if not plain or length < TOKEN_LENGTH or variety < TOKEN_VARIETY:
+        raise LikewiseError(
+            f"{owner}: {source} must have at least {TOKEN_LENGTH} printable ASCII characters, {TOKEN_VARIETY} of them "
+            f"different, got {length} characters, {variety} different{'' if plain else ', not all printable ASCII'}; "
+            "choose a longer one, or leave it out for a random one"
+        )
+    return token
+
+
+def read_token(owner: str, file: Path) -> str:
+    """Return the text of a token file, which other accounts must not be able to read."""
+    try:
+        with open(file, encoding="utf-8") as text:
+            mode = os.fstat(text.fileno()).st_mode
+            token = text.read(4096).strip()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise LikewiseError(
+            f"{owner}: --token-file must be a text file, got '{file}' ({reason}); name another"
+        ) from None
+    if os.name == "posix" and mode & stat.S_IROTH:
+        raise LikewiseError(
+            f"{owner}: --token-file must be closed to other accounts, but they can read '{file}'; "
+            f"run chmod 600 '{file}'"
+        )
+    return token
+
+
+def new_app(owner: str, token: str, largest: int) -> FastAPI:
+    """Return an app without routes: guarded, without pages of its own, with errors as one sentence of JSON.
+
+    Args:
+        token: what requests must carry.
+        largest: the largest body of a request, in bytes.
+    """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    guard(app, owner, token)
+    app.add_middleware(Guard, owner=owner, token=token, largest=largest)
 
     @app.exception_handler(LikewiseError)
     def explain(request: Request, error: LikewiseError) -> JSONResponse:
         return JSONResponse({"error": str(error)}, 400)
 
+    @app.exception_handler(RequestValidationError)
+    def correct(request: Request, error: RequestValidationError) -> JSONResponse:
+        wrong = error.errors()[0]
+        name = wrong["loc"][-1] if isinstance(wrong["loc"][-1], str) else "the body"
+        value = reprlib.repr(wrong.get("input"))  # as text: NaN is a value that JSON answers cannot hold
+        return JSONResponse({"error": f"{owner}: {name} cannot be {value}: {wrong['msg']}"}, 400)
+
+    @app.exception_handler(Exception)
+    def fail(request: Request, error: Exception) -> JSONResponse:
+        """Answers outside of the guard, so it adds the headers itself."""
+        told = f"{owner}: the server failed ({type(error).__name__}); the terminal in which it runs shows where"
+        return JSONResponse({"error": told}, 500, HEADERS)
+
     return app
 
 
-def check_host(owner: str, host: str, token: str) -> None:
-    """A host that other machines can reach takes a token, and a token is what a cookie can hold."""
-    if not (token.isascii() and token.isprintable()):
-        raise LikewiseError(f"{owner}: the token must be plain ASCII letters, digits and signs, got {token!r}")
-    if host not in HERE and not token:
-        raise LikewiseError(
-            f"{owner}: host={host!r} lets other machines in, which takes a token; set one, or {HERE[0]}"
-        )
-
-
 def run_app(app: FastAPI, owner: str, host: str, port: int, token: str) -> None:
-    """Serve until interrupted, and say where; port 0 is any free one."""
-    check_host(owner, host, token)
+    """Serve until interrupted and print the address, which opens the page; port 0 is any free one."""
     with take_port(owner, host, port) as door:
         name = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
-        key = f"?token={quote(token)}" if token else ""
-        print(f"{owner}: http://{name}:{door.getsockname()[1]}/{key} (Ctrl-C ends it)", flush=True)
-        uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2)).run(
-            sockets=[door]
-        )
+        key = quote(token, safe="")
+        print(f"{owner}: http://{name}:{door.getsockname()[1]}/?token={key} (Ctrl-C ends it)", flush=True)
+        how = {"log_level": "warning", "lifespan": "off", "ws": "none", "timeout_graceful_shutdown": 2}
+        uvicorn.Server(uvicorn.Config(app, **how)).run(sockets=[door])
 
 
 def take_port(owner: str, host: str, port: int) -> socket.socket:
@@ -87,43 +165,108 @@ def take_port(owner: str, host: str, port: int) -> socket.socket:
     raise LikewiseError(f"{owner}: port {port} of {host} and those after it are taken; choose another")
 
 
-def guard(app: FastAPI, owner: str, token: str) -> None:
-    """Let in only who may: by token, or else by the name this machine has for itself. Other sites cannot post."""
+class Guard:
+    """ASGI middleware: admits requests that carry the token, reads their bodies within limits, adds headers to answers.
 
-    @app.middleware("http")
-    async def check(request: Request, go_on: Callable) -> Response:
-        here, same = addressed(request)
-        if token and same:
-            given = request.query_params.get("token")
-            if given is not None and matches(given, token):
-                answer = RedirectResponse(request.url.path, 303)
-                answer.set_cookie("token", token, httponly=True, samesite="strict")
-                return answer
-            welcome = matches(request.cookies.get("token", ""), token)
-        else:
-            welcome = here and same
-        if not welcome:
-            told = (
-                f"open the address that `likewise {owner}` printed, with its token" if token else "use http://127.0.0.1"
-            )
-            return PlainTextResponse(f"{owner}: this page is not open to everybody; {told}", 403)
-        answer = await go_on(request)
-        answer.headers.update(HEADERS)
-        answer.headers.setdefault("Cache-Control", "no-cache")
-        return answer
+    The body is read before the app sees the request, so a slow sender holds its own bytes and nothing else.
+    """
+
+    def __init__(self, app: ASGIApp, owner: str, token: str, largest: int):
+        self.app, self.owner, self.token, self.largest = app, owner, token, largest
+        self.cookie = hashlib.sha256(f"likewise {token}".encode()).hexdigest()  # the token itself stays out of browsers
+        self.held = 0  # bytes of bodies, of all requests that are being read or answered
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            return await self.app(scope, receive, send)
+        request, send = Request(scope), with_headers(send)
+        port = own_port(request)
+        if port is not None and scope["path"] == "/" and self.is_token(request.query_params.get("token", "")):
+            answer = HTMLResponse(ENTER, headers={"Cache-Control": "no-store"})
+            answer.set_cookie(f"likewise-{port}", self.cookie, httponly=True, samesite="strict")
+            return await answer(scope, receive, send)
+        if port is None or not self.admits(request, port):
+            await asyncio.sleep(REFUSAL_DELAY)
+            told = f"open the address that `likewise {self.owner}` printed, with its token"
+            return await PlainTextResponse(f"{self.owner}: this page takes a token; {told}", 403)(scope, receive, send)
+        body = io.BytesIO()
+        try:
+            refusal = await self.read(request, receive, body)
+            await (refusal or self.app)(scope, replay(body.getvalue(), receive), send)
+        finally:
+            self.held -= body.tell()
+
+    def admits(self, request: Request, port: int) -> bool:
+        """Whether a request carries the token or the cookie of its port; browsers send cookies to all ports."""
+        given = request.headers.get("authorization", "").removeprefix("Bearer ")
+        return self.is_token(given) or matches(request.cookies.get(f"likewise-{port}", ""), self.cookie)
+
+    def is_token(self, given: str) -> bool:
+        return matches(given, self.token)
+
+    async def read(self, request: Request, receive: Receive, body: io.BytesIO) -> Response | None:
+        """Read the body of a request; return the refusal of one that is too large, too slow, cut short, or too many."""
+        too_large = f"a request may have {self.largest / 2**20:.3g} MB, this one has more; send less at a time"
+        said = request.headers.get("content-length", "")
+        if said.isdecimal() and len(said) < 20 and int(said) > self.largest:
+            return self.refuse(413, too_large)
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                more = True
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return self.refuse(400, "the request did not arrive whole; send it again")
+                    part, more = message.get("body", b""), message.get("more_body", False)
+                    if body.tell() + len(part) > self.largest:
+                        return self.refuse(413, too_large)
+                    if self.held + len(part) > BODIES * self.largest:
+                        return self.refuse(503, "too much is being sent at once; try again in a second")
+                    self.held += body.write(part)
+        except TimeoutError:
+            return self.refuse(408, f"the request did not arrive whole in {BODY_SECONDS:g} s; send it again")
+
+    def refuse(self, status: int, words: str) -> JSONResponse:
+        wait = {"Retry-After": "1"} if status == 503 else None
+        return JSONResponse({"error": f"{self.owner}: {words}"}, status, wait)
 
 
-def addressed(request: Request) -> tuple[bool, bool]:
-    """Whether a request goes to this machine by its own name, and comes from no other site. A broken address: neither."""
+def with_headers(send: Send) -> Send:
+    """Return a `send` that adds the security headers to an answer."""
+
+    async def send_with(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            headers.update(HEADERS)
+            headers.setdefault("Cache-Control", "no-cache")
+        await send(message)
+
+    return send_with
+
+
+def replay(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that gives a body that was read already, and then what still comes."""
+    waiting = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return receive_again
+
+
+def own_port(request: Request) -> int | None:
+    """The port by which the browser knows this server; None for a request of another site, or with a broken address."""
     host, origin = request.headers.get("host", ""), request.headers.get("origin")
     try:
-        return urlsplit(f"//{host}").hostname in HERE, origin is None or urlsplit(origin).netloc == host
+        port = urlsplit(f"//{host}").port or 80
+        return port if origin is None or urlsplit(origin).netloc == host else None
     except ValueError:
-        return False, False
+        return None
 
 
-def matches(given: str, token: str) -> bool:
-    return secrets.compare_digest(given.encode(), token.encode())
+def matches(given: str, wanted: str) -> bool:
+    """Whether two texts are equal and not empty, in a time that does not depend on where they differ."""
+    return bool(given) and secrets.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
 
 
 def as_jpeg(image: Image.Image, side: int) -> bytes:
@@ -137,7 +280,8 @@ def as_jpeg(image: Image.Image, side: int) -> bytes:
 def send_picture(make: Callable[[], Image.Image], large: bool) -> Response:
     """A picture, or why there is none: the page draws something in its place."""
     try:
-        body = as_jpeg(make(), SIDE[large])
+        with PICTURES:
+            body = as_jpeg(make(), SIDE[large])
     except LikewiseError as error:
         return PlainTextResponse(str(error), 404)
     return Response(body, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=3600"})

@@ -1,5 +1,6 @@
 """The search page's server: answers, limits, bad pictures, a full queue, rows that come and go, and who may do what."""
 
+import asyncio
 import base64
 import io
 import threading
@@ -15,13 +16,22 @@ from PIL import Image
 pytest.importorskip("fastapi", reason="the search page needs FastAPI")
 pytest.importorskip("httpx", reason="its test client needs httpx")
 
+import httpx
 from fastapi.testclient import TestClient
 
 from likewise.errors import LikewiseError
 from likewise.finder import app as page
 from likewise.finder.app import Desk, make_app
 from likewise.finder.index import Index
-from likewise.stages.serve import decode
+from likewise.stages.serve import decode, open_picture
+
+KEY = "a token of 24 characters"
+BEARER = {"authorization": f"Bearer {KEY}"}
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    monkeypatch.setattr("likewise.server.REFUSAL_DELAY", 0)
 
 
 def see(image):
@@ -46,17 +56,22 @@ def body(kind="PNG", colour=(200, 10, 10), size=(20, 10)):
     return out.getvalue()
 
 
-def visit(index=None, token="", **settings):
+def serve(index=None, **settings):
     given = {
         "title": "shop",
         "upload": 10_000,
+        "open": open_picture,
         "decode": decode,
         "picture": draw,
         "see": see,
         "embed": embed,
     } | settings
-    desk = Desk(index or make_index(40, first=100), **given)
-    return TestClient(make_app(desk, token), base_url="http://127.0.0.1:8018", raise_server_exceptions=False)
+    return make_app(Desk(index or make_index(40, first=100), **given), KEY)
+
+
+def visit(index=None, headers=BEARER, **settings):
+    app = serve(index, **settings)
+    return TestClient(app, base_url="http://127.0.0.1:8018", raise_server_exceptions=False, headers=headers)
 
 
 @pytest.fixture
@@ -108,9 +123,9 @@ def bomb():
         (body("JPEG", size=(64, 64))[:-200], 400, "damaged or cut short"),
         (b"\xff\xd8\xff\xe0 and then nothing", 400, "damaged or cut short"),
         (b"RIFF\0\0\0\0WAVE", 400, "damaged or cut short"),
-        (bomb(), 400, "may have 64 million pixels"),
+        (bomb(), 400, "may have 50 million pixels"),
         (body(size=(1, 101)), 400, "may be 100 times the short one, got 1 x 101; cut a part out of it"),
-        (b"\x89PNG" + b"x" * 20_000, 413, "a picture may have 0.00954 MB, this one has more"),
+        (b"\x89PNG" + b"x" * 20_000, 413, "a request may have 0.00954 MB, this one has more"),
     ],
 )
 def test_what_is_no_picture_is_refused_kindly(sent, status, says):
@@ -152,7 +167,7 @@ def test_many_at_once_all_get_their_own_and_too_many_are_asked_to_come_again(mon
         while True:
             late = browser.post("/api/search?row=3")  # rows need no room
             assert late.status_code == 200
-            late = browser.post("/api/search", content=b"")
+            late = browser.post("/api/search", content=b"no picture")
             if late.status_code == 503:
                 break
         assert late.headers["retry-after"] == "1" and "12 pictures are waiting already" in late.json()["error"]
@@ -167,13 +182,13 @@ def test_many_at_once_all_get_their_own_and_too_many_are_asked_to_come_again(mon
 def test_pictures_are_gone_while_they_wait_for_the_network():
     alive = []
 
-    def decode_and_watch(sent, formats):
-        image, kind = decode(sent, formats)
-        alive.append(weakref.ref(image))
-        return image, kind
+    def decode_and_watch(opened):
+        image = decode(opened)
+        alive.extend(map(weakref.ref, (opened, image)))
+        return image
 
     def last(seen):
-        assert [one() for one in alive] == [None]
+        assert [one() for one in alive] == [None, None]
         return embed(seen)
 
     told = visit(decode=decode_and_watch, embed=last).post("/api/search?preview=true", content=body(size=(600, 300)))
@@ -241,9 +256,55 @@ def test_the_page_learns_what_it_is_about_and_asks_nothing_of_others(saved):
 
 
 def test_a_token_opens_the_page_and_nothing_else_does():
-    browser = visit(token="sesame")
-    for path in ("/", "/api/about", "/picture/101"):
+    browser = visit(headers={})
+    for path in ("/", "/api/about", "/picture/101", "/static/page.js"):
         assert browser.get(path).status_code == 403
-    assert browser.post("/api/search?row=101").status_code == 403
-    assert browser.get("/?token=sesame").status_code == 200
-    assert browser.post("/api/search?row=101").status_code == 200
+    assert browser.post("/api/search?row=101").status_code == browser.delete("/api/rows/101").status_code == 403
+    assert browser.get("/", params={"token": KEY}).status_code == 200
+    assert browser.post("/api/search?row=101").status_code == 200  # by cookie
+
+
+def test_uploads_that_stall_block_nobody(monkeypatch):
+    monkeypatch.setattr(page, "WAITING", 4)
+
+    async def work():
+        event, begun = asyncio.Event(), []
+
+        async def drip():
+            yield body()[:4]
+            begun.append(True)
+            await event.wait()
+
+        client = httpx.AsyncClient(transport=httpx.ASGITransport(serve()), base_url="http://127.0.0.1", headers=BEARER)
+        async with client:
+            stalled = [asyncio.create_task(client.post("/api/search", content=drip())) for _ in range(20)]
+            while len(begun) + sum(one.done() for one in stalled) < len(stalled):
+                await asyncio.sleep(0)
+            assert (await client.post("/api/search", content=body())).status_code == 200
+            event.set()
+            return {(await one).status_code for one in stalled}
+
+    assert asyncio.run(work()) <= {400, 503}  # read to the end, they are cut short, or too many at once
+
+
+def test_large_pictures_are_decoded_one_at_a_time_and_small_ones_meanwhile(monkeypatch):
+    monkeypatch.setattr(page, "LARGE", 20 * 10)
+    here, most, busy, go_on = [0], [0], threading.Event(), threading.Event()
+
+    def look(image):
+        if image.width > 20:
+            here[0] += 1
+            most[0] = max(most[0], here[0])
+            busy.set()
+            go_on.wait(20)
+            threading.Event().wait(0.01)
+            here[0] -= 1
+        return see(image)
+
+    with visit(see=look) as browser, ThreadPoolExecutor(6) as crowd:
+        waiting = [crowd.submit(browser.post, "/api/search", content=body(size=(30, 20))) for _ in range(6)]
+        assert busy.wait(20)
+        assert browser.post("/api/search", content=body()).status_code == 200
+        go_on.set()
+        assert [one.result(20).status_code for one in waiting] == [200] * 6
+    assert most[0] == 1

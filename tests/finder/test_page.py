@@ -18,11 +18,12 @@ from playwright import sync_api as api
 
 from likewise.finder.app import Desk, make_app
 from likewise.server import take_port
-from likewise.stages.serve import decode
+from likewise.stages.serve import decode, open_picture
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")]
 
+KEY = "a token of 24 characters"
 DROP = """([name, type, body]) => {
   const bytes = Uint8Array.from(atob(body), (c) => c.charCodeAt(0)), data = new DataTransfer();
   data.items.add(new File([bytes], name, { type }));
@@ -44,10 +45,18 @@ def served(tmp_path):
     index = make_index(40, first=100)
     index.save(tmp_path / "shop")
     desk = Desk(
-        index, "shop", 100_000, decode, draw, lambda image: torch.tensor(index.rows.vectors[5]), embed, changes=True
+        index,
+        "shop",
+        100_000,
+        open_picture,
+        decode,
+        draw,
+        lambda image: torch.tensor(index.rows.vectors[5]),
+        embed,
+        True,
     )
     door = take_port("search", "127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(make_app(desk), log_level="warning", lifespan="off"))
+    server = uvicorn.Server(uvicorn.Config(make_app(desk, KEY), log_level="warning", lifespan="off"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})
     thread.start()
     yield index, f"http://127.0.0.1:{door.getsockname()[1]}/"
@@ -64,7 +73,7 @@ def page(served):
         page.set_default_timeout(15_000)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("request", lambda asked: asked.url.startswith((address, "data:")) or wrong.append(asked.url))
-        page.goto(address)
+        page.goto(f"{address}?token={KEY}")
         see(page, "Give a picture", "#found")  # what is dropped before is not taken
         yield page
         browser.close()

@@ -43,6 +43,22 @@ def test_tables_are_tables(card):
     assert "\n\n\n" not in text and text.startswith("# birds\n")
 
 
+def test_names_are_shown_as_they_are_and_not_as_markup(card):
+    bad = "<img src=x onerror=alert(1)>\n# ![a](http://evil.example) `b` & \\"
+    shown = "&lt;img src=x onerror=alert(1)&gt; # !\\[a](http://evil.example) \\`b\\` &amp; \\\\"
+    spoilt = {
+        "name": bad, "data": {"name": bad}, "scores": SCORES | {"leaks": f"1 class ({bad})", "part": bad},
+        "made": {"run": bad}, "config": CONFIG | {"weights": bad, "loss": bad, "protocol": bad},
+        "folder": 'a"); f("', "to": "safetensors",
+    }  # fmt: skip
+    text = write_card(dataclasses.replace(card, **spoilt))
+    assert f"# {shown}\n" in text and text.count(shown) == 7 and 'likewise.load("a\\"); f(\\"")' in text
+    text = text.replace(
+        "`<img src=x onerror=alert(1)> # ![a](http://evil.example) 'b' & \\`", ""
+    )  # code shows all signs
+    assert "<img" not in text and "![a]" not in text and "\n# !" not in text
+
+
 def test_how_a_picture_comes_in(card):
     assert "short side has 256 pixels, and the middle 224 x 224 cut out" in write_card(card)
     whole = dataclasses.replace(card, preprocess=SEES | {"short_side": None, "shrink_first": 300}, boxed=True)

@@ -8,7 +8,7 @@ import pytest
 from likewise.data.features import read_embeddings
 from likewise.data.table import read_table
 from likewise.findings import read_findings
-from likewise.review.outcome import agreement, as_csv, changes, corrected, settle
+from likewise.review.outcome import agreement, as_csv, changes, corrected, for_people, settle
 from likewise.review.store import Decision
 
 AUDIT = """row,path,label,score,suggested,confidence,margin,reason,split,vote,query,gallery,group,left,top,right,bottom,weight
@@ -83,6 +83,16 @@ def test_changes_say_what_and_who(tmp_path):
         (4, "b/2.png", "robin", "disputed", "", "ann: relabel wren; bob: keep", ""),
         (5, "b/3.png", "tit, blue", "remove", "", "ann: remove", "two birds"),
     ]
+
+
+def test_formulas_are_disarmed_for_people_and_labels_stay_for_training(tmp_path):
+    made = findings(tmp_path, AUDIT.replace("wren", "=cmd|x").replace("robin", "-"))
+    table = list(for_people([("+1", -1, 0.5, "@SUM(A1)", "a=b", ""), *changes(made, SAID)]))
+    assert table[0] == ["'+1", -1, 0.5, "'@SUM(A1)", "a=b", ""]
+    assert table[2][2] == "'=cmd|x" and table[3][2] == "'-"
+    (tmp_path / "corrected.csv").write_text(as_csv(corrected(made, SAID, str(tmp_path / "pictures"))))
+    items = read_table(str(tmp_path / "corrected.csv"))
+    assert [items.class_name[y] for y in items.y] == ["=cmd|x", "tit, blue", "-"]
 
 
 def test_settling_needs_all_who_are_sure():

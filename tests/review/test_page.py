@@ -1,11 +1,13 @@
-"""The page in a real browser: judge by keyboard, reload, undo, export; two reviewers at once; a server that is gone."""
+"""The page in a real browser: judge by keyboard, reload, undo, export; two reviewers; a server that is gone; links."""
 
 import csv
+import http.server
 import os
 import shutil
 import subprocess
 import sys
 import threading
+from urllib.parse import urlsplit
 
 import pytest
 from PIL import Image
@@ -26,6 +28,8 @@ from likewise.server import take_port
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")]
 
+KEY = "a-token-of-24-characters"
+
 
 def picture(row):
     if row == 8:
@@ -36,13 +40,14 @@ def picture(row):
 class Server:
     """The page, served by a thread of this process."""
 
-    def __init__(self, folder, picture):
+    def __init__(self, folder, picture, token=KEY):
         self.store, door = (
             Store(folder / "decisions.sqlite", read_findings(folder)),
             take_port("review", "127.0.0.1", 0),
         )
-        self.address = f"http://127.0.0.1:{door.getsockname()[1]}/"
-        self.server = uvicorn.Server(uvicorn.Config(make_app(self.store, picture), log_level="warning", lifespan="off"))
+        self.address = f"http://127.0.0.1:{door.getsockname()[1]}/?token={token}"
+        app = make_app(self.store, token, picture, title="birds")
+        self.server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [door]})
         self.thread.start()
 
@@ -98,7 +103,8 @@ def visit(chromium):
         context.set_default_timeout(10_000)
         page = context.new_page()
         page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("request", lambda asked: asked.url.startswith((address, "data:", "blob:")) or wrong.append(asked.url))
+        own = (address.partition("?")[0], "data:", "blob:")
+        page.on("request", lambda asked: asked.url.startswith(own) or wrong.append(asked.url))
         page.goto(address)
         page.fill("#name", name)
         page.press("#name", "Enter")
@@ -238,13 +244,13 @@ import sys
 from likewise.findings import read_findings
 from likewise.review.app import serve
 from likewise.review.store import Store
-serve(Store(sys.argv[1] + "/decisions.sqlite", read_findings(sys.argv[1])), port=int(sys.argv[2]))
+serve(Store(sys.argv[1] + "/decisions.sqlite", read_findings(sys.argv[1])), sys.argv[3], port=int(sys.argv[2]))
 """
 
 
 def start(folder, port):
     here = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    command = [sys.executable, "-c", SERVER, str(folder), str(port)]
+    command = [sys.executable, "-c", SERVER, str(folder), str(port), KEY]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=here)
     return process, process.stdout.readline().split()[1]
 
@@ -264,7 +270,7 @@ def test_a_server_that_was_killed_and_came_back_has_every_saved_decision(visit, 
         kill(process)
         press(page, "k", "The server does not answer")
         see(page, "row 2 ")  # not saved, so not passed over
-        process, _ = start(tmp_path, address.rstrip("/").rpartition(":")[2])
+        process, _ = start(tmp_path, urlsplit(address).port)  # with the same token the open page goes on
         press(page, "k", "Saved: 2 keep")
         page.reload()
         see(page, "row 4 ")
@@ -293,3 +299,48 @@ def test_without_pictures_the_page_shows_ids(visit, tmp_path):
         assert page.locator("img").count() == 0
     finally:
         made.stop()
+
+
+class Chat(http.server.BaseHTTPRequestHandler):
+    """Another site, which shows a link."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(f"<a href='{self.server.link}'>have a look</a>".encode())
+
+    def log_message(self, *args):
+        pass
+
+
+def test_a_link_on_another_site_opens_the_page_and_pages_of_two_ports_stay_open(chromium, server, tmp_path):
+    (tmp_path / "other").mkdir()
+    write_audit(tmp_path / "other")
+    other, chat = Server(tmp_path / "other", None, "another-token-than-that"), http.server.HTTPServer(("", 0), Chat)
+    chat.link = server.address
+    thread = threading.Thread(target=chat.serve_forever)
+    thread.start()
+    context = chromium.new_context()
+    context.set_default_timeout(10_000)
+    try:
+        one, two = context.new_page(), context.new_page()
+        one.goto(f"http://localhost:{chat.server_port}/")  # another site than 127.0.0.1
+        one.click("a")
+        see(one, "birds", "#title")
+        assert one.url == server.address.partition("?")[0]  # the token does not stay in the address bar
+        two.goto(other.address)
+        see(two, "birds", "#title")
+        for page in (one, two):
+            page.reload()
+            see(page, "birds", "#title")
+        context.clear_cookies()
+        one.fill("#name", "ann")
+        one.press("#name", "Enter")
+        see(one, "this page takes a token; open the address that `likewise review` printed, with its token", "#said")
+    finally:
+        context.close()
+        chat.shutdown()
+        thread.join()
+        chat.server_close()
+        other.stop()

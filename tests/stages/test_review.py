@@ -54,11 +54,13 @@ class Process:
         command = [sys.executable, "-m", "likewise", "review", *words]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=here)
         self.address = urllib.parse.urlsplit(self.process.stdout.readline().split()[1])
+        self.token = dict(urllib.parse.parse_qsl(self.address.query))["token"]
 
     def ask(self, path, **post):
         url = f"http://{self.address.netloc}{path}"
         body = json.dumps(post).encode() if post else None
-        request = urllib.request.Request(url, body, {"Content-Type": "application/json"} if post else {})
+        headers = {"Authorization": f"Bearer {self.token}"} | ({"Content-Type": "application/json"} if post else {})
+        request = urllib.request.Request(url, body, headers)
         return urllib.request.urlopen(request, timeout=20).read()
 
     def interrupt(self):
@@ -113,8 +115,8 @@ def test_a_damaged_audit_is_told(run, text):
 def test_what_stands_in_the_way_is_told(run, tmp_path):
     with take_port("review", "127.0.0.1", 0) as held, pytest.raises(LikewiseError, match="is taken; choose another"):
         review(Review(str(run), port=held.getsockname()[1]))
-    with pytest.raises(LikewiseError, match="lets other machines in, which takes a token"):
-        review(Review(str(run), host="0.0.0.0"))
+    with pytest.raises(LikewiseError, match="review: --token-file must be a text file, got 'nowhere'"):
+        review(Review(str(run), token_file="nowhere"))
     (tmp_path / "mine.sqlite").write_bytes(b"no store" * 1000)
     with pytest.raises(LikewiseError, match="mine.sqlite is damaged or no store of decisions"):
         review(Review(str(run), store=str(tmp_path / "mine.sqlite")))

@@ -21,7 +21,7 @@ from likewise.finder.app import FORMATS
 from likewise.finder.index import Index
 from likewise.server import take_port
 from likewise.stages.search import search
-from likewise.stages.serve import check_serving, decode
+from likewise.stages.serve import check_serving, decode, open_picture
 
 
 class Process:
@@ -34,10 +34,11 @@ class Process:
         self.said = []
         while not self.said or "http://" not in self.said[-1]:
             self.said.append(self.process.stdout.readline())
-        self.address = self.said[-1].split()[1]
+        self.address, _, token = self.said[-1].split()[1].partition("?token=")
+        self.headers = {"Authorization": f"Bearer {urllib.parse.unquote(token)}"}
 
     def ask(self, path, body=None, method=None):
-        request = urllib.request.Request(self.address + path, body, method=method)
+        request = urllib.request.Request(self.address + path, body, self.headers, method=method)
         return urllib.request.urlopen(request, timeout=30).read()
 
     def interrupt(self):
@@ -68,17 +69,18 @@ def test_from_run_to_page_and_back(picture_run, pictures, tmp_path):
     assert again.rows.table["row"][again.rows.here].tolist() == [*range(19, 37)] and again.rows.label(18) == "new"
 
 
-def test_what_stands_in_the_way_is_told_before_the_work(picture_run):
+def test_what_stands_in_the_way_is_told_before_the_work(picture_run, monkeypatch):
+    monkeypatch.setenv("LIKEWISE_TOKEN", "a token of 24 characters")
     target = str(picture_run.path)
     for settings, says in [
-        ({"host": "0.0.0.0"}, "search: host='0.0.0.0' lets other machines in, which takes a token"),
+        ({"token_file": "nowhere"}, "search: --token-file must be a text file, got 'nowhere'"),
         ({"upload": "lots"}, "search: --upload must be an amount such as '20MB', got 'lots'"),
     ]:
         with pytest.raises(LikewiseError, match=says):
             search(Search(target, serve=True, **settings))
     with take_port("search", "127.0.0.1", 0) as held, pytest.raises(LikewiseError, match="is taken; choose another"):
         search(Search(target, serve=True, port=held.getsockname()[1], device="cpu"))
-    assert check_serving(Search(target, upload="2MB")) == 2 * 2**20
+    assert check_serving(Search(target, upload="2MB")) == (2 * 2**20, "a token of 24 characters")
 
 
 def test_without_the_extra_it_says_what_to_install(picture_run):
@@ -95,29 +97,40 @@ def coded(image, kind, **how):
     return out.getvalue()
 
 
+def seen(body):
+    return decode(open_picture(body, tuple(FORMATS)))
+
+
 def test_bytes_become_the_picture_that_people_see():
     turned = Image.new("RGB", (20, 10))
     exif = turned.getexif()
     exif[0x112] = 6  # the camera was held upright
-    image, kind = decode(coded(turned, "JPEG", exif=exif), tuple(FORMATS))
-    assert kind == "JPEG" and image.size == (10, 20) and image.mode == "RGB"
-    image, kind = decode(coded(Image.new("RGBA", (4, 4), (0, 0, 0, 0)), "PNG"), tuple(FORMATS))
-    assert kind == "PNG" and image.getpixel((0, 0)) == (255, 255, 255)  # transparent parts on white
+    image = seen(coded(turned, "JPEG", exif=exif))
+    assert image.size == (10, 20) and image.mode == "RGB"
+    image = seen(coded(Image.new("RGBA", (4, 4), (0, 0, 0, 0)), "PNG"))
+    assert image.getpixel((0, 0)) == (255, 255, 255)  # transparent parts on white
     frames = [Image.new("L", (5, 5), grey) for grey in (0, 200)]
-    image, _ = decode(coded(frames[0], "GIF", save_all=True, append_images=frames[1:]), tuple(FORMATS))
+    image = seen(coded(frames[0], "GIF", save_all=True, append_images=frames[1:]))
     assert image.getpixel((0, 0)) == (0, 0, 0)  # the first frame
     pair = coded(Image.new("RGB", (8, 8)), "MPO", save_all=True, append_images=[Image.new("RGB", (8, 8))])
-    assert decode(pair, tuple(FORMATS))[1] == "JPEG"  # as phones write them
-    assert decode(b"%PDF-1.7", tuple(FORMATS)) is None and decode(b"", tuple(FORMATS)) is None
+    assert seen(pair).size == (8, 8)  # as phones write them
+    assert open_picture(b"%PDF-1.7", tuple(FORMATS)) is None and open_picture(b"", tuple(FORMATS)) is None
+
+
+def test_a_decoded_picture_leaves_nothing_behind():
+    opened = open_picture(coded(Image.new("RGB", (8, 8)), "PNG"), tuple(FORMATS))
+    decode(opened)
+    with pytest.raises(ValueError, match="closed image"):
+        opened.getpixel((0, 0))
 
 
 def test_huge_and_broken_pictures_are_told(monkeypatch):
     monkeypatch.setattr("likewise.stages.serve.PIXELS", 50)
     with pytest.raises(LikewiseError, match="this one has 10 x 10; shrink it first"):
-        decode(coded(Image.new("L", (10, 10)), "PNG"), tuple(FORMATS))
+        seen(coded(Image.new("L", (10, 10)), "PNG"))
     monkeypatch.undo()
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
     with pytest.raises(LikewiseError, match="this one has many more"):
-        decode(coded(Image.new("L", (10, 10)), "PNG"), tuple(FORMATS))
+        seen(coded(Image.new("L", (10, 10)), "PNG"))
     with pytest.raises(LikewiseError, match="damaged or cut short"):
-        decode(coded(Image.new("RGB", (3, 3)), "BMP")[:40], tuple(FORMATS))
+        seen(coded(Image.new("RGB", (3, 3)), "BMP")[:40])

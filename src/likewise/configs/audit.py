@@ -61,11 +61,12 @@ class Review:
     audit: Annotated[Positional[str], called("AUDIT")]
     """The folder of an audit, or the run it stands in."""
     host: str = "127.0.0.1"
-    """Where the page is served. Any other than this machine's own name takes a token."""
+    """Address to serve on. Any other than this machine's own lets other machines in, with the token."""
     port: int = 8017
     """Its port; 0: any that is free."""
-    token: str = ""
-    """What a browser must know to be let in; the printed address has it."""
+    token_file: str | None = None
+    """File that holds the token for opening the page. By default the environment variable LIKEWISE_TOKEN, or else a new
+    random token. The printed address contains it."""
     store: str | None = None
     """File of decisions. By default decisions.sqlite in the audit's folder."""
     root: str | None = None

@@ -71,11 +71,12 @@ class Search:
     serve: bool = False
     """Serve a page to drop pictures on."""
     host: str = "127.0.0.1"
-    """Address to serve on. Others than this machine's own take a --token."""
+    """Address to serve on. Any other than this machine's own lets other machines in, with the token."""
     port: int = 8018
     """Port to serve on; 0 is any free one."""
-    token: str = ""
-    """What a browser must know to see the page."""
+    token_file: str | None = None
+    """File that holds the token for opening the page. By default the environment variable LIKEWISE_TOKEN, or else a new
+    random token. The printed address contains it."""
     upload: str = "20MB"
     """The largest picture that the page takes."""
     device: str | None = None

@@ -1,8 +1,12 @@
 """The search page's server: a picture or a row in, its nearest rows out; rows come and go where the index may change.
 
-Nothing the browser sends is ever opened as a path: rows go by number, and a picture is the body of its request. A body is read
-up to a limit, told by its content and not by its name, and decoded aside; the network runs in one thread (`batching`). When too
-many wait, the next is told to come again rather than kept.
+Nothing the browser sends is ever opened as a path: rows go by number, and a picture is the body of its request.
+`server` reads the body before the picture takes one of WAITING places here; when all are taken, the answer is 503. The
+format of a picture is read from its content, not from its name. Threads decode pictures, large ones one at a time; one
+thread runs the network (`batching`).
+
+Memory for uploads is bounded: `server.BODIES` bodies of the largest size, one decoded picture of the largest size that
+`Desk.open` accepts, DECODERS decoded pictures of LARGE pixels, and WAITING inputs of the network.
 """
 
 from __future__ import annotations
@@ -29,14 +33,16 @@ from likewise.finder.index import Hit, Index
 from likewise.server import as_jpeg, new_app, send_picture
 
 from fastapi import FastAPI, Query, Request, Response  # isort: skip - `server` says what to install where it is missing
-from fastapi.exceptions import RequestValidationError  # isort: skip
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse  # isort: skip
 from fastapi.staticfiles import StaticFiles  # isort: skip
-from starlette.requests import ClientDisconnect  # isort: skip
 
 STATIC = Path(__file__).parent / "static"
 WAITING = 64
 """Pictures that are worked on or wait at most; who comes then is asked to come again."""
+LARGE = 4_000_000
+"""Pixels above which pictures are decoded one at a time."""
+DECODERS = 4
+"""Pictures up to that size that are decoded at a time."""
 MOST = 100
 """Neighbours to ask for, at most."""
 FORMATS = {"JPEG": ".jpg", "PNG": ".png", "WEBP": ".webp", "BMP": ".bmp", "GIF": ".gif", "TIFF": ".tif"}
@@ -57,34 +63,30 @@ class Refusal(Exception):
 class Desk:
     """What the page works with, from those who know of data and networks.
 
-    `decode(body, formats)` is the picture in some bytes and its format, or a LikewiseError (for another format: None).
-    `see` is what the network sees of it, `embed` runs the network. Without a network only rows can be asked for.
+    `open(body, formats)` returns the picture in some bytes, not decoded yet, None for another format, or raises a
+    LikewiseError. `decode` returns its RGB pixels and closes it. `see` returns the input of the network for a decoded
+    picture, `embed` runs the network. Without a network only rows can be asked for.
     """
 
     index: Index
     title: str
     upload: int  # bytes
-    decode: Callable[[bytes, tuple[str, ...]], tuple[Image.Image, str] | None]
+    open: Callable[[bytes, tuple[str, ...]], Image.Image | None]
+    decode: Callable[[Image.Image], Image.Image]
     picture: Callable[[int], Image.Image]  # of a place
     see: Callable[[Image.Image], Tensor] | None = None
     embed: Embed | None = None
     changes: bool = False  # rows may be added and removed
 
 
-def make_app(desk: Desk, token: str = "") -> FastAPI:
-    """The page over an index; `token` is what a browser must know, without one only those of this machine are let in."""
-    app = new_app("search", token)
+def make_app(desk: Desk, token: str) -> FastAPI:
+    """Return the page over an index; requests must carry the token."""
+    app = new_app("search", token, desk.upload)
 
     @app.exception_handler(Refusal)
     def refuse(request: Request, error: Refusal) -> JSONResponse:
         wait = {"Retry-After": "1"} if error.status == 503 else None
         return JSONResponse({"error": str(error)}, error.status, headers=wait)
-
-    @app.exception_handler(RequestValidationError)
-    def correct(request: Request, error: RequestValidationError) -> JSONResponse:
-        wrong = error.errors()[0]
-        name = wrong["loc"][-1]
-        return JSONResponse({"error": f"search: {name} cannot be {wrong.get('input')!r}: {wrong['msg']}"}, 400)
 
     @app.get("/")
     def page() -> FileResponse:
@@ -103,7 +105,8 @@ class Pictures:
 
     def __init__(self, desk: Desk):
         self.desk, self.batching = desk, Batching(desk.embed)
-        self.eyes = ThreadPoolExecutor(4, "decode")  # threads, for Pillow lets others work meanwhile
+        # threads, because Pillow releases the interpreter lock
+        self.small, self.large = ThreadPoolExecutor(DECODERS, "decode"), ThreadPoolExecutor(1, "decode-large")
         self.here = 0
 
     @asynccontextmanager
@@ -119,36 +122,28 @@ class Pictures:
     async def see(self, body: bytes, preview: bool = False) -> tuple[str, str | None, Tensor]:
         """Of a picture: its format, itself made small where that is wanted, and what the network sees. While they wait for the
         network, the picture itself is gone."""
-        return await asyncio.get_running_loop().run_in_executor(self.eyes, self.look, body, preview)
+        loop = asyncio.get_running_loop()
+        image = await loop.run_in_executor(self.small, self.desk.open, body, tuple(FORMATS))
+        if image is None:
+            raise Refusal(415, f"search: a picture is wanted ({', '.join(FORMATS)}), and this is none of them")
+        threads = self.large if image.width * image.height > LARGE else self.small
+        kind = "JPEG" if image.format == "MPO" else image.format
+        del image  # while it waits: WebP allocates the pixels when it is opened
+        return kind, *await loop.run_in_executor(threads, self.look, body, preview)
 
     async def embed(self, x: Tensor) -> Float[np.ndarray, "D"]:
         return await asyncio.wrap_future(self.batching.submit(x))
 
     async def read(self, request: Request) -> bytes:
-        limit, parts, size = self.desk.upload, [], 0
-        refusal = Refusal(413, f"search: a picture may have {limit / 2**20:.3g} MB, this one has more; shrink it first")
-        said = request.headers.get("content-length", "")
-        if said.isdecimal() and int(said) > limit:
-            raise refusal
-        try:
-            async for part in request.stream():
-                size += len(part)
-                if size > limit:
-                    raise refusal
-                parts.append(part)
-        except ClientDisconnect:
-            raise Refusal(400, "search: the picture did not arrive whole; send it again") from None
-        if not size:
+        body = await request.body()
+        if not body:
             raise Refusal(400, "search: a picture is wanted as the body of the request, or ?row=; got nothing")
-        return b"".join(parts)
+        return body
 
-    def look(self, body: bytes, preview: bool) -> tuple[str, str | None, Tensor]:
-        found = self.desk.decode(body, tuple(FORMATS))
-        if found is None:
-            raise Refusal(415, f"search: a picture is wanted ({', '.join(FORMATS)}), and this is none of them")
-        image, kind = found
+    def look(self, body: bytes, preview: bool) -> tuple[str | None, Tensor]:
+        image = self.desk.decode(self.desk.open(body, tuple(FORMATS)))
         x = self.desk.see(image)
-        return kind, inline(image) if preview else None, x
+        return inline(image) if preview else None, x
 
 
 def add_looking(app: FastAPI, desk: Desk) -> None:
@@ -197,8 +192,9 @@ def add_searching(app: FastAPI, desk: Desk, pictures: Pictures | None) -> None:
                 400, "search: this index came without a network, so it takes rows and no pictures; give --model RUN"
             )
         else:
+            body = await pictures.read(request)
             async with pictures.room():
-                _, small, x = await pictures.see(await pictures.read(request), preview)
+                _, small, x = await pictures.see(body, preview)
                 z, own, query = await pictures.embed(x), None, {"preview": small} if preview else {}
         hits = await asyncio.to_thread(desk.index.find, z[None], k, but=[own], label=label or None)
         found = [describe(desk.index, hit) for hit in hits[0]]
@@ -221,8 +217,8 @@ def add_changing(app: FastAPI, desk: Desk, pictures: Pictures | None) -> None:
         must_change()
         if pictures is None:
             raise Refusal(400, "search: this index came without a network, so it takes no pictures; give --model RUN")
+        body = await pictures.read(request)
         async with pictures.room():
-            body = await pictures.read(request)
             kind, _, x = await pictures.see(body)
             z = await pictures.embed(x)
             row = await asyncio.to_thread(keep, desk.index, body, FORMATS[kind], z, " ".join(label.split()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,8 +71,21 @@ def fill(template: str, facts: Mapping) -> str:
     made = Environment(
         loader=FileSystemLoader(TEMPLATES), trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
-    made.filters["cell"] = lambda text: " ".join(str(text).split()).replace("|", "\\|")
+    made.filters |= {"plain": plain, "cell": lambda text: plain(text).replace("|", "\\|"), "quoted": json.dumps}
     return made.get_template(template).render(facts)
+
+
+def plain(text: object) -> str:
+    """Return a text as one line that Markdown shows verbatim: a name of a file or class is no HTML and no link."""
+    line = " ".join(str(text).split())
+    for sign, instead in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("\\", "\\\\"), ("[", "\\["), ("`", "\\`")):
+        line = line.replace(sign, instead)
+    return line
+
+
+def code(text: object) -> str:
+    """Return a text as Markdown's code, in one line."""
+    return "`" + " ".join(str(text).split()).replace("`", "'") + "`"
 
 
 def as_words(value: object) -> str:
@@ -91,7 +105,8 @@ def network(card: Card) -> str:
     """Which of its training's networks this is."""
     if card.which == "untrained":
         return (
-            f"It is untrained: `{card.config['backbone']}` as it was before the first step, from {start(card.config)}."
+            f"It is untrained: {code(card.config['backbone'])} as it was before the first step, from "
+            f"{plain(start(card.config))}."
         )
     return {
         "best": "Of the networks on the way of its training, this was the best on validation.",
@@ -133,14 +148,13 @@ def scored(card: Card) -> list[str]:
     if not scores:
         return ["This network was not scored."]
     over = f"; intervals: bootstrap over {scores['interval_over']}" if scores.get("interval") else ""
-    said = [
-        f"{scores['queries']} queries of the {scores.get('part', 'test')} part, {scores['similarity']} similarity{over}."
-    ]
+    part, similarity = scores.get("part", "test"), scores["similarity"]
+    said = [plain(f"{scores['queries']} queries of the {part} part, {similarity} similarity{over}.")]
     if card.config.get("protocol"):
-        said.append(f"Who asks and who answers: `{card.config['protocol']}`.")
+        said.append(f"Who asks and who answers: {code(card.config['protocol'])}.")
     if scores.get("unscored"):
-        said.append(f"{scores['unscored']} more queries have nothing to find and are left out.")
-    leaks = scores.get("leaks")
+        said.append(plain(f"{scores['unscored']} more queries have nothing to find and are left out."))
+    leaks = plain(scores.get("leaks") or "")
     return [*said, f"{leaks[0].upper()}{leaks[1:]}."] if leaks else said
 
 

@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 from PIL import Image
 
 from likewise.findings import ALL
-from likewise.review.outcome import agreement, as_csv, changes, corrected, settle
+from likewise.review.outcome import agreement, as_csv, changes, corrected, for_people, settle
 from likewise.review.panels import Asked, fits, shown
 from likewise.review.store import Decision, Store, kind_of, tidy
 from likewise.server import HERE, new_app, run_app, send_picture
@@ -29,6 +29,8 @@ from fastapi.staticfiles import StaticFiles  # isort: skip
 Picture = Callable[[int], Image.Image]
 STATIC = Path(__file__).parent / "static"
 Whole = dict[str, Collection[str]]  # all items of a kind, in order
+LARGEST = 2**16
+"""Bytes of the largest request: a decision and its note."""
 SPLITS = ("train", "val", "test", ALL)
 
 
@@ -45,30 +47,27 @@ class Said:
 
 def serve(
     store: Store,
+    token: str,
     picture: Picture | None = None,
     host: str = HERE[0],
     port: int = 8017,
-    token: str = "",
     root: str = "",
     title: str = "",
 ) -> None:
-    """Serve the page until interrupted. Arguments as for `make_app`; port 0 is any free one.
-
-    A host that other machines can reach takes a token.
-    """
-    run_app(make_app(store, picture, token, root, title), "review", host, port, token)
+    """Serve the page until interrupted. Arguments as for `make_app`; port 0 is any free one."""
+    run_app(make_app(store, token, picture, root, title), "review", host, port, token)
 
 
-def make_app(store: Store, picture: Picture | None = None, token: str = "", root: str = "", title: str = "") -> FastAPI:
-    """The page over a store.
+def make_app(store: Store, token: str, picture: Picture | None = None, root: str = "", title: str = "") -> FastAPI:
+    """Return the page over a store.
 
     Args:
+        token: what requests must carry.
         picture: a row's image; None: there are no images, and the page shows row numbers and names.
-        token: what a browser must know; empty: only browsers on this machine are let in.
         root: where relative paths start; the corrected table then names whole paths.
         title: what was audited, in a few words.
     """
-    app = new_app("review", token)
+    app = new_app("review", token, LARGEST)
 
     @app.get("/")
     def page() -> FileResponse:
@@ -163,8 +162,10 @@ def add_files(app: FastAPI, store: Store, picture: Picture | None, root: str) ->
     @app.get("/export/{name}.csv")
     def export(name: Literal["corrected", "changes", "decisions"]) -> Response:
         made = store.standing()
-        write = {"corrected": lambda: corrected(findings, made, root), "changes": lambda: changes(findings, made)}
-        text = as_csv(write[name]() if name in write else [Decision._fields, *made])
+        if name == "corrected":
+            text = as_csv(corrected(findings, made, root))
+        else:
+            text = as_csv(for_people(changes(findings, made) if name == "changes" else [Decision._fields, *made]))
         return Response(
             text, media_type="text/csv", headers={"Content-Disposition": f'attachment; filename="{name}.csv"'}
         )

@@ -9,11 +9,14 @@ import math
 import operator
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from likewise.findings import Findings
 from likewise.review.store import Decision
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+"""First signs of what a spreadsheet takes for a formula."""
 
 
 class Settled(NamedTuple):
@@ -92,6 +95,16 @@ def changes(findings: Findings, decisions: Iterable[Decision]) -> list[tuple]:
 
 
 def as_csv(table: Iterable[Iterable]) -> str:
+    """Return a table as CSV with every value as it is, which programs read back."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(table)
     return out.getvalue()
+
+
+def for_people(table: Iterable[Iterable]) -> Iterator[list]:
+    """Yield the lines of a table with texts that a spreadsheet would run as formulas behind an apostrophe.
+
+    `corrected` does without: a class may be called "-", and training must read the very label.
+    """
+    for line in table:
+        yield [f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell for cell in line]

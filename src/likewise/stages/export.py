@@ -20,7 +20,7 @@ from likewise.configs import Evaluate, Export, Train, check, to_dict
 from likewise.data.images import file_of, image_of
 from likewise.files import FULL, write_json
 from likewise.progress import bar
-from likewise.report.card import Card, fill, write_card
+from likewise.report.card import Card, code, fill, write_card
 from likewise.run import Run
 from likewise.search import nearest
 from likewise.stages.assemble import make_protocol, read_config, spoil
@@ -247,11 +247,11 @@ def describe(
 
 def labels(run: Run, settings: Train, items: Items | None) -> tuple[str, ...]:
     """What was done about wrong labels, and what came of it."""
-    noise = f"Noise put in on purpose: `{settings.noise}`." if settings.noise else "This training put in no noise."
+    noise = f"Noise put in on purpose: {code(settings.noise)}." if settings.noise else "This training put in no noise."
     said = [noise, *known_wrong(settings, items)]
     if not settings.confidence:
         return (*said, "All labels were believed in training.")
-    said.append(f"Labels were judged in training by `{settings.confidence}`.")
+    said.append(f"Labels were judged in training by {code(settings.confidence)}.")
     file = run.path / "trust.npz"
     if file.exists():
         with np.load(file, allow_pickle=False) as trust:

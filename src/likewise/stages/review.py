@@ -14,10 +14,11 @@ from likewise.errors import LikewiseError
 from likewise.findings import read_findings
 from likewise.review.app import serve
 from likewise.review.store import Store
+from likewise.server import choose_token
 
 
 def review(config: Review) -> None:
-    folder = find_audit(config.audit)
+    token, folder = choose_token("review", config.token_file), find_audit(config.audit)
     findings = read_findings(folder)
     about = findings.about
     root = about["root"] if config.root is None else config.root
@@ -31,7 +32,7 @@ def review(config: Review) -> None:
     pictures = picture if about["pictures"] else None
     with closing(Store(file, findings)) as store:
         with suppress(KeyboardInterrupt):  # how it is meant to end
-            serve(store, pictures, config.host, config.port, config.token, root, about["title"])
+            serve(store, token, pictures, config.host, config.port, root, about["title"])
         made = store.standing()
     people = len({d.reviewer for d in made})
     print(f"\nreview: {count(len(made), 'decision')} of {count(people, 'reviewer')} stored in {file}")

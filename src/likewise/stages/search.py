@@ -37,14 +37,14 @@ def search(config: Search, say=print) -> list[dict]:
     if config.serve:
         from likewise.stages.serve import check_serving  # needs what not everybody has installed
 
-        check_serving(config)
+        serving = check_serving(config)
     index, network = open_index(config, say)
     change(index, network, config, say)
     found = [] if config.query is None else answer(index, network, config, out)
     if config.serve:
         from likewise.stages.serve import serve
 
-        serve(index, network, config)
+        serve(index, network, config, *serving)
     return found
 
 
