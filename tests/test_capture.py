@@ -99,6 +99,7 @@ def compiled_and_plain():
     return [[t.detach().tolist() for t in tensors] for tensors in found]
 
 
+@pytest.mark.slow
 def test_compiled_it_gives_the_same(bare):
     plain, compiled = bare(compiled_and_plain)
     assert len(plain) >= 4

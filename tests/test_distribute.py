@@ -13,6 +13,9 @@ from distribute_work import everything, start_all
 from likewise.ranks import world
 
 
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("distribute")]
+
+
 def test_alone_is_one_of_one():
     assert world() == (0, 1) and not dist.is_initialized()
 
@@ -22,7 +25,7 @@ def alone():
     return everything()
 
 
-@pytest.fixture(scope="module", params=[2, 3])
+@pytest.fixture(scope="module", params=[2, pytest.param(3, marks=pytest.mark.slow)])
 def together(request, tmp_path_factory):
     return start_all(request.param, tmp_path_factory.mktemp("meet"))
 
@@ -54,6 +57,7 @@ def test_several_processes_learn_as_one_does(alone, together, name):
             assert torch.allclose(found[name][key], value, rtol=1e-9, atol=1e-13), key
 
 
+@pytest.mark.slow
 def test_torchrun_shares_an_evaluation_and_shows_it_once(tmp_path):
     rng = np.random.default_rng(0)
     y = np.arange(90) % 12

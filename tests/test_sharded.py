@@ -15,6 +15,9 @@ from likewise.spec import build
 from likewise.types import LikewiseError
 
 
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("sharded")]
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """By how many processes: what each of them found. Two, and one, go on from what three stored."""

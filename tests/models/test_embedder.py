@@ -167,6 +167,7 @@ def test_the_normalisation_travels_with_the_state():
     assert torch.equal(other.mean, embedder.mean)
 
 
+@pytest.mark.slow
 def test_traces_without_a_break():
     # In a process of its own: the shape checks that run with the tests cannot be traced.
     code = """

@@ -98,6 +98,7 @@ loss = "Triplet()"
 """
 
 
+@pytest.mark.slow
 def test_wrong_labels_are_looked_for_once_and_the_curve_is_the_mean_over_seeds(config, monkeypatch):
     settings = config(["detection"], NOISE, 'columns = ["noise"]', length=4)
     drawn = []

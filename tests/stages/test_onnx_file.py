@@ -28,6 +28,7 @@ def run(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_several_outputs_and_any_batch(run, tmp_path):
     torch.manual_seed(0)
     embedder = Embedder("conv_small", 8, Relational, pool="avg+max", pretrained=False, size=16)

@@ -124,7 +124,8 @@ class RayCrew:
         out = str(Path(config.out).expanduser().absolute())
         remote = self.ray.remote(
             num_gpus=gpus, num_cpus=cpus, max_retries=0,
-            max_calls=1 if gpus else 0,  # a process that ends gives its memory on the GPU back
+            # One process a training: it gives its GPU memory back, and a stop that came during an import harms no other.
+            max_calls=1,
         )(train_there)  # fmt: skip
         return remote, replace(config, device=device, workers=workers, out=out)
 
