@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 
 import torch
 from confidence import captured
 from losses import race
+from measure import parse_with_quick
 from torch.nn import functional as F
 
 from likewise.contracts import Loss
@@ -68,13 +70,13 @@ class Steps:
 
 def compare(name: str, works: dict, options, steps: int = PERIOD) -> dict:
     """One line: milliseconds of a step with and without groups, and what they add."""
-    ms = {k: v / steps for k, v in race(works, options.device, options.rounds, patience=2.0).items()}
+    ms = {k: v / steps for k, v in race(works, options.device, options.rounds, options.patience).items()}
     more = ms["groups"] / ms["plain"] - 1
     print(f"{name:52s} plain {ms['plain']:8.3f} ms | with groups {ms['groups']:8.3f} ms | {more:+.1%}", flush=True)
     return {"what": name, "ms": ms, "more": more}
 
 
-def main() -> None:
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--classes", type=int, default=11318)
@@ -85,8 +87,15 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", help="write the numbers to this file as JSON")
-    options = parser.parse_args()
-    torch.backends.cuda.matmul.allow_tf32 = True
+    parser.add_argument("--patience", type=float, default=2.0, help="seconds; what needs more is measured once")
+    toy = {"classes": 24, "coarse": 3, "batch": 8, "dim": 8, "backbone": "conv_small", "size": 16, "patience": 0.0}
+    return parse_with_quick(parser, words, **toy)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    options = parse(words)
+    if options.device.startswith("cuda"):
+        torch.backends.cuda.matmul.allow_tf32 = True
     lines = []
     for text in LOSSES:
         texts = {"plain": text, "groups": f"Hierarchical(loss={text}, coarse={options.coarse}, every={PERIOD})"}
@@ -95,9 +104,8 @@ def main() -> None:
         if options.device.startswith("cuda"):
             graphs = {k: captured(m.learn) for k, m in made.items()}
             lines.append(compare(f"captured, {text}", graphs, options, steps=1))
-        regroup = race({"regroup": made["groups"].loss.regroup}, options.device, options.rounds, patience=2.0)[
-            "regroup"
-        ]
+        regroup = made["groups"].loss.regroup
+        regroup = race({"regroup": regroup}, options.device, options.rounds, options.patience)["regroup"]
         lines.append({"what": f"regroup, {text}", "ms": regroup})
         print(f"{lines[-1]['what']:52s} {regroup:8.3f} ms, {regroup / PERIOD:.3f} ms a step", flush=True)
         if options.backbone != "none":
