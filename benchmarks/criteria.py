@@ -69,9 +69,8 @@ def main(words: Sequence[str] | None = None) -> None:
             if not lines:
                 stored = read_config(run)
                 items = load_items(stored.data, None, skip_bad=False, workers=0, quiet=True, say=print)
-                before = evaluate_run(
-                    run, config=stored, items=items, metrics=METRICS, device=torch.device(options.device), which="untrained", quiet=True
-                )  # fmt: skip
+                how = {"device": torch.device(options.device), "which": "untrained", "quiet": True}
+                before = evaluate_run(run, config=stored, items=items, metrics=METRICS, **how)
                 lines.append({"loss": "untrained", "seconds": 0.0, **before["metrics"]})
                 print(f"{'':20s} {'R@1':>7s} {'MAP@R':>7s} {'rho':>7s} {'seconds':>8s}")
                 print(show(lines[-1]))

@@ -1,7 +1,7 @@
 """Pictures -> features of a network that is not trained, as data for `likewise train`: what a head learns in seconds on a CPU.
 
-    python benchmarks/features.py cub.csv --out cub224.npz
-    likewise bench examples/robust-features.toml --jobs 2
+python benchmarks/features.py cub.csv --out cub224.npz
+likewise bench examples/robust-features.toml --jobs 2
 """
 
 from __future__ import annotations

@@ -77,9 +77,7 @@ def peers(memory: int):
         "Histogram()": all_of(lambda c, d: losses.HistogramLoss(n_bins=64)),
         "FastAP()": all_of(lambda c, d: losses.FastAPLoss(num_bins=10)),
         "SmoothAP()": all_of(lambda c, d: losses.SmoothAPLoss()),
-        "CrossBatchMemory()": all_of(
-            lambda c, d: losses.CrossBatchMemory(losses.ContrastiveLoss(0, 1), d, memory)
-        ),
+        "CrossBatchMemory()": all_of(lambda c, d: losses.CrossBatchMemory(losses.ContrastiveLoss(0, 1), d, memory)),
         "ArcFace()": all_of(lambda c, d: losses.ArcFaceLoss(c, d, margin=28.6, scale=16)),
         "CosFace()": all_of(lambda c, d: losses.CosFaceLoss(c, d)),
         "NormSoftmax()": all_of(lambda c, d: losses.NormalizedSoftmaxLoss(c, d, temperature=0.05)),

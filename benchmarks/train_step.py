@@ -70,7 +70,12 @@ def finished(options) -> float:
 
 def settings(data: str, name: str, size: int, folder: str, options, **more) -> Train:
     """The training of this network that is measured, but for the batches."""
-    usual = {"keep": "device", "evaluate": False, "precision": "fp32" if options.device == "cpu" else "bf16", "lr": 1e-5}
+    usual = {
+        "keep": "device",
+        "evaluate": False,
+        "precision": "fp32" if options.device == "cpu" else "bf16",
+        "lr": 1e-5,
+    }
     return Train(
         data, backbone=name, size=size, pretrained=False, dim=options.dim, device=options.device, out=f"{folder}/run",
         quiet=True, **usual | more,
