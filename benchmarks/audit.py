@@ -172,7 +172,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     )
     asked.add_argument("--draws", type=int, default=1000)
     asked.add_argument("--device")
-    return parse_with_quick(asked, words, draws=20)
+    return parse_with_quick(asked, words, draws=100)
 
 
 def main(words: Sequence[str] | None = None) -> None:

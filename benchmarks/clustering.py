@@ -106,7 +106,7 @@ def main(words: Sequence[str] | None = None) -> None:
         mean = {name: statistics.mean(run[name] for run in runs) for name in runs[0]}
         mean |= {"peak_mb": max(run["peak_mb"] for run in runs)}
         first = first or mean
-        result.append({"who": who, **vars(options), "mean": mean, "runs": runs})
+        result.append({**vars(options), "who": who, "mean": mean, "runs": runs})
         print(
             f"  {who:14s} {mean['seconds']:8.2f} s ({ratio(mean['seconds'], first['seconds']):>6})  {mean['peak_mb']:6.0f} MB"
             f"  NMI {mean['NMI']:.4f}  AMI {mean['AMI']:.4f}  F1 {mean['F1']:.4f}  inertia {mean['inertia']:.1f}"
