@@ -312,7 +312,11 @@ def main(words: Sequence[str] | None = None) -> None:
     with pictures as data:
         for part in options.parts:
             others = {"memory": memory, "proxies": proxies}
-            result[part] = needs[part](data, options) if part in needs else others[part](options)
+            try:
+                result[part] = needs[part](data, options) if part in needs else others[part](options)
+            except ImportError as error:
+                result[part] = {"missing": str(error)}
+                print(f"{part}: left out, {error}", flush=True)
             result["seconds"] = round(time.perf_counter() - began, 1)
             if options.out:
                 Path(options.out).write_text(json.dumps(result, indent=2) + "\n", "utf-8")
