@@ -1,6 +1,6 @@
 """Training and embedding at the speed of the network: `likewise train` beside the bare network, at the same batch.
 
-    python benchmarks/train_step.py --out result.json                    # steps, embed and proxies: the tables of docs/speed.md
+    python benchmarks/train_step.py --out result.json                    # embed, proxies and steps: the tables of docs/speed.md
     python benchmarks/train_step.py --nets resnet50:224:112 --ways graph --steps 200
     python benchmarks/train_step.py --parts memory --nets efficientnet_lite0:32:4096     # also without a GPU
     python benchmarks/train_step.py --parts run --data TABLE --weights FILE --ways graph
@@ -12,7 +12,7 @@ steps    "bare": forward, backward and a fused optimiser step of the network on 
          that a run of `likewise.train` (random crops of pictures, a loss, logging) writes into its own log, without the
          first fifth. Both in bfloat16 on a GPU. Ratios are between numbers of the same call.
 embed    `embed_rows` on the same pictures, beside the bare network in evaluation mode, as it is and captured.
-proxies  a step of ArcFace with --classes classes, in one process and shared out among two on the same device.
+proxies  a step of ArcFace with --classes classes, its proxies shared out among --processes on the same device.
 memory   the peak memory of steps with the network in chunks of --chunk and without.
 run      a whole run of --passes passes, from settings to scores, with decoded pictures.
 
@@ -87,6 +87,7 @@ def bare(net: tuple[str, int, int], way: str, options) -> dict:
     name, size, batch = net
     embedder, x = network(name, size, options), some_batch(batch, size, options)
     optimizer = torch.optim.AdamW(embedder.parameters(), lr=1e-5, fused=True)
+    torch.compiler.reset()  # it compiles one function only so many times before it gives up
     began = finished(options)
     work = embedder if way == "eager" else Captured(embedder, x, bf16=True, compiled=way == "compile")
 
@@ -108,6 +109,7 @@ def training(net: tuple[str, int, int], way: str, loss: str, data: str, options)
     """Images per second of a run of `likewise.train`."""
     name, size, batch = net
     every = max(1, options.steps // 10)
+    torch.compiler.reset()
     sampler = f"SamplesPerClass(batch={batch}, per_class=4)"
     with tempfile.TemporaryDirectory() as folder:
         more = {"speed": way, "loss": loss, "sampler": sampler, "length": str(10 * every), "log_every": every}
@@ -127,7 +129,7 @@ def steps(data: str, options) -> dict:
                     rate = training(net, way, loss, data, options)
                     share = rate / found["bare"]["images_per_s"]
                     found["training"][loss] = {"images_per_s": round(rate, 1), "ratio": round(share, 4)}
-                print(f"{text} {way} {found}", flush=True)
+                print(f"{text} {way} {json.dumps(found)}", flush=True)
         except ImportError as error:
             result[text] = {"missing": str(error)}
             print(f"{text}: left out, {error}", flush=True)
@@ -266,7 +268,7 @@ def whole_run(data: str, options) -> dict:
             run = train(config, say=lambda line: None)
             took = time.perf_counter() - began
             lines = [line for line in run.read_log() if "images_per_s" in line]
-            told = {"seconds": round(took, 1), "R@1": run.scores["metrics"]["R@1"], "steps": lines[-1]["step"]}
+            told = {"seconds": round(took, 2), "R@1": run.scores["metrics"]["R@1"], "steps": lines[-1]["step"]}
             result[way] = told
             print(f"{options.passes} passes {way} {told}", flush=True)
     return result
@@ -280,7 +282,7 @@ def parse_net(text: str) -> tuple[str, int, int]:
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=["steps", "embed", "proxies"])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=["embed", "proxies", "steps"])
     parser.add_argument("--nets", nargs="+", default=["efficientnet_lite0:160:112", "resnet50:224:112"])
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=["eager"] if device == "cpu" else list(WAYS))
     parser.add_argument("--losses", nargs="+", default=["ProxyNCA(positive_in_denominator=True)", "MultiSimilarity()"])
@@ -292,7 +294,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--passes", type=int, default=30, help="of a whole run")
     parser.add_argument("--chunk", type=int, default=128, help="of the part memory")
     parser.add_argument("--classes", type=int, default=1_000_000, help="of the part proxies")
-    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2], help="that share out the proxies")
+    parser.add_argument("--processes", type=int, nargs="+", default=[1], help="that share the proxies out, such as 1 2")
     parser.add_argument("--device", default=device)
     parser.add_argument("--out", help="write the result here as JSON")
     toy = {
