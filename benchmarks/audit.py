@@ -5,7 +5,7 @@
 
 cleanlab gets what its documentation recommends: out-of-sample probabilities of a logistic regression on embeddings, here on the
 embeddings and on the features below them, and those of nearest neighbours. Folds are shuffled for everybody: data sorted by
-true class would otherwise give wrong labels away by their place. Needs cleanlab.
+true class would otherwise give wrong labels away by their place. Without cleanlab its columns are left out.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ import json
 import time
 import warnings
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
+from measure import parse_with_quick
 
 from likewise.audit.relabel import suggest
 from likewise.configs import Audit
@@ -32,7 +34,11 @@ OURS = "score"
 
 def cleanlab_scores(z: np.ndarray, f: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
     """Label quality by cleanlab, out-of-sample probabilities made in several ways."""
-    from cleanlab.rank import get_label_quality_scores
+    try:
+        from cleanlab.rank import get_label_quality_scores
+    except ImportError as error:
+        print(f"without cleanlab: {error}; pip install cleanlab")
+        return {}
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import StratifiedKFold, cross_val_predict
     from sklearn.neighbors import KNeighborsClassifier
@@ -140,9 +146,9 @@ def table(folder: Path, draws: int, but: set[int]) -> dict:
     return found
 
 
-def rival(mean: dict) -> str:
-    """The best that cleanlab does, by what is known afterwards."""
-    return max((s for s in mean if s.startswith("cleanlab")), key=lambda s: mean[s]["AP"])
+def rival(mean: dict) -> str | None:
+    """The best score of cleanlab, by what is known afterwards; None where it was not installed."""
+    return max((s for s in mean if s.startswith("cleanlab")), key=lambda s: mean[s]["AP"], default=None)
 
 
 def as_text(found: dict) -> str:
@@ -156,7 +162,7 @@ def as_text(found: dict) -> str:
     return "\n".join([*lines, "| mean | " + " | ".join(means) + " | | |"]) + "\n"
 
 
-def main() -> None:
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("runs", nargs="*")
     asked.add_argument("--out", type=Path, default=Path("found"))
@@ -166,7 +172,11 @@ def main() -> None:
     )
     asked.add_argument("--draws", type=int, default=1000)
     asked.add_argument("--device")
-    given = asked.parse_args()
+    return parse_with_quick(asked, words, draws=100)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    given = parse(words)
     warnings.filterwarnings("ignore")
     for run in given.runs:
         measure(run, given.out, given.device)

@@ -13,8 +13,10 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+from collections.abc import Sequence
 
-from evaluate import Clock, alone, embeddings
+from evaluate import embeddings
+from measure import Clock, NotMeasured, alone, parse_with_quick, ratio
 
 
 def likewise(z, k: int, iterations: int, seed: int):
@@ -54,7 +56,7 @@ def faiss(z, k: int, iterations: int, seed: int):
 CONTENDERS = {work.__name__: work for work in (likewise, sklearn_greedy, sklearn_random, faiss)}
 
 
-def measure(who: str, options: argparse.Namespace, pipe) -> None:
+def measure(who: str, options: argparse.Namespace) -> list[dict]:
     import torch
 
     from likewise.metrics.clustering import ami, nmi, pair_f1
@@ -62,7 +64,7 @@ def measure(who: str, options: argparse.Namespace, pipe) -> None:
     z, y = embeddings(options.rows, options.dim, options.per_class)
     device = options.device if who == "likewise" else "cpu"
     z, classes, work = z.to(device), int(y[-1]) + 1, CONTENDERS[who]
-    work(z[:200].clone(), 20, 2, 0)  # imports and first-call costs are nobody's score
+    work(z[:200].clone(), 20, 2, 0)  # imports and first-call costs do not count
     runs = []
     for seed in range(options.seeds):
         clock = Clock(device)
@@ -74,10 +76,10 @@ def measure(who: str, options: argparse.Namespace, pipe) -> None:
             **cost, "NMI": nmi(y, label), "AMI": ami(y, label), "F1": pair_f1(y, label),
             "inertia": float((z.cpu() - centre[label.long()]).square().sum()),
         })  # fmt: skip
-    pipe.send(runs)
+    return runs
 
 
-def main() -> None:
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=5_924)
     parser.add_argument("--dim", type=int, default=512)
@@ -87,21 +89,26 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", help="where likewise computes")
     parser.add_argument("--who", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
     parser.add_argument("--out", help="write the result here as JSON")
-    options = parser.parse_args()
+    return parse_with_quick(parser, words, rows=240, dim=8, per_class=6, iterations=3, seeds=1)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    options = parse(words)
     print(f"{options.rows} x {options.dim}, {options.per_class} of a class, {options.iterations} iterations")
     result, first = [], None
     for who in options.who:
-        runs = alone(measure, who, options)
-        if runs is None:
-            result.append({"who": who, "failed": True})
-            print(f"  {who:14s} did not run (not installed, or out of memory)")
+        try:
+            runs = alone(measure, who, options, here=options.quick)
+        except NotMeasured as reason:
+            result.append({"who": who, "failed": str(reason)})
+            print(f"  {who:14s} {reason}")
             continue
         mean = {name: statistics.mean(run[name] for run in runs) for name in runs[0]}
         mean |= {"peak_mb": max(run["peak_mb"] for run in runs)}
         first = first or mean
-        result.append({"who": who, **vars(options), "mean": mean, "runs": runs})
+        result.append({**vars(options), "who": who, "mean": mean, "runs": runs})
         print(
-            f"  {who:14s} {mean['seconds']:8.2f} s ({mean['seconds'] / first['seconds']:5.1f}x)  {mean['peak_mb']:6.0f} MB"
+            f"  {who:14s} {mean['seconds']:8.2f} s ({ratio(mean['seconds'], first['seconds']):>6})  {mean['peak_mb']:6.0f} MB"
             f"  NMI {mean['NMI']:.4f}  AMI {mean['AMI']:.4f}  F1 {mean['F1']:.4f}  inertia {mean['inertia']:.1f}"
         )
     if options.out:

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 import torch
 from losses import race, waits
+from measure import parse_with_quick
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -67,7 +69,7 @@ def measure(name: str, works: dict, options, **about) -> dict:
             works["captured"] = captured(works["plain"])
         except RuntimeError as error:
             found["captured"] = f"fails: {str(error).splitlines()[0]}"
-    line = {"what": name, **about, "ms": race(works, options.device, options.rounds, patience=2.0) | found}
+    line = {"what": name, **about, "ms": race(works, options.device, options.rounds, options.patience) | found}
     if cuda:
         line["waits"] = waits(works["plain"])
     text = " | ".join(f"{k} {v:8.4f} ms" if isinstance(v, float) else f"{k} {v}" for k, v in line["ms"].items())
@@ -102,7 +104,7 @@ def part(spec: str, size: int, classes: int, options) -> dict:
     return measure(spec, works, options, batch=size, classes=classes)
 
 
-def main() -> None:
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--batch", type=int, nargs="+", default=[360])
@@ -113,7 +115,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=1, help="on the CPU")
     parser.add_argument("--out", help="write the result here as JSON")
-    options = parser.parse_args()
+    parser.add_argument("--patience", type=float, default=2.0, help="seconds; what needs more is measured once")
+    return parse_with_quick(parser, words, batch=[16], classes=[8], dim=8, samples=64, patience=0.0)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    options = parse(words)
     torch.set_num_threads(options.threads)
     lines = [threshold(name, size, options) for size in options.batch for name in THRESHOLDS]
     for size in options.batch:

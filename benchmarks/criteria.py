@@ -13,9 +13,11 @@ import argparse
 import json
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from measure import parse_with_quick
 
 from likewise import losses
 from likewise.contracts import Loss
@@ -35,15 +37,16 @@ RATES = {"SoftTriple": 1e-4}
 def settings(name: str, options, out: Path):
     own = any(True for _ in build(SPECS.get(name, name), Loss, classes=5, dim=8).parameters())
     return apply(
-        "demo", "glyphs", loss=SPECS.get(name, f"{name}()"), length=options.length, seed=options.seed, out=str(out / name),
-        metrics=METRICS,
+        "demo", options.data, loss=SPECS.get(name, f"{name}()"), length=options.length, seed=options.seed, out=str(out / name),
+        metrics=METRICS, device=options.device,
         noise=f"Uniform(share={options.share})" if options.share else None, quiet=True, workers=options.workers,
         **({"loss_lr": RATES.get(name, 1e-3)} if own else {}), **({"lr": options.lr} if options.lr else {}),
     )  # fmt: skip
 
 
-def main() -> None:
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", default="glyphs")
     parser.add_argument("--length", default="6e")
     parser.add_argument("--share", type=float, default=0.2, help="of the training labels made wrong")
     parser.add_argument("--lr", type=float, help="instead of the demo's")
@@ -51,8 +54,13 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=-1)
     parser.add_argument("--only", nargs="+", default=losses.__all__)
     parser.add_argument("--out", help="write the result here as JSON")
-    options = parser.parse_args()
-    lines = []
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    toy = {"data": "glyphs(classes=48, per_class=8)", "length": "2", "workers": 0, "device": "cpu"}
+    return parse_with_quick(parser, words, **toy)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    options, lines = parse(words), []
     with tempfile.TemporaryDirectory() as folder:
         for name in options.only:
             started = time.monotonic()
@@ -61,16 +69,15 @@ def main() -> None:
             if not lines:
                 stored = read_config(run)
                 items = load_items(stored.data, None, skip_bad=False, workers=0, quiet=True, say=print)
-                before = evaluate_run(
-                    run, config=stored, items=items, metrics=METRICS, device=torch.device("cpu"), which="untrained", quiet=True
-                )  # fmt: skip
+                how = {"device": torch.device(options.device), "which": "untrained", "quiet": True}
+                before = evaluate_run(run, config=stored, items=items, metrics=METRICS, **how)
                 lines.append({"loss": "untrained", "seconds": 0.0, **before["metrics"]})
                 print(f"{'':20s} {'R@1':>7s} {'MAP@R':>7s} {'rho':>7s} {'seconds':>8s}")
                 print(show(lines[-1]))
             lines.append({"loss": name, "seconds": seconds, **run.scores["metrics"]})
             print(show(lines[-1]), flush=True)
             if options.out:
-                Path(options.out).write_text(json.dumps(lines, indent=2))
+                Path(options.out).write_text(json.dumps(lines, indent=2), "utf-8")
 
 
 def show(line: dict) -> str:

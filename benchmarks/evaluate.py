@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import tempfile
-import time
+from collections.abc import Sequence
 from pathlib import Path
+
+from measure import Clock, NotMeasured, alone, parse_with_quick, ratio
 
 NAMES = {"P@1": "precision_at_1", "RP": "r_precision", "MAP@R": "mean_average_precision_at_r"}
 DEEP = ("R@1", "R@100", "MAP@R")
@@ -83,48 +84,16 @@ def peer(z, y, k, **how) -> dict:
     return {name: float(scores[other]) for name, other in NAMES.items()}
 
 
-def measure(work, rows: int, dim: int, per_class: int, device: str, pipe) -> None:
+def measure(work, rows: int, dim: int, per_class: int, device: str) -> dict:
     z, y = embeddings(rows, dim, per_class, device)
-    work(*embeddings(2000, dim, per_class, device))  # imports and first-call costs are nobody's score
+    work(*embeddings(min(rows, 2000), dim, per_class, device))  # imports and first-call costs do not count
     clock = Clock(device)
     values = work(z, y)
-    pipe.send({**clock.stop(), "values": values})
+    return {**clock.stop(), "values": values}
 
 
-class Clock:
-    """Seconds and the peak of memory since it was made."""
-
-    def __init__(self, device: str):
-        self.gpu = device != "cpu"
-        if self.gpu:
-            import torch
-
-            torch.cuda.synchronize()
-            torch.cuda.reset_peak_memory_stats()
-            self.before = torch.cuda.memory_allocated()
-        else:
-            with open("/proc/self/clear_refs", "w") as file:  # start the kernel's high-water mark anew
-                file.write("5")
-            self.before = memory("VmRSS")
-        self.started = time.perf_counter()
-
-    def stop(self) -> dict:
-        if self.gpu:
-            import torch
-
-            torch.cuda.synchronize()
-        seconds = time.perf_counter() - self.started
-        peak = torch.cuda.max_memory_allocated() if self.gpu else memory("VmHWM")
-        return {"seconds": seconds, "peak_mb": (peak - self.before) / 2**20, "total_mb": peak / 2**20}
-
-
-def memory(name: str) -> int:
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(name))
-
-
-def from_disk(rows: int, dim: int, per_class: int, queries: int, pipe) -> None:
-    """Some of the rows ask all of them, which lie in a file."""
+def from_disk(rows: int, dim: int, per_class: int, queries: int) -> dict:
+    """Rank all rows, which lie in a file, for some of them."""
     import numpy as np
     import torch
 
@@ -137,25 +106,29 @@ def from_disk(rows: int, dim: int, per_class: int, queries: int, pipe) -> None:
         q = torch.arange(0, rows, rows // queries)[:queries]
         clock = Clock("cpu")
         values = score(mapped[q], y[q], DEEP, gallery_z=mapped, gallery_y=y, own=q, budget=2**30)
-        pipe.send({**clock.stop(), "values": values})
+        return {**clock.stop(), "values": values}
 
 
-def alone(target, *arguments) -> dict | None:
-    """The measurement of one contender in a fresh process; None if it did not survive."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe(duplex=False)
-    child = context.Process(target=target, args=(*arguments, theirs))
-    child.start()
-    theirs.close()
-    try:
-        return ours.recv()
-    except EOFError:
-        return None
-    finally:
-        child.join()
+def contests(options) -> list[tuple[int, list[tuple[str, tuple]]]]:
+    """Rows, and the contenders on them: a name, and the work with its arguments."""
+    shape, million = (options.dim, options.per_class), options.million_rows
+    if options.million and options.device == "cpu":
+        name = f"{options.queries} queries, on disk"
+        return [(million, [(name, (from_disk, million, *shape, options.queries))])]
+    if options.million:
+        races = [(million, [likewise_4gb, likewise_half_gb])]
+    elif options.device == "cpu":
+        races = [(options.rows, [likewise, likewise_all_hits, peer_best])]
+        races += [(options.default_rows, [likewise, peer_best, peer_default])]
+    else:
+        races = [(options.rows, [likewise, likewise_all_hits, peer_torch])]
+    return [
+        (rows, [(work.__name__, (measure, work, rows, *shape, options.device)) for work in works])
+        for rows, works in races
+    ]
 
 
-def main() -> None:
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=60_502)
     parser.add_argument("--dim", type=int, default=512)
@@ -163,37 +136,30 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--default-rows", type=int, default=10_000, help="rows against the peer's default (CPU)")
     parser.add_argument("--million", action="store_true", help="a million rows in place of the comparison")
-    parser.add_argument("--queries", type=int, default=20_000, help="how many of the million ask (CPU)")
+    parser.add_argument("--million-rows", type=int, default=10**6, help="another number of them")
+    parser.add_argument("--queries", type=int, default=20_000, help="how many of the million rows are queries (CPU)")
     parser.add_argument("--out", help="write the result here as JSON")
-    options = parser.parse_args()
-    shape = (options.dim, options.per_class)
-    if options.million and options.device == "cpu":
-        races = [(10**6, [(f"{options.queries} queries, on disk", (from_disk, 10**6, *shape, options.queries))])]
-    elif options.million:
-        races = [(10**6, [likewise_4gb, likewise_half_gb])]
-    elif options.device == "cpu":
-        races = [(options.rows, [likewise, likewise_all_hits, peer_best])]
-        races += [(options.default_rows, [likewise, peer_best, peer_default])]
-    else:
-        races = [(options.rows, [likewise, likewise_all_hits, peer_torch])]
-    result = []
-    for rows, contenders in races:
+    return parse_with_quick(parser, words, rows=200, dim=8, default_rows=100, million_rows=500, queries=20)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    options, result = parse(words), []
+    for rows, contenders in contests(options):
         print(f"{rows} x {options.dim}, {options.per_class} of a class, {options.device}")
         first = None
-        for work in contenders:
-            name, job = (
-                work if isinstance(work, tuple) else (work.__name__, (measure, work, rows, *shape, options.device))
-            )
-            found = alone(*job)
-            result.append({"rows": rows, "dim": options.dim, "device": options.device, "who": name, **(found or {})})
-            if found is None:
-                print(f"  {name:18s} did not survive (out of memory?)")
+        for name, job in contenders:
+            result.append({"rows": rows, "dim": options.dim, "device": options.device, "who": name})
+            try:
+                found = alone(*job, here=options.quick)
+            except NotMeasured as reason:
+                print(f"  {name:18s} {reason}")
                 continue
+            result[-1] |= found
             first = first or found
+            seconds, peak = (ratio(found[key], first[key]) for key in ("seconds", "peak_mb"))
             values = "  ".join(f"{k} {v:.6f}" for k, v in found["values"].items())
             print(
-                f"  {name:18s} {found['seconds']:8.2f} s ({found['seconds'] / first['seconds']:5.1f}x)  "
-                f"{found['peak_mb']:7.0f} MB ({found['peak_mb'] / first['peak_mb']:5.1f}x),"
+                f"  {name:18s} {found['seconds']:8.2f} s ({seconds:>6})  {found['peak_mb']:7.0f} MB ({peak:>6}),"
                 f" {found['total_mb']:.0f} in all  {values}"
             )
     if options.out:

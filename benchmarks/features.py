@@ -7,9 +7,11 @@ likewise bench examples/robust-features.toml --jobs 2
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 import numpy as np
 import torch
+from measure import parse_with_quick
 
 from likewise.data import load
 from likewise.data.augment import Plain
@@ -17,7 +19,7 @@ from likewise.embedding import embed_rows
 from likewise.models.embedder import Embedder
 
 
-def main() -> None:
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", help="a folder or table of pictures, with a split")
     parser.add_argument("--out", required=True, help=".npz with x, label and split")
@@ -25,9 +27,14 @@ def main() -> None:
     parser.add_argument("--pool", default="avg+max")
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    config = parser.parse_args()
+    return parse_with_quick(parser, words, backbone="conv_small", size=16, device="cpu")
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    config = parse(words)
     items, device = load(config.data), torch.device(config.device)
-    network = Embedder(config.backbone, 1, pool=config.pool, size=config.size).to(device)
+    how = {"pool": config.pool, "size": config.size, "pretrained": not config.quick}
+    network = Embedder(config.backbone, 1, **how).to(device)
     rows = np.arange(len(items))
     found = embed_rows(network, items, rows, Plain(config.size), device=device, workers=-1, batch=64, features=True)
     columns = {"x": found.f.numpy(), "label": np.asarray(items.class_name)[items.y]}

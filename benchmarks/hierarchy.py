@@ -3,19 +3,21 @@
     python benchmarks/hierarchy.py [--device cuda] [--classes 11318] [--coarse 500] [--batch 128] [--backbone resnet50]
 
 "loss" is the loss alone: forward, backward, the optimiser's step on its proxies, and what it does after a step, the clustering of
-every 20th included. "captured": forward, backward and optimiser as one CUDA graph, so that the device never waits for the host
-(which cannot hold the clustering; "regroup" is one of those). "step" has a network in it, pictures of `size` pixels in bfloat16.
-Contenders take turns, and medians of 20 steps and more count; times on the CPU are those of the process.
+every 20th (--period) included. "captured": forward, backward and optimiser as one CUDA graph, so that the device never waits
+for the host (which cannot hold the clustering; "regroup" is one of those). "step" has a network in it, pictures of `size` pixels
+in bfloat16. Contenders take turns, and medians of 20 steps and more count; times on the CPU are those of the process.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 
 import torch
 from confidence import captured
 from losses import race
+from measure import parse_with_quick
 from torch.nn import functional as F
 
 from likewise.contracts import Loss
@@ -25,7 +27,6 @@ from likewise.spec import build
 from likewise.stages.assemble import to_device
 
 LOSSES = ("ProxyAnchor()", "ProxyNCA(positive_in_denominator=True)")
-PERIOD = 20
 
 
 class Steps:
@@ -35,7 +36,7 @@ class Steps:
         torch.manual_seed(0)
         facts = {"classes": options.classes, "dim": options.dim, "per_pass": 1}
         self.loss = build(text, Loss, **facts).to(options.device)
-        self.network, self.step, self.device = network, 0, options.device
+        self.network, self.step, self.device, self.steps = network, 0, options.device, options.period
         self.y = torch.randint(options.classes, (options.batch,), device=options.device)
         self.z = F.normalize(torch.randn(options.batch, options.dim, device=options.device), dim=1).requires_grad_()
         self.x = torch.randint(
@@ -61,20 +62,20 @@ class Steps:
         forget(self.optimizer, self.loss.after_step(self.step))
 
     def period(self) -> None:
-        for _ in range(PERIOD):
+        for _ in range(self.steps):
             self.learn()
             self.after()
 
 
-def compare(name: str, works: dict, options, steps: int = PERIOD) -> dict:
+def compare(name: str, works: dict, options, steps: int) -> dict:
     """One line: milliseconds of a step with and without groups, and what they add."""
-    ms = {k: v / steps for k, v in race(works, options.device, options.rounds, patience=2.0).items()}
+    ms = {k: v / steps for k, v in race(works, options.device, options.rounds, options.patience).items()}
     more = ms["groups"] / ms["plain"] - 1
     print(f"{name:52s} plain {ms['plain']:8.3f} ms | with groups {ms['groups']:8.3f} ms | {more:+.1%}", flush=True)
     return {"what": name, "ms": ms, "more": more}
 
 
-def main() -> None:
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--classes", type=int, default=11318)
@@ -83,30 +84,45 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=512)
     parser.add_argument("--backbone", default="resnet50", help='"none" leaves out the step with a network')
     parser.add_argument("--size", type=int, default=224)
+    parser.add_argument("--period", type=int, default=20, help="steps from one clustering to the next")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", help="write the numbers to this file as JSON")
-    options = parser.parse_args()
-    torch.backends.cuda.matmul.allow_tf32 = True
+    parser.add_argument("--patience", type=float, default=2.0, help="seconds; what needs more is measured once")
+    toy = {
+        "classes": 24,
+        "coarse": 3,
+        "batch": 8,
+        "dim": 8,
+        "backbone": "conv_small",
+        "size": 16,
+        "period": 4,
+        "patience": 0.0,
+    }
+    return parse_with_quick(parser, words, **toy)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    options = parse(words)
+    if options.device.startswith("cuda"):
+        torch.backends.cuda.matmul.allow_tf32 = True
     lines = []
     for text in LOSSES:
-        texts = {"plain": text, "groups": f"Hierarchical(loss={text}, coarse={options.coarse}, every={PERIOD})"}
+        texts = {"plain": text, "groups": f"Hierarchical(loss={text}, coarse={options.coarse}, every={options.period})"}
         made = {k: Steps(t, options) for k, t in texts.items()}
-        lines.append(compare(f"loss, {text}", {k: m.period for k, m in made.items()}, options))
+        lines.append(compare(f"loss, {text}", {k: m.period for k, m in made.items()}, options, options.period))
         if options.device.startswith("cuda"):
             graphs = {k: captured(m.learn) for k, m in made.items()}
             lines.append(compare(f"captured, {text}", graphs, options, steps=1))
-        regroup = race({"regroup": made["groups"].loss.regroup}, options.device, options.rounds, patience=2.0)[
-            "regroup"
-        ]
+        regroup = made["groups"].loss.regroup
+        regroup = race({"regroup": regroup}, options.device, options.rounds, options.patience)["regroup"]
         lines.append({"what": f"regroup, {text}", "ms": regroup})
-        print(f"{lines[-1]['what']:52s} {regroup:8.3f} ms, {regroup / PERIOD:.3f} ms a step", flush=True)
+        print(f"{lines[-1]['what']:52s} {regroup:8.3f} ms, {regroup / options.period:.3f} ms a step", flush=True)
         if options.backbone != "none":
             network = Embedder(options.backbone, options.dim, pretrained=False, size=options.size)
             network = to_device(network, torch.device(options.device))
             made = {k: Steps(t, options, network) for k, t in texts.items()}
-            lines.append(
-                compare(f"step of {options.backbone}, {text}", {k: m.period for k, m in made.items()}, options)
-            )
+            works = {k: m.period for k, m in made.items()}
+            lines.append(compare(f"step of {options.backbone}, {text}", works, options, options.period))
     if options.out:
         with open(options.out, "w", encoding="utf-8") as file:
             json.dump({"options": vars(options), "lines": lines}, file, indent=1)

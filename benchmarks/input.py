@@ -17,12 +17,13 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
+from measure import made_up, parse_with_quick, training_rate
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
@@ -36,21 +37,10 @@ from likewise.data.cut import cut
 from likewise.data.images import image_of
 from likewise.data.resident import hold
 from likewise.losses import MultiSimilarity
-from likewise.stages.assemble import resolve
-from likewise.stages.train import Training
+from likewise.models.embedder import Embedder
+from likewise.samplers import SamplesPerClass
+from likewise.stages.train import train
 from likewise.types import Items
-
-
-def made_up(folder: Path, count: int = 1000, size: tuple[int, int] = (500, 375), classes: int = 50) -> Items:
-    """Smooth noise, which compresses about as photographs do."""
-    rng = np.random.default_rng(0)
-    lines = ["path,label,split"]
-    for number in range(count):
-        small = Image.fromarray(rng.integers(0, 256, (24, 32, 3), dtype=np.uint8))
-        small.resize(size, Image.Resampling.BICUBIC).save(folder / f"{number}.jpg", quality=90)
-        lines.append(f"{number}.jpg,c{number % classes},{'train' if number % classes < classes // 2 else 'test'}")
-    (folder / "table.csv").write_text("\n".join(lines) + "\n")
-    return load(str(folder / "table.csv"), None)
 
 
 class Usual(Dataset):
@@ -102,7 +92,7 @@ def rate(feed: Iterator[Tensor], device: str) -> float:
 def kernel(options) -> dict:
     """Milliseconds of one batch of crops, the reference's, and the distance from torchvision."""
     device, rng, (h, w) = torch.device(options.device), np.random.default_rng(0), (375, 500)
-    pictures = 400
+    pictures = 4 if options.quick else 400
     pixels = torch.randint(0, 256, (pictures * h * w, 3), dtype=torch.uint8, device=device)
     row = rng.integers(0, pictures, options.batch)
     boxes = random_boxes(np.tile([h, w], (options.batch, 1)), (0.08, 1.0), rng.random((options.batch, 22)))
@@ -120,7 +110,7 @@ def kernel(options) -> dict:
         theirs = functional.resize(picture.cpu(), [options.size, options.size], antialias=True)
         apart = max(apart, int((theirs.int() - x[number].cpu().int()).abs().max()))
     found = {
-        "kernel_ms": milliseconds(lambda: cut(pixels, plan, options.size), options.device),
+        "kernel_ms": milliseconds(lambda: cut(pixels, plan, options.size), options.device, 1 if options.quick else 50),
         "grey_levels_apart": apart,
     }
     if options.device == "cuda":
@@ -147,72 +137,72 @@ def milliseconds(work: Callable, device: str, rounds: int = 50) -> float:
     return (time.perf_counter() - began) / rounds * 1000
 
 
-def glyph_steps(options) -> dict:
-    """Training steps a second of the demo's network, as `likewise train glyphs` does them and as a plain loop would."""
-    items = load("glyphs", None)
-    config = resolve(Train("glyphs", device=options.device, quiet=True, length="100", seed=0), items)
-    found = {}
-    for way in ("usual", "ours") * 2:
-        training = Training(config, items, torch.device(options.device))
-        training.prepare_pictures(lambda line: None)
-        training.line_up()
-        rows = training.chosen_rows()
-        order = [next(rows) for _ in range(100)]
-        began = time.perf_counter()
-        if way == "ours":
-            feed = batches(
-                items,
-                iter(order),
-                training.augment,
-                device=training.device,
-                held=training.held,
-                workers=options.workers,
-            )
-            for batch in feed:
-                training.one_step(batch)
-        else:
-            loss, y = MultiSimilarity(), torch.as_tensor(items.y)
-            optimizer = torch.optim.AdamW(training.embedder.parameters(), lr=1e-4)
-            size = training.augment.size
-            loader = DataLoader(Usual(items, size, config.augment), batch_sampler=order, num_workers=options.workers)
-            for x, row in loader:
-                value = loss(training.embedder(x.to(options.device)).z, y[row].to(options.device)).mean()
-                optimizer.zero_grad()
-                value.backward()
-                optimizer.step()
-        if options.device == "cuda":
-            torch.cuda.synchronize()
-        images = sum(map(len, order)) / (time.perf_counter() - began)
-        found[way] = max(found.get(way, 0), images)
+def glyph_steps(data: str, options) -> dict:
+    """Images per second of training the demo's network: by `likewise.train`, and by a plain loop with a DataLoader."""
+    found = {"usual": 0.0, "ours": 0.0}
+    for _ in range(2):
+        for way, work in (("usual", usual_training), ("ours", our_training)):
+            found[way] = max(found[way], work(data, options))
     return {f"train {way}": round(n) for way, n in found.items()} | {"ratio": found["ours"] / found["usual"]}
+
+
+def our_training(data: str, options) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        config = Train(
+            data, device=options.device, quiet=True, length=str(options.steps), log_every=max(1, options.steps // 10),
+            evaluate=False, workers=options.workers, out=f"{folder}/run",
+        )  # fmt: skip
+        return training_rate(train(config, say=lambda line: None))
+
+
+def usual_training(data: str, options) -> float:
+    items = load(data, None)
+    rows = np.flatnonzero(items.split == "train")
+    labels = np.unique(items.y[rows], return_inverse=True)[1]
+    batch = 4 * min(28, int(labels.max()) + 1)  # the batch that `likewise train` chooses
+    sampler = iter(SamplesPerClass(labels=labels, batch=batch, per_class=4, seed=0))
+    order = [rows[next(sampler)].tolist() for _ in range(options.steps)]
+    network = Embedder("conv_small", pretrained=False).to(options.device)
+    loss, y = MultiSimilarity(), torch.as_tensor(items.y)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4)
+    loader = DataLoader(Usual(items, network.input_size, "affine"), batch_sampler=order, num_workers=options.workers)
+    first = options.steps // 5  # as in `training_rate`, the start is not counted
+    for step, (x, row) in enumerate(loader):
+        if step == first:
+            began = time.perf_counter()
+        value = loss(network(x.to(options.device)).z, y[row].to(options.device)).mean()
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+    if options.device == "cuda":
+        torch.cuda.synchronize()
+    return (options.steps - first) * batch / (time.perf_counter() - began)
 
 
 def measure(options) -> dict:
     result = {"device": options.device, "workers": options.workers, "torch": torch.__version__}
-    with tempfile.TemporaryDirectory() as folder:
-        if options.glyphs:
-            items, kind = load("glyphs", None), "affine"
-        else:
-            items = load(options.data, None) if options.data else made_up(Path(folder))
-            kind = "crop"
-            result |= kernel(options)
+    glyphs = "glyphs(classes=12, per_class=6)" if options.quick else "glyphs"
+    given = glyphs if options.glyphs else options.data
+    size = (64, 48) if options.quick else (500, 375)
+    with nullcontext(given) if given else made_up(12 if options.quick else 1000, size, 4) as data:
+        items, kind = load(data, None), "affine" if options.glyphs else "crop"
+        result |= {} if options.glyphs else kernel(options)
         rng = np.random.default_rng(0)
         order = [rng.integers(0, len(items), options.batch).tolist() for _ in range(options.batches)]
         ways = {"usual": lambda: usual(items, order, options, kind)}
         for keep in ("files", "disk", "host", "device"):
             ways[keep] = ours(items, order, options, kind, keep)
         rates = dict.fromkeys(ways, 0.0)
-        for _ in range(3):
+        for _ in range(1 if options.quick else 3):
             for name, way in ways.items():
                 rates[name] = max(rates[name], rate(way(), options.device))
         result["images_per_s"] = {name: round(n) for name, n in rates.items()}
         result["times_usual"] = {name: round(n / rates["usual"], 2) for name, n in rates.items()}
-        if options.glyphs:
-            result |= glyph_steps(options)
+        result |= glyph_steps(data, options) if options.glyphs else {}
     return result
 
 
-def main() -> None:
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--data", help="a table of pictures; by default they are made up")
@@ -220,14 +210,19 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=160)
     parser.add_argument("--batch", type=int, default=112)
     parser.add_argument("--batches", type=int, default=30)
+    parser.add_argument("--steps", type=int, default=100, help="of training on glyphs")
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) // 2))
-    parser.add_argument("--out")
-    options = parser.parse_args()
+    parser.add_argument("--out", help="write the result here as JSON")
+    return parse_with_quick(parser, words, size=24, batch=4, batches=2, steps=10, workers=0)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    options = parse(words)
     result = measure(options)
     for name, value in result.items():
         print(f"{name:20} {value}")
     if options.out:
-        Path(options.out).write_text(json.dumps(result, indent=2) + "\n")
+        Path(options.out).write_text(json.dumps(result, indent=2) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -13,23 +13,32 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import statistics
 import time
 import warnings
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import torch
+from measure import parse_with_quick
 from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.contracts import Loss
 from likewise.spec import build
 
-MEMORY = 4096
+SPECS = (
+    "Contrastive()", "Triplet(miner=SemiHard())", "Triplet(miner=DistanceWeighted())", "Triplet(miner=BatchHard())",
+    "Triplet(miner=EasyPositive())", "Triplet(miner=Random())", "Triplet(miner=SoftHard())", "Triplet(miner=Switch())",
+    "Margin()", "MultiSimilarity()", "SNR()", "Quadruplet()", "GeneralizedLifted()", "LiftedStructure()", "NPair()",
+    "Angular()", "Circle()", "SupCon()", "Histogram()", "FastAP()", "SmoothAP()", "CrossBatchMemory()", "ArcFace()",
+    "CosFace()", "NormSoftmax()", "ProxyNCA()", "ProxyAnchor()", "SoftTriple()",
+)  # fmt: skip
 
 
-def peers():
-    """Our spec -> how the peer makes the same, or None where it has none; and what it means that differs."""
+def peers(memory: int):
+    """Our spec -> how pytorch-metric-learning makes the same, where it can; `memory`: samples of CrossBatchMemory."""
     from pytorch_metric_learning import distances, losses, miners, regularizers
 
     def mined(loss, miner):
@@ -54,15 +63,11 @@ def peers():
         "Triplet(miner=DistanceWeighted())": all_of(triplet, weighted),
         "Triplet(miner=BatchHard())": all_of(triplet, miners.BatchHardMiner()),
         "Triplet(miner=EasyPositive())": all_of(triplet, miners.BatchEasyHardMiner("easy", "semihard")),
-        "Triplet(miner=Random())": None,
-        "Triplet(miner=SoftHard())": None,
-        "Triplet(miner=Switch())": None,
         "Margin()": all_of(lambda c, d: losses.MarginLoss(num_classes=c, learn_beta=True), weighted),
         "MultiSimilarity()": all_of(
             lambda c, d: losses.MultiSimilarityLoss(2, 40, 0.5), miners.MultiSimilarityMiner(0.1)
         ),
         "SNR()": all_of(lambda c, d: losses.TripletMarginLoss(margin=0.2, distance=distances.SNRDistance()), weighted),
-        "Quadruplet()": None,
         "GeneralizedLifted()": all_of(lambda c, d: losses.GeneralizedLiftedStructureLoss()),
         "LiftedStructure()": all_of(lambda c, d: losses.LiftedStructureLoss()),
         "NPair()": all_of(lambda c, d: losses.NPairsLoss()),
@@ -72,9 +77,7 @@ def peers():
         "Histogram()": all_of(lambda c, d: losses.HistogramLoss(n_bins=64)),
         "FastAP()": all_of(lambda c, d: losses.FastAPLoss(num_bins=10)),
         "SmoothAP()": all_of(lambda c, d: losses.SmoothAPLoss()),
-        f"CrossBatchMemory(size={MEMORY})": all_of(
-            lambda c, d: losses.CrossBatchMemory(losses.ContrastiveLoss(0, 1), d, MEMORY)
-        ),
+        "CrossBatchMemory()": all_of(lambda c, d: losses.CrossBatchMemory(losses.ContrastiveLoss(0, 1), d, memory)),
         "ArcFace()": all_of(lambda c, d: losses.ArcFaceLoss(c, d, margin=28.6, scale=16)),
         "CosFace()": all_of(lambda c, d: losses.CosFaceLoss(c, d)),
         "NormSoftmax()": all_of(lambda c, d: losses.NormalizedSoftmaxLoss(c, d, temperature=0.05)),
@@ -172,6 +175,8 @@ def waits(work) -> int:
 
 def one(spec: str, peer, size: int, per_class: int, classes: int, options) -> dict:
     device, dim = options.device, options.dim
+    if spec == "CrossBatchMemory()":
+        spec = f"CrossBatchMemory(size={options.memory})"
     z, y = embeddings(size, dim, per_class, device)
     most = max(classes, int(y.max()) + 1)
     mine = build(spec, Loss, classes=most, dim=dim, largest_class=per_class).to(device)
@@ -184,8 +189,8 @@ def one(spec: str, peer, size: int, per_class: int, classes: int, options) -> di
     if centres:
         other = torch.randn(sum(p.numel() for p in mine.parameters()) // dim, dim, device=device, requires_grad=True)
     elif spec.startswith("CrossBatchMemory"):
-        other = torch.randn(MEMORY + size, dim, device=device)
-        for _ in range(MEMORY // size + 1):
+        other = torch.randn(options.memory + size, dim, device=device)
+        for _ in range(options.memory // size + 1):
             mine(z, y)
             mine.after_step(0)
     own = [z, *mine.parameters()]
@@ -230,13 +235,14 @@ def show(line: dict) -> str:
     return text
 
 
-def main() -> None:
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--sizes", type=int, nargs="+", default=[128, 512, 2048])
     parser.add_argument("--per-class", type=int, nargs="+", default=[4, 32])
     parser.add_argument("--classes", type=int, nargs="+", default=[100, 10_000], help="for losses with centres")
     parser.add_argument("--dim", type=int, default=512)
+    parser.add_argument("--memory", type=int, default=4096, help="samples that CrossBatchMemory remembers")
     parser.add_argument("--only", nargs="+", help="losses whose spec begins with one of these")
     parser.add_argument("--compile", action="store_true", help="also measure the compiled loss")
     parser.add_argument("--no-peer", action="store_true")
@@ -244,38 +250,50 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="on the CPU")
     parser.add_argument("--patience", type=float, default=2.0, help="seconds; what needs more is measured once")
     parser.add_argument("--out", help="write the result here as JSON")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    if options.device == "cpu":
-        import resource
+    toy = {"sizes": [16], "per_class": [4], "classes": [6], "dim": 8, "memory": 32, "patience": 0.0}
+    return parse_with_quick(parser, words, **toy)
 
-        resource.setrlimit(
-            resource.RLIMIT_AS, (14 * 2**30, resource.RLIM_INFINITY)
-        )  # an error, not the end of the machine
-    lines = []
-    if options.compile:
-        z, _ = embeddings(2048, options.dim, 4, options.device)
-        empty = partial(learn, torch.compile(lambda z, y: z.sum(1).mean()), z.requires_grad_(), None)
-        floor = race({"empty": empty}, options.device, options.rounds, options.patience)["empty"]
-        print(f"a compiled step that does nothing: {floor:.3f} ms", flush=True)
-    for spec, peer in peers().items():
+
+def jobs(options) -> Iterator[tuple[str, int, int, int]]:
+    """Spec, batch size, samples of a class, and classes where the loss has centres."""
+    for spec in SPECS:
         if options.only and not any(spec.startswith(name) for name in options.only):
             continue
         centres = with_centres(build(spec, Loss, classes=5, dim=options.dim))
         for size in options.sizes:
             for each in options.classes if centres else options.per_class:
-                per_class, classes = (4, each) if centres else (each, 0)
                 if spec.startswith("SoftTriple") and size * each * 10 > 2**29:
                     continue  # 10 centres a class: the product alone would take a minute on a CPU
-                lines.append(one(spec, None if options.no_peer else peer, size, per_class, classes, options))
-                print(show(lines[-1]), flush=True)
-                torch.compiler.reset()
-                if options.out:
-                    with open(options.out, "w", encoding="utf-8") as file:
-                        json.dump(
-                            {"device": options.device, "torch": torch.__version__, "dim": options.dim, "lines": lines},
-                            file,
-                        )
+                yield (spec, size, 4, each) if centres else (spec, size, each, 0)
+
+
+def compiled_floor(options) -> float:
+    """Milliseconds of a compiled step that does nothing."""
+    z, _ = embeddings(2048, options.dim, 4, options.device)
+    empty = partial(learn, torch.compile(lambda z, y: z.sum(1).mean()), z.requires_grad_(), None)
+    return race({"empty": empty}, options.device, options.rounds, options.patience)["empty"]
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    options, known, lines = parse(words), {}, []
+    torch.set_num_threads(options.threads)
+    if options.device == "cpu" and not options.quick:  # too much memory is an error, not the end of the machine
+        resource.setrlimit(resource.RLIMIT_AS, (14 * 2**30, resource.RLIM_INFINITY))
+    if options.compile:
+        print(f"a compiled step that does nothing: {compiled_floor(options):.3f} ms", flush=True)
+    if not options.no_peer:
+        try:
+            known = peers(options.memory)
+        except ImportError as error:
+            print(f"without the peer: {error}; pip install pytorch-metric-learning", flush=True)
+    for spec, *job in jobs(options):
+        lines.append(one(spec, known.get(spec), *job, options))
+        print(show(lines[-1]), flush=True)
+        torch.compiler.reset()
+        if options.out:
+            about = {"device": options.device, "torch": torch.__version__, "dim": options.dim, "lines": lines}
+            with open(options.out, "w", encoding="utf-8") as file:
+                json.dump(about, file)
 
 
 if __name__ == "__main__":

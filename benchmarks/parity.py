@@ -13,6 +13,7 @@ import math
 import warnings
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -23,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from measure import parse_with_quick
 from pytorch_metric_learning.distances import CosineSimilarity
 from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 from pytorch_metric_learning.utils.inference import CustomKNN
@@ -326,12 +328,18 @@ def section(data: Data, values: dict[str, Values], why: dict[tuple[str, str], Re
     return "\n".join([*lines, ""])
 
 
-def main() -> None:
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="write the page here, in place of showing it")
-    out = parser.parse_args().out
+    parser.add_argument("--sets", type=int, default=5, help="how many of the data sets")
+    return parse_with_quick(parser, words, sets=1)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    options = parse(words)
     torch.set_num_threads(1)  # so little work is not worth sharing
-    out.write_text(page(data_sets()), "utf-8") if out else print(page(data_sets()))
+    text = page(data_sets()[: options.sets])
+    options.out.write_text(text, "utf-8") if options.out else print(text)
 
 
 if __name__ == "__main__":

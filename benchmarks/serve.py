@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import random
 import signal
 import subprocess
@@ -20,10 +19,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 import numpy as np
+from measure import memory, parse_with_quick
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp"}
 
@@ -40,7 +41,7 @@ def load(target: str, pictures: str, requests: int, at_once: int) -> dict:
             begin = time.perf_counter()
             told = asyncio.run(ask_all(address, chosen, at_once))
             wall = time.perf_counter() - begin
-            memory = peak_memory(server.pid)
+            peak = memory("VmHWM", server.pid) >> 20
         finally:
             server.send_signal(signal.SIGINT)
     took = np.asarray([seconds for status, seconds in told if status == 200]) * 1000
@@ -48,7 +49,7 @@ def load(target: str, pictures: str, requests: int, at_once: int) -> dict:
         "requests": requests, "at_once": at_once, "answers": dict(Counter(str(status) for status, _ in told)),
         "lost": requests - len(told), "per_second": round(requests / wall, 1),
         **{f"p{share}_ms": round(float(np.percentile(took, share)), 1) for share in (50, 95, 99)},
-        "peak_memory_mb": memory, "ended": server.returncode,
+        "peak_memory_mb": peak, "ended": server.returncode,
     }  # fmt: skip
 
 
@@ -70,12 +71,6 @@ async def ask_all(address: SplitResult, files: list[Path], at_once: int) -> list
 
         await asyncio.gather(*(one_client() for _ in range(at_once)))
     return told
-
-
-def peak_memory(process: int) -> int:
-    """Megabytes that a process held at most."""
-    lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) // 1024
 
 
 def index(rows: int, dim: int, kinds: list[str]) -> None:
@@ -112,13 +107,13 @@ def index(rows: int, dim: int, kinds: list[str]) -> None:
             size = sum(file.stat().st_size for file in Path(folder, kind).glob("*.faiss")) / 2**20
             facts = {
                 "kind": kind, "rows": rows, "dim": dim, "build_s": round(built, 1), "recall": said, "graph_mb": round(size),
-                "open_s": round(open_s, 3), "peak_memory_mb": peak_memory(os.getpid()),
+                "open_s": round(open_s, 3), "peak_memory_mb": memory("VmHWM") >> 20,
             }  # fmt: skip
             facts |= {f"p{share}_ms": round(float(np.percentile(took, share)), 2) for share in (50, 95, 99)}
             print(json.dumps(facts), flush=True)
 
 
-def main() -> None:
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     one = commands.add_parser("load")
@@ -130,7 +125,11 @@ def main() -> None:
     other.add_argument("--rows", type=int, default=10**6)
     other.add_argument("--dim", type=int, default=128)
     other.add_argument("--kinds", nargs="+", default=["exact", "hnsw", "ivfpq"])
-    given = parser.parse_args()
+    return parse_with_quick(parser, words, (one, other), requests=4, at_once=2, rows=1000, dim=16)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    given = parse(words)
     if given.command == "load":
         print(json.dumps(load(given.target, given.pictures, given.requests, given.at_once)))
     else:

@@ -1,14 +1,22 @@
-"""Training and embedding at the speed of the network: `likewise train` beside the bare network, at the same batch on one GPU.
+"""Training and embedding at the speed of the network: `likewise train` beside the bare network, at the same batch.
 
-    python benchmarks/train_step.py [--out result.json] [--nets efficientnet_lite0:160:112 resnet50:224:128] [--steps 200]
-    python benchmarks/train_step.py --memory          # batches of 4,096, with and without chunks; also without a GPU
-    python benchmarks/train_step.py --run TABLE [--weights FILE]     # a whole run of 30 passes, from settings to scores
-    python benchmarks/train_step.py --classes 1000000                # proxies shared out among processes
+    python benchmarks/train_step.py --out result.json                    # embed, proxies and steps: the tables of docs/speed.md
+    python benchmarks/train_step.py --nets resnet50:224:112 --ways graph --steps 200
+    python benchmarks/train_step.py --parts memory --nets efficientnet_lite0:32:4096     # also without a GPU
+    python benchmarks/train_step.py --parts run --data TABLE --weights FILE --ways graph
 
-"bare": forward, backward and a fused optimiser step of the network on one batch that lies on the device, in bfloat16, with the
-sum of its embeddings for a loss: as it is, captured as a CUDA graph, compiled and captured. "ours": steps of a real training on
-pictures (random crops, a proxy and a pair loss, logging), once the first tenth has passed. "embed" is `embed_rows` on the
-same pictures, beside the bare network in evaluation mode. Ratios are between numbers of the same call.
+A network is name:side:batch; its weights are random. Parts:
+
+steps    "bare": forward, backward and a fused optimiser step of the network on one batch that stays on the device, with the
+         sum of its embeddings for a loss: as it is, captured as a CUDA graph, compiled and captured. "training": the rate
+         that a run of `likewise.train` (random crops of pictures, a loss, logging) writes into its own log, without the
+         first fifth. Both in bfloat16 on a GPU. Ratios are between numbers of the same call.
+embed    `embed_rows` on the same pictures, beside the bare network in evaluation mode, as it is and captured.
+proxies  a step of ArcFace with --classes classes, its proxies shared out among --processes on the same device.
+memory   the peak memory of steps with the network in chunks of --chunk and without.
+run      a whole run of --passes passes, from settings to scores, with decoded pictures.
+
+Without --data, pictures are made up: 2,000 of 500 x 375. A network whose package is missing is reported and left out.
 """
 
 from __future__ import annotations
@@ -18,12 +26,13 @@ import json
 import resource
 import tempfile
 import time
-from dataclasses import replace
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import torch
-from input import made_up
+from measure import NotMeasured, alone, made_up, parse_with_quick, training_rate
 
 from likewise.capture import Captured, Looking
 from likewise.configs import Train
@@ -33,245 +42,287 @@ from likewise.data.resident import hold
 from likewise.embedding import embed_rows
 from likewise.losses import ArcFace
 from likewise.models.embedder import Embedder
-from likewise.run import Run
 from likewise.sharded import shard
-from likewise.stages.assemble import resolve, to_device
-from likewise.stages.train import Training, train
-from likewise.types import Items
+from likewise.stages.assemble import to_device
+from likewise.stages.train import train
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-WAYS = ("eager", "graph", "compile")
+WAYS = {"eager": "kernel by kernel", "graph": "CUDA graph", "compile": "compiled, CUDA graph"}
+PARTS = ("steps", "embed", "proxies", "memory", "run")
 
 
-def network(name: str, size: int, freeze_bn: bool = False) -> Embedder:
+def network(name: str, size: int, options) -> Embedder:
     torch.manual_seed(0)
-    return to_device(Embedder(name, 512, pretrained=False, size=size, freeze_bn=freeze_bn), DEVICE).train()
+    embedder = Embedder(name, options.dim, pretrained=False, size=size)
+    return to_device(embedder, torch.device(options.device)).train()
 
 
-def some_batch(batch: int, size: int) -> torch.Tensor:
-    x = torch.randint(0, 256, (batch, 3, size, size), dtype=torch.uint8, device=DEVICE)
+def some_batch(batch: int, size: int, options) -> torch.Tensor:
+    x = torch.randint(0, 256, (batch, 3, size, size), dtype=torch.uint8, device=options.device)
     return x.contiguous(memory_format=torch.channels_last)
 
 
-def bare(name: str, size: int, batch: int, way: str, steps: int) -> dict:
-    """Pictures a second of the network alone, and how long it took to get ready."""
-    embedder, x = network(name, size), some_batch(batch, size)
-    optimizer = torch.optim.AdamW(embedder.parameters(), lr=1e-5, fused=True)
-    torch.cuda.synchronize()
-    began = time.perf_counter()
-    work = embedder if way == "eager" else Captured(embedder, x, bf16=True, compiled=way == "compile")
-
-    def step() -> None:
-        with torch.autocast("cuda", torch.bfloat16):
-            out = work(x)
-        optimizer.zero_grad(set_to_none=True)
-        out.z.sum().backward()
-        optimizer.step()
-
-    for _ in range(5):
-        step()
-    torch.cuda.synchronize()
-    ready, began = time.perf_counter() - began, time.perf_counter()
-    for _ in range(steps):
-        step()
-    torch.cuda.synchronize()
-    return {"images_per_s": round(steps * batch / (time.perf_counter() - began)), "ready_s": round(ready, 1)}
+def finished(options) -> float:
+    """Wait for the device, and return the time."""
+    if options.device != "cpu":
+        torch.cuda.synchronize()
+    return time.perf_counter()
 
 
-class Timed(Training):
-    """Notes when a tenth of the steps is done, and when all are."""
-
-    def one_step(self, batch) -> None:
-        super().one_step(batch)
-        if self.step in (max(1, self.steps // 10), self.steps):
-            if self.device.type == "cuda":
-                torch.cuda.synchronize()
-            self.times = (*getattr(self, "times", ()), time.perf_counter())
-
-
-def settings(name: str, size: int, batch: int, **more) -> Train:
+def settings(data: str, name: str, size: int, folder: str, options, **more) -> Train:
+    """The training of this network that is measured, but for the batches."""
+    usual = {
+        "keep": "device",
+        "evaluate": False,
+        "precision": "fp32" if options.device == "cpu" else "bf16",
+        "lr": 1e-5,
+    }
     return Train(
-        "", backbone=name, size=size, pretrained=False, dim=512, precision="bf16", lr=1e-5, device="cuda", keep="device",
-        sampler=f"SamplesPerClass(batch={batch}, per_class=4)", quiet=True, evaluate=False, **more,
+        data, backbone=name, size=size, pretrained=False, dim=options.dim, device=options.device, out=f"{folder}/run",
+        quiet=True, **usual | more,
     )  # fmt: skip
 
 
-def begun(config: Train, items: Items, folder: Path) -> Timed:
-    """Train as `likewise train` does, without a run's identity."""
-    training = Timed(resolve(config, items), items, DEVICE)
-    run = Run(folder)
-    run.path.mkdir(parents=True)
-    training.loop(run, lambda line: None)
-    return training
+def bare(net: tuple[str, int, int], way: str, options) -> dict:
+    """Images per second of the network alone, and the seconds until it was ready."""
+    name, size, batch = net
+    embedder, x = network(name, size, options), some_batch(batch, size, options)
+    optimizer = torch.optim.AdamW(embedder.parameters(), lr=1e-5, fused=True)
+    torch.compiler.reset()  # it compiles one function only so many times before it gives up
+    began = finished(options)
+    work = embedder if way == "eager" else Captured(embedder, x, bf16=True, compiled=way == "compile")
+
+    def steps(count: int) -> None:
+        for _ in range(count):
+            with torch.autocast("cuda", torch.bfloat16, enabled=options.device != "cpu"):
+                out = work(x)
+            optimizer.zero_grad(set_to_none=True)
+            out.z.sum().backward()
+            optimizer.step()
+
+    steps(min(5, options.steps))
+    ready, began = finished(options) - began, finished(options)
+    steps(options.steps)
+    return {"images_per_s": round(options.steps * batch / (finished(options) - began), 1), "ready_s": round(ready, 1)}
 
 
-def ours(net: tuple[str, int, int], way: str, loss: str, steps: int, items: Items) -> float:
-    """Pictures a second of a training."""
+def training(net: tuple[str, int, int], way: str, loss: str, data: str, options) -> float:
+    """Images per second of a run of `likewise.train`."""
+    name, size, batch = net
+    every = max(1, options.steps // 10)
+    torch.compiler.reset()
+    sampler = f"SamplesPerClass(batch={batch}, per_class=4)"
     with tempfile.TemporaryDirectory() as folder:
-        training = begun(settings(*net, speed=way, loss=loss, length=str(steps)), items, Path(folder) / "run")
-    first, last = training.times
-    return (steps - steps // 10) * net[2] / (last - first)
+        more = {"speed": way, "loss": loss, "sampler": sampler, "length": str(10 * every), "log_every": every}
+        run = train(settings(data, name, size, folder, options, **more), say=lambda line: None)
+        return training_rate(run)
+
+
+def steps(data: str, options) -> dict:
+    """The bare network and trainings, for every network, way and loss."""
+    result = {}
+    for text in options.nets:
+        net = parse_net(text)
+        try:
+            for way in options.ways:
+                found = result.setdefault(text, {})[way] = {"bare": bare(net, way, options), "training": {}}
+                for loss in options.losses:
+                    rate = training(net, way, loss, data, options)
+                    share = rate / found["bare"]["images_per_s"]
+                    found["training"][loss] = {"images_per_s": round(rate, 1), "ratio": round(share, 4)}
+                print(f"{text} {way} {json.dumps(found)}", flush=True)
+        except ImportError as error:
+            result[text] = {"missing": str(error)}
+            print(f"{text}: left out, {error}", flush=True)
+    print(speed_table(result, options.losses), flush=True)
+    return result
+
+
+def speed_table(result: dict, losses: Sequence[str]) -> str:
+    """The table of docs/speed.md."""
+    heads = ["network, side, batch", "run as", "bare", *(f"training, {loss}" for loss in losses)]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for text, ways in result.items():
+        for number, (way, found) in enumerate(ways.items() if "missing" not in ways else ()):
+            told = [f"{one['images_per_s']:,.0f} ({one['ratio']:.1%})" for one in found["training"].values()]
+            first = ", ".join(text.split(":")) if number == 0 else ""
+            lines.append(f"| {first} | {WAYS[way]} | {found['bare']['images_per_s']:,.0f} | {' | '.join(told)} |")
+    return "\n".join(lines)
 
 
 @torch.no_grad()
-def embedding(net: tuple[str, int, int], items: Items) -> dict:
-    """Pictures a second of `embed_rows`, of the network alone as it is and captured, and ratios. Batches of 256, float32."""
-    name, size, _ = net
-    embedder, look, x = network(name, size).eval(), Plain(size), some_batch(256, size)
+def embed(data: str, options) -> dict:
+    """Images per second of `embed_rows`, and of the network alone as it is and captured. Batches of 256, float32."""
+    result, items = {}, load(data, None)
     rows = np.tile(np.arange(len(items)), 4)
-    held = hold(items, rows, DEVICE, "device", quiet=True)
-    rates, captured = {"eager": 0.0, "captured": 0.0, "ours": 0.0}, Looking(embedder)
-    for _ in range(3):
-        for way in rates:
-            torch.cuda.synchronize()
-            began = time.perf_counter()
-            if way != "ours":
-                for _ in range(len(rows) // 256):
-                    (embedder if way == "eager" else captured)(x)
-            else:
-                embed_rows(embedder, items, rows, look, device=DEVICE, held=held, quiet=True)
-            torch.cuda.synchronize()
-            rates[way] = max(rates[way], len(rows) // 256 * 256 / (time.perf_counter() - began))
-    ratios = {f"of {way}": round(rates["ours"] / rates[way], 3) for way in ("eager", "captured")}
-    return {k: round(v) for k, v in rates.items()} | ratios
-
-
-def speed(options) -> dict:
-    result = {}
-    with tempfile.TemporaryDirectory() as folder:
-        items = load(options.data, None) if options.data else made_up(Path(folder), 2000, classes=100)
-        for text in options.nets:
-            name, size, batch = text.split(":")
-            net = name, int(size), int(batch)
-            found = {"bare": {}, "ours": {}}
-            for way in options.ways:
-                alone = found["bare"][way] = bare(*net, way, options.steps)
-                print(text, way, "bare", alone, flush=True)
-                for loss in options.losses:
-                    rate = ours(net, way, loss, options.steps, items)
-                    told = {"images_per_s": round(rate), "ratio": round(rate / alone["images_per_s"], 3)}
-                    found["ours"][f"{way}, {loss}"] = told
-                    print(text, way, loss, told, flush=True)
-            found["embed"] = embedding(net, items)
-            print(text, "embed", found["embed"], flush=True)
-            result[text] = found
+    held = hold(items, rows, torch.device(options.device), "device", quiet=True)
+    batch = min(256, len(rows))
+    for text in options.nets:
+        name, size, _ = parse_net(text)
+        try:
+            embedder, x = network(name, size, options).eval(), some_batch(batch, size, options)
+        except ImportError as error:
+            result[text] = {"missing": str(error)}
+            continue
+        works = {"eager": embedder} | ({} if options.device == "cpu" else {"captured": Looking(embedder)})
+        rates = dict.fromkeys((*works, "ours"), 0.0)
+        for _ in range(options.rounds):
+            for way in rates:
+                began = finished(options)
+                if way == "ours":
+                    where = {"device": torch.device(options.device), "held": held, "batch": batch}
+                    embed_rows(embedder, items, rows, Plain(size), quiet=True, **where)
+                else:
+                    for _ in range(len(rows) // batch):
+                        works[way](x)
+                rates[way] = max(rates[way], len(rows) // batch * batch / (finished(options) - began))
+        ratios = {f"of {way}": round(rates["ours"] / rates[way], 4) for way in works}
+        result[text] = {way: round(rate, 1) for way, rate in rates.items()} | ratios
+        print(f"{text} embed {result[text]}", flush=True)
     return result
 
 
 def memory(options) -> dict:
-    """Gigabytes that steps with a batch of 4,096 take at most, with the network in chunks and without."""
+    """Gigabytes that steps take at most, with the network in chunks and without, each in a process of its own."""
     result = {}
-    with tempfile.TemporaryDirectory() as folder:
-        made_up(Path(folder), 4096, (96, 96), classes=512)
-        for text in options.nets:
-            for chunk in (128, None):
-                file = Path(folder) / "found.json"
-                file.unlink(missing_ok=True)
-                torch.multiprocessing.spawn(one_size, (text, chunk, folder), nprocs=1)
-                result[f"{text} chunk {chunk}"] = json.loads(file.read_text())
-                print(text, "chunk", chunk, result[f"{text} chunk {chunk}"], flush=True)
+    with made_up(*((64, (32, 24), 16) if options.quick else (4096, (96, 96), 512))) as data:
+        for text, chunk in ((text, chunk) for text in options.nets for chunk in (options.chunk, None)):
+            try:
+                found = alone(one_size, text, chunk, data, options, here=options.quick)
+            except NotMeasured as error:
+                found = {"missing": str(error)}
+            result[f"{text} chunk {chunk}"] = found
+            print(f"{text} chunk {chunk} {found}", flush=True)
     return result
 
 
-def one_size(_, text: str, chunk: int | None, folder: str) -> None:
-    name, size, _ = text.split(":")
-    items, found = load(f"{folder}/table.csv", None), {}
-    config = replace(
-        settings(name, int(size), 4096, speed="eager", length="2", chunk=chunk), device=DEVICE.type, keep="auto",
-        sampler="SamplesPerClass(batch=4096, per_class=16, with_replacement=True)",
-        precision="bf16" if DEVICE.type == "cuda" else "fp32",
-    )  # fmt: skip
+def one_size(text: str, chunk: int | None, data: str, options) -> dict:
+    name, size, batch = parse_net(text)
+    found, gpu = {}, options.device != "cpu"
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    try:
-        times = begun(config, items, Path(folder) / f"{name}-{size}-{chunk}").times
-        found["images_per_s"] = round(4096 / (times[1] - times[0]))
-    except torch.OutOfMemoryError:
-        found["out_of_memory"] = True
+    sampler = f"SamplesPerClass(batch={batch}, per_class={max(2, batch // 256)}, with_replacement=True)"
+    more = {"speed": "eager", "length": "2", "log_every": 1, "chunk": chunk, "sampler": sampler, "keep": "auto"}
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            run = train(settings(data, name, size, folder, options, **more), say=lambda line: None)
+            found["images_per_s"] = round(training_rate(run, skip=1), 1)
+        except torch.OutOfMemoryError:
+            found["out_of_memory"] = True
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    found["peak_gb"] = round(torch.cuda.max_memory_allocated() / 1e9 if DEVICE.type == "cuda" else peak / 1e6, 2)
-    (Path(folder) / "found.json").write_text(json.dumps(found))
+    found["peak_gb"] = round(torch.cuda.max_memory_allocated() / 1e9 if gpu else peak / 1e6, 3)
+    return found
 
 
-def shared_out(options) -> dict:
-    """Gigabytes and milliseconds of a step of ArcFace with very many classes, in each of so many processes on one GPU."""
+def proxies(options) -> dict:
+    """Gigabytes and milliseconds of a step of ArcFace with very many classes, in each of several processes on one device."""
     result = {}
-    for ranks in (1, 2):
+    for ranks in options.processes:
         with tempfile.TemporaryDirectory() as folder:
-            torch.multiprocessing.spawn(one_share, (ranks, options.classes, folder), nprocs=ranks)
-            found = [json.loads(file.read_text()) for file in sorted(Path(folder).glob("*.json"))]
+            if ranks == 1 and options.quick:
+                one_share(0, 1, options, folder)
+            else:
+                torch.multiprocessing.spawn(one_share, (ranks, options, folder), nprocs=ranks)
+            found = [json.loads(file.read_text("utf-8")) for file in sorted(Path(folder).glob("*.json"))]
         result[f"{ranks} processes"] = found
-        print(f"{options.classes} classes, {ranks} processes:", found, flush=True)
+        print(f"{options.classes} classes, {ranks} processes: {found}", flush=True)
     return result
 
 
-def one_share(rank: int, ranks: int, classes: int, folder: str) -> None:
-    torch.distributed.init_process_group("gloo", f"file://{folder}/meet", rank=rank, world_size=ranks)
+def one_share(rank: int, ranks: int, options, folder: str) -> None:
+    if ranks > 1:
+        torch.distributed.init_process_group("gloo", f"file://{folder}/meet", rank=rank, world_size=ranks)
     torch.manual_seed(0)
-    loss = ArcFace(classes=classes, dim=512)
+    loss = ArcFace(classes=options.classes, dim=options.dim)
     shard(loss)
-    loss.to(DEVICE)
+    loss.to(options.device)
     optimizer = torch.optim.Adam(loss.parameters(), lr=1e-3, fused=True)
-    y = torch.randint(classes, (112,), device=DEVICE)
-    z = torch.nn.functional.normalize(torch.randn(112, 512, device=DEVICE), dim=1).requires_grad_()
+    y = torch.randint(options.classes, (112,), device=options.device)
+    z = torch.nn.functional.normalize(torch.randn(112, options.dim, device=options.device), dim=1).requires_grad_()
     for step in range(12):
         if step == 2:
-            torch.cuda.synchronize()
-            began = time.perf_counter()
+            began = finished(options)
         value = loss(z, y).mean()
         optimizer.zero_grad()
         value.backward()
         optimizer.step()
-    torch.cuda.synchronize()
-    took = (time.perf_counter() - began) * 100
-    peak = torch.cuda.max_memory_allocated() / 1e9
-    told = {"peak_gb": round(peak, 2), "ms": round(took, 1), "loss": value.item(), "slope": z.grad.norm().item()}
-    (Path(folder) / f"{rank}.json").write_text(json.dumps(told))
+    told = {"ms": round((finished(options) - began) * 100, 3), "loss": value.item(), "slope": z.grad.norm().item()}
+    if options.device != "cpu":
+        told["peak_gb"] = round(torch.cuda.max_memory_allocated() / 1e9, 2)
+    (Path(folder) / f"{rank}.json").write_text(json.dumps(told), "utf-8")
+    if ranks > 1:
+        torch.distributed.destroy_process_group()
 
 
-def whole_run(options) -> dict:
-    """Seconds from settings to scores: 30 passes, decoded pictures, run as `--speed` says."""
-    result = {}
+def whole_run(data: str, options) -> dict:
+    """Seconds from settings to scores, for the first network. Decoding is done before, and not counted."""
+    result, (name, size, batch) = {}, parse_net(options.nets[0])
+    hold(load(data, None), np.arange(1), torch.device("cpu"), "disk", quiet=True)
     for way in options.ways:
         with tempfile.TemporaryDirectory() as folder:
-            config = Train(
-                options.run, backbone="efficientnet_lite0", weights=options.weights, pretrained=False, pool="avg+max", dim=512,
-                size=160, freeze_bn=True, precision="bf16", optimizer="adam", weight_decay=4e-4, lr=3e-4, backbone_lr=3e-5,
-                loss="ProxyNCA(scale=3, positive_in_denominator=True)", sampler="SamplesPerClass(batch=112, per_class=2)",
-                length="30e", speed=way, device="cuda", out=f"{folder}/run", quiet=True,
+            config = settings(
+                data, name, size, folder, options, weights=options.weights, pool="avg+max", freeze_bn=True, optimizer="adam",
+                weight_decay=4e-4, lr=3e-4, backbone_lr=3e-5, loss="ProxyNCA(scale=3, positive_in_denominator=True)",
+                sampler=f"SamplesPerClass(batch={batch}, per_class=2)", length=f"{options.passes}e", speed=way,
+                keep="auto", evaluate=True,
             )  # fmt: skip
-            hold(
-                load(options.run, None), np.arange(1), torch.device("cpu"), "disk", quiet=True
-            )  # decoding is not counted
             began = time.perf_counter()
             run = train(config, say=lambda line: None)
             took = time.perf_counter() - began
             lines = [line for line in run.read_log() if "images_per_s" in line]
-            result[way] = {
-                "seconds": round(took, 1), "R@1": run.scores["metrics"]["R@1"], "steps": lines[-1]["step"],
-                "way": next((line["speed"] for line in lines if "speed" in line), None),
-            }  # fmt: skip
-            print("30 passes", way, result[way], flush=True)
+            told = {"seconds": round(took, 2), "R@1": run.scores["metrics"]["R@1"], "steps": lines[-1]["step"]}
+            result[way] = told
+            print(f"{options.passes} passes {way} {told}", flush=True)
     return result
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--nets", nargs="+", default=["efficientnet_lite0:160:112", "resnet50:224:128"])
-    parser.add_argument("--ways", nargs="+", default=list(WAYS))
+def parse_net(text: str) -> tuple[str, int, int]:
+    name, size, batch = text.split(":")
+    return name, int(size), int(batch)
+
+
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=["embed", "proxies", "steps"])
+    parser.add_argument("--nets", nargs="+", default=["efficientnet_lite0:160:112", "resnet50:224:112"])
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=["eager"] if device == "cpu" else list(WAYS))
     parser.add_argument("--losses", nargs="+", default=["ProxyNCA(positive_in_denominator=True)", "MultiSimilarity()"])
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=3, help="of embedding; the best counts")
+    parser.add_argument("--dim", type=int, default=512)
     parser.add_argument("--data", help="a table of pictures; by default they are made up")
-    parser.add_argument("--memory", action="store_true")
-    parser.add_argument("--run", help="a table of pictures for a whole run")
-    parser.add_argument("--weights")
-    parser.add_argument("--classes", type=int, help="share out the proxies of so many classes")
-    parser.add_argument("--out")
-    options = parser.parse_args()
-    work = memory if options.memory else whole_run if options.run else shared_out if options.classes else speed
-    result = {"device": torch.cuda.get_device_name() if DEVICE.type == "cuda" else "cpu", "torch": torch.__version__}
-    result |= work(options)
-    if options.out:
-        Path(options.out).write_text(json.dumps(result, indent=2) + "\n")
+    parser.add_argument("--weights", help="a file of weights, for a whole run")
+    parser.add_argument("--passes", type=int, default=30, help="of a whole run")
+    parser.add_argument("--chunk", type=int, default=128, help="of the part memory")
+    parser.add_argument("--classes", type=int, default=1_000_000, help="of the part proxies")
+    parser.add_argument("--processes", type=int, nargs="+", default=[1], help="that share the proxies out, such as 1 2")
+    parser.add_argument("--device", default=device)
+    parser.add_argument("--out", help="write the result here as JSON")
+    toy = {
+        "nets": ["conv_small:16:16"], "steps": 10, "rounds": 1, "dim": 8, "passes": 1, "chunk": 8, "classes": 20,
+        "processes": [1], "device": "cpu", "ways": ["eager"],
+    }  # fmt: skip
+    return parse_with_quick(parser, words, **toy)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    options, began = parse(words), time.perf_counter()
+    name = "cpu" if options.device == "cpu" else torch.cuda.get_device_name()
+    result = {"device": name, "torch": torch.__version__, "options": vars(options)}
+    made = (64, (32, 24), 16) if options.quick else (2000, (500, 375), 100)
+    needs = {"steps": steps, "embed": embed, "run": whole_run}
+    pictures = made_up(*made) if needs.keys() & set(options.parts) and not options.data else nullcontext(options.data)
+    with pictures as data:
+        for part in options.parts:
+            others = {"memory": memory, "proxies": proxies}
+            try:
+                result[part] = needs[part](data, options) if part in needs else others[part](options)
+            except ImportError as error:
+                result[part] = {"missing": str(error)}
+                print(f"{part}: left out, {error}", flush=True)
+            result["seconds"] = round(time.perf_counter() - began, 1)
+            if options.out:
+                Path(options.out).write_text(json.dumps(result, indent=2) + "\n", "utf-8")
+    print(f"{result['seconds']} s in all", flush=True)
 
 
 if __name__ == "__main__":

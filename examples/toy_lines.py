@@ -28,6 +28,7 @@ are ours.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -157,14 +158,18 @@ def play(lines: str, seed: int, p: float = 0.001, steps: int = STEPS) -> tuple[T
     return x, other, results
 
 
-def main() -> None:
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lines", choices=("diagonal", "vertical"), default="diagonal")
     parser.add_argument("--out", help="where to save the picture (.png)")
     parser.add_argument("--p", type=float, default=0.001, help="probability of a swap")
     parser.add_argument("--seeds", type=int, default=3, help="how often to train, from seed 1 on")
     parser.add_argument("--steps", type=int, default=STEPS, help="steps of each training; the study takes 200")
-    asked = parser.parse_args()
+    return parser.parse_args(words)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    asked = parse(words)
     plays = [play(asked.lines, seed, asked.p, asked.steps) for seed in range(1, asked.seeds + 1)]
     print(f"{asked.lines} lines, seed 1{'':12}last loss   spectrum          rho     R@1 (unseen classes)")
     for r in plays[0][2]:

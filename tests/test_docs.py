@@ -66,6 +66,25 @@ def test_pictures_are_small_whole_and_all_used():
     assert shown == {file.name for file in docs.FOLDER.glob("*.svg")}
 
 
+def test_the_script_writes_pages_and_pictures(tmp_path, monkeypatch, capsys):
+    """Into another folder, one picture of every shelf: all tools but the site, among them flow_picture and svg."""
+    (tmp_path / "docs" / "shelves").mkdir(parents=True)
+    monkeypatch.setattr(docs, "ROOT", tmp_path)
+    monkeypatch.setattr(docs, "FOLDER", tmp_path / "docs" / "shelves")
+    monkeypatch.setattr(docs, "build", lambda out: out.mkdir())
+    some = ["Triplet", "SemiHard", "Shuffled", "SuperLoss", "Uniform", "ClassFolds", "Linear"]
+    docs.main(["--out", str(tmp_path / "site"), "--pictures", *some])
+    assert capsys.readouterr().out == f"open {tmp_path / 'site' / 'index.html'}\n" and (tmp_path / "site").is_dir()
+    drawn = {file.name for file in docs.FOLDER.glob("*.svg")}
+    assert drawn == {"metrics.svg", *(f"{s}-{n.lower()}.svg" for s, n in zip(shelf_pictures.DRAW, some, strict=True))}
+    for file in docs.FOLDER.glob("*.svg"):
+        assert len(list(ET.fromstring(file.read_text("utf-8")).iter())) > 10
+    for name in ("flow.svg", *(f"shelves/{file.name}" for file in docs.FOLDER.glob("*.md"))):
+        fresh = (tmp_path / "docs" / name).read_text("utf-8")
+        assert fresh == (ROOT / "docs" / name).read_text("utf-8"), "run python tools/docs.py --pictures"
+    assert {file.name for file in docs.FOLDER.glob("*.md")} == set(shelf_pages.pages())
+
+
 def test_a_loss_is_drawn_as_its_formula_says(monkeypatch):
     monkeypatch.setattr(loss_pictures, "SWEEP", loss_pictures.SWEEP[::12])
     here = loss_pictures.SWEEP.tolist()

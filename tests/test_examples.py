@@ -1,8 +1,6 @@
 """The examples run, and give the numbers that they promise."""
 
 import math
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -79,12 +77,13 @@ def test_the_vertical_lines_differ_in_x_and_are_tested_in_y(toy):
 
 
 @pytest.mark.parametrize("lines", ["diagonal", "vertical"])
-def test_the_script_prints_and_draws(lines, tmp_path):
+def test_the_script_prints_and_draws(lines, toy, tmp_path, capsys):
+    """The numbers of every variant, and the picture of toy_picture.py."""
     out = tmp_path / "lines.png"
-    words = [sys.executable, str(EXAMPLES / "toy_lines.py"), "--lines", lines, "--out", str(out), "--seeds", "1"]
-    done = subprocess.run([*words, "--steps", "5"], capture_output=True, text=True, timeout=120, check=True)
+    toy.main(["--lines", lines, "--out", str(out), "--seeds", "1", "--steps", "5"])
+    said = capsys.readouterr().out
     for name in ("base", "study's script, p = 0.001", "push only", "swap, as written", "swap, as a miner"):
-        assert done.stdout.count(name) == 2, name
+        assert said.count(name) == 2, name
     picture = np.asarray(Image.open(out).convert("RGB"))
     assert picture.shape[1] > 1500
     for colour in ((0xD1, 0x49, 0x5B), (0x2E, 0x6F, 0x9E), (0x7B, 0x5E, 0xA7)):  # training and test points are there

@@ -1,19 +1,13 @@
 """The file that bench and tune read: what it says, what it refuses, and that it comes back as it was written."""
 
 import itertools
-from pathlib import Path
 
-import numpy as np
 import pytest
 
 from likewise.configs import Train
-from likewise.contracts import BatchSampler, Confidence, Loss, NoiseModel
 from likewise.errors import LikewiseError
 from likewise.grid import Grid, Point, adapted, as_train, cells, chosen, read_grid, shipped, table_names, toml
 from likewise.settings import settings_of
-from likewise.spec import build
-
-EXAMPLES = Path(__file__).parent.parent / "examples"
 
 TEXT = """
 title = "a study"
@@ -320,18 +314,6 @@ def test_settings_come_back_from_a_config_and_from_a_file(tmp_path):
     file = tmp_path / "grid.toml"
     file.write_text(toml(grid), "utf-8")
     assert read_grid(file) == grid
-
-
-@pytest.mark.parametrize(("name", "trainings"), [("bench", 12), ("robust", 54), ("robust-cub", 160)])
-def test_the_example_grids_are_sound(name, trainings):
-    """And "none" on an axis over confidence means that every label is believed."""
-    every = [as_train(cell.settings) for cell in cells(read_grid(EXAMPLES / f"{name}.toml"))]
-    assert len(set(every)) == len(every) == trainings
-    assert name == "bench" or {c.confidence for c in every} >= {None, "LabelPosterior()"}
-    facts = {"classes": 60, "dim": 8, "labels": np.repeat(np.arange(60), 6), "class_names": ("Ovenbird", "Fish Crow")}
-    for part, kind in (("loss", Loss), ("sampler", BatchSampler), ("confidence", Confidence), ("noise", NoiseModel)):
-        for text in {getattr(c, part) for c in every} - {None}:
-            build(text, kind, taxonomy={}, **facts)
 
 
 def test_other_data_has_a_name_and_a_title_of_its_own():

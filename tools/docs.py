@@ -1,6 +1,7 @@
-"""Builds the documentation as a site that works offline: python tools/docs.py [--out site] [--pictures]
+"""Builds the documentation as a site that works offline: python tools/docs.py [--out site] [--pictures [PART ...]]
 
-The shelf pages are written from the docstrings first. `--pictures` draws the pictures anew, which takes half a minute.
+The shelf pages are written from the docstrings first. `--pictures` draws the pictures anew, which takes half a minute; with
+names of parts (`--pictures Circle`), only theirs.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,20 +23,22 @@ def write_pages() -> None:
         (FOLDER / name).write_text(text, "utf-8")
 
 
-def write_pictures() -> None:
+def write_pictures(only: Collection[str] = ()) -> None:
+    """Draw the flow, the metrics, and every part that can have a picture, or those named."""
     from flow_picture import draw_flow
     from shelf_pictures import DRAW, draw_metrics
 
     from likewise.spec import find
     from likewise.stages.listing import SHELVES
 
-    for old in FOLDER.glob("*.svg"):
+    for old in FOLDER.glob("*.svg") if not only else ():
         old.unlink()
     (ROOT / "docs" / "flow.svg").write_text(draw_flow().text, "utf-8")
     (FOLDER / "metrics.svg").write_text(draw_metrics().text, "utf-8")
     for shelf, draw in DRAW.items():
         for name in find(SHELVES[shelf]):
-            (FOLDER / f"{shelf}-{name.lower()}.svg").write_text(draw(name).text, "utf-8")
+            if not only or name in only:
+                (FOLDER / f"{shelf}-{name.lower()}.svg").write_text(draw(name).text, "utf-8")
 
 
 def build(out: Path) -> None:
@@ -50,13 +54,17 @@ def build(out: Path) -> None:
         config.plugins.on_shutdown()
 
 
-def main() -> None:
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     flags = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     flags.add_argument("--out", type=Path, default=ROOT / "site", help="folder of the site")
-    flags.add_argument("--pictures", action="store_true", help="draw the pictures of the shelves anew")
-    asked = flags.parse_args()
-    if asked.pictures:
-        write_pictures()
+    flags.add_argument("--pictures", nargs="*", metavar="PART", help="draw the pictures anew, all or of these parts")
+    return flags.parse_args(words)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    asked = parse(words)
+    if asked.pictures is not None:
+        write_pictures(asked.pictures)
     write_pages()
     try:
         build(asked.out)

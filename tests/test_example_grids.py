@@ -1,0 +1,171 @@
+"""Every TOML file of examples/ and benchmarks/tables: bench lays out all of its cells, and trains some at toy size."""
+
+import json
+import math
+import re
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from likewise import cli
+from likewise.configs import Bench, Tune
+from likewise.contracts import BatchSampler
+from likewise.grid import adapted, as_train, cells, read_grid, toml
+from likewise.run import Run
+from likewise.spec import build
+from likewise.stages import tune as tune_module
+from likewise.stages.bench import lay_out, must_be_printed
+from likewise.stages.many import Planner, attempt
+from likewise.taxonomies import taxonomy
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
+GRIDS = [file for file in EXAMPLES if not read_grid(file).ranges]
+SETS = sorted((ROOT / "benchmarks" / "tables").glob("*.toml"))
+COMMAND = re.compile(r"^(?:# (?:.*: )?)?(likewise (?:bench|tune|noise) .*\.(?:toml|csv).*)$", re.M)
+SAMPLER = "SamplesPerClass(batch=16, per_class=2, lonely='skip')"
+TOY = ("length=2", "dim=16", f"sampler={SAMPLER}", "precision=fp32", "workers=0", "warmup=0")
+SMALL = ("backbone=conv_small", "size=16", "pretrained=false", "weights=none")
+
+
+@pytest.fixture(scope="session")
+def birds(tmp_path_factory):
+    """Made data under names of CUB200: a table of pictures and a file of features, 24 classes of 4, half of them to test."""
+    folder, rng = tmp_path_factory.mktemp("birds"), np.random.default_rng(0)
+    names = sorted(taxonomy("cub200"))[::8][:24]
+    lines = ["path,label,class_name,split"]
+    for c, name in enumerate(names):
+        for i in range(4):
+            Image.fromarray(rng.integers(0, 256, (16, 20, 3), dtype=np.uint8)).save(folder / f"{c}-{i}.png")
+            lines.append(f"{c}-{i}.png,{name},{name},{'train' if c % 2 else 'test'}")
+    (folder / "cub.csv").write_text("\n".join(lines) + "\n", "utf-8")
+    label = np.repeat(names, 4)
+    split = np.where(np.arange(96) // 4 % 2, "train", "test")
+    np.savez(folder / "cub224.npz", x=rng.normal(size=(96, 16)).astype(np.float32), label=label, split=split)
+    return folder
+
+
+@pytest.fixture
+def data(birds):
+    """The made data that stands for what a grid names."""
+
+    def data(name):
+        return "glyphs(classes=48, per_class=8)" if name.startswith("glyphs") else str(birds / Path(name).name)
+
+    return data
+
+
+def one_seed(name):
+    """The grid of this name or file with the first of its seeds."""
+    grid = read_grid(name)
+    assert len(grid.axes["seed"]) > 1
+    return replace(grid, axes=grid.axes | {"seed": grid.axes["seed"][:1]})
+
+
+def cover(found):
+    """Numbers of cells, as few as it takes for every point of every axis to be in one of them."""
+    axes = {axis: list(dict.fromkeys(c.names[axis] for c in found)) for axis in found[0].names}
+    wanted = [
+        {axis: names[place % len(names)] for axis, names in axes.items()}
+        for place in range(max(map(len, axes.values())))
+    ]
+    return [next(n for n, c in enumerate(found, 1) if c.names.items() >= names.items()) for names in wanted]
+
+
+def must_lay_out(grid, config, folder):
+    """The trainings of a grid, the settings of each checked as bench does before it trains anything."""
+    must_be_printed(grid)
+    plan = lay_out(grid, config, Planner(folder, print))
+    assert {t.number for t in plan} == set(range(1, len(cells(grid)) + 1))
+    for text in {t.job.config.sampler for t in plan}:
+        build(text, BatchSampler, labels=np.repeat(np.arange(200), 10), seed=0)
+    return plan
+
+
+def must_train(grid, chosen, folder):
+    """Train these cells of a grid, by their numbers, as bench does; each must end with a score."""
+    found = cells(grid)
+    for number in chosen:
+        config = as_train(found[number - 1].settings, device="cpu", metrics=("R@1",), quiet=True)
+        error, *_ = attempt(replace(config, out=str(folder / str(number))))
+        assert error is None, f"{grid.name}, {found[number - 1].names}: {error}"
+        assert 0 <= Run(folder / str(number)).scores["metrics"]["R@1"] <= 1
+
+
+@pytest.mark.parametrize("file", GRIDS, ids=lambda file: file.stem)
+def test_an_example_grid_is_laid_out_whole_and_trained_in_part(file, data, tmp_path):
+    grid = one_seed(file)
+    source = data(grid.settings["data"])
+    plan = must_lay_out(adapted(grid, source), Bench(str(file), device="cpu"), tmp_path)
+    if "robust" in file.stem:  # "none" on this axis means that no label is doubted
+        assert {t.job.config.confidence for t in plan} >= {None}
+    changes = [
+        *TOY,
+        *(SMALL if source.endswith(".csv") else ()),
+        *(["loss.start=1"] if "structure" in file.stem else []),
+    ]
+    toy = adapted(grid, source, changes=changes)
+    must_train(toy, cover(cells(toy)), tmp_path)
+
+
+def test_the_example_search_is_searched(tmp_path, monkeypatch):
+    pytest.importorskip("optuna")
+    monkeypatch.setattr(tune_module, "draw_search", lambda file, *_: file.touch())
+    files = [file for file in EXAMPLES if read_grid(file).ranges]
+    assert [file.stem for file in files] == ["tune"]
+    grid = read_grid(files[0])
+    as_train(grid.settings)
+    toy = {"data": "glyphs(classes=48, per_class=8)", "length": "2", "validate_every": "1", "sampler": SAMPLER}
+    (tmp_path / "toy.toml").write_text(toml(replace(grid, settings=grid.settings | toy)), "utf-8")
+    config = Tune(str(tmp_path / "toy.toml"), trials=1, out=str(tmp_path / "out"), device="cpu", quiet=True)
+    found = tune_module.tune(config)
+    assert found.about["count"]["complete"] == 1 and found.about["best"]["values"].keys() == grid.ranges.keys()
+    assert math.isfinite(json.loads((found.folder / "tune.json").read_text("utf-8"))["best"]["value"])
+
+
+def commands(*files):
+    """The commands with files in comments and code blocks, as words."""
+    for file in files:
+        for one in COMMAND.finditer(file.read_text("utf-8")):
+            yield shlex.split(one[1], comments=True)
+
+
+def test_settings_for_tables_are_laid_out_by_the_commands_that_name_them(data, tmp_path):
+    named, known = set(), {}
+    for _, command, *words in commands(*SETS, ROOT / "docs" / "results" / "README.md", ROOT / "docs" / "tables.md"):
+        config = cli.parse(command, words)
+        sets = [ROOT / word for word in config.set if word.endswith(".toml")]
+        if not sets or config.set == known.get(config.grid):
+            continue
+        known[config.grid] = config.set
+        assert all(file in SETS for file in sets), f"{words}: there is no such file"
+        named |= set(sets)
+        changes = [str(ROOT / word) if word.endswith(".toml") else word for word in config.set]
+        features = "features" in sets[0].stem
+        source = data("cub224.npz" if features else "cub.csv")
+        toy = adapted(one_seed(config.grid), source, changes=changes)
+        tree = {} if features else {"noise.tree": "cub200"}  # which the original download brings
+        toy = replace(toy, settings=toy.settings | tree)
+        must_lay_out(toy, replace(config, device="cpu", metrics=("R@1",)), tmp_path)
+    assert named == set(SETS)
+
+
+def test_settings_for_tables_are_trained(data, tmp_path):
+    for file in SETS:
+        features = "features" in file.stem
+        changes = [str(file), *TOY, *(() if features else SMALL)]
+        toy = adapted(
+            one_seed("training-strategies-table4"), data(f"cub{'224.npz' if features else '.csv'}"), changes=changes
+        )
+        must_train(toy, [1, 2], tmp_path / file.stem)
+
+
+def test_commands_in_the_examples_parse():
+    found = list(commands(*EXAMPLES))
+    assert {words[2] for words in found} >= {f"examples/{file.name}" for file in EXAMPLES}
+    for _, command, *words in found:
+        assert cli.parse(command, words)

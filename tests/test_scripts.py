@@ -1,0 +1,327 @@
+"""Every script of benchmarks/ and tools/ is started here at toy size, and its output checked; those of examples/ elsewhere."""
+
+import importlib
+import json
+import math
+import os
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from likewise.configs import Train
+from likewise.stages.train import train
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = ("benchmarks", "examples", "tools")
+STARTED: set[str] = set()
+DRAWING = ("docs", "flow_picture", "loss_pictures", "shelf_pages", "shelf_pictures", "site_hooks", "svg")
+ELSEWHERE = {
+    "test_docs.py": [f"tools/{name}.py" for name in DRAWING],
+    "test_examples.py": ["examples/toy_lines.py", "examples/toy_picture.py"],
+    "test_examples_loops.py": ["examples/plain_loop.py", "examples/lightning_loop.py"],
+}
+"""Tests beside this file, and the scripts that they start."""
+
+
+def starts(*files: str):
+    """Mark a test as the one that starts these scripts."""
+    STARTED.update(files)
+    return lambda test: test
+
+
+@pytest.fixture(autouse=True)
+def on_the_path(monkeypatch):
+    for folder in FOLDERS:
+        monkeypatch.syspath_prepend(ROOT / folder)
+
+
+@pytest.fixture
+def start(tmp_path, capsys):
+    """`start("losses", "--quick")`: what the script printed, and the JSON file that it wrote, where it takes --out."""
+
+    def start(name: str, *words: str) -> tuple[str, object]:
+        out = tmp_path / f"{name}.json"
+        importlib.import_module(name).main([*words, "--out", str(out)])
+        return capsys.readouterr().out, json.loads(out.read_text("utf-8"))
+
+    return start
+
+
+def must_be_positive(*values: float) -> None:
+    assert values and all(math.isfinite(value) and value > 0 for value in values), values
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory):
+    """A table of 72 small pictures of 12 classes, half of them to test."""
+    folder, rng = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
+    from PIL import Image
+
+    lines = ["path,label,split"]
+    for number in range(72):
+        c = number % 12
+        pixels = 20 * c + rng.integers(0, 40, (16, 20, 3))
+        Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{number}.png")
+        lines.append(f"{number}.png,c{c},{'train' if c < 6 else 'test'}")
+    (folder / "table.csv").write_text("\n".join(lines) + "\n", "utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def run(pictures, tmp_path_factory):
+    """A run on these pictures with wrong labels, a few steps long."""
+    return train(Train(
+        str(pictures / "table.csv"), backbone="conv_small", size=16, dim=8, noise="Uniform(share=0.3)", keep_losses=True,
+        sampler="SamplesPerClass(batch=12, per_class=2)", length="6", workers=0, device="cpu", quiet=True, metrics=("R@1",),
+        out=str(tmp_path_factory.mktemp("runs") / "noisy"),
+    ))  # fmt: skip
+
+
+@starts("benchmarks/measure.py")
+@pytest.mark.process
+def test_work_in_a_process_of_its_own_comes_back_or_says_why_not():
+    measure = importlib.import_module("measure")
+    assert measure.alone(os.getpid) != os.getpid() == measure.alone(os.getpid, here=True)
+    for here in (False, True):
+        with pytest.raises(measure.NotMeasured, match="not installed: No module named 'no_such_peer'"):
+            measure.alone(importlib.import_module, "no_such_peer", here=here)
+    with pytest.raises(measure.NotMeasured, match="its process ended"):
+        measure.alone(os._exit, 3)
+
+
+@starts("benchmarks/train_step.py")
+def test_train_step(start, monkeypatch):
+    module = importlib.import_module("train_step")
+    said, found = start("train_step", "--quick", "--parts", *module.PARTS)
+    net, losses = "conv_small:16:16", ("ProxyNCA(positive_in_denominator=True)", "MultiSimilarity()")
+    one = found["steps"][net]["eager"]
+    told = [one["training"][loss] for loss in losses]
+    must_be_positive(one["bare"]["images_per_s"], *(value for each in told for value in each.values()))
+    assert told[0]["ratio"] == pytest.approx(told[0]["images_per_s"] / one["bare"]["images_per_s"], rel=0.01)
+    assert f"| network, side, batch | run as | bare | training, {losses[0]} | training, {losses[1]} |" in said
+    assert re.search(r"^\| conv_small, 16, 16 \| kernel by kernel \| [\d,]+ \| [\d,]+ \(\d+\.\d%\) \|", said, re.M)
+    must_be_positive(*(found["embed"][net][key] for key in ("eager", "ours", "of eager")))
+    must_be_positive(*found["proxies"]["1 processes"][0].values())
+    must_be_positive(*(found["memory"][f"{net} chunk {chunk}"]["images_per_s"] for chunk in (8, None)))
+    assert all(one["peak_gb"] >= 0 for one in found["memory"].values())
+    assert found["run"]["eager"]["steps"] == 2 and 0 <= found["run"]["eager"]["R@1"] <= 1
+    must_be_positive(found["run"]["eager"]["seconds"], found["seconds"])
+
+    def missing(*_, **__):
+        raise ImportError("No module named 'timm'")
+
+    monkeypatch.setattr(module, "Embedder", missing)
+    said, found = start("train_step", "--quick", "--parts", "steps", "embed")
+    assert found["steps"][net] == found["embed"][net] == {"missing": "No module named 'timm'"}
+    assert "conv_small:16:16: left out, No module named 'timm'" in said
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_train_step_shares_out_proxies_among_processes(start):
+    _, found = start("train_step", "--quick", "--parts", "proxies", "--processes", "1", "2")
+    alone, first, second = (*found["proxies"]["1 processes"], *found["proxies"]["2 processes"])
+    assert alone["loss"] == pytest.approx(first["loss"], rel=1e-4) and first["loss"] == second["loss"]
+
+
+def test_the_rate_of_a_run_is_that_of_its_log_by_hand():
+    from types import SimpleNamespace
+
+    log = [{"images_per_s": 1.0}, {"images_per_s": 2.0}, {"images_per_s": 100.0}, {"val": 1}, {"images_per_s": 300.0}]
+    rate = importlib.import_module("measure").training_rate(SimpleNamespace(read_log=lambda: log))
+    assert rate == pytest.approx(2 * 112 / (112 / 100 + 112 / 300))  # two times as many images over the whole time
+
+
+@starts("benchmarks/input.py")
+def test_input(start):
+    ways = ("usual", "files", "disk", "host", "device")
+    said, found = start("input", "--quick")
+    must_be_positive(found["kernel_ms"], *(found["images_per_s"][way] for way in ways))
+    assert found["grey_levels_apart"] <= 1 and "times_usual" in said
+    _, found = start("input", "--quick", "--glyphs")
+    must_be_positive(found["train usual"], found["train ours"], found["ratio"], *found["times_usual"].values())
+
+
+@starts("benchmarks/evaluate.py")
+@pytest.mark.filterwarnings("ignore")
+def test_evaluate(start):
+    said, found = start("evaluate", "--quick")
+    assert [one["who"] for one in found] == [
+        "likewise", "likewise_all_hits", "peer_best", "likewise", "peer_best", "peer_default"
+    ]  # fmt: skip
+    if any("values" not in one for one in found):
+        assert said.count("not installed") == 3
+    for one in (one for one in found if "values" in one):
+        must_be_positive(one["seconds"], one["total_mb"])
+        ours = next(other for other in found if other["rows"] == one["rows"])
+        assert {k: v for k, v in one["values"].items() if k in ours["values"]} == pytest.approx(ours["values"])
+    said, found = start("evaluate", "--quick", "--million")
+    assert found[0]["rows"] == 500 and found[0]["values"].keys() == {"R@1", "R@100", "MAP@R"} and "20 queries" in said
+
+
+@starts("benchmarks/clustering.py")
+@pytest.mark.filterwarnings("ignore")
+def test_clustering(start):
+    said, found = start("clustering", "--quick")
+    assert [one["who"] for one in found] == ["likewise", "sklearn_greedy", "sklearn_random", "faiss"]
+    assert "failed" not in found[0] and re.search(r"likewise .* s \( +1.0x\) .* MB +NMI 0\.\d+ +AMI", said)
+    for one in (one for one in found if "failed" not in one):
+        must_be_positive(*(one["mean"][key] for key in ("seconds", "NMI", "F1", "inertia")))
+
+
+@starts("benchmarks/losses.py")
+@pytest.mark.filterwarnings("ignore")
+def test_losses(start):
+    module = importlib.import_module("losses")
+    said, found = start("losses", "--quick")
+    assert [line["loss"].split("(")[0] for line in found["lines"]] == [spec.split("(")[0] for spec in module.SPECS]
+    for line in found["lines"]:
+        must_be_positive(line["ms"]["ours"], line["ms"]["product"])
+    if "without the peer" not in said:
+        assert set(module.peers(32)) < set(module.SPECS)
+        assert all(isinstance(line["ms"].get("peer", 0.0), float) for line in found["lines"]), "a peer fails"
+        assert re.search(
+            r"^Contrastive\(\) +B=16 x4 +product .* ms \| ours .* products \| peer .* peer / ours", said, re.M
+        )
+
+
+@starts("benchmarks/confidence.py")
+def test_confidence(start):
+    said, found = start("confidence", "--quick")
+    names = [line["what"] for line in found["lines"]]
+    assert names == [*importlib.import_module("confidence").THRESHOLDS, *importlib.import_module("confidence").PARTS]
+    must_be_positive(*(line["ms"]["plain"] for line in found["lines"]))
+    assert all(name in said for name in names)
+
+
+@starts("benchmarks/hierarchy.py")
+def test_hierarchy(start):
+    said, found = start("hierarchy", "--quick")
+    assert [line["what"].split(",")[0] for line in found["lines"]] == ["loss", "regroup", "step of conv_small"] * 2
+    for line in found["lines"]:
+        must_be_positive(*(line["ms"].values() if isinstance(line["ms"], dict) else [line["ms"]]))
+    assert said.count("with groups") == 4
+
+
+@starts("benchmarks/criteria.py")
+def test_criteria(start):
+    module = importlib.import_module("criteria")
+    options = module.parse(["--quick"])
+    for name in options.only:  # settings of every loss are sound
+        assert module.settings(name, options, ROOT).loss.startswith(name)
+    names = ("Hierarchical", "SoftTriple")
+    said, found = start("criteria", "--quick", "--only", *names)
+    assert [line["loss"] for line in found] == ["untrained", *names] and said.split()[:3] == ["R@1", "MAP@R", "rho"]
+    for line in found:
+        assert 0 <= line["R@1"] <= 1 and 0 <= line["MAP@R"] <= 1 and math.isfinite(line["rho"])
+
+
+@starts("benchmarks/features.py")
+def test_features(pictures, tmp_path, capsys):
+    out = tmp_path / "features.npz"
+    importlib.import_module("features").main([str(pictures / "table.csv"), "--out", str(out), "--quick"])
+    with np.load(out) as found:
+        assert found["x"].shape[0] == len(found["label"]) == len(found["split"]) == 72
+        assert np.isfinite(found["x"]).all() and set(found["split"]) == {"train", "test"}
+        assert capsys.readouterr().out == f"{out}: 72 samples of {found['x'].shape[1]} numbers\n"
+
+
+@starts("benchmarks/audit.py")
+def test_audit(run, tmp_path, capsys):
+    found = tmp_path / "found"
+    importlib.import_module("audit").main([str(run.path), "--out", str(found), "--table", str(found), "--quick"])
+    (cell,) = json.loads((found / "table.json").read_text("utf-8")).values()
+    assert (
+        cell["seeds"] == 1 and 0 < cell["wrong"][0] < 36 and {"score", "vote", "loss_over_time"} <= cell["mean"].keys()
+    )
+    assert all(0 <= one[key] <= 1 for one in cell["mean"].values() for key in ("AP", "AUROC", "recall"))
+    text = (found / "table.md").read_text("utf-8")
+    assert "MultiSimilarity | Uniform(share=0.3" in text and text in capsys.readouterr().out
+
+
+@starts("benchmarks/parity.py")
+def test_parity(tmp_path, capsys):
+    pytest.importorskip("pytorch_metric_learning")
+    pytest.importorskip("faiss")
+    out = tmp_path / "parity.md"
+    importlib.import_module("parity").main(["--quick", "--out", str(out)])
+    text = out.read_text("utf-8")
+    assert re.search(r"^\| MAP@R \| (0\.\d{5}) \| \1 \| \1 \| \1 \| - \|$", text, re.M) and text.count("\n## ") == 2
+
+
+@starts("benchmarks/serve.py")
+def test_serve_index(capsys):
+    pytest.importorskip("faiss")
+    importlib.import_module("serve").main(["index", "--quick"])
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["kind"] for line in lines] == ["exact", "hnsw", "ivfpq"]
+    for line in lines:
+        must_be_positive(*(line[key] for key in ("p50_ms", "p95_ms", "p99_ms", "peak_memory_mb", "rows")))
+
+
+@pytest.mark.process
+def test_serve_load(run, pictures, capsys):
+    pytest.importorskip("fastapi")
+    pytest.importorskip("httpx")
+    importlib.import_module("serve").main(["load", str(run.path), str(pictures), "--quick"])
+    found = json.loads(capsys.readouterr().out)
+    assert found["answers"] == {"200": 4} and found["lost"] == 0 and found["ended"] == 0
+    must_be_positive(*(found[key] for key in ("per_second", "p50_ms", "p99_ms", "peak_memory_mb")))
+
+
+@starts("tools/environment.py")
+def test_environment(tmp_path, monkeypatch):
+    """An environment that is up to date is used as it is, with this checkout's code first on the path."""
+    module, called = importlib.import_module("environment"), []
+    monkeypatch.setattr(module, "PLACE", tmp_path / "venv")
+    monkeypatch.setattr(module.os, "execve", lambda *words: called.append(words))
+    (tmp_path / "venv").mkdir()
+    (tmp_path / "venv" / "likewise-stamp").write_text(module.dependencies())
+    module.run("-m", "likewise", "--help")
+    ((python, words, variables),) = called
+    assert words == [python, "-m", "likewise", "--help"] and python == str(tmp_path / "venv" / "bin" / "python")
+    assert variables["PYTHONPATH"].split(os.pathsep)[0] == str(ROOT / "src")
+    assert not module.is_ready(tmp_path / "venv" / "likewise-stamp", "another list")
+
+
+def test_every_script_is_started_by_a_test():
+    files = {f"{folder}/{file.name}" for folder in FOLDERS for file in (ROOT / folder).glob("*.py")}
+    elsewhere = {file for there in ELSEWHERE.values() for file in there}
+    assert files == STARTED | elsewhere, "write a test that starts the new script at toy size"
+    for test, there in ELSEWHERE.items():
+        text = (ROOT / "tests" / test).read_text("utf-8")
+        assert all(Path(file).stem in text for file in there), f"{test} does not start all of {there}"
+
+
+def commands():
+    """Python commands for the scripts in pages, in comments of grids and in the scripts themselves: where, and the words."""
+    one = rf"python (?:{'|'.join(FOLDERS)})/\w+\.py"
+    for page in (
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(f for d in FOLDERS for f in (ROOT / d).rglob("*.*")),
+    ):
+        if page.suffix in (".md", ".py", ".toml"):
+            text = page.read_text("utf-8")
+            for found in (
+                *re.findall(rf"`({one}[^`]*)`", text),
+                *re.findall(rf"^(?:# ?)?(?:.*: )? *({one}.*)$", text, re.M),
+            ):
+                yield page.name, shlex.split(re.sub(r"[\[\]|]|\.\.\.", " ", found.split("`")[0]), comments=True)[1:]
+
+
+def test_commands_in_the_docs_are_accepted_by_the_scripts(capsys):
+    found = list(commands())
+    assert len(found) > 30
+    for page, (file, *words) in found:
+        module = importlib.import_module(Path(file).stem)
+        try:
+            if hasattr(module, "parse"):
+                module.parse(words)
+            else:
+                assert not words
+        except SystemExit:
+            pytest.fail(f"{page}: {shlex.join([file, *words])}: {capsys.readouterr().err}")
