@@ -39,7 +39,7 @@ def open_index(config: Search, say: Callable[[str], None]) -> tuple[Index, Netwo
     """The index of a target and the network of its run, where there is one. A run is evaluated first where it was not."""
     target = find_target(config.target, "search")
     if kept.is_index(target):
-        index = Index.open(target)
+        index = Index.open(target, config.index)
         made_by, path = index.about["made_by"], config.model or index.about["made_by"].get("run")
         run = Run(path) if path and (config.model or os.path.isdir(path)) else None
         return index, run and Network(run, made_by, index.rows.similarity, config)

@@ -49,7 +49,7 @@ def search(config: Search, say=print) -> list[dict]:
 
 
 def change(index: Index, network: Network | None, config: Search, say) -> None:
-    """Save the index, add and remove rows, and bring the faiss index up to date."""
+    """Save the index, add and remove rows, and bring the faiss index up to date. A query alone changes nothing."""
     if config.save:
         if network is not None:
             index.about["made_by"] |= network.stamp()
@@ -61,8 +61,13 @@ def change(index: Index, network: Network | None, config: Search, say) -> None:
         say(f"added: rows {row[0]} to {row[-1]}")
     if config.remove:
         index.remove(config.remove)
-    if (said := index.approximate(config.index or index.kind, config.k, config.quiet)) is not None:
-        say(said)
+    if config.index or config.add or config.remove:
+        if (said := index.approximate(config.index or index.kind, config.k, config.quiet)) is not None:
+            say(said)
+    elif index.behind:
+        say(
+            f"the {index.kind} index is behind its rows, so that queries are slow; bring it up to date: --index {index.kind}"
+        )
     if index.folder is not None and (config.save or config.add or config.remove or config.index):
         say(f"index: {index.folder} ({len(index.rows):,} rows, {index.kind})")
 
