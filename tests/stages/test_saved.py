@@ -31,6 +31,15 @@ def test_what_others_call_so_is_no_row_and_no_word(tmp_path):
     assert rows_in({}, 2).tolist() == [0, 1]
 
 
+def test_a_way_of_comparing_that_there_is_not_is_told(tmp_path):
+    np.savez(tmp_path / "z.npz", x=np.zeros((2, 2)), similarity=np.asarray("dot"))
+    with pytest.raises(LikewiseError, match=r"similarity in z\.npz must be cosine or euclidean, got 'dot'"):
+        origin(tmp_path / "z.npz")
+    (tmp_path / "z.npz").write_bytes(b"")
+    with pytest.raises(LikewiseError, match=r"z\.npz is damaged .*save it again"):
+        origin(tmp_path / "z.npz")
+
+
 def test_who_asks_and_answers_is_what_the_protocol_said(tmp_path):
     ask, row = np.array([True, False, False]), torch.arange(3)
     items = Items("d", np.zeros(3, np.int64), ("a",), query=ask, gallery=~ask)

@@ -15,10 +15,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from likewise.data.sheet import first_line
+from likewise.data.sheet import parquet_errors
 from likewise.data.table import read_table
 from likewise.data.unpack import OWNER, Split, unpack
 from likewise.errors import LikewiseError, nearest_name
+from likewise.files import first_line
 from likewise.types import Items
 from likewise.weights import patient_only_online
 
@@ -54,12 +55,11 @@ def is_saved(folder: Path) -> bool:
 
 def holds_pictures(file: str | Path) -> bool:
     """Whether a Parquet file has pictures inside of it. One that cannot be read has none: others say what is wrong with it."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         return any(is_picture(column.type) for column in pq.read_schema(file))
-    except (pa.ArrowException, OSError):
+    except Exception:  # pyarrow raises many kinds for damaged files
         return False
 
 
@@ -169,20 +169,16 @@ def of_parquet(path: Path) -> Split:
     """Without the package: what it says of columns stands in the schema."""
     import pyarrow.parquet as pq
 
-    schema = pq.read_schema(path)
+    with parquet_errors(path, OWNER):
+        schema = pq.read_schema(path)
     names = class_names(schema)
     kinds = {c.name: "image" if is_picture(c.type) else names.get(c.name) or str(c.type) for c in schema}
     there = path.stat()
 
     def rows(image: str, label: str) -> Iterator[tuple[dict, Any]]:
-        try:
-            with pq.ParquetFile(path) as file:
-                for batch in file.iter_batches(64, columns=[image, label]):
-                    yield from zip(batch[image].to_pylist(), batch[label].to_pylist(), strict=True)
-        except Exception as error:  # pyarrow raises many kinds for damaged files
-            raise LikewiseError(
-                f"{OWNER}: {path.name} is not a readable Parquet file ({first_line(error)}); write it anew"
-            ) from None
+        with parquet_errors(path, OWNER), pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(64, columns=[image, label]):
+                yield from zip(batch[image].to_pylist(), batch[label].to_pylist(), strict=True)
 
     return Split(kinds, f"{path.absolute()} {there.st_size} {there.st_mtime_ns}", rows, [str(path.parent)])
 

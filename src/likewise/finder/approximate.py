@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from likewise.errors import LikewiseError
+from likewise.files import first_line
 from likewise.finder.kept import checksum
 from likewise.finder.rows import Rows
 from likewise.progress import bar
@@ -99,7 +100,7 @@ class Approximate:
             AttributeError,
             MemoryError,
         ) as error:  # AttributeError: an index of another type
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            reason = first_line(error)
             raise BadGraph(
                 f"search: {file} is damaged ({reason}); build it anew with --index {about['kind']} on the saved index"
             ) from None
