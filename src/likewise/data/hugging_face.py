@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,8 @@ from likewise.weights import patient_only_online
 OPTIONS = ("image", "label", "split")
 
 
-def read_hugging_face(data: str) -> Items:
-    """Read `hf:...`, a folder of `save_to_disk`, or a Parquet file that holds pictures."""
+def read_hugging_face(data: str, fetch: bool = True) -> Items:
+    """Read `hf:...`, a folder of `save_to_disk`, or a Parquet file that holds pictures. See `load` for `fetch`."""
     where, wish = parse(data)
     path = Path(where).expanduser()
     if path.suffix.lower() == ".parquet" and path.is_file():
@@ -35,7 +36,7 @@ def read_hugging_face(data: str) -> Items:
     elif is_saved(path) or where.startswith((".", "/", "~")):
         splits = of_datasets(load_folder(path), [str(path)])
     else:
-        splits = of_datasets(load_hub(where), hub_folders(where))
+        splits = of_datasets(load_hub(where, fetch), hub_folders(where))
     return read_table(str(unpack(splits, path.stem if path.exists() else where, wish)))
 
 
@@ -112,17 +113,38 @@ def load_folder(path: Path):
         ) from None
 
 
-def load_hub(where: str):
+def load_hub(where: str, fetch: bool):
     name, _, config = where.partition(":")
     datasets = package()
     try:
-        with patient_only_online():
+        with patient_only_online() if fetch else only_cached():
             return datasets.load_dataset(name, config or None)
     except Exception as error:  # of many kinds: no network, no such name, no such config, scripts
+        if not fetch:
+            raise LikewiseError(
+                f"{OWNER}: the data of a run is fetched from a hub only where you name it yourself, and 'hf:{where}' is not in "
+                f"the cache; if you trust it, name it: --data hf:{where} (search: first `likewise evaluate RUN --data ...`)"
+            ) from None
         raise LikewiseError(
             f"{OWNER}: '{where}' must be a data set on the hub (or in its cache), and it cannot be loaded "
             f"({first_line(error)}); check the name, or the network, or give a folder written by save_to_disk"
         ) from None
+
+
+@contextmanager
+def only_cached() -> Iterator[None]:
+    """Let the package look into its cache alone, and contact no server."""
+    from huggingface_hub import constants
+
+    places = (constants, package().config)
+    before = [place.HF_HUB_OFFLINE for place in places]
+    try:
+        for place in places:
+            place.HF_HUB_OFFLINE = True
+        yield
+    finally:
+        for place, value in zip(places, before):
+            place.HF_HUB_OFFLINE = value
 
 
 def hub_folders(where: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +10,11 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from likewise.configs import Train
 from likewise.data.columns import CORNERS
+from likewise.data.hugging_face import is_saved
 from likewise.data.sheet import read_csv
-from likewise.files import first_line, load_arrays, write_aside
+from likewise.files import cache_folder, first_line, load_arrays, write_aside
 from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 
 
@@ -68,6 +71,32 @@ def origin(file: Path) -> dict:
             f"features: similarity in {file.name} must be cosine or euclidean, got {words['similarity']!r}; save it again"
         )
     return words | row
+
+
+def data_folders(settings: Train | None) -> list[str]:
+    """Return the folders that the pictures of a run may lie in by its settings; the cache, where they are unpacked there."""
+    if settings is None:
+        return []
+    data = Path(settings.data).expanduser()
+    if settings.data.startswith("hf:") or data.suffix.lower() == ".parquet" or is_saved(data):
+        return [str(cache_folder()), str(data.parent)] if data.exists() else [str(cache_folder())]
+    return [str(data if data.is_dir() else data.parent), *([settings.root] if settings.root else [])]
+
+
+def tell_outside(files: Sequence[str], folders: Sequence[str]) -> str:
+    """Return a sentence about files that lie in none of these folders; "" where there are none.
+
+    A foreign file of embeddings may name any picture on this machine, and who publishes a page should know.
+    """
+    homes = [os.path.join(os.path.realpath(folder), "") for folder in folders if folder]
+    real = {folder: os.path.join(os.path.realpath(folder), "") for folder in set(map(os.path.dirname, files))}
+    strange = [file for file in files if not real[os.path.dirname(file)].startswith(tuple(homes))]
+    if not strange:
+        return ""
+    return (
+        f"{len(strange)} of {len(files)} pictures lie outside of its data (first: {strange[0]}), for its file of embeddings "
+        "names them; look whether you want to show them"
+    )
 
 
 def rows_in(made_by: dict, count: int) -> Int[np.ndarray, "N"]:

@@ -11,10 +11,13 @@ from PIL import Image
 
 from likewise.configs import Search, check
 from likewise.data.images import image_of, read_image
+from likewise.errors import printable
 from likewise.files import check_out, write_aside
 from likewise.finder.index import Hit, Index
 from likewise.report.gallery import Tile, draw_gallery
+from likewise.stages.assemble import read_config
 from likewise.stages.indexing import Network, add_data, no_picture, open_index, path_of, picture_of
+from likewise.stages.saved import data_folders, tell_outside
 from likewise.types import Items, LikewiseError
 
 SAME = 1e-4
@@ -39,6 +42,8 @@ def search(config: Search, say=print) -> list[dict]:
 
         check_serving(config)
     index, network = open_index(config, say)
+    if (config.serve or out) and (told := outside_of(index, network, config)):
+        say(printable(told))
     change(index, network, config, say)
     found = [] if config.query is None else answer(index, network, config, out)
     if config.serve:
@@ -46,6 +51,16 @@ def search(config: Search, say=print) -> list[dict]:
 
         serve(index, network, config)
     return found
+
+
+def outside_of(index: Index, network: Network | None, config: Search) -> str:
+    """Return a sentence about pictures that neither the data of the network's run nor the target's folder holds, or ""."""
+    target = Path(config.target).expanduser()
+    folders = [str(target if target.is_dir() else target.absolute().parent)]
+    if network is not None:
+        folders += data_folders(read_config(network.run, allow_imports=config.allow_imports))
+    places = (path_of(index, place) for place in range(len(index.rows.vectors)))
+    return tell_outside([os.path.abspath(place) for place in places if place], folders)
 
 
 def change(index: Index, network: Network | None, config: Search, say) -> None:
