@@ -241,3 +241,14 @@ def test_content_tells_files_and_folders_apart(tmp_path):
     assert content_of(str(tmp_path / "a")) != first
     assert content_of(str(tmp_path / "a" / "x")) not in ("", content_of(str(tmp_path / "a")))
     assert content_of("openai/clip") == content_of(None) == ""
+
+
+def test_a_folder_of_too_many_files_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("likewise.encoders.MAX_FILES", 5)
+    for number in range(6):
+        (tmp_path / f"{number}.bin").touch()
+    monkeypatch.setattr("hashlib.file_digest", lambda *_: pytest.fail("a file was read"))
+    with pytest.raises(
+        LikewiseError, match="must hold at most 5 files, and '.*' has more; name the folder of the model"
+    ):
+        content_of(str(tmp_path))

@@ -4,10 +4,11 @@ import csv
 import json
 import os
 
+import numpy as np
 import pytest
 
 from likewise.errors import LikewiseError
-from likewise.files import check_out, make_folder, write_aside, write_csv, write_json
+from likewise.files import check_out, load_arrays, make_folder, write_aside, write_csv, write_json
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
@@ -62,3 +63,15 @@ def test_where_to_write_is_known_before_the_work(tmp_path):
         LikewiseError, match="compare: the folder of --save '.*nowhere/a.png' does not exist; make it first"
     ):
         check_out(str(tmp_path / "nowhere" / "a.png"), ".png", "compare", flag="--save")
+
+
+def test_arrays_are_read_or_the_file_is_named(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.arange(3), y=np.ones(2), z=np.array([None]))
+    assert list(load_arrays(tmp_path / "a.npz", "audit", "audit again", ("y", "x"))) == ["y", "x"]
+    assert list(load_arrays(tmp_path / "a.npz", "audit", "audit again", ("y", "w"), need=False)) == ["y"]
+    np.save(tmp_path / "b.npz", np.arange(3))
+    (tmp_path / "b.npz.npy").rename(tmp_path / "b.npz")
+    (tmp_path / "c.npz").write_bytes(b"")
+    for file, name in (("a", "w"), ("a", "z"), ("b", "x"), ("c", "x"), ("d", "x")):
+        with pytest.raises(LikewiseError, match=rf"^audit: .*{file}\.npz is damaged \(.+\); audit again$"):
+            load_arrays(tmp_path / f"{file}.npz", "audit", "audit again", (name,))

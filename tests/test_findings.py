@@ -96,7 +96,10 @@ def test_a_wrong_line_is_named(folder, file, line, told):
         ("audit.csv", "row,path\n0,a\n", "audit.csv must have the column 'label'"),
         ("audit.csv", HEADS["audit"].replace(" ", ","), "audit.csv must hold samples"),
         ("audit.csv", HEADS["audit"].replace(" ", ",") + "\n0,,a,1,,,,,,,,,,,wide\n", "right must be .* got 'wide'"),
-        ("neighbours.npz", "no archive", "neighbours.npz must hold the rows 'row', and 'near'"),
+        ("neighbours.npz", "no archive", "neighbours.npz is damaged .*audit again"),
+        ("neighbours.npz", "", "neighbours.npz is damaged .*audit again"),
+        ("audit.json", "[" * 10**5, "audit.json is damaged"),
+        ("audit.json", '{"title": "a", "root": "", "pictures": true, "rows": 1, "scores": 3}', "scores is 3"),
     ],
 )
 def test_a_broken_file_is_named(folder, file, text, told):
@@ -111,7 +114,7 @@ def test_neighbours_are_a_line_of_rows_for_each(folder):
         read_findings(folder)
     for row, near in ((np.array([1]), np.array([[2], [0]])), (np.array([1.0]), np.array([[2]]))):
         np.savez(folder / "neighbours.npz", row=row, near=near)
-        with pytest.raises(LikewiseError, match="'near' with a line for each .*audit again"):
+        with pytest.raises(LikewiseError, match="'near' with a line for each.*audit again"):
             read_findings(folder)
 
 

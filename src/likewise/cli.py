@@ -9,7 +9,7 @@ from itertools import zip_longest
 from typing import NoReturn
 
 from likewise.commands import COMMANDS
-from likewise.errors import LikewiseError, nearest_name
+from likewise.errors import LikewiseError, nearest_name, printable
 
 USAGE = """likewise: visual-similarity learning that people can trust, even when the labels are wrong.
 
@@ -78,7 +78,7 @@ def start(words: list[str]) -> None:
 
 
 def fail(text: str) -> NoReturn:
-    print(f"likewise: {text}", file=sys.stderr)
+    print(printable(f"likewise: {text}", keep="\n"), file=sys.stderr)
     sys.exit(2)
 
 

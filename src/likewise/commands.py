@@ -61,9 +61,10 @@ def run_embed(config) -> None:
 
 def run_search(config) -> None:
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
 
+    from likewise.errors import printable
+    from likewise.report.tables import escape
     from likewise.stages.search import search
 
     found = search(config)
@@ -84,7 +85,7 @@ def run_search(config) -> None:
                 print(f"row {hit['row']} is the same picture")
     else:  # for other programs: one line a neighbour, its fields apart by tabs
         for line in lines:
-            print("\t".join(line))
+            print("\t".join(map(printable, line)))
     if config.out:
         print(f"picture: {config.out}")
 

@@ -32,6 +32,8 @@ from likewise.weights import (
 
 OWNER = "encoders"
 TEXTS_AT_ONCE = 256
+MAX_FILES = 10_000
+"""Files in a folder that a spec names, at most."""
 CLIP = ("clip", "clip_text_model")
 
 
@@ -256,14 +258,26 @@ def first_token(out, mask: Tensor) -> Tensor:
     return out.last_hidden_state[:, 0]
 
 
+def files_in(folder: Path) -> list[Path]:
+    """Return the files at any depth of a folder, sorted. Far too many are an error: it is no model's, but such as /usr."""
+    found = []
+    for number, place in enumerate(folder.rglob("*")):
+        if number >= MAX_FILES:
+            raise LikewiseError(
+                f"spec: a folder that a spec names is read whole, so it must hold at most {MAX_FILES:,} files, and "
+                f"'{folder}' has more; name the folder of the model itself"
+            )
+        found += [place] if place.is_file() else []
+    return sorted(found)
+
+
 def content_of(name: str | None) -> str:
     """What tells two local files or folders of one name apart; empty for what is not on this disk."""
     place = Path(name or "").expanduser()
     if not name or not place.exists():
         return ""
-    files = [place] if place.is_file() else sorted(f for f in place.rglob("*") if f.is_file())
     digest = hashlib.sha256()
-    for file in files:
+    for file in [place] if place.is_file() else files_in(place):
         digest.update(str(file.relative_to(place)).encode())
         with file.open("rb") as opened:
             digest.update(hashlib.file_digest(opened, "sha256").digest())

@@ -43,6 +43,27 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "likewise"
 
 
+def load_arrays(file: str | os.PathLike, owner: str, advice: str, names: Sequence[str], need: bool = True) -> dict:
+    """Return the arrays of an .npz file by name; nothing is unpickled.
+
+    Args:
+        owner: who speaks in the error about a damaged file; `advice` says what to do then.
+        names: read these alone; `need`: all of them must be there.
+    """
+    import numpy as np
+
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in names if need or name in arrays.files}
+    except Exception as error:  # numpy, zipfile and zlib raise many kinds for damaged files
+        raise LikewiseError(f"{owner}: {file} is damaged ({first_line(error)}); {advice}") from None
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's text, or its type where it has none."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
 def check_out(out: str, suffix: str, owner: str, flag: str = "--out") -> Path:
     """Where to write, known to be possible before the work begins."""
     path = Path(out).expanduser()

@@ -10,7 +10,6 @@ import csv
 import json
 import math
 import os
-import zipfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import NamedTuple, get_type_hints
 import numpy as np
 
 from likewise.errors import LikewiseError
+from likewise.files import load_arrays
 
 ALL = "all"
 """The only part, where the data has none; its samples have an empty `split`."""
@@ -190,12 +190,16 @@ def read_about(file: Path) -> dict:
         for name, kind in (("title", str), ("root", str), ("rows", int), ("pictures", bool)):
             if not isinstance(about[name], kind):
                 raise ValueError(f"{name} is {about[name]!r}")
-        return nothing | {name: value for name, value in about.items() if value is not None}
+        about = nothing | {name: value for name, value in about.items() if value is not None}
+        for name, kind in nothing.items():
+            if not isinstance(about[name], type(kind)):
+                raise ValueError(f"{name} is {about[name]!r}")
+        return about
     except (FileNotFoundError, NotADirectoryError):
         raise LikewiseError(
             f"audit: a folder with {file.name} is wanted, got {file.parent}; run `likewise audit` first"
         ) from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise LikewiseError(f"audit: {file} is damaged ({error!r}); audit again") from None
 
 
@@ -271,14 +275,11 @@ def must_be_rows(rows: Iterable[int], sample: dict[int, Sample] | None, where: s
 def read_near(file: Path, sample: dict[int, Sample]) -> dict[int, list[int]]:
     if not file.exists():
         return {}
-    try:
-        with np.load(file, allow_pickle=False) as arrays:
-            row, near = arrays["row"], arrays["near"]
-            if row.ndim != 1 or near.ndim != 2 or len(row) != len(near) or {row.dtype.kind, near.dtype.kind} - {*"iu"}:
-                raise ValueError(f"{row.dtype} {row.shape} and {near.dtype} {near.shape}")
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+    row, near = load_arrays(file, "audit", "audit again", ("row", "near")).values()
+    if row.ndim != 1 or near.ndim != 2 or len(row) != len(near) or {row.dtype.kind, near.dtype.kind} - {*"iu"}:
         raise LikewiseError(
-            f"audit: {file.name} must hold the rows 'row', and 'near' with a line for each ({error}); audit again"
-        ) from None
+            f"audit: {file.name} must hold the rows 'row', and 'near' with a line for each, got {row.dtype} {row.shape} and "
+            f"{near.dtype} {near.shape}; audit again"
+        )
     must_be_rows(np.unique(np.append(row, near[near >= 0])).tolist(), sample, file.name)
     return {one: [other for other in others if other >= 0] for one, others in zip(row.tolist(), near.tolist())}

@@ -81,10 +81,12 @@ def strip(pictures: Sequence[tuple[str, str]]) -> str:
 
 def thumbnail(file: str, box: Float[np.ndarray, "4"] | None = None) -> str:
     """A small picture as a data URI; "" where the file cannot be shown, or not at once."""
-    from PIL import Image, ImageOps
+    from PIL import ImageOps
+
+    from likewise.pictures import open_picture
 
     try:
-        with Image.open(file) as image:
+        with open_picture(file) as image:
             if image.width * image.height > LARGE:
                 return ""
             if box is None or np.isnan(box).all():

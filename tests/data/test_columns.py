@@ -24,6 +24,13 @@ def test_integer_labels_are_sorted_by_value():
     assert clean is None
 
 
+def test_long_numbers_are_words():
+    """Python refuses to read a number of more than 4300 digits."""
+    long = sheet(label=["2", "9" * 5000, "10"], group=["1", "", "9" * 5000])
+    assert class_numbers(long)[0].tolist() == [1, 2, 0] and groups(long).tolist() == [0, -1, 1]
+    assert class_numbers(sheet(label=["2", "9" * 30, "10"]))[0].tolist() == [0, 2, 1]
+
+
 def test_labels_of_any_type():
     assert class_numbers(sheet(label=[2**63, 5, 2**64]))[1] == ("5", str(2**63), str(2**64))
     assert class_numbers(sheet(label=[1.0, 10.0, 2.0]))[1] == ("1", "2", "10")

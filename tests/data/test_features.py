@@ -266,3 +266,15 @@ def test_a_large_array_stays_on_disk(tmp_path):
     np.save(tmp_path / "l.npy", np.arange(len(X)))
     items = read_embeddings(str(tmp_path / "f.npy"), str(tmp_path / "l.npy"))
     assert isinstance(items.x, np.memmap) or isinstance(items.x.base, np.memmap)
+
+
+def test_whatever_byte_of_a_compressed_file_is_damaged_it_is_told(tmp_path):
+    np.savez_compressed(tmp_path / "z.npz", x=np.arange(60.0).reshape(20, 3), label=np.arange(20) % 4)
+    whole, refused = (tmp_path / "z.npz").read_bytes(), 0
+    for at in range(0, len(whole), 3):
+        (tmp_path / "z.npz").write_bytes(whole[:at] + bytes([whole[at] ^ 37]) + whole[at + 1 :])
+        try:
+            read_features(str(tmp_path / "z.npz"))
+        except LikewiseError:  # any other error fails the test
+            refused += 1
+    assert refused > len(whole) // 10

@@ -8,10 +8,12 @@ import pytest
 from PIL import Image
 
 import likewise
-from likewise.configs import Evaluate
+from likewise.configs import Evaluate, Report, Search
 from likewise.data import load
 from likewise.data.hugging_face import from_object, parse
 from likewise.stages.evaluate import evaluate
+from likewise.stages.opened import open_target
+from likewise.stages.search import search
 from likewise.types import LikewiseError
 
 datasets = pytest.importorskip("datasets")
@@ -176,6 +178,47 @@ def test_the_hub_is_asked_by_name_and_config(monkeypatch):
         LikewiseError, match=r"'lab/insects' must be a data set on the hub.*\(no network\); check the name"
     ):
         load("hf:lab/insects")
+
+
+def test_a_run_does_not_make_others_contact_a_hub(monkeypatch, tmp_path):
+    """It may be a stranger's: only the cache is looked into, until the user names the data himself."""
+    from huggingface_hub import constants
+
+    asked = []
+
+    def load_dataset(*words):
+        asked.append((words, constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE))
+        if not cached:
+            raise ConnectionError("offline")
+        return make(range(24))
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    cached, names = (
+        True,
+        {"backbone": "conv_small", "size": 16, "dim": 8, "length": "1", "augment": "none", "workers": 0},
+    )
+    names |= {"device": "cpu", "sampler": "SamplesPerClass(batch=4, per_class=2)", "protocol": "SeenClasses()"}
+    monkeypatch.setattr("likewise.weights.within_reach", lambda address: True)
+    run = likewise.train("hf:lab/insects", out=tmp_path / "run", metrics=("R@1",), quiet=True, **names)
+    assert asked == [(("lab/insects", None), False, False)]
+    monkeypatch.setattr("likewise.weights.within_reach", lambda address: pytest.fail("the hub was contacted"))
+    how = {"target": str(run.path), "metrics": ("R@1",), "device": "cpu", "workers": 0, "quiet": True}
+    evaluate(Evaluate(**how))
+    assert asked[-1] == (("lab/insects", None), True, True)
+    cached = False
+    with pytest.raises(LikewiseError, match="'hf:lab/insects' is not in the cache; if you trust it, name it: --data"):
+        evaluate(Evaluate(**how))
+    (run.path / "embeddings.npz").unlink()
+    with pytest.raises(LikewiseError, match="is not in the cache"):
+        search(Search(target=str(run.path), query="0", device="cpu", workers=0, quiet=True))
+    settings = Report((str(run.path),), device="cpu", workers=0, quiet=True)
+    notes = open_target(str(run.path), "run", settings, {}, print).notes
+    assert any("data could not be opened" in note and "--data hf:lab/insects" in note for note in notes)
+    assert all(hub and package for _, hub, package in asked[1:]) and not constants.HF_HUB_OFFLINE
+    cached = True
+    monkeypatch.setattr("likewise.weights.within_reach", lambda address: True)
+    evaluate(Evaluate(**how, data="hf:lab/insects"))
+    assert asked[-1] == (("lab/insects", None), False, False)
 
 
 def test_the_notation_by_hand():

@@ -16,7 +16,7 @@ from PIL import Image
 from likewise.data import decode, pixels
 from likewise.data.decode import decoded_bytes, pixels_of
 from likewise.data.images import BadImage
-from likewise.data.pixels import home_of, is_there, open_pixels
+from likewise.data.pixels import _finished, home_of, is_there, open_pixels
 from likewise.types import Items, LikewiseError
 
 COUNT = 11
@@ -310,6 +310,34 @@ def test_whatever_byte_of_the_index_is_damaged_pixels_are_right(items, folder, o
         assert opened.said in ([], [f"pixels: the index of {place} is damaged; noise is decoded anew"])
         assert_right(found, items)
     assert built > 10
+
+
+def test_an_index_of_something_else_is_made_anew(items, folder, opened):
+    opened(items)
+    place = home(items, folder)
+    with np.load(place / "index.npz") as index:
+        own = dict(index)
+    huge, count = np.full_like(own["size"], 2**40), len(own["size"])
+    for odd in (
+        {"size": huge}, {"size": -own["size"]}, {"size": own["size"][:-1]}, {"size": own["size"].astype(float)},
+        {"size": np.zeros(())}, {"edge": own["edge"][:1]}, {"edge": own["edge"][::-1]}, {"edge": own["edge"] * 10**6},
+        {"edge": np.array([0.5, count])}, {"crc": own["crc"][:-1]}, {"crc": own["crc"].astype("U9")},
+    ):  # fmt: skip
+        np.savez(place / "index.npz", **own | odd)
+        opened.said.clear()
+        assert_right(opened(items), items)
+        assert opened.said == [f"pixels: the index of {place} is damaged; noise is decoded anew"]
+
+
+def test_lines_of_something_else_in_an_unfinished_cache_are_cut_off(items, folder, opened, monkeypatch):
+    fail_at(monkeypatch, opened, items, 9, KeyboardInterrupt)
+    journal = home(items, folder) / "blocks.jsonl"
+    first = journal.read_text().splitlines()[0]
+    for odd in ("3", "[]", "{}", "[" * 10**5, '{"size": 3, "crc": 1}', '{"size": [[2]], "crc": 1}', '{"size": [], "crc": 1}',
+                '{"size": [[1, 1]], "crc": "x"}', '{"size": [[-1, 1]], "crc": 1}', first + "\n" + first):  # fmt: skip
+        journal.write_text(f"{first}\n{odd}\n")
+        blocks = _finished(home(items, folder) / "pixels.part", journal, len(json.loads(first)["size"]))
+        assert blocks == [json.loads(first)] and journal.read_text() == first + "\n"
 
 
 def test_damage_to_a_line_of_an_unfinished_cache_is_not_believed(items, folder, opened, monkeypatch):

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from likewise.data.sheet import read_csv, read_parquet
@@ -61,3 +62,14 @@ def test_bad_parquet_is_explained(write, tmp_path):
     pq.write_table(pa.table({"path": pa.array([], pa.string())}), tmp_path / "empty.parquet")
     with pytest.raises(LikewiseError, match=r"empty\.parquet must hold at least one row"):
         read_parquet(str(tmp_path / "empty.parquet"))
+
+
+def test_text_that_is_not_utf8_in_parquet_is_explained(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    ends = pa.py_buffer(np.array([0, 1, 2], np.int32).tobytes())
+    words = pa.StringArray.from_buffers(2, ends, pa.py_buffer(b"\xff\xfe"))
+    pq.write_table(pa.table({"path": words, "label": [0, 1]}), tmp_path / "t.parquet")
+    with pytest.raises(LikewiseError, match=r"t\.parquet is not a readable Parquet file .*; write it anew"):
+        read_parquet(str(tmp_path / "t.parquet"))

@@ -1,4 +1,6 @@
 import dataclasses
+import errno
+import os
 
 import numpy as np
 import pytest
@@ -124,3 +126,19 @@ def test_other_files_are_refused(tmp_path):
         read_table(str(tmp_path / "t.xlsx"))
     with pytest.raises(LikewiseError, match=r"a \.csv or \.parquet file, got 't\.xlsx'"):
         write_table(FULL, str(tmp_path / "t.xlsx"))
+
+
+def test_a_full_disk_leaves_the_old_table(tmp_path, monkeypatch):
+    import pyarrow.parquet as pq
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(pq, "write_table", full)
+    monkeypatch.setattr("os.fsync", full)  # a CSV file is lost at the very end
+    for name in ("t.csv", "t.parquet"):
+        (tmp_path / name).write_text("old")
+        with pytest.raises(LikewiseError, match="no room left on the disk"):
+            write_table(FULL, str(tmp_path / name))
+        assert (tmp_path / name).read_text() == "old"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["t.csv", "t.parquet"]

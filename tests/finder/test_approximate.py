@@ -1,5 +1,6 @@
 """Approximate indices: their recall is measured, rows come and go in them too, and faiss is asked for by name."""
 
+import json
 import sys
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from make_index import make_index, vectors
 
 from likewise.errors import LikewiseError
+from likewise.finder import kept
 from likewise.finder.approximate import lists_of
 from likewise.finder.index import Index, recall
 
@@ -71,16 +73,58 @@ def test_late_rows_hide_no_nearer_ones(tmp_path):
     assert places(index, z, 5, but=own)[0] == first[40:]
 
 
-def test_a_damaged_graph_is_told(tmp_path):
+def test_a_damaged_graph_is_told(tmp_path, monkeypatch):
     index = make_index(100)
     index.approximate("hnsw", 5)
     index.save(tmp_path / "i")
     file = next((tmp_path / "i").glob("*.faiss"))
     whole = file.read_bytes()
-    for body in (whole[:-5], b"x" * len(whole)):
-        file.write_bytes(body)
+    monkeypatch.setattr("faiss.read_index", lambda _: pytest.fail("faiss was given a damaged file"))
+    for body in (whole[:-5], b"x" * len(whole), whole[:99] + bytes([whole[99] ^ 1]) + whole[100:], None):
+        file.unlink() if body is None else file.write_bytes(body)
         with pytest.raises(LikewiseError, match=r"\.faiss is damaged .*build it anew with --index hnsw"):
             Index.open(tmp_path / "i")
+    again = Index.open(tmp_path / "i", "hnsw")
+    assert again.graph is None and again.approximate("hnsw", 5) is not None  # as the message says
+    monkeypatch.undo()
+    assert Index.open(tmp_path / "i").kind == "hnsw"
+    next((tmp_path / "i").glob("*.faiss")).write_bytes(b"")
+    exact = Index.open(tmp_path / "i", "exact")
+    exact.approximate("exact", 5)
+    assert Index.open(tmp_path / "i").kind == "exact" and not list((tmp_path / "i").glob("*.faiss"))
+
+
+def test_a_graph_of_other_vectors_is_told(tmp_path):
+    for name, dim, count in (("a", 8, 100), ("b", 9, 100), ("c", 8, 120)):
+        index = make_index(count, dim)
+        index.approximate("hnsw", 5)
+        index.save(tmp_path / name)
+    about = json.loads((tmp_path / "a" / "index.json").read_text())
+    for other in ("b", "c"):
+        theirs = json.loads((tmp_path / other / "index.json").read_text())["graph"] | {"upto": 100}
+        (tmp_path / "a" / "index.json").write_text(json.dumps(about | {"graph": theirs}))
+        (tmp_path / "a" / theirs["file"]).write_bytes((tmp_path / other / theirs["file"]).read_bytes())
+        with pytest.raises(LikewiseError, match="it is of other vectors"):
+            Index.open(tmp_path / "a")
+
+
+def test_who_opens_while_the_graph_is_replaced_tries_again(tmp_path, monkeypatch):
+    index = make_index(100)
+    index.approximate("hnsw", 5)
+    index.save(tmp_path / "i")
+    real, seen = kept.read, []
+
+    def read(folder, known=False):
+        found = real(folder, known)
+        if not seen:  # another command changes the index after index.json was read
+            seen.append(True)
+            index.add(vectors(1, seed=9), ["gull"], [""])
+            index.approximate("hnsw", 5)
+        return found
+
+    monkeypatch.setattr(kept, "read", read)
+    again = Index.open(tmp_path / "i")
+    assert again.graph.upto == 101 and len(again.rows) == 101
 
 
 def test_few_rows_are_too_few_for_codes():

@@ -77,6 +77,50 @@ def test_a_damaged_description_is_told(folder):
             Index.open(folder)
 
 
+def test_values_of_another_type_are_told(folder):
+    about = json.loads((folder / "index.json").read_text())
+    graph = {"kind": "hnsw", "file": "hnsw-2.faiss", "size": 1, "sum": 1, "upto": 40}
+    odd = [None, True, -1, 1.5, float("nan"), 2**70, "x", [], {}, [None], [2**70], [-1], {"x": []}, [[]]]
+    whole = about | {f"graph.{name}": value for name, value in graph.items()} | {"made_by.run": "", "made_by.which": ""}
+    refused = 0
+    for name in whole:
+        outer, _, inner = name.partition(".")
+        for value in odd:
+            made = graph if outer == "graph" else about[outer]
+            changed = about | {outer: made | {inner: value} if inner else value}
+            if name == "graph" and value is None:
+                continue
+            (folder / "index.json").write_text(json.dumps(changed))
+            try:
+                Index.open(folder)
+            except LikewiseError:  # any other error fails the test
+                refused += 1
+    assert refused > 0.9 * len(whole) * len(odd)  # a few odd values mean something: no removed rows, another version
+    (folder / "index.json").write_text("[" * 10**5)
+    with pytest.raises(LikewiseError, match="damaged"):
+        Index.open(folder)
+
+
+def test_a_graph_lies_in_the_folder(folder, tmp_path):
+    about = json.loads((folder / "index.json").read_text())
+    for name in (str(tmp_path / "hnsw-1.faiss"), "../hnsw-1.faiss", "a/hnsw-1.faiss", "index.json", "hnsw-1.faiss\n", "..",
+                 "ivfpq-1.faiss"):  # fmt: skip
+        graph = {"kind": "hnsw", "file": name, "size": 0, "sum": 0, "upto": 40}
+        (folder / "index.json").write_text(json.dumps(about | {"graph": graph}))
+        (tmp_path / "hnsw-1.faiss").touch()
+        for kind in (None, "exact", "hnsw"):
+            with pytest.raises(LikewiseError, match="index.json: graph is"):
+                Index.open(folder, kind)
+        assert (tmp_path / "hnsw-1.faiss").exists()
+
+
+def test_the_lock_empties_no_file(folder, tmp_path):
+    (tmp_path / "mine").write_text("kept")
+    (folder / "lock").symlink_to(tmp_path / "mine")
+    Index.open(folder).remove([8])
+    assert (tmp_path / "mine").read_text() == "kept"
+
+
 def test_two_who_change_one_index_are_told(folder):
     one, other = Index.open(folder), Index.open(folder)
     one.remove([9])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from likewise.configs import Search, Train
+from likewise.finder import kept
 from likewise.finder.index import Index
 from likewise.stages.indexing import Network, no_picture, path_of, picture_of
 from likewise.stages.search import search
@@ -78,6 +79,23 @@ def test_an_approximate_index_is_built_kept_and_measured(look, told, picture_run
     assert Index.open(tmp_path / "i").kind == "hnsw"
     look(tmp_path / "i", index="exact")
     assert Index.open(tmp_path / "i").kind == "exact"
+
+
+def test_a_query_writes_nothing(look, told, picture_run, tmp_path, monkeypatch):
+    """Not even where the approximate index lags behind its rows: the folder may be read-only, or others may search in it."""
+    pytest.importorskip("faiss")
+    look(picture_run.path, save=str(tmp_path / "i"), index="hnsw", k=3)
+    index = Index.open(tmp_path / "i")
+    index.add(np.ones((9, 8), np.float32), ["new"] * 9, [""] * 9)  # as on the page, which leaves the graph alone
+    before = {file.name: (file.stat().st_mtime_ns, file.read_bytes()) for file in (tmp_path / "i").iterdir()}
+    told.clear()
+    monkeypatch.setattr(kept, "changing", lambda *_: pytest.fail("a query changed the index"))
+    assert len(look(tmp_path / "i", query="20", k=26)) == 26
+    assert before == {file.name: (file.stat().st_mtime_ns, file.read_bytes()) for file in (tmp_path / "i").iterdir()}
+    assert told == ["the hnsw index is behind its rows, so that queries are slow; bring it up to date: --index hnsw"]
+    monkeypatch.undo()
+    look(tmp_path / "i", index="hnsw")
+    assert Index.open(tmp_path / "i").graph.upto == 27
 
 
 def test_what_cannot_work_is_told(look, shop, picture_run, run, tmp_path):

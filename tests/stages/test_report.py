@@ -132,6 +132,21 @@ def test_a_file_of_embeddings_is_scored_where_nobody_did(tmp_path, facts):
     assert one.scores == {} and "no query has an answer" in one.notes[0] and one.maps
 
 
+def test_pictures_that_a_strangers_file_names_elsewhere_are_told(pictures, tmp_path, facts, capsys):
+    other = [str(pictures / f"{c} färg" / "bild 0.png") for c in (0, 1)]
+    (tmp_path / "theirs").mkdir()
+    shutil.copytree(pictures, tmp_path / "theirs" / "own")
+    own = [f"own/{c} färg/bild {i}.png" for c in (0, 1) for i in range(2)]
+    np.savez(
+        tmp_path / "theirs" / "z.npz", x=np.random.default_rng(0).normal(size=(4, 3)), label=[0, 0, 1, 1], path=own
+    )
+    facts(tmp_path / "theirs" / "z.npz")
+    assert "outside" not in capsys.readouterr().out
+    np.savez(tmp_path / "theirs" / "z.npz", x=np.eye(4), label=[0, 0, 1, 1], path=own[:2] + other)
+    facts(tmp_path / "theirs" / "z.npz")
+    assert f"z: 2 of 4 pictures lie outside of its data (first: {other[0]})" in capsys.readouterr().out
+
+
 def test_tiny_files_and_odd_columns_are_shown_too(tmp_path, facts):
     for n in (1, 2, 3):
         x, row = np.eye(3, dtype=np.float32)[:n], np.zeros(n)

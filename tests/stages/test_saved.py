@@ -6,8 +6,18 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from likewise.configs import Train
 from likewise.data.features import read_embeddings
-from likewise.stages.saved import find_target, origin, read_per_query, rows_in, save_embeddings
+from likewise.files import cache_folder
+from likewise.stages.saved import (
+    data_folders,
+    find_target,
+    origin,
+    read_per_query,
+    rows_in,
+    save_embeddings,
+    tell_outside,
+)
 from likewise.types import Embedded, Items, LikewiseError
 
 
@@ -29,6 +39,37 @@ def test_what_others_call_so_is_no_row_and_no_word(tmp_path):
         assert list(said) == ["row"] and rows_in(said, 3).tolist() == [0, 1, 2]
     assert rows_in({"row": np.array([7, 3, 5], np.uint8)}, 3).tolist() == [7, 3, 5]
     assert rows_in({}, 2).tolist() == [0, 1]
+
+
+def test_a_way_of_comparing_that_there_is_not_is_told(tmp_path):
+    np.savez(tmp_path / "z.npz", x=np.zeros((2, 2)), similarity=np.asarray("dot"))
+    with pytest.raises(LikewiseError, match=r"similarity in z\.npz must be cosine or euclidean, got 'dot'"):
+        origin(tmp_path / "z.npz")
+    (tmp_path / "z.npz").write_bytes(b"")
+    with pytest.raises(LikewiseError, match=r"z\.npz is damaged .*save it again"):
+        origin(tmp_path / "z.npz")
+
+
+def test_pictures_outside_the_data_are_told(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    (tmp_path / "data" / "away").symlink_to(tmp_path)
+    inside = [
+        str(tmp_path / "link" / "a.png"),
+        str(tmp_path / "data" / "b.png"),
+        str(tmp_path / "data" / "deep" / "c.png"),
+    ]
+    assert tell_outside(inside, [str(tmp_path / "data")]) == "" == tell_outside([], [])
+    for file in (tmp_path / "data2" / "x.png", tmp_path / "x.png", tmp_path / "data" / "away" / "x.png"):
+        told = tell_outside([*inside, str(file)], ["", str(tmp_path / "link")])
+        assert told.startswith(f"1 of 4 pictures lie outside of its data (first: {file})")
+    for data, root, folders in (
+        (str(tmp_path / "data"), None, [str(tmp_path / "data")]),
+        (str(tmp_path / "t.csv"), "/r", [str(tmp_path), "/r"]),
+        ("hf:lab/insects", None, [str(cache_folder())]),
+    ):
+        assert data_folders(Train(data=data, root=root)) == folders
+    assert data_folders(None) == []
 
 
 def test_who_asks_and_answers_is_what_the_protocol_said(tmp_path):

@@ -176,6 +176,19 @@ def test_boxes_are_cut_in_the_picture_too(tmp_path, small):
     assert not (page.max(2) < 20).any()
 
 
+def test_pictures_that_a_strangers_file_names_elsewhere_are_told(picture_run, pictures, tmp_path):
+    told, page = [], str(tmp_path / "page.png")
+    settings = {"query": "0", "k": 2, "out": page, "device": "cpu", "workers": 0, "quiet": True}
+    search(Search(target=str(picture_run.path), **settings | {"query": "18"}), told.append)
+    assert told == []  # those of its own data
+    (tmp_path / "theirs").mkdir()
+    own, other = tmp_path / "theirs" / "a.png", pictures / "0 färg" / "bild 0.png"
+    shutil.copy(other, own)
+    np.savez(tmp_path / "theirs" / "z.npz", x=np.eye(3), label=[0, 0, 1], path=[str(own), "a.png", str(other)])
+    search(Search(target=str(tmp_path / "theirs" / "z.npz"), **settings), told.append)
+    assert len(told) == 1 and told[0].startswith(f"1 of 3 pictures lie outside of its data (first: {other})")
+
+
 def test_a_loss_on_raw_embeddings_is_searched_by_distance(settings, tmp_path):
     x = np.array([[1, 0], [10, 0], [1, 1], [0, 1]], np.float32)
     meta = {"run": str(tmp_path), "which": "best", "similarity": "euclidean"}

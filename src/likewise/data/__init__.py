@@ -35,19 +35,20 @@ FORMS = (
 )
 
 
-def load(data: str, root: str | None = None) -> Items:
+def load(data: str, root: str | None = None, *, fetch: bool = True) -> Items:
     """Read the data set that `data` names.
 
     Args:
         data: a name from `NAMES`, a folder, a table, a feature file, or `hf:NAME` (see `hugging_face`). `glyphs` takes
             arguments in its name: `glyphs(size=32, classes=40)`. A folder called like a known name is meant by `./name`.
         root: for a name, where the original download was unpacked; for a table, the folder its paths start from.
+        fetch: whether data may be fetched from a hub; without, only what is in the cache already.
     """
     data, root = str(data), None if root is None else str(root)
     if data in NAMES:
         return load_name(data, root, {})
     if data.startswith("hf:"):
-        return load_hugging_face(data, root)
+        return load_hugging_face(data, root, fetch)
     path = Path(data).expanduser()
     if path.exists():
         return load_path(path, root)
@@ -92,12 +93,12 @@ def load_name(name: str, root: str | None, arguments: dict) -> Items:
     return make(root, **arguments)
 
 
-def load_hugging_face(data: str, root: str | None) -> Items:
+def load_hugging_face(data: str, root: str | None, fetch: bool = True) -> Items:
     from likewise.data.hugging_face import read_hugging_face
 
     if root is not None:
         raise LikewiseError(f"hf: {data} holds its own pictures, so root={root!r} means nothing; leave it out")
-    return read_hugging_face(data)
+    return read_hugging_face(data, fetch)
 
 
 def load_path(path: Path, root: str | None) -> Items:

@@ -58,8 +58,9 @@ def text(cell: Any) -> str:
 
 
 def integers(words: list[str]) -> bool:
-    """Whether all are whole numbers as Python writes them; '007' is a name, for it would not survive as a number."""
-    return all(re.fullmatch(r"0|-?[1-9][0-9]*", word) for word in words)
+    """Whether all are whole numbers as Python writes them; '007' is a name, for it would not survive as a number, and so is
+    one of more than 100 digits: Python refuses to read long ones."""
+    return all(re.fullmatch(r"0|-?[1-9][0-9]{0,99}", word) for word in words)
 
 
 def in_order(words: set[str]) -> list[str]:

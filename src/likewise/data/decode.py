@@ -15,6 +15,7 @@ from PIL import Image
 from likewise.data.augment import check
 from likewise.data.cut import shrink
 from likewise.data.images import cut, file_of, image_of, upright
+from likewise.pictures import open_picture
 from likewise.progress import bar
 from likewise.types import Items, LikewiseError
 
@@ -76,7 +77,7 @@ def _area(items: Items, side: int | None, row: int) -> int:
 def _outline(file: str) -> Image.Image | None:
     """An empty picture of this one's size, turned as it will be. None: only decoding tells."""
     try:
-        with Image.open(file) as image:
+        with open_picture(file) as image:
             if image.format == "PNG":  # which may say behind its pixels how they are turned
                 content = Path(file).read_bytes()
                 sure = not any(word in content for word in (b"eXIf", b"type exif", b"adobe.xmp"))

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from likewise.data.columns import KNOWN, check_names, class_numbers, in_order, integers, optional_columns, text
-from likewise.data.sheet import Sheet, check_rows, first_line, read_csv, read_parquet, read_text
+from likewise.data.sheet import Sheet, check_rows, parquet_errors, read_csv, read_parquet, read_text
+from likewise.files import first_line
 from likewise.types import Items, LikewiseError
 
 FILES = ".npy, .npz, .parquet or .safetensors"
@@ -96,13 +97,10 @@ def holds_features(file: str) -> bool:
     """Whether a table is one of features: a Parquet file with a column x."""
     if Path(file).suffix.lower() != ".parquet":
         return False
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
+    with parquet_errors(file, "table"):
         names = pq.read_schema(file).names
-    except (pa.ArrowException, OSError) as error:
-        raise LikewiseError(f"table: {Path(file).name} is not a readable Parquet file ({first_line(error)})") from None
     return "x" in names or ("z" in names and "path" not in names)
 
 
@@ -151,7 +149,7 @@ def load_numpy(file: str) -> np.ndarray | dict[str, np.ndarray]:
             return arrays
     except LikewiseError:
         raise
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, KeyError, SyntaxError, MemoryError) as error:
+    except Exception as error:  # numpy, zipfile and zlib raise many kinds for damaged files
         if "pickle" in str(error) or "Python objects" in str(error):
             which = f"the array {key!r} of {name}" if key else name
             raise LikewiseError(
@@ -165,12 +163,11 @@ def load_numpy(file: str) -> np.ndarray | dict[str, np.ndarray]:
 
 def load_safetensors(file: str) -> dict[str, np.ndarray]:
     import torch
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     try:
         tensors = load_file(file)
-    except (SafetensorError, OSError, ValueError) as error:
+    except Exception as error:  # safetensors raises many kinds for damaged files
         raise LikewiseError(
             f"features: {Path(file).name} is not a readable safetensors file ({first_line(error)})"
         ) from None
@@ -182,24 +179,22 @@ def load_parquet(file: str) -> tuple[np.ndarray, dict]:
     import pyarrow.parquet as pq
 
     name = Path(file).name
-    try:
+    with parquet_errors(file, "features"):
         key = vector_key(pq.read_schema(file).names, name)
         column = pq.read_table(file, columns=[key])[key].combine_chunks()
-    except (pa.ArrowException, OSError) as error:
-        raise LikewiseError(f"features: {name} is not a readable Parquet file ({first_line(error)})") from None
-    check_rows(len(column), name, "features")
-    kind = column.type
-    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
-        raise LikewiseError(f"features: the column {key!r} of {name} must hold lists of numbers, got {kind}")
-    lengths = column.value_lengths().to_pylist()
-    odd = next((row for row, length in enumerate(lengths) if length is None or length != lengths[0]), None)
-    if odd is not None:
-        raise LikewiseError(
-            f"features: all vectors must have one length, but {name} has {lengths[0]} numbers in row 1 and "
-            f"{'nothing' if lengths[odd] is None else lengths[odd]} in row {odd + 1}"
-        )
-    x = column.flatten().to_numpy(zero_copy_only=False, writable=True)  # torch warns of what is not
-    x = x.reshape(len(column), -1)
+        check_rows(len(column), name, "features")
+        kind = column.type
+        if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
+            raise LikewiseError(f"features: the column {key!r} of {name} must hold lists of numbers, got {kind}")
+        lengths = column.value_lengths().to_pylist()
+        odd = next((row for row, length in enumerate(lengths) if length is None or length != lengths[0]), None)
+        if odd is not None:
+            raise LikewiseError(
+                f"features: all vectors must have one length, but {name} has {lengths[0]} numbers in row 1 and "
+                f"{'nothing' if lengths[odd] is None else lengths[odd]} in row {odd + 1}"
+            )
+        x = column.flatten().to_numpy(zero_copy_only=False, writable=True)  # torch warns of what is not
+        x = x.reshape(len(column), lengths[0])
     return x, read_parquet(file, "features", without=[key]).column
 
 

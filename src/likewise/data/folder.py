@@ -7,12 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from likewise.pictures import SUFFIXES
 from likewise.types import Items, LikewiseError
 
-SUFFIXES = frozenset(
-    f".{kind}"
-    for kind in ("jpg", "jpeg", "jfif", "jp2", "png", "bmp", "gif", "webp", "avif", "tif", "tiff", "ppm", "pgm")
-)
 SPLITS = ("train", "val", "test")
 
 

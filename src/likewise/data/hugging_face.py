@@ -10,48 +10,33 @@ their bytes. They lie in the cache folder under the data set's fingerprint, so t
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
-import os
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from likewise.data.folder import SUFFIXES
-from likewise.data.sheet import first_line
+from likewise.data.sheet import parquet_errors
 from likewise.data.table import read_table
+from likewise.data.unpack import OWNER, Split, unpack
 from likewise.errors import LikewiseError, nearest_name
-from likewise.files import cache_folder, write_csv
+from likewise.files import first_line
 from likewise.types import Items
 from likewise.weights import patient_only_online
 
-OWNER = "hf"
-PARTS = {"train": "train", "validation": "val", "valid": "val", "val": "val", "dev": "val", "test": "test"}
 OPTIONS = ("image", "label", "split")
 
 
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Rows of a data set. `kinds` says of each column: "image", the names of a ClassLabel, or what else it holds."""
-
-    kinds: dict[str, str | list[str]]
-    fingerprint: str
-    rows: Any  # (image column, label column) -> iterator over ({"bytes", "path"}, label)
-
-
-def read_hugging_face(data: str) -> Items:
-    """Read `hf:...`, a folder of `save_to_disk`, or a Parquet file that holds pictures."""
+def read_hugging_face(data: str, fetch: bool = True) -> Items:
+    """Read `hf:...`, a folder of `save_to_disk`, or a Parquet file that holds pictures. See `load` for `fetch`."""
     where, wish = parse(data)
     path = Path(where).expanduser()
     if path.suffix.lower() == ".parquet" and path.is_file():
         splits = {"train": of_parquet(path)}
     elif is_saved(path) or where.startswith((".", "/", "~")):
-        splits = of_datasets(load_folder(path))
+        splits = of_datasets(load_folder(path), [str(path)])
     else:
-        splits = of_datasets(load_hub(where))
+        splits = of_datasets(load_hub(where, fetch), hub_folders(where))
     return read_table(str(unpack(splits, path.stem if path.exists() else where, wish)))
 
 
@@ -71,19 +56,23 @@ def is_saved(folder: Path) -> bool:
 
 def holds_pictures(file: str | Path) -> bool:
     """Whether a Parquet file has pictures inside of it. One that cannot be read has none: others say what is wrong with it."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         return any(is_picture(column.type) for column in pq.read_schema(file))
-    except (pa.ArrowException, OSError):
+    except Exception:  # pyarrow raises many kinds for damaged files
         return False
 
 
 def is_picture(kind) -> bool:
     import pyarrow as pa
 
-    return pa.types.is_struct(kind) and {"bytes", "path"} == {kind.field(i).name for i in range(kind.num_fields)}
+    if not pa.types.is_struct(kind) or {"bytes", "path"} != {kind.field(i).name for i in range(kind.num_fields)}:
+        return False
+    content, path, t = kind.field("bytes").type, kind.field("path").type, pa.types
+    return (t.is_binary(content) or t.is_large_binary(content) or t.is_null(content)) and (
+        t.is_string(path) or t.is_large_string(path) or t.is_null(path)
+    )
 
 
 def parse(data: str) -> tuple[str, dict[str, str]]:
@@ -124,20 +113,52 @@ def load_folder(path: Path):
         ) from None
 
 
-def load_hub(where: str):
+def load_hub(where: str, fetch: bool):
     name, _, config = where.partition(":")
     datasets = package()
     try:
-        with patient_only_online():
+        with patient_only_online() if fetch else only_cached():
             return datasets.load_dataset(name, config or None)
     except Exception as error:  # of many kinds: no network, no such name, no such config, scripts
+        if not fetch:
+            raise LikewiseError(
+                f"{OWNER}: the data of a run is fetched from a hub only where you name it yourself, and 'hf:{where}' is not in "
+                f"the cache; if you trust it, name it: --data hf:{where} (search: first `likewise evaluate RUN --data ...`)"
+            ) from None
         raise LikewiseError(
             f"{OWNER}: '{where}' must be a data set on the hub (or in its cache), and it cannot be loaded "
             f"({first_line(error)}); check the name, or the network, or give a folder written by save_to_disk"
         ) from None
 
 
-def of_datasets(dataset) -> dict[str, Split]:
+@contextmanager
+def only_cached() -> Iterator[None]:
+    """Let the package look into its cache alone, and contact no server."""
+    from huggingface_hub import constants
+
+    places = (constants, package().config)
+    before = [place.HF_HUB_OFFLINE for place in places]
+    try:
+        for place in places:
+            place.HF_HUB_OFFLINE = True
+        yield
+    finally:
+        for place, value in zip(places, before):
+            place.HF_HUB_OFFLINE = value
+
+
+def hub_folders(where: str) -> list[str]:
+    """Return the folders that the package keeps downloaded pictures in, and the local folder of this name."""
+    import huggingface_hub.constants
+
+    config = package().config
+    return [
+        where.partition(":")[0],
+        *map(str, (config.HF_DATASETS_CACHE, config.DOWNLOADED_DATASETS_PATH, huggingface_hub.constants.HF_HUB_CACHE)),
+    ]
+
+
+def of_datasets(dataset, within: Sequence[str] | None = None) -> dict[str, Split]:
     datasets = package()
     if not isinstance(dataset, datasets.Dataset | datasets.DatasetDict):
         raise LikewiseError(
@@ -160,6 +181,7 @@ def of_datasets(dataset) -> dict[str, Split]:
             {column: kind(feature) for column, feature in split.features.items()},
             split._fingerprint,
             lambda image, label, split=split: rows(split, image, label),
+            within,
         )
         for name, split in whole.items()
     }
@@ -169,120 +191,25 @@ def of_parquet(path: Path) -> Split:
     """Without the package: what it says of columns stands in the schema."""
     import pyarrow.parquet as pq
 
-    schema = pq.read_schema(path)
-    told = json.loads((schema.metadata or {}).get(b"huggingface", b"{}")).get("info", {}).get("features", {})
-    kinds = {
-        c.name: "image" if is_picture(c.type) else told.get(c.name, {}).get("names") or str(c.type) for c in schema
-    }
+    with parquet_errors(path, OWNER):
+        schema = pq.read_schema(path)
+    names = class_names(schema)
+    kinds = {c.name: "image" if is_picture(c.type) else names.get(c.name) or str(c.type) for c in schema}
     there = path.stat()
 
     def rows(image: str, label: str) -> Iterator[tuple[dict, Any]]:
-        with pq.ParquetFile(path) as file:
+        with parquet_errors(path, OWNER), pq.ParquetFile(path) as file:
             for batch in file.iter_batches(64, columns=[image, label]):
                 yield from zip(batch[image].to_pylist(), batch[label].to_pylist(), strict=True)
 
-    return Split(kinds, f"{path.absolute()} {there.st_size} {there.st_mtime_ns}", rows)
+    return Split(kinds, f"{path.absolute()} {there.st_size} {there.st_mtime_ns}", rows, [str(path.parent)])
 
 
-def choose(kinds: dict[str, str | list[str]], wish: dict[str, str]) -> tuple[str, str]:
-    """The image column and the label column: as named, or the only ones that can be meant."""
-    images = [name for name, kind in kinds.items() if kind == "image"]
-    labels = [name for name, kind in kinds.items() if isinstance(kind, list)] or [n for n in kinds if n == "label"]
-    chosen = []
-    for what, found in (("image", images), ("label", labels)):
-        if what in wish and wish[what] not in kinds:
-            raise LikewiseError(
-                f"{OWNER}: there is no column '{wish[what]}'{nearest_name(wish[what], kinds)} It has: {', '.join(kinds)}"
-            )
-        if what not in wish and len(found) != 1:
-            many = f"several, {', '.join(found)}" if found else f"none among {', '.join(kinds)}"
-            raise LikewiseError(
-                f"{OWNER}: one column must hold the {what}, and there are {many}; name it: ?{what}=COLUMN"
-            )
-        chosen.append(wish.get(what) or found[0])
-    image, label = chosen
-    if kinds[image] != "image":
-        raise LikewiseError(
-            f"{OWNER}: column '{image}' must hold pictures (the feature Image), got {kinds[image]}; pictures are in: "
-            f"{', '.join(images) or 'no column'}"
-        )
-    kind = kinds[label]
-    if not isinstance(kind, list) and not re.match(r"u?int|(large_)?(string|utf8)", kind):
-        raise LikewiseError(
-            f"{OWNER}: label must be classes, whole numbers or words, and '{label}' holds {kind}; name another: ?label=COLUMN"
-        )
-    return image, label
-
-
-def unpack(splits: dict[str, Split], name: str, wish: dict[str, str]) -> Path:
-    """Pictures as files with a table beside them; the table is written last, so where it is, all is there."""
-    splits = some(splits, wish.get("split"))
-    image, label = choose(next(iter(splits.values())).kinds, wish)
-    facts = [1, image, label, {part: split.fingerprint for part, split in splits.items()}]
-    key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
-    word = re.sub(r"[^\w.-]+", "-", name).strip("-.")
-    folder = cache_folder() / f"hf-{word}-{key}"
-    table = folder / f"{word}.csv"
-    if table.is_file():
-        return table
-    lines = []
-    for part, split in splits.items():
-        choose(split.kinds, {"image": image, "label": label})  # knows what is wrong with a split that differs
-        (folder / part).mkdir(parents=True, exist_ok=True)
-        for number, (picture, cell) in enumerate(split.rows(image, label)):
-            at = f"row {number} of {part}"
-            file = put(folder, f"{part}/{number:06d}", picture, at)
-            lines.append((file, *class_of(cell, split.kinds[label], at), PARTS[part] if len(splits) > 1 else ""))
-    head = ("path", "label", "class_name", "split")
-    write_csv(table, head if len(splits) > 1 else head[:3], lines if len(splits) > 1 else (line[:3] for line in lines))
-    return table
-
-
-def some(splits: dict[str, Split], wanted: str | None) -> dict[str, Split]:
-    names = wanted.split(",") if wanted else list(splits)
-    for name in names:
-        if name not in splits:
-            raise LikewiseError(
-                f"{OWNER}: there is no split '{name}'{nearest_name(name, splits)} It has: {', '.join(splits)}"
-            )
-        if len(names) > 1 and name not in PARTS:
-            raise LikewiseError(
-                f"{OWNER}: splits must be train, validation and test, got '{name}'; take those you want: "
-                f"?split={','.join(n for n in names if n in PARTS) or name}"
-            )
-    return {name: splits[name] for name in names}
-
-
-def class_of(cell: Any, kind: str | list[str], at: str) -> tuple[Any, str]:
-    """The label as a table has it, and its name."""
-    if cell is None or cell == "" or (isinstance(kind, list) and not 0 <= cell < len(kind)):
-        raise LikewiseError(
-            f"{OWNER}: every row must have a label, got {cell!r} in {at}; take splits that are labelled: ?split=train"
-        )
-    return cell, kind[cell] if isinstance(kind, list) else ""
-
-
-def put(folder: Path, name: str, picture: dict | None, at: str) -> str:
-    """Write a picture's own bytes, unless they are there; its path below the folder."""
-    content, path = (picture or {}).get("bytes"), (picture or {}).get("path")
-    if content is None and path is not None and os.path.isfile(path):
-        content = Path(path).read_bytes()
-    if content is None:
-        raise LikewiseError(f"{OWNER}: every row must have a picture, and {at} has none; leave such rows out first")
-    suffix = os.path.splitext(path or "")[1].lower()
-    file = name + (suffix if suffix in SUFFIXES else suffix_of(content))
-    if not (folder / file).is_file() or (folder / file).stat().st_size != len(content):
-        aside = folder / f"{file}.{os.getpid()}.part"
-        aside.write_bytes(content)
-        os.replace(aside, folder / file)
-    return file
-
-
-def suffix_of(content: bytes) -> str:
-    """By what the bytes say; those of no known kind are found out when they are decoded."""
-    from PIL import Image
-
+def class_names(schema) -> dict[str, list[str]]:
+    """Return the class names that the package keeps in a Parquet schema, by column; {} where there are none."""
     try:
-        return f".{(Image.open(io.BytesIO(content)).format or 'img').lower()}"
-    except Exception:
-        return ".img"
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        named = {column: feature.get("names") for column, feature in features.items() if isinstance(feature, dict)}
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
+        return {}
+    return {c: n for c, n in named.items() if isinstance(n, list) and all(isinstance(one, str) for one in n)}

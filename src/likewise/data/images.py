@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image, ImageOps
 from torch.utils.data import DataLoader, Dataset
 
+from likewise.pictures import formats, open_picture
 from likewise.types import Items, LikewiseError
 
 SHAPE = 100
@@ -33,7 +34,7 @@ def read_image(path: str | os.PathLike, box: Iterable[float] | None = None) -> I
     try:
         if os.path.getsize(path) == 0:
             raise BadImage(f"{path}: the file is empty (0 bytes); download it again or drop it")
-        with Image.open(path) as image:
+        with open_picture(path) as image:
             image.load()
             image = to_rgb(upright(image))
     except BadImage:
@@ -46,7 +47,9 @@ def read_image(path: str | os.PathLike, box: Iterable[float] | None = None) -> I
             "shrink it first"
         ) from None
     except Image.UnidentifiedImageError:
-        raise BadImage(f"{path}: this is not a picture in a known format; drop it or convert it") from None
+        raise BadImage(
+            f"{path}: this is not a picture in a known format ({', '.join(formats())}); drop it or convert it"
+        ) from None
     except MemoryError:
         raise BadImage(f"{path}: there is not enough memory to decode it; shrink it first") from None
     except Exception as error:

@@ -36,6 +36,9 @@ VERSION = 1  # of the files: raise it whenever they, or the pixels of a picture,
 BLOCK = 256
 """Pictures that share a checksum, and that a killed process loses."""
 
+LONGEST = 2**20
+"""Pixels of a side, at most: `read_image` accepts no picture that comes near it."""
+
 LIMIT = 100 * 10**9
 """Bytes that all caches may take together; beyond it the ones used longest ago go."""
 
@@ -182,6 +185,8 @@ def _opened(items: Items, side: int | None, home: Path, say: Callable[[str], Non
     try:
         with np.load(home / "index.npz", allow_pickle=False) as index:
             size, edge, crc = index["size"], index["edge"], index["crc"]
+        if not _fits(size, edge, crc, len(items)):
+            return None
         file = (home / "pixels.bin").open("rb")
     except Exception:
         return None
@@ -195,6 +200,15 @@ def _opened(items: Items, side: int | None, home: Path, say: Callable[[str], Non
         fcntl and fcntl.flock(file, fcntl.LOCK_SH)  # in use
         os.utime(home)
     return found
+
+
+def _fits(size: np.ndarray, edge: np.ndarray, crc: np.ndarray, count: int) -> bool:
+    """Whether an index is one of `count` pictures in blocks."""
+    return (
+        size.shape == (count, 2) and size.dtype.kind == "i" and size.min() > 0 and size.max() <= LONGEST
+        and edge.ndim == 1 and edge.dtype.kind == "i" and len(edge) > 1 and edge[0] == 0 and edge[-1] == count
+        and bool((np.diff(edge) > 0).all()) and crc.dtype == np.uint32 and crc.shape == (len(edge) - 1,)
+    )  # fmt: skip
 
 
 def _made(items: Items, side: int | None, home: Path, workers: int, quiet: bool, say: Callable[[str], None]) -> Pixels:
@@ -221,7 +235,7 @@ def _made(items: Items, side: int | None, home: Path, workers: int, quiet: bool,
 
 def _build(items: Items, side: int | None, home: Path, workers: int, quiet: bool) -> None:
     part, journal = home / "pixels.part", home / "blocks.jsonl"
-    blocks = _finished(part, journal)
+    blocks = _finished(part, journal, len(items))
     rows, size, crc = range(sum(len(block["size"]) for block in blocks), len(items)), [], 0
     with (
         part.open("ab") as out,
@@ -246,18 +260,20 @@ def _build(items: Items, side: int | None, home: Path, workers: int, quiet: bool
     journal.unlink()
 
 
-def _finished(part: Path, journal: Path) -> list[dict]:
-    """Blocks that were whole when decoding ended early; what lies beyond them is cut off."""
+def _finished(part: Path, journal: Path, count: int) -> list[dict]:
+    """Blocks of at most `count` pictures that were whole when decoding ended early; what lies beyond them is cut off."""
     part.touch()
     journal.touch()
-    blocks, lines, pixels, there = [], 0, 0, part.stat().st_size
+    blocks, rows, lines, pixels, there = [], 0, 0, 0, part.stat().st_size
     for line in journal.read_bytes().splitlines(keepends=True):
         try:
             block = json.loads(line)
-        except ValueError:
+            size, crc = np.array(block["size"]), np.array([block["crc"]], np.uint32)
+            whole = line.endswith(b"\n") and _fits(size, np.array([0, len(size)]), crc, len(size))
+        except Exception:  # of many kinds: it may hold anything
             break
-        end = pixels + 3 * sum(high * wide for high, wide in block["size"])
-        if end > there or not line.endswith(b"\n"):
+        rows, end = rows + len(size), pixels + 3 * int(size.prod(1).sum()) if whole else 0
+        if not whole or end > there or rows > count:
             break
         blocks.append(block)
         lines, pixels = lines + len(line), end

@@ -5,10 +5,13 @@ from __future__ import annotations
 import csv
 import difflib
 import io
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from likewise.files import first_line
 from likewise.types import LikewiseError
 
 
@@ -92,19 +95,29 @@ def read_text(file: str, owner: str) -> str:
 
 def read_parquet(file: str, owner: str = "table", without: Iterable[str] = ()) -> Sheet:
     """The columns of a Parquet file as Python values, except those named in `without`."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     name = Path(file).name
-    try:
+    with parquet_errors(file, owner):
         head = pq.read_schema(file).names
         check_head(head, name, owner)
         table = pq.read_table(file, columns=[column for column in head if column not in without])
-    except (pa.ArrowException, OSError) as error:
-        raise LikewiseError(f"{owner}: {name} is not a readable Parquet file ({first_line(error)})") from None
-    check_rows(table.num_rows, name, owner)
-    columns = {column: table[column].to_pylist() for column in table.column_names}
+        check_rows(table.num_rows, name, owner)
+        columns = {column: table[column].to_pylist() for column in table.column_names}
     return Sheet(owner, name, columns, list(range(1, table.num_rows + 1)), unit="row")
+
+
+@contextmanager
+def parquet_errors(file: str | os.PathLike, owner: str) -> Iterator[None]:
+    """Raise a LikewiseError for whatever pyarrow raises over a damaged file; that is of many kinds."""
+    try:
+        yield
+    except LikewiseError:
+        raise
+    except Exception as error:
+        raise LikewiseError(
+            f"{owner}: {Path(file).name} is not a readable Parquet file ({first_line(error)}); write it anew"
+        ) from None
 
 
 def check_head(head: list[str], name: str, owner: str) -> None:
@@ -116,7 +129,3 @@ def check_head(head: list[str], name: str, owner: str) -> None:
 def check_rows(count: int, name: str, owner: str) -> None:
     if not count:
         raise LikewiseError(f"{owner}: {name} must hold at least one row, and it has only a header; fill it or drop it")
-
-
-def first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

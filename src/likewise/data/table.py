@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import os
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 
 from likewise.data.columns import check_names, class_numbers, optional_columns
 from likewise.data.sheet import Sheet, read_csv, read_parquet
+from likewise.files import write_aside, write_csv
 from likewise.types import Items, LikewiseError
 
 
@@ -95,10 +95,7 @@ def write_table(items: Items, file: str) -> None:
         raise LikewiseError(f"table: features do not fit in a CSV file; write {Path(file).stem}.parquet instead")
     columns = item_columns(items)
     if suffix == ".csv":
-        with open(file, "w", newline="", encoding="utf-8") as out:
-            writer = csv.writer(out, lineterminator="\n")
-            writer.writerow(columns)
-            writer.writerows(zip(*columns.values(), strict=True))
+        write_csv(Path(file), tuple(columns), zip(*columns.values(), strict=True))
         return
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -106,7 +103,8 @@ def write_table(items: Items, file: str) -> None:
     if items.x is not None:
         flat = pa.array(np.ascontiguousarray(items.x, np.float32).reshape(-1))
         columns["x"] = pa.FixedSizeListArray.from_arrays(flat, items.x.shape[1])
-    pq.write_table(pa.table(columns), file)
+    with write_aside(Path(file)) as aside:
+        pq.write_table(pa.table(columns), aside)
 
 
 def item_columns(items: Items) -> dict[str, list]:

@@ -9,6 +9,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from likewise.errors import LikewiseError
+from likewise.files import first_line
+from likewise.finder.kept import checksum
 from likewise.finder.rows import Rows
 from likewise.progress import bar
 
@@ -16,6 +18,10 @@ LEARN = 1000
 """Rows that ivfpq takes to learn its codes from, at least."""
 BLOCK = 2**15
 """Rows added at a time."""
+
+
+class BadGraph(LikewiseError):
+    """The file of an approximate index is missing or damaged."""
 
 
 def faiss_of(kind: str):
@@ -75,15 +81,27 @@ class Approximate:
         faiss_of(self.kind).write_index(self.inner, str(file))
 
     @classmethod
-    def read(cls, file: Path, about: dict) -> Approximate:
+    def read(cls, file: Path, about: dict, dim: int) -> Approximate:
+        """Read what `write` left. faiss trusts its files, so it gets only the very bytes that were written."""
         faiss = faiss_of(about["kind"])
         try:
             if file.stat().st_size != about["size"]:
                 raise RuntimeError(f"it must have {about['size']} bytes and has {file.stat().st_size}")
-            return cls(about["kind"], faiss.read_index(str(file)), about["upto"])
-        except (OSError, RuntimeError) as error:
-            reason = str(error).splitlines()[0]
-            raise LikewiseError(
+            if checksum(file) != about["sum"]:
+                raise RuntimeError("its bytes are not those that were written")
+            inner = faiss.read_index(str(file))
+            places = faiss.vector_to_array(inner.id_map)
+            if inner.d != dim or not ((places >= 0) & (places < about["upto"])).all():
+                raise RuntimeError("it is of other vectors")
+            return cls(about["kind"], inner, about["upto"])
+        except (
+            OSError,
+            RuntimeError,
+            AttributeError,
+            MemoryError,
+        ) as error:  # AttributeError: an index of another type
+            reason = first_line(error)
+            raise BadGraph(
                 f"search: {file} is damaged ({reason}); build it anew with --index {about['kind']} on the saved index"
             ) from None
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from likewise.errors import LikewiseError
 from likewise.exact import euclidean_scale, prepare, readable
 from likewise.finder import kept
-from likewise.finder.approximate import Approximate
+from likewise.finder.approximate import Approximate, BadGraph
 from likewise.finder.rows import Rows, fitting, pack
 
 SPARE = 16
@@ -43,10 +43,23 @@ class Index:
         self.lock = threading.Lock()
 
     @classmethod
-    def open(cls, folder: Path) -> Index:
+    def open(cls, folder: Path, kind: str | None = None) -> Index:
+        """Open a saved index without writing to it.
+
+        Args:
+            kind: the approximate index that will be made next: a damaged one of another kind, or of this one, is no error.
+        """
         rows, about = kept.read(folder)
-        known = about["graph"]
-        made = cls(rows, about["made_by"], known and Approximate.read(folder / known["file"], known))
+        known, graph = about["graph"], None
+        if known is not None and kind != "exact":
+            try:
+                graph = Approximate.read(folder / known["file"], known, about["dim"])
+            except BadGraph:
+                if kept.read_about(folder)["version"] != about["version"]:  # another command replaced it meanwhile
+                    return cls.open(folder, kind)
+                if kind is None:
+                    raise
+        made = cls(rows, about["made_by"], graph)
         made.folder, made.about = folder, about
         return made
 
@@ -136,7 +149,7 @@ class Index:
         """Make the index of this kind, up to date, and say how many of the true k nearest it finds. None: it is exact, or
         nothing was to be done."""
         if kind == "exact":
-            fresh = None if self.graph is None else "exact"
+            fresh = None if self.graph is None and self.about["graph"] is None else "exact"
             self.graph = None
         else:
             fresh = self._refresh(kind, quiet)
@@ -149,6 +162,14 @@ class Index:
         if found is None:
             return None
         return f"{kind}: finds {100 * found[0]:.1f} % of the true {k} nearest ({found[1]} queries)"
+
+    @property
+    def behind(self) -> bool:
+        """Whether the faiss index lacks so many rows, or holds so many removed ones, that it should be brought up to date."""
+        if self.graph is None:
+            return False
+        late = len(self.rows.vectors) - self.graph.upto
+        return max(late, (~self.rows.here[: self.graph.upto]).sum()) > STALE * len(self.rows.vectors)
 
     def _refresh(self, kind: str, quiet: bool) -> str | None:
         """Build, extend or leave the faiss index, whichever is needed."""

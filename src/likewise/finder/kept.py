@@ -13,7 +13,9 @@ A crash while appending leaves bytes that index.json does not count; the next ch
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 import secrets
 import shutil
 import zlib
@@ -36,20 +38,8 @@ FORMAT = 1
 LARGE = 256 * 2**20
 """Bytes beyond which a file is checked by its size alone: reading all of it would take longer than the answer."""
 FILES = ("vectors.f32", "table.bin", "paths.txt")
-KEYS = {
-    "format",
-    "version",
-    "similarity",
-    "dim",
-    "rows",
-    "next",
-    "classes",
-    "removed",
-    "sizes",
-    "sums",
-    "made_by",
-    "graph",
-}
+GRAPH = re.compile(r"(hnsw|ivfpq)-[0-9]{1,18}\.faiss")
+"""Names of the files that `keep_graph` writes, and the only ones that it deletes."""
 
 
 def is_index(folder: Path) -> bool:
@@ -117,7 +107,7 @@ def keep_graph(folder: Path, about: dict, graph: dict | None, write) -> dict:
         graph = graph | {"file": f"{graph['kind']}-{about['version'] + 1}.faiss"}
         with write_aside(folder / graph["file"]) as aside:
             write(aside)
-            graph["size"] = aside.stat().st_size
+            graph |= {"size": aside.stat().st_size, "sum": checksum(aside)}
     about = settle(folder, about | {"graph": graph})
     if last is not None:
         (folder / last["file"]).unlink(missing_ok=True)
@@ -145,23 +135,79 @@ def read(folder: Path, known: bool = False) -> tuple[Rows, dict]:
 
 
 def read_about(folder: Path) -> dict:
+    """Return what index.json holds; every value is of the type and in the range that others rely on."""
     try:
         about = json.loads((folder / "index.json").read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise _damaged(folder, f"index.json: {error}") from None
-    if not isinstance(about, dict) or not about.keys() >= KEYS:
+    if not isinstance(about, dict) or "format" not in about:
         raise _damaged(folder, "index.json lacks what an index says of itself")
     if about["format"] != FORMAT:
         raise LikewiseError(
-            f"search: the index '{folder}' must have format {FORMAT}, got {about['format']}; update likewise, or save it anew"
+            f"search: the index '{folder}' must have format {FORMAT}, got {about['format']!r}; update likewise, or save it anew"
         )
+    odd = [name for name, holds in _CHECKS.items() if name not in about or not holds(about[name])]
+    if odd:
+        raise _damaged(folder, f"index.json: {odd[0]} is missing or not what it must be")
+    graph = about["graph"]
+    if graph is not None and (graph["upto"] > about["rows"] or not graph["file"].startswith(f"{graph['kind']}-")):
+        raise _damaged(folder, "index.json: graph is of other rows")
     return about
+
+
+def _count(value) -> bool:
+    """Whether a value is a whole number that fits in an int64."""
+    return type(value) is int and 0 <= value < 2**62
+
+
+def _counts(value) -> bool:
+    return isinstance(value, dict) and all(_count(value.get(name)) for name in FILES)
+
+
+def _graph(value) -> bool:
+    if value is None:
+        return True
+    if not isinstance(value, dict) or not all(_count(value.get(name)) for name in ("size", "upto", "sum")):
+        return False
+    file, recall = value.get("file"), value.get("recall", 1.0)
+    plain = isinstance(file, str) and GRAPH.fullmatch(file)  # it is read, and deleted: nothing outside of the folder
+    return bool(plain) and value.get("kind") in ("hnsw", "ivfpq") and type(recall) in (int, float)
+
+
+def _origin(value) -> bool:
+    texts = ("run", "which", "similarity", "identity")
+    return isinstance(value, dict) and all(isinstance(value.get(name, ""), str) for name in texts)
+
+
+_CHECKS = {
+    "version": _count,
+    "similarity": lambda value: value in ("cosine", "euclidean"),
+    "dim": _count,
+    "rows": _count,
+    "next": _count,
+    "classes": lambda value: isinstance(value, list) and all(isinstance(name, str) for name in value),
+    "removed": lambda value: isinstance(value, list) and all(map(_count, value)),
+    "sizes": _counts,
+    "sums": _counts,
+    "made_by": _origin,
+    "graph": _graph,
+}
+"""What must hold of every value of index.json."""
+
+
+def checksum(file: Path) -> int:
+    """Return the CRC-32 of a file, read a block at a time."""
+    found = 0
+    with file.open("rb") as body:
+        while block := body.read(2**24):
+            found = zlib.crc32(block, found)
+    return found
 
 
 def _map(folder: Path, about: dict, name: str, kind: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
     file, size = folder / name, about["sizes"][name]
     there = file.stat().st_size if file.is_file() else -1
-    if there < size or size != int(np.prod(shape)) * kind.itemsize:
+    if there < size or size != math.prod(shape) * kind.itemsize:
         raise _damaged(folder, f"{name} must have {size} bytes and has {max(there, 0)}")
     if not size:
         return np.empty(shape, kind)
@@ -190,7 +236,7 @@ def _writable(folder: Path) -> Iterator[None]:
 @contextmanager
 def changing(folder: Path, about: dict) -> Iterator[None]:
     """Be the only process that changes the folder, and know that nobody has since it was read."""
-    with _writable(folder), (folder / "lock").open("w") as lock:
+    with _writable(folder), (folder / "lock").open("a") as lock:
         if fcntl is not None:
             fcntl.flock(lock, fcntl.LOCK_EX)  # given back when the file is closed, by a crash too
         if read_about(folder)["version"] != about["version"]:

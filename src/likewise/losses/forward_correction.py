@@ -73,7 +73,7 @@ def read_transition(file: str) -> Float[np.ndarray, "C C"]:
     """The matrix in this file, if it is one that noise can have."""
     try:
         found = np.asarray(np.load(file, allow_pickle=False))
-    except (OSError, ValueError) as error:
+    except Exception as error:  # numpy raises many kinds for damaged files
         raise LikewiseError(f"ForwardCorrection: transition must be a .npy file, got '{file}' ({error})") from None
     if found.ndim != 2 or found.shape[0] != found.shape[1]:
         raise LikewiseError(

@@ -104,7 +104,7 @@ def read_features(file: str) -> np.ndarray:
     try:
         found = np.load(path, allow_pickle=False)
         return found["x"] if path.suffix.lower() == ".npz" else found
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except Exception as error:  # numpy, zipfile and zlib raise many kinds for damaged files
         raise LikewiseError(
             f"SmallCluster: features must be a .npy file, or an .npz file with x, and '{file}' cannot be read so ({error})"
         ) from None

@@ -10,8 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+
+from likewise.files import write_aside
+from likewise.report.tables import escape
 
 INK, SOFT, FAINT, BETTER, WORSE = "#1d2430", "#8a94a3", "#d5dae2", "#0072b2", "#d55e00"
 """Blue and orange of Okabe and Ito, which people who see colours differently tell apart."""
@@ -113,7 +115,8 @@ def draw_comparison(result: dict) -> Figure:
 def save_figure(figure: Figure, file: Path) -> None:
     with warnings.catch_warnings():  # letters that the font lacks are drawn as boxes, which needs no words
         warnings.filterwarnings("ignore", "Glyph .* missing")
-        figure.savefig(file, format="png", dpi=150)
+        with write_aside(file) as aside:
+            figure.savefig(aside, format="png", dpi=150)
 
 
 def draw_metrics(axes: Axes, result: dict) -> None:

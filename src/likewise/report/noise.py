@@ -13,10 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from likewise.report.comparison import BETTER, FAINT, INK, SOFT, WORSE
+from likewise.report.tables import escape
 from likewise.types import Items
 
 LISTED = 15

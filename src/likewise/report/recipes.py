@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
+
+from likewise.report.tables import escape
 
 NOTHING = "-"
 """In place of a value: a setting that is off, or left to the data."""

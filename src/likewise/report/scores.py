@@ -5,7 +5,9 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
+from likewise.errors import printable
 from likewise.metrics import as_text, of_the_set
+from likewise.report.tables import escape
 
 
 def by_gallery(title: str, scores: dict) -> dict[str, dict]:
@@ -18,7 +20,7 @@ def show_scores(columns: dict[str, dict]) -> None:
     """A table of scores with their intervals, and plainly how many queries could not be scored."""
     first = next(iter(columns.values()))
     asked, sure = "interval_over" in first, bool(first.get("interval"))
-    titles = (f"{title} (95 % interval)" if sure else title for title in columns)
+    titles = (escape(f"{title} (95 % interval)" if sure else title) for title in columns)
     table = Table("", *titles, show_edge=len(columns) < 3)  # three columns just fit into 80 characters then
     alone = len(columns) == 1 and asked
     if alone:
@@ -37,7 +39,9 @@ def show_scores(columns: dict[str, dict]) -> None:
         return
     apart = len({scores["unscored"] for scores in columns.values()}) > 1
     for title, scores in columns.items() if apart else [("", first)]:
-        print(f"{title and f'{title}: '}{scores['queries']} queries scored, {scores['unscored']} not (nothing to find)")
+        print(
+            f"{title and f'{printable(title)}: '}{scores['queries']} queries scored, {scores['unscored']} not (nothing to find)"
+        )
     over = f"intervals: bootstrap over {first['interval_over']}" if sure else "too few queries for intervals"
     print(f"{first['similarity']} similarity in {first['dim']} dimensions; {over}")
     if first["similarity"] != "cosine" and any(map(of_the_set, first["metrics"])):
@@ -45,7 +49,7 @@ def show_scores(columns: dict[str, dict]) -> None:
     if "length" in first:
         print("embeddings of length {:.3g} to {:.3g}".format(*first["length"]))
     if first.get("leaks"):
-        print(first["leaks"])
+        print(printable(first["leaks"]))
     if first.get("best_test_epoch"):
         best = ", ".join(f"{name} {as_text(name, value)}" for name, value in first["best_test_epoch"].items())
         print(f"best test epoch, chosen by test labels and not a result: {best}")

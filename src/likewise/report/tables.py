@@ -6,10 +6,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import rich.table
+from rich import markup
 from rich.console import Console
-from rich.markup import escape
 
+from likewise.errors import printable
 from likewise.notebook import table, view
+
+
+def escape(text: str) -> str:
+    """Return a text as a cell of a table that rich prints: no markup, and no control characters."""
+    return markup.escape(printable(text, keep="\n"))
 
 
 @dataclass(frozen=True)
@@ -40,4 +46,4 @@ def show_table(table: Table) -> None:
         shown.add_row(*map(escape, line))
     Console(width=max(Console().width, least)).print(shown)  # rather too wide than cut
     for note in table.notes:
-        print(note)
+        print(printable(note, keep="\n"))

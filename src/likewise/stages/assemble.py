@@ -21,6 +21,7 @@ from likewise.data.batches import choose_workers
 from likewise.data.folder import is_flat, read_flat
 from likewise.data.images import check_files, drop, find_bad
 from likewise.durations import steps_of
+from likewise.errors import printable
 from likewise.models.backbones import OWN, check_name, width_of
 from likewise.models.embedder import Embedder
 from likewise.progress import bar
@@ -62,12 +63,15 @@ def load_items(
     quiet: bool,
     say: Callable[[str], None],
     flat: bool = False,
+    fetch: bool = True,
 ) -> Items:
     """The data set, with every file known to be there; with `skip_bad`, with every picture known to be whole.
 
-    `flat`: a folder without class folders will do, as one class.
+    Args:
+        flat: a folder without class folders will do, as one class.
+        fetch: whether data may be fetched from a hub. False for data that a run names: the run may be a stranger's.
     """
-    items = read_flat(data) if flat and data not in NAMES and is_flat(data) else load(data, root)
+    items = read_flat(data) if flat and data not in NAMES and is_flat(data) else load(data, root, fetch=fetch)
     if not skip_bad or items.path is None or items.x is not None:
         if items.x is None:
             check_files(items)
@@ -76,7 +80,7 @@ def load_items(
         bad = find_bad(items, None, choose_workers(workers), lambda done, of: progress.advance(done - progress.done))
     if not bad:
         return items
-    shown = "\n".join(f"  {reason}" for _, reason in bad[:5]) + ("\n  ..." if len(bad) > 5 else "")
+    shown = "\n".join(f"  {printable(reason)}" for _, reason in bad[:5]) + ("\n  ..." if len(bad) > 5 else "")
     say(f"{len(bad)} of {len(items)} pictures are broken and left out:\n{shown}")
     return drop(items, [row for row, _ in bad])
 

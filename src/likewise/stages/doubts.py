@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 
 from likewise.data.images import file_of
+from likewise.files import load_arrays
 from likewise.findings import read_about, read_findings
 from likewise.metrics.detection import detection
 from likewise.report.curves import suspicions
@@ -92,11 +92,10 @@ def read_trust(run: Run) -> Trusted | None:
     file = run.path / "trust.npz"
     if not file.exists():
         return None
-    try:
-        with np.load(file) as columns:
-            return Trusted(*(columns[name] for name in COLUMNS))
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise LikewiseError(f"report: {file} is damaged ({error}); --again trains the run anew") from None
+    trusted = Trusted(**load_arrays(file, "report", "--again trains the run anew", COLUMNS))
+    if any(column.shape != (len(trusted.row),) for column in trusted):
+        raise LikewiseError(f"report: {file} is damaged (its columns differ in length); --again trains the run anew")
+    return trusted
 
 
 def doubted(

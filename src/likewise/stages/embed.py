@@ -28,8 +28,8 @@ from likewise.stages.saved import save_embeddings
 from likewise.types import Embedded, LikewiseError
 
 
-def embed(config: Embed, say=print) -> Embedded:
-    """Embed all rows of the data, and write them to `config.out` if that is not empty."""
+def embed(config: Embed, say=print, fetch: bool = True) -> Embedded:
+    """Embed all rows of the data, and write them to `config.out` if that is not empty. See `load_items` for `fetch`."""
     check(config)
     out = check_out(config.out, ".npz", "embed") if config.out else None
     device = choose_device(config.device)
@@ -37,7 +37,7 @@ def embed(config: Embed, say=print) -> Embedded:
     settings = read_config(run, allow_imports=config.allow_imports) if run else of_backbone(config)
     items = load_items(
         config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say,
-        flat=True,
+        flat=True, fetch=fetch,
     )  # fmt: skip
     features = run.about["features"] if run else None
     if (items.x is None) != (features is None) or (items.x is not None and items.x.shape[1] != features):

@@ -211,7 +211,7 @@ def find_data(run: Run, config: Evaluate | Hierarchy | Audit, skip_bad: bool, sa
     settings = read_config(run, allow_imports=config.allow_imports, **moved)
     how = {"skip_bad": skip_bad or settings.skip_bad, "workers": config.workers, "quiet": config.quiet, "say": say}
     try:
-        return settings, load_items(settings.data, settings.root, **how)
+        return settings, load_items(settings.data, settings.root, **how, fetch=bool(config.data))
     except LikewiseError as error:
         hint = "" if moved else " (if the data of this run has moved, say where it is: --data, --root)"
         raise LikewiseError(f"{error}{hint}") from None

@@ -18,7 +18,7 @@ from torch import Tensor
 from likewise import __version__
 from likewise.configs import Evaluate, Export, Train, check, to_dict
 from likewise.data.images import file_of, image_of
-from likewise.files import FULL, write_json
+from likewise.files import FULL, load_arrays, write_json
 from likewise.progress import bar
 from likewise.report.card import Card, code, fill, write_card
 from likewise.run import Run
@@ -254,8 +254,8 @@ def labels(run: Run, settings: Train, items: Items | None) -> tuple[str, ...]:
     said.append(f"Labels were judged in training by {code(settings.confidence)}.")
     file = run.path / "trust.npz"
     if file.exists():
-        with np.load(file, allow_pickle=False) as trust:
-            weight, changed = trust["weight"], trust["label"] != trust["given"]
+        trust = load_arrays(file, "export", "--again trains the run anew", ("weight", "label", "given"))
+        weight, changed = trust["weight"], trust["label"] != trust["given"]
         out, kept = weight == 0, weight[weight > 0]
         said.append(
             f"In the end, of {len(out)} training samples {int(out.sum())} were left out ({out.mean():.1%}) and "

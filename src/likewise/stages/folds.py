@@ -12,6 +12,7 @@ from torch.nn.functional import normalize
 
 from likewise.configs import KEPT_OUT, Train, to_dict
 from likewise.contracts import Protocol
+from likewise.files import load_arrays
 from likewise.protocols import ClassFolds
 from likewise.run import Run
 from likewise.scoring import score, summary
@@ -125,8 +126,7 @@ def read_embedded(
         # Numbers of the whole set alone would leave nothing behind.
         metrics = tuple(dict.fromkeys([*config.metrics, "R@1"]))
         evaluate_run(run, config=config, items=items, metrics=metrics, device=device, quiet=quiet)
-    with np.load(file, allow_pickle=False) as content:
-        x, row = content["x"], content["row"]
+    x, row = load_arrays(file, "folds", "delete it, and the run is evaluated anew", ("x", "row")).values()
     if not np.array_equal(row, rows):
         raise LikewiseError(
             f"folds: {file} holds {len(row)} rows, not the {len(rows)} test rows of the data; delete it, and the run is "

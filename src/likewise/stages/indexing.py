@@ -39,7 +39,7 @@ def open_index(config: Search, say: Callable[[str], None]) -> tuple[Index, Netwo
     """The index of a target and the network of its run, where there is one. A run is evaluated first where it was not."""
     target = find_target(config.target, "search")
     if kept.is_index(target):
-        index = Index.open(target)
+        index = Index.open(target, config.index)
         made_by, path = index.about["made_by"], config.model or index.about["made_by"].get("run")
         run = Run(path) if path and (config.model or os.path.isdir(path)) else None
         return index, run and Network(run, made_by, index.rows.similarity, config)
@@ -78,7 +78,7 @@ def keep_embeddings(run: Run, config: Search, say: Callable[[str], None]) -> Non
     how = {"workers": config.workers, "quiet": config.quiet}
     data = {"root": settings.root, "skip_bad": settings.skip_bad}
     if make_protocol(settings).tests:
-        items = load_items(settings.data, **data, **how, say=say)
+        items = load_items(settings.data, **data, **how, say=say, fetch=False)
         device = choose_device(config.device)
         evaluate_run(run, config=settings, items=items, metrics=settings.metrics, device=device, **how)
         return
@@ -89,6 +89,7 @@ def keep_embeddings(run: Run, config: Search, say: Callable[[str], None]) -> Non
             allow_imports=config.allow_imports, **data, **how,
         ),
         say,
+        fetch=False,
     )  # fmt: skip
 
 

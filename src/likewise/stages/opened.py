@@ -149,7 +149,7 @@ def data_of(run: Run, settings: Train, config: Report, known: dict[tuple, Items]
     key = (settings.data, settings.root, settings.skip_bad)
     if key not in known:
         how = {"skip_bad": settings.skip_bad, "workers": config.workers, "quiet": config.quiet, "say": say}
-        known[key] = load_items(settings.data, settings.root, **how)
+        known[key] = load_items(settings.data, settings.root, **how, fetch=bool(config.data))
     must_be_its_data(run, known[key], settings.data)
     return known[key]
 

@@ -15,6 +15,8 @@ import numpy as np
 from likewise import __version__
 from likewise.configs import Report, check
 from likewise.data.features import read_embeddings
+from likewise.data.images import file_of
+from likewise.errors import printable
 from likewise.files import check_out
 from likewise.report import projection
 from likewise.report.class_tree import group_classes
@@ -22,7 +24,7 @@ from likewise.report.facts import Asked, Compared, Facts, Pool, Viewed
 from likewise.report.page import write_page
 from likewise.report.queries import worth_a_picture
 from likewise.stages.opened import MOVED, Opened, one_part, open_target, tell_apart
-from likewise.stages.saved import origin
+from likewise.stages.saved import data_folders, origin, tell_outside
 from likewise.stages.side_by_side import set_beside, share_errors
 from likewise.stages.thumbnails import read_small
 from likewise.stages.viewed import as_tensor, unfold, view, wanted
@@ -38,7 +40,7 @@ def report(config: Report, say: Callable[[str], None] = print) -> Path:
         projection.must_have(config.map)  # before anything that takes long
     facts = find_facts(config, say)
     for name, note in ((seen.name, note) for seen in facts.runs for note in seen.notes):
-        say(f"{name}: {note}")
+        say(printable(f"{name}: {note}", keep="\n"))
     file = write_page(facts, place_of(config), config.quiet)
     slow = [way for seen in facts.runs if seen.maps and (way := wanted(len(seen.maps["PCA"]), config)[0])]
     if not slow:
@@ -91,7 +93,7 @@ def find_facts(config: Report, say: Callable[[str], None]) -> Facts:
     share = max(0, config.pictures) // max(1, len(every))
     for number, pool in enumerate(every):
         first = places_shown(number, viewed, compared)
-        every[number], note = with_pictures(pool, number, opened, viewed, first, share, config)
+        every[number], note = with_pictures(pool, number, opened, viewed, first, share, config, say)
         notes += [note] if note else []
     viewed = [with_doubts(one, seen, config) for one, seen in zip(opened, viewed)]
     made = f"likewise {__version__}: {shlex.join(['likewise', 'report', *config.runs])}"
@@ -173,6 +175,7 @@ def with_pictures(
     first: list[int],
     most: int,
     config: Report,
+    say: Callable[[str], None],
 ) -> tuple[Pool, str]:
     """The pool with so many pictures, read where the data stands now, or where it stood when its embeddings were saved."""
     here = [one for one, seen in zip(opened, viewed) if seen.pool == number]
@@ -182,6 +185,11 @@ def with_pictures(
     found, wrong = read_small(items, rows[places].tolist(), title=f"read pictures of {pool.name}", quiet=config.quiet)
     place = dict(zip(rows[places].tolist(), places.tolist()))
     pictures = {place[row]: image for row, image in found.items()}
+    if whole is None:  # an embedding file named them
+        folders = [items.root, *data_folders(here[0].settings)]
+        told = tell_outside([os.path.abspath(file_of(items, row)) for row in found], folders)
+        if told:
+            say(printable(f"{pool.name}: {told}"))
     return dataclasses.replace(pool, picture=pictures), f"{pool.name}: {wrong}; {MOVED}" if wrong else ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +10,11 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from likewise.configs import Train
 from likewise.data.columns import CORNERS
+from likewise.data.hugging_face import is_saved
 from likewise.data.sheet import read_csv
-from likewise.files import write_aside
+from likewise.files import cache_folder, first_line, load_arrays, write_aside
 from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 
 
@@ -60,10 +63,40 @@ def origin(file: Path) -> dict:
     """What an embedding file says of itself: the run and which of its networks made it, how to compare, and the data's rows."""
     if file.suffix.lower() != ".npz":
         return {}
-    with np.load(file, allow_pickle=False) as data:
-        said = {name: data[name] for name in ("run", "which", "similarity") if name in data.files}
-        words = {name: str(word) for name, word in said.items() if word.ndim == 0}  # a column is something of others
-        return words | ({"row": data["row"]} if "row" in data.files else {})
+    said = load_arrays(file, "features", "save it again", ("run", "which", "similarity", "row"), need=False)
+    row = {name: said.pop(name) for name in ("row",) if name in said}
+    words = {name: str(word) for name, word in said.items() if word.ndim == 0}  # a column is something of others
+    if words.get("similarity", "cosine") not in ("cosine", "euclidean"):
+        raise LikewiseError(
+            f"features: similarity in {file.name} must be cosine or euclidean, got {words['similarity']!r}; save it again"
+        )
+    return words | row
+
+
+def data_folders(settings: Train | None) -> list[str]:
+    """Return the folders that the pictures of a run may lie in by its settings; the cache, where they are unpacked there."""
+    if settings is None:
+        return []
+    data = Path(settings.data).expanduser()
+    if settings.data.startswith("hf:") or data.suffix.lower() == ".parquet" or is_saved(data):
+        return [str(cache_folder()), str(data.parent)] if data.exists() else [str(cache_folder())]
+    return [str(data if data.is_dir() else data.parent), *([settings.root] if settings.root else [])]
+
+
+def tell_outside(files: Sequence[str], folders: Sequence[str]) -> str:
+    """Return a sentence about files that lie in none of these folders; "" where there are none.
+
+    A foreign file of embeddings may name any picture on this machine, and who publishes a page should know.
+    """
+    homes = [os.path.join(os.path.realpath(folder), "") for folder in folders if folder]
+    real = {folder: os.path.join(os.path.realpath(folder), "") for folder in set(map(os.path.dirname, files))}
+    strange = [file for file in files if not real[os.path.dirname(file)].startswith(tuple(homes))]
+    if not strange:
+        return ""
+    return (
+        f"{len(strange)} of {len(files)} pictures lie outside of its data (first: {strange[0]}), for its file of embeddings "
+        "names them; look whether you want to show them"
+    )
 
 
 def rows_in(made_by: dict, count: int) -> Int[np.ndarray, "N"]:
@@ -115,18 +148,25 @@ def read_per_query(path: Path, owner: str, metrics: Sequence[str] | None = None)
     Args:
         metrics: read these alone, those of them that are there, and no neighbours, which is ten times as fast.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     advice = "give a run folder, or the per_query.parquet that `likewise evaluate` leaves in it"
     if not path.is_file():
         raise LikewiseError(f"{owner}: there is no file '{path}'; {advice}")
     try:
-        wanted = None if metrics is None else ["row", "label", "class_name", "relevant", *metrics]
-        known = pq.read_schema(path).names
-        table = pq.read_table(path, columns=wanted and [name for name in wanted if name in known])
-    except pa.ArrowException as error:
-        raise LikewiseError(f"{owner}: '{path}' is not a parquet file or damaged ({error}); {advice}") from None
+        return _read_per_query(path, owner, metrics, advice)
+    except LikewiseError:
+        raise
+    except Exception as error:  # pyarrow and numpy raise many kinds for damaged files
+        raise LikewiseError(
+            f"{owner}: '{path}' is not a parquet file or damaged ({first_line(error)}); {advice}"
+        ) from None
+
+
+def _read_per_query(path: Path, owner: str, metrics: Sequence[str] | None, advice: str) -> PerQuery:
+    import pyarrow.parquet as pq
+
+    wanted = None if metrics is None else ["row", "label", "class_name", "relevant", *metrics]
+    known = pq.read_schema(path).names
+    table = pq.read_table(path, columns=wanted and [name for name in wanted if name in known])
     plain = ("row", "label", "class_name", "relevant", "nearest", "nearest_similarity")
     if missing := [name for name in plain if name not in known]:
         raise LikewiseError(f"{owner}: '{path}' has no column {', '.join(missing)}; {advice}")

@@ -11,10 +11,13 @@ from PIL import Image
 
 from likewise.configs import Search, check
 from likewise.data.images import image_of, read_image
+from likewise.errors import printable
 from likewise.files import check_out, write_aside
 from likewise.finder.index import Hit, Index
 from likewise.report.gallery import Tile, draw_gallery
+from likewise.stages.assemble import read_config
 from likewise.stages.indexing import Network, add_data, no_picture, open_index, path_of, picture_of
+from likewise.stages.saved import data_folders, tell_outside
 from likewise.types import Items, LikewiseError
 
 SAME = 1e-4
@@ -39,6 +42,8 @@ def search(config: Search, say=print) -> list[dict]:
 
         serving = check_serving(config)
     index, network = open_index(config, say)
+    if (config.serve or out) and (told := outside_of(index, network, config)):
+        say(printable(told))
     change(index, network, config, say)
     found = [] if config.query is None else answer(index, network, config, out)
     if config.serve:
@@ -48,8 +53,18 @@ def search(config: Search, say=print) -> list[dict]:
     return found
 
 
+def outside_of(index: Index, network: Network | None, config: Search) -> str:
+    """Return a sentence about pictures that neither the data of the network's run nor the target's folder holds, or ""."""
+    target = Path(config.target).expanduser()
+    folders = [str(target if target.is_dir() else target.absolute().parent)]
+    if network is not None:
+        folders += data_folders(read_config(network.run, allow_imports=config.allow_imports))
+    places = (path_of(index, place) for place in range(len(index.rows.vectors)))
+    return tell_outside([os.path.abspath(place) for place in places if place], folders)
+
+
 def change(index: Index, network: Network | None, config: Search, say) -> None:
-    """Save the index, add and remove rows, and bring the faiss index up to date."""
+    """Save the index, add and remove rows, and bring the faiss index up to date. A query alone changes nothing."""
     if config.save:
         if network is not None:
             index.about["made_by"] |= network.stamp()
@@ -61,8 +76,13 @@ def change(index: Index, network: Network | None, config: Search, say) -> None:
         say(f"added: rows {row[0]} to {row[-1]}")
     if config.remove:
         index.remove(config.remove)
-    if (said := index.approximate(config.index or index.kind, config.k, config.quiet)) is not None:
-        say(said)
+    if config.index or config.add or config.remove:
+        if (said := index.approximate(config.index or index.kind, config.k, config.quiet)) is not None:
+            say(said)
+    elif index.behind:
+        say(
+            f"the {index.kind} index is behind its rows, so that queries are slow; bring it up to date: --index {index.kind}"
+        )
     if index.folder is not None and (config.save or config.add or config.remove or config.index):
         say(f"index: {index.folder} ({len(index.rows):,} rows, {index.kind})")
 
