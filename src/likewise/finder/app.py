@@ -102,6 +102,7 @@ class Pictures:
     """From the body of a request to an embedding, a bounded number at a time."""
 
     def __init__(self, desk: Desk):
+        assert desk.embed is not None
         self.desk, self.batching = desk, Batching(desk.embed)
         self.eyes = ThreadPoolExecutor(4, "decode")  # threads, for Pillow lets others work meanwhile
         self.here = 0
@@ -147,6 +148,7 @@ class Pictures:
         if found is None:
             raise Refusal(415, f"search: a picture is wanted ({', '.join(FORMATS)}), and this is none of them")
         image, kind = found
+        assert self.desk.see is not None
         x = self.desk.see(image)
         return kind, inline(image) if preview else None, x
 
@@ -243,6 +245,7 @@ def keep(index: Index, body: bytes, suffix: str, z: Float[np.ndarray, "D"], labe
     """Put a picture beside the index and its row into it."""
     if not label:
         raise LikewiseError("search: a new row must have a class, got an empty name")
+    assert index.folder is not None  # rows are added to saved indexes alone
     folder = index.folder / "pictures"
     folder.mkdir(exist_ok=True)
     file = folder / f"{secrets.token_hex(8)}{suffix}"

@@ -61,7 +61,7 @@ def decode(body: bytes, formats: tuple[str, ...]) -> tuple[Image.Image, str] | N
                         f"search: {limit}, this one has {image.width} x {image.height}; shrink it first"
                     )
                 check_shape(image, "search").load()
-                return to_rgb(upright(image)), "JPEG" if image.format == "MPO" else image.format
+                return to_rgb(upright(image)), "JPEG" if image.format == "MPO" else str(image.format)
     except LikewiseError:
         raise
     except Image.DecompressionBombError:
