@@ -67,9 +67,8 @@ def rank(
     device = z.device if device is None else torch.device(device)
     assert gallery_y is not None  # _check has seen to it
     y, gallery_y = y.to(device).long(), gallery_y.to(device).long()
-    own, group, gallery_group, exclude = (
-        None if t is None else t.to(device).long() for t in (own, group, gallery_group, exclude)
-    )
+    rest = own, group, gallery_group, exclude
+    own, group, gallery_group, exclude = (None if t is None else t.to(device).long() for t in rest)
     z = _bring(z, device)
     gallery_z = z if same else _bring(gallery_z, device)
     if similarity == "euclidean" and scale is None:
