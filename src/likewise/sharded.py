@@ -36,9 +36,8 @@ def shard(part: nn.Module) -> None:
     Call it before the first step, on what was built from the same seed everywhere. From then on all processes call the loss
     (and its `guess`) together, each with the whole batch. The gradient of the proxies is then whole: it must not be averaged.
     """
-    losses: list[Any] = [
-        m for m in part.modules() if hasattr(m, "can_shard")
-    ]  # contracts.Loss, which imports this file
+    # Any: contracts.Loss, which imports this file.
+    losses: list[Any] = [m for m in part.modules() if hasattr(m, "can_shard")]
     for loss in losses:
         name, many = type(loss).__name__, world()[1]
         if not loss.can_shard:

@@ -91,9 +91,8 @@ class FromPML(Loss):
 
     def _pairs(self, z: Tensor, y: Tensor, ref: Ref | None) -> tuple[tuple[Tensor, ...] | None, dict[str, Tensor]]:
         """Whom to compare: PML's indices (None: everybody), and the reference if it is another than the batch."""
-        if (
-            ref is None or (ref.z is z and ref.used is None) or self.by_proxies
-        ):  # who compares with proxies, needs no others
+        # A loss that compares with proxies needs no other samples.
+        if ref is None or (ref.z is z and ref.used is None) or self.by_proxies:
             return None if self.miner is None else self.miner(z, y), {}
         if self.miner is not None:
             raise LikewiseError(

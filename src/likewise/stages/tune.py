@@ -282,7 +282,7 @@ def train_final(config: Tune, best: Train, search: Search, folder: Path, say) ->
             toml(Grid("the best setting of a search, with fresh seeds", settings_of(best), {"seed": seeds}, {})),
             "utf-8",
         )
-    return bench(  # pyright: ignore[reportReturnType] - a Sheet, unless Bench asks for a plan
+    return bench(  # pyright: ignore[reportReturnType] - a Table comes only with list or slurm
         Bench(
             str(folder / "final.toml"), out=str(folder / "final"), jobs=config.jobs, device=config.device,
             allow_imports=config.allow_imports, quiet=config.quiet,
