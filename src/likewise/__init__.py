@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datasets import Dataset
 
+    from likewise import confidence, data, losses, metrics, miners, models, noise, protocols, samplers, terms
     from likewise.report.sheet import Sheet
     from likewise.report.tables import Table
     from likewise.run import Run
@@ -84,7 +85,8 @@ def load(
     """The network of a run, or of what `likewise export --to safetensors` wrote: `load("runs/mine")(["a.jpg"])` embeds."""
     from likewise.stages.load import load as stage
 
-    return stage(getattr(path, "path", path), which=which, device=device, allow_imports=allow_imports)
+    place: str | PathLike = getattr(path, "path", path)  # pyright: ignore[reportAssignmentType] - of a Run
+    return stage(place, which=which, device=device, allow_imports=allow_imports)
 
 
 def compare(run_a: str | PathLike | Run, run_b: str | PathLike | Run, **settings) -> dict:

@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Shaped
@@ -55,7 +55,7 @@ class Captured(nn.Module):
             self.fields = work.fields = tuple(name for name in Output._fields if getattr(out, name) is not None)
             self._capture(torch.compile(work, dynamic=False) if compiled else work)
 
-    def _capture(self, work: nn.Module) -> None:
+    def _capture(self, work: Callable[..., Any]) -> None:
         def both_ways() -> None:
             outs = work(self.x)
             self._slopes(outs, [torch.ones_like(t) for t in outs])
@@ -80,7 +80,7 @@ class Captured(nn.Module):
         if (x.shape, x.dtype) != (self.x.shape, self.x.dtype) or not self.embedder.training:
             return self.embedder(x)
         found = dict(zip(self.fields, _Replay.apply(self.root, x, self), strict=True))
-        return Output(**{name: found.get(name) for name in Output._fields})
+        return Output(**{name: found.get(name) for name in Output._fields})  # pyright: ignore[reportArgumentType]
 
     def collect(self) -> None:
         """Gradients of the parameters, added to those there are."""
@@ -119,7 +119,8 @@ class _Fields(nn.Module):
 
     def __init__(self, embedder: Embedder):
         super().__init__()
-        self.embedder, self.fields = embedder, ()
+        self.embedder = embedder
+        self.fields: tuple[str, ...] = ()
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         out = self.embedder(x)
@@ -134,13 +135,15 @@ class Looking:
     """
 
     def __init__(self, embedder: Embedder):
-        self.embedder, self.graph, self.x, self.out = embedder, torch.cuda.CUDAGraph(), None, None
+        self.embedder, self.graph = embedder, torch.cuda.CUDAGraph()
+        self.x: Tensor | None = None
+        self.out: Output | None = None
 
     @torch.no_grad()
     def __call__(self, x: Shaped[Tensor, "B ..."]) -> Output:
         if self.x is None:
             self._capture(x)
-        if self.out is None or x.shape != self.x.shape:
+        if self.out is None or self.x is None or x.shape != self.x.shape:
             return self.embedder(x)
         self.x.copy_(x)
         self.graph.replay()
@@ -189,7 +192,7 @@ class Fast:
     wish: Literal["auto"] | Mode
     steps: int
     known: Mode | None = None
-    tried: dict[str, float] = field(default_factory=dict)  # milliseconds a step, by the way
+    tried: dict[Mode, float] = field(default_factory=dict)  # milliseconds a step, by the way
     made: nn.Module | None = None
 
     def network(self, x: Shaped[Tensor, "B ..."], bf16: bool) -> nn.Module:
@@ -204,11 +207,11 @@ class Fast:
         self.known = self.first
 
     def __post_init__(self):
-        self.first = self.known
+        self.first: Mode | None = self.known
 
     def _choose(self, x: Tensor, bf16: bool) -> nn.Module:
         if not x.is_cuda:
-            return torch.compile(self.embedder) if self.wish == "compile" else self.embedder
+            return torch.compile(self.embedder) if self.wish == "compile" else self.embedder  # pyright: ignore[reportReturnType]
         wish = self.known or "auto" if self.wish == "auto" else self.wish
         if wish != "auto":
             try:
@@ -230,7 +233,7 @@ class Fast:
                 if mode == "eager":
                     raise
                 self.tried[mode] = math.inf
-        self.known = min(self.tried, key=self.tried.get)
+        self.known = min(self.tried, key=self.tried.__getitem__)
         return networks[self.known]
 
     def _make(self, mode: Mode, x: Tensor, bf16: bool) -> nn.Module:

@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Entry point. Ends with 0, 2 for a problem the user can act on, 130 after Ctrl-C."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # letters that it lacks become question marks, and nothing is lost
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
     try:
         start(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
@@ -128,15 +128,20 @@ def readable(kind: type) -> type:
     import inspect
     from copy import copy  # a field belongs to its class
     from itertools import pairwise
-    from typing import Annotated, get_origin, get_type_hints
+    from typing import Annotated, Any, get_origin, get_type_hints
 
     import tyro
 
-    lines = pairwise(ast.parse(inspect.getsource(kind)).body[0].body)
-    said = {a.target.id: b.value.value for a, b in lines if isinstance(a, ast.AnnAssign) and isinstance(b, ast.Expr)}
+    (source,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(source, ast.ClassDef)
+    said = {
+        ast.unparse(a.target): ast.literal_eval(b.value)
+        for a, b in pairwise(source.body)
+        if isinstance(a, ast.AnnAssign) and isinstance(b, ast.Expr)
+    }
     hints, fields = get_type_hints(kind, include_extras=True), []
     for field in dataclasses.fields(kind):
-        about = {"help": " ".join(said[field.name].split())}
+        about: dict[str, Any] = {"help": " ".join(said[field.name].split())}
         if field.default is None and get_origin(hints[field.name]) is not Annotated:  # those have a name already
             about["metavar"] = placeholder(hints[field.name])
         if field.default is None or field.default == ():
@@ -150,7 +155,9 @@ def description(kind: type) -> str:
     import shutil
     import textwrap
 
-    return textwrap.fill(" ".join(kind.__doc__.split()), shutil.get_terminal_size().columns, subsequent_indent=" ")
+    return textwrap.fill(
+        " ".join((kind.__doc__ or "").split()), shutil.get_terminal_size().columns, subsequent_indent=" "
+    )
 
 
 def placeholder(hint) -> str:

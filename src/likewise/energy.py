@@ -97,9 +97,9 @@ class Meter:
     def read(self) -> dict[str, float] | None:
         """None where nothing counts, or it may not be read."""
         with self._lock:
-            self.alone = self.alone and self.card.processes() == 1
-            gpu = None if self.first is None else self.card.joules()
-            found = {} if gpu is None else {"gpu": gpu - self.first}
+            self.alone = self.alone and self.card is not None and self.card.processes() == 1
+            gpu = None if self.first is None or self.card is None else self.card.joules()
+            found = {} if gpu is None or self.first is None else {"gpu": gpu - self.first}
             try:
                 found |= {"cpu": sum(p.joules() for p in self.packages)} if self.packages else {}
             except OSError:

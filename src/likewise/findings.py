@@ -162,7 +162,11 @@ def read_findings(folder: str | os.PathLike) -> Findings:
     members, causes = defaultdict(list), defaultdict(lambda: defaultdict(list))
     for one in sorted(sample.values(), key=lambda s: (-s.score, s.row)):
         members[one.split, one.label].append(one.row)
-    pairs, listed, classes, duplicates = (
+    pairs: list[Pair]
+    listed: list[Cause]
+    classes: list[ClassLine]
+    duplicates: list[Duplicate]
+    pairs, listed, classes, duplicates = (  # pyright: ignore[reportAssignmentType] - a list of each kind
         [kind(*values) for _, values, _ in read_lines(folder / f"{name}.csv", kind, sample)]
         if (folder / f"{name}.csv").exists() else []
         for name, kind in (("pairs", Pair), ("causes", Cause), ("classes", ClassLine), ("duplicates", Duplicate))
@@ -207,7 +211,7 @@ def read_samples(file: Path, about: dict) -> tuple[dict[int, Sample], dict[int, 
     """All samples, and of those whose label is suspected, every single score."""
     sample, single = {}, {}
     for line, values, cells in read_lines(file, Sample):
-        one = Sample(*values, {name: cells[name] for name in CARRIED if name in cells})
+        one = Sample(*values, {name: cells[name] for name in CARRIED if name in cells})  # pyright: ignore[reportCallIssue]
         if not 0 <= one.row < about["rows"] or one.row in sample:
             raise LikewiseError(
                 f"audit: line {line} of audit.csv must be that of another row of {about['rows']}, got {one.row}; audit again"
@@ -266,8 +270,8 @@ def value_of(text: str, kind: type | UnionType, name: str, line: int, file: Path
     raise LikewiseError(f"audit: {name} must be a number, got {text!r} in line {line} of {file.name}; audit again")
 
 
-def must_be_rows(rows: Iterable[int], sample: dict[int, Sample] | None, where: str) -> None:
-    strange = next((row for row in rows if row not in sample), None)
+def must_be_rows(rows: Iterable, sample: dict[int, Sample] | None, where: str) -> None:
+    strange = next((row for row in rows if sample is None or row not in sample), None)
     if strange is not None:
         raise LikewiseError(f"audit: {where} must name rows of audit.csv, got {strange}; audit again")
 

@@ -62,7 +62,7 @@ class Chunked:
         torch.clear_autocast_cache()  # older torch keeps weights there that were cast without a graph
         learns = torch.is_grad_enabled() and any(p.requires_grad for p in self.network.parameters())
         out = Output(
-            *(None if of[0] is None else torch.cat(of).requires_grad_(learns) for of in zip(*outs, strict=True))
+            *(None if of[0] is None else torch.cat(of).requires_grad_(learns) for of in zip(*outs, strict=True))  # pyright: ignore[reportArgumentType]
         )
         if learns:
             self.held = Held(parts, states, same_autocast(x.device.type), out)
@@ -87,7 +87,7 @@ class Chunked:
                     (t, slope) for t, slope in zip(out, slopes, strict=True) if slope is not None and t.requires_grad
                 ]
                 if used:
-                    torch.autograd.backward(*zip(*used, strict=True))
+                    torch.autograd.backward(*zip(*used, strict=True))  # pyright: ignore[reportArgumentType]
 
 
 def generators(device: torch.device) -> list[torch.Generator]:

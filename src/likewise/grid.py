@@ -45,6 +45,7 @@ import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from likewise import tables
 from likewise.configs import Train, check
@@ -92,7 +93,7 @@ class Grid:
     published: dict[str, str] = field(default_factory=dict)
     published_metrics: dict[str, str] = field(default_factory=dict)
     published_scores: dict[str, str] = field(default_factory=dict)
-    quick: dict[str, object] = field(default_factory=dict)
+    quick: dict[str, Any] = field(default_factory=dict)
 
 
 def table_names() -> list[str]:
@@ -112,7 +113,7 @@ def read_grid(name: str | Path) -> Grid:
                 raise LikewiseError(
                     f"grid: the axes '{owner[setting]}' and '{axis}' both give '{setting}'; join them into one"
                 )
-    ranges = dict(flat(content["ranges"]))
+    ranges: dict[str, Any] = dict(flat(content["ranges"]))
     odd = next((key for key, value in ranges.items() if not isinstance(value, str)), None)
     if odd is not None:
         raise LikewiseError(f'grid: range {odd} must be text such as "0..1" or "64|128", got {ranges[odd]!r}')
@@ -190,7 +191,7 @@ def cells(grid: Grid) -> list[Cell]:
     return found
 
 
-def as_train(settings: dict[str, object], **ours) -> Train:
+def as_train(settings: dict[str, Any], **ours) -> Train:
     """The training that these settings describe, every value checked. A recipe among them comes first, `ours` last, and
     then arguments of specs, where a part has them."""
     inside = {key: value for key, value in settings.items() if "." in key}
@@ -242,7 +243,7 @@ def _is_file(word: str) -> bool:
     return word.endswith(".toml") and "=" not in word
 
 
-def quick_of(content: dict) -> dict[str, object]:
+def quick_of(content: dict) -> dict[str, Any]:
     """[quick], its settings as Train has them."""
     axes = {"axes": content["quick"]["axes"]} if content["quick"]["axes"] else {}
     return {key: plain(key, value) for key, value in content["quick"].items() if key != "axes"} | axes
@@ -268,7 +269,7 @@ def _left(settings: dict[str, object], said: dict[str, object]) -> dict[str, obj
     return {key: value for key, value in settings.items() if key not in said and key.split(".")[0] not in said}
 
 
-def cut_axes(grid: Grid, kept: dict[str, object]) -> dict[str, list[Point]]:
+def cut_axes(grid: Grid, kept: dict[str, Any]) -> dict[str, list[Point]]:
     """The axes with only the points that are to be kept: the first so many, those named, or all without some."""
     axes = dict(grid.axes)
     for axis, wanted in kept.items():

@@ -50,8 +50,9 @@ def _must_point(name: str, ref: Ref, size: int) -> None:
         raise LikewiseError(
             f"{name}: ref.used needs one yes or no per row of the reference ({rows}), got {_form(ref.used)}"
         )
-    visible = ref.own is not None and ref.own.device.type == "cpu" and not observed()
-    if visible and (ref.own.max() >= rows or ref.own.min() < -1):
+    if ref.own is None or ref.own.device.type != "cpu" or observed():
+        return
+    if ref.own.max() >= rows or ref.own.min() < -1:
         raise LikewiseError(
             f"{name}: ref.own must hold rows 0 to {rows - 1} of the reference, or -1 for nowhere, "
             f"got {int(ref.own.min())} to {int(ref.own.max())}"
@@ -68,7 +69,7 @@ def is_sound(loss, z: Tensor, y: Tensor) -> Tensor | None:
     if z.device.type != "cpu" or observed():
         return unit if known is None else known if unit is None else unit & known
     name = type(loss).__name__
-    if unit is not None and not unit.all():
+    if length is not None and unit is not None and not unit.all():
         if not length[~unit].isfinite().any():  # a diverged network is another story, and NaN tells it
             return unit
         row = int((~unit & length.isfinite()).nonzero()[0, 0])
@@ -76,7 +77,7 @@ def is_sound(loss, z: Tensor, y: Tensor) -> Tensor | None:
             f"{name}: z must be unit vectors, but row {row} has length {float(length[row]):.4g}; "
             "pass torch.nn.functional.normalize(z, dim=1)"
         )
-    if known is not None and not known.all():
+    if classes is not None and known is not None and not known.all():
         row = int((~known).nonzero()[0, 0])
         raise LikewiseError(
             f"{name}: labels must be 0 to {classes - 1} (classes={classes}), but row {row} has {int(y[row])}; "

@@ -96,7 +96,7 @@ def bootstrap(
     kept = ~np.isnan(table).any(1)
     if not kept.any() or np.isinf(table).any():
         raise LikewiseError(
-            f"bootstrap: value must be finite in one row or more, got {kept.sum()} rows of {len(kept)} without NaN and "
+            f"bootstrap: value must be finite in one row or more, got {kept.sum()} rows of {len(table)} without NaN and "
             f"{int(np.isinf(table).sum())} infinite numbers; bring queries that have something to find"
         )
     total, count = _sums(table[kept], None if unit is None else unit[kept])
@@ -113,7 +113,7 @@ def bootstrap(
     columns = (mean, low, high, crossing)
     if value.ndim == 1:
         columns = tuple(float(column[0]) for column in columns)
-    return Redrawn(*columns, len(count), int((~kept).sum()))
+    return Redrawn(*columns, len(count), int((~kept).sum()))  # pyright: ignore[reportCallIssue]
 
 
 def paired(

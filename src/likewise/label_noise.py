@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -34,7 +34,8 @@ of float32, and some sixty times slower."""
 class Evidence(Protocol):
     """Scores of every class for any of N samples, fitted without the sample itself. `Discriminant` is one."""
 
-    classes: int
+    @property
+    def classes(self) -> int: ...
 
     def blocks(self) -> Iterator[Int[Tensor, "b"]]: ...
 
@@ -103,6 +104,7 @@ def discriminate(
             each.add(rows, q)
         each.fit(shrink)
         noise = fit_noise(each, y, by=by, proven=proven)
+    assert noise is not None  # rounds is 1 or more
     return each, noise
 
 
@@ -145,7 +147,7 @@ def at_sharpness(
     """The likelihood (its logarithm) of the given labels at this sharpness, and the shares that make it largest."""
     table, said, own, similar = None, None, [], []
     if mixed:
-        sums = 0
+        sums: Tensor | Any = 0
         for rows in each.blocks():
             p = threshold(torch.softmax(sharpness * each.scores(rows), 1), faint, 0)
             sums = sums + p.T @ p

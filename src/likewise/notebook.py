@@ -8,6 +8,7 @@ import io
 import os
 from collections.abc import Callable, Sequence
 from html import escape
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -26,7 +27,7 @@ SOFT = "opacity:.75;font-size:12px;line-height:1.4;max-width:72em"
 NUMBER = "0123456789+-\N{MINUS SIGN}."
 
 
-def view(write: Callable[[object], str]) -> Callable[[object], str]:
+def view(write: Callable[[Any], str]) -> Callable[[Any], str]:
     """A `_repr_html_` that never raises: what is wrong stands where the table would."""
 
     @functools.wraps(write)
@@ -93,7 +94,7 @@ def thumbnail(file: str, box: Float[np.ndarray, "4"] | None = None) -> str:
                 image.draft("RGB", (2 * SIDE, 2 * SIDE))  # a JPEG is decoded no larger than needed
                 seen = ImageOps.exif_transpose(image)
             else:
-                seen = ImageOps.exif_transpose(image).crop(tuple(round(float(edge)) for edge in box))
+                seen = ImageOps.exif_transpose(image).crop(tuple(round(float(edge)) for edge in box))  # pyright: ignore[reportArgumentType]
             seen = seen.convert("RGBA")
             seen.thumbnail((SIDE, SIDE))
             content = io.BytesIO()
@@ -122,7 +123,7 @@ def items_html(items) -> str:
     boxes = [None if items.box is None else items.box[row] for row in rows]
     files = [os.path.join(items.root, items.path[row]) for row in rows]
     names = [items.class_name[items.y[row]] for row in rows]
-    return shown + strip([(thumbnail(*one), name) for *one, name in zip(files, boxes, names, strict=True)])
+    return shown + strip([(thumbnail(file, box), name) for file, box, name in zip(files, boxes, names, strict=True)])
 
 
 def embedded_html(e) -> str:

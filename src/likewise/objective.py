@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -38,7 +39,8 @@ class Objective:
         """
         each = [out.z if loss.input == "unit" else out.e for out, loss in zip(outs, self.losses, strict=True)]
         trusts, numbers = self.trust(outs, each, batch)
-        value, losses = 0.0, []
+        value: Any = 0.0
+        losses = []
         for place, out in enumerate(outs):
             trust = trusts[place] if trusts else None
             number = numbers[place]
@@ -55,7 +57,7 @@ class Objective:
         self, outs: list[Output], each: list[Tensor], batch: Batch
     ) -> tuple[list[Trust], list[Float[Tensor, "B"] | None]]:
         """What the confidence says, and the unweighted losses where it wanted to see them."""
-        nothing = [None] * len(outs)
+        nothing: list[Tensor | None] = [None] * len(outs)
         if self.confidence is None:
             return [], nothing
         seen = [out.z.detach() for out in outs]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -46,8 +47,8 @@ def make_optimizer(
             )
         groups[1]["params"] = [nn.Parameter(torch.zeros(1))]
     groups = [{**g, "base_lr": g["lr"]} for g in groups if g["params"]]
-    common = {"lr": config.lr, "weight_decay": config.weight_decay}
-    fused = {"fused": True} if groups[0]["params"][0].device.type in ("cpu", "cuda") else {}
+    common: dict[str, Any] = {"lr": config.lr, "weight_decay": config.weight_decay}
+    fused: dict[str, Any] = {"fused": True} if groups[0]["params"][0].device.type in ("cpu", "cuda") else {}
     if config.optimizer == "sgd":  # fused, it would want to remember all parameters of a group or none
         return torch.optim.SGD(groups, **common, momentum=config.momentum)
     if config.optimizer == "rmsprop":

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -25,8 +26,9 @@ class Bar:
 
     def advance(self, count: int = 1, facts: str | None = None) -> None:
         self.done += count
-        if self._live:
-            self._live.update(self._task, completed=self.done, **({} if facts is None else {"facts": facts}))
+        if self._live and self._task is not None:
+            fields: dict[str, Any] = {} if facts is None else {"facts": facts}
+            self._live.update(self._task, completed=self.done, **fields)
         elif not self._quiet and time.monotonic() - self._shown >= EVERY:
             self._shown = time.monotonic()
             rate = (self.done - self._first) / (self._shown - self._started)

@@ -8,7 +8,7 @@ lets autograd differentiate the block at once, and keeps one B x R matrix: the g
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -76,10 +76,10 @@ def triplets(
     z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None, miner: Miner, margin: float | None = None
 ) -> Tuples:
     """The miner's triplets of a batch, mined block by block and without a gradient."""
-    job = _job(lambda *_: None, y, ref, cosine, miner, margin)
+    job = _job(lambda *_: y, y, ref, cosine, miner, margin)
     with torch.no_grad(), full_precision(z):
         sim = cosine(at_least_float32(z), at_least_float32(z if ref is None else ref.z))
-        found = [(b.start, job.choose(sim[b], z.shape[1], b)) for b in job.blocks(sim)]
+        found: list[tuple[int, Any]] = [(b.start, job.choose(sim[b], z.shape[1], b)) for b in job.blocks(sim)]
     if len(found) == 1:
         return found[0][1]
     fields = {name: torch.cat([getattr(t, name) for _, t in found]) for name in ("p", "n", "valid", "pull")}

@@ -86,7 +86,9 @@ def findable(items: Items, protocol: Protocol, rows: Int[np.ndarray, "n"]) -> In
     q, g = rows[asks], rows[answers]
     place = np.full(len(items), -1)
     place[g] = np.arange(len(g))
-    groups = None if items.group is None else tuple(torch.as_tensor(items.group[side]) for side in (q, g))
+    groups = None
+    if items.group is not None:
+        groups = torch.as_tensor(items.group[q]), torch.as_tensor(items.group[g])
     alone = Forbidden(len(q), torch.as_tensor(place[q]), torch.zeros((0, 2), dtype=torch.int64), groups)
     return count_relevant(torch.as_tensor(items.y[q]), torch.as_tensor(items.y[g]), alone)
 

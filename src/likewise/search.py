@@ -65,9 +65,10 @@ def rank(
         own = torch.arange(len(z))
     _check(z, y, gallery_z, gallery_y, group, gallery_group, own, k, similarity)
     device = z.device if device is None else torch.device(device)
-    y, gallery_y, own, group, gallery_group, exclude = (
-        None if t is None else t.to(device).long() for t in (y, gallery_y, own, group, gallery_group, exclude)
-    )
+    assert gallery_y is not None  # _check has seen to it
+    y, gallery_y = y.to(device).long(), gallery_y.to(device).long()
+    rest = own, group, gallery_group, exclude
+    own, group, gallery_group, exclude = (None if t is None else t.to(device).long() for t in rest)
     z = _bring(z, device)
     gallery_z = z if same else _bring(gallery_z, device)
     if similarity == "euclidean" and scale is None:
@@ -75,7 +76,8 @@ def rank(
     queries = exact.prepare(z, device, scale, "query", room=budget // 4)
     gallery = queries if same else exact.prepare(gallery_z, device, scale, "gallery", room=budget // 4)
     pairs = _excluded(exclude, len(z), len(gallery_z), own, same, device)
-    forbidden = exact.Forbidden(len(z), own, pairs, None if group is None else (group, gallery_group))
+    groups = None if group is None or gallery_group is None else (group, gallery_group)
+    forbidden = exact.Forbidden(len(z), own, pairs, groups)
     relevant = count_relevant(y, gallery_y, forbidden)
     n, report = len(gallery_z), progress or (lambda share: None)
     shown, wanted = min(k, n), min(max(k, depth), n)

@@ -8,6 +8,7 @@ import re
 import tomllib
 import typing
 from functools import cache
+from typing import Any
 
 from likewise.configs import Train
 from likewise.errors import LikewiseError, nearest_name
@@ -162,7 +163,7 @@ def _places(config: Train, name: str, owner: str) -> tuple[list[ast.expr], list[
 def _argument(node: ast.expr, path: list[str], name: str, owner: str) -> ast.keyword:
     """The place of an argument in a spec whose arguments are all written out."""
     for word in path:
-        known = {k.arg: k for k in node.keywords} if isinstance(node, ast.Call) else {}
+        known: dict[Any, ast.keyword] = {k.arg: k for k in node.keywords} if isinstance(node, ast.Call) else {}
         if word not in known:
             part = ast.unparse(node.func) if isinstance(node, ast.Call) else ast.unparse(node)
             raise LikewiseError(

@@ -16,6 +16,7 @@ As in Deng et al. 2019 (ArcFace, on parallel training) and An et al. 2021 (Parti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -35,7 +36,8 @@ def shard(part: nn.Module) -> None:
     Call it before the first step, on what was built from the same seed everywhere. From then on all processes call the loss
     (and its `guess`) together, each with the whole batch. The gradient of the proxies is then whole: it must not be averaged.
     """
-    losses = [m for m in part.modules() if hasattr(m, "can_shard")]  # contracts.Loss, which imports this file
+    # Any: contracts.Loss, which imports this file.
+    losses: list[Any] = [m for m in part.modules() if hasattr(m, "can_shard")]
     for loss in losses:
         name, many = type(loss).__name__, world()[1]
         if not loss.can_shard:
@@ -142,6 +144,7 @@ def nearest(z: Float[Tensor, "B D"], proxies: Float[Tensor, "c D"], classes: int
 
 def shares(part: nn.Module) -> Iterator[tuple[str, nn.Parameter, int]]:
     """The parameters of which this process holds some rows only: the name in the state, the parameter, the rows in all."""
+    loss: Any
     for name, loss in part.named_modules():
         if getattr(loss, "can_shard", False) and len(loss.proxies) != loss.classes:
             yield f"{name}.proxies".removeprefix("."), loss.proxies, loss.classes
@@ -154,7 +157,7 @@ def gather_rows(part: Shaped[Tensor, "b ..."], count: int) -> Shaped[Tensor, "B 
     part = F.pad(part.detach(), (0, 0) * (part.dim() - 1) + (0, max(sizes) - len(part)))
     parts = None if me else [torch.empty_like(part) for _ in sizes]
     dist.gather(part.contiguous(), parts)
-    return None if me else torch.cat([p[:size].cpu() for p, size in zip(parts, sizes, strict=True)])
+    return None if parts is None else torch.cat([p[:size].cpu() for p, size in zip(parts, sizes, strict=True)])
 
 
 def whole(part: nn.Module) -> dict[str, Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -222,7 +222,7 @@ def agreement(ours: Sequence[float], printed: Sequence[float]) -> Agreement:
         return Agreement(float("nan"), float("nan"), n, note or "all values of one side are the same")
     from scipy.stats import kendalltau  # slow to import
 
-    found = kendalltau(*both)
+    found: Any = kendalltau(*both)
     return Agreement(float(found.statistic), float(found.pvalue), n, note)
 
 

@@ -200,7 +200,8 @@ def observed() -> bool:
     if torch.compiler.is_compiling():
         return True
     # torch has no public question for these two; without them such callers would get an error from the depths.
-    return torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
+    stack = torch._C._functorch.peek_interpreter_stack()  # pyright: ignore[reportAttributeAccessIssue]
+    return stack is not None or forward_ad._current_level >= 0
 
 
 def with_slope(plain: Callable[..., Tensor], fast: Callable[..., tuple[Tensor, Tensor]], x: Tensor, *rest) -> Tensor:

@@ -20,6 +20,8 @@ from likewise.adapters.pml import FromPML, is_pml
 from likewise.errors import nearest_name
 from likewise.types import LikewiseError
 
+Kind = typing.TypeVar("Kind")
+
 FACTS = (
     "classes", "dim", "features", "labels", "largest_class", "class_names", "seed", "steps", "per_pass", "taxonomy", "rows",
     "samples", "embedder", "make_loss",
@@ -42,7 +44,7 @@ LATER = {"space": ("cosine", ("AdaptiveHierarchical",))}
 identity. Last, the parts that had them from the start."""
 
 
-def build(text: str, want: type | None = None, *, allow_imports: bool = False, **facts):
+def build(text: str, want: type[Kind] | None = None, *, allow_imports: bool = False, **facts) -> Kind:
     """Make the part that a spec describes.
 
     Args:
@@ -56,7 +58,7 @@ def build(text: str, want: type | None = None, *, allow_imports: bool = False, *
     known = _registry().get(name.id) if isinstance(name, ast.Name) else None
     if want is not None and known is not None and not issubclass(known, want):
         raise LikewiseError(f"spec '{text}' makes a {known.__name__}, but a {want.__name__} is wanted here")
-    part = _adopted(_make(node, text, facts, allow_imports), want, node)
+    part: typing.Any = _adopted(_make(node, text, facts, allow_imports), want, node)
     if want is not None and not isinstance(part, want):
         raise LikewiseError(f"spec '{text}' makes a {type(part).__name__}, but a {want.__name__} is wanted here")
     return part
@@ -103,7 +105,7 @@ def _short(node: ast.expr) -> ast.expr:
     usual = {
         n: ast.unparse(_tidy(_parse(_text(p.default)), True)) for n, p in parameters.items() if p.default is not p.empty
     }
-    kept = [word for word in node.keywords if ast.unparse(_tidy(word.value, True)) != usual.get(word.arg)]
+    kept = [word for word in node.keywords if ast.unparse(_tidy(word.value, True)) != usual.get(str(word.arg))]
     return ast.Call(node.func, node.args, [ast.keyword(word.arg, _short(word.value)) for word in kept])
 
 
@@ -117,11 +119,12 @@ def files(text: str) -> list[str]:
 def _tidy(node: ast.expr, later: bool) -> ast.expr:
     if isinstance(node, ast.Name):
         node = ast.Call(node, [], [])
-    part = _registry().get(node.func.id) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
-    if part is None or node.args:
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.args:
+        return node
+    if (part := _registry().get(node.func.id)) is None:
         return node
     parameters = _parameters(part)
-    given = {word.arg: word.value for word in node.keywords}
+    given: dict[typing.Any, ast.expr] = {word.arg: word.value for word in node.keywords}
     kept = []
     for name in [*parameters, *(n for n in given if n not in parameters)]:
         default = parameters[name].default if name in parameters else inspect.Parameter.empty
@@ -195,7 +198,7 @@ def _make(node: ast.expr, text: str, facts: dict, allow_imports: bool):
     if missing:
         raise LikewiseError(f"{part.__name__} needs {', '.join(missing)}; write {part.__name__}({missing[0]}=...)")
     try:
-        made = part(**given, **filled)
+        made = part(**given, **filled)  # pyright: ignore[reportCallIssue]
     except (TypeError, KeyError, AssertionError, ValueError) as error:
         if part.__module__.startswith("likewise."):
             raise

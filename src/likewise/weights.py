@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import torch
@@ -121,12 +122,15 @@ def load_lite0_package(net: nn.Module) -> None:
     load_whole(net, {ours: found[theirs] for ours, theirs in zip(here, there)}, LITE0_PACKAGE)
 
 
+Fetched = TypeVar("Fetched")
+
+
 def download(
     name: str,
-    fetch: Callable[[], nn.Module | dict[str, Tensor]],
+    fetch: Callable[[], Fetched],
     owner: str = "Embedder",
     ways_out: str = WAYS_OUT,
-) -> nn.Module | dict[str, Tensor]:
+) -> Fetched:
     """What `fetch` brings; any failure becomes one sentence with the ways out."""
     try:
         with patient_only_online():

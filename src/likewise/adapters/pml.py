@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -90,8 +91,8 @@ class FromPML(Loss):
 
     def _pairs(self, z: Tensor, y: Tensor, ref: Ref | None) -> tuple[tuple[Tensor, ...] | None, dict[str, Tensor]]:
         """Whom to compare: PML's indices (None: everybody), and the reference if it is another than the batch."""
-        whole = ref is None or (ref.z is z and ref.used is None)
-        if whole or self.by_proxies:  # who compares with proxies, needs no others
+        # A loss that compares with proxies needs no other samples.
+        if ref is None or (ref.z is z and ref.used is None) or self.by_proxies:
             return None if self.miner is None else self.miner(z, y), {}
         if self.miner is not None:
             raise LikewiseError(
@@ -110,7 +111,7 @@ class FromPML(Loss):
         """PML's number, and its slope at each of the values."""
         free = {k: v["losses"].detach().requires_grad_() for k, v in told.items() if torch.is_tensor(v["losses"])}
         with torch.enable_grad():
-            total = self.loss.reducer(
+            total = self.loss.reducer(  # pyright: ignore[reportCallIssue]
                 {k: v | {"losses": free.get(k, v["losses"])} for k, v in told.items()}, z.detach(), y
             )
         if not total.requires_grad:
@@ -126,7 +127,7 @@ class FromPML(Loss):
         return info["indices"] if kind == "element" else info["indices"][0]
 
 
-def _classes(loss: nn.Module) -> int:
+def _classes(loss: Any) -> int:
     """How many classes a loss was made for, 0 for any; not all of PML's keep the number."""
     kept = getattr(loss, "num_classes", 0) or len(getattr(loss, "proxy_labels", ()))
     return kept or (loss.W.shape[1] if hasattr(loss, "W") else 0)

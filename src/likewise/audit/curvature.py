@@ -100,6 +100,7 @@ def hessian_product(
     loss: Loss, train: Embedded, v: Float[Tensor, "Q D F"], batches: Batches | None = None
 ) -> Float[Tensor, "Q D F"]:
     """H v for the true Hessian of the mean loss over the training set by W, batch by batch."""
+    assert train.e is not None and train.f is not None
     with full_products(v):
         moved = train.f @ v.mT
         for rows, own, number in evaluate(loss, train.e, train.y, batches):
@@ -139,6 +140,7 @@ def lissa(
     if not 0 < damping < 1 or scale <= 0:
         raise LikewiseError(f"lissa: damping must be between 0 and 1 and scale above 0, got {damping} and {scale}")
     batches = torch.arange(len(train.y), device=train.y.device).split(1) if batches is None else batches
+    assert train.e is not None and train.f is not None
     h = v.clone()
     for rows, own, number in evaluate(loss, train.e, train.y, batches):
         f = train.f[rows]

@@ -94,7 +94,7 @@ def deep_influence(
                 return torch.func.functional_call(embedder, parameters, (x,)).e
 
             for q, way in enumerate(aim):
-                _, shift = torch.func.jvp(embed, (own,), (way,))
+                _, shift = torch.func.jvp(embed, (own,), (way,))  # pyright: ignore[reportAssignmentType]
                 found[q, mine] = (shift.to(g) * g[mine]).sum(1)
     if first != len(g):
         raise LikewiseError(

@@ -100,8 +100,9 @@ def judge(z: Float[Tensor, "N D"], y: Int[Tensor, "N"], x: Float[Tensor, "N F"] 
             members["discriminants"] = discriminate(x, y, classes, seed=seed, by=by, proven=True)
         odds = {name: log_odds(*member, y) for name, member in members.items()}
         voice = {name: says[name] * float(noise.sharpness > 0) for name, (_, noise) in members.items()}
-        voices = sum(voice.values())
-        total = sum(odds[name] * voice[name] for name in odds).where(voices > 0, odds["centres"])
+        voices: Tensor = sum(voice.values())  # pyright: ignore[reportAssignmentType] - never empty
+        total: Tensor = sum(odds[name] * voice[name] for name in odds)  # pyright: ignore[reportAssignmentType]
+        total = total.where(voices > 0, odds["centres"])
         shares = next((noise for _, noise in reversed(members.values()) if noise.sharpness > 0), how)
         single = {"centre": margins(Centres(z, y, classes), y), **odds}
         if large.any() and x.numel() * classes <= DEAR and len(y) * classes <= KEPT:
@@ -109,7 +110,8 @@ def judge(z: Float[Tensor, "N D"], y: Int[Tensor, "N"], x: Float[Tensor, "N F"] 
             members["regression"] = (known, fit_noise(known, y, (1.0,), by=by))
             single["regression"] = margins(known, y)
         suggested, sure, ahead = suggest(members, y)
-    mean = sum(standard(value, says[name] & paired) * says[name] for name, value in single.items())
+    parts = [standard(value, says[name] & paired) * says[name] for name, value in single.items()]
+    mean: Tensor = sum(parts)  # pyright: ignore[reportAssignmentType]
     mean = mean / sum(says[name].double() for name in single)
     a, b = follow(mean[paired], (total / voices.clamp_min(1))[paired])
     score = undecided(torch.sigmoid(a * mean + b), y)
@@ -199,7 +201,7 @@ def suggest(
     """The label each sample should have if not its own: by the mean of the members' log posteriors."""
     label, sure, ahead = torch.empty_like(y), *torch.empty(2, len(y), dtype=torch.float64, device=y.device)
     for rows in next(iter(members.values()))[0].blocks():
-        total = sum(
+        total: Tensor = sum(  # pyright: ignore[reportAssignmentType]
             noise.posterior(each.scores(rows).double(), y[rows]).clamp_min(1e-30).log()
             for each, noise in members.values()
         )

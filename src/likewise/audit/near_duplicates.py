@@ -91,7 +91,7 @@ def near_duplicates(
     z = torch.nn.functional.normalize(z.detach().float())
     count, k, tell = len(z), min(k, len(z) - 1), progress or (lambda share: None)
     if count < 2:
-        return _chosen(np.zeros((0, 2), np.int64), *np.zeros((3, 0)), z, part, 0)
+        return _chosen(np.zeros((0, 2), np.int64), *np.zeros((3, 0)), z, part, 0)  # pyright: ignore[reportCallIssue]
     near, far = _neighbours(z, k)
     pair = _pairs(np.stack([np.repeat(np.arange(count), k), near.ravel()], 1), count)
     digest, codes = _read_all(picture, count, lambda share: tell(0.8 * share))
@@ -145,7 +145,7 @@ def _confirm(picture: Callable, i: int, j: int, window: int, turned: int, mirror
     pictures = [picture(row) for row in ((j, i) if turned else (i, j))]
     if None in pictures:
         return False
-    detail, tint = agreement(*pictures, WINDOWS[window], bool(mirrored))
+    detail, tint = agreement(*pictures, WINDOWS[window], bool(mirrored))  # pyright: ignore[reportCallIssue]
     return detail >= AGREE and tint <= TINT
 
 
@@ -163,7 +163,7 @@ def _tint(picture: Image.Image, window: Float[np.ndarray, "4"]) -> Float[np.ndar
 def _waves(thumb: Image.Image, windows: Float[np.ndarray, "W 4"]) -> Float[np.ndarray, "W S S"]:
     """The cosine transform of every window."""
     cut = [thumb.resize((SIDE, SIDE), Image.Resampling.BICUBIC, box=tuple((THUMB * w).tolist())) for w in windows]
-    return dctn(np.stack([np.asarray(one, np.float32) for one in cut]), axes=(1, 2), norm="ortho")
+    return dctn(np.stack([np.asarray(one, np.float32) for one in cut]), axes=(1, 2), norm="ortho")  # pyright: ignore[reportReturnType]
 
 
 def _details(thumb: Image.Image, windows: Float[np.ndarray, "W 4"]) -> Float[np.ndarray, "W F"]:
@@ -291,4 +291,4 @@ def _chosen(pair, same, bits, apart, z: Float[Tensor, "N D"], part, unread: int)
             kept.append(p)
     kept = np.sort(np.array(kept, np.int64))
     kind = np.where(same[kept].astype(bool), "same", "near")
-    return Duplicates(*pair[kept].T, 1 - apart[kept] ** 2 / 2, bits[kept].astype(np.int64), kind, unread)
+    return Duplicates(*pair[kept].T, 1 - apart[kept] ** 2 / 2, bits[kept].astype(np.int64), kind, unread)  # pyright: ignore[reportCallIssue]

@@ -88,4 +88,4 @@ def error_overlap(worst: Sequence[Int[Tensor, "_"]], methods: Sequence[str], cla
     method = torch.tensor([number[name] for name in methods], device=label.device)
     same, pair = method[:, None] == method, torch.ones_like(matrix, dtype=torch.bool).triu(1)
     means = (matrix[pair & same], matrix[pair & ~same], chance[pair])
-    return Overlap(matrix, *(float(part.mean()) for part in means), label, heat)
+    return Overlap(matrix, *(float(part.mean()) for part in means), label, heat)  # pyright: ignore[reportCallIssue]

@@ -106,11 +106,11 @@ def class_findings(
         raise LikewiseError(
             f"class_findings: a suggestion for every sample must be given, got {len(suggested)} for {len(y)}"
         )
-    y, suggested = y.cpu().numpy(), suggested.cpu().numpy()
-    label, own, size = np.unique(y, return_inverse=True, return_counts=True)
-    away = suggested != y
+    given, wanted = y.cpu().numpy(), suggested.cpu().numpy()
+    label, own, size = np.unique(given, return_inverse=True, return_counts=True)
+    away = wanted != given
     moved = np.bincount(own[away], minlength=len(label))
-    (leaving, goal), count = np.unique(np.stack([own[away], suggested[away]]), axis=1, return_counts=True)
+    (leaving, goal), count = np.unique(np.stack([own[away], wanted[away]]), axis=1, return_counts=True)
     share = count / moved[leaving]
     entropy = np.bincount(leaving, -share * np.log(share), len(label)) + 0.0
     target = np.full(len(label), -1)

@@ -134,6 +134,7 @@ def fine_tune(
     seed: int,
 ) -> Float[Tensor, "H D F"]:
     """What one pass of Adam adds to W, for each line of weights. What the loss has learned stays as it is."""
+    assert train.e is not None and train.f is not None
     loss, e = copy.deepcopy(loss).eval(), train.e
     moves = e.new_zeros(len(weight), e.shape[1], train.f.shape[1])
     adam = torch.optim.Adam([moves], lr=lr, fused=True)
@@ -172,7 +173,7 @@ def paired(
     if n < 2 or np.ptp(gap) == 0:
         return Gain(mean, low, high, None)
     test = stats.wilcoxon(gap, alternative="greater") if grouped else stats.ttest_1samp(gap, 0, alternative="greater")
-    return Gain(mean, low, high, float(test.pvalue))
+    return Gain(mean, low, high, float(test.pvalue))  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def summary(changes: dict[str, Float[np.ndarray, "Q"]], grouped: bool = False) -> dict:

@@ -30,6 +30,8 @@ class CoTeaching(Confidence):
     needs_loss = True
     peers = 2
 
+    step: Tensor
+
     def __init__(self, share: float, per_pass: int, ramp: str = "10e", power: float = 1.0):
         super().__init__()
         must_be_share(share, "CoTeaching")

@@ -31,6 +31,8 @@ class CoTeachingPlus(Confidence):
     needs_guess = True
     peers = 2
 
+    step: Tensor
+
     def __init__(self, share: float, per_pass: int, start: str = "5e", ramp: str = "10e"):
         super().__init__()
         must_be_share(share, "CoTeachingPlus")

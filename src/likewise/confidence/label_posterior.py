@@ -38,6 +38,8 @@ class LabelPosterior(Confidence):
         seed: of the cut; the run fills it in.
     """
 
+    w: Tensor
+
     def __init__(
         self,
         classes: int,

@@ -33,6 +33,13 @@ class PRISM(Confidence):
         warmup: steps at first that leave nobody out.
     """
 
+    past: Tensor
+    past_y: Tensor
+    filled: Tensor
+    next_row: Tensor
+    quantiles: Tensor
+    steps_done: Tensor
+
     def __init__(
         self, classes: int, dim: int, labels: Int[np.ndarray, "N"], share: float, memory: int | None = None,
         window: int = 30, warmup: int = 0,

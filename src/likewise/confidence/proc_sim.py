@@ -41,6 +41,11 @@ class ProcSim(Confidence):
         weigh_proxies: let the weights apply to what the proxies learn from, too.
     """
 
+    proxies: Tensor
+    adam_mean: Tensor
+    adam_square: Tensor
+    adam_steps: Tensor
+
     def __init__(
         self, classes: int, dim: int, lam: float = 1.0, scale: float = 1.0, lr: float = 1e-3,
         threshold: Literal["otsu", "mean", "mixture"] = "otsu", judge_by: Literal["proxy", "loss"] = "proxy",
@@ -95,7 +100,11 @@ class ProcSim(Confidence):
                 "ProcSim(judge_by='loss') judges by the training loss, got None; pass one number per sample"
             )
         z = z.detach()
-        each = at_least_float32(loss.detach()) if self.needs_loss else self._proxy_loss(z, y, self.proxies)
+        each = (
+            self._proxy_loss(z, y, self.proxies)
+            if loss is None or not self.needs_loss
+            else at_least_float32(loss.detach())
+        )
         tau = self._find_threshold(each)
         w = weigh(each, tau, self.lam, self.beta0)
         if self.training:

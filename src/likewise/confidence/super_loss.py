@@ -60,7 +60,7 @@ class SuperLoss(Confidence):
             tau = self.average(each)
             self.seen = each if self.training else None
         else:
-            tau = each.new_full((), math.log(self.classes) if self.tau == "log_classes" else self.tau)
+            tau = each.new_full((), math.log(self.classes) if self.tau == "log_classes" else float(self.tau))
         return Trust(w=weigh(each, tau, self.lam, -2 / math.e), suspicion=each, threshold=tau.to(each))
 
     def after_step(self, step: int) -> None:

@@ -93,6 +93,10 @@ class Average(nn.Module):
         rate: what the newest batch counts in a moving average. None: every loss counts the same.
     """
 
+    mean: Tensor
+    rest: Tensor
+    count: Tensor
+
     def __init__(self, rate: float | None = None):
         super().__init__()
         self.rate = rate

@@ -63,10 +63,11 @@ def parse(text: str) -> tuple[str, dict]:
     """`glyphs(size=32)` -> its name and arguments. Only literals are read; nothing is evaluated."""
     try:
         call = ast.parse(text.strip(), mode="eval").body
-        plain = isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
-        if not plain or call.args or any(word.arg is None for word in call.keywords):
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
             raise ValueError("it is not a name with named arguments")
-        return call.func.id, {word.arg: ast.literal_eval(word.value) for word in call.keywords}
+        if any(word.arg is None for word in call.keywords):
+            raise ValueError("it is not a name with named arguments")
+        return call.func.id, {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError) as error:
         raise LikewiseError(
             f"data: {text!r} cannot be read ({error}); write it as glyphs(size=32, classes=40), with plain values"

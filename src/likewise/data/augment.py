@@ -73,7 +73,7 @@ class Plain:
         """What `cut` makes of a picture, from the picture itself."""
         image = shrink(image, self.side)
         top, left, h, w, *rest = self.plan(np.array([image.size[::-1]]), drawn[None])[0].tolist()
-        return stretch(image.crop((left, top, left + w, top + h)), *rest, self.size)
+        return stretch(image.crop((left, top, left + w, top + h)), *rest, self.size)  # pyright: ignore[reportCallIssue]
 
     def __call__(self, image: Image.Image, seed: int = 0) -> UInt8[Tensor, "3 s s"]:
         """A picture by itself, as a batch of one."""
@@ -151,7 +151,7 @@ def random_boxes(
     drawn = tried[np.arange(len(whole)), fits.argmax(1)]
     # The largest box of an allowed shape: the other side of the picture bounds either of its own.
     middle = np.minimum(whole, np.rint(whole[:, ::-1] * [1 / RATIO[0], RATIO[1]]).astype(np.int64))
-    found = fits.any(1, keepdims=True)
+    found = fits.any(1, keepdims=True)  # pyright: ignore[reportArgumentType]
     extent = np.where(found, drawn, middle)
     corner = np.where(found, np.floor(corner * (whole - extent + 1)), (whole - extent) // 2)
     return np.concatenate([corner.astype(np.int64), extent], 1)

@@ -65,8 +65,10 @@ def batches(
         features = torch.as_tensor(items.x, dtype=torch.float32)
         made = ((features[key.rows[key.own]], key) for key in keys.passing())
     elif held is not None:
+        assert isinstance(look, Plain)
         made = _from_held(keys, held, look, seed)
     else:
+        assert look is not None
         made = _from_files(keys, items, look, seed, workers, device)
     for x, key in made:
         x, row = send(x, device), torch.tensor(key.rows, dtype=torch.int64)
@@ -118,10 +120,10 @@ def _one_ahead(keys: _Keys, make: Callable[[Key], Tensor], device: torch.device)
                 x = make(key)
             begun = x, beside.record_event(), key
             if waiting:
-                yield handed(*waiting)
+                yield handed(*waiting)  # pyright: ignore[reportArgumentType]
             waiting = begun
         if waiting:
-            yield handed(*waiting)
+            yield handed(*waiting)  # pyright: ignore[reportArgumentType]
 
 
 def _taken(waiting: deque[tuple[Future, Key]], held: Resident, look: Plain) -> tuple[Tensor, Key]:

@@ -49,7 +49,7 @@ def cut_by_pillow(
     def one(number: int) -> None:
         start, stride, top, left, h, w, *rest = plan[number].tolist()
         box = pixels[start + top * stride : start + (top + h) * stride].reshape(h, stride, 3)[:, left : left + w]
-        made[number] = stretch(box, *rest, size).transpose(2, 0, 1)
+        made[number] = stretch(box, *rest, size).transpose(2, 0, 1)  # pyright: ignore[reportCallIssue]
 
     large = int(plan[:, 4:6].prod(1).sum()) > len(plan) * 2**14
     threads = min(torch.get_num_threads(), len(plan) // 8) if large else 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ AHEAD = 64
 
 def decoded(
     items: Items, side: int | None, rows: range, workers: int = -1, quiet: bool = False
-) -> Iterator[UInt8[np.ndarray, "h w 3"]]:
+) -> Generator[UInt8[np.ndarray, "h w 3"], None, None]:
     """The pictures of rows, in order. Pillow lets other threads run while it decodes, and these need not copy pixels.
 
     Args:

@@ -6,6 +6,7 @@ import os
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -130,7 +131,8 @@ def vector_key(names: list[str], file: str) -> str:
     return keys[0]
 
 
-def load_numpy(file: str) -> np.ndarray | dict[str, np.ndarray]:
+def load_numpy(file: str) -> Any:
+    """Return the array of a .npy file, or the arrays of a .npz file by name."""
     name, many = Path(file).name, Path(file).suffix.lower() == ".npz"
     key = ""
     try:

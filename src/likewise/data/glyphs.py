@@ -146,7 +146,7 @@ def homoglyphs(items: Items) -> list[tuple[int, ...]]:
 def outline(face: str, text: str) -> bytes:
     """The bare drawing of a character in a face, as bytes that two characters share only when they look the same."""
     mask = _font(face, 64).getmask(text, mode="L")
-    return repr(mask.size).encode() + bytes(mask)
+    return repr(mask.size).encode() + bytes(mask)  # pyright: ignore[reportArgumentType]
 
 
 def _faces(codes: list[int]) -> dict[int, tuple[str, ...]]:
@@ -208,7 +208,7 @@ def _shape(text: str, face: str, size: int, rng: np.random.Generator) -> np.ndar
     side, em = round(2.3 * size), round(1.4 * size)  # larger than the picture, so that the map shrinks it smoothly
     font, edge = _font(face, em), math.ceil(0.1 * em)
     x0, y0, x1, y1 = font.getbbox(text)
-    glyph = Image.new("L", (x1 - x0 + 2 * edge, y1 - y0 + 2 * edge))
+    glyph = Image.new("L", (x1 - x0 + 2 * edge, y1 - y0 + 2 * edge))  # pyright: ignore[reportArgumentType]
     ImageDraw.Draw(glyph).text((edge - x0, edge - y0), text, fill=255, font=font)
     # A level of the blurred glyph is a glyph with a bolder or thinner stroke; a band of levels is its hollow outline.
     level = np.arange(256) / 255

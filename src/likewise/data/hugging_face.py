@@ -177,7 +177,7 @@ def of_datasets(dataset, within: Sequence[str] | None = None) -> dict[str, Split
         return ((row[image], row[label]) for row in plain)
 
     return {
-        name: Split(
+        str(name): Split(
             {column: kind(feature) for column, feature in split.features.items()},
             split._fingerprint,
             lambda image, label, split=split: rows(split, image, label),

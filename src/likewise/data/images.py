@@ -43,7 +43,7 @@ def read_image(path: str | os.PathLike, box: Iterable[float] | None = None) -> I
         raise BadImage(f"{path}: there is no such file; check the path and root") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise BadImage(
-            f"{path}: the picture has more pixels than is safe to decode (limit {2 * Image.MAX_IMAGE_PIXELS:,}); "
+            f"{path}: the picture has more pixels than is safe to decode (limit {2 * (Image.MAX_IMAGE_PIXELS or 0):,}); "
             "shrink it first"
         ) from None
     except Image.UnidentifiedImageError:
@@ -116,6 +116,7 @@ def cut(image: Image.Image, box: np.ndarray, path: str | os.PathLike) -> Image.I
 
 
 def file_of(items: Items, row: int) -> str:
+    assert items.path is not None
     return os.path.join(items.root, items.path[row])
 
 

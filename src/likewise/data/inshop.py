@@ -63,4 +63,4 @@ def rows(file: str) -> list[tuple[str, str, str]]:
                 f"inshop: evaluation_status must be train, query or gallery, got {words[2]!r} in {LIST} line {number}; "
                 "unpack the list again"
             )
-    return [tuple(words) for words in listed]
+    return [(image, item, status) for image, item, status in listed]

@@ -43,14 +43,16 @@ def leaks(items: Items, protocol: Protocol, progress: Callable[[float], None] | 
     classes = None
     if not protocol.shares_classes:
         classes = tuple(items.class_name[c] for c in np.intersect1d(items.y[train], items.y[test]))
-    if items.x is not None:
-        images = same_content(train, test, [lambda row: hashlib.blake2b(items.x[row].tobytes()).digest()], progress)
+    if (x := items.x) is not None:
+        images = same_content(train, test, [lambda row: hashlib.blake2b(x[row].tobytes()).digest()], progress)
         first = "" if not images else "row {} = row {}".format(*images[0])
         return Leaks(classes, images, first, "feature vector")
     if items.path is None:
         return Leaks(classes, ())
     box = [""] * len(items) if items.box is None else [str(box) for box in items.box.tolist()]
-    sifts = [lambda row, read=read: (read(file_of(items, row)), box[row]) for read in (size_of, tail_of, hash_of)]
+    sifts: list[Callable[[int], Hashable]] = [
+        lambda row, read=read: (read(file_of(items, row)), box[row]) for read in (size_of, tail_of, hash_of)
+    ]
     try:
         images = same_content(train, test, sifts, progress)
     except OSError as error:

@@ -90,9 +90,10 @@ class Pixels:
     def _verify(self, block: int) -> None:
         if block in self._sure:
             return
+        assert self._crc is not None
         first, last = self._span(block)
         size = self.size[self._edge[block] : self._edge[block + 1]]
-        if checksum(size, zlib.crc32(self.flat[first:last])) != self._crc[block]:
+        if checksum(size, zlib.crc32(self.flat[first:last].data)) != self._crc[block]:
             self._repair(block, 3 * first)
         self._sure.add(block)
 
@@ -104,6 +105,7 @@ class Pixels:
         try:
             found = list(decoded(self.items, self.side, rows, quiet=True))
             whole, size = b"".join(x.tobytes() for x in found), np.array([x.shape[:2] for x in found])
+            assert self._crc is not None and self._home is not None
             if (size == self.size[rows]).all() and checksum(size, zlib.crc32(whole)) == self._crc[block]:
                 with (self._home / "pixels.bin").open("r+b") as file:
                     file.seek(at)
@@ -197,7 +199,8 @@ def _opened(items: Items, side: int | None, home: Path, say: Callable[[str], Non
     found = Pixels(items, side, flat, size, edge, crc, home, say)
     weakref.finalize(found, file.close)
     with suppress(OSError):  # it may belong to others
-        fcntl and fcntl.flock(file, fcntl.LOCK_SH)  # in use
+        if fcntl:
+            fcntl.flock(file, fcntl.LOCK_SH)  # in use
         os.utime(home)
     return found
 
@@ -229,6 +232,7 @@ def _made(items: Items, side: int | None, home: Path, workers: int, quiet: bool,
             shutil.rmtree(home, ignore_errors=True)  # half a cache would keep a full disk full
             raise
         found = _opened(items, side, home, say)
+    assert found is not None
     _tidy(home)
     return found
 
@@ -244,7 +248,7 @@ def _build(items: Items, side: int | None, home: Path, workers: int, quiet: bool
     ):
         for row, x in enumerate(pictures, rows.start):
             out.write(x.data)
-            crc = zlib.crc32(x, crc)
+            crc = zlib.crc32(x.data, crc)
             size.append(x.shape[:2])
             if len(size) == BLOCK or row == rows[-1]:
                 out.flush()
@@ -315,7 +319,7 @@ def _locked(file: Path, waiting: Callable[[], None] | None = None) -> Iterator[b
             mine = True
         except BlockingIOError:
             mine = waiting is not None
-            if mine:
+            if waiting is not None:
                 waiting()
                 fcntl.flock(held, fcntl.LOCK_EX)
         yield mine

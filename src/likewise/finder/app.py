@@ -104,6 +104,7 @@ class Pictures:
     """From the body of a request to an embedding, a bounded number at a time."""
 
     def __init__(self, desk: Desk):
+        assert desk.embed is not None
         self.desk, self.batching = desk, Batching(desk.embed)
         # threads, because Pillow releases the interpreter lock
         self.small, self.large = ThreadPoolExecutor(DECODERS, "decode"), ThreadPoolExecutor(1, "decode-large")
@@ -239,6 +240,7 @@ def keep(index: Index, body: bytes, suffix: str, z: Float[np.ndarray, "D"], labe
     """Put a picture beside the index and its row into it."""
     if not label:
         raise LikewiseError("search: a new row must have a class, got an empty name")
+    assert index.folder is not None  # rows are added to saved indexes alone
     folder = index.folder / "pictures"
     folder.mkdir(exist_ok=True)
     file = folder / f"{secrets.token_hex(8)}{suffix}"

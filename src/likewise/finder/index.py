@@ -109,7 +109,7 @@ class Index:
             allowed = allowed & (rows.table["label"] == rows.class_name.index(label))
         if graph is None or exact or label is not None:
             return ranked(rows, z, by_all(rows, z, k, but, allowed), k)
-        found = [by_graph(rows, graph, one, k, own, allowed) for one, own in zip(z, but, strict=True)]
+        found: list = [by_graph(rows, graph, one, k, own, allowed) for one, own in zip(z, but, strict=True)]
         if unclear := [place for place, near in enumerate(found) if near is None]:
             for place, near in zip(
                 unclear, by_all(rows, z[unclear], k, [but[p] for p in unclear], allowed), strict=True
@@ -125,15 +125,16 @@ class Index:
             raise LikewiseError(
                 f"search: new rows must have {self.rows.vectors.shape[1]} dimensions as the index has, got {vectors.shape[1]}"
             )
-        with self.lock, kept.changing(self._home(), self.about):
+        home = self._home()
+        with self.lock, kept.changing(home, self.about):
             classes = dict.fromkeys((*self.rows.class_name, *names))
             number = {name: label for label, name in enumerate(classes)}
             row = self.about["next"] + np.arange(len(names))
             label = np.asarray([number[name] for name in names], np.int64)
             table, text = pack(row, label, list(paths), box, self.about["sizes"]["paths.txt"])
             fit = fitting(vectors, self.rows.similarity)
-            self.about = kept.append(self.folder, self.about, fit, table, text, tuple(classes))
-            self.rows = kept.read(self.folder, known=True)[0]
+            self.about = kept.append(home, self.about, fit, table, text, tuple(classes))
+            self.rows = kept.read(home, known=True)[0]
         return row
 
     def remove(self, rows: Sequence[int]) -> None:
@@ -142,7 +143,7 @@ class Index:
             here = self.rows.here.copy()
             here[place] = False
             removed = self.rows.table["row"][~here].tolist()
-            self.about = kept.settle(self.folder, self.about | {"removed": removed})
+            self.about = kept.settle(self._home(), self.about | {"removed": removed})
             self.rows = replace(self.rows, here=here)
 
     def approximate(self, kind: str, k: int, quiet: bool = True) -> str | None:
@@ -186,7 +187,7 @@ class Index:
     def _keep_graph(self, known: dict | None) -> None:
         graph = self.graph
         facts = None if graph is None else (known or {}) | {"kind": graph.kind, "upto": graph.upto}
-        self.about = kept.keep_graph(self.folder, self.about, facts, graph and graph.write)
+        self.about = kept.keep_graph(self._home(), self.about, facts, graph and graph.write)
 
     def _home(self) -> Path:
         if self.folder is None:

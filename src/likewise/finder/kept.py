@@ -212,7 +212,7 @@ def _map(folder: Path, about: dict, name: str, kind: np.dtype, shape: tuple[int,
     if not size:
         return np.empty(shape, kind)
     found = np.memmap(file, kind, "c", shape=shape)
-    if size <= LARGE and about["sums"] and zlib.crc32(found.reshape(-1).view(np.uint8)) != about["sums"][name]:
+    if size <= LARGE and about["sums"] and zlib.crc32(found.reshape(-1).view(np.uint8).data) != about["sums"][name]:
         raise _damaged(folder, f"the bytes of {name} are not those that were written")
     return np.asarray(found)
 

@@ -26,8 +26,8 @@ class MLflow(Logger):
         self.last = 0
 
     def start(self, name: str, folder: Path, config: dict, key: str | None) -> str:
-        from mlflow import MlflowClient
-        from mlflow.entities import Param
+        from mlflow import MlflowClient  # pyright: ignore[reportMissingImports]
+        from mlflow.entities import Param  # pyright: ignore[reportMissingImports]
 
         self.client, self.key = MlflowClient(tracking_uri=self.uri), key
         if key is not None:
@@ -40,7 +40,7 @@ class MLflow(Logger):
         return self.key
 
     def log(self, step: int, numbers: dict[str, float]) -> None:
-        from mlflow.entities import Metric
+        from mlflow.entities import Metric  # pyright: ignore[reportMissingImports]
 
         now = int(1000 * time.time())
         self.client.log_batch(self.key, metrics=[Metric(allowed(n), v, now, step) for n, v in numbers.items()])

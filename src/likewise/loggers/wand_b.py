@@ -27,7 +27,7 @@ class WandB(Logger):
         must_have("wandb", "WandB")
         self.project = project
         self.entity = entity
-        self.mode = mode
+        self.mode: Literal["online", "offline"] = mode
 
     def start(self, name: str, folder: Path, config: dict, key: str | None) -> str:
         import wandb

@@ -41,6 +41,8 @@ class AdaptiveHierarchical(Loss):
         space: "cosine", or "hyperbolic", the paper's: the Poincare ball, by the exponential map at 0.
     """
 
+    means: Tensor
+
     def __init__(
         self, classes: int, alpha: float = 2.0, beta: float = 40.0, rho: float = 2.0, gamma: float | None = None,
         width: float = 0.2, momentum: float = 0.9, views: int = 1, space: Literal["cosine", "hyperbolic"] = "cosine",

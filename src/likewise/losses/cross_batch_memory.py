@@ -31,6 +31,11 @@ class CrossBatchMemory(Loss):
 
     remembers = True
 
+    memory: Tensor
+    memory_y: Tensor
+    filled: Tensor
+    next_row: Tensor
+
     def __init__(self, dim: int, loss: Loss = Contrastive(), size: int = 1024, start: int = 0):
         super().__init__()
         if hasattr(loss, "dim"):  # proxies, or another memory

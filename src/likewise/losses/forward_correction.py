@@ -29,6 +29,8 @@ class ForwardCorrection(Loss):
         temperature: Zhai & Wu: 0.05.
     """
 
+    log_given: Tensor
+
     def __init__(
         self, classes: int, dim: int, share: float = 0.2, transition: str | None = None, temperature: float = 0.05
     ):

@@ -59,6 +59,13 @@ class Hierarchical(Loss):
         taxonomy: ancestors by class name, coarsest first, for `depth`; the run fills them in.
     """
 
+    begun: Tensor
+    regrouped: Tensor
+    means: Tensor | None
+    classes: int
+    dim: int
+    coarse_loss: Loss | None
+
     def __init__(
         self, loss: Loss, coarse: int | tuple[int, ...] | None = None, every: int | str = 20, levels: int = 1,
         coarse_proxies: Literal["learnable", "frozen", "centroid"] = "learnable", start: int | str = "1e",
@@ -79,7 +86,7 @@ class Hierarchical(Loss):
         if by not in ("proxies", "means"):
             raise LikewiseError(f"Hierarchical: by must be 'proxies' or 'means', got '{by}'")
         vectors_of(loss)
-        self.classes, self.dim = loss.classes, loss.dim
+        self.classes, self.dim = loss.classes, loss.dim  # pyright: ignore[reportAttributeAccessIssue]
         self.loss = loss
         self.coarse = coarse
         self.every = every
@@ -88,7 +95,7 @@ class Hierarchical(Loss):
         self.start = start
         self.by = by
         self.weight = weight
-        self.__dict__["coarse_loss"] = coarse_loss  # by self.coarse_loss = coarse_loss its proxies would be stored
+        vars(self)["coarse_loss"] = coarse_loss  # by self.coarse_loss = coarse_loss its proxies would be stored
         self.depth = depth
         self.tree = tree
         self.seed = seed
@@ -204,10 +211,12 @@ class Hierarchical(Loss):
     @torch.no_grad()
     def _remember(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"]) -> None:
         """Move the means of the classes in a batch towards it."""
-        total = torch.zeros_like(self.means).index_add_(0, y, z.to(self.means))
+        means = self.means
+        assert means is not None
+        total = torch.zeros_like(means).index_add_(0, y, z.to(means))
         now = F.normalize(total, dim=1)
-        met, known = total.any(1, keepdim=True), self.means.any(1, keepdim=True)
-        self.means.copy_(torch.where(met, torch.where(known, torch.lerp(now, self.means, MOMENTUM), now), self.means))
+        met, known = total.any(1, keepdim=True), means.any(1, keepdim=True)
+        means.copy_(torch.where(met, torch.where(known, torch.lerp(now, means, MOMENTUM), now), means))
 
     def _points(self) -> Float[Tensor, "C D"]:
         """What stands for each class when they are clustered; its proxy, where it was never met."""

@@ -33,10 +33,10 @@ class Level(NamedTuple):
     ) -> Float[Tensor, "B"]:
         """What the loss says with these proxies. The batch was checked already."""
         try:
-            self.loss.__dict__[self.name] = proxies if self.copies == 1 else proxies.repeat(self.copies, 1)
+            self.loss.__dict__[self.name] = proxies if self.copies == 1 else proxies.repeat(self.copies, 1)  # pyright: ignore[reportIndexIssue]
             return self.loss.forward(z, group)
         finally:
-            self.loss.__dict__[self.name] = None
+            self.loss.__dict__[self.name] = None  # pyright: ignore[reportIndexIssue]
 
 
 def plan_sizes(classes: int, coarse: int | tuple[int, ...] | None, levels: int) -> list[Plan]:
@@ -90,7 +90,7 @@ def plan_by_tree(
 
 def share_out(weight: float | tuple[float, ...], levels: int) -> list[float]:
     """The weight of every level."""
-    each = list(weight) if isinstance(weight, tuple) else [weight] * levels
+    each: list[float] = list(weight) if isinstance(weight, tuple) else [weight] * levels
     if len(each) != levels or not all(0 <= one < float("inf") for one in each):
         raise LikewiseError(
             f"Hierarchical: weight must be one number of 0 or more, or one for each of the {levels} levels, got {weight}"

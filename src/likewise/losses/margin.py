@@ -68,7 +68,8 @@ class Margin(Loss):
         self.miner = miner
         self.count = count
         self.space = space
-        self.boundaries = nn.Parameter(torch.full((classes if per_class else 1, 1), float(beta)), requires_grad=learn)
+        rows = 1 if classes is None or not per_class else classes
+        self.boundaries = nn.Parameter(torch.full((rows, 1), float(beta)), requires_grad=learn)
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         t = triplets(z, y, ref, self.miner, self.margin / SPACES[self.space].unit)

@@ -35,6 +35,9 @@ class PairSuperLoss(Loss):
             push, not the order of neighbours, so miners and evaluation keep the cosine. See `likewise.hyperbolic`.
     """
 
+    mean: Tensor
+    count: Tensor
+
     def __init__(
         self, lam: float = 1.0, margin: float = 1.0, pull_margin: float = 0.0,
         space: Literal["cosine", "hyperbolic"] = "cosine",

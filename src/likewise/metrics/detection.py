@@ -71,7 +71,7 @@ def detection(score: Float[Tensor, "N"], wrong: Bool[Tensor, "N"]) -> Detection:
     seen = inspect(score.double(), wrong)
     steps = torch.linspace(0, 1, POINTS + 1, dtype=torch.float64).tolist()
     curve = [[share, float(found(seen, share * len(wrong)))] for share in steps]
-    return Detection(*(float(how(seen)) for how in (auroc, average_precision, recall)), curve)
+    return Detection(*(float(how(seen)) for how in (auroc, average_precision, recall)), curve)  # pyright: ignore[reportCallIssue]
 
 
 def inspect(score: Float[Tensor, "N"], wrong: Bool[Tensor, "N"]) -> Inspected:

@@ -19,7 +19,7 @@ from likewise.contracts import Metric
 from likewise.errors import nearest_name
 from likewise.types import LikewiseError, Retrieval
 
-WHO_DIVIDES = {
+WHO_DIVIDES: dict[Literal["R", "C", "min", "hits"], str] = {
     "R": "pytorch-metric-learning",
     "min": "Google Landmarks, Kaggle",
     "hits": "OML, torchmetrics",
@@ -156,7 +156,7 @@ def average_precision(
     total = _sum_over_hits(found, within * _number(found) / found.hit_rank.double())
     if over == "hits":
         return total / _sum_over_hits(found, within).clamp_min(1) + _nan(found)
-    divisor = found.relevant.clamp_max(k) if over == "min" else found.relevant + (over == "C")
+    divisor = found.relevant.clamp_max(k) if over == "min" else found.relevant + (over == "C")  # pyright: ignore[reportCallIssue, reportArgumentType]
     return total / divisor + _nan(found)
 
 

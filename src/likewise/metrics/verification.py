@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -152,7 +152,9 @@ def measure(names: Iterable[str], z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) 
     accepted = _count_pairs(z, y)
     curve = _rates(accepted)
     value = {}
-    for name, (kind, x) in parsed.items():
+    for name, found in parsed.items():
+        assert found is not None
+        kind, x = found
         if kind == "AUROC":
             value[name] = auroc(curve)
         elif kind == "EER":
@@ -165,7 +167,7 @@ def measure(names: Iterable[str], z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) 
     return value
 
 
-def _parse(name: str) -> tuple[str, float | None] | None:
+def _parse(name: str) -> tuple[str, Any] | None:
     """The name as in NAMES, and its x: "TAR@P=0.9" -> ("TAR@P=x", 0.9), "EER" -> ("EER", None). None: not of pairs."""
     found = re.fullmatch(r"(\w+@\w+=)([0-9]*\.?[0-9]+(?:[eE]-?[0-9]+)?)", name)
     generic, x = (f"{found[1]}x", float(found[2])) if found else (name, None)

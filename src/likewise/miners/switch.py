@@ -35,6 +35,7 @@ class Switch(Miner):
 
     def __call__(self, sim: Float[Tensor, "B R"], pairs: Pairs, dim: int, margin: float | None = None) -> Tuples:
         t = self.miner(sim, pairs, dim, margin)
+        assert isinstance(t, Tuples)
         mate, has = pick(pairs.pos.index_select(0, t.a))
         swap = (torch.rand(len(t.a), device=sim.device) < self.share) & has
         # A swapped tuple needs no negative: a batch of one class is still spread.

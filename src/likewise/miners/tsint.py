@@ -30,6 +30,8 @@ class TSINT(nn.Module, Miner):
     gives = "pairs"
     whole = True
 
+    cuts: Tensor
+
     def __init__(self, classes: int, share: float = 0.2, momentum: float = 0.999, cut_momentum: float = 0.9):
         super().__init__()
         if classes < 2:

@@ -9,6 +9,7 @@ import warnings
 from collections import OrderedDict
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -51,7 +52,7 @@ class Backbone(nn.Module):
         norm: str | None = None,
     ):
         super().__init__()
-        self.net = net
+        self.net: Any = net  # networks of timm have methods that nn.Module does not declare
         self.channels = channels
         self.size = size
         self.mean = mean
@@ -150,7 +151,7 @@ def build_timm(name: str, pretrained: bool, weights: str | Path | None, size: in
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Initializing zero-element tensors")  # a classifier for no classes
         if pretrained and not packaged:
-            net = download(name, lambda: timm.create_model(timm_name, pretrained=True, num_classes=0))
+            net: Any = download(name, lambda: timm.create_model(timm_name, pretrained=True, num_classes=0))
         else:
             net = timm.create_model(timm_name, pretrained=False, num_classes=0)
     if packaged:
@@ -162,8 +163,8 @@ def build_timm(name: str, pretrained: bool, weights: str | Path | None, size: in
     norm = pooled_norm(net)
     found, used = try_one_picture(net, name, size)
     drop_unused(net, used, norm)
-    mean, std = LITE0_SCALE if lite0 else (tuple(facts["mean"]), tuple(facts["std"]))
-    return Backbone(net, net.num_features, size, mean, std, norm=norm, **layout(net, name, found))
+    scale: Any = LITE0_SCALE if lite0 else (tuple(facts["mean"]), tuple(facts["std"]))
+    return Backbone(net, net.num_features, size, *scale, norm=norm, **layout(net, name, found))
 
 
 def check_name(name: str) -> None:
@@ -179,7 +180,7 @@ def check_name(name: str) -> None:
     raise LikewiseError(f"Embedder: backbone must be a model of timm or one of {', '.join(OWN)}, got {name!r}{hint}")
 
 
-def fit_size(net: nn.Module, name: str, facts: dict, size: int | None) -> int:
+def fit_size(net: Any, name: str, facts: dict, size: int | None) -> int:
     """The side of the pictures; networks built for one size are rebuilt for it, their weights with them."""
     own = facts["input_size"][-1]
     if size is None or size == own or not facts.get("fixed_input_size", False):
@@ -200,7 +201,7 @@ def pooled_norm(net: nn.Module) -> str | None:
     return None
 
 
-def try_one_picture(net: nn.Module, name: str, size: int) -> tuple[Tensor, set[str]]:
+def try_one_picture(net: Any, name: str, size: int) -> tuple[Tensor, set[str]]:
     """What the network gives for one picture, and the names of the modules it went through."""
     used: set[str] = set()
     handles = [
@@ -226,12 +227,11 @@ def drop_unused(net: nn.Module, used: set[str], norm: str | None) -> None:
     for child, module in dict(net.named_children()).items():
         # Parts without parameters stay: some only act in training, such as the dropping of patches.
         if child not in kept and any(True for _ in module.parameters()):
-            setattr(
-                net, child, nn.Sequential(OrderedDict(norm=module.norm)) if norm == f"{child}.norm" else nn.Identity()
-            )
+            left = nn.Sequential(OrderedDict(norm=module.get_submodule("norm"))) if norm == f"{child}.norm" else None
+            setattr(net, child, nn.Identity() if left is None else left)
 
 
-def layout(net: nn.Module, name: str, found: Tensor) -> dict[str, bool | int]:
+def layout(net: nn.Module, name: str, found: Tensor) -> dict[str, Any]:
     """Where channels and places stand in what the network gives."""
     if found.ndim == 3:
         # Networks that do not tell how many tokens stand for no place: what a square grid leaves over.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Shaped
@@ -41,6 +41,9 @@ class Embedder(nn.Module):
         size: side of the pictures in pixels, for networks built for one size. None: the backbone's own.
     """
 
+    mean: Tensor
+    std: Tensor
+
     def __init__(
         self,
         backbone: str = "resnet50",
@@ -59,14 +62,15 @@ class Embedder(nn.Module):
         check_arguments(backbone, dim, pool, weights, features, size)
         self.backbone_name = backbone
         self.dim = dim
-        self.pool = pool
+        self.pool: Pool = pool
         self.layer_norm = layer_norm
         self.freeze_bn = freeze_bn
         self.bgr = False
         self.input_size: int | None = None
         if backbone == "features":
-            self.backbone: nn.Module = nn.Identity()
-            self.feature_dim = features
+            self.backbone: Any = nn.Identity()
+            assert features is not None
+            self.feature_dim: int = features
         else:
             self.backbone = build_backbone(backbone, pretrained=pretrained, weights=weights, size=size)
             self.feature_dim = self.backbone.channels
@@ -151,6 +155,7 @@ def stand_still(norm: _BatchNorm, given: tuple[Tensor, ...]) -> None:
     """Before a forward pass inside of a backward pass: the running statistics have seen this batch already."""
     if norm.training and not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1:
         norm.momentum = 0.0
+        assert norm.num_batches_tracked is not None
         norm.num_batches_tracked.sub_(1)  # which counts itself up again
 
 

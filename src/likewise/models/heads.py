@@ -103,6 +103,8 @@ class Relational(nn.Module):
         messages: let the parts tell each other (G starts as the identity on h); without, e is the parts themselves.
     """
 
+    share: Tensor
+
     def __init__(self, features: int, dim: int, k: int = 4, slice_input: bool = True, messages: bool = True):
         super().__init__()
         require_positive("Relational", features=features, dim=dim, k=k)

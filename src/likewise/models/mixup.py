@@ -91,7 +91,7 @@ def find_stages(embedder: Embedder) -> list[tuple[nn.Module, ...]]:
     for stages in STAGES.values():
         found = [tuple(part_of(net, name) for name in names) for names in stages]
         if all(part is not None for parts in found for part in parts):
-            return found
+            return found  # pyright: ignore[reportReturnType]
     raise LikewiseError(
         f"Mixup: the stages of the backbone '{embedder.backbone_name}' are not known; mix at the input alone "
         f"(mixup_at='input'), or take one of: {', '.join(STAGES)}"

@@ -50,11 +50,12 @@ class _Synced(_BatchNorm):
             self.follow(mean, var * (count / (count - 1)))
         scale, shift = (None if p is None else p.to(mean.dtype) for p in (self.weight, self.bias))
         x = F.batch_norm(_Shared.apply(x, mean, var + self.eps, count), mean, var, scale, shift, eps=self.eps)
-        return self.act(self.drop(x)) if hasattr(self, "act") else x
+        return self.act(self.drop(x)) if hasattr(self, "act") else x  # pyright: ignore[reportCallIssue]
 
     @torch.no_grad()
     def follow(self, mean: Float[Tensor, "C"], var: Float[Tensor, "C"]) -> None:
         """Move the running statistics; with momentum None they are means over all batches."""
+        assert self.num_batches_tracked is not None and self.running_mean is not None and self.running_var is not None
         self.num_batches_tracked.add_(1)
         momentum = 1 / self.num_batches_tracked.to(mean.dtype) if self.momentum is None else self.momentum
         for kept, new in ((self.running_mean, mean), (self.running_var, var)):

@@ -22,6 +22,8 @@ class Teacher(nn.Module):
         momentum: how much of itself it keeps at an update, in the long run; from 0 (the network as it is) to below 1.
     """
 
+    updates: Tensor
+
     def __init__(self, embedder: nn.Module, momentum: float = 0.999):
         super().__init__()
         if not 0 <= momentum < 1:
@@ -41,7 +43,8 @@ class Teacher(nn.Module):
     def update(self, embedder: nn.Module) -> None:
         """One step towards the network as it is now."""
         keep = ((1 + self.updates) / (10 + self.updates)).clamp_max(self.momentum)
-        mine, theirs = list(self.network.parameters()), list(embedder.parameters())
+        mine: list[Tensor] = list(self.network.parameters())
+        theirs: list[Tensor] = list(embedder.parameters())
         way = torch._foreach_sub(theirs, mine)  # many small tensors in a few calls, as torch's own averages do it
         torch._foreach_mul_(way, 1 - keep)
         torch._foreach_add_(mine, way)

@@ -72,7 +72,7 @@ class Semantic(NoiseModel):
 
     def _paths(self, classes: Int[np.ndarray, "C"]) -> list[tuple[str, ...]]:
         """Ancestors of each class, coarsest first."""
-        names = [self.class_names[number] for number in classes]
+        names = [self.class_names[int(number)] for number in classes]
         return ancestors("Semantic", names, self.tree, self.taxonomy)
 
 

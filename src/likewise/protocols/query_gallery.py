@@ -44,7 +44,10 @@ class QueryGallery(Protocol):
         answers = every if items.gallery is None else items.gallery[rows]
         if not asks.any() and not answers.any():
             return every, every
-        return asks, answers if self.gallery is None else items.gallery_name[rows] == self.gallery
+        if self.gallery is None:
+            return asks, answers
+        assert items.gallery_name is not None
+        return asks, items.gallery_name[rows] == self.gallery
 
     def galleries(self, items: Items, rows: Int[np.ndarray, "n"]) -> tuple[str, ...]:
         if self.gallery is not None or items.gallery_name is None:

@@ -29,6 +29,8 @@ class SeenClasses(Protocol):
 
     shares_classes = True
 
+    gallery: Literal["test", "train"]
+
     def __init__(
         self,
         test: float = 0.2,

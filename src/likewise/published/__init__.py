@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -75,7 +75,7 @@ def papers() -> dict[str, Paper]:
     return found
 
 
-def fits(line: dict[str, object], where: dict[str, str | list[str]]) -> bool:
+def fits(line: Mapping[str, object], where: dict[str, str | list[str]]) -> bool:
     """Whether a selector of a caveat is about this number: every field is the one, among several, or "not" the one."""
     for field, wanted in where.items():
         if isinstance(wanted, str) and wanted.startswith("not "):
@@ -89,7 +89,7 @@ def fits(line: dict[str, object], where: dict[str, str | list[str]]) -> bool:
 
 @cache
 def _all() -> tuple[Number, ...]:
-    with (files(__name__) / "results.csv").open(encoding="utf-8", newline="") as file:
+    with (files(__name__) / "results.csv").open(encoding="utf-8", newline="") as file:  # pyright: ignore[reportCallIssue]
         return tuple(map(_number, csv.DictReader(file)))
 
 
@@ -177,7 +177,7 @@ def wrong_classes(dataset: str) -> dict[tuple[str, int], tuple[int, ...]]:
     Classes count from 0 over the whole set, training classes included, as its published lists do: CUB200 by folder, Cars196
     by id, InShop with the test classes after the 3,997 of the training part.
     """
-    with (files(__name__) / "wrong_classes.csv").open(encoding="utf-8", newline="") as file:
+    with (files(__name__) / "wrong_classes.csv").open(encoding="utf-8", newline="") as file:  # pyright: ignore[reportCallIssue]
         lines = list(csv.DictReader(file))
     there = list(dict.fromkeys(line["dataset"] for line in lines))
     if dataset.casefold() not in map(str.casefold, there):

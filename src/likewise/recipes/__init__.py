@@ -15,6 +15,7 @@ import tomllib
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from likewise.configs import KEPT_OUT, Train
 from likewise.errors import LikewiseError, nearest_name
@@ -83,7 +84,7 @@ def _read_one(name: str, data: str | None) -> Recipe:
     chosen |= content.get((data or "").split("(")[0], {})
     if (data or "").lower().endswith((".npz", ".npy")):  # features: what concerns pictures does not apply
         chosen = {key: value for key, value in chosen.items() if key not in FOR_PICTURES}
-    values = {key: tuple(v) if isinstance(v, list) else v for key, (v, _) in chosen.items()}
+    values: dict[str, object] = {key: tuple(v) if isinstance(v, list) else v for key, (v, _) in chosen.items()}
     return Recipe(name, **about, values=values, source={k: s for k, (_, s) in chosen.items()}, data_sets=tuple(content))
 
 
@@ -106,8 +107,8 @@ def read_pair(a: str, b: str | None, data: str | None = None) -> tuple[Recipe, R
     With a run, recipes are read for its data where no other is named, and their specs written out as a run's are."""
     runs = {name: read_run(name) for name in (a, b) if name and _is_path(name)}
     data = data or next((run.data_sets[0] for run in runs.values()), None)
-    sides = [runs.get(name) or (read(name, data) if name else DEFAULTS) for name in (a, b)]
-    return *(map(written_out, sides) if runs else sides), data
+    one, other = (runs.get(name or "") or (read(name, data) if name else DEFAULTS) for name in (a, b))
+    return (written_out(one), written_out(other), data) if runs else (one, other, data)
 
 
 def _is_path(name: str) -> bool:
@@ -124,7 +125,7 @@ def read_run(folder: str) -> Recipe:
     if "data" not in config:
         raise LikewiseError(f"run: the settings in '{folder}' name no data; it is damaged or not ours")
     kept = {key: value for key, value in config.items() if key == "metrics" or key not in KEPT_OUT}
-    values = {key: tuple(value) if isinstance(value, list) else value for key, value in kept.items()}
+    values: dict[str, object] = {k: tuple(v) if isinstance(v, list) else v for k, v in kept.items()}
     return Recipe(folder, "Run", "", "", values, dict.fromkeys(values, "run"), (config["data"],))
 
 
@@ -134,7 +135,7 @@ def written_out(recipe: Recipe) -> Recipe:
 
     values = DEFAULT | recipe.values
     for key in SPECS:
-        texts = values[key]
+        texts: Any = values[key]
         values[key] = tuple(map(canonical, texts)) if isinstance(texts, tuple) else texts and canonical(texts)
     return dataclasses.replace(recipe, values=values)
 

@@ -143,7 +143,7 @@ def view(found: Findings) -> dict:
         "duplicates": duplicates(found),
         "perfect": [(0, 0), (noise_share(extra["measured"] or {}), 1), (1, 1)],
         "dashes": DASHES,
-        "ends": {name: ends(extra[name]["rows"]) for name in ("verify", "retrain") if extra[name]},
+        "ends": {name: ends(one["rows"]) for name in ("verify", "retrain") if (one := extra[name])},
         "notes": about["notes"],
         "classes": found.classes,
         "colour": {name: getattr(gallery, name) for name in ("INK", "SOFT", "PAPER", "RIGHT", "WRONG", "NEUTRAL")},
@@ -231,8 +231,8 @@ def read_pictures(
 
 def shrunk(image: Image.Image, side: int) -> Image.Image:
     scale = side / max(image.size)
-    size = tuple(max(1, round(length * scale)) for length in image.size)
-    return image.resize(size, Image.Resampling.LANCZOS) if scale < 1 else image
+    width, height = (max(1, round(length * scale)) for length in image.size)
+    return image.resize((width, height), Image.Resampling.LANCZOS) if scale < 1 else image
 
 
 def inlined(pictures: dict[int, Image.Image]) -> dict[int, str]:

@@ -91,7 +91,7 @@ def suspicions(lines: Iterable[Mapping]) -> tuple[Suspicion, ...]:
     for place in places:
         step, one = passes[place]
         right, wrong = (one[kind] and np.array(one[kind], np.int64) for kind in ("right", "wrong"))
-        edge = np.linspace(*one["edges"], len(right) + 1)
+        edge = np.linspace(*one["edges"], len(right) + 1)  # pyright: ignore[reportCallIssue]
         title = f"{heads.get(place, 'half-way')}, step {step}"
         found.append(Suspicion(title, edge, right, wrong, tuple(one["weight"]), one["threshold"]))
     return tuple(found)

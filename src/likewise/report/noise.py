@@ -30,6 +30,7 @@ WRONG = LinearSegmentedColormap.from_list("wrong", ["#ffffff", "#fbd9b8", "#f0a3
 
 def show_noise(items: Items, rows: Int[np.ndarray, "n"]) -> None:
     """How many labels became wrong, of which classes, and which classes that leaves without pairs."""
+    assert items.y_clean is not None
     before, after = (np.bincount(y[rows], minlength=items.classes) for y in (items.y_clean, items.y))
     wrong = items.y_clean[rows] != items.y[rows]
     lost, gained = (np.bincount(y[rows][wrong], minlength=items.classes) for y in (items.y_clean, items.y))
@@ -60,6 +61,7 @@ def show_noise(items: Items, rows: Int[np.ndarray, "n"]) -> None:
 
 def draw_transitions(items: Items, rows: Int[np.ndarray, "n"]) -> Figure:
     """Line: the true class, column: the label now, colour: which share of the class that is. Relatives stand together."""
+    assert items.y_clean is not None
     order = in_order(items, np.union1d(items.y_clean[rows], items.y[rows]))
     place = np.full(items.classes, -1)
     place[order] = (

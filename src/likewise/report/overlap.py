@@ -87,7 +87,7 @@ def draw_overlap(found: Overlapped) -> Figure:
     figure = Figure(
         figsize=(max(9.0, 4.2 + 0.24 * columns), 0.5 + panel * len(found.by)), facecolor="white", layout="constrained"
     )
-    figure.get_layout_engine().set(hspace=0.06)
+    figure.get_layout_engine().set(hspace=0.06)  # pyright: ignore[reportOptionalMemberAccess, reportCallIssue]
     for axes, way in zip(figure.subplots(len(found.by), 1, squeeze=False)[:, 0], found.by):
         draw_named(axes, found, way, columns)
     figure.supxlabel(

@@ -78,7 +78,7 @@ def first_blocks(facts: Facts) -> Iterator[Block]:
         found.append(
             {
                 "galleries": {name: list(map(asked, some)) for name, some in run.galleries.items() if some},
-                "confusion": run.confusion and confusion(run.confusion, pool, run.near),
+                "confusion": run.confusion and pool and confusion(run.confusion, pool, run.near),
                 "noise": run.noise and noise(run.noise, doubts),
                 "tree": run.tree and dict(vars(run.tree)),
             }
@@ -103,6 +103,7 @@ def many_blocks(facts: Facts) -> Iterator[Block]:
     for number, run in enumerate(facts.runs):
         shown = near_shown(facts, run)
         if shown and run.maps:
+            assert run.near is not None and run.near_sim is not None
             near = run.near[:, :shown]
             low, high = reach(run.near_sim)
             share = np.nan_to_num((run.near_sim[:, :shown] - low) / (high - low)).clip(0, 1)
@@ -159,7 +160,7 @@ def captions(pool: Pool) -> dict[int, str] | list[str]:
 
 
 def spoken(run: Viewed, near: int) -> dict:
-    low, high = reach(run.near_sim) if near else (0, 1)
+    low, high = reach(run.near_sim) if near and run.near_sim is not None else (0, 1)
     return {
         "name": run.name, "pool": run.pool, "decides": run.decides, "similarity": run.similarity, "maps": list(run.maps),
         "curves": [one._asdict() for one in run.curves], "near": {"k": near, "low": low, "high": high},

@@ -126,15 +126,18 @@ def scale(metric: str, runs: tuple[Viewed, ...]) -> Scale:
     sure = [score for _, score in have if known(score)]
     if not sure:
         return Scale(metric, "", "", [Line(number, score, None, None, None, False) for number, score in have])
-    low, high = min(score.low for score in sure), max(score.high for score in sure)
+    low = min(score.low for score in sure if score.low is not None)
+    high = max(score.high for score in sure if score.high is not None)
     pad = 0.12 * (high - low) or 0.01
     low, high = max(0.0, low - pad) if low >= 0 else low - pad, min(1.0, high + pad) if high <= 1 else high + pad
     same = len({runs[number].pool for number, _ in have}) == 1
     best = clear_best(metric, [score for _, score in have]) if same else None
 
     def line(number: int, score: Score) -> Line:
-        ends = [(end - low) / (high - low) for end in score[:3]] if known(score) else [None] * 3
-        return Line(number, score, *ends, score is best)
+        if not known(score):
+            return Line(number, score, None, None, None, score is best)
+        mean, least, most = ((end - low) / (high - low) for end in score[:3] if end is not None)
+        return Line(number, score, mean, least, most, score is best)
 
     return Scale(metric, f"{100 * low:.0f}", f"{100 * high:.0f} %", [line(*one) for one in have])
 
@@ -148,4 +151,5 @@ def clear_best(metric: str, scores: list[Score]) -> Score | None:
     if of_the_set(metric) or len(scores) < 2 or not all(map(known, scores)):
         return None
     first, *others = sorted(scores, key=lambda score: -score.mean)
-    return first if all(first.low > other.high for other in others) else None
+    ends = [other.high for other in others if other.high is not None]
+    return first if first.low is not None and all(first.low > end for end in ends) else None

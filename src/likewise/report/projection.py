@@ -80,7 +80,7 @@ def tsne(
     near, sim = nearest(mapped, mapped, k, own=torch.arange(len(mapped)), similarity=similarity)
     away = (2 - 2 * sim).clamp_min(0).sqrt() if similarity == "cosine" else -sim
     known = PrecomputedNeighbors(near.numpy(), away.double().numpy())
-    affinities = PerplexityBasedNN(perplexity=k / 3, knn_index=known, k_neighbors=k, n_jobs=torch.get_num_threads())
+    affinities = PerplexityBasedNN(perplexity=k / 3, knn_index=known, k_neighbors=k, n_jobs=torch.get_num_threads())  # pyright: ignore[reportArgumentType]
     start = pca(mapped).astype(np.float64)
     start *= 1e-4 / max(start[:, 0].std(), 1e-12)
     drawn = Counted(tell)
@@ -126,5 +126,5 @@ def umap(z: Float[Tensor, "N D"], similarity: str = "cosine", *, seed: int = 0) 
 
     start = pca(z)
     start *= 10 / max(float(np.abs(start).max()), 1e-12)
-    way = UMAP(n_neighbors=min(15, len(z) - 1), metric=similarity, init=start, random_state=seed, n_jobs=1)
+    way = UMAP(n_neighbors=min(15, len(z) - 1), metric=similarity, init=start, random_state=seed, n_jobs=1)  # pyright: ignore[reportArgumentType]
     return np.asarray(way.fit_transform(z.numpy()), np.float32)

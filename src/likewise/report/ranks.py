@@ -83,7 +83,7 @@ def draw_against(points: Sequence[Point], title: str) -> Figure:
     axes.errorbar(
         printed[known], ours[known], reach[known], fmt="none", ecolor=SOFT, elinewidth=1.1, capsize=2, zorder=2
     )
-    axes.scatter(printed, ours, s=30, c=np.where(known, colours, "white"), edgecolors=colours, linewidths=1.3, zorder=3)
+    axes.scatter(printed, ours, s=30, c=np.where(known, colours, "white"), edgecolors=colours, linewidths=1.3, zorder=3)  # pyright: ignore[reportArgumentType]
     for point, at in zip(points, spread(ours, 0.18 / side * (ends[1] - ends[0]), *ends)):
         axes.annotate(
             _short(point.name), (point.printed, point.ours.mean), (1.03, at), textcoords=axes.get_yaxis_transform(),

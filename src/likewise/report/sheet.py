@@ -178,7 +178,7 @@ def leaders(sheet: Sheet, columns: Sequence[tuple[str, ...]]) -> dict[tuple, str
     for column in columns:
         here = [e for e in sheet.entries if e.column == column and e.values and e.scale == 100]
         most = max((len(e.values) for e in here), default=0)
-        means = {e.row: e.ours.mean for e in here if len(e.values) == most and not math.isnan(e.ours.mean)}
+        means = {e.row: e.ours.mean for e in here if len(e.values) == most and e.ours and not math.isnan(e.ours.mean)}
         if len(means) < 2:
             continue
         top = max(means.values())
@@ -241,7 +241,7 @@ def as_printed(mean: float, spread: float | None) -> str:
 def against(sheet: Sheet, column: tuple[str, ...]) -> list[Point]:
     """The methods of a column that have both, a printed value and ours."""
     both = [e for e in sheet.entries if e.column == column and e.printed and e.ours and not math.isnan(e.ours.mean)]
-    return [Point(label(e.row), e.printed.mean, e.ours) for e in both]
+    return [Point(label(e.row), e.printed.mean, e.ours) for e in both if e.ours]
 
 
 def order_of(points: Sequence[Point]) -> Agreement:

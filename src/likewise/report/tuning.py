@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -92,7 +92,7 @@ def draw_lines(axes, dials: Sequence[Dial], shots: Sequence[Shot]) -> None:
     """A line a trial through its settings to its value; the better, the darker and the further in front."""
     axes.set(xlim=(0, len(dials)), ylim=(0, 1))
     axes.axis("off")
-    values = [s.value for s in shots] or [0.0]
+    values = [s.value for s in shots if s.value is not None] or [0.0]
     scale = Dial("value", (), min(values), max(values) if max(values) > min(values) else min(values) + 1e-6)
     for place, dial in enumerate([*dials, scale]):
         last = place == len(dials)
@@ -123,7 +123,8 @@ def draw_lines(axes, dials: Sequence[Dial], shots: Sequence[Shot]) -> None:
     heights = [[*(where(d, s.at[d.name]) for d in dials), where(scale, s.value)] for s in shots]
     lines = [list(enumerate(h)) for h in heights]
     shade = Normalize(scale.low, scale.high)
-    colours = matplotlib.colormaps["viridis_r"]([0.12 + 0.88 * shade(s.value) for s in shots])  # not the palest
+    shades = [0.12 + 0.88 * float(shade(s.value)) for s in shots if s.value is not None]
+    colours = matplotlib.colormaps["viridis_r"](shades)  # not the palest
     widths = [1.0] * len(lines)
     if lines:
         widths[-1] = 2.6
@@ -131,7 +132,7 @@ def draw_lines(axes, dials: Sequence[Dial], shots: Sequence[Shot]) -> None:
     axes.add_collection(LineCollection(lines, colors=colours, linewidths=widths, zorder=2, clip_on=False))
 
 
-def where(dial: Dial, value: object) -> float:
+def where(dial: Dial, value: Any) -> float:
     """Height of a value on its dial, 0 to 1."""
     if dial.choices:
         return (dial.choices.index(value) + 0.5) / len(dial.choices)

@@ -11,6 +11,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -157,7 +158,7 @@ def add_files(app: FastAPI, store: Store, picture: Picture | None, root: str) ->
     def image(row: int, large: bool = False) -> Response:
         if picture is None or row not in findings.sample:
             return PlainTextResponse(f"review: there is no picture of row {row}", 404)
-        return send_picture(lambda: picture(row), large)
+        return send_picture(partial(picture, row), large)
 
     @app.get("/export/{name}.csv")
     def export(name: Literal["corrected", "changes", "decisions"]) -> Response:

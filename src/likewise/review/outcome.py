@@ -69,13 +69,14 @@ def corrected(findings: Findings, decisions: Iterable[Decision], root: str = "")
     settled, samples = settle(decisions), findings.sample
     names = tuple(next(iter(samples.values())).carried)
     if any(s.path for s in samples.values()):
-        table = [("path", "label", *names, "row")]
+        table: list[tuple] = [("path", "label", *names, "row")]
         for s in samples.values():
             verdict, label, _ = settled.get(str(s.row), ("keep", "", ()))
             if verdict != "remove":
                 table.append((os.path.join(root, s.path), label or s.label, *s.carried.values(), s.row))
         return table
-    table, nobody = [("label", *names, "row")], {name: "0" if name == "weight" else "" for name in names}
+    table = [("label", *names, "row")]
+    nobody = {name: "0" if name == "weight" else "" for name in names}
     for row in range(findings.about["rows"]):
         s, (verdict, label, _) = samples.get(row), settled.get(str(row), ("keep", "", ()))
         carried = nobody if s is None else {**s.carried, "split": ""} if verdict == "remove" else s.carried
@@ -85,7 +86,7 @@ def corrected(findings: Findings, decisions: Iterable[Decision], root: str = "")
 
 def changes(findings: Findings, decisions: Iterable[Decision]) -> list[tuple]:
     """One line for every sample that is removed, relabelled or disputed."""
-    table = [("row", "path", "label", "change", "new_label", "reviewers", "notes")]
+    table: list[tuple] = [("row", "path", "label", "change", "new_label", "reviewers", "notes")]
     settled = settle(d for d in decisions if d.kind == "sample")
     for item, (verdict, label, by) in sorted(settled.items(), key=lambda one: int(one[0])):
         if verdict != "keep":

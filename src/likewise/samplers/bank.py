@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.contracts import BatchSampler
 from likewise.samplers.members import candidates, check_batch, check_pool, usable
 from likewise.types import Embedded, LikewiseError
 
@@ -74,8 +76,18 @@ class Bank:
         self.number, self.batches = state["pass"], state["batches"]
 
 
-class Watching:
+class Watching(BatchSampler):
     """What samplers share that choose a pass's batches (`_choose(z, number)`) by the embeddings in a bank."""
+
+    labels: Int[np.ndarray, "N"]
+    batch: int
+    per_class: int
+    pool: int
+    candidates: int
+    lonely: Literal["error", "skip"]
+    class_names: tuple[str, ...] | None
+    seed: int
+    _choose: Callable[[np.ndarray, int], list[list[int]]]
 
     def _watch(self) -> None:
         """Last in a constructor: check what it stored, and make the bank."""

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -168,6 +169,7 @@ def spoil(items: Items, protocol: Protocol, noise: str | None, seed: int, allow_
 
 
 def make_protocol(config: Train) -> Protocol:
+    assert config.protocol is not None  # resolved settings name it
     return build(config.protocol, Protocol, allow_imports=config.allow_imports)
 
 
@@ -178,6 +180,7 @@ def make_embedder(config: Train, items_features: int | None, *, empty: bool = Fa
     def head(features: int, dim: int) -> nn.Module:
         return build(config.head, nn.Module, allow_imports=config.allow_imports, features=features, dim=dim)
 
+    assert config.backbone is not None
     return Embedder(
         config.backbone, config.dim, head, pool=config.pool, pretrained=bool(config.pretrained) and not empty,
         weights=None if empty else config.weights, layer_norm=config.layer_norm, freeze_bn=bool(config.freeze_bn),
@@ -187,7 +190,7 @@ def make_embedder(config: Train, items_features: int | None, *, empty: bool = Fa
 
 def to_device(embedder: Embedder, device: torch.device) -> Embedder:
     """There, in the layout that convolutions are fastest with there."""
-    layout = {"memory_format": torch.channels_last} if device.type == "cuda" else {}
+    layout: dict[str, Any] = {"memory_format": torch.channels_last} if device.type == "cuda" else {}
     return embedder.to(device=device, **layout)
 
 
@@ -197,6 +200,7 @@ def transforms(config: Train, embedder: Embedder) -> tuple[Augment, Plain] | tup
         return None, None
     size = config.size or embedder.input_size
     kind, side = config.augment, config.keep_side
+    assert size is not None and kind is not None
     return Augment(size, kind, side, config.crop_scale, config.jitter), Plain(size, kind, side)
 
 
@@ -213,7 +217,8 @@ def read_config(run: Run, **changes) -> Train:
         raise LikewiseError(
             f"run: '{run.path}' has settings this likewise does not know: {', '.join(unknown)}; update it"
         )
-    stored = {k: tuple(v) if isinstance(v, list) else v for k, v in stored.items()} | {"allow_imports": False} | changes
+    stored = {k: tuple(v) if isinstance(v, list) else v for k, v in stored.items()}
+    stored: dict[str, Any] = stored | {"allow_imports": False} | changes
     if "data" not in stored:
         raise LikewiseError(f"run: the settings in '{run.path}' name no data; it is damaged or not ours")
     config = Train(**stored)
@@ -272,6 +277,7 @@ def open_loss(
     """The loss of a run with what it has learned; labels of its training rows as the run was given them."""
     used, labels = np.unique(items.y[rows], return_inverse=True)
     facts = facts_of(config, tuple(items.class_name[c] for c in used), labels, items.taxonomy)
+    assert config.sampler is not None
     way = {"allow_imports": config.allow_imports}
     with torch.random.fork_rng(devices=[]):
         facts |= facts_with(config, build(config.sampler, BatchSampler, **way, **facts), embedder)

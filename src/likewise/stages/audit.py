@@ -130,6 +130,7 @@ def tell(subject: Subject, verdicts: dict[str, Verdicts], explained: Explained, 
 
 def act(subject: Subject, verdicts: dict[str, Verdicts], config: Audit, folder: Path, say: Callable) -> dict:
     """Train anew on labels as the audit suggests them: the suggested one where it is likelier than not, else left out."""
+    assert subject.run is not None and subject.settings is not None
     part, found = subject.part["train"], verdicts["train"]
     number = {name: c for c, name in enumerate(subject.items.class_name)}
     labels = {}

@@ -53,7 +53,7 @@ def carried_columns(items: Items) -> dict[str, Sequence]:
     columns = {
         name: own for name in ("query", "gallery", "group", "weight") if (own := getattr(items, name)) is not None
     }
-    if items.gallery_name is not None:
+    if items.gallery is not None and items.gallery_name is not None:
         columns["gallery"] = np.where(items.gallery, items.gallery_name, "")
     if items.group is not None:
         columns["group"] = np.where(items.group < 0, "", items.group.astype(str))
@@ -136,7 +136,7 @@ def number(value: SupportsFloat) -> str:
     return "" if math.isnan(value) else f"{float(value):.6g}"
 
 
-def write_parquet(file: Path, head: Sequence[str], lines: list[Sequence]) -> None:
+def write_parquet(file: Path, head: Sequence[str], lines: Sequence[Sequence]) -> None:
     """The same table for programs: numbers as numbers, nothing as nothing."""
     import pyarrow as pa
     import pyarrow.parquet as pq

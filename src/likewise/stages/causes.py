@@ -121,6 +121,7 @@ def one_way(
     subject: Subject, errors: Errors, way: str, g: Tensor, train: Embedded, test: Embedded, config: Audit,
     advance: Callable[[int], None],
 ) -> Float[Tensor, "q N"]:  # fmt: skip
+    assert subject.loss is not None and train.f is not None
     of = tuple(t.to(subject.device) for t in (errors.pair, errors.sign, errors.error))
     if way == "finite":
         found = []
@@ -169,6 +170,7 @@ def through_all(subject: Subject, errors: Errors, g: Float[Tensor, "N D"], confi
     used, pair = errors.pair.unique(return_inverse=True)
     pictures = torch.cat(list(read(subject.test.e.row[used].numpy())))
     to = subject.device
+    assert subject.loss is not None and subject.embedder is not None
     aim = deep_repairs(
         subject.embedder, pictures, pair.to(to), errors.sign.to(to), errors.error.to(to), subject.loss.input
     )
@@ -191,8 +193,9 @@ def act(subject: Subject, errors: Errors, g: Float[Tensor, "N D"], ours: Float[T
         for way in ("finite", "lissa", "first"):
             if way != config.influence:
                 scores[way] = torch.cat([part for _, part in influences(subject, some, way, g, quiet)])
-        of = (t.to(subject.device) for t in (some.pair, some.sign))
-        changes = verify(subject.loss, train, test, *of, scores, some.error.to(subject.device), seed=config.seed)
+        pair, sign, error = (t.to(subject.device) for t in (some.pair, some.sign, some.error))
+        assert subject.loss is not None
+        changes = verify(subject.loss, train, test, pair, sign, scores, error, seed=config.seed)
         one = summary(changes, grouped)
         what = "classes" if grouped else "pairs"
         rows += [row | {"way": f"{row['way']}, {what}"} for row in one["rows"]]
@@ -201,4 +204,4 @@ def act(subject: Subject, errors: Errors, g: Float[Tensor, "N D"], ours: Float[T
 
 
 def moved(e: Embedded, device: torch.device) -> Embedded:
-    return Embedded(*(None if t is None else t.to(device) for t in (e.z, e.y, e.row, e.e, e.f)))
+    return Embedded(*(None if t is None else t.to(device) for t in (e.z, e.y, e.row, e.e, e.f)))  # pyright: ignore[reportArgumentType]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 from pathlib import Path, PurePath
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -29,10 +30,12 @@ def compare(config: Compare) -> dict:
     changed = check_out(config.csv, ".csv", "compare", "--csv") if config.csv else None
     (a, about_a), (b, about_b) = open_side(config.run_a), open_side(config.run_b)
     names = shared_metrics(a, b, config.metrics)
-    a, b = join(a, b, None not in (about_a, about_b) and about_a["data"] != about_b["data"])
+    moved = about_a is not None and about_b is not None and about_a["data"] != about_b["data"]
+    a, b = join(a, b, moved)
     values = [np.stack([side.each[name] for name in names], 1) for side in (a, b)]
-    how = {"draws": config.draws, "seed": config.seed}
-    by_query, by_class = paired(*values, **how), paired(*values, a.label, **how)
+    how: dict[str, Any] = {"draws": config.draws, "seed": config.seed}
+    old, new = values
+    by_query, by_class = paired(old, new, **how), paired(old, new, a.label, **how)
     result = {
         "a": config.run_a,
         "b": config.run_b,
@@ -47,7 +50,7 @@ def compare(config: Compare) -> dict:
             name: {
                 "a": float(np.nanmean(values[0][:, m])),
                 "b": float(np.nanmean(values[1][:, m])),
-                "difference": float(by_query.mean[m]),
+                "difference": float(np.asarray(by_query.mean)[m]),
                 "over_classes": ends(by_class, m),
                 "over_queries": ends(by_query, m),
                 "conclusion": conclude(name, by_query, by_class, m),
@@ -131,9 +134,9 @@ def by_files(a: PerQuery, b: PerQuery) -> PerQuery | None:
     if a.path is None or b.path is None:
         return None
     depth = min(
-        len(PurePath(side.path[0]).parts) for side in (a, b)
+        len(PurePath(path[0]).parts) for path in (a.path, b.path)
     )  # one table may name whole paths, the other shorter ones
-    names_a, names_b = (["/".join(PurePath(p).parts[-depth:]) for p in side.path] for side in (a, b))
+    names_a, names_b = (["/".join(PurePath(p).parts[-depth:]) for p in path] for path in (a.path, b.path))
     place = {name: i for i, name in enumerate(names_a)}
     if len(place) < len(names_a) or set(names_b) != place.keys() or len(names_b) != len(names_a):
         return None
@@ -158,14 +161,14 @@ def same(a: PerQuery, b: PerQuery, about_a: dict | None, about_b: dict | None) -
 
 def ends(redrawn: Redrawn, m: int) -> dict:
     """The interval of one metric; None where one unit cannot tell."""
-    named = {"low": redrawn.low[m], "high": redrawn.high[m], "crossing": redrawn.crossing[m]}
+    named = {name: np.asarray(getattr(redrawn, name))[m] for name in ("low", "high", "crossing")}
     return {k: None if np.isnan(v) else float(v) for k, v in named.items()} | {"n": redrawn.n, "few": redrawn.few}
 
 
 def conclude(name: str, by_query: Redrawn, by_class: Redrawn, m: int) -> str:
     """One sentence. Classes decide; where they are too few, queries do, and the sentence says of what."""
     by, units = (by_query, "queries") if by_class.few else (by_class, "classes")
-    mean, low, high = (100 * float(v[m]) for v in (by.mean, by.low, by.high))
+    mean, low, high = (100 * float(np.asarray(v)[m]) for v in (by.mean, by.low, by.high))
     limits = f" of these {by_class.n} classes, too few to speak of others" if by_class.few else ""
     if np.isnan(low):
         return f"no difference in {name} can be told: there is one query"
@@ -198,7 +201,7 @@ def by_classes(a: PerQuery, difference: Float[np.ndarray, "Q"]) -> dict:
 def changes(a: PerQuery, old: Float[np.ndarray, "Q"], new: Float[np.ndarray, "Q"]) -> dict:
     """The queries that got better and worse, the largest changes first. Of a metric of 0 and 1 these are fixed and broken."""
     either = np.concatenate([old, new])
-    found = {"right_or_wrong": bool(np.isin(either[~np.isnan(either)], (0, 1)).all())}
+    found: dict[str, Any] = {"right_or_wrong": bool(np.isin(either[~np.isnan(either)], (0, 1)).all())}
     for word, gain in (("better", new - old), ("worse", old - new)):
         place = np.flatnonzero(gain > EQUAL)
         place = place[np.argsort(-gain[place], kind="stable")]

@@ -49,7 +49,8 @@ def contest(columns: Mapping[str, Mapping[str, Seeds]], metric: str, draws: int 
         seed: of the draws.
     """
     label, answers = gather(columns, metric)
-    scored = ~np.isnan([value for own in answers.values() for seeds in own.values() for value in seeds.values()]).any(0)
+    table = [value for own in answers.values() for seeds in own.values() for value in seeds.values()]
+    scored = np.asarray(~np.isnan(table).any(0))
     if not scored.any():
         raise LikewiseError(
             f"contest: {metric} must be known for one query or more, got NaN for all {len(scored)} of them"
@@ -112,13 +113,13 @@ def try_pairs(column: str, own: Answers, unit: Int[np.ndarray, "Q"], draws: int,
         totals = [np.round(sum_classes(side.T, unit), DIGITS) for side in (a, b)]
         gains.append(totals[1] - totals[0])
     over_classes, gain = np.concatenate(ends, 1), np.concatenate(gains, 1)
-    p_classes = holm(sign_flip(gain, max(draws, FINEST * len(pairs)), seed))
+    p_classes = holm(np.asarray(sign_flip(gain, max(draws, FINEST * len(pairs)), seed)))
     both = [common(own, pair) for pair in pairs]
     p_seeds = holm(blocked_t(by_seed(own))[np.triu_indices(len(own), 1)])
     return [
         Versus(
-            column, *pair, *map(float, over_classes[:, k]), float(p_classes[k]), float(p_seeds[k]),
-            len(both[k]), verdict(float(over_classes[0, k]), float(p_classes[k]), float(p_seeds[k])),
+            column, *pair, *over_classes[:, k].tolist(), float(p_classes[k]), float(p_seeds[k]),  # pyright: ignore[reportCallIssue]
+            len(both[k]), verdict(float(over_classes[0, k]), float(p_classes[k]), float(p_seeds[k])),  # pyright: ignore[reportCallIssue]
         )
         for k, pair in enumerate(pairs)
     ]  # fmt: skip

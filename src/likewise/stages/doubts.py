@@ -54,6 +54,7 @@ def say_doubts(run: Run) -> str:
 def noise_of(one: Opened, lines: Sequence[dict], top: int) -> Noise | None:
     """What a run's log, its trust and its audit tell of its labels; None where nobody doubted them and none was spoiled."""
     run, settings = one.run, one.settings
+    assert run is not None and settings is not None
     has_audit = (run.path / "audit" / "audit.json").exists()
     given, notes = one.data, []
     if given is not None:
@@ -61,9 +62,10 @@ def noise_of(one: Opened, lines: Sequence[dict], top: int) -> Noise | None:
     known = given is not None and given.y_clean is not None
     if not (settings.confidence or settings.noise or known or has_audit):
         return None
-    rows = None if not known else make_protocol(settings).rows(given, "train")
-    wrong = None if not known else given.y != given.y_clean
-    share = None if not known or not len(rows) else float(wrong[rows].mean())
+    rows = wrong = share = None
+    if given is not None and given.y_clean is not None:
+        rows, wrong = make_protocol(settings).rows(given, "train"), given.y != given.y_clean
+        share = float(wrong[rows].mean()) if len(rows) else None
     trusted, curves, doubts = None, [], ()
     try:
         trusted = read_trust(run)
@@ -71,6 +73,7 @@ def noise_of(one: Opened, lines: Sequence[dict], top: int) -> Noise | None:
         notes.append(str(error))
     if trusted is not None:
         doubts, note = doubted(trusted, given, wrong, lines, top)
+        assert settings.confidence is not None
         curves += found_by(trusted, wrong, brief(settings.confidence))
         notes.append(note)
     elif settings.confidence and not run.done:
@@ -81,7 +84,7 @@ def noise_of(one: Opened, lines: Sequence[dict], top: int) -> Noise | None:
             doubts = doubts or audit_doubts(run, wrong, top)
         except LikewiseError as error:
             notes.append(f"its audit could not be read ({error})")
-    classes, matrix = transition(given, rows) if share else ((), None)
+    classes, matrix = transition(given, rows) if given is not None and rows is not None and share else ((), None)
     return Noise(
         settings.noise or "", brief(settings.confidence) if settings.confidence else "", share,
         suspicions(lines), tuple(curves), doubts, classes, matrix, tuple(notes),
@@ -164,6 +167,7 @@ def transition(
     items: Items, rows: Int[np.ndarray, "n"], most: int = CLASSES
 ) -> tuple[tuple[str, ...], Float[np.ndarray, "M M"]]:
     """Shares of the samples of every true class that were given each label, of the classes with most wrong labels."""
+    assert items.y_clean is not None
     true, given = items.y_clean[rows], items.y[rows]
     wrong = np.bincount(true[true != given], minlength=items.classes)
     shown = np.sort(np.argsort(-wrong, kind="stable")[:most])

@@ -51,7 +51,7 @@ def embed(config: Embed, say=print, fetch: bool = True) -> Embedded:
         embedder, items, rows, plain, device=device, workers=config.workers, quiet=config.quiet, features=by_feature
     )
     similarity = "cosine" if by_feature else similarity_of(settings)
-    e = Embedded(e.f, e.y, e.row, f=e.f) if by_feature else as_compared(e, similarity)
+    e = Embedded(e.f, e.y, e.row, f=e.f) if by_feature and e.f is not None else as_compared(e, similarity)
     if out:  # who asks with a picture needs the network that made the file, up to its head
         made_by = {"run": run.path, "which": config.which} if run and not by_feature else {}
         save_embeddings(out, e, items, made_by | {"similarity": similarity})

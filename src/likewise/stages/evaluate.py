@@ -88,6 +88,7 @@ def evaluate_embeddings(config: Evaluate, file: Path, device: torch.device) -> d
         items = dataclasses.replace(items, split=np.full(len(items), "test"))
     protocol: Protocol = QueryGallery() if marked(items) else UnseenClasses()
     rows = rows_of(protocol, items, config.part)
+    assert items.x is not None
     x = items.x if len(rows) == len(items) else items.x[rows]  # all of them may be more than memory holds
     x = x if x.flags.writeable else x.copy()  # torch takes no others
     e = Embedded(torch.as_tensor(x), torch.as_tensor(items.y[rows]), torch.as_tensor(rows))
@@ -96,6 +97,7 @@ def evaluate_embeddings(config: Evaluate, file: Path, device: torch.device) -> d
     length = check_length(e.z, similarity == "cosine" or any(map(of_the_set, config.metrics)))
     result, scores, found = judge(e, items, protocol, config.metrics, similarity, device, config.quiet, **how)
     if out and world()[0] == 0:
+        assert found is not None
         write_per_query(out, scores, found, e, items)
     if config.part == "test" and (items.split == "train").any():
         result["leaks"] = find_leaks(items, protocol, config.quiet)
@@ -194,13 +196,13 @@ def evaluate_run(
             "leaks": find_leaks(items, protocol, quiet),
             "best_test_epoch": best_test_epoch(run) if which == "best" else None,
         }
-    own = which == "best" and part == "test" and similarity == usual and found is not None and pairs is None
-    if own and run.done == finished and world()[0] == 0:  # training did not end meanwhile
+    own = which == "best" and part == "test" and similarity == usual and pairs is None
+    if own and found is not None and run.done == finished and world()[0] == 0:  # training did not end meanwhile
         made_by = {"run": run.path, "which": which, "similarity": similarity}
         save_embeddings(run.path / "embeddings.npz", e, items, made_by, part, protocol.sides(items, rows))
         write_per_query(run.path / "per_query.parquet", scores, found, e, items)
-        known = run.scores or {}
-        before = {"before": known["before"]} if "before" in known else {}  # training does not change it; see `gain`
+        scored = run.scores or {}
+        before = {"before": scored["before"]} if "before" in scored else {}  # training does not change it; see `gain`
         run.write_json("scores.json", result | before)
     return result
 

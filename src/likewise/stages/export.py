@@ -160,8 +160,8 @@ def compare(model: Model, embed: Callable, given: Sequence | Shaped[np.ndarray, 
 
 
 def first_neighbour(z: Float[np.ndarray, "N D"], similarity: str) -> Tensor:
-    z = torch.as_tensor(z)
-    return nearest(z, z, 1, own=torch.arange(len(z)), similarity=similarity)[0]
+    table = torch.as_tensor(z)
+    return nearest(table, table, 1, own=torch.arange(len(table)), similarity=similarity)[0]
 
 
 def write_safetensors(folder: Path, model: Model, run: Run, config: Train) -> Callable:

@@ -11,7 +11,6 @@ from jaxtyping import Float, Int
 from torch.nn.functional import normalize
 
 from likewise.configs import KEPT_OUT, Train, to_dict
-from likewise.contracts import Protocol
 from likewise.files import load_arrays
 from likewise.protocols import ClassFolds
 from likewise.run import Run
@@ -30,7 +29,7 @@ def fold_specs(protocol: str) -> list[str] | None:
     written = ast.parse(protocol.strip(), mode="eval").body  # canonical fills `fold` in
     if isinstance(written, ast.Call) and any(word.arg == "fold" for word in written.keywords):
         return None
-    part = build(protocol, Protocol)
+    part = build(protocol, ClassFolds)
     return [canonical(spec(ClassFolds(part.folds, fold, part.own_split))) for fold in range(part.folds)]
 
 
@@ -55,6 +54,7 @@ def score_folds(runs: Sequence[Run], metrics: Sequence[str], *, device: torch.de
     for run in runs:
         x = read_embedded(run, items, rows, device, quiet)
         known = run.scores
+        assert known is not None  # the run is done
         if set(metrics) - known["metrics"].keys():
             scores, _ = score(Embedded(x, y, row), items, protocol, metrics, known["similarity"], device, quiet)
             known = summary(scores, Embedded(x, y, row), known["similarity"], metrics, device)
@@ -78,13 +78,13 @@ def order_folds(runs: Sequence[Run]) -> tuple[Train, list[Run]]:
     by_fold: dict[int, tuple[Train, Run]] = {}
     for run in runs:
         config = read_config(run)
-        if not config.protocol.startswith(f"{ClassFolds.__name__}("):
+        if not (config.protocol or "").startswith(f"{ClassFolds.__name__}("):
             raise LikewiseError(
                 f"folds: every run must be trained under ClassFolds, but '{run.path}' has {config.protocol}; leave it out"
             )
         if not run.done:
             raise LikewiseError(f"folds: '{run.path}' is not finished; run its training again, and it goes on")
-        fold = make_protocol(config).fold
+        fold = folds_of(config).fold
         if fold in by_fold:
             raise LikewiseError(
                 f"folds: every fold must come once, but '{by_fold[fold][1].path}' and '{run.path}' are both fold "
@@ -101,7 +101,7 @@ def order_folds(runs: Sequence[Run]) -> tuple[Train, list[Run]]:
                 f"folds: the runs must differ in their fold alone, but '{one.path}' and '{run.path}' differ in "
                 f"{'; '.join(odd[:3])}; give runs of one setting"
             )
-    folds = make_protocol(first).folds
+    folds = folds_of(first).folds
     if missing := sorted(set(range(folds)) - by_fold.keys()):
         raise LikewiseError(
             f"folds: all {folds} folds are needed, but fold {', '.join(map(str, missing))} is missing; train it first"
@@ -109,9 +109,15 @@ def order_folds(runs: Sequence[Run]) -> tuple[Train, list[Run]]:
     return first, [run for _, run in ordered]
 
 
+def folds_of(config: Train) -> ClassFolds:
+    protocol = make_protocol(config)
+    assert isinstance(protocol, ClassFolds)
+    return protocol
+
+
 def _learned(config: Train) -> dict:
     """What must be the same in all folds: settings that change what is learned, and the protocol but for its fold."""
-    part = make_protocol(config)
+    part = folds_of(config)
     cut = spec(ClassFolds(part.folds, 0, part.own_split))
     return {k: v for k, v in to_dict(config).items() if k not in KEPT_OUT} | {"protocol": cut}
 

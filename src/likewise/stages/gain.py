@@ -22,6 +22,7 @@ def add_before(run: Run, config: Train, say=print) -> dict:
     They are worked out once and kept in the run's folder. Where they cannot be, the user is told why.
     """
     scores = run.scores
+    assert scores is not None
     began = run.about["config"]
     missing = scores["metrics"].keys() - scores.get("before", {}).get("metrics", {}).keys()
     trained = (began.get("pretrained") or began.get("weights")) and run.read_log()  # --length 0 leaves none

@@ -59,7 +59,7 @@ class Saves:
     def due(self, step: int) -> bool:
         if isinstance(self.every, int):
             return step % self.every == 0
-        return time.monotonic() - self.last >= max(seconds_of(self.every), 20 * self.took)
+        return time.monotonic() - self.last >= max(seconds_of(self.every) or 0.0, 20 * self.took)
 
     def __enter__(self) -> None:
         self.began = time.monotonic()

@@ -98,6 +98,7 @@ def rows_of(items: Items, row: Int[np.ndarray, "N"], similarity: str) -> Rows:
     paths = [""] * len(items) if items.path is None else [file_of(items, place) for place in order.tolist()]
     box = None if items.box is None else items.box[order]
     table, text = pack(row[order], items.y[order], paths, box)
+    assert items.x is not None
     vectors = items.x if (np.diff(order) == 1).all() else items.x[order]
     return Rows(fitting(vectors, similarity), table, text, items.class_name, np.ones(len(items), bool), similarity)
 
@@ -157,8 +158,9 @@ def add_data(index: Index, network: Network | None, config: Search, say: Callabl
     shared = {name: getattr(config, name) for name in ("device", "workers", "skip_bad", "allow_imports", "quiet")}
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "new.npz")
-        embed(Embed(run=str(network.run.path), data=config.add, out=file, which=network.which, **shared), say)
+        embed(Embed(run=str(network.run.path), data=config.add or "", out=file, which=network.which, **shared), say)
         items = dataclasses.replace(read_embeddings(file), root="")  # its paths are whole
+    assert items.x is not None
     paths = [""] * len(items) if items.path is None else list(items.path)
     return index.add(items.x, [items.class_name[label] for label in items.y], paths, items.box)
 

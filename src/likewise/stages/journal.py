@@ -19,7 +19,7 @@ class Entry:
 
     names: tuple[str, ...]
     numbers: Float[Tensor, "n"]  # on the host, not there yet
-    came: torch.cuda.Event | None
+    came: torch.cuda.Event
     write: Callable[[dict[str, float]], None]
 
 

@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -36,6 +37,7 @@ def is_started() -> bool:
 def launch(config: Train) -> Run:
     """Train in so many processes, and hand back the run."""
     must_be_there(config)
+    assert config.gpus is not None
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": str(config.gpus)}
@@ -65,7 +67,7 @@ def must_be_there(config: Train) -> None:
     if config.device == "cpu":
         return
     there = torch.cuda.device_count()
-    if config.device not in (None, "cuda") or config.gpus > there:
+    if config.device not in (None, "cuda") or (config.gpus or 0) > there:
         raise LikewiseError(
             f"train: --gpus {config.gpus} takes so many GPUs, and here are {there}"
             + (f", of which --device {config.device} is one" if config.device not in (None, "cuda") else "")
@@ -118,7 +120,8 @@ def work() -> None:
     threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
     folder = Path(sys.argv[1])
     settings = json.loads((folder / "config.json").read_text("utf-8"))
-    config = Train(**{k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()})
+    settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
+    config = Train(**settings)
     answer, code = {}, 0
     try:
         answer = {"run": str(train(config).path)}

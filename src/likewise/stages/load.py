@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -75,7 +76,7 @@ class Model:
             yield from self.checked(torch.as_tensor(images)).split(BATCH)
             return
         alone = isinstance(images, Picture) or not isinstance(images, Iterable)
-        several = [images] if alone else list(images)
+        several: list[Any] = [images] if alone else list(images)  # pyright: ignore[reportArgumentType]
         for start in range(0, len(several), BATCH):
             yield torch.stack([self.see(one) for one in several[start : start + BATCH]])
 
@@ -119,7 +120,7 @@ def load(
         device: cpu, cuda, mps; None: the GPU if there is one.
         allow_imports: let specs import parts by dotted name, which runs their code.
     """
-    run, place = Run(path), choose_device(device)
+    run, place = Run(Path(path)), choose_device(device)
     if (run.path / "model.onnx").exists():
         raise LikewiseError(
             f"load: '{path}' is an ONNX export, which runs without likewise: see its example.py; "

@@ -13,10 +13,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -52,6 +53,7 @@ class Job:
 
     @property
     def run(self) -> Run:
+        assert self.config.out is not None
         return Run(self.config.out)
 
     @property
@@ -141,7 +143,7 @@ class Crew:
         while not self._places.empty():
             _end([child] if (child := self._places.get()) else [])
 
-    def work(self, configs: Sequence[Train]) -> Iterator[tuple[int, Outcome]]:
+    def work(self, configs: Sequence[Train]) -> Generator[tuple[int, Outcome], None, None]:
         """Train them all; the place of each and how it ended, as they end. Leaving early stops the others politely."""
         if self.size == 1:
             for place, config in enumerate(configs):
@@ -182,6 +184,9 @@ class Crew:
 
 class Child(subprocess.Popen):
     """A process that runs `serve`. `share`: among how many it shares the machine."""
+
+    stdin: IO[str]
+    stdout: IO[str]
 
     def __init__(self, share: int):
         threads = {"OMP_NUM_THREADS": str(max(1, cores() // share))} if share > 1 else {}
@@ -246,7 +251,7 @@ def serve() -> None:
     try:
         threading.Thread(target=listen, daemon=True).start()
         while (line := tasks.get()) is not None:
-            settings = {k: tuple(v) if isinstance(v, list) else v for k, v in json.loads(line).items()}
+            settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in json.loads(line).items()}
             answer = attempt(Train(**settings))
             print(json.dumps(answer), file=answers, flush=True)
             if answer[2]:

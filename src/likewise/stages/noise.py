@@ -59,7 +59,7 @@ def noise(config: Noise, say=print) -> Spoiled:
         written = dataclasses.replace(drop(written, np.flatnonzero(items.y != items.y_clean).tolist()), y_clean=None)
     write_table(written, str(out))
     pictures = {".png": draw_transitions(items, rows)}
-    if items.taxonomy is not None:
+    if items.taxonomy is not None and items.y_clean is not None:
         pictures["_tree.png"] = draw_tree(items.taxonomy, [items.class_name[c] for c in np.unique(items.y_clean[rows])])
     for end, figure in pictures.items():
         save_figure(figure, out.with_name(out.stem + end))

@@ -68,6 +68,7 @@ def write_onnx(folder: Path, model: Model, run: Run, config: Train) -> Callable:
                 Graph(model.embedder, raw).eval(), (torch.zeros(shape),), dynamo=True, opset_version=OPSET, verbose=False,
                 input_names=names[0], output_names=names[1], dynamic_shapes={"x": {0: torch.export.Dim("batch")}},
             )  # fmt: skip
+        assert program is not None
         proto = program.model_proto
         for node in (*proto.graph.node, *(node for f in proto.functions for node in f.node)):
             del node.metadata_props[:]  # where in whose files the code stood

@@ -6,6 +6,7 @@ import dataclasses
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -51,6 +52,7 @@ class Opened:
     @property
     def sides(self) -> tuple[Bool[np.ndarray, "N"], Bool[np.ndarray, "N"]]:
         """Which samples ask, and which answer."""
+        assert self.items is not None
         return protocol_of(self.items).sides(self.items, np.arange(len(self.items)))
 
 
@@ -60,6 +62,7 @@ def protocol_of(items: Items) -> QueryGallery | UnseenClasses:
 
 def as_asked(items: Items, one: Opened, row: Int[np.ndarray, "N"]) -> Items:
     """Samples of a run, marked by who asked and who answered in it; marks of the data that its protocol passed over are gone."""
+    assert one.settings is not None
     try:
         protocol = make_protocol(one.settings)
     except LikewiseError:
@@ -200,10 +203,12 @@ def one_part(items: Items, row: Int[np.ndarray, "N"]) -> tuple[Items, Int[np.nda
 
 def score_now(one: Opened, config: Report) -> Opened:
     """With scores of embeddings that bring none, as `likewise evaluate` finds them; where nothing can be found, a note."""
-    items, protocol, place = one.items, protocol_of(one.items), np.arange(len(one.items))
+    items, row = one.items, one.row
+    assert items is not None and items.x is not None and row is not None
+    protocol, place = protocol_of(items), np.arange(len(items))
     if one.settings is not None and not is_tested(one.settings):
         return dataclasses.replace(one, notes=(*one.notes, UNTESTED))
-    usual = next(f.default for f in dataclasses.fields(Evaluate) if f.name == "metrics")
+    usual: Any = next(f.default for f in dataclasses.fields(Evaluate) if f.name == "metrics")
     room = answers_for(*one.sides)
     metrics = [name for name in usual if reach([name]).k <= room]
     if not metrics or len(np.unique(items.y)) < 2 or not findable(items, protocol, place).any():
@@ -212,10 +217,11 @@ def score_now(one: Opened, config: Report) -> Opened:
     e = Embedded(torch.as_tensor(x), torch.as_tensor(items.y), torch.as_tensor(place))
     check_length(e.z, one.similarity == "cosine")
     scores, each, found = judge(e, items, protocol, metrics, one.similarity, choose_device(config.device), config.quiet)
+    assert found is not None
     near = found.row.cpu().numpy()
     queries = PerQuery(
-        one.row[each.query], each.label, np.asarray(items.class_name)[each.label], found.relevant.cpu().numpy(), each.each,
-        np.where(near >= 0, one.row[near], -1), found.sim.cpu().double().numpy(),
+        row[each.query], each.label, np.asarray(items.class_name)[each.label], found.relevant.cpu().numpy(), each.each,
+        np.where(near >= 0, row[near], -1), found.sim.cpu().double().numpy(),
     )  # fmt: skip
     return dataclasses.replace(one, queries=queries, scores=scores)
 
@@ -225,5 +231,6 @@ def with_queries(one: Opened, queries: PerQuery) -> Opened:
     names, y = np.unique(queries.class_name.astype(str), return_inverse=True)
     path = None if queries.path is None else tuple(map(str, queries.path))
     root = "" if one.data is None else one.data.root
+    assert one.run is not None and one.settings is not None
     items = Items(str(one.settings.data), y.astype(np.int64), tuple(names.tolist()), path, root)
     return dataclasses.replace(one, items=items, row=queries.row, queries=queries, scores=one.run.scores or {})

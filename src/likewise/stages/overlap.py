@@ -119,7 +119,7 @@ def named_by(by: str, runs: list[Wrongs], k: int) -> Named:
         )
     found = error_overlap(worst, [one.method for one in runs], len(runs[0].names))
     label, heat = found.label.numpy(), found.heat.numpy()
-    wrong = sum(one.wrong for one in runs)[label]
+    wrong = np.sum([one.wrong for one in runs], 0)[label]
     order = np.lexsort((label, -wrong, -heat.sum(0)))
     classes = tuple(runs[0].names[c] for c in label[order])
     return Named(classes, heat[:, order], found.within, found.between, found.chance)

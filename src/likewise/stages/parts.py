@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from likewise.capture import Mode
 from likewise.configs import Train
 from likewise.contracts import BatchSampler, Confidence, Loss, Miner, Term
 from likewise.data.batches import batches, choose_workers, in_order
@@ -68,14 +70,15 @@ class Parts:
         self.steps = steps_of(config.length, self.per_pass, "length")
         self.warmup = steps_of(config.warmup, self.per_pass, "warmup")
         self.validate_every = steps_of(config.validate_every, self.per_pass, "validate_every", least=1)
-        self.peek_every = config.peek_every and steps_of(config.peek_every, self.per_pass, "peek_every", least=1)
+        peek = config.peek_every
+        self.peek_every = steps_of(peek, self.per_pass, "peek_every", least=1) if peek else None
         self.checkpoint_every = period_of(config.checkpoint_every, self.per_pass, "checkpoint_every", least=1)
         every = self.confidence and self.confidence.every
-        self.judge_every = every and steps_of(every, self.per_pass, "every", least=1, owner=config.confidence)
+        self.judge_every = every and steps_of(every, self.per_pass, "every", least=1, owner=config.confidence or "")
         self.optimizer = make_optimizer(config, self.embedders, self.losses, self.terms)
         self.schedule = Schedule(config, self.optimizer, self.steps, self.per_pass)
         self.step, self.best, self.waited = 0, -math.inf, 0
-        self.way: str | None = None  # how the network runs, once that was tried
+        self.way: Mode | None = None  # how the network runs, once that was tried
         self.total = torch.zeros((), device=device)  # loss since the last line of the log,
         self.counted = 0  # and of how many steps
 
@@ -133,9 +136,10 @@ class Parts:
         self.similarity = "cosine" if self.loss.input == "unit" else "euclidean"
         inside = [m for part in (*self.losses, *self.terms) for m in part.modules()]
         self.watchers = [m for m in inside if isinstance(m, Miner) and m.momentum is not None]
-        self.teacher = Teacher(self.embedder, self.watchers[0].momentum) if self.watchers else None
+        momentum = self.watchers[0].momentum if self.watchers else None
+        self.teacher = None if momentum is None else Teacher(self.embedder, momentum)
 
-    def make(self, text: str, kind: type, **more):
+    def make(self, text: str, kind: type, **more) -> Any:
         return build(text, kind, allow_imports=self.config.allow_imports, **(self.facts | more)).to(self.device)
 
     def use(self, kept: np.ndarray) -> None:
@@ -143,6 +147,7 @@ class Parts:
         self.kept = kept
         labels = self.y.cpu().numpy()[kept]
         facts = self.facts | {"labels": labels}
+        assert self.config.sampler is not None
         self.sampler = build(self.config.sampler, BatchSampler, allow_imports=self.config.allow_imports, **facts)
         self.within = torch.zeros(len(self.rows), dtype=torch.int64)  # a sample's place among those drawn from
         self.within[torch.as_tensor(kept)] = torch.arange(len(kept))
@@ -225,7 +230,7 @@ class Parts:
             rows = np.concatenate([rows, self.protocol.rows(self.given, "test")])
         self.held = hold(
             self.items, rows, self.device, config.keep, config.keep_side, workers=config.workers, quiet=config.quiet,
-            budget=config.keep_budget and bytes_of(config.keep_budget), say=say,
+            budget=bytes_of(config.keep_budget) if config.keep_budget else None, say=say,
         )  # fmt: skip
 
     def prepare_terms(self, run: Run) -> None:

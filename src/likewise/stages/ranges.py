@@ -8,6 +8,7 @@ import tomllib
 import typing
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from typing import Any
 
 from likewise.configs import Train, check
 from likewise.errors import LikewiseError
@@ -57,7 +58,9 @@ def read_ranges(entries: dict[str, str], base: Train) -> list[Range]:
         )
     found = [read_range(name, text, base) for name, text in entries.items()]
     for at in range(max(2, *(len(r.choices) for r in found))):
-        ends = {r.name: r.choices[at % len(r.choices)] if r.choices else (r.low, r.high)[at % 2] for r in found}
+        ends: dict[str, Any] = {
+            r.name: r.choices[at % len(r.choices)] if r.choices else (r.low, r.high)[at % 2] for r in found
+        }
         settle(base, found, {r.name: round(ends[r.name]) if r.whole else ends[r.name] for r in found})
     return found
 
@@ -116,14 +119,16 @@ def settle(base: Train, ranges: list[Range], values: dict[str, object]) -> Train
 
 def built_in(loss: str) -> dict[str, str]:
     """The ranges of Musgrave et al., A Metric Learning Reality Check, for a loss of ours."""
-    tables = tomllib.loads((files(__package__) / f"{BUILT_IN}.toml").read_text("utf-8"))
+    tables = tomllib.loads((files(__package__ or "") / f"{BUILT_IN}.toml").read_text("utf-8"))
     tree = ast.parse(canonical(loss, later=True), mode="eval").body
     part = tree.func.id if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) else loss
     if part not in tables:
         raise LikewiseError(
             f"tune: {BUILT_IN} has no ranges for {part}; it has them for {', '.join(tables)}. Give ranges of your own"
         )
-    mined = any(k.arg == "miner" and ast.unparse(k.value).startswith("HardPairs(") for k in tree.keywords)
+    mined = any(
+        k.arg == "miner" and ast.unparse(k.value).startswith("HardPairs(") for k in getattr(tree, "keywords", ())
+    )
     return {name: text for name, text in tables[part].items() if mined or name != "loss.miner.eps"}
 
 

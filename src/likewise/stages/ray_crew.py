@@ -9,7 +9,7 @@ import os
 import socket
 import tempfile
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
@@ -86,10 +86,10 @@ class RayCrew:
         if self.began:
             self.ray.shutdown()
 
-    def work(self, configs: Sequence[Train]) -> Iterator[tuple[int, Outcome]]:
+    def work(self, configs: Sequence[Train]) -> Generator[tuple[int, Outcome], None, None]:
         """Train them all; the place of each and how it ended, as they end. Leaving early stops the others politely."""
         tasks = [self.task(config) for config in configs]
-        for folder in {Path(config.out).absolute().parent for config in configs}:
+        for folder in {Path(config.out).absolute().parent for config in configs if config.out}:
             if not self.here_only:
                 self.must_be_shared(folder)
         left, tries, waiting = deque(range(len(tasks))), [0] * len(tasks), {}
@@ -121,6 +121,7 @@ class RayCrew:
         cpus = cpus_for(gpus, self.jobs, nodes)
         device = "cpu" if not gpus else "cuda" if (config.device or "").startswith("cuda") else config.device
         workers = min(8, cpus // 2) if config.workers < 0 else config.workers
+        assert config.out is not None
         out = str(Path(config.out).expanduser().absolute())
         remote = self.ray.remote(
             num_gpus=gpus, num_cpus=cpus, max_retries=0,
@@ -134,7 +135,7 @@ class RayCrew:
         try:
             error, crashed, _ = self.ray.get(ready)
             return Outcome(error, crashed), False
-        except self.ray.exceptions.RayError as error:
+        except self.ray.exceptions.RayError as error:  # pyright: ignore[reportAttributeAccessIssue]
             kind, lines = type(error).__name__, str(error).strip().splitlines() or [""]
             if kind in LOST:
                 return Outcome(f"the process that trained it was lost {TRIES} times ({kind}: {lines[0]})", True), True
@@ -164,10 +165,10 @@ class RayCrew:
             for node in self.ray.nodes():
                 if node["Alive"]:
                     there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-                    look = self.ray.remote(num_cpus=0, scheduling_strategy=there)(missing)
+                    look = self.ray.remote(num_cpus=0, scheduling_strategy=there)(missing)  # pyright: ignore[reportArgumentType]
                     looks.append(look.remote([os.getcwd(), str(mark)]))
             answers = self.ray.get(looks, timeout=600)
-        except self.ray.exceptions.RayError as error:
+        except self.ray.exceptions.RayError as error:  # pyright: ignore[reportAttributeAccessIssue]
             raise LikewiseError(
                 f"bench: a node of the Ray cluster cannot work for likewise ({str(error).strip().splitlines()[-1]}); install the "
                 "same likewise there, or set PYTHONPATH to a place that all nodes see"

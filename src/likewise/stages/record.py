@@ -90,6 +90,7 @@ class Recording(Stepping):
 
     def keep_losses(self) -> None:
         """What `Run.losses` reads."""
+        assert self.history is not None
         loss = np.reshape([line.numpy() for line in self.history.loss], (-1, len(self.rows))).astype(np.float32)
         with write_aside(self.run.path / "losses.npz") as aside, aside.open("wb") as file:
             np.savez(file, row=self.rows, loss=loss, step=np.asarray(self.history.step, np.int64))

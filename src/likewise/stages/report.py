@@ -58,7 +58,9 @@ def unfolded(target: str, seen: Viewed, config: Report) -> Viewed:
     path = Path(target).expanduser()
     file = path / "embeddings.npz" if path.is_dir() else path
     items, similarity = read_embeddings(str(file), root=config.root), origin(file).get("similarity", "cosine")
-    z = as_tensor(one_part(items, np.arange(len(items)))[0].x, similarity)
+    x = one_part(items, np.arange(len(items)))[0].x
+    assert x is not None
+    z = as_tensor(x, similarity)
     return dataclasses.replace(seen, maps=seen.maps | {way: unfold(z, seen.name, similarity, way, config)})
 
 
@@ -103,6 +105,7 @@ def find_facts(config: Report, say: Callable[[str], None]) -> Facts:
 
 def key_of(one: Opened) -> tuple:
     """What two must have in common to be shown on the same samples: the samples, then what was asked."""
+    assert one.items is not None and one.row is not None
     own = one.items.y.tobytes(), one.items.class_name, one.items.path
     samples = (one.row.tobytes(), *((one.run.about["data"],) if one.run is not None else own))
     relevant = None if one.queries is None else one.queries.relevant.astype(np.int64).tobytes()
@@ -120,6 +123,7 @@ def asked_apart(keys: Sequence[tuple], viewed: Sequence[Viewed]) -> Iterator[str
 def make_pool(one: Opened) -> Pool:
     """The samples that a run was scored on."""
     items = one.items
+    assert items is not None and one.row is not None
     groupings = group_classes(items.class_name, None if one.data is None else one.data.taxonomy)
     if one.run is not None and (one.run.path / "hierarchy.json").exists():
         groupings += group_classes(
@@ -181,6 +185,7 @@ def with_pictures(
     here = [one for one, seen in zip(opened, viewed) if seen.pool == number]
     whole = next((one.data for one in here if one.data is not None and one.data.path is not None), None)
     items, rows = (whole, pool.row) if whole is not None else (here[0].items, np.arange(len(pool.row)))
+    assert items is not None
     places = worth_a_picture(pool.label, first, most, config.seed)
     found, wrong = read_small(items, rows[places].tolist(), title=f"read pictures of {pool.name}", quiet=config.quiet)
     place = dict(zip(rows[places].tolist(), places.tolist()))

@@ -69,7 +69,8 @@ def retrain(
     sides = {"before.parquet": run, "after.parquet": train(new, say)}
     for name, one in sides.items():
         ask(one, settings, items, config, out / name)
-    result = compare(Compare(*(str(out / name) for name in sides), seed=config.seed))
+    before, after = (str(out / name) for name in sides)
+    result = compare(Compare(before, after, seed=config.seed))
     return found | {"rows": as_rows(result), "told": tell(result, found)}
 
 
@@ -118,6 +119,7 @@ def ask(run: Run, settings: Train, items: Items, config: Audit, file: Path) -> N
     e = as_compared(embed_rows(embedder, items, rows_of(protocol, items, "test"), plain, **how), similarity)
     metrics = [name for name in settings.metrics if not of_the_set(name)] or ["MAP@R"]
     scores, answers = score(e, items, protocol, metrics, similarity, device, config.quiet)
+    assert answers is not None
     write_per_query(file, scores, answers, e, items)
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -56,7 +57,7 @@ def save_embeddings(
     words = made_by | ({"run": Path(made_by["run"]).absolute()} if "run" in made_by else {})
     columns |= {name: np.asarray(str(word), dtype=str) for name, word in words.items()}
     with write_aside(file) as aside, aside.open("wb") as out:
-        np.savez(out, **columns)
+        np.savez(out, **columns)  # pyright: ignore[reportArgumentType]
 
 
 def origin(file: Path) -> dict:
@@ -200,7 +201,7 @@ def read_pairs(file: str | None, items: Items) -> Int[np.ndarray, "M 2"] | None:
         return None
     sheet = read_csv(file, "exclude")
     pairs = (("row_a", "row_b"), ("path_a", "path_b"), ("row", "other"))
-    cells = [[sheet.column.get(name) for name in pair] for pair in pairs]
+    cells: list[list[Any]] = [[sheet.column.get(name) for name in pair] for pair in pairs]
     rows, paths, audited = (None if None in pair else pair for pair in cells)
     rows = audited if rows is None and paths is None else rows
     if (rows is None) == (paths is None):
@@ -216,6 +217,7 @@ def read_pairs(file: str | None, items: Items) -> Int[np.ndarray, "M 2"] | None:
     if items.path is None:
         raise LikewiseError(f"exclude: '{items.name}' has no paths; name pairs by row_a,row_b in {sheet.file}")
     place = {path: row for row, path in enumerate(items.path)}
+    assert paths is not None
     unknown = [path for path in (*paths[0], *paths[1]) if path not in place]
     if unknown:
         raise LikewiseError(

@@ -88,6 +88,7 @@ def change(index: Index, network: Network | None, config: Search, say) -> None:
 
 
 def answer(index: Index, network: Network | None, config: Search, out: Path | None) -> list[dict]:
+    assert config.query is not None
     by_row = config.query.isdecimal() and not os.path.exists(config.query)
     if by_row:
         place = int(index.rows.places([int(config.query)])[0])
@@ -100,7 +101,8 @@ def answer(index: Index, network: Network | None, config: Search, out: Path | No
         alone = f"holds row {config.query} alone" if by_row else "is empty"
         raise LikewiseError(f"search: the target {alone}; there is nothing else to find")
     if out:
-        label = index.rows.label(place) if by_row else None
+        assert image is not None
+        label = None if place is None else index.rows.label(place)
         save_picture(out, Tile(image, label or Path(config.query).name, "query"), hits, index, label)
     rows = index.rows
     return [

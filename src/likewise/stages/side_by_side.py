@@ -9,7 +9,7 @@ import numpy as np
 
 from likewise.configs.audit import Audit
 from likewise.intervals import paired
-from likewise.report.facts import Compared, Pool, Viewed
+from likewise.report.facts import Asked, Compared, Pool, Viewed
 from likewise.report.overlap import Overlapped
 from likewise.report.queries import ask, changed_most
 from likewise.stages.compare import conclude, join, same, shared_metrics
@@ -26,7 +26,9 @@ def set_beside(
     a: int, b: int, opened: Sequence[Opened], viewed: Sequence[Viewed], pool: Pool, top: int, seed: int
 ) -> Compared:
     """What run b makes of the queries of run a: a verdict, and the queries that changed most."""
-    one, other = join(opened[a].queries, opened[b].queries, False)
+    first, second = opened[a].queries, opened[b].queries
+    assert first is not None and second is not None
+    one, other = join(first, second, False)
     names = shared_metrics(one, other, None)
     metric = "MAP@R" if "MAP@R" in names else names[0]
     old, new = one.each[metric], other.each[metric]
@@ -34,13 +36,13 @@ def set_beside(
     by_class = paired(old[:, None], new[:, None], one.label, seed=seed)
     verdict = same(one, other, None, None) or conclude(metric, by_query, by_class, 0)
     place = places_of(one.row, pool.row)
-    queries = tuple(
-        tuple(
-            ask(int(place[q]), float(value[q]), pool.label, seen.near, seen.near_sim)
-            for value, seen in ((old, viewed[a]), (new, viewed[b]))
-        )
-        for q in changed_most(old, new, top)
-    )
+
+    def asked(q: int, value: np.ndarray, seen: Viewed) -> Asked:
+        assert seen.near is not None and seen.near_sim is not None
+        return ask(int(place[q]), float(value[q]), pool.label, seen.near, seen.near_sim)
+
+    changed = changed_most(old, new, top)
+    queries = tuple((asked(q, old, viewed[a]), asked(q, new, viewed[b])) for q in changed)
     return Compared(a, b, metric, with_names(verdict, viewed[a].name, viewed[b].name), queries)
 
 
@@ -63,7 +65,7 @@ def places_of(rows: np.ndarray, all_rows: np.ndarray) -> np.ndarray:
 def share_errors(opened: Sequence[Opened]) -> tuple[Overlapped | None, str]:
     """The classes that each of these runs is most wrong about; None and why, where that cannot be told."""
     try:
-        runs = [dataclasses.replace(open_run(str(one.run.path)), run=one.name) for one in opened]
+        runs = [dataclasses.replace(open_run(str(one.run.path)), run=one.name) for one in opened if one.run is not None]
         k = min(NAMED, len(runs[0].names))
         must_have_same_classes(runs, Audit(tuple(one.name for one in opened), k=k))
         found = {by: named_by(by, runs, k) for by in ("count", "rate")}

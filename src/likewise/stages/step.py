@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
@@ -62,9 +63,10 @@ class Stepping(Parts):
             else:
                 outs = [gather_outputs(network(batch.x), len(place)) for network in networks]
                 self.seed(0)
-                seen = gathered(self.teacher(batch.x).z, len(place)) if self.watchers else None
-                for miner in self.watchers:
-                    miner.look(seen)
+                if self.teacher is not None:
+                    seen = gathered(self.teacher(batch.x).z, len(place))
+                    for miner in self.watchers:
+                        miner.look(seen)
                 out = outs[0]
                 value, trusts, losses = self.objective(outs, batch, w)
         value.backward()
@@ -87,14 +89,15 @@ class Stepping(Parts):
             for parameter in embedder.backbone_parameters():
                 parameter.requires_grad_(learns)
 
-    def networks(self, x: Tensor, count: int) -> list[nn.Module | Chunked]:
+    def networks(self, x: Tensor, count: int) -> Sequence[nn.Module | Chunked]:
         """What to call for this batch."""
         if self.mixup:
             return []
         bf16 = self.config.precision == "bf16"
-        if self.chunked and self.meet:
-            must_be_as_many(count, self.config.chunk)
-        part = x.tensor_split(max(1, -(-len(x) // self.config.chunk)))[0] if self.chunked else x
+        chunk = self.config.chunk
+        if chunk and self.chunked and self.meet:
+            must_be_as_many(count, chunk)
+        part = x.tensor_split(max(1, -(-len(x) // chunk)))[0] if chunk and self.chunked else x
         made = [fast.network(part, bf16) for fast in self.fast]
         self.way = self.fast[0].known if self.fast[0].tried else self.way
         for chunked, network in zip(self.chunked, made, strict=False):
@@ -103,10 +106,11 @@ class Stepping(Parts):
 
     def mixed(self, batch: Batch, w: Float[Tensor, "B"]) -> tuple[Output, Float[Tensor, ""]]:
         """Mixtures of samples: a label, wherever it is mixed in, brings its weight."""
+        assert self.mixup is not None
         out, shares = self.mixup(batch.x)
         z = out.z if self.loss.input == "unit" else out.e
         parts = [share * (w[whose] * self.loss(z, batch.y[whose])).mean() for whose, share in shares]
-        return out, self.config.loss_weight * sum(parts)
+        return out, self.config.loss_weight * sum(parts)  # pyright: ignore[reportReturnType]
 
     def add_up(self) -> None:
         """Gradients of all processes. Each has the network's from its own pictures, which are added, and those of losses and
@@ -122,7 +126,7 @@ class Stepping(Parts):
             p.grad = torch.zeros_like(p) if p.grad is None else p.grad
         if alike:
             torch._foreach_div_([p.grad for p in alike], many)
-        grads = [p.grad for p in (*own, *alike)]
+        grads = [p.grad for p in (*own, *alike) if p.grad is not None]
         for kind in dict.fromkeys(g.dtype for g in grads):  # in the same order everywhere
             some = [g for g in grads if g.dtype == kind]
             flat = torch.cat([g.flatten() for g in some])
@@ -162,7 +166,7 @@ def gather_outputs(out: Output, count: int) -> Output:
     there = [t for t in out if t is not None]
     flat = gathered(torch.cat([t.flatten(1) for t in there], 1), count)  # at once: asking costs more than carrying
     parts = iter(flat.split([t.shape[1:].numel() for t in there], 1))
-    return Output(*(None if t is None else next(parts).reshape(count, *t.shape[1:]).to(t).contiguous() for t in out))
+    return Output(*(None if t is None else next(parts).reshape(count, *t.shape[1:]).to(t).contiguous() for t in out))  # pyright: ignore[reportArgumentType]
 
 
 def must_be_as_many(count: int, chunk: int) -> None:

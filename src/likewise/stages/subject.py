@@ -125,8 +125,10 @@ def open_run(config: Audit, folder: Path, say: Callable[[str], None]) -> Subject
     if device.type == "mps":  # which has no float64
         device = torch.device("cpu")
         embedder = embedder.to(device)
+    assert e.e is not None and e.f is not None
     if embedder.layer_norm:
         e = dataclasses.replace(e, f=F.layer_norm(e.f, e.f.shape[1:]))
+    assert e.e is not None
     bad = (~e.e.isfinite().all(1)).nonzero()[:, 0]
     if len(bad):
         raise LikewiseError(
@@ -160,6 +162,7 @@ def open_run(config: Audit, folder: Path, say: Callable[[str], None]) -> Subject
 
 def taken(e: Embedded, rows: np.ndarray) -> Embedded:
     """These rows of the data; all of them were embedded, in order."""
+    assert e.e is not None and e.f is not None
     at = torch.searchsorted(e.row, torch.as_tensor(rows))
     return Embedded(e.z[at], e.y[at], e.row[at], e.e[at], e.f[at])
 

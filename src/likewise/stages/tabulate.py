@@ -99,7 +99,7 @@ def is_of(number: Number, cell: Cell) -> bool:
 
 def data_of(grid: Grid, training) -> str:
     """The name of its data set, as the papers' numbers have it but for large letters."""
-    return grid.published.get("dataset", training.job.config.data.split("(")[0]).casefold()
+    return str(grid.published.get("dataset", training.job.config.data.split("(")[0])).casefold()
 
 
 def rows_of(grid: Grid) -> list[str]:

@@ -58,7 +58,9 @@ class Telling:
 
     def tell(self, line: dict) -> None:
         """A line of the log, to everybody."""
-        for text in list(self.loggers) if self.thread else ():
+        if self.thread is None:
+            return
+        for text in list(self.loggers):
             self.thread.submit(self.log, text, line)
 
     def log(self, text: str, line: dict) -> None:

@@ -186,6 +186,7 @@ class Training(Recording):
         self.seed(0)
         given = torch.as_tensor(self.labels, device=self.device)
         e = self.embed(self.rows, features=True)
+        assert e.f is not None and self.confidence is not None
         z, f = e.z.to(self.device), e.f.to(self.device)
         verdict = self.confidence.judge(Embedded(z, given, torch.arange(len(given), device=self.device), f=f))
         if verdict is None:

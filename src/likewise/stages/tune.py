@@ -129,7 +129,8 @@ def prepare(config: Tune, planner: Planner, say) -> Search:
     base = replace(base, protocol=base.protocol or FOLDS)
     entries = grid.ranges | read_entries(config.ranges, base.loss)
     ranges = read_ranges(entries, base)
-    protocols = fold_specs(base.protocol) or [base.protocol]
+    protocol = base.protocol or FOLDS
+    protocols = fold_specs(protocol) or [protocol]
     for r in ranges:
         if (name := r.name.split(".")[0]) in JUDGES:
             raise LikewiseError(
@@ -183,7 +184,8 @@ def run_trials(config: Tune, search: Search, study, planner: Planner) -> None:
             else:
                 study.tell(trial, 0.0 if reason else sum(scores) / len(scores))
             now = counted(study)
-            best = max((t.value for t in now if t.state == TrialState.COMPLETE), default=math.nan)
+            values = (t.value for t in now if t.state == TrialState.COMPLETE and t.value is not None)
+            best = max(values, default=math.nan)
             progress.advance(sum(t.state in ended for t in now) - progress.done, f"best {best:.4f}")
 
 
@@ -280,7 +282,7 @@ def train_final(config: Tune, best: Train, search: Search, folder: Path, say) ->
             toml(Grid("the best setting of a search, with fresh seeds", settings_of(best), {"seed": seeds}, {})),
             "utf-8",
         )
-    return bench(
+    return bench(  # pyright: ignore[reportReturnType] - a Table comes only with list or slurm
         Bench(
             str(folder / "final.toml"), out=str(folder / "final"), jobs=config.jobs, device=config.device,
             allow_imports=config.allow_imports, quiet=config.quiet,

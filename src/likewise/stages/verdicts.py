@@ -67,9 +67,9 @@ def judge_part(subject: Subject, name: str, explained: Explained, config: Audit)
     if judged.silent:
         subject.notes.append(f"in the {name} part features do not tell classes apart, so hardly a label is doubted")
     single = {"vote": neighbour_vote(e.z, e.y), **shares_of(judged.single)}
-    if name == "train" and subject.loss is not None:
+    if name == "train" and subject.loss is not None and e.e is not None:
         single["loss"] = by_loss(losses_of(subject.loss, e.e, e.y))
-        if subject.linear:
+        if subject.linear and explained.g is not None and e.f is not None:
             single["self_gradient"] = self_gradient(explained.g, e.f)
         if explained.pull is not None:
             single["influence"] = by_loss(explained.pull)
@@ -110,6 +110,6 @@ def measure(part: Part, found: Verdicts, items: Items) -> dict:
     true = torch.tensor([number.get(items.class_name[c], -1) for c in items.y_clean[rows]])
     flagged = found.flagged
     ours = relabel_accuracy(found.judged.suggested, found.judged.suggested, true, part.e.y, flagged)
-    votes = (relabel.suggest(part.e.z, part.e.y, foreign=way).y for way in (False, True))
-    theirs = relabel_accuracy(*votes, true, part.e.y, flagged)
+    among, foreign = (relabel.suggest(part.e.z, part.e.y, foreign=way).y for way in (False, True))
+    theirs = relabel_accuracy(among, foreign, true, part.e.y, flagged)
     return {"measured": measured, "suggested": {"top1": ours.top1, "lenient": theirs.lenient, "votes": theirs.top1}}

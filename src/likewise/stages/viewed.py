@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import torch
@@ -62,6 +63,7 @@ def view(one: Opened, number: int, pool: Pool | None, config: Report) -> Viewed:
     )  # fmt: skip
     if pool is None:
         return dataclasses.replace(seen, notes=tuple(notes))
+    assert one.items is not None and one.row is not None
     z = None
     if one.items.x is not None:
         z = as_tensor(one.items.x, one.similarity)
@@ -92,6 +94,7 @@ def before(scores: dict) -> list[str]:
 def headline(one: Opened) -> str:
     """What it is, in one line."""
     if one.settings is None:
+        assert one.items is not None and one.items.x is not None
         return f"{len(one.items)} embeddings of {one.items.x.shape[1]} numbers, {len(np.unique(one.items.y))} classes"
     parts = [one.settings.loss, one.settings.confidence, *one.settings.terms]
     noise = f", with {one.settings.noise}" if one.settings.noise else ""
@@ -126,7 +129,7 @@ def scores_of(scores: dict) -> dict[str, Score]:
         for name, value in some.get("metrics", {}).items():
             low, high = some.get("interval", {}).get(name) or (None, None)
             value = float("nan") if value is None else value
-            ends = "" if low is None else f" ({100 * low:.1f} to {100 * high:.1f})"
+            ends = "" if low is None or high is None else f" ({100 * low:.1f} to {100 * high:.1f})"
             found[f"{name}, {gallery}" if gallery else name] = Score(value, low, high, f"{as_text(name, value)}{ends}")
     return found
 
@@ -174,6 +177,7 @@ def neighbours(
     one: Opened, z: Float[Tensor, "N D"] | None, k: int, quiet: bool
 ) -> tuple[Int[np.ndarray, "N K"], Float[np.ndarray, "N K"]]:
     """The nearest answers of every sample: as they were ranked, and ranked now where they were not, or not so many."""
+    assert one.items is not None and one.row is not None
     n = len(one.row)
     near, sim = np.full((n, k), -1), np.full((n, k), np.nan)
     todo = np.ones(n, bool)
@@ -189,7 +193,7 @@ def neighbours(
     own = torch.as_tensor(places_of(ask, answers))
     y = torch.as_tensor(one.items.y)
     group = None if one.items.group is None else torch.as_tensor(one.items.group)
-    groups = {} if group is None else {"group": group[ask], "gallery_group": group[answers]}
+    groups: dict[str, Any] = {} if group is None else {"group": group[ask], "gallery_group": group[answers]}
     with bar(f"rank {one.name}", 100, quiet=quiet) as shown:
         found = rank(
             z[ask], torch.zeros_like(y[ask]), z[answers], torch.ones_like(y[answers]), k=k, own=own,

@@ -32,7 +32,7 @@ def taxonomy(name: str, classes: Iterable[str] = ()) -> dict[str, tuple[str, ...
     """
     if name in NAMES:
         data, _, depth = name.partition("-")
-        tree = json.loads(files(__package__).joinpath(f"{data}.json").read_text("utf-8"))
+        tree = json.loads(files(__name__).joinpath(f"{data}.json").read_text("utf-8"))
         return {one: tuple(above[:2] if depth == "type" else above) for one, above in tree.items()}
     if name.startswith("wordnet:"):
         from likewise.taxonomies.wordnet import build
@@ -65,6 +65,7 @@ def ancestors(
     """
     must_have(owner, tree, own)
     found = own if tree is None else taxonomy(tree, names)
+    assert found is not None
     missing = [name for name in names if name not in found]
     if missing:
         raise LikewiseError(

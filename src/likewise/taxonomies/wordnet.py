@@ -115,7 +115,7 @@ def read_files(folder: Path) -> Nouns:
 
 
 def through_nltk() -> Nouns:
-    from nltk.corpus import wordnet
+    from nltk.corpus import wordnet  # pyright: ignore[reportMissingImports]
 
     index = defaultdict(list)
     for lemma in wordnet.all_lemma_names("n"):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -36,6 +37,8 @@ class Ensemble(Term):
 
     waits = True
 
+    usual: Tensor
+
     def __init__(
         self,
         make_loss: Callable[[int], Loss],
@@ -46,7 +49,7 @@ class Ensemble(Term):
         trusted: bool = False,
     ):
         super().__init__()
-        head = embedder.head
+        head: Any = embedder.head
         if not hasattr(head, "k"):
             raise LikewiseError(
                 f"Ensemble: the network needs a head with parts, got {type(head).__name__}; "
@@ -55,7 +58,7 @@ class Ensemble(Term):
         if reconstruction < 0:
             raise LikewiseError(f"Ensemble: reconstruction must be 0 or more, got {reconstruction}")
         self.make_loss = make_loss
-        self.__dict__["embedder"] = embedder  # by self.embedder = embedder it would be saved and trained a second time
+        vars(self)["embedder"] = embedder  # by self.embedder = embedder it would be saved and trained a second time
         self.weight = weight
         self.reconstruction = reconstruction
         self.balanced = balanced
@@ -71,6 +74,7 @@ class Ensemble(Term):
         self.register_buffer("usual", torch.zeros(head.k))
 
     def forward(self, out: Output, batch: Batch) -> Float[Tensor, "B"]:
+        assert out.rec is not None and out.nodes is not None
         branch = self.choose(out)
         size, order = len(branch), branch.argsort(stable=True)
         count = (branch[:, None] == torch.arange(len(self.losses), device=branch.device)).sum(0)
@@ -85,6 +89,7 @@ class Ensemble(Term):
     @torch.no_grad()
     def choose(self, out: Output) -> Int[Tensor, "B"]:
         """The branch of every sample; of equals, the first."""
+        assert out.rec is not None and out.nodes is not None
         cost = out.rec
         if self.balanced:
             usual = self.usual.to(cost)
@@ -95,7 +100,7 @@ class Ensemble(Term):
         if self.balanced and self.seen is not None:
             now = self.seen[1].to(self.usual)
             self.usual.copy_(torch.lerp(now, self.usual, MOMENTUM).where(self.usual > 0, now))
-        return [moved for loss in self.losses for moved in loss.after_step(step) or ()]
+        return [moved for loss in self.losses for moved in loss.after_step(step) or ()]  # pyright: ignore[reportCallIssue]
 
     def observe_state(self) -> dict[str, Tensor]:
         shares = () if self.seen is None else self.seen[0]

@@ -50,6 +50,11 @@ class LanguageGuidance(Term):
         trusted: let the confidence's weights apply here too.
     """
 
+    level: Literal["class", "sample"]
+    begun: Tensor
+    table: Tensor | None
+    index: Tensor | None
+
     def __init__(
         self,
         weight: float = 10.0,
@@ -121,7 +126,7 @@ class LanguageGuidance(Term):
         return hashlib.sha256(text.encode()).hexdigest()
 
     def forward(self, out: Output, batch: Batch) -> Float[Tensor, "B"]:
-        if self.table is None:
+        if self.table is None or self.index is None:
             raise LikewiseError("LanguageGuidance: prepare(given) must come before the first step, and did not")
         sample = self.by == "images" or self.level == "sample"
         chosen = self.index[batch.row if sample else batch.y]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -34,6 +35,8 @@ class S2SD(Term):
         trusted: let the confidence's weights apply here too.
     """
 
+    begun: Tensor
+
     def __init__(
         self,
         make_loss: Callable[[int], Loss],
@@ -51,14 +54,14 @@ class S2SD(Term):
         if temperature <= 0 or delay < 0:
             raise LikewiseError(f"S2SD: temperature > 0 and delay >= 0 must hold, got {temperature} and {delay}")
         self.make_loss = make_loss
-        self.__dict__["embedder"] = embedder  # by self.embedder = embedder it would be saved and trained a second time
+        vars(self)["embedder"] = embedder  # by self.embedder = embedder it would be saved and trained a second time
         self.dims = dims
         self.distill = distill
         self.distill_feature = distill_feature
         self.delay = delay
         self.temperature = temperature
         self.trusted = trusted
-        width = embedder.feature_dim
+        width: Any = embedder.feature_dim
         self.branches = nn.ModuleList(
             nn.Sequential(nn.Linear(width, dim), nn.ReLU(), nn.Linear(dim, dim)) for dim in dims
         )
@@ -83,4 +86,4 @@ class S2SD(Term):
 
     def after_step(self, step: int) -> list[nn.Parameter]:
         self.begun.fill_(step >= self.delay)
-        return [moved for loss in self.losses for moved in loss.after_step(step) or ()]
+        return [moved for loss in self.losses for moved in loss.after_step(step) or ()]  # pyright: ignore[reportCallIssue]

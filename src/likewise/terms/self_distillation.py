@@ -31,6 +31,9 @@ class SelfDistillation(Term):
         trusted: let the confidence's weights apply here too.
     """
 
+    embedder: nn.Module
+    ramp: Tensor
+
     def __init__(
         self,
         embedder: nn.Module,
@@ -45,7 +48,7 @@ class SelfDistillation(Term):
             raise LikewiseError(f"SelfDistillation: temperature must be above 0, got {temperature}")
         if per_pass < 1 or steps < 1:
             raise LikewiseError(f"SelfDistillation: per_pass and steps must be 1 or more, got {per_pass} and {steps}")
-        self.__dict__["embedder"] = embedder  # by self.embedder = embedder it would be saved and trained a second time
+        vars(self)["embedder"] = embedder  # by self.embedder = embedder it would be saved and trained a second time
         self.per_pass = per_pass
         self.steps = steps
         self.weight = weight

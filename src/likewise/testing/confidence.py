@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -141,11 +142,12 @@ def _verdict_is_sound(make) -> None:
     )
     assert verdict.y.min() >= 0 and verdict.y.max() < CLASSES, "a verdict names a class that is not there"
     assert torch.isfinite(verdict.w).all() and (verdict.w >= 0).all(), "a verdict's weight is not finite, or below 0"
-    assert torch.equal(verdict.y, again.y) and torch.equal(verdict.w, again.w), "asked twice, the verdict differs"
+    same = again is not None and torch.equal(verdict.y, again.y) and torch.equal(verdict.w, again.w)
+    assert same, "asked twice, the verdict differs"
     assert all(torch.equal(getattr(e, k), getattr(_embedded(), k)) for k in ("z", "y", "f")), "inputs were changed"
 
 
-def built_again(part: nn.Module, want: type) -> nn.Module:
+def built_again(part: nn.Module, want: type) -> Any:
     """Built a second time from its spec; what is no text is taken from the first."""
     text = spec(part)
     arrays = {name: getattr(part, name) for name in ARRAYS if hasattr(part, name)}

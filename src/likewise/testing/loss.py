@@ -157,7 +157,7 @@ def _second_derivative(make) -> None:
         return
     (curve,) = torch.autograd.grad(recorded, z, along, allow_unused=True, materialize_grads=True)
     still = z.detach()
-    forward, open_curve = torch.func.jvp(torch.func.grad(mean), (still,), (along,))
+    forward, open_curve = torch.func.jvp(torch.func.grad(mean), (still,), (along,))  # pyright: ignore[reportAssignmentType]
     assert torch.allclose(slope, forward), "torch.func.grad gives another gradient"
     assert torch.allclose(curve, open_curve), "the second derivative differs from forward-over-reverse"
 
@@ -169,7 +169,7 @@ def _forward_mode_and_vmap(make) -> None:
     def each(z: Tensor) -> Tensor:
         return _value(loss, F.normalize(z, dim=1), y)
 
-    _, tangent = torch.func.jvp(each, (z,), (along,))
+    _, tangent = torch.func.jvp(each, (z,), (along,))  # pyright: ignore[reportAssignmentType]
     (slope,) = torch.autograd.grad(each(z.requires_grad_()).mean(), z)
     assert torch.allclose(tangent.mean(), (slope * along).sum()), "forward mode gives another derivative"
     z = z.detach()
@@ -186,7 +186,7 @@ def _compiles(make) -> None:
     compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
     try:
         each = _value(compiled, z, y)
-    except torch._dynamo.exc.TorchDynamoException as error:
+    except torch._dynamo.exc.TorchDynamoException as error:  # pyright: ignore[reportAttributeAccessIssue]
         raise AssertionError(f"does not compile as one graph: {str(error).splitlines()[0]}") from None
     expected = _value(loss, z, y)
     assert torch.allclose(each, expected), "compiled, it gives other numbers"

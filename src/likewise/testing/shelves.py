@@ -29,12 +29,13 @@ def check_miner(make: Callable[[], Miner]) -> None:
 
     first, second = mine(), mine()
     assert isinstance(first, Pairs | Tuples), f"a miner gives Pairs or Tuples, got {type(first).__name__}"
-    if isinstance(first, Pairs):
+    if isinstance(first, Pairs) and isinstance(second, Pairs):
         assert not (first.pos & ~pairs.pos).any(), "a mined positive is no positive"
         assert not (first.neg & ~pairs.neg).any(), "a mined negative is no negative"
         assert torch.equal(first.pos, second.pos) and torch.equal(first.neg, second.neg), "same seed, other pairs"
         return
     t = first
+    assert isinstance(t, Tuples), "a miner gives pairs at one call and triplets at another"
     assert len({len(v) for v in (t.a, t.p, t.n, t.valid, t.pull)}) == 1, "tuple fields differ in length"
     ok = t.valid
     assert pairs.pos[t.a[ok], t.p[ok]].logical_or(~t.pull[ok]).all(), "a mined positive is no positive"
@@ -43,7 +44,7 @@ def check_miner(make: Callable[[], Miner]) -> None:
     for name in ("a", "p", "n", "valid", "pull"):
         assert torch.equal(getattr(first, name), getattr(second, name)), f"same seed, other {name}"
     lonely = mine(Pairs(torch.zeros_like(pairs.pos), pairs.neg))
-    assert not lonely.valid.any(), "an anchor without positives must not be valid"
+    assert isinstance(lonely, Tuples) and not lonely.valid.any(), "an anchor without positives must not be valid"
 
 
 def check_sampler(make: Callable[[np.ndarray, int], BatchSampler], batch: int) -> None:

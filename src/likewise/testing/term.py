@@ -114,7 +114,7 @@ def _network_is_not_its_own(make, folder) -> None:
 def _leaves_inputs_alone(make, folder) -> None:
     term, network = _ready(make, folder)
     given = _pictures()
-    out = Output(*(None if t is None else t.detach().clone() for t in network(given.x)))
+    out = Output(*(None if t is None else t.detach().clone() for t in network(given.x)))  # pyright: ignore[reportArgumentType]
     kept, state = copy.deepcopy(out), copy.deepcopy(network.state_dict())
     term(out, given)
     term.after_step(2)
