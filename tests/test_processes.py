@@ -10,7 +10,7 @@ from likewise.processes import command, is_stopped, lives, mark, space
 
 
 def test_a_child_imports_what_its_parent_does_and_nothing_from_the_current_folder(tmp_path, monkeypatch):
-    """A user's own module is found where the parent found it; a file that is called like a module of Python's is not."""
+    """A user's own module is found where the parent found it; a file with the name of a module of Python is not."""
     own, here = tmp_path / "own", tmp_path / "here"
     own.mkdir()
     here.mkdir()
@@ -21,8 +21,7 @@ def test_a_child_imports_what_its_parent_does_and_nothing_from_the_current_folde
     words = command("mine:work", "told")
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["2", "told"] and not (here / "ran").exists()
-    unsafe = subprocess.run([word for word in words if word != "-P"], capture_output=True, check=True)
-    assert not (here / "ran").exists() and unsafe.stdout  # the path is set before anything is imported
+    assert words[:2] == [sys.executable, "-P"]
     monkeypatch.syspath_prepend(str(here))  # where the parent itself would run it, so does the child
     subprocess.run(command("mine:work", "told"), capture_output=True, check=False)
     assert (here / "ran").exists()

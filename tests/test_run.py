@@ -106,7 +106,7 @@ def test_folders_that_are_no_runs(tmp_path, run):
 
 
 def test_one_flipped_bit_is_noticed(run):
-    """Wherever it is: in the tensors, their names, or the records of the archive. Flips that change nothing may pass."""
+    """In the tensors, in their names, in the records of the archive. A flip that changes nothing may pass."""
     a, m = torch.randn(5, 7), torch.randn(40)
     run.save_tensors("best.safetensors", {"a": a, "count": torch.tensor(3)})
     run.save_state({"step": 3, "m": m})

@@ -1,4 +1,4 @@
-"""Errors that a user is meant to read, and what can be found out about others. Without torch, so that it need not be loaded."""
+"""Errors that a user is meant to read, and what can be found out about others. Without torch."""
 
 import re
 from collections.abc import Iterable, Iterator

@@ -24,8 +24,8 @@ def command(work: str, *words: str) -> list[str]:
 def space() -> str | None:
     """Where process numbers mean the same processes as here; None where that is not known.
 
-    Containers may share a host name and a folder, and each count its processes from 1: on Linux it is the boot and the PID
-    namespace.
+    Containers may share a host name and a folder, and each count its processes from 1: on Linux it is the boot and
+    the PID namespace.
     """
     if os.name == "nt":  # there, asking whether a process lives ends it
         return None
@@ -73,7 +73,7 @@ def _state(pid: int) -> list[str]:
 
 
 def _born(pid: int) -> int | None:
-    """When a process was started, in ticks since the boot; -1: it has ended and waits for its parent; None: not known."""
+    """When a process was started, in ticks since the boot; -1: it has ended, unnoticed by its parent; None: unknown."""
     fields = _state(pid)
     if not fields:
         return None

@@ -25,7 +25,8 @@ def must_know_the_others() -> None:
     missing = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]
     if missing:
         raise LikewiseError(
-            f"ranks: WORLD_SIZE={started()} needs {', '.join(missing)} beside it; start the processes with torchrun, or unset it"
+            f"ranks: WORLD_SIZE={started()} needs {', '.join(missing)} beside it; start the processes with torchrun, "
+            "or unset it"
         )
     for name, least, most in (("RANK", 0, started() - 1), ("MASTER_PORT", 1, 65535)):
         text = os.environ[name]

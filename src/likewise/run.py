@@ -265,11 +265,8 @@ class Run:
             yield
         finally:
             stop.set()
-            with suppress(FileNotFoundError):
-                if (
-                    lock.read_text("utf-8", "replace") == me
-                ):  # not another's, should ours have been taken for left behind
-                    lock.unlink()
+            if _owner(lock) == json.loads(me):  # not another's, should ours have been taken for left behind
+                lock.unlink(missing_ok=True)
 
 
 def _take_away(lock: Path) -> None:

@@ -20,9 +20,9 @@ LINE = 10
 def train_until_killed(settings: dict, told: str, moment: int) -> None:
     """Train, and be killed at this moment of the training, counted from 1: on every machine it is the same one.
 
-    Moments are before and after a step, restoring, saving, a line of the log and everything that puts a file into its place; in
-    the middle of writing a state; and in the middle of a line of the log. Every step goes to the file `told` once it is done; so
-    does, with a minus, the step that it goes on from, and 0 for every save that came to its end.
+    Moments are before and after a step, restoring, saving, a line of the log and everything that puts a file into its
+    place; in the middle of writing a state; and in the middle of a line of the log. Every step goes to the file `told`
+    once it is done; so does, with a minus, the step that it goes on from, and 0 for every save that came to its end.
     """
     file, left, log = os.open(told, os.O_WRONLY | os.O_APPEND | os.O_CREAT), moment, Path(settings["out"], "log.jsonl")
     write_state = torch.save

@@ -83,8 +83,8 @@ def test_what_was_not_always_counted_has_no_sum(tmp_path, energy, total):
 
 def test_damaged_records_are_one_sentence(tmp_path):
     whole = {
-        "started": "", "device": "A", "commit": None, "train_seconds": 1.5, "evaluate_seconds": 0.25, "peak_gpu_bytes": 10,
-        "shared": False, "energy_joules": None,
+        "started": "", "device": "A", "commit": None, "train_seconds": 1.5, "evaluate_seconds": 0.25,
+        "peak_gpu_bytes": 10, "shared": False, "energy_joules": None,
     }  # fmt: skip
     damages = ({"device": []}, {"train_seconds": "2 h"}, {"peak_gpu_bytes": "all"}, {"energy_joules": [1]})
     broken = [[whole | change] for change in damages] + [7, [7], {"a": 1}, [{}]]

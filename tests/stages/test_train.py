@@ -544,9 +544,10 @@ def test_an_error_while_validating_does_not_skip_a_validation(settings, tmp_path
 
 def test_the_log_goes_on_to_the_same_numbers(settings, tmp_path, stop_at):
     whole = train(Train(**settings | {"out": str(tmp_path / "whole"), "evaluate": False}))
-    stop_at(17, signal.SIGTERM)
-    with pytest.raises(Interrupted):
-        train(Train(**settings | {"evaluate": False}))
+    for step, how in ((17, signal.SIGTERM), (31, signal.SIGHUP)):  # a scheduler; a terminal that is closed
+        stop_at(step, how)
+        with pytest.raises(Interrupted, match=f"stopped at step {step} of 40"):
+            train(Train(**settings | {"evaluate": False}))
     resumed = train(Train(**settings | {"evaluate": False}))
     assert [x["loss"] for x in resumed.read_log()] == [x["loss"] for x in whole.read_log()]
 

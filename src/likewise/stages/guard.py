@@ -32,7 +32,8 @@ def leave_cores_for(workers: int, device: torch.device) -> Iterator[None]:
 def stop_on_signal() -> Iterator[threading.Event]:
     """Yield an event that Ctrl-C, SIGTERM and SIGHUP (the terminal is closed) set; a second Ctrl-C stops at once.
 
-    A parent may pass a Ctrl-C on as SIGTERM, so that a SIGTERM after it is not a second one. An ignored SIGHUP (nohup) stays so.
+    A parent may pass a Ctrl-C on as SIGTERM, so that a SIGTERM after it is not a second one. A SIGHUP that is ignored
+    (nohup) stays ignored.
     """
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():

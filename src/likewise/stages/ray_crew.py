@@ -194,8 +194,8 @@ def must_be_seen(answers: list[tuple[str, list[str]]], mark: Path) -> None:
 def elsewhere() -> Iterator[None]:
     """Stand in the root folder, with PYTHONPATH as seen from the folder before.
 
-    Ray puts the folder that it is started from first on the import path of its workers, where any file of it could take a
-    module's place.
+    Ray puts the folder that it is started from first on the import path of its workers, where any file of it could
+    take a module's place.
     """
     before = os.environ.get("PYTHONPATH", "")
     path = os.pathsep.join(os.path.abspath(p) for p in before.split(os.pathsep) if p)

@@ -36,13 +36,13 @@ def open_study(name: str, storage: str, sampler: str, pruner: str, seed: int) ->
     except Exception as error:  # every database has errors of its own
         reason = (str(error).splitlines() or [""])[0]
         raise LikewiseError(
-            f"tune: the storage '{without_password(storage)}' cannot be used ({type(error).__name__}: {reason}); restore a copy "
-            "of it, or search anew with another --out or --storage"
+            f"tune: the storage '{without_password(storage)}' cannot be used ({type(error).__name__}: {reason}); "
+            "restore a copy of it, or search anew with another --out or --storage"
         ) from None
 
 
 def open_journal(file: str) -> JournalStorage:
-    """A journal as Optuna's storage, without a last line that a killed process cut short: the next line would join it."""
+    """A journal as Optuna's storage. A last line that a killed process cut short is removed: the next would join it."""
     lock = JournalFileSymlinkLock(file)
     backend = JournalFileBackend(file, lock)
     lock.acquire()
