@@ -4,8 +4,10 @@ import inspect
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Literal, get_type_hints
 
@@ -381,6 +383,56 @@ def test_a_test_part_that_cannot_be_scored_is_told_before_training(tmp_path):
             train(tmp_path / f"{name}.npz", out=tmp_path / "run", **settings)
         assert not (tmp_path / "run").exists()
         train(tmp_path / f"{name}.npz", out=tmp_path / f"{name} run", evaluate=False, **settings)
+
+
+def test_closed_streams_are_no_obstacle(monkeypatch):
+    for name in ("stdin", "stdout", "stderr"):
+        monkeypatch.setattr(sys, name, None)
+    cli.main(["--version"])
+    assert sys.stdout.write("x") and not sys.stdin.read()
+
+
+def test_a_ctrl_c_that_a_library_made_another_error_of_is_still_one(monkeypatch, capsys):
+    """While numpy or torch is loaded, it may come out as an ImportError."""
+
+    def work(config):
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(10)
+        except KeyboardInterrupt:
+            raise ImportError("cannot load a module") from None
+
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setitem(cli.COMMANDS, "published", work)
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["published"])
+    assert stop.value.code == 130 and capsys.readouterr().err == "\nstopped\n"
+    assert signal.getsignal(signal.SIGINT) is before
+    monkeypatch.setitem(cli.COMMANDS, "published", lambda config: int("no Ctrl-C"))
+    with pytest.raises(ValueError, match="no Ctrl-C"):
+        cli.main(["published"])
+
+
+def test_exhausted_memory_is_one_line(monkeypatch, capsys):
+    monkeypatch.setitem(cli.COMMANDS, "published", lambda config: bytearray(2**62))
+    assert "memory is exhausted; use smaller batches" in fail_with(["published"], capsys)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="such a folder cannot be removed there")
+def test_a_folder_that_is_gone_is_one_line(monkeypatch, tmp_path, capsys):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert "the current folder does not exist any more" in fail_with(["published"], capsys)
+
+
+def test_processes_that_libraries_start_import_nothing_from_the_current_folder(monkeypatch):
+    """Readers of pictures where they are not forked, for one. Who calls `main` from Python decides that for itself."""
+    for variables, words, wanted in (({}, None, "1"), ({"PYTHONSAFEPATH": ""}, None, ""), ({}, ["--version"], None)):
+        monkeypatch.setattr(os, "environ", variables)
+        monkeypatch.setattr(sys, "argv", ["likewise", "--version"])
+        cli.main(words)
+        assert variables.get("PYTHONSAFEPATH") == wanted
 
 
 def test_flags_that_may_be_left_to_us_are_switches_too():

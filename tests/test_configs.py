@@ -76,7 +76,21 @@ def test_what_is_kept_out_of_a_runs_identity_are_settings():
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("chunk", 0), ("gpus", 0), ("gpus", -1), ("speed", "fast"), ("keep", "ram"), ("jitter", (0.1,))]
+    ("name", "value"),
+    [
+        ("chunk", 0),
+        ("gpus", 0),
+        ("gpus", -1),
+        ("speed", "fast"),
+        ("keep", "ram"),
+        ("jitter", (0.1,)),
+        ("workers", 10000),
+        ("gpus", 10000),
+        ("dim", 10**20),
+        ("lr", 10**400),
+        ("out", "a\0b"),
+        ("terms", ("a", "\0")),
+    ],
 )
 def test_a_setting_out_of_its_range_is_named(unchecked, name, value):
     with pytest.raises(LikewiseError, match=rf"{name}\b.*got"):

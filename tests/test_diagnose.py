@@ -134,6 +134,17 @@ def test_one_value_alone_is_a_histogram_too():
     assert sum(shown["right"]) == 2 and shown["threshold"] is None
 
 
+@pytest.mark.parametrize("value", [1.0, -3e38, 1e-45, 0.0])
+def test_neighbouring_numbers_are_a_histogram_too(value):
+    """Constant features give suspicions that differ in their last bit; float32 has no numbers between them."""
+    low = torch.tensor(value)
+    watch = Watch(3, None, CPU)
+    watch.last[0] = torch.stack([low, low, torch.nextafter(low, torch.tensor(torch.inf))])
+    watch.last[2] = 1.0
+    shown = watch.histogram()
+    assert sum(shown["right"]) == 3 and shown["edges"][0] <= float(low) and max(shown["right"]) == 2
+
+
 GIVEN, CLEAN = torch.tensor([0, 1, 1, 2, 0, 1]), torch.tensor([0, 0, 1, 2, 2, 1])  # wrong: 1 and 4
 
 

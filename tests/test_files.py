@@ -6,9 +6,10 @@ import os
 
 import numpy as np
 import pytest
+import torch
 
-from likewise.errors import LikewiseError
-from likewise.files import check_out, load_arrays, make_folder, write_aside, write_csv, write_json
+from likewise.errors import DiskFull, LikewiseError
+from likewise.files import check_out, load_arrays, make_folder, read_json, write_aside, write_csv, write_json
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
@@ -16,9 +17,13 @@ def test_a_really_full_device(tmp_path):
     """The kernel's own refusal, not a simulated one: the message names the file, and nothing half-written remains."""
     target = tmp_path / "model.bin"
     target.write_text("old")
-    with pytest.raises(LikewiseError, match="no room left on the disk"), write_aside(target) as aside:
+    with pytest.raises(DiskFull, match="no room left on the disk"), write_aside(target) as aside:
         os.symlink("/dev/full", aside)
         aside.write_text("x" * 100_000)
+    with pytest.raises(DiskFull, match="no room left on the disk"), write_aside(target) as aside:
+        os.symlink("/dev/full", aside)
+        with aside.open("wb") as file:
+            torch.save({"a": torch.zeros(100_000)}, file)  # which raises an error of its own
     assert target.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["model.bin"]
 
 
@@ -36,6 +41,16 @@ def test_what_is_written_is_read_again(tmp_path):
     with (tmp_path / "a.csv").open(newline="", encoding="utf-8") as file:
         assert list(csv.reader(file)) == [["name", "n"], ['say "a, b"', "1"], ["two\nlines", "2"]]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.csv", "a.json"]
+
+
+def test_json_that_cannot_be_read_is_one_sentence(tmp_path):
+    file = tmp_path / "a.json"
+    for text in (b"", b"{", b"[1]", b"7", b"\xff", b"[" * 100_000, b'{"a": ' + b"9" * 5000 + b"}"):
+        file.write_bytes(text)
+        with pytest.raises(LikewiseError, match=r"^tune: .*a\.json is damaged \(.*\); delete it$"):
+            read_json(file, "tune", hint="delete it")
+    file.write_text("[1]")
+    assert read_json(file, "tune", list) == [1]
 
 
 def test_lines_that_fail_half_way_leave_the_old_table(tmp_path):

@@ -15,7 +15,7 @@ LAYER = {
     "search": 0, "cluster": 0, "intervals": 0, "progress": 0, "configs": 0, "lambert_w": 0, "fifo": 0, "durations": 0,
     "hyperbolic": 0, "encoders": 0, "weights": 0, "taxonomies": 0, "findings": 0, "label_noise": 0, "discriminant": 0,
     "files": 0, "pictures": 0, "ranks": 0, "sharded": 0, "significance": 0, "energy": 0, "environment": 0, "server": 0,
-    "notebook": 0,
+    "notebook": 0, "processes": 0,
     "losses": 1, "miners": 1, "samplers": 1, "noise": 1, "confidence": 1, "terms": 1, "models": 1,
     "data": 1, "metrics": 1, "protocols": 1, "report": 1, "audit": 1, "review": 1, "published": 1,
     "finder": 1, "loggers": 1, "adapters": 1,

@@ -5,6 +5,8 @@ import torch
 from ranks_work import SAMPLES, collectives, start_all
 
 from likewise import ranks
+from likewise.distribute import joined
+from likewise.errors import LikewiseError
 
 X = [[sample + SAMPLES * column for column in range(4)] for sample in range(SAMPLES)]
 
@@ -25,6 +27,27 @@ def test_alone_nothing_is_copied():
     x = torch.ones(3, requires_grad=True)
     assert ranks.gathered(x, 3) is x and ranks.total(x) is x and ranks.copied(x) is x and ranks.summed(x) is x
     assert not ranks.highest(x).requires_grad
+
+
+def test_what_the_environment_says_about_the_others_must_make_sense(monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    assert ranks.started() == 1
+    for text in ("x", "", "0", "-1", "2.0", "9" * 50):
+        monkeypatch.setenv("WORLD_SIZE", text)
+        with pytest.raises(LikewiseError, match=f"WORLD_SIZE must be a number of processes, got '{text}'"):
+            ranks.started()
+    complete = {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+    for name, text, words in (
+        ("RANK", None, "WORLD_SIZE=2 needs RANK beside it; start the processes with torchrun"),
+        ("MASTER_PORT", None, "needs MASTER_PORT"), ("RANK", "2", "RANK must be a number from 0 to 1, got '2'"),
+        ("RANK", "x", "RANK must be"), ("MASTER_PORT", "99999", "MASTER_PORT must be a number from 1 to 65535"),
+    ):  # fmt: skip
+        for known, value in (complete | {name: text}).items():
+            monkeypatch.delenv(known, raising=False) if value is None else monkeypatch.setenv(known, value)
+        with pytest.raises(LikewiseError, match=words), joined(torch.device("cpu")):
+            pass
+    monkeypatch.setenv("MASTER_PORT", "29500")
+    ranks.must_know_the_others()
 
 
 def test_shares_follow_each_other_and_differ_by_one_at_most(found):

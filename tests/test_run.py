@@ -2,13 +2,17 @@ import errno
 import json
 import os
 import pickle
+import random
 import time
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from likewise import run as module
+from likewise.errors import RunBusy
+from likewise.processes import mark
 from likewise.run import FORMAT, Run, identity
 from likewise.types import LikewiseError
 
@@ -70,21 +74,65 @@ def test_opening_someone_elses_run_executes_nothing(run, tmp_path):
 def test_folders_that_are_no_runs(tmp_path, run):
     with pytest.raises(LikewiseError, match="is not a run folder: it has no config.json"):
         _ = Run(tmp_path).about
-    run.write_json("config.json", {"format": FORMAT + 1, "identity": "x", "config": {}})
+    run.write_json("config.json", {"format": FORMAT + 1, "identity": "x", "data": "y", "config": {}})
     with pytest.raises(LikewiseError, match="newer likewise"):
         _ = run.about
-    run.write_json("config.json", ["what"])
-    with pytest.raises(LikewiseError, match="not a run's config"):
-        _ = run.about
-    (run.path / "config.json").write_text("{")
-    with pytest.raises(LikewiseError, match="is damaged"):
-        _ = run.about
+    for odd in (
+        {"format": FORMAT},
+        {"format": "1", "identity": "x", "config": {}},
+        {"format": 1, "identity": [], "config": {}},
+    ):
+        run.write_json("config.json", odd)
+        with pytest.raises(LikewiseError, match="not a run's config"):
+            _ = run.about
+    for text in ("{", "[1]", "[" * 100_000, f'{{"format": {"9" * 5000}}}', "\xff"):
+        (run.path / "config.json").write_text(text, "latin-1")
+        with pytest.raises(LikewiseError, match="config.json is damaged"):
+            _ = run.about
     with pytest.raises(LikewiseError, match="has no model.safetensors yet"):
         run.load_tensors("model.safetensors")
     assert run.load_state() is None and run.scores is None
-    (run.path / "scores.json").write_text('{"metrics": {')
-    with pytest.raises(LikewiseError, match="scores.json is damaged .*delete it, and the same command writes it anew"):
-        _ = run.scores
+    for text in ('{"metrics": {', "[]", '{"metrics": {"R@1": "high"}}', '{"metrics": [1]}', "{}"):
+        (run.path / "scores.json").write_text(text)
+        with pytest.raises(
+            LikewiseError, match="scores.json is damaged .*delete it, and the same command writes it anew"
+        ):
+            _ = run.scores
+    assert run.environment == {}
+    for text in ("[]", '{"versions": []}', '{"device": "cpu"}'):
+        (run.path / "environment.json").write_text(text)
+        with pytest.raises(LikewiseError, match="environment.json is damaged.*delete it"):
+            _ = run.environment
+
+
+def test_one_flipped_bit_is_noticed(run):
+    """In the tensors, in their names, in the records of the archive. A flip that changes nothing may pass."""
+    a, m = torch.randn(5, 7), torch.randn(40)
+    run.save_tensors("best.safetensors", {"a": a, "count": torch.tensor(3)})
+    run.save_state({"step": 3, "m": m})
+    chance = random.Random(0)
+    for name, load, same in (
+        ("best.safetensors", lambda: run.load_tensors("best.safetensors"), lambda t: torch.equal(t["a"], a)),
+        ("state.pt", run.load_state, lambda s: s["step"] == 3 and torch.equal(s["m"], m)),
+    ):
+        whole, told = (run.path / name).read_bytes(), []
+        for _ in range(150):
+            damaged = bytearray(whole)
+            damaged[chance.randrange(len(whole))] ^= 1 << chance.randrange(8)
+            (run.path / name).write_bytes(damaged)
+            try:
+                assert same(load()), "other weights, and not a word"
+            except LikewiseError as error:
+                told.append(str(error))
+        assert len(told) > 75 and all(f"{name} " in text and "estore a copy" in text for text in told)
+        (run.path / name).write_bytes(b"")
+        with pytest.raises(LikewiseError, match=f"{name} .*damaged"):
+            load()
+
+
+def test_tensors_of_runs_without_a_digest_are_read(run):
+    save_file({"a": torch.ones(3)}, run.path / "model.safetensors")
+    assert run.load_tensors("model.safetensors")["a"].sum() == 3
 
 
 def test_the_log_survives_a_cut_line_and_rewinds(run):
@@ -94,6 +142,10 @@ def test_the_log_survives_a_cut_line_and_rewinds(run):
     assert [line["step"] for line in run.read_log()] == [10, 20, 30]
     run.rewind_log(20)
     assert [line["step"] for line in run.read_log()] == [10, 20]
+    for text in (b"\xff\xfe", b"7", b"[" * 100_000, b"1" * 5000):
+        (run.path / "log.jsonl").write_bytes(b'{"step": 1}\n' + text + b'\n{"step": 2}\n')
+        with pytest.raises(LikewiseError, match="line 2 of .*log.jsonl is damaged .*delete that line"):
+            run.read_log()
 
 
 def test_losses_over_time_are_read_or_known_to_be_damaged(run):
@@ -120,20 +172,42 @@ def test_identity_depends_on_settings_and_data_not_on_order():
 def test_one_owner_and_locks_left_behind(run, monkeypatch):
     with run.owned():
         assert (run.path / "lock").exists()
-        with pytest.raises(LikewiseError, match="somebody is training"), run.owned():
+        with pytest.raises(RunBusy, match="another process is training"), run.owned():
             pass
         assert (run.path / "lock").exists()  # the refused one must not take the owner's lock away
     assert not (run.path / "lock").exists()
-    (run.path / "lock").write_text(json.dumps({"host": module.socket.gethostname(), "pid": 2**22 + 1}))
+    (run.path / "lock").write_text(json.dumps(mark() | {"pid": 2**22 + 1}))
     with run.owned():  # its process is gone
         pass
-    (run.path / "lock").write_text(json.dumps({"host": "elsewhere", "pid": 1}))
-    with pytest.raises(LikewiseError), run.owned():
+    (run.path / "lock").write_text(json.dumps(mark() | {"born": 1}))
+    with run.owned():  # its number belongs to another process now
         pass
-    old = time.time() - module.STALE - 1
-    os.utime(run.path / "lock", (old, old))
-    with run.owned():  # no heartbeat for too long
-        pass
+
+
+def test_where_process_numbers_mean_nothing_the_heartbeat_decides(run, monkeypatch):
+    """Another machine, or a container with the same host name: it may live although its number is not there."""
+    lock, gone = run.path / "lock", mark() | {"pid": 2**22 + 1, "host": module.socket.gethostname()}
+    for text in (json.dumps(gone | {"space": "another boot pid:[7]"}), json.dumps({"pid": 7}), "", "[" * 9999, "\xff"):
+        lock.write_text(text, "latin-1")
+        with pytest.raises(RunBusy, match="another process is training"), run.owned():
+            pass
+        with monkeypatch.context() as patch:  # a clock that differs from that of the disk decides nothing
+            patch.setattr(module.time, "time", lambda: time.time_ns() / 1e9 + 10 * module.STALE)
+            with pytest.raises(RunBusy), run.owned():
+                pass
+        old = lock.stat().st_mtime - module.STALE - 1
+        os.utime(lock, (old, old))
+        with run.owned():  # no heartbeat for too long
+            pass
+
+
+def test_a_suspended_owner_keeps_its_lock(run):
+    """Its heart does not beat, but its process is there and will go on."""
+    with run.owned():
+        old = time.time() - 10 * module.STALE
+        os.utime(run.path / "lock", (old, old))
+        with pytest.raises(RunBusy, match=f"{os.getpid()} on {module.socket.gethostname()}"), run.owned():
+            pass
 
 
 def test_the_heartbeat_beats(run, monkeypatch):
@@ -147,7 +221,7 @@ def test_the_heartbeat_beats(run, monkeypatch):
 def test_of_two_who_find_a_lock_left_behind_one_wins(run, monkeypatch):
     """Both looked and saw it stale; the slower one must not remove the faster one's new lock."""
     lock = run.path / "lock"
-    lock.write_text(json.dumps({"host": module.socket.gethostname(), "pid": 2**22 + 1}))
+    lock.write_text(json.dumps(mark() | {"pid": 2**22 + 1}))
     real, taken = module._take_away, []
 
     def slow(path):
@@ -157,7 +231,7 @@ def test_of_two_who_find_a_lock_left_behind_one_wins(run, monkeypatch):
         real(path)
 
     monkeypatch.setattr(module, "_take_away", slow)
-    with pytest.raises(LikewiseError, match="somebody is training|being taken"), run.owned():
+    with pytest.raises(RunBusy, match="another process is training|being taken"), run.owned():
         pass
     assert lock.exists() and json.loads(lock.read_text())["pid"] == os.getpid()
     taken[0].__exit__(None, None, None)

@@ -29,6 +29,8 @@ BASE = Train(
         ("terms.encoder=models/minilm", "terms.encoder", "models/minilm"),
         ("loss.miner.eps=0.2", "loss.miner.eps", 0.2),
         ("data=2020-01-01", "data", "2020-01-01"),
+        (f"data={'9' * 5000}", "data", "9" * 5000),
+        (f"data={'[' * 5000}", "data", "[" * 5000),
     ],
 )
 def test_a_change_as_it_stands_on_the_command_line(word, key, value):

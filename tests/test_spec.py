@@ -75,12 +75,22 @@ def test_arguments_younger_than_run_folders_leave_old_identities_alone():
         ("SamplesPerClass(batch=12.0)", "batch must be a whole number, got 12.0"),
         ("SamplesPerClass(lonely='drop')", "lonely must be 'error' or 'skip', got 'drop'"),
         ("Triplet(squared=1)", "squared must be True or False, got 1"),
-        ("-" * 100_000 + "1", "too deep or odd|cannot be read"),
+        pytest.param("-" * 100_000 + "1", "too deep or odd|cannot be read", id="deep"),
+        pytest.param("Triplet(margin=" + "-" * 900 + "1)", "too deep or odd", id="less deep"),
+        pytest.param("a" + ".a" * 3000, "too deep or odd", id="long name"),
+        pytest.param(f"Triplet(margin={'9' * 4000})", "whole numbers go from", id="4000 digits"),
+        pytest.param(f"Triplet(margin={'9' * 5000})", "cannot be read|too deep or odd", id="5000 digits"),
+        pytest.param(f"Triplet(margin=0x{'f' * 5000})", "whole numbers go from|too deep or odd", id="hexadecimal"),
+        ("Triplet(margin={[]: 1})", "'{\\[\\]: 1}' is not a literal"),
+        ("Triplet(margin=0.1, margin=0.2)", "Triplet has margin twice; leave one out"),
+        ("MultiSimilarity(miner=HardPairs(eps=0.1, eps=0.1))", "HardPairs has eps twice"),
+        ("Triplet(margin='\0')", "too deep or odd|cannot be read|must be a number"),
     ],
 )
 def test_values_of_the_wrong_kind_are_explained(text, says):
-    with pytest.raises(LikewiseError, match=says):
-        build(text)
+    for read in (build, lambda text: build(canonical(text))):
+        with pytest.raises(LikewiseError, match=says):
+            read(text)
 
 
 def test_facts_fill_what_is_left_open_and_only_that():

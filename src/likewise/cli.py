@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import zip_longest
 from typing import NoReturn
 
 from likewise.commands import COMMANDS
-from likewise.errors import LikewiseError, nearest_name, printable
+from likewise.errors import LikewiseError, is_out_of_memory, memory_sentence, nearest_name, printable
 
 USAGE = """likewise: visual-similarity learning that people can trust, even when the labels are wrong.
 
@@ -39,15 +43,17 @@ or a name such as glyphs, cub200 or hf:food101. `likewise COMMAND --help` explai
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point. Ends with 0, 2 for a problem the user can act on, 130 after Ctrl-C."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # letters that it lacks become question marks, and nothing is lost
-            stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
+    if arguments is None:
+        arguments = sys.argv[1:]
+        os.environ.setdefault("PYTHONSAFEPATH", "1")  # processes that libraries start import nothing from this folder
+    open_streams()
+    pressed = threading.Event()
     try:
-        start(list(sys.argv[1:] if arguments is None else arguments))
-        sys.stdout.flush()
+        with noting_ctrl_c(pressed):
+            start(list(arguments))
+            sys.stdout.flush()
     except KeyboardInterrupt as stop:
-        print(f"\n{str(stop) or 'stopped'}", file=sys.stderr)
-        sys.exit(130)
+        end_stopped(str(stop))
     except BrokenPipeError:  # the reader of our output went away, which is its right
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
@@ -55,6 +61,52 @@ def main(arguments: list[str] | None = None) -> None:
         fail(str(error))
     except OSError as error:  # a folder that may not be written, a disk that went away
         fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+    except Exception as error:
+        if pressed.is_set():  # a library that was being loaded made another error of it
+            end_stopped()
+        if is_out_of_memory(error):
+            fail(
+                memory_sentence(error, "use smaller batches, pictures (--size) or embeddings (--dim), or less --memory")
+            )
+        raise
+
+
+def open_streams() -> None:
+    """Open closed standard streams to nothing, and let streams write `?` for letters that they lack."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            try:
+                os.fstat(number)
+            except OSError:  # else the next file that is opened would get its number, and what is printed
+                os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@contextmanager
+def noting_ctrl_c(pressed: threading.Event) -> Iterator[None]:
+    """Set the event at Ctrl-C, which then raises as usual. Somebody else's handler is left alone."""
+    usual = signal.default_int_handler
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not usual:
+        yield
+        return
+
+    def note(number, frame) -> None:
+        pressed.set()
+        usual(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+
+
+def end_stopped(text: str = "") -> NoReturn:
+    print(f"\n{text or 'stopped'}", file=sys.stderr)
+    sys.exit(130)
 
 
 def start(words: list[str]) -> None:
@@ -74,7 +126,16 @@ def start(words: list[str]) -> None:
         name, rest = f"recipe {rest[0]}", rest[1:]
     if name not in COMMANDS:
         fail(f"there is no command '{name}'{nearest_name(name, [*COMMANDS, 'recipe'])} See `likewise --help`")
+    must_be_somewhere()
     COMMANDS[name](parse(name, rest))
+
+
+def must_be_somewhere() -> None:
+    """The current folder exists: numerical libraries end the process without a word where it does not."""
+    try:
+        os.getcwd()
+    except OSError:
+        fail("the current folder does not exist any more; change into another one")
 
 
 def fail(text: str) -> NoReturn:

@@ -63,7 +63,9 @@ class Watch:
 
     def histogram(self) -> dict | None:
         """Suspicion over the samples when last seen: counts of right and wrong labels (or of all), threshold, mean weight."""
-        suspicion, threshold, w = self.last.cpu().numpy()
+        suspicion, threshold, w = (
+            self.last.cpu().double().numpy()
+        )  # float32 cannot cut a range of a few steps into bins
         seen = np.isfinite(suspicion)
         if not seen.any():
             return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,16 +11,17 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from likewise.ranks import world
+from likewise.ranks import must_know_the_others, started, world
 from likewise.types import Retrieval
 
 
 @contextmanager
 def joined(device: torch.device) -> Iterator[torch.device]:
     """With the processes that torchrun started beside this one, if it did; the device is then this process's own."""
-    if int(os.environ.get("WORLD_SIZE", 1)) == 1 or world()[1] > 1:
+    if started() == 1 or world()[1] > 1:
         yield device
         return
+    must_know_the_others()
     # What lies on the host is exchanged there, without a device that would have to wait.
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, timeout=timedelta(hours=2))  # one may work while the others wait for it

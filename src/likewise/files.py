@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from likewise.errors import LikewiseError
+from likewise.errors import DiskFull, LikewiseError, causes
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """How a system says that no more can be written."""
@@ -27,9 +27,10 @@ def write_aside(path: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         os.replace(aside, path)
     except Exception as error:
-        # safetensors wraps the operating system's error in its own; its words remain
-        if getattr(error, "errno", None) in FULL or any(os.strerror(number) in str(error) for number in FULL):
-            raise LikewiseError(
+        # torch raises its own error while it handles the system's; safetensors keeps only the words of the system's
+        full = any(getattr(one, "errno", None) in FULL for one in causes(error))
+        if full or any(os.strerror(number) in str(error) for number in FULL):
+            raise DiskFull(
                 f"run: there is no room left on the disk for {path}; what was there before is untouched. "
                 "Free some space and run the same command again"
             ) from None
@@ -82,6 +83,22 @@ def make_folder(out: str | os.PathLike, owner: str) -> Path:
     except OSError as error:
         raise LikewiseError(f"{owner}: --out must be a folder, got '{out}' ({error.strerror})") from None
     return path
+
+
+def read_json(file: Path, owner: str, kind: type = dict, hint: str = ""):
+    """Return the value in a JSON file. Content that is not UTF-8, not JSON or not of this kind is a `LikewiseError`.
+
+    Args:
+        hint: what to do about a damaged file.
+    """
+    try:
+        value = json.loads(file.read_text("utf-8"))
+    except (ValueError, RecursionError) as error:  # no text, no JSON, a number of too many digits, nested too deeply
+        raise LikewiseError(f"{owner}: {file} is damaged ({str(error).splitlines()[0]}){hint and '; '}{hint}") from None
+    if not isinstance(value, kind):
+        found = f"it holds a {type(value).__name__}, not a {kind.__name__}"
+        raise LikewiseError(f"{owner}: {file} is damaged ({found}){hint and '; '}{hint}")
+    return value
 
 
 def write_json(file: Path, value) -> None:

@@ -20,6 +20,7 @@ import json
 import os
 import shutil
 import socket
+import tempfile
 import threading
 import time
 import zipfile
@@ -32,12 +33,15 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
-from likewise.files import write_aside, write_json
+from likewise.errors import RunBusy
+from likewise.files import read_json, write_aside, write_json
 from likewise.notebook import table, view
+from likewise.processes import lives, mark
 from likewise.types import LikewiseError
+from likewise.weights import DIGEST, brief, digest, read_safetensors
 
 FORMAT = 1
 RESULTS = (
@@ -51,6 +55,8 @@ TRAINED = (
     "losses.npz", "guidance.safetensors", "cost.json", "loggers.json", "done",
 )  # fmt: skip
 """What training writes."""
+
+ANEW = "delete it, and the same command writes it anew"
 
 STALE = 60.0
 """Seconds without a heartbeat after which a lock counts as left behind."""
@@ -99,10 +105,13 @@ class Run:
             raise LikewiseError(
                 f"run: '{self.path}' is not a run folder: it has no config.json; a run is what `likewise train` wrote"
             )
-        about = self.read_json("config.json")
-        if not isinstance(about, dict) or not {"format", "identity", "config"} <= about.keys():
+        about = {"data": ""} | self.read_json("config.json")
+        kinds = {"format": int, "identity": str, "data": str, "config": dict}
+        if any(not isinstance(about.get(name), kind) for name, kind in kinds.items()):
             raise LikewiseError(f"run: {file} is not a run's config")
-        if not isinstance(about["format"], int) or about["format"] > FORMAT:
+        if type(about.get("features")) not in (int, type(None)):
+            raise LikewiseError(f"run: {file} is damaged (features must be a whole number, got {about['features']!r})")
+        if about["format"] > FORMAT:
             raise LikewiseError(
                 f"run: '{self.path}' was written by a newer likewise (format {about['format']}, this one reads up to "
                 f"{FORMAT}); update likewise"
@@ -111,14 +120,29 @@ class Run:
 
     @property
     def scores(self) -> dict | None:
-        return self.read_json("scores.json") if (self.path / "scores.json").exists() else None
+        if not (self.path / "scores.json").exists():
+            return None
+        scores = self.read_json("scores.json")
+        values = scores.get("metrics")
+        if not isinstance(values, dict) or any(type(v) not in (int, float, type(None)) for v in values.values()):
+            raise LikewiseError(f"run: {self.path / 'scores.json'} is damaged (metrics must be numbers); {ANEW}")
+        return scores
 
-    def read_json(self, name: str):
-        try:
-            return json.loads((self.path / name).read_text("utf-8"))
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            hint = "; delete it, and the same command writes it anew" if name in (*RESULTS, "cost.json") else ""
-            raise LikewiseError(f"run: {self.path / name} is damaged ({error}){hint}") from None
+    @property
+    def environment(self) -> dict:
+        """What environment.json says; empty where the run has none."""
+        if not (self.path / "environment.json").exists():
+            return {}
+        made = self.read_json("environment.json")
+        if any(not isinstance(made.get(name, {}), dict) for name in ("versions", "device")):
+            raise LikewiseError(
+                f"run: {self.path / 'environment.json'} is damaged; delete it, it is only for the record"
+            )
+        return made
+
+    def read_json(self, name: str) -> dict:
+        hint = ANEW if name in (*RESULTS, "cost.json") else "delete it, it is only for the record"
+        return read_json(self.path / name, "run", hint=hint if name != "config.json" else "")
 
     def write_json(self, name: str, value) -> None:
         write_json(self.path / name, value)
@@ -128,14 +152,19 @@ class Run:
             file.writelines(json.dumps(line) + "\n" for line in lines)
 
     def read_log(self) -> list[dict]:
-        """Lines of the log; one that a crash cut short is left out."""
-        file = self.path / "log.jsonl"
-        lines = []
-        for text in file.read_text("utf-8").splitlines() if file.exists() else []:
+        """Return the lines of the log; a last line that a crash cut short is left out."""
+        file, lines = self.path / "log.jsonl", []
+        texts = file.read_bytes().splitlines() if file.exists() else []
+        for number, text in enumerate(texts, 1):
             try:
-                lines.append(json.loads(text))
-            except json.JSONDecodeError:
-                continue
+                line = json.loads(text.decode())
+                if not isinstance(line, dict):
+                    raise ValueError(f"a {type(line).__name__} instead of an object")
+            except (ValueError, RecursionError) as error:
+                if number == len(texts):
+                    break
+                raise LikewiseError(f"run: line {number} of {file} is damaged ({error}); delete that line") from None
+            lines.append(line)
         return lines
 
     def rewind_log(self, step: int) -> None:
@@ -157,7 +186,8 @@ class Run:
 
     def save_tensors(self, name: str, tensors: dict[str, Tensor]) -> None:
         with write_aside(self.path / name) as file:
-            save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, file)
+            tensors = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
+            save_file(tensors, file, {DIGEST: digest(tensors)})
             with suppress(OSError):  # it would be for its owner alone
                 shutil.copymode(self.path / "config.json", file)
 
@@ -175,9 +205,11 @@ class Run:
                 + ("any more; --again trains it anew" if self.done else "yet; train it first")
             )
         try:
-            return load_file(file)
-        except (SafetensorError, OSError) as error:
-            raise LikewiseError(f"run: {file} is damaged ({error}); it cannot be loaded") from None
+            return read_safetensors(file)
+        except (SafetensorError, OSError, ValueError) as error:
+            raise LikewiseError(
+                f"run: {file} is damaged ({error}); restore a copy of it, or train the run anew with --again"
+            ) from None
 
     def save_state(self, state: dict) -> None:
         with write_aside(self.path / "state.pt") as aside, aside.open("wb") as file:
@@ -188,12 +220,14 @@ class Run:
         if not file.exists():
             return None
         try:
+            with zipfile.ZipFile(file) as records:  # torch writes their check sums, but does not look at them
+                if damaged := records.testzip():
+                    raise ValueError(f"the check sum of {damaged} does not match")
             return torch.load(file, map_location="cpu", weights_only=True)
-        except Exception as error:  # torch raises many kinds for damaged or unsafe files
-            reason = str(error).splitlines()[0]
+        except Exception as error:  # zipfile and torch raise many kinds for damaged or unsafe files
             raise LikewiseError(
-                f"run: {file} cannot be loaded as plain weights ({reason}); it is damaged or not ours. "
-                "Delete it to train from the start"
+                f"run: {file} cannot be loaded as plain weights ({brief(error)}); it is damaged or not ours. "
+                "Restore a copy of it, or delete it to train from the start"
             ) from None
 
     @contextmanager
@@ -201,7 +235,7 @@ class Run:
         """Be the only one who trains here: a lock file with a heartbeat. Makes the folder if it is not there yet."""
         self.path.mkdir(parents=True, exist_ok=True)
         lock = self.path / "lock"
-        me = json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "since": time.time()})
+        me = json.dumps({"host": socket.gethostname(), "since": time.time(), **mark()})
         for _ in range(2):
             try:
                 with lock.open("x") as file:
@@ -209,13 +243,14 @@ class Run:
                 break
             except FileExistsError:
                 if not _left_behind(lock):
-                    raise LikewiseError(
-                        f"run: somebody is training in '{self.path}' ({lock.read_text()}); wait, or delete {lock} "
-                        "if you know better"
+                    owner = _owner(lock)
+                    raise RunBusy(
+                        f"run: another process is training in '{self.path}' ({owner.get('pid', 'unknown')} on "
+                        f"{owner.get('host', 'an unknown machine')}); wait for it, or delete {lock} if it is gone"
                     ) from None
                 _take_away(lock)
         else:
-            raise LikewiseError(f"run: '{self.path}' is being taken by another process; try again")
+            raise RunBusy(f"run: '{self.path}' is being taken by another process; try again")
         stop = threading.Event()
 
         def beat() -> None:
@@ -230,7 +265,7 @@ class Run:
             yield
         finally:
             stop.set()
-            if lock.exists() and lock.read_text() == me:  # not another's, should ours have been taken for left behind
+            if _owner(lock) == json.loads(me):  # not another's, should ours have been taken for left behind
                 lock.unlink(missing_ok=True)
 
 
@@ -248,18 +283,23 @@ def _take_away(lock: Path) -> None:
 
 
 def _left_behind(lock: Path) -> bool:
+    """Whether the owner of a lock is gone: by its process where that can be seen from here, else by its heartbeat."""
     try:
-        owner, age = json.loads(lock.read_text() or "{}"), time.time() - lock.stat().st_mtime
-    except (OSError, json.JSONDecodeError):
-        return not lock.exists()
-    if owner.get("host") == socket.gethostname() and owner.get("pid") and os.name != "nt":  # there, asking is killing
-        try:
-            os.kill(owner["pid"], 0)
-        except ProcessLookupError:
-            return True
-        except PermissionError:
-            pass
-    return age > STALE
+        beat = lock.stat().st_mtime
+        with tempfile.TemporaryFile(dir=lock.parent) as now:  # by the clock of the disk, which may be a server's
+            age = os.fstat(now.fileno()).st_mtime - beat
+    except FileNotFoundError:
+        return True
+    alive = lives(_owner(lock))
+    return age > STALE if alive is None else not alive
+
+
+def _owner(lock: Path) -> dict:
+    """What a lock says; nothing where it is damaged, half written or gone."""
+    try:
+        return read_json(lock, "run")
+    except (LikewiseError, OSError):
+        return {}
 
 
 def identity(config: dict, fingerprint: str) -> str:

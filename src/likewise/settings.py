@@ -94,7 +94,7 @@ def read_change(word: str) -> tuple[str, object]:
         )
     try:
         value = tomllib.loads(f"x = {text}")["x"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         value = text
     return key, plain(key, value if isinstance(value, bool | int | float | str | list) else text)
 
@@ -180,7 +180,7 @@ def _node(value: object) -> ast.expr:
         return ast.parse(repr(value), mode="eval").body
     try:
         node = ast.parse("None" if value == "none" else value.strip(), mode="eval").body
-    except SyntaxError:
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ast.Constant(value)
     return (
         node if isinstance(node, ast.Call | ast.Constant | ast.Tuple | ast.List | ast.UnaryOp) else ast.Constant(value)

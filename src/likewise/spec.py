@@ -158,14 +158,22 @@ def _registry() -> dict[str, type]:
 
 def _parse(text: str) -> ast.expr:
     try:
-        return ast.parse(text.strip(), mode="eval").body
+        tree = ast.parse(text.strip(), mode="eval").body
+        ast.unparse(tree)  # needs more levels than anything that follows
     except (RecursionError, MemoryError, ValueError):
         raise LikewiseError(f"spec '{text[:40]}...' is too deep or odd to be read") from None
     except SyntaxError as error:
         raise LikewiseError(
-            f"spec '{text}' cannot be read ({error.msg} at character {error.offset}); "
+            f"spec '{text[:200]}' cannot be read ({error.msg} at character {error.offset}); "
             'write it like "MultiSimilarity(alpha=2, miner=HardPairs(eps=0.1))"'
         ) from None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, int) and abs(node.value) > 2**53:
+            raise LikewiseError(f"spec '{text[:40]}...': whole numbers go from -2**53 to 2**53, got a larger one")
+        words = [word.arg for word in node.keywords] if isinstance(node, ast.Call) else []
+        if twice := [word for word in words if words.count(word) > 1]:
+            raise LikewiseError(f"spec '{text}': {ast.unparse(node.func)} has {twice[0]} twice; leave one out")
+    return tree
 
 
 def _make(node: ast.expr, text: str, facts: dict, allow_imports: bool):
@@ -249,7 +257,7 @@ def _value(node: ast.expr, text: str, facts: dict, allow_imports: bool):
         return values if isinstance(node, ast.List) else tuple(values)
     try:
         return ast.literal_eval(node)
-    except ValueError:
+    except (ValueError, TypeError):  # of another kind; a key that cannot be one
         raise LikewiseError(
             f"spec '{text}': '{ast.unparse(node)}' is not a literal; specs hold names and literals only"
         ) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import logging
 import pickle
@@ -30,6 +31,32 @@ WAYS_OUT = (
 )
 
 
+DIGEST = "sha256"
+"""Where the metadata of a safetensors file of ours holds the digest of its tensors."""
+
+
+def digest(tensors: dict[str, Tensor]) -> str:
+    """Return the SHA-256 of the names, types, shapes and bytes of tensors on the host, in the order of their names."""
+    found = hashlib.sha256()
+    for name in sorted(tensors):
+        t = tensors[name]
+        found.update(f"{name} {t.dtype} {list(t.shape)}\n".encode())
+        found.update(t.contiguous().flatten().view(torch.uint8).numpy())
+    return found.hexdigest()
+
+
+def read_safetensors(path: str | Path) -> dict[str, Tensor]:
+    """Return the tensors of a safetensors file; a digest in its metadata must match them. Files of others have none."""
+    from safetensors import safe_open
+
+    with safe_open(path, "pt") as file:
+        about = file.metadata() or {}
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    if DIGEST in about and about[DIGEST] != digest(tensors):
+        raise ValueError("its tensors do not match the digest saved with them")
+    return tensors
+
+
 def read_weights(path: str | Path, owner: str = "Embedder") -> dict[str, Tensor]:
     """The tensors of a weight file by name. Nothing in the file is ever executed."""
     path = Path(path).expanduser()
@@ -39,9 +66,7 @@ def read_weights(path: str | Path, owner: str = "Embedder") -> dict[str, Tensor]
         raise LikewiseError(f"{owner}: weights must be a .safetensors, .pth, .pt or .tar file, got {path.name!r}")
     try:
         if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            found = load_file(path)
+            found = read_safetensors(path)
         else:
             found = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:

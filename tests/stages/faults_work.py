@@ -1,8 +1,12 @@
 """What the processes of test_faults do: train until they are killed, or until the disk is full."""
 
+import io
 import os
 import resource
 import signal
+from pathlib import Path
+
+import torch
 
 from likewise.configs import Train
 from likewise.run import Run
@@ -13,20 +17,55 @@ LINE = 10
 """Characters of a line that tells a step."""
 
 
-def train_and_tell(settings: dict, told: str) -> None:
-    """Every step goes to a file once it is done, and so does, with a minus, the step that it goes on from."""
-    file = os.open(told, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    step, restore = Training.one_step, Training.restore
+def train_until_killed(settings: dict, told: str, moment: int) -> None:
+    """Train, and be killed at this moment of the training, counted from 1: on every machine it is the same one.
 
-    def one_step(self, batch):
-        step(self, batch)
-        os.write(file, f"{self.step:<{LINE - 1}}\n".encode())
+    Moments are before and after a step, restoring, saving, a line of the log and everything that puts a file into its
+    place; in the middle of writing a state; and in the middle of a line of the log. Every step goes to the file `told`
+    once it is done; so does, with a minus, the step that it goes on from, and 0 for every save that came to its end.
+    """
+    file, left, log = os.open(told, os.O_WRONLY | os.O_APPEND | os.O_CREAT), moment, Path(settings["out"], "log.jsonl")
+    write_state = torch.save
 
-    def restore_it(self, *say):
-        restore(self, *say)
-        os.write(file, f"{-self.step - 1:<{LINE - 1}}\n".encode())
+    def pass_moment(damage=None) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            if damage:
+                damage()
+            os.kill(os.getpid(), signal.SIGKILL)
 
-    Training.one_step, Training.restore = one_step, restore_it
+    def tell(number: int) -> None:
+        os.write(file, f"{number:<{LINE - 1}}\n".encode())
+
+    def around(owner, name: str, after=lambda *_: None) -> None:
+        real = getattr(owner, name)
+
+        def call(*arguments, **named):
+            pass_moment()
+            found = real(*arguments, **named)
+            after(*arguments)
+            pass_moment()
+            return found
+
+        setattr(owner, name, call)
+
+    def save_in_halves(state, aside) -> None:
+        whole = io.BytesIO()
+        write_state(state, whole)
+        half = len(whole.getvalue()) // 2
+        aside.write(whole.getvalue()[:half])
+        aside.flush()
+        pass_moment()
+        aside.write(whole.getvalue()[half:])
+
+    torch.save = save_in_halves
+    around(Training, "one_step", lambda training, batch: tell(training.step))
+    around(Training, "restore", lambda training, *say: tell(-training.step - 1))
+    around(Training, "save", lambda training: tell(0))
+    around(Run, "log", lambda *_: pass_moment(lambda: os.truncate(log, log.stat().st_size - 5)))
+    around(os, "fsync")
+    around(os, "replace")
     train(Train(**settings))
 
 

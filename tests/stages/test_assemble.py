@@ -122,7 +122,10 @@ def test_marks_count_only_where_some_row_has_one():
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        (["x"], "are damaged"),
+        (["x"], "not a run's config"),
+        ({"data": "x"}, "name no backbone"),
+        ({"data": "x", "backbone": "conv_small"}, "name no protocol"),
+        ({"data": "x", "backbone": "conv_small", "protocol": "UnseenClasses()"}, "name no sampler"),
         ({}, "name no data"),
         ({"data": "x", "later": 1}, "does not know: later"),
         ({"data": "x", "dim": "abc"}, "dim must be a whole number"),

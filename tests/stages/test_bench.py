@@ -2,6 +2,7 @@
 
 import csv
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,7 @@ def nobody(monkeypatch):
         def __enter__(self):
             raise AssertionError("something is to be trained")
 
-    return lambda: monkeypatch.setattr(module, "crew_for", lambda config: Nobody(1))
+    return lambda: monkeypatch.setattr(module, "crew_for", lambda config, say: Nobody(1))
 
 
 def test_a_grid_is_trained_once_and_summed_up_by_hand(grid, nobody):
@@ -108,6 +109,19 @@ def test_all_files_hold_the_same_numbers(grid):
         assert ours in texts["md"] and ours in texts["html"] and ours.replace("±", r"$\pm$") in texts["tex"]
     assert all(Path(r["run"]).name in texts["html"] for r in lines) and "data:image/png" in texts["html"]
     assert "losses $|$ noise" in texts["tex"] and "95 % t-interval over 2 seeds" in texts["md"]
+
+
+def test_another_run_in_a_cells_folder_is_no_result_of_it(grid):
+    """It is finished and scored, but it is not what the cell asks for: that is said, and its scores are not shown."""
+    first = bench(grid("seed = [0, 1]"))
+    runs = [Path(r["run"]) for r in read_csv(first.folder)]
+    shutil.rmtree(runs[1])
+    shutil.copytree(runs[0], runs[1])
+    sheet = bench(grid("seed = [0, 1]"))
+    (reason,) = [note for note in sheet.notes if note.startswith("failed: ")]
+    assert reason.startswith("failed: seed 1: train: ") and "holds another run (seed: 0 there, 1 here)" in reason
+    lines = read_csv(sheet.folder)
+    assert lines[0]["status"] == "finished" and lines[1]["R@1"] == "" and lines[1]["run"] == ""
 
 
 def test_more_metrics_are_measured_without_training_again(grid):

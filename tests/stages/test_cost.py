@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from likewise.configs import Train
+from likewise.errors import LikewiseError
 from likewise.run import Run
 from likewise.stages import cost as module
 from likewise.stages.cost import Session, cost, sessions
@@ -78,6 +79,21 @@ def test_what_was_not_always_counted_has_no_sum(tmp_path, energy, total):
         "sessions": 2, "train_seconds": 3.0, "evaluate_seconds": 0.5, "peak_gpu_bytes": 10, "energy_joules": total,
         "shared": True, "device": "A, B", "commit": "c",
     }  # fmt: skip
+
+
+def test_damaged_records_are_one_sentence(tmp_path):
+    whole = {
+        "started": "", "device": "A", "commit": None, "train_seconds": 1.5, "evaluate_seconds": 0.25,
+        "peak_gpu_bytes": 10, "shared": False, "energy_joules": None,
+    }  # fmt: skip
+    damages = ({"device": []}, {"train_seconds": "2 h"}, {"peak_gpu_bytes": "all"}, {"energy_joules": [1]})
+    broken = [[whole | change] for change in damages] + [7, [7], {"a": 1}, [{}]]
+    for content in ([], *({"sessions": one} for one in broken)):
+        (tmp_path / "cost.json").write_text(json.dumps(content))
+        with pytest.raises(LikewiseError, match="cost.json is damaged.*; delete it"):
+            cost(Run(tmp_path))
+    (tmp_path / "cost.json").write_text(json.dumps({"sessions": [whole]}))
+    assert cost(Run(tmp_path))["sessions"] == 1
 
 
 def test_of_several_processes_the_first_one_writes_and_no_card_stands_for_all(tmp_path, monkeypatch):

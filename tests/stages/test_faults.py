@@ -3,11 +3,10 @@
 import multiprocessing
 import random
 import signal
-import time
 from pathlib import Path
 
 import pytest
-from stages.faults_work import LINE, fill_the_disk, train_and_tell
+from stages.faults_work import LINE, fill_the_disk, train_until_killed
 
 from likewise.configs import Train
 from likewise.data.images import BadImage
@@ -50,26 +49,21 @@ def test_twenty_kills(settings, tmp_path, process):
     }  # fmt: skip
     whole = train(Train(**settings | {"out": str(tmp_path / "whole")}))
     chance, run, told = random.Random(0), Run(settings["out"]), tmp_path / "told"
-    state, saved, kills, done = run.path / "state.pt", 0, 0, 0
-    while kills < 20:
-        before = state.stat().st_mtime_ns if state.exists() else 0
-        child = process(train_and_tell, settings, str(told))
-        while kills % 5 and child.is_alive() and not (state.exists() and state.stat().st_mtime_ns > before):
-            time.sleep(0.001)  # but for some that are killed at once, a kill comes after a new state
-        time.sleep(chance.uniform(0, 0.03 if kills % 5 else 0.3))
-        child.kill()
+    saved, done = 0, 0
+    for kill in range(20):
+        moment = chance.randint(1, 100) if kill % 5 else chance.randint(1, 25)  # some are killed before a new state
+        child = process(train_until_killed, settings, str(told), moment)
         child.join()
         assert child.exitcode == -signal.SIGKILL, "it ended before it was killed"
-        kills += 1
         now = (run.load_state() or {"step": 0})["step"] if run.path.exists() else 0
         lines = steps_told(told)
         starts = [-line - 1 for line in lines[done:] if line < 0]
         assert starts in ([], [saved]), "it goes on from what was saved"
         reached = max((line for line in lines if line > 0), default=0)
         assert now >= saved and now % 3 == 0 and reached - now <= 3, "no more than an interval is lost"
-        if now:
-            assert run.load_tensors("model.safetensors") or now == 3
-            assert all(line["step"] <= reached for line in run.read_log())
+        if 0 in lines:  # before the first save has come to its end, there may be a state and no network yet
+            assert run.load_tensors("model.safetensors")
+        assert all(line["step"] <= reached for line in run.read_log())
         saved, done = now, len(lines)
     assert 30 < saved < 150
     train(Train(**settings))

@@ -23,7 +23,7 @@ def test_readers_get_their_cores_and_the_network_gets_them_back():
         assert torch.get_num_threads() == 3  # the CPU is not what computes there
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_request_is_noted_and_a_second_ctrl_c_stops(number):
     before = signal.getsignal(number)
     with stop_on_signal() as stop:
@@ -46,6 +46,18 @@ def test_a_kill_after_a_request_is_the_same_request(number):
             os.kill(os.getpid(), signal.SIGTERM)
             sum(range(1000))  # a handler runs between two lines
         assert stop.is_set()
+
+
+def test_who_is_to_outlive_the_terminal_does(monkeypatch):
+    """nohup starts a process that ignores SIGHUP; it goes on ignoring it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_on_signal() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            sum(range(1000))
+            assert not stop.is_set() and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_only_the_main_thread_may_listen():

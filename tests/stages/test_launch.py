@@ -12,6 +12,8 @@ import pytest
 import torch
 
 from likewise.configs import Train
+from likewise.errors import OutOfMemory
+from likewise.processes import command
 from likewise.run import Run
 from likewise.stages.launch import end_with, is_loss, is_started, launch, must_be_there, outcome, wait_for
 from likewise.stages.train import train
@@ -121,6 +123,20 @@ def test_torchrun_trains_too(settings):
     assert losses[0] == pytest.approx(losses[1], rel=1e-5) and len(losses[0]) == 3
 
 
+def test_processes_import_nothing_from_the_current_folder(settings, monkeypatch):
+    started = []
+
+    def start(words, **_):
+        started.append(words)
+        raise FileNotFoundError
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    with pytest.raises(FileNotFoundError):
+        launch(Train(**settings | {"gpus": 2}))
+    (words,) = started
+    assert words == command("likewise.stages.launch:work", words[-1])
+
+
 def test_as_many_gpus_as_asked_for(settings, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(
@@ -137,6 +153,10 @@ def test_what_the_user_is_told():
     stopped, error, lost = {"stopped": "stopped at step 3"}, {"error": "train: no"}, {}
     with pytest.raises(LikewiseError, match="^train: no$"):
         outcome([stopped, error, lost], [130, 2, -9])
+    with pytest.raises(OutOfMemory, match="^train: no$"):
+        outcome([error | {"kind": "OutOfMemory"}], [2])
+    with pytest.raises(LikewiseError, match="^train: no$"):
+        outcome([error | {"kind": "BadImage"}], [2])
     with pytest.raises(KeyboardInterrupt, match="^stopped at step 3$"):
         outcome([lost, stopped], [1, 130])
     with pytest.raises(LikewiseError, match="process 2 of 3 was lost .exit code -9."):

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -10,7 +11,8 @@ import pytest
 from stages.crew_work import check_that_a_kill_loses_nothing, check_that_a_wish_to_stop_is_heard
 
 from likewise.configs import Train, to_dict
-from likewise.errors import LikewiseError
+from likewise.errors import DiskFull, LikewiseError, OutOfMemory
+from likewise.processes import command
 from likewise.run import Run
 from likewise.stages import many
 from likewise.stages.many import Child, Crew, Outcome, Planner, attempt
@@ -68,6 +70,32 @@ def test_failures_come_with_their_reason(planner, settings, monkeypatch):
 
     monkeypatch.setattr(many, "train", broken)
     assert attempt(diverged.config) == ("ZeroDivisionError: a fault of ours", True, True)
+
+
+def test_what_runs_out_is_told_by_its_kind(settings, monkeypatch):
+    """Of memory: the settings are to blame, and the process ends. Of disk: they are not."""
+    for error, found in (
+        (OutOfMemory("train: memory is exhausted"), ("train: memory is exhausted", False, True)),
+        (DiskFull("run: no room"), ("run: no room", True, False)),
+        (LikewiseError("there is no room left"), ("there is no room left", False, False)),
+    ):
+        monkeypatch.setattr(many, "train", lambda *_, error=error, **__: (_ for _ in ()).throw(error))
+        assert attempt(Train(**settings)) == found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_a_suspended_child_is_told_once_and_ends_when_asked_to(settings, monkeypatch):
+    child, said = Child(2), []
+    child.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, child.pid, os.WSTOPPED)
+    with Crew(2, said.append) as crew:
+        crew._busy.add(child)
+        crew._report_stopped()
+        crew._report_stopped()
+        assert said == [f"process {child.pid}, which trains, is stopped: `kill -CONT {child.pid}` lets it go on, "
+                        f"`kill -KILL {child.pid}` has another process take its training up"]  # fmt: skip
+    many._end([child])
+    assert child.returncode is not None
 
 
 def test_a_run_that_another_trains_is_waited_for(planner, settings, monkeypatch):
@@ -139,6 +167,7 @@ def test_what_kills_its_process_every_time_has_crashed(settings, monkeypatch):
 def test_a_child_that_dies_is_a_crash_with_its_last_words():
     child = Child(2)
     child.kill()
+    assert child.args == command("likewise.stages.many:serve")  # nothing of the current folder
     error, crashed, leaves = child.ask(Train(data="x"))
     assert error.startswith("the process ended with code -9")
     assert crashed and leaves

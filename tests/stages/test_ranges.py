@@ -39,6 +39,7 @@ def test_texts_of_ranges():
         ("lr", "0...5", "range lr must lie between two numbers"),
         ("lr", "0..inf", "range lr must have low < high"),
         ("dim", "1.5..8", "dim is a whole number"),
+        ("dim", "1..99999999999999999999", "dim is a whole number up to 2**53"),
         ("dim", "64||128", "choices apart by |"),
         ("dim", "64|64", "choices apart by |"),
         ("dims", "1..8", "no setting 'dims'; did you mean 'dim'?"),

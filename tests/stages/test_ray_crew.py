@@ -11,8 +11,19 @@ from stages.crew_work import check_that_a_kill_loses_nothing, check_that_a_wish_
 
 from likewise.configs import Bench, Train
 from likewise.errors import LikewiseError
+from likewise.stages import ray_crew as module
 from likewise.stages.many import Crew, Outcome, Planner
-from likewise.stages.ray_crew import RayCrew, connect, cpus_for, crew_for, gpus_for, missing, must_be_seen
+from likewise.stages.ray_crew import (
+    RayCrew,
+    connect,
+    cpus_for,
+    crew_for,
+    elsewhere,
+    gpus_for,
+    missing,
+    must_be_seen,
+    train_there,
+)
 
 
 @pytest.fixture
@@ -216,6 +227,20 @@ def test_a_cluster_that_answers_is_used_and_learns_where_our_code_is(monkeypatch
     assert all(how["runtime_env"] == {"env_vars": {"PYTHONPATH": path}} for how in fake.started)
     assert connect(fake, "ray", 5) is True  # nobody answers there any more
     assert fake.started[2]["address"] == "local" and fake.started[2]["num_cpus"] >= 5
+
+
+def test_workers_import_nothing_from_the_folder_that_ray_is_started_in(monkeypatch, tmp_path):
+    """Ray hands that folder on; a user's own modules are found where we find them, after all others."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f"own{os.pathsep}/other")
+    with elsewhere():
+        assert Path.cwd() == Path(tmp_path.anchor)
+        assert os.environ["PYTHONPATH"] == f"{tmp_path / 'own'}{os.pathsep}/other"
+    assert Path.cwd() == tmp_path and os.environ["PYTHONPATH"] == f"own{os.pathsep}/other"
+    monkeypatch.setattr(sys, "path", ["/lib"])
+    monkeypatch.setattr(module, "attempt", lambda config: (None, False, False))
+    train_there(str(tmp_path), ["", "/lib", "/own"], Train(data="x"))
+    assert sys.path == ["/lib", str(tmp_path), "/own"]
 
 
 def test_a_ray_that_does_not_start_is_tried_again(monkeypatch, tmp_path):

@@ -1,7 +1,5 @@
 """The study behind tune: a budget that processes share, draws that can be repeated, trials that are handed back."""
 
-import os
-import socket
 import subprocess
 import sys
 
@@ -12,6 +10,7 @@ pytest.importorskip("optuna")
 from optuna.trial import TrialState
 
 from likewise.errors import LikewiseError
+from likewise.processes import mark
 from likewise.stages.ranges import Range
 from likewise.stages.study import counted, hand_back, next_trial, open_study, suggest, take_up, without_password
 
@@ -77,15 +76,30 @@ def test_the_trial_of_a_process_that_is_no_more_is_taken_up(study):
     gone.wait()
     s = study()
     left, living, elsewhere = (next_trial(s, 9) for _ in range(3))
-    for trial, owner in ((left, (socket.gethostname(), gone.pid)), (elsewhere, ("another machine", gone.pid))):
+    dead = mark() | {"pid": gone.pid}
+    for trial, owner in ((left, dead), (elsewhere, dead | {"space": "another container of this name"})):
         trial.set_user_attr("owner", owner)
     values = {r.name: suggest(left, r) for r in RANGES}
-    assert living.user_attrs["owner"] == [socket.gethostname(), os.getpid()]
+    assert living.user_attrs["owner"] == mark()
     take_up(s)
     states = [t.state for t in s.trials]
     assert states == [TrialState.FAIL, TrialState.RUNNING, TrialState.RUNNING, TrialState.WAITING]
     again = next_trial(s, 9)
     assert {r.name: suggest(again, r) for r in RANGES} == values
+
+
+def test_a_journal_that_was_cut_goes_on_and_one_that_is_damaged_is_refused(study, tmp_path):
+    """A kill while a line is written, or a full disk: that line never was. What a damaged line held is lost."""
+    play(study(), 3)
+    (file,) = tmp_path.glob("*/study.journal")
+    whole = file.read_bytes()
+    for cut in (b'{"op_code":4,"worker', b'{"op_code":4\n', b"[1]\n"):
+        file.write_bytes(whole + cut)
+        play(study(), 4)
+        assert len(counted(study())) == 4
+    file.write_bytes(whole.replace(b'"op_code"', b'"op_co', 3))
+    with pytest.raises(LikewiseError, match="cannot be used .*; restore a copy of it, or search anew"):
+        study()
 
 
 def test_who_comes_too_late_by_a_hair_gives_way(study, monkeypatch):

@@ -184,14 +184,15 @@ def test_what_differs_is_said_once_with_two_of_its_values():
 
 
 def test_what_made_a_run(finished, tmp_path):
-    training = SimpleNamespace(job=SimpleNamespace(run=finished, identity="planned"))
+    training = SimpleNamespace(job=SimpleNamespace(run=finished, identity=finished.about["identity"]))
     made = provenance(training)
     assert (made["run"], made["identity"], made["data"]) == (
         str(finished.path), finished.about["identity"], finished.about["data"],
     )  # fmt: skip
     assert torch.__version__.startswith(made["torch"]) and made["sessions"] == 1 and made["train_seconds"] > 0
-    nowhere = SimpleNamespace(job=SimpleNamespace(run=Run(tmp_path / "new"), identity="planned"))
-    assert provenance(nowhere) == {"run": "", "identity": "planned"}
+    for run in (Run(tmp_path / "new"), finished):  # none is there, or another one
+        planned = SimpleNamespace(job=SimpleNamespace(run=run, identity="planned"))
+        assert provenance(planned) == {"run": "", "identity": "planned"}
 
 
 def test_a_paper_that_nobody_knows_is_an_error(tmp_path):

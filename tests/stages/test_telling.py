@@ -124,10 +124,10 @@ def test_one_that_fails_is_told_of_once_and_the_others_go_on(told, calls, capsys
 
 def test_a_training_that_fails_ends_its_loggers(told, calls, monkeypatch):
     def fall(self, batch):
-        raise RuntimeError("out of memory")
+        raise RuntimeError("a fault of ours")
 
     monkeypatch.setattr(Training, "one_step", fall)
-    with pytest.raises(RuntimeError, match="out of memory"):
+    with pytest.raises(RuntimeError, match="a fault of ours"):
         train(Train(**told))
     assert [c[0] for c in calls()] == ["start", "end"] and calls("end") == [("end", None)]
 

@@ -15,6 +15,7 @@ from PIL import Image
 
 from likewise.configs import Train
 from likewise.data import load
+from likewise.errors import OutOfMemory
 from likewise.run import Run
 from likewise.stages import train as module
 from likewise.stages.assemble import read_config
@@ -219,10 +220,17 @@ def test_another_runs_folder_is_refused(settings, tmp_path):
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "x"
 
 
+def test_exhausted_memory_is_one_sentence(settings):
+    with pytest.raises(
+        OutOfMemory, match="^train: memory is exhausted.*; lower the sampler's batch, --size or --dim, or give"
+    ):
+        train(Train(**settings | {"dim": 10**15}))
+
+
 def test_two_cannot_train_in_one_folder(settings):
     run = train(Train(**settings | {"length": "2", "evaluate": False}))
     (run.path / "done").unlink()
-    with run.owned(), pytest.raises(LikewiseError, match="somebody is training in"):
+    with run.owned(), pytest.raises(LikewiseError, match="another process is training in"):
         train(Train(**settings | {"length": "2"}))
 
 
@@ -400,25 +408,25 @@ def test_ctrl_c_on_the_command_line(settings, features):
         "--out",
         settings["out"],
         "--length",
-        "3000",
+        "1500",
         "--dim",
         "8",
     ]
-    words += ["--sampler", settings["sampler"], "--log-every", "10", "--device", "cpu"]
+    words += ["--sampler", settings["sampler"], "--log-every", "2", "--device", "cpu"]
     child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     log = Path(settings["out"]) / "log.jsonl"
-    deadline = time.time() + 60
+    deadline = time.time() + 300
     while time.time() < deadline and (not log.exists() or not log.read_text()):
-        time.sleep(0.1)
+        time.sleep(0.01)
     child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=60)
+    _, err = child.communicate(timeout=300)
     assert child.returncode == 130 and "the same command goes on from there" in err and "Traceback" not in err
     step = Run(settings["out"]).load_state()["step"]
-    assert 0 < step < 3000
-    done = subprocess.run(words, capture_output=True, text=True, timeout=200, check=False)
+    assert 0 < step < 1500
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0 and "R@1" in done.stdout
     steps = [json.loads(line)["step"] for line in log.read_text().splitlines()]
-    assert steps == sorted(set(steps)) and steps[-1] == 3000
+    assert steps == sorted(set(steps)) and steps[-1] == 1500
 
 
 def test_configs_are_frozen_and_flat():
@@ -536,9 +544,10 @@ def test_an_error_while_validating_does_not_skip_a_validation(settings, tmp_path
 
 def test_the_log_goes_on_to_the_same_numbers(settings, tmp_path, stop_at):
     whole = train(Train(**settings | {"out": str(tmp_path / "whole"), "evaluate": False}))
-    stop_at(17, signal.SIGTERM)
-    with pytest.raises(Interrupted):
-        train(Train(**settings | {"evaluate": False}))
+    for step, how in ((17, signal.SIGTERM), (31, signal.SIGHUP)):  # a scheduler; a terminal that is closed
+        stop_at(step, how)
+        with pytest.raises(Interrupted, match=f"stopped at step {step} of 40"):
+            train(Train(**settings | {"evaluate": False}))
     resumed = train(Train(**settings | {"evaluate": False}))
     assert [x["loss"] for x in resumed.read_log()] == [x["loss"] for x in whole.read_log()]
 

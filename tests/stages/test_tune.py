@@ -190,6 +190,18 @@ def test_a_run_folder_is_a_config_and_a_plain_protocol_one_fold(run, tmp_path, c
     assert {r.about["config"]["length"] for r in runs_in(out)} == {str(t["values"]["length"]) for t in about["trials"]}
 
 
+def test_a_damaged_summary_is_one_sentence_and_the_search_goes_on_without_it(config, tmp_path):
+    """What was searched is in the storage."""
+    tune(config(trials=1))
+    file = tmp_path / "out" / "tune.json"
+    for text in ("{", "[]", "[" * 100_000):
+        file.write_text(text)
+        with pytest.raises(LikewiseError, match="tune: .*tune.json is damaged .*delete it: it is written anew"):
+            tune(config(trials=1))
+    file.unlink()
+    assert tune(config(trials=1)).about["count"]["complete"] == 1
+
+
 @pytest.mark.parametrize(
     ("ranges", "settings", "words"),
     [
@@ -199,7 +211,7 @@ def test_a_run_folder_is_a_config_and_a_plain_protocol_one_fold(run, tmp_path, c
         (("select=R@1|MAP@R",), {}, "'select' is the same for all trials"),
         (("peek_every=1e|2e",), {}, "peek_every looks at the test part"),
         (("lr=0..1",), {"protocol": "UnseenClasses()"}, "has no validation part"),
-        (("lr=0..1",), {"jobs": 0}, "jobs must be 1 or more"),
+        (("lr=0..1",), {"jobs": 0}, "jobs must be between 1 and 1024"),
         (("margin=0..1",), {}, "no setting 'margin'"),
         (("reality-check",), {"storage": "nosuch://x"}, "the storage 'nosuch://x' cannot be used"),
     ],

@@ -185,6 +185,8 @@ def test_a_base_is_replaced_key_by_key(tmp_path):
             "there is no method called 'LDS'; did you mean 'LSD'?",
         ),
         ("[published]\npage = 3", "there is no [published] key 'page'"),
+        pytest.param(f"[settings]\ndim = {'9' * 5000}", "is not TOML", id="5000 digits"),
+        pytest.param(f"[axes]\ndim = {'[' * 5000}{']' * 5000}", "is not TOML", id="5000 lists"),
     ],
 )
 def test_what_a_file_gets_wrong_is_named(tmp_path, text, words):

@@ -22,7 +22,10 @@ SMALLEST = {
     "mixup": 0.01, "jobs": 1, "trials": 1, "final": 0, "views": 1, "keep_side": 1, "loss_weight": 0,
     "chunk": 1, "gpus": 1, "thetas": 1, "pairs": 0, "groups": 0, "port": 0, "samples": 0, "pictures": 0,
 }  # fmt: skip
-LARGEST = {"momentum": 0.999999, "schedule_factor": 1, "share": 1, "seed": 2**31 - 1, "port": 65535}
+LARGEST = {
+    "momentum": 0.999999, "schedule_factor": 1, "share": 1, "seed": 2**31 - 1, "port": 65535, "workers": 1024,
+    "jobs": 1024, "gpus": 1024,
+}  # fmt: skip
 
 
 def check(config) -> None:
@@ -33,6 +36,10 @@ def check(config) -> None:
         value = getattr(config, field.name)
         if not kinds.fits(value, hints[field.name]):
             raise LikewiseError(f"{name}: {field.name} must be {kinds.words(hints[field.name])}, got {value!r}")
+        if any("\0" in text for text in (value if isinstance(value, tuple) else (value,)) if isinstance(text, str)):
+            raise LikewiseError(f"{name}: {field.name} must not hold a NUL character, got {value!r}")
+        if isinstance(value, int) and abs(value) > 2**53:  # not all of them are floating-point numbers any more
+            raise LikewiseError(f"{name}: {field.name} must be between -2**53 and 2**53, got a larger whole number")
         if isinstance(value, int | float) and not isinstance(value, bool):
             low, high = SMALLEST.get(field.name, -math.inf), LARGEST.get(field.name, math.inf)
             if not low <= value <= high or not math.isfinite(value):

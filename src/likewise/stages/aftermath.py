@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from likewise.audit.overlap import error_overlap
 from likewise.configs import Audit, Bench
-from likewise.files import write_aside, write_csv
+from likewise.files import read_json, write_aside, write_csv
 from likewise.grid import Grid
 from likewise.progress import bar
 from likewise.published import wrong_classes
@@ -21,6 +21,7 @@ from likewise.report.detected import Curve, draw_detected
 from likewise.report.overlap import say_overlap
 from likewise.report.ranks import draw_against, draw_ranks
 from likewise.report.sheet import Sheet, against, label, lay_out
+from likewise.run import ANEW
 from likewise.stages.causes import explain
 from likewise.stages.overlap import overlap
 from likewise.stages.subject import open_subject
@@ -117,7 +118,7 @@ def detected(run: Path, config: Bench) -> dict[str, dict]:
     """Each score of a run's training labels -> how well it finds the spoiled ones. Worked out once, and kept beside the run."""
     file = run / DETECTED
     if file.exists():
-        return json.loads(file.read_text("utf-8"))
+        return read_json(file, "bench", hint=ANEW)
     audit = Audit((str(run),), pairs=0, quiet=True, device=config.device, allow_imports=config.allow_imports)
     subject = open_subject(audit, say=lambda line: None)
     found = {}

@@ -26,6 +26,7 @@ from likewise.errors import printable
 from likewise.models.backbones import OWN, check_name, width_of
 from likewise.models.embedder import Embedder
 from likewise.progress import bar
+from likewise.ranks import started
 from likewise.run import Run
 from likewise.spec import build, canonical, check_names
 from likewise.types import Items, LikewiseError
@@ -34,7 +35,7 @@ from likewise.types import Items, LikewiseError
 def choose_device(name: str | None) -> torch.device:
     if name is None:
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    if name == "cuda" and int(os.environ.get("WORLD_SIZE", 1)) > 1:
+    if name == "cuda" and started() > 1:
         name = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"  # each of the processes that torchrun started has its own
     try:
         device = torch.device(name)
@@ -207,8 +208,6 @@ def transforms(config: Train, embedder: Embedder) -> tuple[Augment, Plain] | tup
 def read_config(run: Run, **changes) -> Train:
     """The settings a run was trained with. Never its permission to import: who opens the run gives that anew."""
     stored = run.about["config"]
-    if not isinstance(stored, dict):
-        raise LikewiseError(f"run: the settings in '{run.path}' are damaged")
     known = {f.name for f in dataclasses.fields(Train)}
     if stored.pop("compile", False):  # as it was called once
         stored["speed"] = "compile"
@@ -223,6 +222,11 @@ def read_config(run: Run, **changes) -> Train:
         raise LikewiseError(f"run: the settings in '{run.path}' name no data; it is damaged or not ours")
     config = Train(**stored)
     check(config)
+    for name in ("backbone", "protocol", "sampler", "augment"):  # training writes what it chose
+        if getattr(config, name) is None:
+            raise LikewiseError(
+                f"run: the settings in '{run.path}' name no {name}; its config.json is damaged or not ours"
+            )
     return config
 
 

@@ -59,7 +59,7 @@ def bench(config: Bench, say=print) -> Sheet | Table:
     grid = adapted(read_grid(config.grid), config.data, config.root, config.set, config.quick)
     folder = Path(config.out or Path("bench") / grid.name).expanduser()
     device = choose_device(config.device)
-    crew = None if config.list or config.slurm else crew_for(config)
+    crew = None if config.list or config.slurm else crew_for(config, say)
     must_be_printed(grid)
     plan = lay_out(grid, config, Planner(folder / "runs" if config.out else RUNS, say))
     wanted = set(chosen(cells(grid), config.only))

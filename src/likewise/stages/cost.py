@@ -13,8 +13,10 @@ from likewise.energy import Meter
 from likewise.environment import commit, device_name
 from likewise.ranks import world
 from likewise.run import Run
+from likewise.types import LikewiseError
 
 FILE = "cost.json"
+KINDS = {"peak_gpu_bytes": int | None, "energy_joules": dict | None}
 
 
 class Session:
@@ -59,14 +61,29 @@ class Session:
 
 def sessions(run: Run) -> list[dict]:
     """Of a run, in their order; none where it is older than such records."""
-    return run.read_json(FILE)["sessions"] if (run.path / FILE).exists() else []
+    if not (run.path / FILE).exists():
+        return []
+    found = run.read_json(FILE).get("sessions")
+    if not isinstance(found, list) or any(not is_session(one) for one in found):
+        raise LikewiseError(f"run: {run.path / FILE} is damaged; delete it, it is only for the record")
+    return found
+
+
+def is_session(one: object) -> bool:
+    """Whether a record is what `Session` writes, as far as `cost` reads it."""
+    return (
+        isinstance(one, dict)
+        and all(isinstance(one.get(name), str | None) for name in ("started", "device", "commit"))
+        and all(isinstance(one.get(name), int | float) for name in ("train_seconds", "evaluate_seconds", "shared"))
+        and all(name in one and isinstance(one[name], kind) for name, kind in KINDS.items())
+    )
 
 
 def cost(run: Run) -> dict:
     """Summed over the sessions of a run; None where nobody kept count. `energy_joules`: of what counted in all of them."""
     all_ = sessions(run)
     if not all_:
-        begun = run.read_json("environment.json") if (run.path / "environment.json").exists() else {}
+        begun = run.environment
         known = {"device": begun.get("device", {}).get("name"), "commit": begun.get("commit")}
         nothing = ("train_seconds", "evaluate_seconds", "peak_gpu_bytes", "energy_joules", "shared")
         return {"sessions": 0} | dict.fromkeys(nothing) | known

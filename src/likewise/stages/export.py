@@ -281,7 +281,7 @@ def known_wrong(settings: Train, items: Items | None) -> Iterator[str]:
 def made(run: Run, trained: bool) -> dict[str, str]:
     """Versions, and of a trained network hardware, time and energy, where the run has kept them."""
     took = cost(run)
-    versions = run.read_json("environment.json")["versions"] if (run.path / "environment.json").exists() else {}
+    versions = run.environment.get("versions", {})
     energy, others = sum((took["energy_joules"] or {}).values()), ", with all that ran there" * bool(took["shared"])
     found = {
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items() if version),

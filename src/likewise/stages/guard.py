@@ -30,8 +30,11 @@ def leave_cores_for(workers: int, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def stop_on_signal() -> Iterator[threading.Event]:
-    """Ctrl-C or a polite kill asks the loop to stop after the step it is in; a second Ctrl-C stops at once. Who starts processes
-    may pass a Ctrl-C on as a kill, so that a kill after it is not a second one."""
+    """Yield an event that Ctrl-C, SIGTERM and SIGHUP (the terminal is closed) set; a second Ctrl-C stops at once.
+
+    A parent may pass a Ctrl-C on as SIGTERM, so that a SIGTERM after it is not a second one. A SIGHUP that is ignored
+    (nohup) stays ignored.
+    """
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -42,7 +45,10 @@ def stop_on_signal() -> Iterator[threading.Event]:
             raise KeyboardInterrupt
         stop.set()
 
-    before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, ask) for number in numbers}
     try:
         yield stop
     finally:

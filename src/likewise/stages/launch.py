@@ -19,8 +19,10 @@ from typing import Any
 
 import torch
 
+from likewise import errors
 from likewise.configs import Train, to_dict
-from likewise.ranks import cores, world
+from likewise.processes import command
+from likewise.ranks import cores, started, world
 from likewise.run import Run
 from likewise.stages.guard import stop_on_signal
 from likewise.types import LikewiseError
@@ -31,7 +33,7 @@ PATIENCE = 120.0
 
 def is_started() -> bool:
     """Whether this process is one of several already."""
-    return int(os.environ.get("WORLD_SIZE", 1)) > 1 or world()[1] > 1
+    return started() > 1 or world()[1] > 1
 
 
 def launch(config: Train) -> Run:
@@ -44,10 +46,10 @@ def launch(config: Train) -> Run:
     meet |= {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, cores() // config.gpus)))}
     with tempfile.TemporaryDirectory() as folder, stop_on_signal() as stop:
         Path(folder, "config.json").write_text(json.dumps(to_dict(config)), "utf-8")
-        command = [sys.executable, "-c", "from likewise.stages.launch import work; work()", folder]
+        words = command("likewise.stages.launch:work", folder)
         processes = [
             subprocess.Popen(
-                command, env=os.environ | meet | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, process_group=0
+                words, env=os.environ | meet | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, process_group=0
             )
             for rank in range(config.gpus)
         ]
@@ -96,7 +98,7 @@ def outcome(told: list[dict], codes: list[int], stopped: bool = False) -> Run:
     """What the user is told: what was found wrong, before a request to stop, before a process that was lost."""
     for answer in told:
         if "error" in answer:
-            raise LikewiseError(answer["error"])
+            raise getattr(errors, answer.get("kind", ""), LikewiseError)(answer["error"])
     for answer in told:
         if "stopped" in answer:
             raise KeyboardInterrupt(answer["stopped"])
@@ -126,7 +128,7 @@ def work() -> None:
     try:
         answer = {"run": str(train(config).path)}
     except LikewiseError as error:
-        answer, code = {"error": str(error)}, 2
+        answer, code = {"error": str(error), "kind": type(error).__name__}, 2
     except KeyboardInterrupt as stop:
         answer, code = {"stopped": str(stop) or "stopped"}, 130
     except RuntimeError as error:

@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import torch
 
 from likewise.configs import Train, to_dict
 from likewise.contracts import Confidence, NoiseModel
 from likewise.data.batches import choose_workers
 from likewise.data.images import fingerprint
 from likewise.durations import period_of, steps_of
+from likewise.errors import DiskFull, OutOfMemory, RunBusy
+from likewise.processes import command, is_stopped
 from likewise.ranks import cores
 from likewise.run import Run
 from likewise.spec import build
@@ -36,9 +37,6 @@ from likewise.stages.evaluate import check_plan
 from likewise.stages.guard import stop_on_signal
 from likewise.stages.train import train
 from likewise.types import Items, LikewiseError
-
-TAKEN = ("somebody is training in", "is being taken by another process")
-"""What a run says that another process trains."""
 
 TRIES = 3
 """How often a training is begun, or taken up, when its process is killed."""
@@ -58,9 +56,11 @@ class Job:
 
     @property
     def state(self) -> str:
-        """finished, unfinished (begun, or not yet evaluated as asked), or new."""
+        """finished, unfinished (begun, not yet evaluated as asked, or the folder holds another run), or new."""
         if not (self.run.path / "config.json").exists():
             return "new"
+        if self.run.about["identity"] != self.identity:
+            return "unfinished"  # training it is refused with the reason
         scored = (
             not self.config.evaluate
             or not set(self.config.metrics) - (self.run.scores or {"metrics": {}})["metrics"].keys()
@@ -125,10 +125,10 @@ class Crew:
     too when this process dies.
     """
 
-    def __init__(self, size: int):
+    def __init__(self, size: int, say: Callable[[str], None] = print):
         if size < 1:
             raise LikewiseError(f"crew: jobs must be 1 or more, got {size}")
-        self.size = size
+        self.size, self.say = size, say
         self._pool = ThreadPoolExecutor(size)
         self._places: queue.SimpleQueue[Child | None] = queue.SimpleQueue()
         self._busy: set[Child] = set()
@@ -156,6 +156,7 @@ class Crew:
                 while waiting:
                     for future in wait(waiting, 0.2, FIRST_COMPLETED).done:
                         yield waiting.pop(future), future.result()
+                    self._report_stopped()
                     if stop.is_set():
                         raise KeyboardInterrupt("stopped; the same command goes on from there")
             finally:
@@ -163,6 +164,17 @@ class Crew:
                 while running:  # one may just be starting
                     _end(list(self._busy))
                     running = list(wait(running, 0.2).not_done)
+
+    def _report_stopped(self) -> None:
+        """Say once of every child that is suspended what to do about it: it is waited for as long as it takes."""
+        for child in list(self._busy):
+            stopped = is_stopped(child.pid)
+            if stopped and not child.stopped:
+                self.say(
+                    f"process {child.pid}, which trains, is stopped: `kill -CONT {child.pid}` lets it go on, "
+                    f"`kill -KILL {child.pid}` has another process take its training up"
+                )
+            child.stopped = stopped
 
     def _one(self, config: Train) -> Outcome:
         if config.workers < 0:
@@ -191,9 +203,10 @@ class Child(subprocess.Popen):
     def __init__(self, share: int):
         threads = {"OMP_NUM_THREADS": str(max(1, cores() // share))} if share > 1 else {}
         self.words = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
+        self.stopped = False  # suspended when it was last looked at
         super().__init__(
-            [sys.executable, "-c", "from likewise.stages.many import serve; serve()"], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=self.words, text=True, encoding="utf-8", env=threads | os.environ,
+            command("likewise.stages.many:serve"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.words,
+            text=True, encoding="utf-8", env=threads | os.environ,
             start_new_session=True,  # Ctrl-C reaches the parent only, which passes it on
         )  # fmt: skip
 
@@ -225,6 +238,8 @@ def _end(children: list[Child]) -> None:
         for child in children:
             with contextlib.suppress(OSError):
                 child.stdin.close()
+            if is_stopped(child.pid):
+                child.send_signal(signal.SIGCONT)  # else it could not end
         for child in children:
             child.wait()
     except KeyboardInterrupt:
@@ -269,11 +284,9 @@ def attempt(config: Train) -> tuple[str | None, bool, bool]:
         try:
             train(config, say=lambda line: None)
             return None, False, False
+        except RunBusy:
+            time.sleep(1)
         except LikewiseError as error:
-            if not any(words in str(error) for words in TAKEN):
-                return str(error), "no room left" in str(error), False
-        except torch.OutOfMemoryError as error:
-            return f"out of memory: {str(error).splitlines()[0]}", False, True
+            return str(error), isinstance(error, DiskFull), isinstance(error, OutOfMemory)
         except Exception as error:
             return f"{type(error).__name__}: {error}", True, True
-        time.sleep(1)

@@ -88,8 +88,8 @@ def read_range(name: str, text: str, base: Train) -> Range:
     if not (math.isfinite(ends[0]) and ends[0] < ends[1] < math.inf) or (log and ends[0] <= 0):
         must = "0 < low < high" if log else "low < high"
         raise LikewiseError(f"tune: range {name} must have {must}, got '{text}'")
-    if whole and not all(end.is_integer() for end in ends):
-        raise LikewiseError(f"tune: {name} is a whole number, so its range must be too, got '{text}'")
+    if whole and not all(end.is_integer() and abs(end) <= 2**53 for end in ends):
+        raise LikewiseError(f"tune: {name} is a whole number up to 2**53, so its range must be too, got '{text}'")
     return Range(name, text.strip(), low=ends[0], high=ends[1], log=log, whole=whole, unit=unit)
 
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import tempfile
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import chdir, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
@@ -37,7 +39,7 @@ LOST = (
 """What Ray says when no setting is to blame: a process was killed, by hand or for memory, or its machine is gone."""
 
 
-def crew_for(config: Bench) -> Crew | RayCrew:
+def crew_for(config: Bench, say: Callable[[str], None] = print) -> Crew | RayCrew:
     """Who trains for bench: this machine, or the cluster that `on` names."""
     if config.on:
         return RayCrew(config.on, config.jobs, config.gpus_each)
@@ -45,7 +47,7 @@ def crew_for(config: Bench) -> Crew | RayCrew:
         raise LikewiseError(
             f"bench: --gpus-each {config.gpus_each} is for a Ray cluster; add --on ray, or leave it out"
         )
-    return Crew(config.jobs)
+    return Crew(config.jobs, say)
 
 
 class RayCrew:
@@ -78,7 +80,8 @@ class RayCrew:
             raise LikewiseError('bench: --on ray needs Ray, which is not there; pip install "likewise[ray]"') from None
         self.ray = ray
         if not ray.is_initialized():
-            self.here_only = connect(ray, self.address, self.jobs)
+            with elsewhere():
+                self.here_only = connect(ray, self.address, self.jobs)
             self.began = True
         return self
 
@@ -100,7 +103,7 @@ class RayCrew:
                     while left and len(waiting) < room:
                         place = left.popleft()
                         remote, config = tasks[place]
-                        waiting[remote.remote(os.getcwd(), config)] = place
+                        waiting[remote.remote(os.getcwd(), sys.path, config)] = place
                         tries[place] += 1
                     for ready in self.ray.wait(list(waiting), timeout=0.5)[0]:
                         place = waiting.pop(ready)
@@ -189,6 +192,23 @@ def must_be_seen(answers: list[tuple[str, list[str]]], mark: Path) -> None:
             )
 
 
+@contextmanager
+def elsewhere() -> Iterator[None]:
+    """Stand in the root folder, with PYTHONPATH as seen from the folder before.
+
+    Ray puts the folder that it is started from first on the import path of its workers, where any file of it could
+    take a module's place.
+    """
+    before = os.environ.get("PYTHONPATH", "")
+    path = os.pathsep.join(os.path.abspath(p) for p in before.split(os.pathsep) if p)
+    os.environ |= {"PYTHONPATH": path} if path else {}
+    try:
+        with chdir(Path.cwd().anchor):
+            yield
+    finally:
+        os.environ |= {"PYTHONPATH": before} if path else {}
+
+
 def connect(ray, address: str, jobs: int) -> bool:
     """To the cluster there is, or else to one started for this; whether it is that."""
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
@@ -253,9 +273,14 @@ def cpus_for(gpus: float, jobs: int, nodes: list[dict]) -> int:
     return max(1, int(min(shares)))
 
 
-def train_there(here: str, config: Train) -> tuple[str | None, bool, bool]:
-    """What a task does: what `attempt` says. Ray's polite cancel comes as a Ctrl-C."""
+def train_there(here: str, path: list[str], config: Train) -> tuple[str | None, bool, bool]:
+    """What a task does: what `attempt` says. Ray's polite cancel comes as a Ctrl-C.
+
+    Args:
+        path: where the process that asked finds modules; places that are not known here are searched last.
+    """
     os.chdir(here)
+    sys.path.extend(place for place in (entry or here for entry in path) if place not in sys.path)
     return attempt(config)
 
 

@@ -5,19 +5,19 @@ The one module that needs the extra likewise[tune].
 
 from __future__ import annotations
 
-import os
+import json
 import re
-import socket
 from pathlib import Path
 
 import numpy as np
 import optuna
 from optuna import Study, Trial, samplers
 from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
+from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 from optuna.trial import FrozenTrial, TrialState
 
 from likewise.errors import LikewiseError
+from likewise.processes import lives, mark
 from likewise.stages.ranges import Range
 
 
@@ -28,16 +28,41 @@ def open_study(name: str, storage: str, sampler: str, pruner: str, seed: int) ->
         Path(storage).parent.mkdir(parents=True, exist_ok=True)
     try:
         return optuna.create_study(
-            storage=storage if "://" in storage else JournalStorage(JournalFileBackend(storage)),
+            storage=storage if "://" in storage else open_journal(storage),
             sampler=draw_by_number(sampler, seed),
             pruner=optuna.pruners.MedianPruner() if pruner == "median" else optuna.pruners.NopPruner(),
             study_name=name, direction="maximize", load_if_exists=True,
         )  # fmt: skip
     except Exception as error:  # every database has errors of its own
-        reason = str(error).splitlines()[0]
+        reason = (str(error).splitlines() or [""])[0]
         raise LikewiseError(
-            f"tune: the storage '{without_password(storage)}' cannot be used ({type(error).__name__}: {reason})"
+            f"tune: the storage '{without_password(storage)}' cannot be used ({type(error).__name__}: {reason}); "
+            "restore a copy of it, or search anew with another --out or --storage"
         ) from None
+
+
+def open_journal(file: str) -> JournalStorage:
+    """A journal as Optuna's storage. A last line that a killed process cut short is removed: the next would join it."""
+    lock = JournalFileSymlinkLock(file)
+    backend = JournalFileBackend(file, lock)
+    lock.acquire()
+    try:
+        with open(file, "r+b") as journal:
+            text = journal.read()
+            last = text.rfind(b"\n", 0, -1) + 1  # where the last line begins
+            if not is_entry(text[last:]):
+                journal.truncate(last)
+    finally:
+        lock.release()
+    return JournalStorage(backend)
+
+
+def is_entry(line: bytes) -> bool:
+    """Whether this is a whole line of a journal."""
+    try:
+        return line.endswith(b"\n") and isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def without_password(storage: str) -> str:
@@ -96,7 +121,7 @@ def next_trial(study: Study, budget: int) -> Trial | None:
     if len(counted(study, trial.number)) >= budget:  # another process was quicker; numbers leave no doubt who
         study.tell(trial, state=TrialState.FAIL)
         return None
-    trial.set_user_attr("owner", [socket.gethostname(), os.getpid()])
+    trial.set_user_attr("owner", mark())
     return trial
 
 
@@ -110,18 +135,5 @@ def hand_back(study: Study, number: int, params: dict) -> None:
 def take_up(study: Study) -> None:
     """Hand back the trials of processes of this machine that are no more."""
     for trial in study.get_trials(deepcopy=False):
-        host, process = trial.user_attrs.get("owner", (None, 0))
-        if trial.state == TrialState.RUNNING and host == socket.gethostname() and not _lives(process):
+        if trial.state == TrialState.RUNNING and lives(trial.user_attrs.get("owner")) is False:
             hand_back(study, trial.number, trial.params)
-
-
-def _lives(process: int) -> bool:
-    if os.name == "nt":  # there, asking is killing
-        return True
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True

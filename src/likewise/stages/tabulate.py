@@ -221,11 +221,10 @@ def differing(plan: Sequence) -> tuple[str, ...]:
 
 def provenance(training) -> dict[str, Any]:
     """What made a run: its folder and identity, data, versions, commit, hardware, time and energy."""
-    run = training.job.run
-    if not (run.path / "config.json").exists():
-        return {"run": "", "identity": training.job.identity}  # there is nothing to link to yet
-    made = run.read_json("environment.json") if (run.path / "environment.json").exists() else {}
-    spent = cost(run)
+    run, own = training.job.run, training.job.identity
+    if not (run.path / "config.json").exists() or run.about["identity"] != own:
+        return {"run": "", "identity": own}  # there is nothing to link to yet
+    made, spent = run.environment, cost(run)
     energy = spent["energy_joules"]
     return {
         "run": str(run.path), "identity": run.about["identity"], "data": run.about["data"],

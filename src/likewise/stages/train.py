@@ -15,6 +15,7 @@ from likewise.contracts import BatchSampler
 from likewise.data.batches import batches, choose_workers
 from likewise.data.images import BadImage
 from likewise.distribute import anybody, joined, one_by_one, same_for_all, wait_for_all
+from likewise.errors import memory_errors
 from likewise.metrics import of_the_set
 from likewise.progress import bar
 from likewise.ranks import world
@@ -30,6 +31,8 @@ from likewise.stages.launch import is_started, launch
 from likewise.stages.record import Recording
 from likewise.stages.telling import Telling, make_loggers
 from likewise.types import Batch, Embedded, LikewiseError
+
+LESS_MEMORY = "lower the sampler's batch, --size or --dim, or give --chunk"
 
 SHOWN = ("embedder.", "loss.")
 """What of a training others need: its network, and the loss with what it learned."""
@@ -57,7 +60,8 @@ def train(config: Train, say=print) -> Run:
             raise LikewiseError(
                 f"train: --gpus {config.gpus} was asked for, but {world()[1]} processes were started; leave out --gpus"
             )
-        return train_here(config, device, say if world()[0] == 0 else lambda line: None)
+        with memory_errors("train", LESS_MEMORY):
+            return train_here(config, device, say if world()[0] == 0 else lambda line: None)
 
 
 def train_here(config: Train, device: torch.device, say) -> Run:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from likewise.configs import KEPT_OUT, Bench, Train, Tune, check, to_dict
 from likewise.environment import environment
-from likewise.files import write_aside, write_json
+from likewise.files import read_json, write_aside, write_json
 from likewise.grid import Grid, Point, as_train, read_grid, toml
 from likewise.notebook import table, view
 from likewise.progress import bar
@@ -154,8 +154,8 @@ def has_val(base: Train, planner: Planner) -> bool:
 
 def must_be_ours(folder: Path, search: Search) -> None:
     file = folder / "tune.json"
-    there = json.loads(file.read_text("utf-8"))["study"] if file.exists() else search.name
-    if there != search.name:
+    hint = "delete it: it is written anew from what the storage of the search holds"
+    if file.exists() and read_json(file, "tune", hint=hint).get("study") != search.name:
         raise LikewiseError(
             f"tune: '{folder}' holds another search (other settings, ranges or data); choose another --out"
         )
@@ -169,7 +169,10 @@ def run_trials(config: Tune, search: Search, study, planner: Planner) -> None:
 
     ended = (TrialState.COMPLETE, TrialState.PRUNED)
     before = sum(t.state in ended for t in counted(study))
-    with Crew(config.jobs) as crew, bar("tune", config.trials, start=before, quiet=config.quiet) as progress:
+    with (
+        Crew(config.jobs, planner.say) as crew,
+        bar("tune", config.trials, start=before, quiet=config.quiet) as progress,
+    ):
         while trial := next_trial(study, config.trials):
             try:
                 values = {r.name: suggest(trial, r) for r in search.ranges}

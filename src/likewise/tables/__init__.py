@@ -77,5 +77,5 @@ def parse(name: str | Path) -> dict:
             f"grid: there is no table '{name}'{nearest_name(str(name), names())} "
             "`likewise list tables` names them; or give a .toml file"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # no text, no TOML, a number of too many digits, nested too deeply
         raise LikewiseError(f"grid: '{name}' is not TOML ({error})") from None
