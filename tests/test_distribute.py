@@ -12,7 +12,6 @@ from distribute_work import everything, start_all
 
 from likewise.ranks import world
 
-
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("distribute")]
 
 
