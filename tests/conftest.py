@@ -8,6 +8,7 @@ import warnings
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # also for the processes that tests start: two tests run side by side
 import beartype
 from jaxtyping import install_import_hook
 
@@ -45,8 +46,8 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True)
 def quiet_machine(monkeypatch, tmp_path_factory):
-    """Tests draw and cache in their own folder, on one thread each: two of them run side by side."""
-    torch.set_num_threads(1)
+    """Tests draw and cache in their own folder, on one thread each, or as many as OMP_NUM_THREADS says."""
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp().parent / "cache"))
 
 

@@ -38,7 +38,7 @@ FLAGS = ["--dim", "4", "--length", "4", "--sampler", FEW["sampler"], "--device",
 def call(*words, cwd=None, python=()):
     """A real process, as a user would start it."""
     done = subprocess.run(
-        [sys.executable, *python, "-m", "likewise", *map(str, words)], capture_output=True, text=True, timeout=120,
+        [sys.executable, *python, "-m", "likewise", *map(str, words)], capture_output=True, text=True, timeout=600,
         check=False, cwd=cwd,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
@@ -51,7 +51,7 @@ def loaded(*words):
         f"try:\n    cli.main({list(words)!r})\nexcept SystemExit:\n    pass\n"
         "print('LOADED', *sorted(m for m in sys.modules if '.' not in m), file=sys.stderr)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=True)
     return set(done.stderr.rsplit("LOADED", 1)[1].split()), done.stdout
 
 
@@ -131,7 +131,7 @@ def test_importing_the_package_does_not_load_torch():
         "names = [part.__name__ for part in (train, evaluate, embed, likewise.metrics)]\n"
         "print(losses.Triplet(margin=0.1).margin, *names)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False)
     assert done.stdout == "0.1 train evaluate embed likewise.metrics\n", done.stderr
 
 
@@ -289,7 +289,7 @@ def test_a_reader_that_goes_away_is_no_error(words):
     first.stdin.write(b"now\n")
     first.stdin.close()
     assert first.stderr.read() == b""
-    first.wait(timeout=60)
+    first.wait(timeout=600)
 
 
 def test_flags_beat_the_recipe(toy, tmp_path):

@@ -77,7 +77,7 @@ def test_a_terminal_shows_a_bar(quiet):
             break
         seen += chunk
     os.close(ours)
-    out = child.communicate(timeout=60)[0]
+    out = child.communicate(timeout=600)[0]
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
     assert child.returncode == 0
     assert out == "the end\n"

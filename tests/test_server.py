@@ -173,7 +173,7 @@ def together(work):
 
     async def run():
         client = httpx.AsyncClient(
-            transport=httpx.ASGITransport(make()), base_url="http://127.0.0.1", headers=BEARER, timeout=60
+            transport=httpx.ASGITransport(make()), base_url="http://127.0.0.1", headers=BEARER, timeout=600
         )
         async with client:
             return await work(client)

@@ -14,7 +14,7 @@ from likewise.sharded import gradient_norm, own, own_memory, shard, whole, whole
 from likewise.spec import build
 from likewise.types import LikewiseError
 
-pytestmark = [pytest.mark.process, pytest.mark.xdist_group("sharded")]
+pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")

@@ -120,7 +120,7 @@ class Other:
 
 
 def wait_for(what) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 600
     while not what():
         assert time.monotonic() < end
         time.sleep(0.01)

@@ -155,7 +155,7 @@ def test_many_at_once_all_get_their_own_and_too_many_are_asked_to_come_again(mon
     sizes, go_on = [], threading.Event()
 
     def slow(seen):
-        go_on.wait(20)
+        go_on.wait(600)
         sizes.append(len(seen))
         return embed(seen)
 
@@ -296,14 +296,14 @@ def test_large_pictures_are_decoded_one_at_a_time_and_small_ones_meanwhile(monke
             here[0] += 1
             most[0] = max(most[0], here[0])
             busy.set()
-            go_on.wait(20)
+            go_on.wait(600)
             threading.Event().wait(0.01)
             here[0] -= 1
         return see(image)
 
     with visit(see=look) as browser, ThreadPoolExecutor(6) as crowd:
         waiting = [crowd.submit(browser.post, "/api/search", content=body(size=(30, 20))) for _ in range(6)]
-        assert busy.wait(20)
+        assert busy.wait(600)
         assert browser.post("/api/search", content=body()).status_code == 200
         go_on.set()
         assert [one.result(20).status_code for one in waiting] == [200] * 6

@@ -13,7 +13,7 @@ def test_those_who_wait_go_together_and_each_gets_their_own():
     sizes, go_on = [], threading.Event()
 
     def embed(seen):
-        go_on.wait(10)
+        go_on.wait(600)
         sizes.append(len(seen))
         return np.stack([2 * x.numpy() for x in seen])
 

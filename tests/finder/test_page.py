@@ -81,7 +81,7 @@ def page(served):
 
 
 def see(page, text, where):
-    api.expect(page.locator(where)).to_contain_text(text, timeout=15_000)
+    api.expect(page.locator(where)).to_contain_text(text, timeout=60_000)
 
 
 def drop(page, name, body, kind="image/png"):

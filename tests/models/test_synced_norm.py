@@ -31,6 +31,7 @@ def together(request, answers):
     return answers[request.param]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", [*NORMS, "network"])
 def test_several_processes_norm_as_one_does(alone, together, name):
     for found in together:

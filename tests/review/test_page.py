@@ -123,7 +123,7 @@ def enter(visit, server):
 
 
 def see(page, text, where="#main"):
-    api.expect(page.locator(where)).to_contain_text(text, timeout=10_000)
+    api.expect(page.locator(where)).to_contain_text(text, timeout=60_000)
 
 
 def press(page, key, told):

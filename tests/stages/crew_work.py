@@ -18,7 +18,7 @@ LONG = {"length": "400", "checkpoint_every": "5", "log_every": 5}
 """Long enough to be killed on the way."""
 
 
-def wait_until(holds, seconds: float = 240) -> None:
+def wait_until(holds, seconds: float = 600) -> None:
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, "it never came to that"

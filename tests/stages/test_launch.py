@@ -51,7 +51,7 @@ def once_at(step: int, out: str, act) -> threading.Thread:
     """Do something when a training has come so far."""
 
     def wait() -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while steps_of(out) < step and time.monotonic() < deadline:
             time.sleep(0.01)
         act()
@@ -69,6 +69,8 @@ def saved(out: str, least: int) -> int:
     return step
 
 
+@pytest.mark.slow
+@pytest.mark.process
 def test_whatever_happens_on_the_way_the_end_is_that_of_one_process(settings, tmp_path):
     """One run: Ctrl-C on the command line, one process killed, the other one killed; then nothing happens."""
     settings |= {
@@ -80,7 +82,7 @@ def test_whatever_happens_on_the_way_the_end_is_that_of_one_process(settings, tm
     words = [sys.executable, *command_line(many)]
     child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     once_at(10, out, lambda: child.send_signal(signal.SIGINT))
-    _, err = child.communicate(timeout=60)
+    _, err = child.communicate(timeout=600)
     step = saved(out, 10)
     assert child.returncode == 130 and "Traceback" not in err
     assert err.strip().splitlines()[-1] == f"stopped at step {step} of 200; the same command goes on from there ({out})"
@@ -111,10 +113,12 @@ def test_an_error_in_the_settings_is_one_line(settings, capfd):
     assert out == err == "" and not Path(settings["out"]).exists()
 
 
+@pytest.mark.slow
+@pytest.mark.process
 def test_torchrun_trains_too(settings):
     settings |= {"length": "6", "log_every": 2, "metrics": "R@1"}
     words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *command_line(settings)]
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     run = Run(settings["out"])
     assert run.done and done.stdout.count("R@1") == 1

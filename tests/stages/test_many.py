@@ -137,11 +137,14 @@ def test_children_train_side_by_side_and_one_failure_stops_nobody(planner, setti
     assert Run(here.out).scores["metrics"] == jobs[0].run.scores["metrics"]  # a child is no other place
 
 
+@pytest.mark.process
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_children_stop_politely_and_leave_runs_that_go_on(planner, settings, crew):
     check_that_a_wish_to_stop_is_heard(crew, planner, settings)
 
 
+@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_a_killed_training_is_taken_up_by_another_process(planner, settings, crew):
     check_that_a_kill_loses_nothing(crew, planner, settings)
@@ -173,6 +176,7 @@ def test_a_child_that_dies_is_a_crash_with_its_last_words():
     assert crashed and leaves
 
 
+@pytest.mark.process
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_a_child_hears_although_its_parent_was_started_deaf(planner, settings):
     job = planner.job(Train(**settings | {"length": "1000000"}))
@@ -184,11 +188,13 @@ def test_a_child_hears_although_its_parent_was_started_deaf(planner, settings):
     child.stdin.write(json.dumps(to_dict(job.config)) + "\n")
     child.stdin.close()
     try:
-        assert child.wait(100) == 0
+        assert child.wait(600) == 0
     finally:
         child.kill()
 
 
+@pytest.mark.slow
+@pytest.mark.process
 def test_a_child_may_start_processes_that_read_pictures(planner, crew):
     """It listens to its parent while it works; a process forked from it must not wait for what the listener holds."""
     settings = {

@@ -47,7 +47,6 @@ def crew():
 
 @pytest.mark.slow
 @pytest.mark.process
-@pytest.mark.xdist_group("ray")
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_a_killed_training_is_taken_up_by_another_process(crew, planner, settings):
     check_that_a_kill_loses_nothing(crew, planner, settings)
@@ -55,7 +54,6 @@ def test_a_killed_training_is_taken_up_by_another_process(crew, planner, setting
 
 @pytest.mark.slow
 @pytest.mark.process
-@pytest.mark.xdist_group("ray")
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_a_wish_to_stop_is_heard(crew, planner, settings):
     check_that_a_wish_to_stop_is_heard(crew, planner, settings)
@@ -63,7 +61,6 @@ def test_a_wish_to_stop_is_heard(crew, planner, settings):
 
 @pytest.mark.slow
 @pytest.mark.process
-@pytest.mark.xdist_group("ray")
 def test_a_bad_setting_is_no_accident(crew, planner, settings, monkeypatch):
     """It is told once; and nodes are asked first whether they see the folder."""
     monkeypatch.setattr(crew, "here_only", False)

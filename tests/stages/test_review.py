@@ -61,11 +61,11 @@ class Process:
         body = json.dumps(post).encode() if post else None
         headers = {"Authorization": f"Bearer {self.token}"} | ({"Content-Type": "application/json"} if post else {})
         request = urllib.request.Request(url, body, headers)
-        return urllib.request.urlopen(request, timeout=20).read()
+        return urllib.request.urlopen(request, timeout=600).read()
 
     def interrupt(self):
         self.process.send_signal(signal.SIGINT)
-        said, wrong = self.process.communicate(timeout=30)
+        said, wrong = self.process.communicate(timeout=600)
         return self.process.returncode, said, wrong
 
 

@@ -39,11 +39,11 @@ class Process:
 
     def ask(self, path, body=None, method=None):
         request = urllib.request.Request(self.address + path, body, self.headers, method=method)
-        return urllib.request.urlopen(request, timeout=30).read()
+        return urllib.request.urlopen(request, timeout=600).read()
 
     def interrupt(self):
         self.process.send_signal(signal.SIGINT)
-        said, wrong = self.process.communicate(timeout=30)
+        said, wrong = self.process.communicate(timeout=600)
         return self.process.returncode, said, wrong
 
 

@@ -66,7 +66,7 @@ def test_a_task_trains_its_cell(cluster):
     assert options(text)["array"] == "1-3" and options(text)["output"] == "out/slurm/%A_%a.txt"
     assert options(text)["job-name"] == "my-table" and "#SBATCH --requeue\n" in text
     for task in (1, 2, 3):
-        assert start(file, task).wait(60) == 0
+        assert start(file, task).wait(600) == 0
     assert heard(file) == [[*WORDS, "--only", str(task)] for task in (1, 2, 3)]
 
 
@@ -75,7 +75,7 @@ def test_an_array_too_long_is_cut_so_that_every_cell_is_trained_once(cluster):
     tasks = int(options(file.read_text())["array"].removeprefix("1-"))
     assert tasks == 834  # three a task, the last one two
     for task in (1, 2, 833, 834):
-        assert start(file, task).wait(60) == 0
+        assert start(file, task).wait(600) == 0
     cells = [words[words.index("--only") + 1 :] for words in heard(file)]
     assert cells == [["1", "2", "3"], ["4", "5", "6"], ["2497", "2498", "2499"], ["2500", "2501"]]
     assert options(script(["bench", "large"], 1000))["array"] == "1-1000"
@@ -95,15 +95,15 @@ def test_paths_start_where_the_script_was_made(cluster, tmp_path, monkeypatch):
     planned.mkdir()
     monkeypatch.chdir(planned)
     file = cluster(script(["bench", "x"], 3))
-    assert start(file, 1, BEHAVE='pwd >> "$HEARD"').wait(60) == 0
+    assert start(file, 1, BEHAVE='pwd >> "$HEARD"').wait(600) == 0
     assert heard(file)[1:] == [[str(planned)]]
     planned.rmdir()
-    assert start(file, 2).wait(60) == 2 and len(heard(file)) == 2
+    assert start(file, 2).wait(600) == 2 and len(heard(file)) == 2
 
 
 def test_a_failure_is_the_tasks_own(cluster):
     file = cluster(script(WORDS, 3))
-    assert start(file, 1, BEHAVE="exit 2").wait(60) == 2
+    assert start(file, 1, BEHAVE="exit 2").wait(600) == 2
     assert heard(file) == [[*WORDS, "--only", "1"]]  # nothing is queued again
 
 
@@ -119,11 +119,11 @@ SAVES = 'trap "sleep 0.3; echo saved >> $HEARD; exit $CODE" TERM; echo ready >> 
 def test_a_task_that_must_stop_saves_first(cluster, how, code, then):
     file = cluster(script(["bench", "x"], 3))
     task = start(file, 2, BEHAVE=SAVES, CODE=str(code))
-    end = time.monotonic() + 60
+    end = time.monotonic() + 600
     while ["ready"] not in heard(file) and time.monotonic() < end:
         time.sleep(0.02)
     task.send_signal(how)
-    assert task.wait(60) == code
+    assert task.wait(600) == code
     assert heard(file)[1:] == [["ready", "saved", *then]]
 
 

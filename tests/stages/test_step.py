@@ -27,7 +27,7 @@ from likewise.stages.assemble import resolve
 from likewise.stages.step import Stepping, must_be_as_many
 from likewise.types import LikewiseError
 
-pytestmark = [pytest.mark.process, pytest.mark.xdist_group("step")]
+pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")

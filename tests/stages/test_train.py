@@ -88,7 +88,7 @@ def test_a_killed_training_goes_on_from_its_checkpoint(settings, tmp_path):
         "def die(self, batch):\n    out = real(self, batch)\n    os._exit(9) if self.step == 27 else None\n    return out\n"
         f"m.Training.one_step = die\nm.train(Train(**{settings!r}))\n"
     )
-    assert subprocess.run([sys.executable, "-c", code], timeout=120, check=False).returncode == 9
+    assert subprocess.run([sys.executable, "-c", code], timeout=600, check=False).returncode == 9
     run = Run(settings["out"])
     assert run.load_state()["step"] == 20 and (run.path / "lock").exists()
     train(Train(**settings))
@@ -397,6 +397,7 @@ def test_a_dotted_loss_is_imported_only_with_permission_and_the_run_does_not_car
     assert evaluate(run, quiet=True, allow_imports=True)["queries"] == 144
 
 
+@pytest.mark.process
 def test_ctrl_c_on_the_command_line(settings, features):
     """A real process, a real signal: exit code 130, a resumable run, and the same command finishes it."""
     words = [

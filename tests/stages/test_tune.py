@@ -250,6 +250,8 @@ def test_without_optuna_it_says_what_to_install(config, monkeypatch):
         tune(config())
 
 
+@pytest.mark.slow
+@pytest.mark.process
 def test_two_processes_share_a_search(config, tmp_path):
     settings = config(trials=6)
     words = [
@@ -267,7 +269,7 @@ def test_two_processes_share_a_search(config, tmp_path):
     command = [sys.executable, "-m", "likewise", *words, "--pruner", "none", "--quiet"]
     env = os.environ | {"OMP_NUM_THREADS": "1"}
     both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env) for _ in range(2)]
-    ends = [(process.communicate(timeout=200)[1], process.returncode) for process in both]
+    ends = [(process.communicate(timeout=600)[1], process.returncode) for process in both]
     assert [code for _, code in ends] == [0, 0], ends
     about = json.loads((tmp_path / "out" / "tune.json").read_text())
     assert about["count"]["complete"] == 6
