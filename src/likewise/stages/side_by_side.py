@@ -37,7 +37,7 @@ def set_beside(
     verdict = same(one, other, None, None) or conclude(metric, by_query, by_class, 0)
     place = places_of(one.row, pool.row)
 
-    def asked(q: int, value: np.ndarray, seen: Viewed) -> Asked:
+    def asked(q: np.int64, value: np.ndarray, seen: Viewed) -> Asked:
         assert seen.near is not None and seen.near_sim is not None
         return ask(int(place[q]), float(value[q]), pool.label, seen.near, seen.near_sim)
 
