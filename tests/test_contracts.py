@@ -31,6 +31,7 @@ def test_every_loss(name, bare):
     bare(check_spec, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -96,7 +96,13 @@ def must_train(grid, chosen, folder):
         assert 0 <= Run(folder / str(number)).scores["metrics"]["R@1"] <= 1
 
 
-@pytest.mark.parametrize("file", GRIDS, ids=lambda file: file.stem)
+FEW = ("bench", "robust-features")
+"""Grids of the fast suite; `./test --all` starts every one."""
+
+
+@pytest.mark.parametrize(
+    "file", [pytest.param(f, id=f.stem, marks=() if f.stem in FEW else pytest.mark.slow) for f in GRIDS]
+)
 def test_an_example_grid_is_laid_out_whole_and_trained_in_part(file, data, tmp_path):
     grid = one_seed(file)
     source = data(grid.settings["data"])

@@ -129,7 +129,8 @@ def test_loss_ranks_are_scipys():
     from scipy.stats import rankdata
 
     loss = torch.randint(0, 20, (50,), generator=torch.Generator().manual_seed(0)).float()
-    np.testing.assert_allclose(by_loss(loss), 1 - (rankdata(loss.numpy()) - 1) / 49)
+    # In float64: newer versions of scipy rank float32 numbers in float32.
+    np.testing.assert_allclose(by_loss(loss), 1 - (rankdata(loss.double().numpy()) - 1) / 49)
 
 
 def test_loss_over_time_is_the_mean_of_the_looks_that_saw_a_sample():

@@ -77,6 +77,8 @@ def interpreter_fails() -> str | None:
     return None
 
 
+@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.skipif(not cut_cuda.available(), reason="needs Triton")
 def test_interpreted_on_the_cpu_it_equals_the_reference_to_the_bit():
     """In a process of its own: Triton chooses when it is imported."""

@@ -202,7 +202,7 @@ def test_interrupted_drawing_leaves_nothing(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux alone")
 def test_failure_in_a_worker_leaves_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "draw", fail_after(100, interrupt))
+    monkeypatch.setattr(module, "draw", fail_after(10, interrupt))
     with pytest.raises(KeyboardInterrupt):
         glyphs(tmp_path, size=8, per_class=100, classes=12)
     assert listing(tmp_path) == []

@@ -51,7 +51,9 @@ def test_other_settings_keep_the_contract(text, bare):
     bare(check_spec, text)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n.startswith("SoftTriple") else n for n in NAMES]
+)
 def test_first_and_second_derivatives(name, batch):
     z, y = batch
     loss = made(name).double()

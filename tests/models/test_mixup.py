@@ -80,7 +80,9 @@ BY_HAND = {
 
 
 @pytest.mark.parametrize("place", [0, 1, 2, 3])
-@pytest.mark.parametrize("name", BY_HAND)
+@pytest.mark.parametrize(
+    "name", [one if one == "conv_small" else pytest.param(one, marks=pytest.mark.slow) for one in BY_HAND]
+)
 @torch.no_grad()
 def test_mixed_states_by_hand(name, place):
     # With the batch's own statistics, since the states of an untrained network are all but equal without.
@@ -177,7 +179,7 @@ GLYPHS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("loss", ["NormSoftmax()", "Triplet()"])
+@pytest.mark.parametrize("loss", ["NormSoftmax()", pytest.param("Triplet()", marks=pytest.mark.slow)])
 def test_glyphs_are_learned_from_mixtures(tmp_path, loss):
     from likewise import evaluate
 

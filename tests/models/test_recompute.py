@@ -28,6 +28,7 @@ def one_step(embedder, x):
     return sum(size for place, size in kept.items() if place not in own)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("freeze", [False, True])
 @pytest.mark.parametrize(("name", "share"), [("resnet18", 0.6), ("tf_efficientnet_lite0", 0.3)])
 def test_same_gradients_and_statistics_from_less_memory(name, share, freeze):

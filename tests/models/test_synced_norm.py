@@ -25,7 +25,7 @@ def answers(tmp_path_factory):
     return start_all(tmp_path_factory.mktemp("meet"), "norms")
 
 
-@pytest.fixture(params=[2, 3])
+@pytest.fixture(params=[pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
 def together(request, answers):
     """What every process found, one after another."""
     return answers[request.param]

@@ -314,6 +314,7 @@ class Chat(http.server.BaseHTTPRequestHandler):
         pass
 
 
+@pytest.mark.slow
 def test_a_link_on_another_site_opens_the_page_and_pages_of_two_ports_stay_open(chromium, server, tmp_path):
     (tmp_path / "other").mkdir()
     write_audit(tmp_path / "other")

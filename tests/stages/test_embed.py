@@ -75,6 +75,7 @@ def test_features_are_what_the_head_gets_and_train_a_new_one(picture_run, pictur
     assert run.about["features"] == network.feature_dim and run.scores["queries"] == 18
 
 
+@pytest.mark.slow
 def test_a_backbone_needs_no_run(pictures, tmp_path, monkeypatch):
     """Its features are those of the network that a training would start from."""
     monkeypatch.setattr(

@@ -137,6 +137,7 @@ def test_children_train_side_by_side_and_one_failure_stops_nobody(planner, setti
     assert Run(here.out).scores["metrics"] == jobs[0].run.scores["metrics"]  # a child is no other place
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_children_stop_politely_and_leave_runs_that_go_on(planner, settings, crew):

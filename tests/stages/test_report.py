@@ -36,6 +36,7 @@ def facts(monkeypatch):
 
 
 def test_the_page_is_there_before_the_map_that_takes_its_time(finished, monkeypatch):
+    pytest.importorskip("openTSNE")
     pages, said = [], []
     monkeypatch.setattr(stage, "write_page", lambda facts, file, quiet: pages.append(facts) or file)
     monkeypatch.setattr(stage, "unfold", lambda z, name, similarity, way, config: z[:, :2].numpy())

@@ -79,6 +79,8 @@ def test_a_stopped_training_goes_on_to_the_same_numbers(settings, tmp_path, stop
     assert [line["step"] for line in resumed.read_log()] == [10, 20, 30, 40]
 
 
+@pytest.mark.slow
+@pytest.mark.process
 def test_a_killed_training_goes_on_from_its_checkpoint(settings, tmp_path):
     """Killed without a chance to save: the steps since the last checkpoint are done again, to the same end."""
     whole = train(Train(**settings | {"out": str(tmp_path / "whole")}))
@@ -409,7 +411,7 @@ def test_ctrl_c_on_the_command_line(settings, features):
         "--out",
         settings["out"],
         "--length",
-        "1500",
+        "400",
         "--dim",
         "8",
     ]
@@ -423,11 +425,11 @@ def test_ctrl_c_on_the_command_line(settings, features):
     _, err = child.communicate(timeout=300)
     assert child.returncode == 130 and "the same command goes on from there" in err and "Traceback" not in err
     step = Run(settings["out"]).load_state()["step"]
-    assert 0 < step < 1500
+    assert 0 < step < 400
     done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0 and "R@1" in done.stdout
     steps = [json.loads(line)["step"] for line in log.read_text().splitlines()]
-    assert steps == sorted(set(steps)) and steps[-1] == 1500
+    assert steps == sorted(set(steps)) and steps[-1] == 400
 
 
 def test_configs_are_frozen_and_flat():
