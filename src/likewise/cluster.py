@@ -120,7 +120,9 @@ class _Grid:
 def _exact_mean(x: Float[Tensor, "N D"]) -> Float[Tensor, "D"]:
     """The mean row, in float64, of values rounded to 2^-30 of the largest, whose sum is exact."""
     step = 2.0 ** (math.frexp(float(x.abs().max()))[1] - 30)
-    total = sum((part.double() / step).round_().sum(0, dtype=torch.int64) for part in x.split(2**14))
+    total = torch.zeros_like(x[0], dtype=torch.int64)
+    for part in x.split(2**14):
+        total += (part.double() / step).round_().sum(0, dtype=torch.int64)
     return total.double() / len(x) * step
 
 

@@ -54,10 +54,11 @@ def printable(text: str, keep: str = "") -> str:
 def causes(error: BaseException) -> Iterator[BaseException]:
     """An error, and the errors that it was raised from or while handling, newest first."""
     seen: list[BaseException] = []
-    while error is not None and error not in seen:
-        yield error
-        seen.append(error)
-        error = error.__cause__ or error.__context__
+    now: BaseException | None = error
+    while now is not None and now not in seen:
+        yield now
+        seen.append(now)
+        now = now.__cause__ or now.__context__
 
 
 def is_out_of_memory(error: BaseException) -> bool:

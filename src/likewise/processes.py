@@ -44,7 +44,9 @@ def mark() -> dict[str, str | int | None]:
 
 def lives(owner: object) -> bool | None:
     """Whether the process that left this `mark` lives; None where that cannot be known from here."""
-    pid = owner.get("pid") if isinstance(owner, dict) else None
+    if not isinstance(owner, dict):
+        return None
+    pid = owner.get("pid")
     if not isinstance(pid, int) or pid <= 0 or not space() or owner.get("space") != space():
         return None
     try:

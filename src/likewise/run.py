@@ -27,7 +27,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -105,7 +105,7 @@ class Run:
             raise LikewiseError(
                 f"run: '{self.path}' is not a run folder: it has no config.json; a run is what `likewise train` wrote"
             )
-        about = {"data": ""} | self.read_json("config.json")
+        about: dict[str, Any] = {"data": ""} | self.read_json("config.json")
         kinds = {"format": int, "identity": str, "data": str, "config": dict}
         if any(not isinstance(about.get(name), kind) for name, kind in kinds.items()):
             raise LikewiseError(f"run: {file} is not a run's config")

@@ -170,7 +170,9 @@ def _parse(text: str) -> ast.expr:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, int) and abs(node.value) > 2**53:
             raise LikewiseError(f"spec '{text[:40]}...': whole numbers go from -2**53 to 2**53, got a larger one")
-        words = [word.arg for word in node.keywords] if isinstance(node, ast.Call) else []
+        if not isinstance(node, ast.Call):
+            continue
+        words = [word.arg for word in node.keywords]
         if twice := [word for word in words if words.count(word) > 1]:
             raise LikewiseError(f"spec '{text}': {ast.unparse(node.func)} has {twice[0]} twice; leave one out")
     return tree

@@ -92,7 +92,7 @@ def parse(data: str) -> tuple[str, dict[str, str]]:
     return where, wish
 
 
-def package():
+def package() -> Any:  # its modules are loaded when they are first used, which no type can tell
     try:
         import datasets
     except ImportError:
@@ -136,7 +136,7 @@ def only_cached() -> Iterator[None]:
     """Let the package look into its cache alone, and contact no server."""
     from huggingface_hub import constants
 
-    places = (constants, package().config)
+    places: tuple[Any, ...] = (constants, package().config)
     before = [place.HF_HUB_OFFLINE for place in places]
     try:
         for place in places:

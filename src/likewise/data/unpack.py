@@ -154,6 +154,6 @@ def suffix_of(content: bytes | str) -> str:
     """Return the suffix that fits a picture's bytes, or its file; `UNKNOWN` is found out when it is decoded."""
     try:
         with open_picture(io.BytesIO(content) if isinstance(content, bytes) else content) as image:
-            return f".{image.format.lower()}"
+            return f".{str(image.format).lower()}" if image.format else UNKNOWN
     except Exception:  # Pillow raises many kinds
         return UNKNOWN

@@ -128,7 +128,7 @@ class Pictures:
         if image is None:
             raise Refusal(415, f"search: a picture is wanted ({', '.join(FORMATS)}), and this is none of them")
         threads = self.large if image.width * image.height > LARGE else self.small
-        kind = "JPEG" if image.format == "MPO" else image.format
+        kind = "JPEG" if image.format == "MPO" else str(image.format)
         del image  # while it waits: WebP allocates the pixels when it is opened
         return kind, *await loop.run_in_executor(threads, self.look, body, preview)
 
@@ -142,7 +142,9 @@ class Pictures:
         return body
 
     def look(self, body: bytes, preview: bool) -> tuple[str | None, Tensor]:
-        image = self.desk.decode(self.desk.open(body, tuple(FORMATS)))
+        opened = self.desk.open(body, tuple(FORMATS))
+        assert opened is not None and self.desk.see is not None  # `see` opened it before
+        image = self.desk.decode(opened)
         x = self.desk.see(image)
         return inline(image) if preview else None, x
 

@@ -90,7 +90,7 @@ class Approximate:
             if checksum(file) != about["sum"]:
                 raise RuntimeError("its bytes are not those that were written")
             inner = faiss.read_index(str(file))
-            places = faiss.vector_to_array(inner.id_map)
+            places = faiss.vector_to_array(inner.id_map)  # pyright: ignore[reportAttributeAccessIssue]
             if inner.d != dim or not ((places >= 0) & (places < about["upto"])).all():
                 raise RuntimeError("it is of other vectors")
             return cls(about["kind"], inner, about["upto"])

@@ -40,7 +40,7 @@ def search(config: Search, say=print) -> list[dict]:
     if config.serve:
         from likewise.stages.serve import check_serving  # needs what not everybody has installed
 
-        serving = check_serving(config)
+        upload, token = check_serving(config)
     index, network = open_index(config, say)
     if (config.serve or out) and (told := outside_of(index, network, config)):
         say(printable(told))
@@ -49,7 +49,7 @@ def search(config: Search, say=print) -> list[dict]:
     if config.serve:
         from likewise.stages.serve import serve
 
-        serve(index, network, config, *serving)
+        serve(index, network, config, upload, token)
     return found
 
 
