@@ -1,5 +1,6 @@
 """Shapes in annotations are checked while tests run; production pays nothing."""
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -31,6 +32,12 @@ NUMERIC = {
     "test_significance", "test_examples",
 }  # fmt: skip
 """Folders and files whose tests are about formulas and numbers: CI runs them under a second instruction set."""
+
+
+def pytest_collection_finish():
+    """Exempt what is imported by now from garbage collection, which would walk through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items):

@@ -140,6 +140,7 @@ def commands(*files):
             yield shlex.split(one[1], comments=True)
 
 
+@pytest.mark.slow
 def test_settings_for_tables_are_laid_out_by_the_commands_that_name_them(data, tmp_path):
     named, known = set(), {}
     for _, command, *words in commands(*SETS, ROOT / "docs" / "results" / "README.md", ROOT / "docs" / "tables.md"):

@@ -29,6 +29,7 @@ def test_a_plain_loop_learns_and_is_short(capsys):
     assert len((EXAMPLES / "plain_loop.py").read_text("utf-8").splitlines()) <= 40
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_lightning_loop_learns(capsys):
     pytest.importorskip("lightning")

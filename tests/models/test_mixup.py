@@ -179,7 +179,8 @@ GLYPHS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("loss", ["NormSoftmax()", pytest.param("Triplet()", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", ["NormSoftmax()", "Triplet()"])
 def test_glyphs_are_learned_from_mixtures(tmp_path, loss):
     from likewise import evaluate
 

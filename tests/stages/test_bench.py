@@ -357,6 +357,7 @@ def test_the_papers_tables_can_be_planned_in_small(tmp_path, monkeypatch):
     assert not (tmp_path / "bench").exists()
 
 
+@pytest.mark.slow
 def test_a_papers_table_in_small_on_the_command_line(tmp_path, capsys):
     small = ["length=1", "sampler.batch=24", "data=glyphs(classes=24, per_class=6)"]
     words = ["bench", "influence-table1", "--quick", "--set", *small, "--device", "cpu", "--out", str(tmp_path)]

@@ -12,6 +12,8 @@ from likewise.run import Run
 from likewise.stages.demo import demo, doubts
 from likewise.types import Items
 
+pytestmark = pytest.mark.slow  # it trains twice
+
 TINY = {"data": "glyphs(classes=20, per_class=8)", "length": "25"}
 
 

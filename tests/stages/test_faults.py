@@ -41,6 +41,8 @@ def steps_told(file: Path) -> list[int]:
     return [int(line) for line in file.read_text().splitlines() if len(line) == LINE - 1] if file.exists() else []
 
 
+@pytest.mark.slow
+@pytest.mark.process
 def test_twenty_kills(settings, tmp_path, process):
     """At random moments: between steps, while saving, at the start. At most the steps since the last state are done again."""
     settings |= {

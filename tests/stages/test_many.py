@@ -177,6 +177,7 @@ def test_a_child_that_dies_is_a_crash_with_its_last_words():
     assert crashed and leaves
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_a_child_hears_although_its_parent_was_started_deaf(planner, settings):

@@ -44,6 +44,7 @@ def spoiled(features, tmp_path_factory):
     ))  # fmt: skip
 
 
+@pytest.mark.slow
 def test_noise_undone_makes_it_better(spoiled, tmp_path):
     settings, items = given(spoiled)
     protocol = UnseenClasses(val=0.2)

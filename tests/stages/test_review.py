@@ -122,6 +122,8 @@ def test_what_stands_in_the_way_is_told(run, tmp_path):
         review(Review(str(run), store=str(tmp_path / "mine.sqlite")))
 
 
+@pytest.mark.slow
+@pytest.mark.process
 def test_without_the_extra_it_says_what_to_install(run):
     code = "import sys; sys.modules['fastapi'] = None; from likewise.cli import main; main(['review', sys.argv[1]])"
     here = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}

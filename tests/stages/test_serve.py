@@ -83,6 +83,8 @@ def test_what_stands_in_the_way_is_told_before_the_work(picture_run, monkeypatch
     assert check_serving(Search(target, upload="2MB")) == (2 * 2**20, "a token of 24 characters")
 
 
+@pytest.mark.slow
+@pytest.mark.process
 def test_without_the_extra_it_says_what_to_install(picture_run):
     code = "import sys; sys.modules['fastapi'] = None; from likewise.cli import main; main(sys.argv[1:])"
     here = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
