@@ -66,6 +66,7 @@ def test_pictures_are_small_whole_and_all_used():
     assert shown == {file.name for file in docs.FOLDER.glob("*.svg")}
 
 
+@pytest.mark.slow
 def test_the_script_writes_pages_and_pictures(tmp_path, monkeypatch, capsys):
     """Into another folder, one picture of every shelf: all tools but the site, among them flow_picture and svg."""
     (tmp_path / "docs" / "shelves").mkdir(parents=True)

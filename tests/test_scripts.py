@@ -263,6 +263,7 @@ def test_serve_index(capsys):
         must_be_positive(*(line[key] for key in ("p50_ms", "p95_ms", "p99_ms", "peak_memory_mb", "rows")))
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_serve_load(run, pictures, capsys):
     pytest.importorskip("fastapi")

@@ -65,6 +65,8 @@ def test_seed_changes_every_picture_but_not_the_table(small, tmp_path):
     assert other.class_name == small.class_name and (other.split == small.split).all()
 
 
+@pytest.mark.slow
+@pytest.mark.process
 def test_many_processes_draw_what_one_does(tmp_path, monkeypatch):
     many = glyphs(tmp_path / "many", size=8, per_class=50, classes=24)  # enough pictures to be worth a pool
     monkeypatch.setattr(module.sys, "platform", "elsewhere")

@@ -97,17 +97,18 @@ STOPPED = {
 }
 
 
-def cases(many: int) -> list[str]:
-    """Three processes train all there is; two, what depends on who has which share."""
-    return [name for name in CASES if many > 2 or name.startswith(("shard", "chunk", "clip", "views", "pictures"))]
-
-
 FEW = {
     "MultiSimilarity()", "Hierarchical(loss=ProxyAnchor(), coarse=3, every=2, start='2')", "ProcSim", "LabelPosterior",
     "CoTeachingPlus, sharded", "LanguageGuidance", "GreedyCoreset", "views", "clip_norm, sharded", "chunk, one has more",
     "pictures, views, teacher",
 }  # fmt: skip
 """Cases of the fast suite: every kind of part, and every way in which processes share work, at least once."""
+
+
+def cases(many: int) -> list[str]:
+    """Three processes train all there is; two, what depends on who has which share, and the cases of the fast suite."""
+    shared = ("shard", "chunk", "clip", "views", "pictures")
+    return [name for name in CASES if many > 2 or name in FEW or name.startswith(shared)]
 
 
 def config(folder, name: str, more: dict) -> Train:
@@ -203,15 +204,15 @@ def found(run: Run) -> dict:
     return out
 
 
-def start_all(folder, asked: set[str]) -> None:
-    """Two, then three real processes train these cases; then three go on with what two began."""
+def start_all(folder, asked: set[str], most: int) -> None:
+    """Two, then (up to `most`) three real processes train these cases; then three go on with what two began."""
     write_data(folder)
-    mp.spawn(work, (str(folder), asked), nprocs=3)
+    mp.spawn(work, (str(folder), asked, most), nprocs=most)
 
 
-def work(me: int, folder: str, asked: set[str]) -> None:
+def work(me: int, folder: str, asked: set[str], most: int) -> None:
     torch.set_num_threads(1)
-    for many in range(max(me + 1, 2), 4):
+    for many in range(max(me + 1, 2), most + 1):
         dist.init_process_group("gloo", init_method=f"file://{folder}/meet{many}", rank=me, world_size=many)
         errors = {}
         half = {f"stopped {name}": name for name in STOPPED if name in asked}

@@ -157,7 +157,9 @@ def assert_same_table(a, b):
                 assert x == y
 
 
-@pytest.mark.parametrize("way", ["first", "kronecker", "lissa", "deep"])
+@pytest.mark.parametrize(
+    "way", ["first", *(pytest.param(way, marks=pytest.mark.slow) for way in ("kronecker", "lissa", "deep"))]
+)
 def test_every_way_to_find_causes(proxy, audited, way, tmp_path):
     found = look(proxy.path, tmp_path, influence=way)
     keeps_the_contract(found)

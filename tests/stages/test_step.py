@@ -34,15 +34,16 @@ pytestmark = pytest.mark.process
 def folder(request, tmp_path_factory):
     """Where several processes have trained the cases that the selected tests ask for."""
     folder = tmp_path_factory.mktemp("together")
-    asked = {item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")}
+    mine = [i.callspec.params for i in request.session.items if i.path == request.path and hasattr(i, "callspec")]
+    asked, most = {one.get("name") for one in mine}, max(2, *(one.get("many", 2) for one in mine))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp().parent / "cache"))
-        start_all(folder, asked & (CASES.keys() | STOPPED.keys()))
+        start_all(folder, asked & (CASES.keys() | STOPPED.keys()), most)
     return folder
 
 
 def case(name: str, many: int):
-    return pytest.param(name, many, marks=() if name in FEW else pytest.mark.slow)
+    return pytest.param(name, many, marks=() if name in FEW and many == 2 else pytest.mark.slow)
 
 
 def assert_close(a, b, where: str, rounded: float = 1e-6) -> None:
@@ -75,7 +76,7 @@ def test_many_train_as_one(folder, name, many):
     assert_close(alone, together, name)
 
 
-@pytest.mark.parametrize("many", [1, 3])
+@pytest.mark.parametrize("many", [1, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", STOPPED)
 def test_what_two_began_others_finish(folder, name, many):
     """One of two processes was asked to stop. Another number of them ends where one alone ends that was never stopped."""

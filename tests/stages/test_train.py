@@ -399,6 +399,7 @@ def test_a_dotted_loss_is_imported_only_with_permission_and_the_run_does_not_car
     assert evaluate(run, quiet=True, allow_imports=True)["queries"] == 144
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_ctrl_c_on_the_command_line(settings, features):
     """A real process, a real signal: exit code 130, a resumable run, and the same command finishes it."""

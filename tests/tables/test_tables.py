@@ -137,6 +137,7 @@ def test_methods_are_told_the_share_of_wrong_labels_that_there_is():
             assert bool(told) == (cell.names["method"] in known)
 
 
+@pytest.mark.slow
 def test_quick_tables_are_small_and_lay_out_on_the_glyphs(tmp_path):
     planner = Planner(tmp_path, print)
     for name in table_names():
