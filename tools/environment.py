@@ -38,7 +38,7 @@ def ensure() -> str:
     if is_ready(stamp, wanted):
         return str(python)
     PLACE.parent.mkdir(parents=True, exist_ok=True)
-    with alone(PLACE.with_suffix(".lock")):
+    with alone(PLACE.with_name(f"{PLACE.name}.lock")):
         if is_ready(stamp, wanted):  # another process was faster
             return str(python)
         need = 9 * 2**30
