@@ -64,6 +64,7 @@ def one_by_one(net, tokenizer, row):
     return torch.stack(found)
 
 
+@pytest.mark.slow
 def test_clip_gives_its_projected_text_embedding(tmp_path):
     net, tokenizer = tiny(tmp_path, "clip")
     by_hand = one_by_one(net.text_model, tokenizer, lambda out: net.text_projection(out.last_hidden_state[0, -1]))

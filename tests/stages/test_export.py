@@ -71,6 +71,7 @@ def names(folder) -> list[str]:
     return sorted(p.name for p in folder.iterdir())
 
 
+@pytest.mark.slow
 def test_the_example_gives_the_runs_embeddings_without_torch(exported, photographs, odd):
     assert (
         names(exported.folder) == sorted(exported.files) == ["README.md", "example.py", "model.onnx", "preprocess.json"]

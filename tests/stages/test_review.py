@@ -69,6 +69,8 @@ class Process:
         return self.process.returncode, said, wrong
 
 
+@pytest.mark.slow
+@pytest.mark.process
 def test_from_audit_to_corrected_table(run):
     served = Process(str(run), "--port", "0")
     try:
