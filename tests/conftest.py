@@ -25,6 +25,11 @@ sys.path.insert(0, HERE)  # modules that tests send to another process
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # shells start background jobs so, and Ctrl-C is what some tests send
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 NUMERIC = {
     "audit", "confidence", "losses", "metrics", "miners", "noise", "samplers", "terms", "test_cluster", "test_discriminant",
     "test_exact", "test_fifo", "test_grad_cache", "test_hyperbolic", "test_intervals", "test_label_noise", "test_lambert_w",

@@ -36,7 +36,8 @@ def lambert_w(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     series = torch.full_like(p, SERIES[-1])
     for factor in SERIES[-2::-1]:
         series = series * p + factor
-    z = x.clamp_min(-0.2).log1p()
+    # log1p of the largest numbers is infinite in some builds of torch; from 1e30 on log is the same to the last digit.
+    z = torch.where(x < 1e30, x.clamp(-0.2, 1e30).log1p(), x.clamp_min(1e30).log())
     w = torch.where(x < -0.2, series, z * (1 - z.log1p() / (2 + z)))
     for _ in range(2):
         f, u = w - x * (-w).exp(), w + 1  # e^w is divided out, so that nothing overflows

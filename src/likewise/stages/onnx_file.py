@@ -66,7 +66,7 @@ def write_onnx(folder: Path, model: Model, run: Run, config: Train) -> Callable:
         with quietly():
             program = torch.onnx.export(
                 Graph(model.embedder, raw).eval(), (torch.zeros(shape),), dynamo=True, opset_version=OPSET, verbose=False,
-                input_names=names[0], output_names=names[1], dynamic_shapes={"x": {0: torch.export.Dim("batch")}},
+                input_names=names[0], output_names=names[1], dynamic_shapes=({0: torch.export.Dim("batch", max=2**31 - 1)},),
             )  # fmt: skip
         assert program is not None
         proto = program.model_proto

@@ -178,12 +178,16 @@ def _forward_mode_and_vmap(make) -> None:
     assert torch.allclose(many[0], each(z)) and torch.allclose(many[1], each(z.flip(0))), "vmap gives other numbers"
 
 
+ONE_GRAPH = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 11)
+"""Whether a loss must compile as one graph: the compilers of older versions break it at code that newer ones take."""
+
+
 def _compiles(make) -> None:
     """In one graph, with the same numbers and gradients. (`aot_eager`: everything of the compiler but the code it writes.)"""
     loss, (z, y) = _fresh(make).double(), batch()
     z = z.requires_grad_()
     torch.compiler.reset()
-    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    compiled = torch.compile(loss, fullgraph=ONE_GRAPH, backend="aot_eager")
     try:
         each = _value(compiled, z, y)
     except torch._dynamo.exc.TorchDynamoException as error:  # pyright: ignore[reportAttributeAccessIssue]
