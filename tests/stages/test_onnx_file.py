@@ -29,6 +29,7 @@ def run(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.onnx
 def test_several_outputs_and_any_batch(run, tmp_path):
     torch.manual_seed(0)
     embedder = Embedder("conv_small", 8, Relational, pool="avg+max", pretrained=False, size=16)
@@ -50,9 +51,7 @@ def test_several_outputs_and_any_batch(run, tmp_path):
     assert json.loads((tmp_path / "preprocess.json").read_text())["output"] == "e"
 
 
-@pytest.mark.skipif(
-    tuple(map(int, torch.__version__.split(".")[:2])) < (2, 9), reason="older exporters trace what they cannot export"
-)
+@pytest.mark.onnx
 def test_what_the_exporter_cannot_do_is_one_sentence(run, tmp_path):
     class Odd(torch.nn.Module):
         def __init__(self, features, dim):
