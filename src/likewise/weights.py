@@ -41,7 +41,7 @@ def digest(tensors: dict[str, Tensor]) -> str:
     for name in sorted(tensors):
         t = tensors[name]
         found.update(f"{name} {t.dtype} {list(t.shape)}\n".encode())
-        found.update(memoryview(t.contiguous().flatten().view(torch.uint8).numpy()))
+        found.update(t.contiguous().flatten().view(torch.uint8).numpy())  # pyright: ignore[reportArgumentType]
     return found.hexdigest()
 
 
