@@ -25,10 +25,10 @@ sys.path.insert(0, HERE)  # modules that tests send to another process
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
-if (
-    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-):  # shells start background jobs so, and Ctrl-C is what some tests send
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# Shells start background jobs without SIGINT, and nohup without SIGHUP: some tests send them, and wait for what they do.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 NUMERIC = {
     "audit", "confidence", "losses", "metrics", "miners", "noise", "samplers", "terms", "test_cluster", "test_discriminant",
