@@ -87,7 +87,7 @@ def open_streams() -> None:
 
 @contextmanager
 def noting_ctrl_c(pressed: threading.Event) -> Iterator[None]:
-    """Set the event at Ctrl-C, which then raises as usual. Somebody else's handler is left alone."""
+    """Set the event at Ctrl-C, then raise KeyboardInterrupt as usual. A handler that the caller installed stays."""
     usual = signal.default_int_handler
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not usual:
         yield

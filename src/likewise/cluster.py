@@ -86,7 +86,7 @@ def kmeans(
 
 @dataclass(frozen=True)
 class _Grid:
-    """Whole numbers for points: (point - shift) / step, rounded; scaled to unit length first where `spherical`.
+    """Maps points to whole numbers: (point - shift) / step, rounded; scaled to unit length first where `spherical`.
 
     Everything here is made of exact sums, of sums in a fixed order and of single IEEE operations, so it gives the same bits on
     every machine. `step` is a power of two.

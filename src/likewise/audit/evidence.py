@@ -32,7 +32,7 @@ STRICT = 0.003
 alike, even out of folds."""
 
 CONVERGED = 1e-6
-"""The largest slope at which the regression ends. Chances are then within about 1e-5 of the optimum's, on every machine."""
+"""Gradient tolerance of the regression: its probabilities are then within about 1e-5 of the optimum on every machine."""
 
 SMALL = 15
 """Samples of a class below which discriminants and regressions, which see four fifths of them, have no say about its labels."""
@@ -177,7 +177,7 @@ def regression(
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import KFold
 
-    # In float32 the search stops where rounding makes the slope uncertain: on another CPU that is another place.
+    # float64: in float32 the solver stops where rounding hides the gradient, which differs between CPUs.
     numbers = ((x - x.mean(0)) / x.std().clamp_min(1e-12)).double().cpu().numpy()
     label, weight = y.cpu().numpy(), trust.cpu().numpy()
     found = np.full((len(label), int(label.max()) + 1), BOUND)

@@ -24,7 +24,7 @@ UNKNOWN = ".img"
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Rows of a data set. `kinds` says of each column: "image", the names of a ClassLabel, or what else it holds."""
+    """Rows of a data set. `kinds` maps each column to "image", to the names of a ClassLabel, or to its type."""
 
     kinds: dict[str, str | list[str]]
     fingerprint: str

@@ -166,7 +166,7 @@ class Index:
 
     @property
     def behind(self) -> bool:
-        """Whether the faiss index lacks so many rows, or holds so many removed ones, that it should be brought up to date."""
+        """Whether the faiss index should be updated: too many rows are missing from it, or too many in it were removed."""
         if self.graph is None:
             return False
         late = len(self.rows.vectors) - self.graph.upto

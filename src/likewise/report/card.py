@@ -151,7 +151,7 @@ def scored(card: Card) -> list[str]:
     part, similarity = scores.get("part", "test"), scores["similarity"]
     said = [plain(f"{scores['queries']} queries of the {part} part, {similarity} similarity{over}.")]
     if card.config.get("protocol"):
-        said.append(f"Who asks and who answers: {code(card.config['protocol'])}.")
+        said.append(f"Queries and gallery: {code(card.config['protocol'])}.")
     if scores.get("unscored"):
         said.append(plain(f"{scores['unscored']} more queries have nothing to find and are left out."))
     leaks = plain(scores.get("leaks") or "")

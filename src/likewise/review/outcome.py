@@ -76,10 +76,10 @@ def corrected(findings: Findings, decisions: Iterable[Decision], root: str = "")
                 table.append((os.path.join(root, s.path), label or s.label, *s.carried.values(), s.row))
         return table
     table = [("label", *names, "row")]
-    nobody = {name: "0" if name == "weight" else "" for name in names}
+    empty = {name: "0" if name == "weight" else "" for name in names}
     for row in range(findings.about["rows"]):
         s, (verdict, label, _) = samples.get(row), settled.get(str(row), ("keep", "", ()))
-        carried = nobody if s is None else {**s.carried, "split": ""} if verdict == "remove" else s.carried
+        carried = empty if s is None else {**s.carried, "split": ""} if verdict == "remove" else s.carried
         table.append((label or (s.label if s else "not audited"), *carried.values(), row))
     return table
 
