@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from likewise import cli, configs
+from likewise import cli
+from likewise import config as configs
 from likewise.errors import LikewiseError
 from likewise.recipes import read
 

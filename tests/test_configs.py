@@ -8,7 +8,8 @@ import re
 
 import pytest
 
-from likewise import cli, configs
+from likewise import cli
+from likewise import config as configs
 from likewise.configs import KEPT_OUT, Train, check, to_dict
 from likewise.types import LikewiseError
 

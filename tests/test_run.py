@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from likewise import run as module
 from likewise.errors import RunBusy
-from likewise.processes import mark
+from likewise.io.processes import mark
 from likewise.run import FORMAT, Run, identity
 from likewise.types import LikewiseError
 

@@ -147,7 +147,7 @@ def parse(name: str, words: list[str]):
     """Words -> the command's config. A recipe's values stand in for the defaults; `--robust` is one more recipe."""
     import tyro
 
-    from likewise import configs
+    from likewise import config as configs
 
     kind = getattr(configs, "".join(word.title() for word in name.split()))
     robust = ["robust"] if kind is configs.Train and "--robust" in words else []

@@ -204,7 +204,7 @@ def run_list(config) -> None:
 
 
 def run_published(config) -> None:
-    from likewise.files import check_out
+    from likewise.io.files import check_out
     from likewise.published import find, numbers, papers, write
     from likewise.report.published import show_papers, show_published
 

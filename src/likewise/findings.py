@@ -20,7 +20,7 @@ from typing import NamedTuple, get_type_hints
 import numpy as np
 
 from likewise.errors import LikewiseError
-from likewise.files import load_arrays
+from likewise.io.files import load_arrays
 
 ALL = "all"
 """The only part, where the data has none; its samples have an empty `split`."""

@@ -84,7 +84,7 @@ def thumbnail(file: str, box: Float[np.ndarray, "4"] | None = None) -> str:
     """A small picture as a data URI; "" where the file cannot be shown, or not at once."""
     from PIL import ImageOps
 
-    from likewise.pictures import open_picture
+    from likewise.io.image_files import open_picture
 
     try:
         with open_picture(file) as image:

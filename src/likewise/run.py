@@ -37,9 +37,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from likewise.errors import RunBusy
-from likewise.files import read_json, write_aside, write_json
+from likewise.io.files import read_json, write_aside, write_json
 from likewise.notebook import table, view
-from likewise.processes import lives, mark
+from likewise.io.processes import lives, mark
 from likewise.types import LikewiseError
 from likewise.weights import DIGEST, brief, digest, read_safetensors
 

@@ -15,7 +15,7 @@ from likewise.exact import Forbidden, euclidean_scale
 from likewise.intervals import FEW, bootstrap
 from likewise.metrics import measure_set, metric, of_the_set
 from likewise.metrics.ranking import Reach, reach
-from likewise.progress import bar
+from likewise.io.progress import bar
 from likewise.search import BUDGET, count_relevant, rank
 from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 

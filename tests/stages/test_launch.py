@@ -13,7 +13,7 @@ import torch
 
 from likewise.configs import Train
 from likewise.errors import OutOfMemory
-from likewise.processes import command
+from likewise.io.processes import command
 from likewise.run import Run
 from likewise.stages.launch import end_with, is_loss, is_started, launch, must_be_there, outcome, wait_for
 from likewise.stages.train import train

@@ -8,7 +8,7 @@ import torch
 
 from likewise.configs import Train
 from likewise.data.features import read_embeddings
-from likewise.files import cache_folder
+from likewise.io.files import cache_folder
 from likewise.stages.saved import (
     data_folders,
     find_target,

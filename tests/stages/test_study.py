@@ -10,7 +10,7 @@ pytest.importorskip("optuna")
 from optuna.trial import TrialState
 
 from likewise.errors import LikewiseError
-from likewise.processes import mark
+from likewise.io.processes import mark
 from likewise.stages.ranges import Range
 from likewise.stages.study import counted, hand_back, next_trial, open_study, suggest, take_up, without_password
 

@@ -15,8 +15,8 @@ from PIL import Image
 from likewise.data.augment import check
 from likewise.data.cut import shrink
 from likewise.data.images import cut, file_of, image_of, upright
-from likewise.pictures import open_picture
-from likewise.progress import bar
+from likewise.io.image_files import open_picture
+from likewise.io.progress import bar
 from likewise.types import Items, LikewiseError
 
 AHEAD = 64

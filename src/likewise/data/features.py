@@ -12,7 +12,7 @@ import numpy as np
 
 from likewise.data.columns import KNOWN, check_names, class_numbers, in_order, integers, optional_columns, text
 from likewise.data.sheet import Sheet, check_rows, parquet_errors, read_csv, read_parquet, read_text
-from likewise.files import first_line
+from likewise.io.files import first_line
 from likewise.types import Items, LikewiseError
 
 FILES = ".npy, .npz, .parquet or .safetensors"

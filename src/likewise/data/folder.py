@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from likewise.pictures import SUFFIXES
+from likewise.io.image_files import SUFFIXES
 from likewise.types import Items, LikewiseError
 
 SPLITS = ("train", "val", "test")

@@ -27,8 +27,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
-from likewise.files import cache_folder
-from likewise.progress import bar
+from likewise.io.files import cache_folder
+from likewise.io.progress import bar
 from likewise.types import Items, LikewiseError
 
 __all__ = ["glyphs", "homoglyphs"]

@@ -20,7 +20,7 @@ from likewise.data.sheet import parquet_errors
 from likewise.data.table import read_table
 from likewise.data.unpack import OWNER, Split, unpack
 from likewise.errors import LikewiseError, nearest_name
-from likewise.files import first_line
+from likewise.io.files import first_line
 from likewise.types import Items
 from likewise.weights import patient_only_online
 

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image, ImageOps
 from torch.utils.data import DataLoader, Dataset
 
-from likewise.pictures import formats, open_picture
+from likewise.io.image_files import formats, open_picture
 from likewise.types import Items, LikewiseError
 
 SHAPE = 100

@@ -19,7 +19,7 @@ from likewise.data.augment import Plain
 from likewise.data.cut import cut, send
 from likewise.data.images import BadImage
 from likewise.data.pixels import Pixels, decoded_bytes, is_there, open_pixels
-from likewise.files import cache_folder
+from likewise.io.files import cache_folder
 from likewise.ranks import world
 from likewise.types import Items, LikewiseError
 

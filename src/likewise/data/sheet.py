@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from likewise.files import first_line
+from likewise.io.files import first_line
 from likewise.types import LikewiseError
 
 

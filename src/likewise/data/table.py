@@ -10,7 +10,7 @@ import numpy as np
 
 from likewise.data.columns import check_names, class_numbers, optional_columns
 from likewise.data.sheet import Sheet, read_csv, read_parquet
-from likewise.files import write_aside, write_csv
+from likewise.io.files import write_aside, write_csv
 from likewise.types import Items, LikewiseError
 
 

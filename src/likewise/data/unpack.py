@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from likewise.errors import LikewiseError, nearest_name
-from likewise.files import cache_folder, write_csv
-from likewise.pictures import SUFFIXES, formats, open_picture
+from likewise.io.files import cache_folder, write_csv
+from likewise.io.image_files import SUFFIXES, formats, open_picture
 
 OWNER = "hf"
 PARTS = {"train": "train", "validation": "val", "valid": "val", "val": "val", "dev": "val", "test": "test"}

@@ -27,7 +27,7 @@ from PIL import Image
 from torch import Tensor
 
 from likewise.errors import LikewiseError
-from likewise.files import write_aside
+from likewise.io.files import write_aside
 from likewise.finder.batching import Batching, Embed
 from likewise.finder.index import Hit, Index
 from likewise.server import as_jpeg, new_app, send_picture

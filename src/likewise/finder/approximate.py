@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from likewise.errors import LikewiseError
-from likewise.files import first_line
+from likewise.io.files import first_line
 from likewise.finder.kept import checksum
 from likewise.finder.rows import Rows
-from likewise.progress import bar
+from likewise.io.progress import bar
 
 LEARN = 1000
 """Rows that ivfpq takes to learn its codes from, at least."""

@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from likewise.errors import LikewiseError
-from likewise.files import write_aside, write_json
+from likewise.io.files import write_aside, write_json
 from likewise.finder.rows import TABLE, Rows
 
 try:

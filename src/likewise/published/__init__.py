@@ -16,7 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from likewise.errors import LikewiseError, nearest_name
-from likewise.files import write_csv
+from likewise.io.files import write_csv
 
 __all__ = ["Number", "Paper", "Printed", "caveats", "find", "numbers", "papers", "write", "wrong_classes"]
 

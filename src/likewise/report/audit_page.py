@@ -16,7 +16,7 @@ from markupsafe import Markup
 from PIL import Image
 
 from likewise.findings import Findings, Pair, Sample, read_findings
-from likewise.progress import bar
+from likewise.io.progress import bar
 from likewise.report import gallery
 from likewise.report.audit_summary import score_text
 

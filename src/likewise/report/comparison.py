@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from rich.console import Console
 from rich.table import Table
 
-from likewise.files import write_aside
+from likewise.io.files import write_aside
 from likewise.report.tables import escape
 
 INK, SOFT, FAINT, BETTER, WORSE = "#1d2430", "#8a94a3", "#d5dae2", "#0072b2", "#d55e00"

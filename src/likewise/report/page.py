@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from likewise.files import write_aside
+from likewise.io.files import write_aside
 from likewise.metrics import of_the_set
-from likewise.progress import bar
+from likewise.io.progress import bar
 from likewise.report.audit_page import environment
 from likewise.report.facts import Facts, Score, Viewed
 from likewise.report.packed import first_blocks, many_blocks, pictures, said

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 
 from likewise.audit.overlap import error_overlap
 from likewise.configs import Audit, Bench
-from likewise.files import read_json, write_aside, write_csv
+from likewise.io.files import read_json, write_aside, write_csv
 from likewise.grid import Grid
-from likewise.progress import bar
+from likewise.io.progress import bar
 from likewise.published import wrong_classes
 from likewise.report.comparison import save_figure
 from likewise.report.detected import Curve, draw_detected

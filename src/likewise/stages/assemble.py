@@ -25,7 +25,7 @@ from likewise.durations import steps_of
 from likewise.errors import printable
 from likewise.models.backbones import OWN, check_name, width_of
 from likewise.models.embedder import Embedder
-from likewise.progress import bar
+from likewise.io.progress import bar
 from likewise.ranks import started
 from likewise.run import Run
 from likewise.spec import build, canonical, check_names

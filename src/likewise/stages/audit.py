@@ -15,8 +15,8 @@ from PIL import Image
 from likewise.audit.near_duplicates import Duplicates, near_duplicates
 from likewise.configs import Audit, check
 from likewise.data.images import image_of
-from likewise.files import make_folder, write_json
-from likewise.progress import bar
+from likewise.io.files import make_folder, write_json
+from likewise.io.progress import bar
 from likewise.report.audit_page import write_page
 from likewise.stages.audit_tables import write_tables
 from likewise.stages.causes import WAYS, Explained, explain

@@ -10,7 +10,7 @@ from typing import SupportsFloat
 import numpy as np
 
 from likewise.data.columns import CORNERS
-from likewise.files import write_aside, write_csv
+from likewise.io.files import write_aside, write_csv
 from likewise.findings import ALL
 from likewise.stages.causes import Explained
 from likewise.stages.subject import Subject

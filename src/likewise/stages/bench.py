@@ -9,9 +9,9 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from likewise.configs import KEPT_OUT, Bench, Train, check
-from likewise.files import make_folder, write_aside, write_csv
+from likewise.io.files import make_folder, write_aside, write_csv
 from likewise.grid import Cell, Grid, adapted, as_train, cells, chosen, read_grid, shipped
-from likewise.progress import bar
+from likewise.io.progress import bar
 from likewise.published import numbers
 from likewise.report.benchmark import html, latex, markdown, rows_for_csv
 from likewise.report.sheet import Sheet

@@ -20,7 +20,7 @@ from likewise.audit.pairs import Found, find_pairs, group_by_class
 from likewise.audit.verify import summary, verify
 from likewise.configs import Audit
 from likewise.data.batches import batches, in_order
-from likewise.progress import bar
+from likewise.io.progress import bar
 from likewise.stages.subject import Subject
 from likewise.types import Embedded
 

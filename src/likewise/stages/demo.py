@@ -9,7 +9,7 @@ import torch
 
 from likewise.configs import Demo, check
 from likewise.data.features import read_embeddings
-from likewise.files import write_aside
+from likewise.io.files import write_aside
 from likewise.protocols import UnseenClasses
 from likewise.recipes import apply
 from likewise.report.gallery import Tile, draw_gallery

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 
 from likewise.data.images import file_of
-from likewise.files import load_arrays
+from likewise.io.files import load_arrays
 from likewise.findings import read_about, read_findings
 from likewise.metrics.detection import detection
 from likewise.report.curves import suspicions

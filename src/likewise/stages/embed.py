@@ -9,7 +9,7 @@ import torch
 
 from likewise.configs import Embed, Train, check
 from likewise.embedding import embed_rows
-from likewise.files import check_out
+from likewise.io.files import check_out
 from likewise.models.backbones import width_of
 from likewise.models.embedder import Embedder
 from likewise.run import Run

@@ -19,10 +19,10 @@ from likewise.data.pixels import Pixels
 from likewise.data.resident import once
 from likewise.distribute import joined, world
 from likewise.embedding import embed_rows
-from likewise.files import check_out
+from likewise.io.files import check_out
 from likewise.metrics import measure_set, metric, of_the_set, spectrum
 from likewise.metrics.ranking import reach
-from likewise.progress import bar
+from likewise.io.progress import bar
 from likewise.protocols import QueryGallery, UnseenClasses
 from likewise.run import Run
 from likewise.scoring import answers_for, as_compared, findable, score, summary

@@ -18,8 +18,8 @@ from torch import Tensor
 from likewise import __version__
 from likewise.configs import Evaluate, Export, Train, check, to_dict
 from likewise.data.images import file_of, image_of
-from likewise.files import FULL, load_arrays, write_json
-from likewise.progress import bar
+from likewise.io.files import FULL, load_arrays, write_json
+from likewise.io.progress import bar
 from likewise.report.card import Card, code, fill, write_card
 from likewise.run import Run
 from likewise.search import nearest

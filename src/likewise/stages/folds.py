@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch.nn.functional import normalize
 
 from likewise.configs import KEPT_OUT, Train, to_dict
-from likewise.files import load_arrays
+from likewise.io.files import load_arrays
 from likewise.protocols import ClassFolds
 from likewise.run import Run
 from likewise.scoring import score, summary

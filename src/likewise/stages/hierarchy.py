@@ -16,7 +16,7 @@ from likewise.cluster import kmeans
 from likewise.configs import Hierarchy, check
 from likewise.data.images import image_of
 from likewise.embedding import embed_rows
-from likewise.files import make_folder, write_aside, write_csv, write_json
+from likewise.io.files import make_folder, write_aside, write_csv, write_json
 from likewise.metrics.clustering import ami
 from likewise.report.hierarchy import TILE, Agreement, Learned, draw_hierarchy, make_cards, say_what
 from likewise.run import Run

@@ -27,7 +27,7 @@ from likewise.data.batches import choose_workers
 from likewise.data.images import fingerprint
 from likewise.durations import period_of, steps_of
 from likewise.errors import DiskFull, OutOfMemory, RunBusy
-from likewise.processes import command, is_stopped
+from likewise.io.processes import command, is_stopped
 from likewise.ranks import cores
 from likewise.run import Run
 from likewise.spec import build

@@ -14,7 +14,7 @@ from likewise.configs import Noise, check
 from likewise.contracts import Protocol
 from likewise.data.images import drop, file_of
 from likewise.data.table import write_table
-from likewise.files import check_out
+from likewise.io.files import check_out
 from likewise.report.comparison import save_figure
 from likewise.report.noise import draw_transitions, draw_tree
 from likewise.spec import build

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from likewise import __version__
 from likewise.configs import Train
 from likewise.data.augment import Plain
-from likewise.files import write_json
+from likewise.io.files import write_json
 from likewise.models.embedder import Embedder
 from likewise.report.card import fill
 from likewise.run import Run

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from likewise.audit.overlap import error_overlap, most_wrong
 from likewise.configs import check
 from likewise.configs.audit import Audit
-from likewise.files import make_folder, write_aside, write_csv, write_json
+from likewise.io.files import make_folder, write_aside, write_csv, write_json
 from likewise.report.comparison import save_figure
 from likewise.report.overlap import Named, Overlapped, draw_overlap
 from likewise.run import Run

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import torch
 
-from likewise.files import write_aside
+from likewise.io.files import write_aside
 from likewise.ranks import world
 from likewise.run import Run
 from likewise.stages.cost import Session

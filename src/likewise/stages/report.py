@@ -17,7 +17,7 @@ from likewise.configs import Report, check
 from likewise.data.features import read_embeddings
 from likewise.data.images import file_of
 from likewise.errors import printable
-from likewise.files import check_out
+from likewise.io.files import check_out
 from likewise.report import projection
 from likewise.report.class_tree import group_classes
 from likewise.report.facts import Asked, Compared, Facts, Pool, Viewed

@@ -15,7 +15,7 @@ from likewise.configs import Train
 from likewise.data.columns import CORNERS
 from likewise.data.hugging_face import is_saved
 from likewise.data.sheet import read_csv
-from likewise.files import cache_folder, first_line, load_arrays, write_aside
+from likewise.io.files import cache_folder, first_line, load_arrays, write_aside
 from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 
 

@@ -12,7 +12,7 @@ from PIL import Image
 from likewise.configs import Search, check
 from likewise.data.images import image_of, read_image
 from likewise.errors import printable
-from likewise.files import check_out, write_aside
+from likewise.io.files import check_out, write_aside
 from likewise.finder.index import Hit, Index
 from likewise.report.gallery import Tile, draw_gallery
 from likewise.stages.assemble import read_config

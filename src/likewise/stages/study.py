@@ -17,7 +17,7 @@ from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 from optuna.trial import FrozenTrial, TrialState
 
 from likewise.errors import LikewiseError
-from likewise.processes import lives, mark
+from likewise.io.processes import lives, mark
 from likewise.stages.ranges import Range
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from PIL import Image
 
 from likewise.data.images import BadImage, image_of
-from likewise.progress import bar
+from likewise.io.progress import bar
 from likewise.types import Items
 
 SIDE = 128

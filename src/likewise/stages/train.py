@@ -17,7 +17,7 @@ from likewise.data.images import BadImage
 from likewise.distribute import anybody, joined, one_by_one, same_for_all, wait_for_all
 from likewise.errors import memory_errors
 from likewise.metrics import of_the_set
-from likewise.progress import bar
+from likewise.io.progress import bar
 from likewise.ranks import world
 from likewise.run import RESULTS, Run
 from likewise.scoring import as_compared, mean_score, score

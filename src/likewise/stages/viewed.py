@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from likewise.configs import KEPT_OUT, Report, Train
 from likewise.metrics import as_text
 from likewise.metrics import spectrum as decay
-from likewise.progress import bar
+from likewise.io.progress import bar
 from likewise.report import projection
 from likewise.report.class_tree import class_means, grow
 from likewise.report.confusion import confuse

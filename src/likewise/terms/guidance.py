@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.encoders import Looker, load_classifier, load_image_encoder, text_encoder
-from likewise.progress import bar
+from likewise.io.progress import bar
 from likewise.types import Given, LikewiseError
 
 

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from likewise import processes
-from likewise.processes import command, is_stopped, lives, mark, space
+from likewise.io import processes
+from likewise.io.processes import command, is_stopped, lives, mark, space
 
 
 def test_a_child_imports_what_its_parent_does_and_nothing_from_the_current_folder(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from likewise.data.decode import _outline
 from likewise.data.images import BadImage, read_image
 from likewise.data.unpack import UNKNOWN, suffix_of
 from likewise.notebook import thumbnail
-from likewise.pictures import FORMAT_OF, SUFFIXES, formats, open_picture
+from likewise.io.image_files import FORMAT_OF, SUFFIXES, formats, open_picture
 
 
 @pytest.fixture
@@ -59,4 +59,4 @@ def test_nothing_opens_pictures_in_another_way():
     home = Path(likewise.__file__).parent
     for file in [*home.rglob("*.py"), *home.rglob("*.txt")]:
         for call in re.findall(r"Image\.open\((?:[^()]|\([^()]*\))*\)", file.read_text("utf-8")):
-            assert "formats=" in call, f"{file.relative_to(home)}: {call}; use likewise.pictures.open_picture"
+            assert "formats=" in call, f"{file.relative_to(home)}: {call}; use likewise.io.image_files.open_picture"

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from likewise.errors import DiskFull, LikewiseError
-from likewise.files import check_out, load_arrays, make_folder, read_json, write_aside, write_csv, write_json
+from likewise.io.files import check_out, load_arrays, make_folder, read_json, write_aside, write_csv, write_json
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from likewise import progress
+from likewise.io import progress
 
 SCRIPT = """
 import time
-from likewise.progress import bar
+from likewise.io.progress import bar
 with bar("learn", 5, start=1, quiet={quiet}) as shown:
     for step in range(4):
         time.sleep(0.15)

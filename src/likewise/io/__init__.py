@@ -1,0 +1,1 @@
+"""Files written atomically, processes, progress bars, image files."""
