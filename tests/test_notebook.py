@@ -10,9 +10,9 @@ import torch
 from IPython.core.formatters import DisplayFormatter
 from PIL import Image
 
-from likewise import notebook
+from likewise import _notebook as notebook
 from likewise.configs import Train
-from likewise.notebook import strip, table, thumbnail, view
+from likewise._notebook import strip, table, thumbnail, view
 from likewise.report.sheet import Entry, Sheet
 from likewise.report.tables import Table
 from likewise.run import Run

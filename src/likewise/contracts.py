@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from likewise.inputs import is_sound, must_fit
+from likewise.batch_checks import is_sound, must_fit
 from likewise.sharded import nearest
 from likewise.types import (
     Batch,

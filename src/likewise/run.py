@@ -38,7 +38,7 @@ from torch import Tensor
 
 from likewise.errors import RunBusy
 from likewise.io.files import read_json, write_aside, write_json
-from likewise.notebook import table, view
+from likewise._notebook import table, view
 from likewise.io.processes import lives, mark
 from likewise.types import LikewiseError
 from likewise.weights import DIGEST, brief, digest, read_safetensors

@@ -12,7 +12,7 @@ import likewise
 from likewise.data.decode import _outline
 from likewise.data.images import BadImage, read_image
 from likewise.data.unpack import UNKNOWN, suffix_of
-from likewise.notebook import thumbnail
+from likewise._notebook import thumbnail
 from likewise.io.image_files import FORMAT_OF, SUFFIXES, formats, open_picture
 
 

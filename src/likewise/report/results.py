@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from likewise.notebook import table, view
+from likewise._notebook import table, view
 from likewise.report.card import score_lines
 from likewise.report.comparison import SCOPE, verdict
 

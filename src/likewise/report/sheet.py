@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from likewise.intervals import Interval, t_interval
 from likewise.metrics import as_text
-from likewise.notebook import table, view
+from likewise._notebook import table, view
 from likewise.significance import Agreement, Contest, agreement
 
 BEST_EPOCH = " (best test epoch)"

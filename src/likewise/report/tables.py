@@ -10,7 +10,7 @@ from rich import markup
 from rich.console import Console
 
 from likewise.errors import printable
-from likewise.notebook import table, view
+from likewise._notebook import table, view
 
 
 def escape(text: str) -> str:

@@ -14,7 +14,7 @@ from likewise.configs import KEPT_OUT, Bench, Train, Tune, check, to_dict
 from likewise.environment import environment
 from likewise.io.files import read_json, write_aside, write_json
 from likewise.grid import Grid, Point, as_train, read_grid, toml
-from likewise.notebook import table, view
+from likewise._notebook import table, view
 from likewise.io.progress import bar
 from likewise.report.benchmark import rows_for_csv
 from likewise.report.sheet import Sheet
