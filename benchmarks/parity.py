@@ -37,7 +37,7 @@ from likewise.errors import LikewiseError
 from likewise.metrics import measure_set, metric
 from likewise.metrics.clustering import ITERATIONS
 from likewise.metrics.verification import BINS
-from likewise.search import rank
+from likewise.retrieval.ranking import rank
 
 RANKED = ("R@1", "R@10", "P@1", "RP", "MAP@R", "mAP", "mAP@10/R", "MRR", "NDCG@10")
 OF_THE_SET = ("NMI", "NMI_geometric", "AMI", "F1", "AUROC", "TAR@FAR=0.01")

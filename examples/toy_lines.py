@@ -38,7 +38,7 @@ from torch.nn import functional as F
 
 from likewise.metrics import metric, spectral_decay
 from likewise.metrics.spectrum import spectrum
-from likewise.search import rank
+from likewise.retrieval.ranking import rank
 
 CLASSES, PER_CLASS, STEPS, BATCH, LR, MARGIN = 4, 15, 200, 24, 0.03, 0.1
 

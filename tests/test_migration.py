@@ -13,7 +13,7 @@ import likewise.losses
 import likewise.miners
 from likewise.metrics import metric
 from likewise.samplers import SamplesPerClass
-from likewise.search import rank
+from likewise.retrieval.ranking import rank
 from likewise.similarity import compare
 
 PAGE = (Path(__file__).parent.parent / "docs" / "from-pytorch-metric-learning.md").read_text("utf-8")

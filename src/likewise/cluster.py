@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.errors import LikewiseError
-from likewise.exact import squared_lengths, unit_rows
+from likewise.retrieval.integer_scores import squared_lengths, unit_rows
 from likewise.similarity import at_least_float32
 
 BUDGET = 64 * 2**20

@@ -11,12 +11,12 @@ from jaxtyping import Bool, Int
 
 from likewise.contracts import Protocol
 from likewise.distribute import rank_in_shares, world
-from likewise.exact import Forbidden, euclidean_scale
+from likewise.retrieval.integer_scores import Forbidden, euclidean_scale
 from likewise.intervals import FEW, bootstrap
 from likewise.metrics import measure_set, metric, of_the_set
 from likewise.metrics.ranking import Reach, reach
 from likewise.io.progress import bar
-from likewise.search import BUDGET, count_relevant, rank
+from likewise.retrieval.ranking import BUDGET, count_relevant, rank
 from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 
 SHOWN = 10

@@ -8,7 +8,7 @@ from likewise.audit import pairs as module
 from likewise.audit.pairs import WrongPairs, find_pairs, group_by_class
 from likewise.errors import LikewiseError
 from likewise.metrics import metric
-from likewise.search import rank
+from likewise.retrieval.ranking import rank
 
 
 def some(rows=70, classes=9, seed=0):

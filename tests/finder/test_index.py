@@ -1,4 +1,4 @@
-"""The index: the same answers as an exhaustive search, by hand and by `likewise.search`, while rows come and go."""
+"""The index: the same answers as an exhaustive search, by hand and by `likewise.retrieval.ranking`, while rows come and go."""
 
 import threading
 
@@ -9,7 +9,7 @@ from make_index import make_index, vectors
 
 from likewise.errors import LikewiseError
 from likewise.finder.index import Index
-from likewise.search import nearest
+from likewise.retrieval.ranking import nearest
 
 
 def found(index, z, k, **how):

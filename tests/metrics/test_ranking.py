@@ -10,7 +10,7 @@ from pytorch_metric_learning.utils.inference import CustomKNN
 from sklearn.metrics import average_precision_score, ndcg_score
 
 from likewise.metrics.ranking import NAMES, Reach, knows, metric, reach
-from likewise.search import rank
+from likewise.retrieval.ranking import rank
 from likewise.types import LikewiseError, Retrieval
 
 

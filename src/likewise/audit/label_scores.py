@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from likewise.errors import LikewiseError
 from likewise.label_noise import Evidence
-from likewise.search import nearest, rank
+from likewise.retrieval.ranking import nearest, rank
 from likewise.similarity import at_least_float32, distance, full_products
 
 AT_ONCE = 2**23

@@ -16,7 +16,7 @@ from scipy.fft import dctn
 from torch import Tensor
 
 from likewise.errors import LikewiseError
-from likewise.search import nearest
+from likewise.retrieval.ranking import nearest
 
 SIDE, THUMB = 32, 96  # pixels: of what is transformed, and of the grey picture that windows are cut from
 FREQUENCY = np.hypot(*np.indices((SIDE, SIDE)))

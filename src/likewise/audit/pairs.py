@@ -8,11 +8,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise import exact
+from likewise.retrieval import integer_scores as exact
 from likewise.audit.label_scores import class_sizes, must_be_labelled
 from likewise.audit.overlap import most_wrong
 from likewise.errors import LikewiseError
-from likewise.search import nearest
+from likewise.retrieval.ranking import nearest
 from likewise.similarity import squared_distance
 
 AT_ONCE = 2**24

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.errors import LikewiseError
-from likewise.exact import euclidean_scale, prepare, readable
+from likewise.retrieval.integer_scores import euclidean_scale, prepare, readable
 from likewise.finder import kept
 from likewise.finder.approximate import Approximate, BadGraph
 from likewise.finder.rows import Rows, fitting, pack
@@ -255,7 +255,7 @@ def by_graph(
 
 
 def ranked(rows: Rows, z: Float[np.ndarray, "Q D"], places: list[Int[np.ndarray, "_"]], k: int) -> list[list[Hit]]:
-    """The first k of every query's places, by the same whole numbers as `likewise.search` ranks by."""
+    """The first k of every query's places, by the same whole numbers as `likewise.retrieval.ranking` ranks by."""
     union = np.unique(np.concatenate(places))
     if not len(union):
         return [[] for _ in places]

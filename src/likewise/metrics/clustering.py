@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.cluster import kmeans
-from likewise.exact import unit_rows
+from likewise.retrieval.integer_scores import unit_rows
 from likewise.metrics.spectrum import check
 from likewise.types import LikewiseError
 

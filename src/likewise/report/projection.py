@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.errors import LikewiseError
-from likewise.search import nearest
+from likewise.retrieval.ranking import nearest
 
 CHUNK = 8192
 """Rows taken at a time, so that float64 copies stay small."""

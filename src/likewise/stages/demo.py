@@ -14,7 +14,7 @@ from likewise.protocols import UnseenClasses
 from likewise.recipes import apply
 from likewise.report.gallery import Tile, draw_gallery
 from likewise.run import Run
-from likewise.search import nearest
+from likewise.retrieval.ranking import nearest
 from likewise.stages.assemble import choose_device, load_items, read_config
 from likewise.stages.evaluate import evaluate_run
 from likewise.stages.search import picture

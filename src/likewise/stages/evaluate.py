@@ -26,7 +26,7 @@ from likewise.io.progress import bar
 from likewise.protocols import QueryGallery, UnseenClasses
 from likewise.run import Run
 from likewise.scoring import answers_for, as_compared, findable, score, summary
-from likewise.search import BUDGET
+from likewise.retrieval.ranking import BUDGET
 from likewise.spec import spec
 from likewise.stages.assemble import (
     bytes_of,

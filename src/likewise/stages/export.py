@@ -22,7 +22,7 @@ from likewise.io.files import FULL, load_arrays, write_json
 from likewise.io.progress import bar
 from likewise.report.card import Card, code, fill, write_card
 from likewise.run import Run
-from likewise.search import nearest
+from likewise.retrieval.ranking import nearest
 from likewise.stages.assemble import make_protocol, read_config, spoil
 from likewise.stages.cost import cost
 from likewise.stages.evaluate import find_data, must_be_its_data

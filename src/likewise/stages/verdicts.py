@@ -16,7 +16,7 @@ from likewise.audit.influence import losses_of
 from likewise.audit.label_scores import by_loss, class_sizes, loss_over_time, neighbour_vote, self_gradient
 from likewise.configs import Audit
 from likewise.metrics.detection import detection, relabel_accuracy
-from likewise.search import nearest
+from likewise.retrieval.ranking import nearest
 from likewise.stages.causes import Explained, moved
 from likewise.stages.subject import Part, Subject
 from likewise.types import Items

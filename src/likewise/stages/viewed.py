@@ -22,7 +22,7 @@ from likewise.report.curves import draw_curves
 from likewise.report.distances import compare_pairs
 from likewise.report.facts import Pool, Score, Spectrum, Viewed
 from likewise.report.queries import galleries
-from likewise.search import rank
+from likewise.retrieval.ranking import rank
 from likewise.spec import brief
 from likewise.stages.doubts import noise_of
 from likewise.stages.gain import say_loss

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from likewise.contracts import BatchSampler, Metric, Miner, NoiseModel
-from likewise.search import rank
+from likewise.retrieval.ranking import rank
 from likewise.similarity import compare
 from likewise.testing.loss import DIM, batch
 from likewise.types import Embedded, Pairs, Tuples

@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise import exact
-from likewise.exact import Forbidden, Side, cut
+from likewise.retrieval import integer_scores as exact
+from likewise.retrieval.integer_scores import Forbidden, Side, cut
 from likewise.similarity import full_products
 
 GROUP = 32

@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise import exact
-from likewise.propose import top
+from likewise.retrieval import integer_scores as exact
+from likewise.retrieval.candidates import top
 from likewise.types import LikewiseError, Retrieval
 
 BUDGET = 512 * 2**20

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from likewise import exact
-from likewise.search import nearest, rank
+from likewise.retrieval import integer_scores as exact
+from likewise.retrieval.ranking import nearest, rank
 from likewise.types import LikewiseError
 
 

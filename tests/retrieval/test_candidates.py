@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from likewise import exact, propose
+from likewise.retrieval import integer_scores as exact
+from likewise.retrieval import candidates as propose
 
 
 def side(n, d, seed=0, scale=None, stretch=False):

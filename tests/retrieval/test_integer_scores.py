@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from likewise import exact
+from likewise.retrieval import integer_scores as exact
 
 CPU = torch.device("cpu")
 

@@ -1,0 +1,1 @@
+"""The exact ranking engine: integer scores, candidates, ranking. It knows nothing about runs."""
