@@ -20,7 +20,7 @@ from measure import Clock, NotMeasured, alone, parse_with_quick, ratio
 
 
 def likewise(z, k: int, iterations: int, seed: int):
-    from likewise.cluster import kmeans
+    from likewise.numerics.kmeans import kmeans
 
     return kmeans(z, k, iterations=iterations, seed=seed).label.cpu()
 

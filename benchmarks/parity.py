@@ -32,7 +32,7 @@ from sklearn import metrics as sk
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.cluster import kmeans
+from likewise.numerics.kmeans import kmeans
 from likewise.errors import LikewiseError
 from likewise.metrics import measure_set, metric
 from likewise.metrics.clustering import ITERATIONS

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Int
 from likewise.contracts import Protocol
 from likewise.distribute import rank_in_shares, world
 from likewise.retrieval.integer_scores import Forbidden, euclidean_scale
-from likewise.intervals import FEW, bootstrap
+from likewise.numerics.bootstrap import FEW, bootstrap
 from likewise.metrics import measure_set, metric, of_the_set
 from likewise.metrics.ranking import Reach, reach
 from likewise.io.progress import bar

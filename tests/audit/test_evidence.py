@@ -7,12 +7,13 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from likewise import discriminant, label_noise
+from likewise.numerics import lda as discriminant
+from likewise.numerics import label_noise
 from likewise.audit import evidence, label_scores
 from likewise.audit.evidence import drawn, follow, judge, log_odds, regression, standard, suggest
 from likewise.audit.label_scores import Centres, margins
 from likewise.errors import LikewiseError
-from likewise.label_noise import Known, Noise, discriminate, fit_noise
+from likewise.numerics.label_noise import Known, Noise, discriminate, fit_noise
 
 
 def some(classes=12, each=25, dim=24, wrong=0.1, apart=1.0, seed=0):

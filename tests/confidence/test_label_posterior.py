@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from likewise import discriminant, label_noise
+from likewise.numerics import lda as discriminant
+from likewise.numerics import label_noise
 from likewise.confidence import LabelPosterior
-from likewise.label_noise import Noise
+from likewise.numerics.label_noise import Noise
 from likewise.types import Embedded, LikewiseError
 
 CLASSES, EACH, DIM = 20, 40, 16

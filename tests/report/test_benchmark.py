@@ -12,7 +12,7 @@ import pytest
 from page_reader import Reader
 
 from likewise.report.benchmark import Entry, Sheet, escape, html, latex, markdown, rows_for_csv, show_sheet
-from likewise.significance import Contest, Versus
+from likewise.numerics.significance import Contest, Versus
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 NASTY = r"A_b & {c} 50 % #1 $x$ ~ ^ \ <script>alert(1)</script> | ρ"

@@ -7,10 +7,10 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from likewise.intervals import Interval
+from likewise.numerics.bootstrap import Interval
 from likewise.report.ranks import draw_against, draw_ranks, spread
 from likewise.report.sheet import Point
-from likewise.significance import Contest
+from likewise.numerics.significance import Contest
 from likewise.types import LikewiseError
 
 

@@ -20,7 +20,7 @@ from likewise.report.sheet import (
     lay_out,
     order_of,
 )
-from likewise.significance import Contest, Versus
+from likewise.numerics.significance import Contest, Versus
 
 
 def printed(mean, spread=None, spread_is="", about=()):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import stdtr
 
-from likewise.intervals import paired
+from likewise.numerics.bootstrap import paired
 from likewise.stages.contest import contest, verdict
 from likewise.stages.saved import PerQuery
 from likewise.types import LikewiseError

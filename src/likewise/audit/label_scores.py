@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.errors import LikewiseError
-from likewise.label_noise import Evidence
+from likewise.numerics.label_noise import Evidence
 from likewise.retrieval.ranking import nearest, rank
 from likewise.similarity import at_least_float32, distance, full_products
 

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from likewise.audit.influence import NORM, Batches, Space, apart, balanced_batches, checked_groups, head_of
 from likewise.contracts import Loss
-from likewise.intervals import t_interval
+from likewise.numerics.bootstrap import t_interval
 from likewise.similarity import full_products
 from likewise.types import Embedded, LikewiseError
 

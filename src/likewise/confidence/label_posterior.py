@@ -6,7 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Confidence
-from likewise.label_noise import discriminate
+from likewise.numerics.label_noise import discriminate
 from likewise.similarity import full_products
 from likewise.types import Embedded, LikewiseError, Trust, Verdict
 

@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.contracts import Confidence
-from likewise.fifo import remember
+from likewise.numerics.ring_buffer import remember
 from likewise.similarity import at_least_float32, full_precision
 from likewise.types import LikewiseError, Trust
 

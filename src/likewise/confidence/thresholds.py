@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from likewise.lambert_w import exp_minus_w
+from likewise.numerics.lambert_w import exp_minus_w
 
 FEWEST = 4
 """Fewer losses cannot be split into two and two."""

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from likewise.cluster import kmeans
+from likewise.numerics.kmeans import kmeans
 from likewise.contracts import Loss
 from likewise.durations import steps_of
 from likewise.losses.levels import Level, Plan, alike, plan_by_tree, plan_sizes, share_out, vectors_of

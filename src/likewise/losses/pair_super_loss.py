@@ -9,7 +9,7 @@ from torch import Tensor
 
 from likewise.contracts import Loss
 from likewise.hyperbolic import SPACES, must_know
-from likewise.lambert_w import exp_minus_w
+from likewise.numerics.lambert_w import exp_minus_w
 from likewise.similarity import compare, observed
 from likewise.types import LikewiseError, Ref
 

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise.cluster import kmeans
+from likewise.numerics.kmeans import kmeans
 from likewise.retrieval.integer_scores import unit_rows
 from likewise.metrics.spectrum import check
 from likewise.types import LikewiseError

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from likewise.intervals import BLOCK, Interval
+from likewise.numerics.bootstrap import BLOCK, Interval
 from likewise.types import LikewiseError
 
 POINTS = 100

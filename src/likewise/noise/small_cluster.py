@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from likewise.cluster import kmeans
+from likewise.numerics.kmeans import kmeans
 from likewise.contracts import NoiseModel
 from likewise.noise.draw import check_share, number_classes
 from likewise.types import LikewiseError

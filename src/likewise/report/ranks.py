@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from likewise.errors import LikewiseError
 from likewise.report.comparison import BETTER, FAINT, INK, SOFT, WORSE
 from likewise.report.sheet import Point, as_p, order_of
-from likewise.significance import Contest
+from likewise.numerics.significance import Contest
 
 SIDE, LINE, LANE = 4.6, 0.27, 0.13
 """Inches: the width of a plot, from one name to the next, and from one bar to the next."""

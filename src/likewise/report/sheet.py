@@ -9,10 +9,10 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import Any, NamedTuple
 
-from likewise.intervals import Interval, t_interval
+from likewise.numerics.bootstrap import Interval, t_interval
 from likewise.metrics import as_text
 from likewise._notebook import table, view
-from likewise.significance import Agreement, Contest, agreement
+from likewise.numerics.significance import Agreement, Contest, agreement
 
 BEST_EPOCH = " (best test epoch)"
 """What follows the name of a metric whose epoch was chosen by looking at the test part."""

@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from likewise.errors import LikewiseError, nearest_name
-from likewise.intervals import paired
-from likewise.significance import Contest, Versus, blocked_t, critical_difference, friedman, holm, mean_ranks, sign_flip
+from likewise.numerics.bootstrap import paired
+from likewise.numerics.significance import Contest, Versus, blocked_t, critical_difference, friedman, holm, mean_ranks, sign_flip
 from likewise.stages.compare import join
 from likewise.stages.saved import PerQuery
 

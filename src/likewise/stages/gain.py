@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from likewise.configs import Evaluate, Train
 from likewise.embedding import embed_rows
-from likewise.intervals import paired
+from likewise.numerics.bootstrap import paired
 from likewise.metrics import as_text
 from likewise.run import Run
 from likewise.scoring import as_compared, score, summary

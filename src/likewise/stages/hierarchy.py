@@ -12,7 +12,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.cluster import kmeans
+from likewise.numerics.kmeans import kmeans
 from likewise.configs import Hierarchy, check
 from likewise.data.images import image_of
 from likewise.embedding import embed_rows

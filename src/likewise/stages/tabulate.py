@@ -15,7 +15,7 @@ from likewise.grid import Cell, Grid
 from likewise.metrics import of_the_set
 from likewise.published import Number, numbers
 from likewise.report.sheet import BEST_EPOCH, Entry, Sheet, label
-from likewise.significance import Contest
+from likewise.numerics.significance import Contest
 from likewise.stages.contest import contest
 from likewise.stages.cost import cost
 from likewise.stages.folds import score_folds

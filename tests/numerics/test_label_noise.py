@@ -6,9 +6,10 @@ import math
 import pytest
 import torch
 
-from likewise import discriminant, label_noise
-from likewise.discriminant import Discriminant
-from likewise.label_noise import Evidence, Known, Noise, at_sharpness, discriminate, fit_noise, fit_shares
+from likewise.numerics import lda as discriminant
+from likewise.numerics import label_noise
+from likewise.numerics.lda import Discriminant
+from likewise.numerics.label_noise import Evidence, Known, Noise, at_sharpness, discriminate, fit_noise, fit_shares
 
 
 def scores(n=60, classes=4, wrong=0.2, seed=0):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.special import stdtr
 
-from likewise import significance
-from likewise.significance import (
+from likewise.numerics import significance
+from likewise.numerics.significance import (
     Contest,
     agreement,
     blocked_t,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from likewise import intervals
-from likewise.intervals import bootstrap, paired, t_interval
+from likewise.numerics import bootstrap as intervals
+from likewise.numerics.bootstrap import bootstrap, paired, t_interval
 from likewise.types import LikewiseError
 
 

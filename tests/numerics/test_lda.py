@@ -6,8 +6,8 @@ import torch
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from torch.nn import functional as F
 
-from likewise import discriminant
-from likewise.discriminant import Discriminant
+from likewise.numerics import lda as discriminant
+from likewise.numerics.lda import Discriminant
 
 N, DIM, CLASSES, FOLDS = 120, 6, 5, 3
 

@@ -16,8 +16,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import one_hot, threshold
 
-from likewise import discriminant
-from likewise.discriminant import Discriminant
+from likewise.numerics import lda as discriminant
+from likewise.numerics.lda import Discriminant
 
 SHARPNESS = tuple(0.02 * 1.5**i for i in range(13))  # to 2.6
 """Of discriminants' scores, what is tried."""

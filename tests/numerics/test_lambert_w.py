@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.special import lambertw
 
-from likewise.lambert_w import BRANCH, exp_minus_w, lambert_w
+from likewise.numerics.lambert_w import BRANCH, exp_minus_w, lambert_w
 
 BOTH = pytest.mark.parametrize(("kind", "error"), [(torch.float32, 1e-6), (torch.float64, 3e-14)])
 

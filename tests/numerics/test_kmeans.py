@@ -8,8 +8,8 @@ from itertools import accumulate
 import pytest
 import torch
 
-from likewise import cluster as module
-from likewise.cluster import kmeans
+from likewise.numerics import kmeans as module
+from likewise.numerics.kmeans import kmeans
 from likewise.types import LikewiseError
 
 GRID = 4e-7

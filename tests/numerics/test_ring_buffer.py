@@ -2,7 +2,7 @@
 
 import torch
 
-from likewise.fifo import remember
+from likewise.numerics.ring_buffer import remember
 
 
 def test_as_a_list_of_the_last_ones():
