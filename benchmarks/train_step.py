@@ -42,7 +42,7 @@ from likewise.data.resident import hold
 from likewise.embedding import embed_rows
 from likewise.losses import ArcFace
 from likewise.models.embedder import Embedder
-from likewise.sharded import shard
+from likewise.distributed.sharded_proxies import shard
 from likewise.stages.assemble import to_device
 from likewise.stages.train import train
 

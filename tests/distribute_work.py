@@ -9,12 +9,12 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from likewise.confidence import PRISM, ProcSim
-from likewise.distribute import anybody, one_by_one, same_for_all
+from likewise.distributed.process_group import anybody, one_by_one, same_for_all
 from likewise.losses import CrossBatchMemory, MultiSimilarity
 from likewise.metrics.ranking import Reach
 from likewise.objective import Objective
 from likewise.protocols import QueryGallery, UnseenClasses
-from likewise.ranks import share, world
+from likewise.distributed.collectives import share, world
 from likewise.scoring import retrieve
 from likewise.stages.step import gather_outputs
 from likewise.terms import LanguageGuidance

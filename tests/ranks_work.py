@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from likewise.models import Embedder
 from likewise.models.synced_norm import sync_norms
-from likewise.ranks import copied, gathered, highest, share, summed, total, world
+from likewise.distributed.collectives import copied, gathered, highest, share, summed, total, world
 
 SAMPLES = 7
 

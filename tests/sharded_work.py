@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from likewise.contracts import Loss
 from likewise.losses import ArcFace, NormSoftmax, ProxyNCA
-from likewise.ranks import gathered, world
-from likewise.sharded import gradient_norm, own, own_memory, shard, whole, whole_memory
+from likewise.distributed.collectives import gathered, world
+from likewise.distributed.sharded_proxies import gradient_norm, own, own_memory, shard, whole, whole_memory
 from likewise.spec import build
 from likewise.types import LikewiseError
 

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from likewise.batch_checks import is_sound, must_fit
-from likewise.sharded import nearest
+from likewise.distributed.sharded_proxies import nearest
 from likewise.types import (
     Batch,
     Embedded,

@@ -12,7 +12,7 @@ from likewise.data.batches import batches, choose_workers, in_order
 from likewise.data.resident import Resident, at_hand
 from likewise.models.embedder import Embedder
 from likewise.io.progress import bar
-from likewise.ranks import gathered, share
+from likewise.distributed.collectives import gathered, share
 from likewise.types import Embedded, Items
 
 MANY = 8

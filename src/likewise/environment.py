@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from likewise.energy import driver_version, open_nvml
-from likewise.ranks import cores
+from likewise.distributed.collectives import cores
 
 
 def environment(device: torch.device) -> dict:

@@ -14,7 +14,7 @@ from likewise.contracts import Loss, Term
 from likewise.durations import steps_of
 from likewise.errors import LikewiseError
 from likewise.models.embedder import Embedder
-from likewise.sharded import gradient_norm
+from likewise.distributed.sharded_proxies import gradient_norm
 
 
 def make_optimizer(

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Int
 
 from likewise.contracts import Protocol
-from likewise.distribute import rank_in_shares, world
+from likewise.distributed.process_group import rank_in_shares, world
 from likewise.retrieval.integer_scores import Forbidden, euclidean_scale
 from likewise.numerics.bootstrap import FEW, bootstrap
 from likewise.metrics import measure_set, metric, of_the_set

@@ -107,7 +107,7 @@ def test_shares_of_several_processes_are_the_batch(items, look, name, monkeypatc
     for many in (2, 3):
         parts = []
         for rank in range(many):
-            monkeypatch.setattr("likewise.ranks.world", lambda me=rank, many=many: (me, many))
+            monkeypatch.setattr("likewise.distributed.collectives.world", lambda me=rank, many=many: (me, many))
             found = list(batches(items, ASKED, look, device=CPU, seed=3, shared=True, **way))
             assert [batch.row.tolist() for batch in found] == ASKED  # everyone knows all of them
             assert [batch.y.tolist() for batch in found] == [items.y[rows].tolist() for rows in ASKED]

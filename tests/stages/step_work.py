@@ -16,7 +16,7 @@ import torch.multiprocessing as mp
 
 from likewise import losses
 from likewise.configs import Train
-from likewise.ranks import world
+from likewise.distributed.collectives import world
 from likewise.run import Run
 from likewise.stages.train import Interrupted, Training, train
 from likewise.terms import guidance

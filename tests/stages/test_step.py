@@ -113,7 +113,7 @@ def test_mixtures_need_the_whole_batch(settings, monkeypatch):
 def test_processes_have_as_many_chunks_as_one_another(monkeypatch):
     """They meet in every norm."""
     must_be_as_many(9, 4)
-    monkeypatch.setattr("likewise.ranks.world", lambda: (0, 2))
+    monkeypatch.setattr("likewise.distributed.collectives.world", lambda: (0, 2))
     monkeypatch.setattr("likewise.stages.step.world", lambda: (0, 2))
     for count, chunk in ((8, 4), (9, 5), (9, 3), (16, 3)):
         must_be_as_many(count, chunk)

@@ -20,7 +20,7 @@ from likewise.data.augment import Plain
 from likewise.data.cut import send
 from likewise.data.images import image_of
 from likewise.data.resident import Resident
-from likewise.ranks import cores, share
+from likewise.distributed.collectives import cores, share
 from likewise.types import Batch, Items, LikewiseError
 
 AHEAD = 2

@@ -20,7 +20,7 @@ from likewise.data.cut import cut, send
 from likewise.data.images import BadImage
 from likewise.data.pixels import Pixels, decoded_bytes, is_there, open_pixels
 from likewise.io.files import cache_folder
-from likewise.ranks import world
+from likewise.distributed.collectives import world
 from likewise.types import Items, LikewiseError
 
 Keep = Literal["auto", "files", "disk", "host", "device"]

@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from likewise.contracts import Loss
-from likewise.sharded import cross_entropy
+from likewise.distributed.sharded_proxies import cross_entropy
 from likewise.similarity import at_least_float32, full_precision
 from likewise.types import LikewiseError, Ref
 

@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from likewise.ranks import gathered, total, world
+from likewise.distributed.collectives import gathered, total, world
 from likewise.similarity import at_least_float32
 from likewise.types import LikewiseError
 

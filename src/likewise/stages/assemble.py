@@ -26,7 +26,7 @@ from likewise.errors import printable
 from likewise.models.backbones import OWN, check_name, width_of
 from likewise.models.embedder import Embedder
 from likewise.io.progress import bar
-from likewise.ranks import started
+from likewise.distributed.collectives import started
 from likewise.run import Run
 from likewise.spec import build, canonical, check_names
 from likewise.types import Items, LikewiseError

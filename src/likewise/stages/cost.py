@@ -11,7 +11,7 @@ import torch
 
 from likewise.energy import Meter
 from likewise.environment import commit, device_name
-from likewise.ranks import world
+from likewise.distributed.collectives import world
 from likewise.run import Run
 from likewise.types import LikewiseError
 

@@ -17,7 +17,7 @@ from likewise.data.images import fingerprint
 from likewise.data.leaks import leaks, say_leaks
 from likewise.data.pixels import Pixels
 from likewise.data.resident import once
-from likewise.distribute import joined, world
+from likewise.distributed.process_group import joined, world
 from likewise.embedding import embed_rows
 from likewise.io.files import check_out
 from likewise.metrics import measure_set, metric, of_the_set, spectrum

@@ -22,7 +22,7 @@ import torch
 from likewise import errors
 from likewise.configs import Train, to_dict
 from likewise.io.processes import command
-from likewise.ranks import cores, started, world
+from likewise.distributed.collectives import cores, started, world
 from likewise.run import Run
 from likewise.stages.guard import stop_on_signal
 from likewise.types import LikewiseError

@@ -28,7 +28,7 @@ from likewise.data.images import fingerprint
 from likewise.durations import period_of, steps_of
 from likewise.errors import DiskFull, OutOfMemory, RunBusy
 from likewise.io.processes import command, is_stopped
-from likewise.ranks import cores
+from likewise.distributed.collectives import cores
 from likewise.run import Run
 from likewise.spec import build
 from likewise.stages.assemble import load_items, make_protocol, resolve, similarity_of

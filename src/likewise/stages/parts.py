@@ -24,9 +24,9 @@ from likewise.models.mixup import Mixup
 from likewise.models.teacher import Teacher
 from likewise.objective import Objective
 from likewise.optimise import Schedule, make_optimizer
-from likewise.ranks import world
+from likewise.distributed.collectives import world
 from likewise.run import Run
-from likewise.sharded import own, own_memory, shard, whole, whole_memory
+from likewise.distributed.sharded_proxies import own, own_memory, shard, whole, whole_memory
 from likewise.spec import build
 from likewise.stages.assemble import (
     bytes_of,

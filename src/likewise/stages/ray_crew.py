@@ -17,7 +17,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from likewise.configs import Bench, Train
-from likewise.ranks import cores
+from likewise.distributed.collectives import cores
 from likewise.stages.guard import stop_on_signal
 from likewise.stages.many import Crew, Outcome, attempt
 from likewise.types import LikewiseError

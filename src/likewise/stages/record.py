@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from likewise.io.files import write_aside
-from likewise.ranks import world
+from likewise.distributed.collectives import world
 from likewise.run import Run
 from likewise.stages.cost import Session
 from likewise.stages.guard import must_be_finite

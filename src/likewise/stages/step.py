@@ -16,8 +16,8 @@ from likewise.contracts import BatchSampler
 from likewise.grad_cache import Chunked
 from likewise.models.synced_norm import sync_norms
 from likewise.optimise import clip, forget
-from likewise.ranks import gathered, share, world
-from likewise.sharded import shares
+from likewise.distributed.collectives import gathered, share, world
+from likewise.distributed.sharded_proxies import shares
 from likewise.stages.parts import Parts
 from likewise.types import Batch, LikewiseError, Output, Trust
 

@@ -14,11 +14,11 @@ from likewise.configs import Train, check
 from likewise.contracts import BatchSampler
 from likewise.data.batches import batches, choose_workers
 from likewise.data.images import BadImage
-from likewise.distribute import anybody, joined, one_by_one, same_for_all, wait_for_all
+from likewise.distributed.process_group import anybody, joined, one_by_one, same_for_all, wait_for_all
 from likewise.errors import memory_errors
 from likewise.metrics import of_the_set
 from likewise.io.progress import bar
-from likewise.ranks import world
+from likewise.distributed.collectives import world
 from likewise.run import RESULTS, Run
 from likewise.scoring import as_compared, mean_score, score
 from likewise.stages.assemble import check_texts, choose_device, load_items, make_protocol, resolve

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from likewise.contracts import Term
-from likewise.ranks import gathered
+from likewise.distributed.collectives import gathered
 from likewise.terms.listwise import kl_rows, similarities
 from likewise.types import Batch, LikewiseError, Output
 

@@ -8,9 +8,10 @@ import torch
 from pytorch_metric_learning.losses import CosFaceLoss, NormalizedSoftmaxLoss
 from sharded_work import CLASSES, DIM, OPTIMIZERS, SPECS, batch, everything, made, start_all
 
-from likewise import losses, sharded
+from likewise import losses
+from likewise.distributed import sharded_proxies as sharded
 from likewise.contracts import Loss
-from likewise.sharded import gradient_norm, own, own_memory, shard, whole, whole_memory
+from likewise.distributed.sharded_proxies import gradient_norm, own, own_memory, shard, whole, whole_memory
 from likewise.spec import build
 from likewise.types import LikewiseError
 

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from likewise.ranks import must_know_the_others, started, world
+from likewise.distributed.collectives import must_know_the_others, started, world
 from likewise.types import Retrieval
 
 

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from distribute_work import everything, start_all
 
-from likewise.ranks import world
+from likewise.distributed.collectives import world
 
 pytestmark = pytest.mark.process
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from ranks_work import SAMPLES, collectives, start_all
 
-from likewise import ranks
-from likewise.distribute import joined
+from likewise.distributed import collectives as ranks
+from likewise.distributed.process_group import joined
 from likewise.errors import LikewiseError
 
 X = [[sample + SAMPLES * column for column in range(4)] for sample in range(SAMPLES)]

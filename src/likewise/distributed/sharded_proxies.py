@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from likewise.ranks import copied, highest, share, summed, world
+from likewise.distributed.collectives import copied, highest, share, summed, world
 from likewise.similarity import exact_softplus, full_precision, unit_rows
 from likewise.types import LikewiseError
 
