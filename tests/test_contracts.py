@@ -7,7 +7,7 @@ from bare_work import LOSSES, check_fault, check_spec
 
 from likewise import confidence, metrics, miners, noise, samplers, terms
 from likewise.contracts import BatchSampler, Confidence, Miner, NoiseModel, Term
-from likewise.encoders import Looker
+from likewise.pretrained.encoders import Looker
 from likewise.losses import MultiSimilarity
 from likewise.metrics.ranking import metric
 from likewise.spec import build

@@ -41,7 +41,7 @@ from likewise.io.files import read_json, write_aside, write_json
 from likewise._notebook import table, view
 from likewise.io.processes import lives, mark
 from likewise.types import LikewiseError
-from likewise.weights import DIGEST, brief, digest, read_safetensors
+from likewise.pretrained.weights import DIGEST, brief, digest, read_safetensors
 
 FORMAT = 1
 RESULTS = (

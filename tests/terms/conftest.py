@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from likewise.encoders import Looker
+from likewise.pretrained.encoders import Looker
 from likewise.terms import guidance
 from likewise.types import Given, Output
 

@@ -22,7 +22,7 @@ from likewise.data.unpack import OWNER, Split, unpack
 from likewise.errors import LikewiseError, nearest_name
 from likewise.io.files import first_line
 from likewise.types import Items
-from likewise.weights import patient_only_online
+from likewise.pretrained.weights import patient_only_online
 
 OPTIONS = ("image", "label", "split")
 

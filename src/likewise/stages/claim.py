@@ -10,7 +10,7 @@ import torch
 
 from likewise.configs import KEPT_OUT, Train, to_dict
 from likewise.data.images import fingerprint
-from likewise.encoders import content_of
+from likewise.pretrained.encoders import content_of
 from likewise.environment import environment
 from likewise.run import FORMAT, RESULTS, TRAINED, Run, identity
 from likewise.spec import files

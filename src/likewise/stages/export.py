@@ -29,7 +29,7 @@ from likewise.stages.evaluate import find_data, must_be_its_data
 from likewise.stages.load import Model, load, open_model, settings_to_rebuild
 from likewise.stages.onnx_file import must_have_onnx, preprocessing, write_onnx
 from likewise.types import Items, LikewiseError
-from likewise.weights import brief
+from likewise.pretrained.weights import brief
 
 TOLERANCE = 1e-4
 """Largest difference of an embedding's numbers, as a share of the longest embedding, up to which two count as the same. Other

@@ -23,7 +23,7 @@ from likewise.report.card import fill
 from likewise.run import Run
 from likewise.stages.load import Model
 from likewise.types import LikewiseError
-from likewise.weights import brief
+from likewise.pretrained.weights import brief
 
 OPSET = 18
 """Every torch from 2.6 on writes it, and every onnxruntime from 1.14 on reads it."""

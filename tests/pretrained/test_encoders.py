@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import save_file
 from torch.nn import functional as F
 
-from likewise import encoders
-from likewise.encoders import content_of, load_classifier, load_image_encoder, text_encoder
+from likewise.pretrained import encoders
+from likewise.pretrained.encoders import content_of, load_classifier, load_image_encoder, text_encoder
 from likewise.types import LikewiseError
 
 TEXTS = ["a photo of a cat", "dog", "a photo of a dog of a cat"]
@@ -109,7 +109,7 @@ def test_ways_to_pool_that_are_not_known_are_refused(tmp_path):
 
 def test_an_encoder_that_is_not_there(tmp_path, monkeypatch):
     pytest.importorskip("transformers")
-    monkeypatch.setattr("likewise.weights.within_reach", lambda address: False)
+    monkeypatch.setattr("likewise.pretrained.weights.within_reach", lambda address: False)
     monkeypatch.setattr(encoders, "within_reach", lambda address: False)
     with pytest.raises(
         LikewiseError, match=r"must be a folder with config\.json.*got 'nobody/nothing'; the hub does not answer"
@@ -228,7 +228,7 @@ def test_networks_that_do_not_fit(mobile, tmp_path, monkeypatch):
 
 
 def test_weights_out_of_reach(monkeypatch):
-    monkeypatch.setattr("likewise.weights.within_reach", lambda address: False)
+    monkeypatch.setattr("likewise.pretrained.weights.within_reach", lambda address: False)
     with pytest.raises(LikewiseError, match=r"encoders: pretrained weights of 'resnet18\.tv_in1k' .*weights='FILE'"):
         load_classifier("resnet18.tv_in1k")
 
@@ -245,7 +245,7 @@ def test_content_tells_files_and_folders_apart(tmp_path):
 
 
 def test_a_folder_of_too_many_files_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("likewise.encoders.MAX_FILES", 5)
+    monkeypatch.setattr("likewise.pretrained.encoders.MAX_FILES", 5)
     for number in range(6):
         (tmp_path / f"{number}.bin").touch()
     monkeypatch.setattr("hashlib.file_digest", lambda *_: pytest.fail("a file was read"))

@@ -5,7 +5,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from likewise import weights
+from likewise.pretrained import weights
 from likewise.models.backbones import build_backbone
 from likewise.models.conv_small import ConvSmall
 from likewise.types import LikewiseError

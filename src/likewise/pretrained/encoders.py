@@ -20,7 +20,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from likewise.errors import LikewiseError, nearest_name
-from likewise.weights import (
+from likewise.pretrained.weights import (
     LITE0_SCALE,
     brief,
     download,

@@ -1,0 +1,1 @@
+"""Weights and encoders that others trained: files, installed packages and hubs."""
