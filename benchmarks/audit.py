@@ -23,7 +23,7 @@ import torch
 from measure import parse_with_quick
 
 from likewise.audit.relabel import suggest
-from likewise.configs import Audit
+from likewise.config import Audit
 from likewise.metrics.detection import detection, paired_bootstrap, relabel_accuracy
 from likewise.stages.causes import explain
 from likewise.stages.subject import open_subject

@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 from likewise.confidence.thresholds import mixture, otsu, weigh
 from likewise.contracts import Confidence
-from likewise.spec import build
+from likewise.config.spec import build
 
 THRESHOLDS = {"otsu + weights": otsu, "mixture + weights": mixture}
 PARTS = (

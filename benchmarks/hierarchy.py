@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from likewise.contracts import Loss
 from likewise.models import Embedder
 from likewise.optimise import forget
-from likewise.spec import build
+from likewise.config.spec import build
 from likewise.stages.assemble import to_device
 
 LOSSES = ("ProxyAnchor()", "ProxyNCA(positive_in_denominator=True)")

@@ -29,7 +29,7 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional
 
-from likewise.configs import Train
+from likewise.config import Train
 from likewise.data import load
 from likewise.data.augment import DEGREES, SHIFT, ZOOM, Augment, random_boxes
 from likewise.data.batches import batches

@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.contracts import Loss
-from likewise.spec import build
+from likewise.config.spec import build
 
 SPECS = (
     "Contrastive()", "Triplet(miner=SemiHard())", "Triplet(miner=DistanceWeighted())", "Triplet(miner=BatchHard())",

@@ -35,7 +35,7 @@ import torch
 from measure import NotMeasured, alone, made_up, parse_with_quick, training_rate
 
 from likewise.capture import Captured, Looking
-from likewise.configs import Train
+from likewise.config import Train
 from likewise.data import load
 from likewise.data.augment import Plain
 from likewise.data.resident import hold

@@ -10,7 +10,7 @@ from likewise.contracts import BatchSampler, Confidence, Miner, NoiseModel, Term
 from likewise.pretrained.encoders import Looker
 from likewise.losses import MultiSimilarity
 from likewise.metrics.ranking import metric
-from likewise.spec import build
+from likewise.config.spec import build
 from likewise.terms import guidance
 from likewise.testing import (
     CLASSES,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from likewise.spec import find
+from likewise.config.spec import find
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tools"))

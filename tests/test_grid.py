@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 
-from likewise.configs import Train
+from likewise.config import Train
 from likewise.errors import LikewiseError
 from likewise.grid import Grid, Point, adapted, as_train, cells, chosen, read_grid, shipped, table_names, toml
-from likewise.settings import settings_of
+from likewise.config.overrides import settings_of
 
 TEXT = """
 title = "a study"

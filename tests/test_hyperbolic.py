@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from likewise import losses
 from likewise.contracts import Miner
 from likewise.hyperbolic import HALFWAY, SPACES, hyperbolic_distance, hyperbolic_similarity, neg_hyperbolic
-from likewise.spec import build
+from likewise.config.spec import build
 from likewise.types import LikewiseError, Tuples
 
 NO_SPACE = {

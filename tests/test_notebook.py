@@ -11,7 +11,7 @@ from IPython.core.formatters import DisplayFormatter
 from PIL import Image
 
 from likewise import _notebook as notebook
-from likewise.configs import Train
+from likewise.config import Train
 from likewise._notebook import strip, table, thumbnail, view
 from likewise.report.sheet import Entry, Sheet
 from likewise.report.tables import Table

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from likewise.configs import Train
+from likewise.config import Train
 from likewise.losses import CrossBatchMemory, Margin, MultiSimilarity, NormSoftmax, ProxyAnchor
 from likewise.models import Embedder, heads
 from likewise.optimise import Schedule, clip, forget, make_optimizer, steps_of

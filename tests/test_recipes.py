@@ -11,14 +11,14 @@ import pytest
 from torch import nn
 
 from likewise import cli, losses, recipes
-from likewise.configs import Train, to_dict
+from likewise.config import Train, to_dict
 from likewise.contracts import BatchSampler, Confidence, Loss, NoiseModel, Protocol, Term
 from likewise.data import NAMES
 from likewise.errors import LikewiseError
 from likewise.miners import DistanceWeighted, Switch
 from likewise.optimise import steps_of
 from likewise.run import Run
-from likewise.spec import build, canonical
+from likewise.config.spec import build, canonical
 
 FIELDS = {f.name: f for f in dataclasses.fields(Train)}
 KINDS = {

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from likewise.configs import Train
+from likewise.config import Train
 from likewise.stages.train import train
 
 ROOT = Path(__file__).parent.parent

@@ -28,7 +28,7 @@ def write_pictures(only: Collection[str] = ()) -> None:
     from flow_picture import draw_flow
     from shelf_pictures import DRAW, draw_metrics
 
-    from likewise.spec import find
+    from likewise.config.spec import find
     from likewise.stages.listing import SHELVES
 
     for old in FOLDER.glob("*.svg") if not only else ():

@@ -7,7 +7,7 @@ from svg import PULL, PUSH, THIRD, Drawing, Panel, legend
 from torch import Tensor
 
 from likewise.contracts import Loss
-from likewise.spec import build
+from likewise.config.spec import build
 from likewise.types import Ref
 
 DIM, CLASSES = 16, 8

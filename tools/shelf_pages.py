@@ -8,7 +8,7 @@ from html import escape
 
 from likewise.metrics import NAMES as PER_QUERY
 from likewise.metrics import SET_NAMES
-from likewise.spec import FACTS, find, spec, usage
+from likewise.config.spec import FACTS, find, spec, usage
 from likewise.stages.listing import SHELVES, entries
 
 PAIR = (

@@ -15,7 +15,7 @@ from likewise.data import load
 from likewise.data.images import image_of
 from likewise.metrics import metric
 from likewise.similarity import compare
-from likewise.spec import build
+from likewise.config.spec import build
 from likewise.types import Embedded, Items, Pairs, Retrieval, Seen, Verdict
 
 GREY = "#8a93a0"

@@ -50,7 +50,7 @@ def train(data: str | PathLike | Dataset, *, recipe: str | None = None, **settin
     Args:
         data: a folder, a table, a feature file, a name, or a Dataset of Hugging Face.
         recipe: named settings to start from.
-        settings: fields of `likewise.configs.Train`; parts may be given as objects or as specs.
+        settings: fields of `likewise.config.Train`; parts may be given as objects or as specs.
     """
     from likewise.recipes import apply
     from likewise.stages.train import train as stage
@@ -64,7 +64,7 @@ def train(data: str | PathLike | Dataset, *, recipe: str | None = None, **settin
 
 def evaluate(target: str | PathLike | Run, **settings) -> dict:
     """Scores of a run or an embedding file; the same as `likewise evaluate`."""
-    from likewise.configs import Evaluate
+    from likewise.config import Evaluate
     from likewise.report.results import Scored
     from likewise.stages.evaluate import evaluate as stage
 
@@ -73,7 +73,7 @@ def evaluate(target: str | PathLike | Run, **settings) -> dict:
 
 def embed(run: str | PathLike | Run, data: str | PathLike, *, out: str | PathLike = "", **settings) -> Embedded:
     """Embeddings of data under a trained network; written to `out` (.npz) if given. The same as `likewise embed`."""
-    from likewise.configs import Embed
+    from likewise.config import Embed
     from likewise.stages.embed import embed as stage
 
     return stage(Embed(run=str(getattr(run, "path", run)), data=str(data), out=str(out), **_plain(settings)))
@@ -91,7 +91,7 @@ def load(
 
 def compare(run_a: str | PathLike | Run, run_b: str | PathLike | Run, **settings) -> dict:
     """What changes from one run to another, with intervals; the same as `likewise compare`."""
-    from likewise.configs import Compare
+    from likewise.config import Compare
     from likewise.report.results import Compared
     from likewise.stages.compare import compare as stage
 
@@ -101,7 +101,7 @@ def compare(run_a: str | PathLike | Run, run_b: str | PathLike | Run, **settings
 
 def bench(grid: str | PathLike, **settings) -> Sheet | Table:
     """Train every cell of a paper's table, by name, or of a grid file; the same as `likewise bench`."""
-    from likewise.configs import Bench
+    from likewise.config import Bench
     from likewise.stages.bench import bench as stage
 
     return stage(Bench(grid=str(grid), **_plain(settings)))
@@ -109,7 +109,7 @@ def bench(grid: str | PathLike, **settings) -> Sheet | Table:
 
 def tune(config: str | PathLike, **settings) -> Found:
     """Search for the best settings on validation classes; the same as `likewise tune`."""
-    from likewise.configs import Tune
+    from likewise.config import Tune
     from likewise.stages.tune import tune as stage
 
     return stage(Tune(config=str(getattr(config, "path", config)), **_plain(settings)))
@@ -117,7 +117,7 @@ def tune(config: str | PathLike, **settings) -> Found:
 
 def _plain(settings: dict) -> dict:
     """Python values as the command line has them: parts become specs, paths and counts text, numbers plain."""
-    from likewise.spec import spec
+    from likewise.config.spec import spec
 
     parts = ("loss", "sampler", "protocol", "noise", "confidence", "terms", "head", "loggers")
     counts = ("length", "warmup", "schedule_every", "validate_every", "peek_every", "checkpoint_every")

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from likewise.configs import Train
+from likewise.config import Train
 from likewise.contracts import Loss, Term
 from likewise.durations import steps_of
 from likewise.errors import LikewiseError

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from likewise import losses
 from likewise.audit import curvature
 from likewise.audit import influence as inf
-from likewise.spec import build
+from likewise.config.spec import build
 from likewise.types import Embedded, LikewiseError
 
 DIM, FEATURES, CLASSES = 5, 7, 4

@@ -7,7 +7,7 @@ import torch
 
 from likewise.confidence import CoTeaching
 from likewise.contracts import Confidence
-from likewise.spec import build, spec
+from likewise.config.spec import build, spec
 from likewise.types import LikewiseError, Seen
 
 

@@ -6,7 +6,7 @@ import torch
 from likewise.confidence import CoTeachingPlus
 from likewise.contracts import Confidence
 from likewise.losses import Contrastive, NormSoftmax
-from likewise.spec import build
+from likewise.config.spec import build
 from likewise.types import LikewiseError, Seen
 
 

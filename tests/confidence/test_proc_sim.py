@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from likewise.confidence import ProcSim, SuperLoss
 from likewise.confidence.thresholds import otsu
 from likewise.contracts import Confidence
-from likewise.spec import build, spec
+from likewise.config.spec import build, spec
 from likewise.types import LikewiseError
 
 C, D = 6, 8

@@ -8,7 +8,7 @@ import torch
 
 from likewise.confidence import SuperLoss
 from likewise.contracts import Confidence
-from likewise.spec import build, spec
+from likewise.config.spec import build, spec
 from likewise.types import LikewiseError
 
 B = 7

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 import likewise
-from likewise.configs import Evaluate, Report, Search
+from likewise.config import Evaluate, Report, Search
 from likewise.data import load
 from likewise.data.hugging_face import from_object, parse
 from likewise.stages.evaluate import evaluate

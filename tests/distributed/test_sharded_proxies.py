@@ -12,7 +12,7 @@ from likewise import losses
 from likewise.distributed import sharded_proxies as sharded
 from likewise.contracts import Loss
 from likewise.distributed.sharded_proxies import gradient_norm, own, own_memory, shard, whole, whole_memory
-from likewise.spec import build
+from likewise.config.spec import build
 from likewise.types import LikewiseError
 
 pytestmark = pytest.mark.process

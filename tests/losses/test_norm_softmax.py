@@ -6,7 +6,7 @@ from pytorch_metric_learning.losses import NormalizedSoftmaxLoss
 
 from likewise.contracts import Loss
 from likewise.losses import NormSoftmax
-from likewise.spec import build
+from likewise.config.spec import build
 from likewise.types import LikewiseError
 
 

@@ -6,7 +6,7 @@ from bare_work import LOSSES, check_spec
 from torch.nn import functional as F
 
 from likewise.contracts import Loss
-from likewise.spec import build
+from likewise.config.spec import build
 
 CLASSES, DIM = 7, 6
 

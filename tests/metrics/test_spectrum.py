@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from likewise import metrics
-from likewise.configs import Evaluate, Train
+from likewise.config import Evaluate, Train
 from likewise.metrics import spectrum as module
 from likewise.metrics.spectrum import class_spectrum, density, knows, measure, spectral_decay, spectrum
 from likewise.stages.evaluate import evaluate

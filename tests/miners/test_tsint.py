@@ -12,7 +12,7 @@ from likewise.losses import Contrastive, CrossBatchMemory
 from likewise.miners import TSINT
 from likewise.miners.tsint import percentile
 from likewise.similarity import compare
-from likewise.spec import build, spec
+from likewise.config.spec import build, spec
 from likewise.types import LikewiseError, Pairs
 
 

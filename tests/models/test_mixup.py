@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from likewise.configs import Train
+from likewise.config import Train
 from likewise.data import load
 from likewise.losses import NormSoftmax
 from likewise.models import Embedder

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import chisquare
 
 from likewise.noise import ClassFrequency
-from likewise.spec import build
+from likewise.config.spec import build
 from likewise.types import LikewiseError
 
 SIZES = [100, 400, 300, 200, 50]

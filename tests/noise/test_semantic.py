@@ -8,7 +8,7 @@ from scipy.stats import chisquare
 
 from likewise.noise import Semantic
 from likewise.noise.semantic import Relatives
-from likewise.spec import build, spec
+from likewise.config.spec import build, spec
 from likewise.taxonomies import taxonomy
 from likewise.types import LikewiseError
 

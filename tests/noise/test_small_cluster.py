@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from likewise.noise import SmallCluster
-from likewise.spec import build
+from likewise.config.spec import build
 from likewise.types import LikewiseError
 
 RNG = np.random.default_rng(5)

@@ -8,7 +8,7 @@ import torch
 
 from likewise.protocols import SeenClasses
 from likewise.scoring import retrieve
-from likewise.spec import build
+from likewise.config.spec import build
 from likewise.types import Embedded, Items, LikewiseError
 
 PARTS = ("train", "val", "test")

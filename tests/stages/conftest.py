@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from likewise.configs import Train
+from likewise.config import Train
 from likewise.run import Run
 from likewise.stages.train import train
 

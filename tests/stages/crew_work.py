@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from likewise.configs import Train
+from likewise.config import Train
 from likewise.run import Run
 from likewise.stages.cost import cost, sessions
 from likewise.stages.many import Outcome, attempt

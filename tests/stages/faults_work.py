@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from likewise.configs import Train
+from likewise.config import Train
 from likewise.run import Run
 from likewise.stages.train import Training, train
 from likewise.types import LikewiseError

@@ -15,7 +15,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from likewise import losses
-from likewise.configs import Train
+from likewise.config import Train
 from likewise.distributed.collectives import world
 from likewise.run import Run
 from likewise.stages.train import Interrupted, Training, train

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from likewise.configs import Audit, Bench
+from likewise.config import Audit, Bench
 from likewise.errors import LikewiseError
 from likewise.grid import read_grid
 from likewise.published import wrong_classes

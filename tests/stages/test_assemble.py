@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from likewise.configs import Train
+from likewise.config import Train
 from likewise.data import load
 from likewise.models.backbones import width_of
 from likewise.run import FORMAT, Run

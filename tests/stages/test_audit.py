@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from likewise.configs import Audit, Train
+from likewise.config import Audit, Train
 from likewise.data import load
 from likewise.findings import read_findings
 from likewise.run import Run

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from likewise import cli
-from likewise.configs import Bench
+from likewise.config import Bench
 from likewise.errors import LikewiseError
 from likewise.grid import adapted, read_grid, table_names
 from likewise.report.sheet import Sheet, headline, lay_out

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from likewise.configs import Audit, Train
+from likewise.config import Audit, Train
 from likewise.stages import causes
 from likewise.stages.causes import WAYS, Errors, choose, explain, influences, one_thread
 from likewise.stages.subject import open_subject

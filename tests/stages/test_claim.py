@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 import torch
 
-from likewise.configs import KEPT_OUT, Train
+from likewise.config import KEPT_OUT, Train
 from likewise.data import load
 from likewise.stages.assemble import resolve
 from likewise.stages.claim import find_run, take

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from likewise import cli
-from likewise.configs import Compare, Train
+from likewise.config import Compare, Train
 from likewise.stages.compare import by_files, compare, join
 from likewise.stages.saved import PerQuery
 from likewise.stages.train import train

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from likewise.configs import Train
+from likewise.config import Train
 from likewise.errors import LikewiseError
 from likewise.run import Run
 from likewise.stages import cost as module

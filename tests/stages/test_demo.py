@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from likewise.configs import Demo
+from likewise.config import Demo
 from likewise.report.gallery import CAPTION, EDGE, GAP, RIGHT, TILE, WRONG
 from likewise.run import Run
 from likewise.stages.demo import demo, doubts

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from likewise.configs import Report, Train
+from likewise.config import Report, Train
 from likewise.run import Run
 from likewise.stages.assemble import make_protocol, spoil
 from likewise.stages.doubts import noise_of, transition

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from likewise.configs import Embed, Evaluate, Search, Train
+from likewise.config import Embed, Evaluate, Search, Train
 from likewise.data import load
 from likewise.stages.assemble import open_embedder, read_config
 from likewise.stages.embed import embed

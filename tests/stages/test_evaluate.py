@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from likewise.configs import Evaluate, Train
+from likewise.config import Evaluate, Train
 from likewise.stages.evaluate import evaluate
 from likewise.stages.saved import origin
 from likewise.stages.train import Interrupted, Training, train

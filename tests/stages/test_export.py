@@ -14,7 +14,7 @@ from PIL import Image
 from safetensors.numpy import load_file
 
 from likewise.commands import run_export
-from likewise.configs import Export, Train
+from likewise.config import Export, Train
 from likewise.run import Run
 from likewise.stages import export as stage
 from likewise.stages.export import compare, export

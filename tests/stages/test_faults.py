@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from stages.faults_work import LINE, fill_the_disk, train_until_killed
 
-from likewise.configs import Train
+from likewise.config import Train
 from likewise.data.images import BadImage
 from likewise.run import Run
 from likewise.stages.train import Interrupted, Training, train

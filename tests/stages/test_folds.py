@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from likewise.configs import Train
+from likewise.config import Train
 from likewise.protocols import ClassFolds
 from likewise.run import Run
-from likewise.spec import build
+from likewise.config.spec import build
 from likewise.stages.folds import fold_specs, score_folds
 from likewise.stages.train import train
 from likewise.types import LikewiseError

@@ -7,7 +7,7 @@ import pytest
 from safetensors.torch import save_file
 
 from likewise.commands import run_train
-from likewise.configs import Compare, Evaluate, Train
+from likewise.config import Compare, Evaluate, Train
 from likewise.models.conv_small import ConvSmall
 from likewise.stages import gain
 from likewise.stages.compare import compare

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from likewise import cli
-from likewise.configs import Hierarchy, Train
+from likewise.config import Hierarchy, Train
 from likewise.stages import hierarchy as stage
 from likewise.stages.hierarchy import class_means, compare, hierarchy, purity
 from likewise.stages.train import train

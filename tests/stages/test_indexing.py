@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from likewise.configs import Search, Train
+from likewise.config import Search, Train
 from likewise.finder import kept
 from likewise.finder.index import Index
 from likewise.stages.indexing import Network, no_picture, path_of, picture_of

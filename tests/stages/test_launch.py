@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from likewise.configs import Train
+from likewise.config import Train
 from likewise.errors import OutOfMemory
 from likewise.io.processes import command
 from likewise.run import Run

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 import likewise
-from likewise.configs import Embed, Export, Train
+from likewise.config import Embed, Export, Train
 from likewise.data import load as data
 from likewise.stages.embed import embed
 from likewise.stages.export import export

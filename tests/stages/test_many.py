@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from stages.crew_work import check_that_a_kill_loses_nothing, check_that_a_wish_to_stop_is_heard
 
-from likewise.configs import Train, to_dict
+from likewise.config import Train, to_dict
 from likewise.errors import DiskFull, LikewiseError, OutOfMemory
 from likewise.io.processes import command
 from likewise.run import Run

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from likewise import cli
-from likewise.configs import Noise, Train
+from likewise.config import Noise, Train
 from likewise.data import load
 from likewise.protocols import SeenClasses, UnseenClasses
 from likewise.stages.assemble import spoil

@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 import torch
 
-from likewise.configs import Train
+from likewise.config import Train
 from likewise.data.augment import Plain
 from likewise.models.embedder import Embedder
 from likewise.models.heads import Relational

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from likewise.configs import Report, Search, Train
+from likewise.config import Report, Search, Train
 from likewise.data.features import read_embeddings
 from likewise.report.page import scales
 from likewise.stages.opened import UNTESTED, one_part, open_target, tell_apart

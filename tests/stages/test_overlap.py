@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from likewise.configs.audit import Audit
+from likewise.config.audit import Audit
 from likewise.stages.overlap import overlap
 from likewise.types import LikewiseError
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from likewise.configs import Train
+from likewise.config import Train
 from likewise.data import load
 from likewise.stages.assemble import resolve
 from likewise.stages.parts import Parts

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from stages.crew_work import check_that_a_kill_loses_nothing, check_that_a_wish_to_stop_is_heard
 
-from likewise.configs import Bench, Train
+from likewise.config import Bench, Train
 from likewise.errors import LikewiseError
 from likewise.stages import ray_crew as module
 from likewise.stages.many import Crew, Outcome, Planner

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from likewise.configs import Report, Train
+from likewise.config import Report, Train
 from likewise.report.facts import Facts
 from likewise.run import Run
 from likewise.stages import report as stage

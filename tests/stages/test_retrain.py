@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from likewise.configs import Audit, Train
+from likewise.config import Audit, Train
 from likewise.data import load
 from likewise.protocols import ClassFolds, QueryGallery, SeenClasses, UnseenClasses
 from likewise.run import Run

@@ -16,7 +16,7 @@ from PIL import Image
 
 pytest.importorskip("fastapi", reason="the review page needs FastAPI")
 
-from likewise.configs import Review
+from likewise.config import Review
 from likewise.data.images import check_files
 from likewise.data.table import read_table
 from likewise.errors import LikewiseError

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from likewise.configs import Train
+from likewise.config import Train
 from likewise.data.features import read_embeddings
 from likewise.io.files import cache_folder
 from likewise.stages.saved import (

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from likewise.configs import Embed, Evaluate, Search, Train
+from likewise.config import Embed, Evaluate, Search, Train
 from likewise.data import load
 from likewise.report.gallery import EDGE, GAP, TILE
 from likewise.stages.embed import embed

@@ -15,7 +15,7 @@ from PIL import Image
 
 pytest.importorskip("fastapi", reason="the search page needs FastAPI")
 
-from likewise.configs import Search
+from likewise.config import Search
 from likewise.errors import LikewiseError
 from likewise.finder.app import FORMATS
 from likewise.finder.index import Index

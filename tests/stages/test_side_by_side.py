@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from likewise.configs import Compare, Report, Train
+from likewise.config import Compare, Report, Train
 from likewise.stages.compare import compare
 from likewise.stages.opened import open_target
 from likewise.stages.report import make_pool

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from likewise import cli
-from likewise.configs import Bench
+from likewise.config import Bench
 from likewise.stages.slurm import script, words_of
 
 WORDS = ["bench", "my grid.toml", "--set", "size=160", "terms.encoder=models/a b", "--out", "it's here"]

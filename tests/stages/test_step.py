@@ -20,7 +20,7 @@ from stages.step_work import (
     train_case,
 )
 
-from likewise.configs import Train
+from likewise.config import Train
 from likewise.data import load
 from likewise.run import Run
 from likewise.stages.assemble import resolve

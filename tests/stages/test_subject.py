@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from likewise.configs import Audit, Train
+from likewise.config import Audit, Train
 from likewise.data import load
 from likewise.stages.assemble import make_protocol, read_config
 from likewise.stages.subject import ALL, open_subject

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from likewise.configs import Train
+from likewise.config import Train
 from likewise.errors import LikewiseError
 from likewise.grid import Cell, adapted, cells, read_grid
 from likewise.published import numbers

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from likewise.configs import Train
+from likewise.config import Train
 from likewise.contracts import Logger
 from likewise.stages.telling import make_loggers, numbers_of
 from likewise.stages.train import Interrupted, Training, train

@@ -13,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
-from likewise.configs import Train
+from likewise.config import Train
 from likewise.data import load
 from likewise.errors import OutOfMemory
 from likewise.run import Run
@@ -85,7 +85,7 @@ def test_a_killed_training_goes_on_from_its_checkpoint(settings, tmp_path):
     """Killed without a chance to save: the steps since the last checkpoint are done again, to the same end."""
     whole = train(Train(**settings | {"out": str(tmp_path / "whole")}))
     code = (
-        "import os\nfrom likewise.configs import Train\nfrom likewise.stages import train as m\n"
+        "import os\nfrom likewise.config import Train\nfrom likewise.stages import train as m\n"
         "real = m.Training.one_step\n"
         "def die(self, batch):\n    out = real(self, batch)\n    os._exit(9) if self.step == 27 else None\n    return out\n"
         f"m.Training.one_step = die\nm.train(Train(**{settings!r}))\n"

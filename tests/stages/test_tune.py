@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("optuna")
 
 from likewise import cli
-from likewise.configs import Train, Tune
+from likewise.config import Train, Tune
 from likewise.errors import LikewiseError
 from likewise.grid import as_train, read_grid
 from likewise.report.sheet import Sheet, lay_out

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from likewise.configs import Audit
+from likewise.config import Audit
 from likewise.stages.causes import explain
 from likewise.stages.subject import ALL, open_subject
 from likewise.stages.verdicts import NEAR, judge_part, measure, neighbours, shares_of

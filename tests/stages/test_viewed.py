@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from likewise.configs import Report
+from likewise.config import Report
 from likewise.report import projection
 from likewise.stages import viewed as stage
 from likewise.stages.opened import open_target

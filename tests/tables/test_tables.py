@@ -11,8 +11,8 @@ from likewise.contracts import BatchSampler, Confidence, Loss, NoiseModel, Proto
 from likewise.errors import LikewiseError
 from likewise.grid import adapted, as_train, cells, read_grid, table_names
 from likewise.published import numbers
-from likewise.settings import has_argument
-from likewise.spec import build
+from likewise.config.overrides import has_argument
+from likewise.config.spec import build
 from likewise.stages.folds import fold_specs
 from likewise.stages.many import Planner
 

@@ -7,12 +7,12 @@ from bare_work import LOSSES
 from PIL import Image
 from torch.nn import functional as F
 
-from likewise.configs import Embed, Train
+from likewise.config import Embed, Train
 from likewise.contracts import Loss, Term
 from likewise.losses import Contrastive, CrossBatchMemory, ProxyAnchor
 from likewise.models import Embedder
 from likewise.models.heads import Relational
-from likewise.spec import build, spec
+from likewise.config.spec import build, spec
 from likewise.stages.embed import embed
 from likewise.stages.train import Interrupted, train
 from likewise.terms import Ensemble

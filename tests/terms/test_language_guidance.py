@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from likewise.spec import build, spec
+from likewise.config.spec import build, spec
 from likewise.terms import LanguageGuidance
 from likewise.types import Batch, LikewiseError, Output
 

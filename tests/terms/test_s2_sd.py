@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from likewise.losses import Contrastive, CrossBatchMemory, Histogram, MultiSimilarity, ProxyNCA
-from likewise.spec import build, spec
+from likewise.config.spec import build, spec
 from likewise.terms import S2SD
 from likewise.types import Batch, LikewiseError
 

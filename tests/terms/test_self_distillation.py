@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from likewise.spec import build, spec
+from likewise.config.spec import build, spec
 from likewise.terms import SelfDistillation
 from likewise.types import Batch, LikewiseError
 

@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from likewise.configs import KEPT_OUT, Train
+from likewise.config import KEPT_OUT, Train
 from likewise.errors import LikewiseError, nearest_name
 
 SOURCES = ("paper", "code", "ours")
@@ -131,7 +131,7 @@ def read_run(folder: str) -> Recipe:
 
 def written_out(recipe: Recipe) -> Recipe:
     """The same with every argument of its specs, defaults included, as a run keeps them."""
-    from likewise.spec import canonical
+    from likewise.config.spec import canonical
 
     values = DEFAULT | recipe.values
     for key in SPECS:

@@ -11,7 +11,7 @@ import torch
 from matplotlib.figure import Figure
 
 from likewise.audit.overlap import error_overlap
-from likewise.configs import Audit, Bench
+from likewise.config import Audit, Bench
 from likewise.io.files import read_json, write_aside, write_csv
 from likewise.grid import Grid
 from likewise.io.progress import bar

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Int
 from torch import nn
 
-from likewise.configs import Train, check
+from likewise.config import Train, check
 from likewise.contracts import BatchSampler, Loss, NoiseModel, Protocol
 from likewise.data import NAMES, load
 from likewise.data.augment import Augment, Plain
@@ -28,7 +28,7 @@ from likewise.models.embedder import Embedder
 from likewise.io.progress import bar
 from likewise.distributed.collectives import started
 from likewise.run import Run
-from likewise.spec import build, canonical, check_names
+from likewise.config.spec import build, canonical, check_names
 from likewise.types import Items, LikewiseError
 
 

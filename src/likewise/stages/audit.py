@@ -13,7 +13,7 @@ from jaxtyping import Int
 from PIL import Image
 
 from likewise.audit.near_duplicates import Duplicates, near_duplicates
-from likewise.configs import Audit, check
+from likewise.config import Audit, check
 from likewise.data.images import image_of
 from likewise.io.files import make_folder, write_json
 from likewise.io.progress import bar

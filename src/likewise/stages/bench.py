@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from likewise.configs import KEPT_OUT, Bench, Train, check
+from likewise.config import KEPT_OUT, Bench, Train, check
 from likewise.io.files import make_folder, write_aside, write_csv
 from likewise.grid import Cell, Grid, adapted, as_train, cells, chosen, read_grid, shipped
 from likewise.io.progress import bar
@@ -16,8 +16,8 @@ from likewise.published import numbers
 from likewise.report.benchmark import html, latex, markdown, rows_for_csv
 from likewise.report.sheet import Sheet
 from likewise.report.tables import Table
-from likewise.settings import must_know
-from likewise.spec import brief
+from likewise.config.overrides import must_know
+from likewise.config.spec import brief
 from likewise.stages.aftermath import follow_up
 from likewise.stages.assemble import choose_device
 from likewise.stages.folds import fold_specs

@@ -18,7 +18,7 @@ from likewise.audit.deeper import deep_influence, deep_repairs
 from likewise.audit.influence import Causes, balanced_batches, influence, repairs, shares, strongest
 from likewise.audit.pairs import Found, find_pairs, group_by_class
 from likewise.audit.verify import summary, verify
-from likewise.configs import Audit
+from likewise.config import Audit
 from likewise.data.batches import batches, in_order
 from likewise.io.progress import bar
 from likewise.stages.subject import Subject

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import torch
 
-from likewise.configs import KEPT_OUT, Train, to_dict
+from likewise.config import KEPT_OUT, Train, to_dict
 from likewise.data.images import fingerprint
 from likewise.pretrained.encoders import content_of
 from likewise.environment import environment
 from likewise.run import FORMAT, RESULTS, TRAINED, Run, identity
-from likewise.spec import files
+from likewise.config.spec import files
 from likewise.types import Items, LikewiseError
 
 LATER = [

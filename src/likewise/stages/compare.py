@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from likewise.configs import Compare, check
+from likewise.config import Compare, check
 from likewise.errors import nearest_name
 from likewise.io.files import check_out, write_aside
 from likewise.numerics.bootstrap import Redrawn, paired, t_interval

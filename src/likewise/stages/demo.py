@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from likewise.configs import Demo, check
+from likewise.config import Demo, check
 from likewise.data.features import read_embeddings
 from likewise.io.files import write_aside
 from likewise.protocols import UnseenClasses

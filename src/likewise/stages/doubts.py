@@ -16,7 +16,7 @@ from likewise.metrics.detection import detection
 from likewise.report.curves import suspicions
 from likewise.report.facts import Detection, Doubt, Noise
 from likewise.run import Run
-from likewise.spec import brief
+from likewise.config.spec import brief
 from likewise.stages.assemble import make_protocol, spoil
 from likewise.stages.opened import Opened
 from likewise.types import Items, LikewiseError

@@ -7,7 +7,7 @@ import os
 import numpy as np
 import torch
 
-from likewise.configs import Embed, Train, check
+from likewise.config import Embed, Train, check
 from likewise.embedding import embed_rows
 from likewise.io.files import check_out
 from likewise.models.backbones import width_of

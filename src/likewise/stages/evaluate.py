@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from likewise.configs import Audit, Evaluate, Hierarchy, Train, check
+from likewise.config import Audit, Evaluate, Hierarchy, Train, check
 from likewise.contracts import Part, Protocol
 from likewise.data.features import read_embeddings
 from likewise.data.images import fingerprint
@@ -27,7 +27,7 @@ from likewise.protocols import QueryGallery, UnseenClasses
 from likewise.run import Run
 from likewise.scoring import answers_for, as_compared, findable, score, summary
 from likewise.retrieval.ranking import BUDGET
-from likewise.spec import spec
+from likewise.config.spec import spec
 from likewise.stages.assemble import (
     bytes_of,
     choose_device,

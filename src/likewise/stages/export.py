@@ -16,7 +16,7 @@ from PIL import Image
 from torch import Tensor
 
 from likewise import __version__
-from likewise.configs import Evaluate, Export, Train, check, to_dict
+from likewise.config import Evaluate, Export, Train, check, to_dict
 from likewise.data.images import file_of, image_of
 from likewise.io.files import FULL, load_arrays, write_json
 from likewise.io.progress import bar

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from likewise.configs import Evaluate, Train
+from likewise.config import Evaluate, Train
 from likewise.embedding import embed_rows
 from likewise.numerics.bootstrap import paired
 from likewise.metrics import as_text

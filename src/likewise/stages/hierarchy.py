@@ -13,14 +13,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.numerics.kmeans import kmeans
-from likewise.configs import Hierarchy, check
+from likewise.config import Hierarchy, check
 from likewise.data.images import image_of
 from likewise.embedding import embed_rows
 from likewise.io.files import make_folder, write_aside, write_csv, write_json
 from likewise.metrics.clustering import ami
 from likewise.report.hierarchy import TILE, Agreement, Learned, draw_hierarchy, make_cards, say_what
 from likewise.run import Run
-from likewise.spec import brief
+from likewise.config.spec import brief
 from likewise.stages.assemble import (
     choose_device,
     make_protocol,

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from PIL import Image
 from torch import Tensor
 
-from likewise.configs import Embed, Search
+from likewise.config import Embed, Search
 from likewise.data.features import read_embeddings
 from likewise.data.images import file_of, read_image
 from likewise.finder import kept

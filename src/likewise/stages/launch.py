@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from likewise import errors
-from likewise.configs import Train, to_dict
+from likewise.config import Train, to_dict
 from likewise.io.processes import command
 from likewise.distributed.collectives import cores, started, world
 from likewise.run import Run

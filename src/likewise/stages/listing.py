@@ -9,7 +9,7 @@ from likewise.grid import read_grid, table_names
 from likewise.metrics import NAMES as METRICS
 from likewise.metrics import SET_NAMES
 from likewise.recipes import names, read
-from likewise.spec import find
+from likewise.config.spec import find
 
 SHELVES = {
     "losses": "losses",

@@ -13,7 +13,7 @@ from jaxtyping import Float, Shaped
 from PIL import Image
 from torch import Tensor
 
-from likewise.configs import Train, check
+from likewise.config import Train, check
 from likewise.data.augment import Plain
 from likewise.data.images import check_shape, read_image, to_rgb, upright
 from likewise.models.embedder import Embedder, check_range

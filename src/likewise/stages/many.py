@@ -21,7 +21,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from likewise.configs import Train, to_dict
+from likewise.config import Train, to_dict
 from likewise.contracts import Confidence, NoiseModel
 from likewise.data.batches import choose_workers
 from likewise.data.images import fingerprint
@@ -30,7 +30,7 @@ from likewise.errors import DiskFull, OutOfMemory, RunBusy
 from likewise.io.processes import command, is_stopped
 from likewise.distributed.collectives import cores
 from likewise.run import Run
-from likewise.spec import build
+from likewise.config.spec import build
 from likewise.stages.assemble import load_items, make_protocol, resolve, similarity_of
 from likewise.stages.claim import find_run
 from likewise.stages.evaluate import check_plan

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
-from likewise.configs import Noise, check
+from likewise.config import Noise, check
 from likewise.contracts import Protocol
 from likewise.data.images import drop, file_of
 from likewise.data.table import write_table
 from likewise.io.files import check_out
 from likewise.report.comparison import save_figure
 from likewise.report.noise import draw_transitions, draw_tree
-from likewise.spec import build
+from likewise.config.spec import build
 from likewise.stages.assemble import load_items, marked, spoil
 from likewise.taxonomies import taxonomy
 from likewise.types import Items, LikewiseError

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from likewise import __version__
-from likewise.configs import Train
+from likewise.config import Train
 from likewise.data.augment import Plain
 from likewise.io.files import write_json
 from likewise.models.embedder import Embedder

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Int
 
-from likewise.configs import Evaluate, Report, Train
+from likewise.config import Evaluate, Report, Train
 from likewise.contracts import Protocol
 from likewise.data.features import read_embeddings
 from likewise.metrics.ranking import reach

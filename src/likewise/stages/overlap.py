@@ -10,13 +10,13 @@ import torch
 from jaxtyping import Float, Int
 
 from likewise.audit.overlap import error_overlap, most_wrong
-from likewise.configs import check
-from likewise.configs.audit import Audit
+from likewise.config import check
+from likewise.config.audit import Audit
 from likewise.io.files import make_folder, write_aside, write_csv, write_json
 from likewise.report.comparison import save_figure
 from likewise.report.overlap import Named, Overlapped, draw_overlap
 from likewise.run import Run
-from likewise.spec import brief
+from likewise.config.spec import brief
 from likewise.stages.saved import read_per_query
 from likewise.types import LikewiseError
 

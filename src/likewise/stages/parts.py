@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from likewise.capture import Mode
-from likewise.configs import Train
+from likewise.config import Train
 from likewise.contracts import BatchSampler, Confidence, Loss, Miner, Term
 from likewise.data.batches import batches, choose_workers, in_order
 from likewise.data.resident import hold
@@ -27,7 +27,7 @@ from likewise.optimise import Schedule, make_optimizer
 from likewise.distributed.collectives import world
 from likewise.run import Run
 from likewise.distributed.sharded_proxies import own, own_memory, shard, whole, whole_memory
-from likewise.spec import build
+from likewise.config.spec import build
 from likewise.stages.assemble import (
     bytes_of,
     facts_of,

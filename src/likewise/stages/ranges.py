@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
 
-from likewise.configs import Train, check
+from likewise.config import Train, check
 from likewise.errors import LikewiseError
-from likewise.settings import find_argument, hints_of_train, plain, with_argument
-from likewise.spec import canonical
+from likewise.config.overrides import find_argument, hints_of_train, plain, with_argument
+from likewise.config.spec import canonical
 
 BUILT_IN = "reality-check"
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
-from likewise.configs import Bench, Train
+from likewise.config import Bench, Train
 from likewise.distributed.collectives import cores
 from likewise.stages.guard import stop_on_signal
 from likewise.stages.many import Crew, Outcome, attempt

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from likewise import __version__
-from likewise.configs import Report, check
+from likewise.config import Report, check
 from likewise.data.features import read_embeddings
 from likewise.data.images import file_of
 from likewise.errors import printable

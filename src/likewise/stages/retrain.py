@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from likewise.configs import Audit, Compare, Train
+from likewise.config import Audit, Compare, Train
 from likewise.contracts import Protocol
 from likewise.data.images import drop
 from likewise.data.table import write_table
@@ -21,7 +21,7 @@ from likewise.metrics import of_the_set
 from likewise.protocols import ClassFolds, QueryGallery, SeenClasses, UnseenClasses
 from likewise.run import Run
 from likewise.scoring import as_compared, score
-from likewise.spec import spec
+from likewise.config.spec import spec
 from likewise.stages.assemble import choose_device, make_protocol, open_embedder, similarity_of, transforms
 from likewise.stages.compare import compare
 from likewise.stages.evaluate import rows_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from likewise.configs import Review
+from likewise.config import Review
 from likewise.data.images import read_image
 from likewise.errors import LikewiseError
 from likewise.findings import read_findings

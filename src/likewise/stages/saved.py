@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from likewise.configs import Train
+from likewise.config import Train
 from likewise.data.columns import CORNERS
 from likewise.data.hugging_face import is_saved
 from likewise.data.sheet import read_csv

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from PIL import Image
 
-from likewise.configs import Search, check
+from likewise.config import Search, check
 from likewise.data.images import image_of, read_image
 from likewise.errors import printable
 from likewise.io.files import check_out, write_aside

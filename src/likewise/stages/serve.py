@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from likewise.configs import Search
+from likewise.config import Search
 from likewise.data.images import check_shape, to_rgb, upright
 from likewise.errors import LikewiseError
 from likewise.finder.app import Desk, make_app

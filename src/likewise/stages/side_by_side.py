@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from likewise.configs.audit import Audit
+from likewise.config.audit import Audit
 from likewise.numerics.bootstrap import paired
 from likewise.report.facts import Asked, Compared, Pool, Viewed
 from likewise.report.overlap import Overlapped

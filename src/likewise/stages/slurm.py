@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
 
-from likewise.configs import Bench
+from likewise.config import Bench
 
 MOST = 1000
 """Tasks of an array, as Slurm comes (MaxArraySize is 1001); above it, a task trains several cells."""

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.configs import Audit, Train
+from likewise.config import Audit, Train
 from likewise.contracts import Loss
 from likewise.data.features import read_embeddings
 from likewise.embedding import embed_rows
@@ -22,7 +22,7 @@ from likewise.findings import ALL
 from likewise.models.embedder import Embedder
 from likewise.models.heads import Linear
 from likewise.run import Run
-from likewise.spec import brief
+from likewise.config.spec import brief
 from likewise.stages.assemble import choose_device, make_protocol, open_embedder, open_loss, similarity_of, transforms
 from likewise.stages.evaluate import open_data
 from likewise.stages.noise import split_by

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from likewise.configs import Train, to_dict
+from likewise.config import Train, to_dict
 from likewise.contracts import Logger
 from likewise.run import Run
-from likewise.spec import build, canonical
+from likewise.config.spec import build, canonical
 
 KEPT = "loggers.json"
 """What of loggers stays in the run folder, by spec: the key of its record, and what it was told beyond the last saved state."""

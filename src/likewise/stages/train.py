@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from likewise.configs import Train, check
+from likewise.config import Train, check
 from likewise.contracts import BatchSampler
 from likewise.data.batches import batches, choose_workers
 from likewise.data.images import BadImage

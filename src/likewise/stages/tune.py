@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
-from likewise.configs import KEPT_OUT, Bench, Train, Tune, check, to_dict
+from likewise.config import KEPT_OUT, Bench, Train, Tune, check, to_dict
 from likewise.environment import environment
 from likewise.io.files import read_json, write_aside, write_json
 from likewise.grid import Grid, Point, as_train, read_grid, toml
@@ -20,7 +20,7 @@ from likewise.report.benchmark import rows_for_csv
 from likewise.report.sheet import Sheet
 from likewise.report.tuning import Dial, Shot, draw_search
 from likewise.run import Run
-from likewise.settings import settings_of
+from likewise.config.overrides import settings_of
 from likewise.stages.assemble import choose_device, make_protocol, read_config, resolve
 from likewise.stages.bench import bench
 from likewise.stages.folds import fold_specs

@@ -14,7 +14,7 @@ from likewise.audit import relabel
 from likewise.audit.evidence import Judged, judge
 from likewise.audit.influence import losses_of
 from likewise.audit.label_scores import by_loss, class_sizes, loss_over_time, neighbour_vote, self_gradient
-from likewise.configs import Audit
+from likewise.config import Audit
 from likewise.metrics.detection import detection, relabel_accuracy
 from likewise.retrieval.ranking import nearest
 from likewise.stages.causes import Explained, moved

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.configs import KEPT_OUT, Report, Train
+from likewise.config import KEPT_OUT, Report, Train
 from likewise.metrics import as_text
 from likewise.metrics import spectrum as decay
 from likewise.io.progress import bar
@@ -23,7 +23,7 @@ from likewise.report.distances import compare_pairs
 from likewise.report.facts import Pool, Score, Spectrum, Viewed
 from likewise.report.queries import galleries
 from likewise.retrieval.ranking import rank
-from likewise.spec import brief
+from likewise.config.spec import brief
 from likewise.stages.doubts import noise_of
 from likewise.stages.gain import say_loss
 from likewise.stages.opened import Opened

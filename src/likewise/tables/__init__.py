@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from likewise.errors import LikewiseError, nearest_name
-from likewise.settings import flat, must_know, set_of_train
+from likewise.config.overrides import flat, must_know, set_of_train
 
 QUICK = "_quick"
 WORDS = ("base", "title", "note", "columns", "then")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from likewise.contracts import Confidence
-from likewise.spec import ARRAYS, build, spec
+from likewise.config.spec import ARRAYS, build, spec
 from likewise.testing.loss import CLASSES, batch
 from likewise.types import Embedded, Seen, Trust, Verdict
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.contracts import Loss
-from likewise.spec import build, spec
+from likewise.config.spec import build, spec
 from likewise.types import Ref
 
 CLASSES, DIM = 5, 8

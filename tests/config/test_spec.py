@@ -4,7 +4,7 @@ from likewise import losses, miners, noise, protocols, samplers
 from likewise.contracts import Loss, Miner
 from likewise.losses import MultiSimilarity, Triplet
 from likewise.miners import HardPairs, SemiHard
-from likewise.spec import brief, build, canonical, check_names, find, spec
+from likewise.config.spec import brief, build, canonical, check_names, find, spec
 from likewise.types import LikewiseError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from likewise.configs.words import Positional, called
+from likewise.config.cli_types import Positional, called
 
 
 @dataclass(frozen=True)

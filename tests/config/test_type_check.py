@@ -3,7 +3,7 @@ from typing import Annotated, Literal
 import pytest
 
 from likewise.contracts import Miner
-from likewise.kinds import fits, words
+from likewise.config.type_check import fits, words
 from likewise.miners import SemiHard
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from likewise import cli
 from likewise import config as configs
-from likewise.configs import KEPT_OUT, Train, check, to_dict
+from likewise.config import KEPT_OUT, Train, check, to_dict
 from likewise.types import LikewiseError
 
 KINDS = {

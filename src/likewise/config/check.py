@@ -6,7 +6,7 @@ import dataclasses
 import math
 import typing
 
-from likewise import kinds
+from likewise.config import type_check as kinds
 from likewise.errors import LikewiseError
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from likewise.configs import Train
+from likewise.config import Train
 from likewise.contracts import Loss, Term
 from likewise.errors import LikewiseError
-from likewise.settings import fill, find_argument, has_argument, plain, read_change, settings_of, with_argument
-from likewise.spec import build
+from likewise.config.overrides import fill, find_argument, has_argument, plain, read_change, settings_of, with_argument
+from likewise.config.spec import build
 
 BASE = Train(
     data="glyphs", loss="MultiSimilarity(miner=HardPairs(eps=0.3))",

@@ -10,10 +10,10 @@ import typing
 from functools import cache
 from typing import Any
 
-from likewise.configs import Train
+from likewise.config import Train
 from likewise.errors import LikewiseError, nearest_name
 from likewise.recipes import SPECS
-from likewise.spec import canonical
+from likewise.config.spec import canonical
 
 OURS = ("out", "again", "evaluate", "allow_imports", "quiet")
 """Settings of Train that are not a file's to give: the command decides them."""
