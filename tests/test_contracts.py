@@ -11,7 +11,7 @@ from likewise.pretrained.encoders import Looker
 from likewise.losses import MultiSimilarity
 from likewise.metrics.ranking import metric
 from likewise.config.spec import build
-from likewise.terms import guidance
+from likewise.terms import _language_targets as guidance
 from likewise.testing import (
     CLASSES,
     DIM,

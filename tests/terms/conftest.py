@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from likewise.pretrained.encoders import Looker
-from likewise.terms import guidance
+from likewise.terms import _language_targets as guidance
 from likewise.types import Given, Output
 
 

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
-from likewise.hyperbolic import must_know, neg_hyperbolic
+from likewise.losses._hyperbolic import must_know, neg_hyperbolic
 from likewise.similarity import compare, cosine, full_precision, log1p_sum_exp, observed
 from likewise.types import LikewiseError, Ref
 

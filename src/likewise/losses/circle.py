@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.contracts import Loss, Miner, must_give
-from likewise.hyperbolic import SPACES, must_know
-from likewise.rows import by_rows
+from likewise.losses._hyperbolic import SPACES, must_know
+from likewise.losses._blockwise import by_rows
 from likewise.similarity import log_sum_exp
 from likewise.types import LikewiseError, Pairs, Ref
 
@@ -28,7 +28,7 @@ class Circle(Loss):
         gamma: scale. Paper: 80 for retrieval.
         miner: which pairs count; None takes all of them.
         space: where similarities are measured. "hyperbolic" keeps what 1 and 0.5 mean; it bends pull and push, not the order of
-            neighbours, so miners and evaluation keep the cosine. See `likewise.hyperbolic`.
+            neighbours, so miners and evaluation keep the cosine. See `likewise.losses._hyperbolic`.
     """
 
     def __init__(

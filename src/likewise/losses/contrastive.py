@@ -7,8 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss, Miner
-from likewise.hyperbolic import SPACES, must_know
-from likewise.rows import by_rows, triplets
+from likewise.losses._hyperbolic import SPACES, must_know
+from likewise.losses._blockwise import by_rows, triplets
 from likewise.similarity import NEAREST, by_anchor, distance, mean_over, sides, spread, with_slope
 from likewise.types import LikewiseError, Pairs, Ref
 
@@ -29,7 +29,7 @@ class Contrastive(Loss):
         pull_margin: positives nearer than this are left alone. Paper: 0.
         miner: which pairs count; None takes all of them.
         space: where distances are measured. In "hyperbolic" they run up to 4, and 2.7 is what 1 is to Euclid; it bends pull and
-            push, not the order of neighbours, so miners and evaluation keep the cosine. See `likewise.hyperbolic`.
+            push, not the order of neighbours, so miners and evaluation keep the cosine. See `likewise.losses._hyperbolic`.
     """
 
     def __init__(

@@ -7,8 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
-from likewise.hyperbolic import SPACES, must_know
-from likewise.rows import by_rows
+from likewise.losses._hyperbolic import SPACES, must_know
+from likewise.losses._blockwise import by_rows
 from likewise.similarity import soft_histograms
 from likewise.types import LikewiseError, Pairs, Ref
 
@@ -26,7 +26,7 @@ class FastAP(Loss):
         bins: how many parts the squared distances, 0 to 4, are cut into; a distance is shared between the two edges around it.
             Paper: 10.
         space: "hyperbolic" cuts distances there, plain ones, which run from 0 to 4 too; it bends their scale, not the order of
-            neighbours, so evaluation keeps the cosine. See `likewise.hyperbolic`.
+            neighbours, so evaluation keeps the cosine. See `likewise.losses._hyperbolic`.
     """
 
     def __init__(self, bins: int = 10, space: Literal["cosine", "hyperbolic"] = "cosine"):

@@ -4,7 +4,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
-from likewise.rows import by_rows
+from likewise.losses._blockwise import by_rows
 from likewise.similarity import NOBODY, length, log_sum_exp, neg_squared, raw_distance
 from likewise.types import LikewiseError, Pairs, Ref
 

@@ -7,8 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
-from likewise.hyperbolic import SPACES, must_know
-from likewise.rows import blocks, cut
+from likewise.losses._hyperbolic import SPACES, must_know
+from likewise.losses._blockwise import blocks, cut
 from likewise.similarity import at_least_float32, cosine, full_precision, partners, soft_histograms
 from likewise.types import LikewiseError, Ref
 
@@ -28,7 +28,7 @@ class Histogram(Loss):
     Args:
         nodes: nodes of the histograms from -1 to 1, both ends included. Roth et al.: 65; 11 for SOP.
         space: where similarities are measured. "hyperbolic" has nodes from its least similarity to 1; it bends the scale, not the
-            order of neighbours, so evaluation keeps the cosine. See `likewise.hyperbolic`.
+            order of neighbours, so evaluation keeps the cosine. See `likewise.losses._hyperbolic`.
     """
 
     def __init__(self, nodes: int = 65, space: Literal["cosine", "hyperbolic"] = "cosine"):

@@ -7,9 +7,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from likewise.contracts import Loss, Miner, must_give
-from likewise.hyperbolic import SPACES, must_know
+from likewise.losses._hyperbolic import SPACES, must_know
 from likewise.miners.distance_weighted import DistanceWeighted
-from likewise.rows import triplets
+from likewise.losses._blockwise import triplets
 from likewise.similarity import by_anchor, sides, spread
 from likewise.types import LikewiseError, Ref
 
@@ -35,7 +35,7 @@ class Margin(Loss):
         miner: who makes the triplets. Paper: DistanceWeighted().
         count: what the sum is divided by, "terms" (paper) or "triplets" (the study's code).
         space: where distances are measured. In "hyperbolic" they run up to 4, and 2.7 is what 1 is to Euclid; it bends pull and
-            push, not the order of neighbours, so miners and evaluation keep the cosine. See `likewise.hyperbolic`.
+            push, not the order of neighbours, so miners and evaluation keep the cosine. See `likewise.losses._hyperbolic`.
     """
 
     lr_factor = 50.0

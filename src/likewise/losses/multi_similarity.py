@@ -6,9 +6,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss, Miner, must_give
-from likewise.hyperbolic import SPACES, must_know
+from likewise.losses._hyperbolic import SPACES, must_know
 from likewise.miners.hard_pairs import HardPairs
-from likewise.rows import by_rows
+from likewise.losses._blockwise import by_rows
 from likewise.similarity import log1p_sum_exp
 from likewise.types import LikewiseError, Pairs, Ref
 
@@ -27,7 +27,7 @@ class MultiSimilarity(Loss):
         base: m, the similarity that pulls and pushes meet at. Paper: 1; 0.5 in the authors' code and in Roth et al., taken here.
         miner: which pairs count. Paper: HardPairs(eps=0.1); None takes all of them.
         space: where similarities are measured. "hyperbolic" keeps what 1 and 0.5 mean; it bends pull and push, not the order of
-            neighbours, so miners and evaluation keep the cosine. See `likewise.hyperbolic`.
+            neighbours, so miners and evaluation keep the cosine. See `likewise.losses._hyperbolic`.
     """
 
     def __init__(

@@ -4,7 +4,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
-from likewise.rows import by_rows
+from likewise.losses._blockwise import by_rows
 from likewise.similarity import exact_softplus, length, log1p_sum_exp, log_sum_exp, pick
 from likewise.types import LikewiseError, Pairs, Ref
 

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
-from likewise.hyperbolic import SPACES, must_know
+from likewise.losses._hyperbolic import SPACES, must_know
 from likewise.numerics.lambert_w import exp_minus_w
 from likewise.similarity import compare, observed
 from likewise.types import LikewiseError, Ref
@@ -32,7 +32,7 @@ class PairSuperLoss(Loss):
         margin: negatives nearer than this are pushed away. ProcSim: 1.
         pull_margin: positives nearer than this are left alone. ProcSim: 0.
         space: where distances are measured. In "hyperbolic" they run up to 4, and 2.7 is what 1 is to Euclid; it bends pull and
-            push, not the order of neighbours, so miners and evaluation keep the cosine. See `likewise.hyperbolic`.
+            push, not the order of neighbours, so miners and evaluation keep the cosine. See `likewise.losses._hyperbolic`.
     """
 
     mean: Tensor

@@ -6,9 +6,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss, Miner, must_give
-from likewise.hyperbolic import SPACES, must_know
+from likewise.losses._hyperbolic import SPACES, must_know
 from likewise.miners.distance_weighted import DistanceWeighted
-from likewise.rows import triplets
+from likewise.losses._blockwise import triplets
 from likewise.similarity import at_least_float32, by_anchor, full_precision, pick, sides, spread
 from likewise.types import LikewiseError, Ref, Tuples
 
@@ -30,7 +30,7 @@ class Quadruplet(Loss):
         far_margin: how much further two strangers must be from one another. Paper, and the study's print: 0.5; its code: 0.2.
         miner: who makes the triplets. Study: `DistanceWeighted`.
         space: where distances are measured. In "hyperbolic" they run up to 4, and 2.7 is what 1 is to Euclid; it bends pull and
-            push, not the order of neighbours, so miners and evaluation keep the cosine. See `likewise.hyperbolic`.
+            push, not the order of neighbours, so miners and evaluation keep the cosine. See `likewise.losses._hyperbolic`.
     """
 
     def __init__(

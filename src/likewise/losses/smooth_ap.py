@@ -8,8 +8,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
-from likewise.hyperbolic import SPACES, must_know
-from likewise.rows import by_rows
+from likewise.losses._hyperbolic import SPACES, must_know
+from likewise.losses._blockwise import by_rows
 from likewise.similarity import observed
 from likewise.types import LikewiseError, Pairs, Ref
 
@@ -31,7 +31,7 @@ class SmoothAP(Loss):
             nothing; elsewhere counting would mean waiting for the device, so every sample is taken for a possible positive,
             which is slow in large batches.
         space: where similarities are measured. "hyperbolic" keeps what 1 and 0.5 mean; it bends pull and push, not the order of
-            neighbours, so miners and evaluation keep the cosine. See `likewise.hyperbolic`.
+            neighbours, so miners and evaluation keep the cosine. See `likewise.losses._hyperbolic`.
     """
 
     def __init__(

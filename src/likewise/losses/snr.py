@@ -5,7 +5,7 @@ from torch import Tensor
 
 from likewise.contracts import Loss, Miner, must_give
 from likewise.miners.distance_weighted import DistanceWeighted
-from likewise.rows import triplets
+from likewise.losses._blockwise import triplets
 from likewise.similarity import NEAREST, at_least_float32, by_anchor, full_precision, spread
 from likewise.types import LikewiseError, Ref
 

@@ -6,8 +6,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
-from likewise.hyperbolic import SPACES, must_know
-from likewise.rows import by_rows
+from likewise.losses._hyperbolic import SPACES, must_know
+from likewise.losses._blockwise import by_rows
 from likewise.similarity import log_sum_exp, mean_over
 from likewise.types import LikewiseError, Pairs, Ref
 
@@ -24,7 +24,7 @@ class SupCon(Loss):
     Args:
         temperature: T. Paper: 0.1.
         space: where similarities are measured. "hyperbolic" keeps what 1 and 0.5 mean; it bends pull and push, not the order of
-            neighbours, so miners and evaluation keep the cosine. See `likewise.hyperbolic`.
+            neighbours, so miners and evaluation keep the cosine. See `likewise.losses._hyperbolic`.
     """
 
     def __init__(self, temperature: float = 0.1, space: Literal["cosine", "hyperbolic"] = "cosine"):

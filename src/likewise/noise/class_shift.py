@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Int
 
 from likewise.contracts import NoiseModel
-from likewise.noise.draw import check_share, choose, number_classes
+from likewise.noise._selection import check_share, choose, number_classes
 from likewise.types import LikewiseError
 
 

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from likewise.numerics.kmeans import kmeans
 from likewise.contracts import NoiseModel
-from likewise.noise.draw import check_share, number_classes
+from likewise.noise._selection import check_share, number_classes
 from likewise.types import LikewiseError
 
 

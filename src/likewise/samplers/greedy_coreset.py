@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from likewise.contracts import BatchSampler
-from likewise.samplers.bank import Watching
+from likewise.samplers._embedding_bank import Watching
 
 
 class GreedyCoreset(Watching, BatchSampler):

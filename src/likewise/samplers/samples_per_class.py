@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Int
 
 from likewise.contracts import BatchSampler
-from likewise.samplers.members import check_batch, usable
+from likewise.samplers._class_index import check_batch, usable
 from likewise.types import LikewiseError
 
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from likewise.contracts import Term
 from likewise.pretrained.encoders import content_of
 from likewise.similarity import full_precision
-from likewise.terms.guidance import Guidance, from_classifier, from_images, from_names, keep, kept
-from likewise.terms.listwise import kl_rows, similarities
+from likewise.terms._language_targets import Guidance, from_classifier, from_images, from_names, keep, kept
+from likewise.terms._distillation import kl_rows, similarities
 from likewise.types import Batch, Given, LikewiseError, Output
 
 FILE = "guidance.safetensors"

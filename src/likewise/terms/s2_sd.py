@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from likewise.contracts import Loss, Term
 from likewise.similarity import at_least_float32
-from likewise.terms.listwise import kl_rows, similarities
+from likewise.terms._distillation import kl_rows, similarities
 from likewise.types import Batch, LikewiseError, Output
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from likewise.contracts import Term
 from likewise.distributed.collectives import gathered
-from likewise.terms.listwise import kl_rows, similarities
+from likewise.terms._distillation import kl_rows, similarities
 from likewise.types import Batch, LikewiseError, Output
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from likewise.noise.draw import check_share, choose, number_classes
+from likewise.noise._selection import check_share, choose, number_classes
 from likewise.types import LikewiseError
 
 

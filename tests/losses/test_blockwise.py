@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from likewise import rows as engine
+from likewise.losses import _blockwise as engine
 from likewise.contracts import Miner
 from likewise.losses import MultiSimilarity
 from likewise.miners import DistanceWeighted, Random
-from likewise.rows import by_rows, triplets
+from likewise.losses._blockwise import by_rows, triplets
 from likewise.similarity import cosine, neg_squared
 from likewise.types import Ref
 

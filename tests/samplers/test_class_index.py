@@ -3,7 +3,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from likewise.samplers.members import Members, candidates, check_batch, check_candidates, check_pool, usable
+from likewise.samplers._class_index import Members, candidates, check_batch, check_candidates, check_pool, usable
 from likewise.types import LikewiseError
 
 LABELS = np.array([7, 3, 7, 9, 3, 7, 3, 3, 1])  # 1 x1, 3 x4, 7 x3, 9 x1

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from likewise import losses
 from likewise.contracts import Miner
-from likewise.hyperbolic import HALFWAY, SPACES, hyperbolic_distance, hyperbolic_similarity, neg_hyperbolic
+from likewise.losses._hyperbolic import HALFWAY, SPACES, hyperbolic_distance, hyperbolic_similarity, neg_hyperbolic
 from likewise.config.spec import build
 from likewise.types import LikewiseError, Tuples
 

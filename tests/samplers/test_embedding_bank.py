@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from likewise.samplers.bank import Bank
+from likewise.samplers._embedding_bank import Bank
 from likewise.types import Embedded, LikewiseError
 
 

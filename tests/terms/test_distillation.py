@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from likewise.terms.listwise import kl_rows, similarities
+from likewise.terms._distillation import kl_rows, similarities
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.3])

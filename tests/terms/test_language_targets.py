@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from likewise.terms import guidance
+from likewise.terms import _language_targets as guidance
 from likewise.types import LikewiseError
 
 NAMES = ("tench", "goldfish", "crane", "cock", "hen", "crane")

@@ -3,7 +3,7 @@
 import pytest
 
 from likewise.losses import ArcFace, Margin, ProxyAnchor, SoftTriple
-from likewise.losses.levels import alike, plan_by_tree, plan_sizes, share_out, vectors_of
+from likewise.losses._hierarchy_levels import alike, plan_by_tree, plan_sizes, share_out, vectors_of
 from likewise.types import LikewiseError
 
 TREE = {"a": ("x", "x1"), "b": ("x", "x2"), "c": ("y", "x1"), "d": ("y",), "e": ("y", "y2", "deep"), "f": ("x", "x1")}

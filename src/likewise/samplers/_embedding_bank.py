@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import BatchSampler
-from likewise.samplers.members import candidates, check_batch, check_pool, usable
+from likewise.samplers._class_index import candidates, check_batch, check_pool, usable
 from likewise.types import Embedded, LikewiseError
 
 
