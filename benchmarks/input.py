@@ -32,10 +32,10 @@ from torchvision.transforms.v2 import functional
 from likewise.config import Train
 from likewise.data import load
 from likewise.data.augment import DEGREES, SHIFT, ZOOM, Augment, random_boxes
-from likewise.data.batches import batches
-from likewise.data.cut import cut
+from likewise.data.loader import batches
+from likewise.data.crop_resize import cut
 from likewise.data.images import image_of
-from likewise.data.resident import hold
+from likewise.data.placement import hold
 from likewise.losses import MultiSimilarity
 from likewise.models.embedder import Embedder
 from likewise.samplers import SamplesPerClass
@@ -114,7 +114,7 @@ def kernel(options) -> dict:
         "grey_levels_apart": apart,
     }
     if options.device == "cuda":
-        from likewise.data import cut_cuda
+        from likewise.data import crop_resize_triton as cut_cuda
 
         there = torch.from_numpy(plan).to(device)
         found["on_device_ms"] = milliseconds(lambda: cut_cuda.cut(pixels, there, options.size), "cuda")

@@ -38,7 +38,7 @@ from likewise.capture import Captured, Looking
 from likewise.config import Train
 from likewise.data import load
 from likewise.data.augment import Plain
-from likewise.data.resident import hold
+from likewise.data.placement import hold
 from likewise.embedding import embed_rows
 from likewise.losses import ArcFace
 from likewise.models.embedder import Embedder

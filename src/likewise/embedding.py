@@ -8,8 +8,8 @@ from jaxtyping import Int
 
 from likewise.capture import Looking
 from likewise.data.augment import Plain
-from likewise.data.batches import batches, choose_workers, in_order
-from likewise.data.resident import Resident, at_hand
+from likewise.data.loader import batches, choose_workers, in_order
+from likewise.data.placement import Resident, at_hand
 from likewise.models.embedder import Embedder
 from likewise.io.progress import bar
 from likewise.distributed.collectives import gathered, share

@@ -10,7 +10,7 @@ from torchvision.transforms import v2
 
 from likewise.data import augment
 from likewise.data.augment import Augment, Plain, motions, move, random_boxes
-from likewise.data.cut import shrink
+from likewise.data.crop_resize import shrink
 from likewise.types import LikewiseError
 
 

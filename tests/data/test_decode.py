@@ -10,7 +10,7 @@ from PIL import Image, PngImagePlugin
 from torchvision.transforms.v2 import functional
 
 from likewise.data import decode
-from likewise.data.cut import shrink
+from likewise.data.crop_resize import shrink
 from likewise.data.decode import decoded, decoded_bytes, pixels_of
 from likewise.data.images import BadImage, image_of
 from likewise.types import Items, LikewiseError

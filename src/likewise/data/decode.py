@@ -13,7 +13,7 @@ from jaxtyping import UInt8
 from PIL import Image
 
 from likewise.data.augment import check
-from likewise.data.cut import shrink
+from likewise.data.crop_resize import shrink
 from likewise.data.images import cut, file_of, image_of, upright
 from likewise.io.image_files import open_picture
 from likewise.io.progress import bar

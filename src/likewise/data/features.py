@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from likewise.data.columns import KNOWN, check_names, class_numbers, in_order, integers, optional_columns, text
-from likewise.data.sheet import Sheet, check_rows, parquet_errors, read_csv, read_parquet, read_text
+from likewise.data.schema import KNOWN, check_names, class_numbers, in_order, integers, optional_columns, text
+from likewise.data.tabular import Sheet, check_rows, parquet_errors, read_csv, read_parquet, read_text
 from likewise.io.files import first_line
 from likewise.types import Items, LikewiseError
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from likewise.data.sheet import parquet_errors
+from likewise.data.tabular import parquet_errors
 from likewise.data.table import read_table
 from likewise.data.unpack import OWNER, Split, unpack
 from likewise.errors import LikewiseError, nearest_name

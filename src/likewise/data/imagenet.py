@@ -6,7 +6,7 @@ import os
 import re
 
 from likewise.data.folder import class_files
-from likewise.data.original import Original
+from likewise.data.downloads import Original
 from likewise.types import Items, LikewiseError
 
 SET = Original(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from likewise.data.original import Original
+from likewise.data.downloads import Original
 from likewise.types import Items, LikewiseError
 
 SET = Original(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from likewise.data.columns import check_names, class_numbers, optional_columns
-from likewise.data.sheet import Sheet, read_csv, read_parquet
+from likewise.data.schema import check_names, class_numbers, optional_columns
+from likewise.data.tabular import Sheet, read_csv, read_parquet
 from likewise.io.files import write_aside, write_csv
 from likewise.types import Items, LikewiseError
 

@@ -18,7 +18,7 @@ from likewise.config import Train, check
 from likewise.contracts import BatchSampler, Loss, NoiseModel, Protocol
 from likewise.data import NAMES, load
 from likewise.data.augment import Augment, Plain
-from likewise.data.batches import choose_workers
+from likewise.data.loader import choose_workers
 from likewise.data.folder import is_flat, read_flat
 from likewise.data.images import check_files, drop, find_bad
 from likewise.durations import steps_of

@@ -9,7 +9,7 @@ from typing import SupportsFloat
 
 import numpy as np
 
-from likewise.data.columns import CORNERS
+from likewise.data.schema import CORNERS
 from likewise.io.files import write_aside, write_csv
 from likewise.findings import ALL
 from likewise.stages.causes import Explained

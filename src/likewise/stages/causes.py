@@ -19,7 +19,7 @@ from likewise.audit.influence import Causes, balanced_batches, influence, repair
 from likewise.audit.pairs import Found, find_pairs, group_by_class
 from likewise.audit.verify import summary, verify
 from likewise.config import Audit
-from likewise.data.batches import batches, in_order
+from likewise.data.loader import batches, in_order
 from likewise.io.progress import bar
 from likewise.stages.subject import Subject
 from likewise.types import Embedded

@@ -14,9 +14,9 @@ from likewise.config import Audit, Evaluate, Hierarchy, Train, check
 from likewise.contracts import Part, Protocol
 from likewise.data.features import read_embeddings
 from likewise.data.images import fingerprint
-from likewise.data.leaks import leaks, say_leaks
-from likewise.data.pixels import Pixels
-from likewise.data.resident import once
+from likewise.data.leakage import leaks, say_leaks
+from likewise.data.decoded_cache import Pixels
+from likewise.data.placement import once
 from likewise.distributed.process_group import joined, world
 from likewise.embedding import embed_rows
 from likewise.io.files import check_out

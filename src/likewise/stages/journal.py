@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from likewise.data.cut import send
+from likewise.data.crop_resize import send
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ import numpy as np
 
 from likewise.config import Train, to_dict
 from likewise.contracts import Confidence, NoiseModel
-from likewise.data.batches import choose_workers
+from likewise.data.loader import choose_workers
 from likewise.data.images import fingerprint
 from likewise.durations import period_of, steps_of
 from likewise.errors import DiskFull, OutOfMemory, RunBusy

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from likewise.capture import Mode
 from likewise.config import Train
 from likewise.contracts import BatchSampler, Confidence, Loss, Miner, Term
-from likewise.data.batches import batches, choose_workers, in_order
-from likewise.data.resident import hold
+from likewise.data.loader import batches, choose_workers, in_order
+from likewise.data.placement import hold
 from likewise.diagnose import LossHistory, Watch
 from likewise.durations import period_of, steps_of
 from likewise.embedding import embed_rows

@@ -12,7 +12,7 @@ import torch
 
 from likewise.config import Train, check
 from likewise.contracts import BatchSampler
-from likewise.data.batches import batches, choose_workers
+from likewise.data.loader import batches, choose_workers
 from likewise.data.images import BadImage
 from likewise.distributed.process_group import anybody, joined, one_by_one, same_for_all, wait_for_all
 from likewise.errors import memory_errors

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torchvision.transforms.v2 import functional
 
-from likewise.data.jitter import UNIT, check_jitter, factors, jitter
+from likewise.data.color_jitter import UNIT, check_jitter, factors, jitter
 from likewise.types import LikewiseError
 
 

@@ -9,8 +9,8 @@ import torch
 from PIL import Image
 from torchvision.transforms.v2 import functional
 
-from likewise.data import cut as module
-from likewise.data.cut import cut, resize_rows, shrink, stretch, triangle
+from likewise.data import crop_resize as module
+from likewise.data.crop_resize import cut, resize_rows, shrink, stretch, triangle
 
 SIZES = [(40, 61), (90, 33), (24, 24), (77, 130), (5, 7), (31, 100), (45, 45), (101, 64)]
 """Height and width of the pictures."""
@@ -156,7 +156,7 @@ def test_a_side_shrinks_what_is_larger_and_nothing_else():
 @pytest.mark.gpu
 @pytest.mark.parametrize("kernel", [True, False])
 def test_a_gpu_agrees_to_the_bit_and_never_waits(kernel, monkeypatch):
-    from likewise.data import cut_cuda
+    from likewise.data import crop_resize_triton as cut_cuda
 
     if not kernel:
         monkeypatch.setattr(cut_cuda, "available", lambda: False)

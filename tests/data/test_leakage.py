@@ -6,8 +6,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from likewise.data import leaks as module
-from likewise.data.leaks import Leaks, leaks, same_content, say_leaks
+from likewise.data import leakage as module
+from likewise.data.leakage import Leaks, leaks, same_content, say_leaks
 from likewise.protocols import SeenClasses, UnseenClasses
 from likewise.types import Items, LikewiseError
 

@@ -42,7 +42,7 @@ def _tried() -> bool:
 
 
 def cut(pixels: UInt8[Tensor, "P 3"], plan: Int[Tensor, "B 11"], size: int) -> UInt8[Tensor, "B 3 s s"]:
-    """What `likewise.data.cut.cut` gives, to the bit, in the memory layout that convolutions are fastest with."""
+    """What `likewise.data.crop_resize.cut` gives, to the bit, in the memory layout that convolutions are fastest with."""
     assert triton is not None
     made = torch.empty(len(plan), size, size, 3, dtype=torch.uint8, device=pixels.device)
     grid = (len(plan), triton.cdiv(size, ROWS), triton.cdiv(size, COLUMNS))

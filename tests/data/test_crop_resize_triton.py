@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from likewise.data import cut_cuda
-from likewise.data.cut import cut, cut_by_pillow
+from likewise.data import crop_resize_triton as cut_cuda
+from likewise.data.crop_resize import cut, cut_by_pillow
 
 SIZES = [(10, 13), (9, 5), (2, 11), (1, 1)]
 """Height and width of the pictures, which are small: the interpreter takes a millisecond for each weight."""

@@ -32,7 +32,7 @@ def cut(
     if not len(plan):  # a share of a small batch
         return pixels.new_empty(0, 3, size, size)
     if pixels.is_cuda:
-        from likewise.data import cut_cuda
+        from likewise.data import crop_resize_triton as cut_cuda
 
         if cut_cuda.works():
             return cut_cuda.cut(pixels, send(torch.from_numpy(plan), pixels.device), size)

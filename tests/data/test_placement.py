@@ -8,13 +8,13 @@ import pytest
 import torch
 from PIL import Image
 
-from likewise.data import resident
+from likewise.data import placement as resident
 from likewise.data.augment import Augment, Plain
-from likewise.data.batches import batches
+from likewise.data.loader import batches
 from likewise.data.folder import read_folder
 from likewise.data.images import BadImage
-from likewise.data.pixels import is_there, open_pixels
-from likewise.data.resident import at_hand, choose, gather_rows, has_room, hold
+from likewise.data.decoded_cache import is_there, open_pixels
+from likewise.data.placement import at_hand, choose, gather_rows, has_room, hold
 from likewise.embedding import embed_rows
 from likewise.models.embedder import Embedder
 from likewise.types import Items, LikewiseError

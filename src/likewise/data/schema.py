@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from likewise.data.sheet import Sheet
+from likewise.data.tabular import Sheet
 from likewise.types import LikewiseError
 
 SPLITS = ("train", "val", "test")

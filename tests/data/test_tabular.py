@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from likewise.data.sheet import read_csv, read_parquet
+from likewise.data.tabular import read_csv, read_parquet
 from likewise.types import LikewiseError
 
 

@@ -17,9 +17,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from likewise.data.augment import Plain
-from likewise.data.cut import send
+from likewise.data.crop_resize import send
 from likewise.data.images import image_of
-from likewise.data.resident import Resident
+from likewise.data.placement import Resident
 from likewise.distributed.collectives import cores, share
 from likewise.types import Batch, Items, LikewiseError
 

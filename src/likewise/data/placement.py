@@ -16,9 +16,9 @@ from jaxtyping import Int, UInt8
 from torch import Tensor
 
 from likewise.data.augment import Plain
-from likewise.data.cut import cut, send
+from likewise.data.crop_resize import cut, send
 from likewise.data.images import BadImage
-from likewise.data.pixels import Pixels, decoded_bytes, is_there, open_pixels
+from likewise.data.decoded_cache import Pixels, decoded_bytes, is_there, open_pixels
 from likewise.io.files import cache_folder
 from likewise.distributed.collectives import world
 from likewise.types import Items, LikewiseError
