@@ -15,7 +15,7 @@ from measure import parse_with_quick
 
 from likewise.data import load
 from likewise.data.augment import Plain
-from likewise.embedding import embed_rows
+from likewise.engine.embed import embed_rows
 from likewise.models.embedder import Embedder
 
 

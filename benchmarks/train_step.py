@@ -34,12 +34,12 @@ import numpy as np
 import torch
 from measure import NotMeasured, alone, made_up, parse_with_quick, training_rate
 
-from likewise.capture import Captured, Looking
+from likewise.engine.cuda_graphs import Captured, Looking
 from likewise.config import Train
 from likewise.data import load
 from likewise.data.augment import Plain
 from likewise.data.placement import hold
-from likewise.embedding import embed_rows
+from likewise.engine.embed import embed_rows
 from likewise.losses import ArcFace
 from likewise.models.embedder import Embedder
 from likewise.distributed.sharded_proxies import shard

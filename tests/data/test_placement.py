@@ -15,7 +15,7 @@ from likewise.data.folder import read_folder
 from likewise.data.images import BadImage
 from likewise.data.decoded_cache import is_there, open_pixels
 from likewise.data.placement import at_hand, choose, gather_rows, has_room, hold
-from likewise.embedding import embed_rows
+from likewise.engine.embed import embed_rows
 from likewise.models.embedder import Embedder
 from likewise.types import Items, LikewiseError
 

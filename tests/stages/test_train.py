@@ -265,7 +265,7 @@ def test_the_best_and_the_last_network_are_both_kept(settings):
     best = max(log, key=lambda line: line["val MAP@R"])["step"]
     same = all(torch.equal(a, b) for a, b in zip(weights(run).values(), weights(run, "best.safetensors").values()))
     assert same == (best == 40)
-    from likewise.embedding import embed_rows
+    from likewise.engine.embed import embed_rows
     from likewise.scoring import mean_score
     from likewise.stages.assemble import make_protocol, open_embedder, read_config
 

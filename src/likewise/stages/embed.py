@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from likewise.config import Embed, Train, check
-from likewise.embedding import embed_rows
+from likewise.engine.embed import embed_rows
 from likewise.io.files import check_out
 from likewise.models.backbones import width_of
 from likewise.models.embedder import Embedder

@@ -18,7 +18,7 @@ from likewise.data.leakage import leaks, say_leaks
 from likewise.data.decoded_cache import Pixels
 from likewise.data.placement import once
 from likewise.distributed.process_group import joined, world
-from likewise.embedding import embed_rows
+from likewise.engine.embed import embed_rows
 from likewise.io.files import check_out
 from likewise.metrics import measure_set, metric, of_the_set, spectrum
 from likewise.metrics.ranking import reach

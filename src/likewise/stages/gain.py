@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from likewise.config import Evaluate, Train
-from likewise.embedding import embed_rows
+from likewise.engine.embed import embed_rows
 from likewise.numerics.bootstrap import paired
 from likewise.metrics import as_text
 from likewise.run import Run

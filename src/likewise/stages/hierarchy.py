@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from likewise.numerics.kmeans import kmeans
 from likewise.config import Hierarchy, check
 from likewise.data.images import image_of
-from likewise.embedding import embed_rows
+from likewise.engine.embed import embed_rows
 from likewise.io.files import make_folder, write_aside, write_csv, write_json
 from likewise.metrics.clustering import ami
 from likewise.report.hierarchy import TILE, Agreement, Learned, draw_hierarchy, make_cards, say_what

@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from likewise.capture import Mode
+from likewise.engine.cuda_graphs import Mode
 from likewise.config import Train
 from likewise.contracts import BatchSampler, Confidence, Loss, Miner, Term
 from likewise.data.loader import batches, choose_workers, in_order
 from likewise.data.placement import hold
 from likewise.diagnose import LossHistory, Watch
 from likewise.durations import period_of, steps_of
-from likewise.embedding import embed_rows
-from likewise.grad_cache import generators
+from likewise.engine.embed import embed_rows
+from likewise.engine.grad_cache import generators
 from likewise.models.mixup import Mixup
 from likewise.models.teacher import Teacher
 from likewise.objective import Objective

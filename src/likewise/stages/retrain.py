@@ -16,7 +16,7 @@ from likewise.config import Audit, Compare, Train
 from likewise.contracts import Protocol
 from likewise.data.images import drop
 from likewise.data.table import write_table
-from likewise.embedding import embed_rows
+from likewise.engine.embed import embed_rows
 from likewise.metrics import of_the_set
 from likewise.protocols import ClassFolds, QueryGallery, SeenClasses, UnseenClasses
 from likewise.run import Run

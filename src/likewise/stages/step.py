@@ -11,9 +11,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from likewise.capture import Fast
+from likewise.engine.cuda_graphs import Fast
 from likewise.contracts import BatchSampler
-from likewise.grad_cache import Chunked
+from likewise.engine.grad_cache import Chunked
 from likewise.models.synced_norm import sync_norms
 from likewise.optimise import clip, forget
 from likewise.distributed.collectives import gathered, share, world

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from likewise.config import Audit, Train
 from likewise.contracts import Loss
 from likewise.data.features import read_embeddings
-from likewise.embedding import embed_rows
+from likewise.engine.embed import embed_rows
 from likewise.findings import ALL
 from likewise.models.embedder import Embedder
 from likewise.models.heads import Linear

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from likewise.grad_cache import Chunked
+from likewise.engine.grad_cache import Chunked
 from likewise.losses import Histogram, MultiSimilarity, ProxyAnchor
 from likewise.models import Embedder
 from likewise.types import LikewiseError, Output

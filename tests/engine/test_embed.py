@@ -7,7 +7,7 @@ from PIL import Image
 
 from likewise.data.augment import Plain
 from likewise.data.folder import read_folder
-from likewise.embedding import embed_rows
+from likewise.engine.embed import embed_rows
 from likewise.models.embedder import Embedder
 from likewise.types import Items, LikewiseError
 

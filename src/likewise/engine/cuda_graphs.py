@@ -14,7 +14,7 @@ from jaxtyping import Shaped
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from likewise.grad_cache import generators, unmoved
+from likewise.engine.grad_cache import generators, unmoved
 from likewise.models.embedder import Embedder
 from likewise.types import Output
 

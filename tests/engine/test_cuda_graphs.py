@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from likewise import capture
-from likewise.capture import Captured, Fast, milliseconds
-from likewise.grad_cache import Chunked
+from likewise.engine import cuda_graphs as capture
+from likewise.engine.cuda_graphs import Captured, Fast, milliseconds
+from likewise.engine.grad_cache import Chunked
 from likewise.models import Embedder
 
 FEATURES = 6

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from likewise.capture import Looking
+from likewise.engine.cuda_graphs import Looking
 from likewise.data.augment import Plain
 from likewise.data.loader import batches, choose_workers, in_order
 from likewise.data.placement import Resident, at_hand

@@ -1,0 +1,1 @@
+"""Network in, tensors out: embedding rows, CUDA graphs, GradCache."""
