@@ -13,8 +13,8 @@ from PIL import Image
 from likewise import _notebook as notebook
 from likewise.config import Train
 from likewise._notebook import strip, table, thumbnail, view
-from likewise.report.sheet import Entry, Sheet
-from likewise.report.tables import Table
+from likewise.render.benchmark_table import Entry, Sheet
+from likewise.render.tables import Table
 from likewise.run import Run
 from likewise.stages.tune import Found
 from likewise.types import Embedded, Items, Scores

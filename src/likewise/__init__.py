@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
     from likewise import confidence, data, losses, metrics, miners, models, noise, protocols, samplers, terms
-    from likewise.report.sheet import Sheet
-    from likewise.report.tables import Table
+    from likewise.render.benchmark_table import Sheet
+    from likewise.render.tables import Table
     from likewise.run import Run
     from likewise.stages.load import Model
     from likewise.stages.tune import Found
@@ -65,7 +65,7 @@ def train(data: str | PathLike | Dataset, *, recipe: str | None = None, **settin
 def evaluate(target: str | PathLike | Run, **settings) -> dict:
     """Scores of a run or an embedding file; the same as `likewise evaluate`."""
     from likewise.config import Evaluate
-    from likewise.report.results import Scored
+    from likewise.render.results import Scored
     from likewise.stages.evaluate import evaluate as stage
 
     return Scored(stage(Evaluate(target=str(getattr(target, "path", target)), **_plain(settings))))
@@ -92,7 +92,7 @@ def load(
 def compare(run_a: str | PathLike | Run, run_b: str | PathLike | Run, **settings) -> dict:
     """What changes from one run to another, with intervals; the same as `likewise compare`."""
     from likewise.config import Compare
-    from likewise.report.results import Compared
+    from likewise.render.results import Compared
     from likewise.stages.compare import compare as stage
 
     sides = {"run_a": str(getattr(run_a, "path", run_a)), "run_b": str(getattr(run_b, "path", run_b))}

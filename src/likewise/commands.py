@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 def run_demo(config) -> None:
-    from likewise.report.scores import show_scores
+    from likewise.render.scores import show_scores
     from likewise.stages.demo import demo
 
     result = demo(config)
@@ -23,7 +23,7 @@ def shown_once(config):
 
 
 def run_train(config) -> None:
-    from likewise.report.scores import by_gallery, show_scores
+    from likewise.render.scores import by_gallery, show_scores
     from likewise.stages.doubts import say_doubts
     from likewise.stages.gain import add_before, say_loss
     from likewise.stages.train import train
@@ -41,7 +41,7 @@ def run_train(config) -> None:
 
 
 def run_evaluate(config) -> None:
-    from likewise.report.scores import by_gallery, show_scores
+    from likewise.render.scores import by_gallery, show_scores
     from likewise.stages.evaluate import evaluate
 
     config = shown_once(config)
@@ -64,7 +64,7 @@ def run_search(config) -> None:
     from rich.table import Table
 
     from likewise.errors import printable
-    from likewise.report.tables import escape
+    from likewise.render.tables import escape
     from likewise.stages.search import search
 
     found = search(config)
@@ -91,7 +91,7 @@ def run_search(config) -> None:
 
 
 def run_compare(config) -> None:
-    from likewise.report.comparison import show_comparison
+    from likewise.render.comparison import show_comparison
     from likewise.stages.compare import compare
 
     show_comparison(compare(config))
@@ -101,8 +101,8 @@ def run_compare(config) -> None:
 
 
 def run_bench(config) -> None:
-    from likewise.report.benchmark import show_sheet
-    from likewise.report.tables import Table, show_table
+    from likewise.render.benchmark import show_sheet
+    from likewise.render.tables import Table, show_table
     from likewise.stages.bench import bench
 
     found = bench(config)
@@ -119,7 +119,7 @@ def run_tune(config) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from likewise.report.benchmark import show_sheet
+    from likewise.render.benchmark import show_sheet
     from likewise.stages.tune import tune
 
     found = tune(config)
@@ -140,7 +140,7 @@ def run_tune(config) -> None:
 
 
 def run_noise(config) -> None:
-    from likewise.report.noise import show_noise
+    from likewise.render.noise import show_noise
     from likewise.stages.noise import noise
 
     spoiled = noise(config)
@@ -156,7 +156,7 @@ def run_report(config) -> None:
 
 
 def run_hierarchy(config) -> None:
-    from likewise.report.hierarchy import show_learned
+    from likewise.render.hierarchy import show_learned
     from likewise.stages.hierarchy import hierarchy
 
     show_learned(hierarchy(config))
@@ -164,7 +164,7 @@ def run_hierarchy(config) -> None:
 
 def run_audit(config) -> None:
     if config.overlap:
-        from likewise.report.overlap import show_overlap
+        from likewise.render.error_overlap import show_overlap
         from likewise.stages.overlap import overlap
 
         found = overlap(config)
@@ -206,7 +206,7 @@ def run_list(config) -> None:
 def run_published(config) -> None:
     from likewise.io.files import check_out
     from likewise.published import find, numbers, papers, write
-    from likewise.report.published import show_papers, show_published
+    from likewise.render.published import show_papers, show_published
 
     file = check_out(config.csv, ".csv", "published", "--csv") if config.csv else None
     asked = {name: value for name, value in vars(config).items() if name != "csv" and value}
@@ -219,7 +219,7 @@ def run_published(config) -> None:
 
 def run_recipe_show(config) -> None:
     from likewise.recipes import command, read
-    from likewise.report.recipes import show_recipe
+    from likewise.render.recipes import show_recipe
 
     recipe = read(config.name, config.data)
     show_recipe(recipe, config.data, command(recipe, config.data or "DATA"))
@@ -227,7 +227,7 @@ def run_recipe_show(config) -> None:
 
 def run_recipe_diff(config) -> None:
     from likewise.recipes import difference, read_pair
-    from likewise.report.recipes import show_difference
+    from likewise.render.recipes import show_difference
 
     a, b, data = read_pair(config.a, config.b, config.data)
     show_difference(a, b, difference(a, b), data)

@@ -84,7 +84,7 @@ class Run:
 
     @view
     def _repr_html_(self) -> str:
-        from likewise.report.results import Scored
+        from likewise.render.results import Scored
 
         config = self.about["config"]
         told = ("data", "backbone", "dim", "loss", "confidence", "noise", "length")

@@ -7,7 +7,7 @@ from PIL import Image
 from scipy.cluster.hierarchy import leaves_list, linkage
 
 from likewise.report import facts as f
-from likewise.report.overlap import Named, Overlapped
+from likewise.render.error_overlap import Named, Overlapped
 
 SCRIPT = "<script>alert(1)</script>"
 NEAR = 8

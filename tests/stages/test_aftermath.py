@@ -14,7 +14,7 @@ from likewise.config import Audit, Bench
 from likewise.errors import LikewiseError
 from likewise.grid import read_grid
 from likewise.published import wrong_classes
-from likewise.report.sheet import Entry, Sheet
+from likewise.render.benchmark_table import Entry, Sheet
 from likewise.stages import aftermath as module
 from likewise.stages.aftermath import DETECTED, follow_up
 from likewise.stages.audit import audit

@@ -12,8 +12,8 @@ from likewise import cli
 from likewise.config import Bench
 from likewise.errors import LikewiseError
 from likewise.grid import adapted, read_grid, table_names
-from likewise.report.sheet import Sheet, headline, lay_out
-from likewise.report.tables import Table
+from likewise.render.benchmark_table import Sheet, headline, lay_out
+from likewise.render.tables import Table
 from likewise.run import Run
 from likewise.stages import bench as module
 from likewise.stages import many

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from likewise.config import Demo
-from likewise.report.gallery import CAPTION, EDGE, GAP, RIGHT, TILE, WRONG
+from likewise.render.gallery import CAPTION, EDGE, GAP, RIGHT, TILE, WRONG
 from likewise.run import Run
 from likewise.stages.demo import demo, doubts
 from likewise.types import Items

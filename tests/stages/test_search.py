@@ -9,7 +9,7 @@ from PIL import Image
 
 from likewise.config import Embed, Evaluate, Search, Train
 from likewise.data import load
-from likewise.report.gallery import EDGE, GAP, TILE
+from likewise.render.gallery import EDGE, GAP, TILE
 from likewise.stages.embed import embed
 from likewise.stages.evaluate import evaluate
 from likewise.stages.search import search

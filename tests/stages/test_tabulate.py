@@ -11,7 +11,7 @@ from likewise.config import Train
 from likewise.errors import LikewiseError
 from likewise.grid import Cell, adapted, cells, read_grid
 from likewise.published import numbers
-from likewise.report.sheet import lay_out
+from likewise.render.benchmark_table import lay_out
 from likewise.run import Run
 from likewise.stages import tabulate as module
 from likewise.stages.saved import PerQuery

@@ -17,7 +17,7 @@ from PIL import Image
 
 from likewise.findings import Findings, Pair, Sample, read_findings
 from likewise.io.progress import bar
-from likewise.report import gallery
+from likewise.render import gallery
 from likewise.report.audit_summary import score_text
 
 MOST = {

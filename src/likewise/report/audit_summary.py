@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from likewise.findings import Findings, read_findings
-from likewise.report.gallery import one_line
+from likewise.render.gallery import one_line
 
 SUSPECTS, GROUPS, MERGES = 10, 5, 10
 """How many of each are told."""

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from PIL import Image
 
-from likewise.report.overlap import Overlapped
+from likewise.render.error_overlap import Overlapped
 
 
 class Grouping(NamedTuple):

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from PIL import Image
 
 from likewise.report.facts import Asked, Confused, Confusion, Facts, Noise, Pool, Viewed
-from likewise.report.overlap import Overlapped, say_overlap
+from likewise.render.error_overlap import Overlapped, say_overlap
 
 NEAR_ROOM = 4_000_000
 """Bytes that the neighbours of all samples may take; with more runs or samples each shows fewer."""

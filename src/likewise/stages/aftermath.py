@@ -16,11 +16,11 @@ from likewise.io.files import read_json, write_aside, write_csv
 from likewise.grid import Grid
 from likewise.io.progress import bar
 from likewise.published import wrong_classes
-from likewise.report.comparison import save_figure
-from likewise.report.detected import Curve, draw_detected
-from likewise.report.overlap import say_overlap
-from likewise.report.ranks import draw_against, draw_ranks
-from likewise.report.sheet import Sheet, against, label, lay_out
+from likewise.render.comparison import save_figure
+from likewise.render.detection_curve import Curve, draw_detected
+from likewise.render.error_overlap import say_overlap
+from likewise.render.critical_difference import draw_against, draw_ranks
+from likewise.render.benchmark_table import Sheet, against, label, lay_out
 from likewise.run import ANEW
 from likewise.stages.causes import explain
 from likewise.stages.overlap import overlap

@@ -13,9 +13,9 @@ from likewise.io.files import make_folder, write_aside, write_csv
 from likewise.grid import Cell, Grid, adapted, as_train, cells, chosen, read_grid, shipped
 from likewise.io.progress import bar
 from likewise.published import numbers
-from likewise.report.benchmark import html, latex, markdown, rows_for_csv
-from likewise.report.sheet import Sheet
-from likewise.report.tables import Table
+from likewise.render.benchmark import html, latex, markdown, rows_for_csv
+from likewise.render.benchmark_table import Sheet
+from likewise.render.tables import Table
 from likewise.config.overrides import must_know
 from likewise.config.spec import brief
 from likewise.stages.aftermath import follow_up

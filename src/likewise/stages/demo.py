@@ -12,7 +12,7 @@ from likewise.data.features import read_embeddings
 from likewise.io.files import write_aside
 from likewise.protocols import UnseenClasses
 from likewise.recipes import apply
-from likewise.report.gallery import Tile, draw_gallery
+from likewise.render.gallery import Tile, draw_gallery
 from likewise.run import Run
 from likewise.retrieval.ranking import nearest
 from likewise.stages.assemble import choose_device, load_items, read_config

@@ -15,8 +15,8 @@ from likewise.contracts import Protocol
 from likewise.data.images import drop, file_of
 from likewise.data.table import write_table
 from likewise.io.files import check_out
-from likewise.report.comparison import save_figure
-from likewise.report.noise import draw_transitions, draw_tree
+from likewise.render.comparison import save_figure
+from likewise.render.noise import draw_transitions, draw_tree
 from likewise.config.spec import build
 from likewise.stages.assemble import load_items, marked, spoil
 from likewise.taxonomies import taxonomy

@@ -13,8 +13,8 @@ from likewise.audit.overlap import error_overlap, most_wrong
 from likewise.config import check
 from likewise.config.audit import Audit
 from likewise.io.files import make_folder, write_aside, write_csv, write_json
-from likewise.report.comparison import save_figure
-from likewise.report.overlap import Named, Overlapped, draw_overlap
+from likewise.render.comparison import save_figure
+from likewise.render.error_overlap import Named, Overlapped, draw_overlap
 from likewise.run import Run
 from likewise.config.spec import brief
 from likewise.stages.saved import read_per_query

@@ -14,7 +14,7 @@ from likewise.data.images import image_of, read_image
 from likewise.errors import printable
 from likewise.io.files import check_out, write_aside
 from likewise.finder.index import Hit, Index
-from likewise.report.gallery import Tile, draw_gallery
+from likewise.render.gallery import Tile, draw_gallery
 from likewise.stages.assemble import read_config
 from likewise.stages.indexing import Network, add_data, no_picture, open_index, path_of, picture_of
 from likewise.stages.saved import data_folders, tell_outside

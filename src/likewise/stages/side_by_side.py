@@ -10,7 +10,7 @@ import numpy as np
 from likewise.config.audit import Audit
 from likewise.numerics.bootstrap import paired
 from likewise.report.facts import Asked, Compared, Pool, Viewed
-from likewise.report.overlap import Overlapped
+from likewise.render.error_overlap import Overlapped
 from likewise.report.queries import ask, changed_most
 from likewise.stages.compare import conclude, join, same, shared_metrics
 from likewise.stages.opened import Opened

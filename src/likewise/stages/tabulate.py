@@ -14,7 +14,7 @@ import torch
 from likewise.grid import Cell, Grid
 from likewise.metrics import of_the_set
 from likewise.published import Number, numbers
-from likewise.report.sheet import BEST_EPOCH, Entry, Sheet, label
+from likewise.render.benchmark_table import BEST_EPOCH, Entry, Sheet, label
 from likewise.numerics.significance import Contest
 from likewise.stages.contest import contest
 from likewise.stages.cost import cost

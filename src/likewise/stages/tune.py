@@ -16,9 +16,9 @@ from likewise.io.files import read_json, write_aside, write_json
 from likewise.grid import Grid, Point, as_train, read_grid, toml
 from likewise._notebook import table, view
 from likewise.io.progress import bar
-from likewise.report.benchmark import rows_for_csv
-from likewise.report.sheet import Sheet
-from likewise.report.tuning import Dial, Shot, draw_search
+from likewise.render.benchmark import rows_for_csv
+from likewise.render.benchmark_table import Sheet
+from likewise.render.tuning import Dial, Shot, draw_search
 from likewise.run import Run
 from likewise.config.overrides import settings_of
 from likewise.stages.assemble import choose_device, make_protocol, read_config, resolve

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from likewise.report.audit_page import environment
-from likewise.report.sheet import (
+from likewise.render.benchmark_table import (
     DAGGER,
     MINUS,
     NOTHING,

@@ -1,6 +1,6 @@
 """A table of texts on the terminal: cells are whole, names are printed as they are, notes stand below."""
 
-from likewise.report.tables import Table, show_table
+from likewise.render.tables import Table, show_table
 
 
 def test_values_are_never_broken_and_names_are_printed_as_they_are(capsys, monkeypatch):

@@ -5,7 +5,7 @@ import pytest
 from matplotlib.colors import to_rgba
 from PIL import Image
 
-from likewise.report.comparison import BETTER, NAMED, WORSE, draw_comparison, save_figure, show_comparison, verdict
+from likewise.render.comparison import BETTER, NAMED, WORSE, draw_comparison, save_figure, show_comparison, verdict
 
 
 def made(classes=12, same=None, name="class [bold] $x$ {}"):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageColor
 
-from likewise.report.gallery import (
+from likewise.render.gallery import (
     CAPTION,
     EDGE,
     FRAME,

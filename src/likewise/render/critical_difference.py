@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from likewise.errors import LikewiseError
-from likewise.report.comparison import BETTER, FAINT, INK, SOFT, WORSE
-from likewise.report.sheet import Point, as_p, order_of
+from likewise.render.comparison import BETTER, FAINT, INK, SOFT, WORSE
+from likewise.render.benchmark_table import Point, as_p, order_of
 from likewise.numerics.significance import Contest
 
 SIDE, LINE, LANE = 4.6, 0.27, 0.13

@@ -1,6 +1,6 @@
 """Scores as a terminal shows them."""
 
-from likewise.report.scores import by_gallery, show_scores
+from likewise.render.scores import by_gallery, show_scores
 
 SCORES = {
     "metrics": {"R@1": 0.5, "rho": 0.25},

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from likewise.report.sheet import (
+from likewise.render.benchmark_table import (
     Entry,
     Sheet,
     against,

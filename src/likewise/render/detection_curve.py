@@ -12,8 +12,8 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
-from likewise.report.comparison import FAINT, INK
-from likewise.report.overlap import COLOURS
+from likewise.render.comparison import FAINT, INK
+from likewise.render.error_overlap import COLOURS
 
 STYLES = ("-", "--", ":")
 

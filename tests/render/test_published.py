@@ -8,7 +8,7 @@ from rich.console import Console
 
 from likewise import cli
 from likewise.published import numbers, papers
-from likewise.report.published import as_printed, labels, lay_out, printed_digits
+from likewise.render.published import as_printed, labels, lay_out, printed_digits
 
 
 @pytest.fixture

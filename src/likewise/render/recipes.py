@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from likewise.report.tables import escape
+from likewise.render.tables import escape
 
 NOTHING = "-"
 """In place of a value: a setting that is off, or left to the data."""

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from likewise.report.tables import escape
+from likewise.render.tables import escape
 
 INK, SOFT, FAINT = "#1d2430", "#8a94a3", "#eef0f4"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")

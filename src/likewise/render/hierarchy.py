@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 from scipy.cluster.hierarchy import leaves_list, linkage
 
-from likewise.report.gallery import EDGE, INK, PAPER, SOFT, WRONG, fit, font_of, one_line
-from likewise.report.tables import escape
+from likewise.render.gallery import EDGE, INK, PAPER, SOFT, WRONG, fit, font_of, one_line
+from likewise.render.tables import escape
 
 TILE, GAP, LINE, ACROSS, PAD, HEAD, PARENT = 66, 8, 13, 6, 12, 32, 36
 CARD, RULE = "#f4f6f9", "#d5dae2"

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from page_reader import Reader
 
-from likewise.report.benchmark import Entry, Sheet, escape, html, latex, markdown, rows_for_csv, show_sheet
+from likewise.render.benchmark import Entry, Sheet, escape, html, latex, markdown, rows_for_csv, show_sheet
 from likewise.numerics.significance import Contest, Versus
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from likewise.io.files import write_aside
-from likewise.report.tables import escape
+from likewise.render.tables import escape
 
 INK, SOFT, FAINT, BETTER, WORSE = "#1d2430", "#8a94a3", "#d5dae2", "#0072b2", "#d55e00"
 """Blue and orange of Okabe and Ito, which people who see colours differently tell apart."""

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from likewise.recipes import DEFAULTS, command, difference, names, read
-from likewise.report.recipes import show_difference, show_recipe, words
+from likewise.render.recipes import show_difference, show_recipe, words
 
 
 def cells(said):

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageColor
 
-from likewise.report import hierarchy
-from likewise.report.gallery import EDGE, PAPER, WRONG
-from likewise.report.hierarchy import (
+from likewise.render import hierarchy
+from likewise.render.gallery import EDGE, PAPER, WRONG
+from likewise.render.hierarchy import (
     ACROSS,
     CARD,
     CARDS,

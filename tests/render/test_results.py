@@ -8,7 +8,7 @@ import pytest
 from IPython.core.formatters import DisplayFormatter
 
 import likewise
-from likewise.report.results import Compared, Scored
+from likewise.render.results import Compared, Scored
 
 SCORES = {
     "metrics": {"R@1": 0.5, "NMI": 0.25}, "interval": {"R@1": [0.4, 0.6]}, "interval_over": "classes",

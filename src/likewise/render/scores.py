@@ -7,7 +7,7 @@ from rich.table import Table
 
 from likewise.errors import printable
 from likewise.metrics import as_text, of_the_set
-from likewise.report.tables import escape
+from likewise.render.tables import escape
 
 
 def by_gallery(title: str, scores: dict) -> dict[str, dict]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from likewise.noise import Uniform
-from likewise.report.noise import BINS, NAMED, draw_transitions, draw_tree, groups, grow, show_noise
+from likewise.render.noise import BINS, NAMED, draw_transitions, draw_tree, groups, grow, show_noise
 from likewise.types import Items
 
 TREE = {"b": ("top", "x"), "a": ("top", "y"), "d": ("top", "y"), "c": ("top", "x", "deep")}

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from rich.console import Console
 
-from likewise.report.tables import Table, show_table
+from likewise.render.tables import Table, show_table
 
 FIELDS = ("paper", "table", "dataset", "noise", "share", "method", "miner", "sampler", "metric")
 ROW = ("dataset", "paper", "table", "method", "miner", "sampler")

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from likewise.report.tuning import Dial, Shot, draw_history, draw_lines, draw_search, ticks, where
+from likewise.render.tuning import Dial, Shot, draw_history, draw_lines, draw_search, ticks, where
 
 
 def test_heights_by_hand():

@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from likewise.report.comparison import BETTER, FAINT, INK, SOFT, WORSE
-from likewise.report.tables import escape
+from likewise.render.comparison import BETTER, FAINT, INK, SOFT, WORSE
+from likewise.render.tables import escape
 from likewise.types import Items
 
 LISTED = 15

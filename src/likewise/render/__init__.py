@@ -1,0 +1,1 @@
+"""Records in, text and pictures out: console tables, figures, HTML templates."""
