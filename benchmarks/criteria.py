@@ -23,7 +23,7 @@ from likewise import losses
 from likewise.contracts import Loss
 from likewise.recipes import apply
 from likewise.config.spec import build
-from likewise.stages.assemble import load_items, read_config
+from likewise.runs.open import load_items, read_config
 from likewise.stages.evaluate import evaluate_run
 from likewise.stages.train import train
 

@@ -24,7 +24,7 @@ from likewise.contracts import Loss
 from likewise.models import Embedder
 from likewise.optimise import forget
 from likewise.config.spec import build
-from likewise.stages.assemble import to_device
+from likewise.runs.open import to_device
 
 LOSSES = ("ProxyAnchor()", "ProxyNCA(positive_in_denominator=True)")
 

@@ -43,7 +43,7 @@ from likewise.engine.embed import embed_rows
 from likewise.losses import ArcFace
 from likewise.models.embedder import Embedder
 from likewise.distributed.sharded_proxies import shard
-from likewise.stages.assemble import to_device
+from likewise.runs.open import to_device
 from likewise.stages.train import train
 
 WAYS = {"eager": "kernel by kernel", "graph": "CUDA graph", "compile": "compiled, CUDA graph"}

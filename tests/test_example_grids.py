@@ -15,7 +15,7 @@ from likewise import cli
 from likewise.config import Bench, Tune
 from likewise.contracts import BatchSampler
 from likewise.grid import adapted, as_train, cells, read_grid, toml
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.config.spec import build
 from likewise.stages import tune as tune_module
 from likewise.stages.bench import lay_out, must_be_printed

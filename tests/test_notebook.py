@@ -15,7 +15,7 @@ from likewise.config import Train
 from likewise._notebook import strip, table, thumbnail, view
 from likewise.render.benchmark_table import Entry, Sheet
 from likewise.render.tables import Table
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.stages.tune import Found
 from likewise.types import Embedded, Items, Scores
 

@@ -17,7 +17,7 @@ from likewise.data import NAMES
 from likewise.errors import LikewiseError
 from likewise.miners import DistanceWeighted, Switch
 from likewise.optimise import steps_of
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.config.spec import build, canonical
 
 FIELDS = {f.name: f for f in dataclasses.fields(Train)}

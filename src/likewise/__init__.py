@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from likewise import confidence, data, losses, metrics, miners, models, noise, protocols, samplers, terms
     from likewise.render.benchmark_table import Sheet
     from likewise.render.tables import Table
-    from likewise.run import Run
+    from likewise.runs.folder import Run
     from likewise.stages.load import Model
     from likewise.stages.tune import Found
     from likewise.types import Embedded

@@ -10,7 +10,7 @@ from likewise.data import load
 from likewise.losses import NormSoftmax
 from likewise.models import Embedder
 from likewise.models.mixup import STAGES, Mixup
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.stages import train as module
 from likewise.stages.train import Interrupted, train
 from likewise.types import LikewiseError

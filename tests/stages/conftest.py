@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from likewise.config import Train
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.stages.train import train
 
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from likewise.config import Train
-from likewise.run import Run
-from likewise.stages.cost import cost, sessions
+from likewise.runs.folder import Run
+from likewise.runs.usage import cost, sessions
 from likewise.stages.many import Outcome, attempt
 
 LONG = {"length": "400", "checkpoint_every": "5", "log_every": 5}

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from likewise.config import Train
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.stages.train import Training, train
 from likewise.types import LikewiseError
 

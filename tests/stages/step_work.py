@@ -17,7 +17,7 @@ import torch.multiprocessing as mp
 from likewise import losses
 from likewise.config import Train
 from likewise.distributed.collectives import world
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.stages.train import Interrupted, Training, train
 from likewise.terms import _language_targets as guidance
 

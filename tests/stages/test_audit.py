@@ -13,8 +13,8 @@ from PIL import Image
 from likewise.config import Audit, Train
 from likewise.data import load
 from likewise.findings import read_findings
-from likewise.run import Run
-from likewise.stages.assemble import make_protocol, read_config
+from likewise.runs.folder import Run
+from likewise.runs.open import make_protocol, read_config
 from likewise.stages.audit import audit, folder_for, picture, plain
 from likewise.stages.evaluate import open_data
 from likewise.stages.subject import open_subject

@@ -14,7 +14,7 @@ from likewise.errors import LikewiseError
 from likewise.grid import adapted, read_grid, table_names
 from likewise.render.benchmark_table import Sheet, headline, lay_out
 from likewise.render.tables import Table
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.stages import bench as module
 from likewise.stages import many
 from likewise.stages.bench import bench

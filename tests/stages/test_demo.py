@@ -8,7 +8,7 @@ from PIL import Image
 
 from likewise.config import Demo
 from likewise.render.gallery import CAPTION, EDGE, GAP, RIGHT, TILE, WRONG
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.stages.demo import demo, doubts
 from likewise.types import Items
 

@@ -8,8 +8,8 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from likewise.config import Report, Train
-from likewise.run import Run
-from likewise.stages.assemble import make_protocol, spoil
+from likewise.runs.folder import Run
+from likewise.runs.open import make_protocol, spoil
 from likewise.stages.doubts import noise_of, transition
 from likewise.stages.opened import open_target
 from likewise.stages.train import train

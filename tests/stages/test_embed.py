@@ -12,10 +12,10 @@ from safetensors.torch import load_file, save_file
 
 from likewise.config import Embed, Evaluate, Search, Train
 from likewise.data import load
-from likewise.stages.assemble import open_embedder, read_config
+from likewise.runs.open import open_embedder, read_config
 from likewise.stages.embed import embed
 from likewise.stages.evaluate import evaluate
-from likewise.stages.saved import origin
+from likewise.runs.artifacts import origin
 from likewise.stages.search import search
 from likewise.stages.train import train
 from likewise.types import LikewiseError

@@ -14,7 +14,7 @@ from PIL import Image
 
 from likewise.config import Evaluate, Train
 from likewise.stages.evaluate import evaluate
-from likewise.stages.saved import origin
+from likewise.runs.artifacts import origin
 from likewise.stages.train import Interrupted, Training, train
 from likewise.types import LikewiseError
 

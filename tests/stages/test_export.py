@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 
 from likewise.commands import run_export
 from likewise.config import Export, Train
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.stages import export as stage
 from likewise.stages.export import compare, export
 from likewise.stages.load import Model, load

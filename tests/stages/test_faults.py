@@ -10,7 +10,7 @@ from stages.faults_work import LINE, fill_the_disk, train_until_killed
 
 from likewise.config import Train
 from likewise.data.images import BadImage
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.stages.train import Interrupted, Training, train
 from likewise.types import LikewiseError
 

@@ -9,7 +9,7 @@ import torch
 
 from likewise.config import Train
 from likewise.protocols import ClassFolds
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.config.spec import build
 from likewise.stages.folds import fold_specs, score_folds
 from likewise.stages.train import train

@@ -14,7 +14,7 @@ import torch
 from likewise.config import Train
 from likewise.errors import OutOfMemory
 from likewise.io.processes import command
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.stages.launch import end_with, is_loss, is_started, launch, must_be_there, outcome, wait_for
 from likewise.stages.train import train
 from likewise.types import LikewiseError

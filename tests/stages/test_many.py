@@ -13,7 +13,7 @@ from stages.crew_work import check_that_a_kill_loses_nothing, check_that_a_wish_
 from likewise.config import Train, to_dict
 from likewise.errors import DiskFull, LikewiseError, OutOfMemory
 from likewise.io.processes import command
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.stages import many
 from likewise.stages.many import Child, Crew, Outcome, Planner, attempt
 

@@ -10,7 +10,7 @@ from likewise import cli
 from likewise.config import Noise, Train
 from likewise.data import load
 from likewise.protocols import SeenClasses, UnseenClasses
-from likewise.stages.assemble import spoil
+from likewise.runs.open import spoil
 from likewise.stages.noise import noise
 from likewise.stages.train import train
 from likewise.types import LikewiseError

@@ -13,7 +13,7 @@ from likewise.config import Train
 from likewise.data.augment import Plain
 from likewise.models.embedder import Embedder
 from likewise.models.heads import Relational
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.stages.load import Model
 from likewise.stages.onnx_file import must_have_onnx, preprocessing, write_onnx
 from likewise.types import LikewiseError

@@ -8,7 +8,7 @@ import torch
 
 from likewise.config import Train
 from likewise.data import load
-from likewise.stages.assemble import resolve
+from likewise.runs.open import resolve
 from likewise.stages.parts import Parts
 from likewise.types import Embedded, LikewiseError, Verdict
 
@@ -223,7 +223,7 @@ def test_a_budget_that_is_none_is_told_before_anything_is_done(pictures, small):
 
 
 def test_terms_are_given_the_training_samples_in_order(items, make, tmp_path, monkeypatch):
-    from likewise.run import Run
+    from likewise.runs.folder import Run
     from likewise.terms import SelfDistillation
 
     seen = []
@@ -238,7 +238,7 @@ def test_terms_are_given_the_training_samples_in_order(items, make, tmp_path, mo
 
 
 def test_terms_may_look_at_pictures_with_the_usual_workers(pictures, small, tmp_path, monkeypatch):
-    from likewise.run import Run
+    from likewise.runs.folder import Run
     from likewise.terms import SelfDistillation
 
     seen = []

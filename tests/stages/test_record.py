@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from likewise.run import Run
-from likewise.stages.cost import Session
+from likewise.runs.folder import Run
+from likewise.runs.usage import Session
 from likewise.stages.record import Recording
 from likewise.stages.telling import Telling
 from likewise.types import LikewiseError

@@ -9,10 +9,10 @@ from PIL import Image
 
 from likewise.config import Report, Train
 from likewise.report.facts import Facts
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.stages import report as stage
 from likewise.stages.report import report
-from likewise.stages.saved import read_per_query
+from likewise.runs.artifacts import read_per_query
 from likewise.stages.train import train
 from likewise.types import LikewiseError
 

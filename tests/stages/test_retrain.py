@@ -8,10 +8,10 @@ import pytest
 from likewise.config import Audit, Train
 from likewise.data import load
 from likewise.protocols import ClassFolds, QueryGallery, SeenClasses, UnseenClasses
-from likewise.run import Run
-from likewise.stages.assemble import make_protocol, read_config, spoil
+from likewise.runs.folder import Run
+from likewise.runs.open import make_protocol, read_config, spoil
 from likewise.stages.retrain import by_its_split, retrain
-from likewise.stages.saved import read_per_query
+from likewise.runs.artifacts import read_per_query
 from likewise.stages.train import train
 from likewise.types import LikewiseError
 

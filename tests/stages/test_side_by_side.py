@@ -9,7 +9,7 @@ from likewise.config import Compare, Report, Train
 from likewise.stages.compare import compare
 from likewise.stages.opened import open_target
 from likewise.stages.report import make_pool
-from likewise.stages.saved import read_per_query
+from likewise.runs.artifacts import read_per_query
 from likewise.stages.side_by_side import places_of, set_beside, share_errors, with_names
 from likewise.stages.train import train
 from likewise.stages.viewed import view

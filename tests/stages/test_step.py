@@ -22,8 +22,8 @@ from stages.step_work import (
 
 from likewise.config import Train
 from likewise.data import load
-from likewise.run import Run
-from likewise.stages.assemble import resolve
+from likewise.runs.folder import Run
+from likewise.runs.open import resolve
 from likewise.stages.step import Stepping, must_be_as_many
 from likewise.types import LikewiseError
 

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from likewise.config import Audit, Train
 from likewise.data import load
-from likewise.stages.assemble import make_protocol, read_config
+from likewise.runs.open import make_protocol, read_config
 from likewise.stages.subject import ALL, open_subject
 from likewise.stages.train import train
 from likewise.types import LikewiseError

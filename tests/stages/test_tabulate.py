@@ -12,9 +12,9 @@ from likewise.errors import LikewiseError
 from likewise.grid import Cell, adapted, cells, read_grid
 from likewise.published import numbers
 from likewise.render.benchmark_table import lay_out
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.stages import tabulate as module
-from likewise.stages.saved import PerQuery
+from likewise.runs.artifacts import PerQuery
 from likewise.stages.tabulate import differing, missing, provenance, tabulate
 
 CPU = torch.device("cpu")

@@ -14,7 +14,7 @@ from likewise.config import Train, Tune
 from likewise.errors import LikewiseError
 from likewise.grid import as_train, read_grid
 from likewise.render.benchmark_table import Sheet, lay_out
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.stages import tune as module
 from likewise.stages.train import train
 from likewise.stages.tune import tune

@@ -118,7 +118,7 @@ def _is_path(name: str) -> bool:
 
 def read_run(folder: str) -> Recipe:
     """The settings of a training that change what is learned or measured, as if they were a recipe."""
-    from likewise.run import Run
+    from likewise.runs.folder import Run
 
     about = Run(folder).about
     config = about["config"] if isinstance(about["config"], dict) else {}

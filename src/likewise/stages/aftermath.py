@@ -21,7 +21,7 @@ from likewise.render.detection_curve import Curve, draw_detected
 from likewise.render.error_overlap import say_overlap
 from likewise.render.critical_difference import draw_against, draw_ranks
 from likewise.render.benchmark_table import Sheet, against, label, lay_out
-from likewise.run import ANEW
+from likewise.runs.folder import ANEW
 from likewise.stages.causes import explain
 from likewise.stages.overlap import overlap
 from likewise.stages.subject import open_subject

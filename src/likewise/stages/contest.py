@@ -12,7 +12,7 @@ from likewise.errors import LikewiseError, nearest_name
 from likewise.numerics.bootstrap import paired
 from likewise.numerics.significance import Contest, Versus, blocked_t, critical_difference, friedman, holm, mean_ranks, sign_flip
 from likewise.stages.compare import join
-from likewise.stages.saved import PerQuery
+from likewise.runs.artifacts import PerQuery
 
 LEVEL = 0.05
 """Below this, a corrected p speaks."""

@@ -13,9 +13,9 @@ from likewise.io.files import write_aside
 from likewise.protocols import UnseenClasses
 from likewise.recipes import apply
 from likewise.render.gallery import Tile, draw_gallery
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.retrieval.ranking import nearest
-from likewise.stages.assemble import choose_device, load_items, read_config
+from likewise.runs.open import choose_device, load_items, read_config
 from likewise.stages.evaluate import evaluate_run
 from likewise.stages.search import picture
 from likewise.stages.train import train

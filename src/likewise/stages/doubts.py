@@ -15,9 +15,9 @@ from likewise.findings import read_about, read_findings
 from likewise.metrics.detection import detection
 from likewise.report.curves import suspicions
 from likewise.report.facts import Detection, Doubt, Noise
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.config.spec import brief
-from likewise.stages.assemble import make_protocol, spoil
+from likewise.runs.open import make_protocol, spoil
 from likewise.stages.opened import Opened
 from likewise.types import Items, LikewiseError
 

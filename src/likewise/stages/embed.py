@@ -12,9 +12,9 @@ from likewise.engine.embed import embed_rows
 from likewise.io.files import check_out
 from likewise.models.backbones import width_of
 from likewise.models.embedder import Embedder
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.scoring import as_compared
-from likewise.stages.assemble import (
+from likewise.runs.open import (
     choose_device,
     load_items,
     make_embedder,
@@ -24,7 +24,7 @@ from likewise.stages.assemble import (
     to_device,
     transforms,
 )
-from likewise.stages.saved import save_embeddings
+from likewise.runs.artifacts import save_embeddings
 from likewise.types import Embedded, LikewiseError
 
 

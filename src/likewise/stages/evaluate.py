@@ -24,11 +24,11 @@ from likewise.metrics import measure_set, metric, of_the_set, spectrum
 from likewise.metrics.ranking import reach
 from likewise.io.progress import bar
 from likewise.protocols import QueryGallery, UnseenClasses
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.scoring import answers_for, as_compared, findable, score, summary
 from likewise.retrieval.ranking import BUDGET
 from likewise.config.spec import spec
-from likewise.stages.assemble import (
+from likewise.runs.open import (
     bytes_of,
     choose_device,
     load_items,
@@ -40,7 +40,7 @@ from likewise.stages.assemble import (
     spoil,
     transforms,
 )  # fmt: skip
-from likewise.stages.saved import find_target, origin, read_pairs, save_embeddings, write_per_query
+from likewise.runs.artifacts import find_target, origin, read_pairs, save_embeddings, write_per_query
 from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 
 PEEK = "peek at test "

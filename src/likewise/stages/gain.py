@@ -6,11 +6,11 @@ from likewise.config import Evaluate, Train
 from likewise.engine.embed import embed_rows
 from likewise.numerics.bootstrap import paired
 from likewise.metrics import as_text
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.scoring import as_compared, score, summary
-from likewise.stages.assemble import choose_device, make_protocol, open_embedder, similarity_of, transforms
+from likewise.runs.open import choose_device, make_protocol, open_embedder, similarity_of, transforms
 from likewise.stages.evaluate import find_data, must_be_its_data, rows_of
-from likewise.stages.saved import read_per_query
+from likewise.runs.artifacts import read_per_query
 from likewise.types import LikewiseError
 
 HINT = "with few pictures train less, more gently (--backbone-lr 1e-5), or not at all (--length 0)"

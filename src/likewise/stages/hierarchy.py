@@ -19,9 +19,9 @@ from likewise.engine.embed import embed_rows
 from likewise.io.files import make_folder, write_aside, write_csv, write_json
 from likewise.metrics.clustering import ami
 from likewise.render.hierarchy import TILE, Agreement, Learned, draw_hierarchy, make_cards, say_what
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.config.spec import brief
-from likewise.stages.assemble import (
+from likewise.runs.open import (
     choose_device,
     make_protocol,
     open_embedder,

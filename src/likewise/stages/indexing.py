@@ -22,11 +22,11 @@ from likewise.data.images import file_of, read_image
 from likewise.finder import kept
 from likewise.finder.index import Index
 from likewise.finder.rows import Rows, fitting, pack
-from likewise.run import Run
-from likewise.stages.assemble import choose_device, load_items, make_protocol, open_embedder, read_config, transforms
+from likewise.runs.folder import Run
+from likewise.runs.open import choose_device, load_items, make_protocol, open_embedder, read_config, transforms
 from likewise.stages.embed import embed
 from likewise.stages.evaluate import evaluate_run
-from likewise.stages.saved import find_target, origin, rows_in
+from likewise.runs.artifacts import find_target, origin, rows_in
 from likewise.types import Items, LikewiseError
 
 

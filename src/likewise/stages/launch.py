@@ -23,7 +23,7 @@ from likewise import errors
 from likewise.config import Train, to_dict
 from likewise.io.processes import command
 from likewise.distributed.collectives import cores, started, world
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.stages.guard import stop_on_signal
 from likewise.types import LikewiseError
 

@@ -17,8 +17,8 @@ from likewise.config import Train, check
 from likewise.data.augment import Plain
 from likewise.data.images import check_shape, read_image, to_rgb, upright
 from likewise.models.embedder import Embedder, check_range
-from likewise.run import Run
-from likewise.stages.assemble import (
+from likewise.runs.folder import Run
+from likewise.runs.open import (
     choose_device,
     load_into,
     make_embedder,

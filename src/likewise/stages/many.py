@@ -29,10 +29,10 @@ from likewise.durations import period_of, steps_of
 from likewise.errors import DiskFull, OutOfMemory, RunBusy
 from likewise.io.processes import command, is_stopped
 from likewise.distributed.collectives import cores
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.config.spec import build
-from likewise.stages.assemble import load_items, make_protocol, resolve, similarity_of
-from likewise.stages.claim import find_run
+from likewise.runs.open import load_items, make_protocol, resolve, similarity_of
+from likewise.runs.identity import find_run
 from likewise.stages.evaluate import check_plan
 from likewise.stages.guard import stop_on_signal
 from likewise.stages.train import train

@@ -18,7 +18,7 @@ from likewise.io.files import check_out
 from likewise.render.comparison import save_figure
 from likewise.render.noise import draw_transitions, draw_tree
 from likewise.config.spec import build
-from likewise.stages.assemble import load_items, marked, spoil
+from likewise.runs.open import load_items, marked, spoil
 from likewise.taxonomies import taxonomy
 from likewise.types import Items, LikewiseError
 

@@ -20,7 +20,7 @@ from likewise.data.augment import Plain
 from likewise.io.files import write_json
 from likewise.models.embedder import Embedder
 from likewise.report.card import fill
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.stages.load import Model
 from likewise.types import LikewiseError
 from likewise.pretrained.weights import brief

@@ -17,11 +17,11 @@ from likewise.contracts import Protocol
 from likewise.data.features import read_embeddings
 from likewise.metrics.ranking import reach
 from likewise.protocols import QueryGallery, UnseenClasses
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.scoring import answers_for, findable
-from likewise.stages.assemble import choose_device, load_items, make_protocol, marked, read_config
+from likewise.runs.open import choose_device, load_items, make_protocol, marked, read_config
 from likewise.stages.evaluate import check_length, evaluate_run, judge, must_be_its_data
-from likewise.stages.saved import PerQuery, find_target, origin, read_per_query, rows_in
+from likewise.runs.artifacts import PerQuery, find_target, origin, read_per_query, rows_in
 from likewise.types import Embedded, Items, LikewiseError
 
 UNTESTED = "all of its data trained, so there is nothing to score"

@@ -15,9 +15,9 @@ from likewise.config.audit import Audit
 from likewise.io.files import make_folder, write_aside, write_csv, write_json
 from likewise.render.comparison import save_figure
 from likewise.render.error_overlap import Named, Overlapped, draw_overlap
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.config.spec import brief
-from likewise.stages.saved import read_per_query
+from likewise.runs.artifacts import read_per_query
 from likewise.types import LikewiseError
 
 METRIC = "R@1"

@@ -25,10 +25,10 @@ from likewise.models.teacher import Teacher
 from likewise.objective import Objective
 from likewise.optimise import Schedule, make_optimizer
 from likewise.distributed.collectives import world
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.distributed.sharded_proxies import own, own_memory, shard, whole, whole_memory
 from likewise.config.spec import build
-from likewise.stages.assemble import (
+from likewise.runs.open import (
     bytes_of,
     facts_of,
     facts_with,

@@ -10,8 +10,8 @@ import torch
 
 from likewise.io.files import write_aside
 from likewise.distributed.collectives import world
-from likewise.run import Run
-from likewise.stages.cost import Session
+from likewise.runs.folder import Run
+from likewise.runs.usage import Session
 from likewise.stages.guard import must_be_finite
 from likewise.stages.journal import Journal
 from likewise.stages.step import Stepping

@@ -24,7 +24,7 @@ from likewise.report.facts import Asked, Compared, Facts, Pool, Viewed
 from likewise.report.page import write_page
 from likewise.report.queries import worth_a_picture
 from likewise.stages.opened import MOVED, Opened, one_part, open_target, tell_apart
-from likewise.stages.saved import data_folders, origin, tell_outside
+from likewise.runs.artifacts import data_folders, origin, tell_outside
 from likewise.stages.side_by_side import set_beside, share_errors
 from likewise.stages.thumbnails import read_small
 from likewise.stages.viewed import as_tensor, unfold, view, wanted

@@ -15,9 +15,9 @@ from likewise.errors import printable
 from likewise.io.files import check_out, write_aside
 from likewise.finder.index import Hit, Index
 from likewise.render.gallery import Tile, draw_gallery
-from likewise.stages.assemble import read_config
+from likewise.runs.open import read_config
 from likewise.stages.indexing import Network, add_data, no_picture, open_index, path_of, picture_of
-from likewise.stages.saved import data_folders, tell_outside
+from likewise.runs.artifacts import data_folders, tell_outside
 from likewise.types import Items, LikewiseError
 
 SAME = 1e-4

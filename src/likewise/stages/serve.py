@@ -16,7 +16,7 @@ from likewise.errors import LikewiseError
 from likewise.finder.app import Desk, make_app
 from likewise.finder.index import Index
 from likewise.server import HERE, choose_token, run_app
-from likewise.stages.assemble import bytes_of
+from likewise.runs.open import bytes_of
 from likewise.stages.indexing import Network, picture_of
 
 PIXELS = 50_000_000

@@ -21,12 +21,12 @@ from likewise.engine.embed import embed_rows
 from likewise.findings import ALL
 from likewise.models.embedder import Embedder
 from likewise.models.heads import Linear
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.config.spec import brief
-from likewise.stages.assemble import choose_device, make_protocol, open_embedder, open_loss, similarity_of, transforms
+from likewise.runs.open import choose_device, make_protocol, open_embedder, open_loss, similarity_of, transforms
 from likewise.stages.evaluate import open_data
 from likewise.stages.noise import split_by
-from likewise.stages.saved import find_target, origin
+from likewise.runs.artifacts import find_target, origin
 from likewise.types import Embedded, Items, LikewiseError
 
 

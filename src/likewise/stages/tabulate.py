@@ -17,9 +17,9 @@ from likewise.published import Number, numbers
 from likewise.render.benchmark_table import BEST_EPOCH, Entry, Sheet, label
 from likewise.numerics.significance import Contest
 from likewise.stages.contest import contest
-from likewise.stages.cost import cost
+from likewise.runs.usage import cost
 from likewise.stages.folds import score_folds
-from likewise.stages.saved import PerQuery, read_per_query
+from likewise.runs.artifacts import PerQuery, read_per_query
 from likewise.types import LikewiseError
 
 SEED = "seed"

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from likewise.config import Train, to_dict
 from likewise.contracts import Logger
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.config.spec import build, canonical
 
 KEPT = "loggers.json"

@@ -19,11 +19,11 @@ from likewise.errors import memory_errors
 from likewise.metrics import of_the_set
 from likewise.io.progress import bar
 from likewise.distributed.collectives import world
-from likewise.run import RESULTS, Run
+from likewise.runs.folder import RESULTS, Run
 from likewise.scoring import as_compared, mean_score, score
-from likewise.stages.assemble import check_texts, choose_device, load_items, make_protocol, resolve
-from likewise.stages.claim import find_run, take
-from likewise.stages.cost import Session
+from likewise.runs.open import check_texts, choose_device, load_items, make_protocol, resolve
+from likewise.runs.identity import find_run, take
+from likewise.runs.usage import Session
 from likewise.stages.evaluate import PEEK, evaluate_run
 from likewise.stages.folds import fold_specs
 from likewise.stages.guard import Saves, leave_cores_for, stop_on_signal

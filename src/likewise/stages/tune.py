@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from likewise.config import KEPT_OUT, Bench, Train, Tune, check, to_dict
-from likewise.environment import environment
+from likewise.runs.environment import environment
 from likewise.io.files import read_json, write_aside, write_json
 from likewise.grid import Grid, Point, as_train, read_grid, toml
 from likewise._notebook import table, view
@@ -19,9 +19,9 @@ from likewise.io.progress import bar
 from likewise.render.benchmark import rows_for_csv
 from likewise.render.benchmark_table import Sheet
 from likewise.render.tuning import Dial, Shot, draw_search
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.config.overrides import settings_of
-from likewise.stages.assemble import choose_device, make_protocol, read_config, resolve
+from likewise.runs.open import choose_device, make_protocol, read_config, resolve
 from likewise.stages.bench import bench
 from likewise.stages.folds import fold_specs
 from likewise.stages.many import Crew, Job, Planner

@@ -10,10 +10,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from likewise import run as module
+from likewise.runs import folder as module
 from likewise.errors import RunBusy
 from likewise.io.processes import mark
-from likewise.run import FORMAT, Run, identity
+from likewise.runs.folder import FORMAT, Run, identity
 from likewise.types import LikewiseError
 
 

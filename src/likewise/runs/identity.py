@@ -11,8 +11,8 @@ import torch
 from likewise.config import KEPT_OUT, Train, to_dict
 from likewise.data.images import fingerprint
 from likewise.pretrained.encoders import content_of
-from likewise.environment import environment
-from likewise.run import FORMAT, RESULTS, TRAINED, Run, identity
+from likewise.runs.environment import environment
+from likewise.runs.folder import FORMAT, RESULTS, TRAINED, Run, identity
 from likewise.config.spec import files
 from likewise.types import Items, LikewiseError
 

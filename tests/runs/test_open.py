@@ -8,9 +8,9 @@ from torch import nn
 from likewise.config import Train
 from likewise.data import load
 from likewise.models.backbones import width_of
-from likewise.run import FORMAT, Run
+from likewise.runs.folder import FORMAT, Run
 from likewise.samplers import SamplesPerClass
-from likewise.stages.assemble import (
+from likewise.runs.open import (
     choose_device,
     facts_of,
     facts_with,

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from likewise import energy
-from likewise.energy import Meter, driver_version
+from likewise.runs import power as energy
+from likewise.runs.power import Meter, driver_version
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 1)
 

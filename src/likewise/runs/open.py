@@ -27,7 +27,7 @@ from likewise.models.backbones import OWN, check_name, width_of
 from likewise.models.embedder import Embedder
 from likewise.io.progress import bar
 from likewise.distributed.collectives import started
-from likewise.run import Run
+from likewise.runs.folder import Run
 from likewise.config.spec import build, canonical, check_names
 from likewise.types import Items, LikewiseError
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from likewise.energy import driver_version, open_nvml
+from likewise.runs.power import driver_version, open_nvml
 from likewise.distributed.collectives import cores
 
 

@@ -9,7 +9,7 @@ import torch
 from likewise.config import Train
 from likewise.data.features import read_embeddings
 from likewise.io.files import cache_folder
-from likewise.stages.saved import (
+from likewise.runs.artifacts import (
     data_folders,
     find_target,
     origin,

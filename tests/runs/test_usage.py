@@ -8,9 +8,9 @@ import torch
 
 from likewise.config import Train
 from likewise.errors import LikewiseError
-from likewise.run import Run
-from likewise.stages import cost as module
-from likewise.stages.cost import Session, cost, sessions
+from likewise.runs.folder import Run
+from likewise.runs import usage as module
+from likewise.runs.usage import Session, cost, sessions
 from likewise.stages.train import Interrupted, train
 
 

@@ -1,0 +1,1 @@
+"""The run folder: identity, artifacts, usage, environment, and opening a run."""
