@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from likewise.render.benchmark_table import Sheet
     from likewise.render.tables import Table
     from likewise.runs.folder import Run
-    from likewise.stages.load import Model
+    from likewise.deploy.model import Model
     from likewise.stages.tune import Found
     from likewise.types import Embedded
 
@@ -83,7 +83,7 @@ def load(
     path: str | PathLike | Run, *, which: str = "best", device: str | None = None, allow_imports: bool = False
 ) -> Model:
     """The network of a run, or of what `likewise export --to safetensors` wrote: `load("runs/mine")(["a.jpg"])` embeds."""
-    from likewise.stages.load import load as stage
+    from likewise.deploy.model import load as stage
 
     place: str | PathLike = getattr(path, "path", path)  # pyright: ignore[reportAssignmentType] - of a Run
     return stage(place, which=which, device=device, allow_imports=allow_imports)

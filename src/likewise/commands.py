@@ -182,7 +182,7 @@ def run_review(config) -> None:
 
 
 def run_export(config) -> None:
-    from likewise.stages.export import export
+    from likewise.deploy.export import export
 
     made = export(config)
     print(f"export: {made.folder} ({', '.join(made.files)})\nchecked on {made.parity}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from likewise._notebook import table, view
-from likewise.report.card import score_lines
+from likewise.deploy.model_card import score_lines
 from likewise.render.comparison import SCOPE, verdict
 
 HEADS = ("metric", "mean", "95 % interval", "mean over classes")

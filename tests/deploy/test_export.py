@@ -16,9 +16,9 @@ from safetensors.numpy import load_file
 from likewise.commands import run_export
 from likewise.config import Export, Train
 from likewise.runs.folder import Run
-from likewise.stages import export as stage
-from likewise.stages.export import compare, export
-from likewise.stages.load import Model, load
+from likewise.deploy import export as stage
+from likewise.deploy.export import compare, export
+from likewise.deploy.model import Model, load
 from likewise.stages.train import train
 from likewise.types import LikewiseError
 

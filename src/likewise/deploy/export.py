@@ -20,14 +20,14 @@ from likewise.config import Evaluate, Export, Train, check, to_dict
 from likewise.data.images import file_of, image_of
 from likewise.io.files import FULL, load_arrays, write_json
 from likewise.io.progress import bar
-from likewise.report.card import Card, code, fill, write_card
+from likewise.deploy.model_card import Card, code, fill, write_card
 from likewise.runs.folder import Run
 from likewise.retrieval.ranking import nearest
 from likewise.runs.open import make_protocol, read_config, spoil
 from likewise.runs.usage import cost
 from likewise.stages.evaluate import find_data, must_be_its_data
-from likewise.stages.load import Model, load, open_model, settings_to_rebuild
-from likewise.stages.onnx_file import must_have_onnx, preprocessing, write_onnx
+from likewise.deploy.model import Model, load, open_model, settings_to_rebuild
+from likewise.deploy.onnx import must_have_onnx, preprocessing, write_onnx
 from likewise.types import Items, LikewiseError
 from likewise.pretrained.weights import brief
 

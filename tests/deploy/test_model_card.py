@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from likewise.report.card import Card, score_lines, write_card
+from likewise.deploy.model_card import Card, score_lines, write_card
 
 SEES = {"size": 224, "short_side": 256, "shrink_first": None}
 CONFIG = {

@@ -14,8 +14,8 @@ from likewise.data.augment import Plain
 from likewise.models.embedder import Embedder
 from likewise.models.heads import Relational
 from likewise.runs.folder import Run
-from likewise.stages.load import Model
-from likewise.stages.onnx_file import must_have_onnx, preprocessing, write_onnx
+from likewise.deploy.model import Model
+from likewise.deploy.onnx import must_have_onnx, preprocessing, write_onnx
 from likewise.types import LikewiseError
 
 CPU, CONFIG = torch.device("cpu"), Train(data="d", backbone="conv_small", head="Relational()")

@@ -19,9 +19,9 @@ from likewise.config import Train
 from likewise.data.augment import Plain
 from likewise.io.files import write_json
 from likewise.models.embedder import Embedder
-from likewise.report.card import fill
+from likewise.deploy.model_card import fill
 from likewise.runs.folder import Run
-from likewise.stages.load import Model
+from likewise.deploy.model import Model
 from likewise.types import LikewiseError
 from likewise.pretrained.weights import brief
 

@@ -11,8 +11,8 @@ import likewise
 from likewise.config import Embed, Export, Train
 from likewise.data import load as data
 from likewise.stages.embed import embed
-from likewise.stages.export import export
-from likewise.stages.load import Model, load
+from likewise.deploy.export import export
+from likewise.deploy.model import Model, load
 from likewise.stages.train import train
 from likewise.types import LikewiseError
 
