@@ -24,7 +24,7 @@ from likewise.contracts import Loss
 from likewise.recipes import apply
 from likewise.config.spec import build
 from likewise.runs.open import load_items, read_config
-from likewise.stages.evaluate import evaluate_run
+from likewise.evaluation.evaluate import evaluate_run
 from likewise.stages.train import train
 
 METRICS = ("R@1", "MAP@R", "rho")

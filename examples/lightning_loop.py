@@ -14,7 +14,7 @@ from likewise.data import load
 from likewise.losses import ProxyAnchor
 from likewise.protocols import UnseenClasses
 from likewise.samplers import SamplesPerClass
-from likewise.scoring import score
+from likewise.evaluation.scoring import score
 from likewise.types import Embedded, Items
 
 

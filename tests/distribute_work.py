@@ -15,7 +15,7 @@ from likewise.metrics.ranking import Reach
 from likewise.objective import Objective
 from likewise.protocols import QueryGallery, UnseenClasses
 from likewise.distributed.collectives import share, world
-from likewise.scoring import retrieve
+from likewise.evaluation.scoring import retrieve
 from likewise.stages.step import gather_outputs
 from likewise.terms import LanguageGuidance
 from likewise.types import Batch, Embedded, Items, Output

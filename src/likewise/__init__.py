@@ -66,7 +66,7 @@ def evaluate(target: str | PathLike | Run, **settings) -> dict:
     """Scores of a run or an embedding file; the same as `likewise evaluate`."""
     from likewise.config import Evaluate
     from likewise.render.results import Scored
-    from likewise.stages.evaluate import evaluate as stage
+    from likewise.evaluation.evaluate import evaluate as stage
 
     return Scored(stage(Evaluate(target=str(getattr(target, "path", target)), **_plain(settings))))
 
@@ -74,7 +74,7 @@ def evaluate(target: str | PathLike | Run, **settings) -> dict:
 def embed(run: str | PathLike | Run, data: str | PathLike, *, out: str | PathLike = "", **settings) -> Embedded:
     """Embeddings of data under a trained network; written to `out` (.npz) if given. The same as `likewise embed`."""
     from likewise.config import Embed
-    from likewise.stages.embed import embed as stage
+    from likewise.evaluation.embed_data import embed as stage
 
     return stage(Embed(run=str(getattr(run, "path", run)), data=str(data), out=str(out), **_plain(settings)))
 
@@ -93,7 +93,7 @@ def compare(run_a: str | PathLike | Run, run_b: str | PathLike | Run, **settings
     """What changes from one run to another, with intervals; the same as `likewise compare`."""
     from likewise.config import Compare
     from likewise.render.results import Compared
-    from likewise.stages.compare import compare as stage
+    from likewise.evaluation.compare import compare as stage
 
     sides = {"run_a": str(getattr(run_a, "path", run_a)), "run_b": str(getattr(run_b, "path", run_b))}
     return Compared(stage(Compare(**sides, **_plain(settings))))

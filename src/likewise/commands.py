@@ -25,7 +25,7 @@ def shown_once(config):
 def run_train(config) -> None:
     from likewise.render.scores import by_gallery, show_scores
     from likewise.stages.doubts import say_doubts
-    from likewise.stages.gain import add_before, say_loss
+    from likewise.evaluation.baseline import add_before, say_loss
     from likewise.stages.train import train
 
     config = shown_once(config)
@@ -42,7 +42,7 @@ def run_train(config) -> None:
 
 def run_evaluate(config) -> None:
     from likewise.render.scores import by_gallery, show_scores
-    from likewise.stages.evaluate import evaluate
+    from likewise.evaluation.evaluate import evaluate
 
     config = shown_once(config)
     scores = evaluate(config)
@@ -53,7 +53,7 @@ def run_evaluate(config) -> None:
 
 
 def run_embed(config) -> None:
-    from likewise.stages.embed import embed
+    from likewise.evaluation.embed_data import embed
 
     e = embed(config)
     print(f"{e.z.shape[0]} {config.layer}s of {e.z.shape[1]} numbers: {config.out}")
@@ -92,7 +92,7 @@ def run_search(config) -> None:
 
 def run_compare(config) -> None:
     from likewise.render.comparison import show_comparison
-    from likewise.stages.compare import compare
+    from likewise.evaluation.compare import compare
 
     show_comparison(compare(config))
     for what, file in (("picture", config.out), ("queries that changed", config.csv)):
@@ -157,7 +157,7 @@ def run_report(config) -> None:
 
 def run_hierarchy(config) -> None:
     from likewise.render.hierarchy import show_learned
-    from likewise.stages.hierarchy import hierarchy
+    from likewise.evaluation.hierarchy import hierarchy
 
     show_learned(hierarchy(config))
 
@@ -165,7 +165,7 @@ def run_hierarchy(config) -> None:
 def run_audit(config) -> None:
     if config.overlap:
         from likewise.render.error_overlap import show_overlap
-        from likewise.stages.overlap import overlap
+        from likewise.evaluation.overlap_runs import overlap
 
         found = overlap(config)
         return None if config.quiet else show_overlap(found)

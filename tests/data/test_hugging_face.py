@@ -11,7 +11,7 @@ import likewise
 from likewise.config import Evaluate, Report, Search
 from likewise.data import load
 from likewise.data.hugging_face import from_object, parse
-from likewise.stages.evaluate import evaluate
+from likewise.evaluation.evaluate import evaluate
 from likewise.stages.opened import open_target
 from likewise.stages.search import search
 from likewise.types import LikewiseError

@@ -10,7 +10,7 @@ from PIL import Image
 import likewise
 from likewise.config import Embed, Export, Train
 from likewise.data import load as data
-from likewise.stages.embed import embed
+from likewise.evaluation.embed_data import embed
 from likewise.deploy.export import export
 from likewise.deploy.model import Model, load
 from likewise.stages.train import train

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from likewise.protocols import QueryGallery
-from likewise.scoring import retrieve
+from likewise.evaluation.scoring import retrieve
 from likewise.types import Embedded, Items, LikewiseError
 
 

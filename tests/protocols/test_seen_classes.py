@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from likewise.protocols import SeenClasses
-from likewise.scoring import retrieve
+from likewise.evaluation.scoring import retrieve
 from likewise.config.spec import build
 from likewise.types import Embedded, Items, LikewiseError
 

@@ -16,7 +16,7 @@ from likewise.findings import read_findings
 from likewise.runs.folder import Run
 from likewise.runs.open import make_protocol, read_config
 from likewise.stages.audit import audit, folder_for, picture, plain
-from likewise.stages.evaluate import open_data
+from likewise.evaluation.evaluate import open_data
 from likewise.stages.subject import open_subject
 from likewise.stages.train import train
 from likewise.stages.verdicts import SCORES

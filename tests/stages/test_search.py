@@ -10,8 +10,8 @@ from PIL import Image
 from likewise.config import Embed, Evaluate, Search, Train
 from likewise.data import load
 from likewise.render.gallery import EDGE, GAP, TILE
-from likewise.stages.embed import embed
-from likewise.stages.evaluate import evaluate
+from likewise.evaluation.embed_data import embed
+from likewise.evaluation.evaluate import evaluate
 from likewise.stages.search import search
 from likewise.stages.train import train
 from likewise.types import LikewiseError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from likewise.config import Compare, Report, Train
-from likewise.stages.compare import compare
+from likewise.evaluation.compare import compare
 from likewise.stages.opened import open_target
 from likewise.stages.report import make_pool
 from likewise.runs.artifacts import read_per_query

@@ -266,7 +266,7 @@ def test_the_best_and_the_last_network_are_both_kept(settings):
     same = all(torch.equal(a, b) for a, b in zip(weights(run).values(), weights(run, "best.safetensors").values()))
     assert same == (best == 40)
     from likewise.engine.embed import embed_rows
-    from likewise.scoring import mean_score
+    from likewise.evaluation.scoring import mean_score
     from likewise.runs.open import make_protocol, open_embedder, read_config
 
     config, data = read_config(run), load(settings["data"])

@@ -13,7 +13,7 @@ from likewise.grid import adapted, as_train, cells, read_grid, table_names
 from likewise.published import numbers
 from likewise.config.overrides import has_argument
 from likewise.config.spec import build
-from likewise.stages.folds import fold_specs
+from likewise.evaluation.folds import fold_specs
 from likewise.stages.many import Planner
 
 OURS = {

@@ -13,7 +13,7 @@ from likewise.losses import Contrastive, CrossBatchMemory, ProxyAnchor
 from likewise.models import Embedder
 from likewise.models.heads import Relational
 from likewise.config.spec import build, spec
-from likewise.stages.embed import embed
+from likewise.evaluation.embed_data import embed
 from likewise.stages.train import Interrupted, train
 from likewise.terms import Ensemble
 from likewise.types import Batch, LikewiseError, Output

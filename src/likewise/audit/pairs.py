@@ -10,7 +10,7 @@ from torch import Tensor
 
 from likewise.retrieval import integer_scores as exact
 from likewise.audit.label_scores import class_sizes, must_be_labelled
-from likewise.audit.overlap import most_wrong
+from likewise.evaluation.error_overlap import most_wrong
 from likewise.errors import LikewiseError
 from likewise.retrieval.ranking import nearest
 from likewise.similarity import squared_distance

@@ -25,7 +25,7 @@ from likewise.runs.folder import Run
 from likewise.retrieval.ranking import nearest
 from likewise.runs.open import make_protocol, read_config, spoil
 from likewise.runs.usage import cost
-from likewise.stages.evaluate import find_data, must_be_its_data
+from likewise.evaluation.evaluate import find_data, must_be_its_data
 from likewise.deploy.model import Model, load, open_model, settings_to_rebuild
 from likewise.deploy.onnx import must_have_onnx, preprocessing, write_onnx
 from likewise.types import Items, LikewiseError

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from likewise.audit.overlap import error_overlap
+from likewise.evaluation.error_overlap import error_overlap
 from likewise.config import Audit, Bench
 from likewise.io.files import read_json, write_aside, write_csv
 from likewise.grid import Grid
@@ -23,7 +23,7 @@ from likewise.render.critical_difference import draw_against, draw_ranks
 from likewise.render.benchmark_table import Sheet, against, label, lay_out
 from likewise.runs.folder import ANEW
 from likewise.stages.causes import explain
-from likewise.stages.overlap import overlap
+from likewise.evaluation.overlap_runs import overlap
 from likewise.stages.subject import open_subject
 from likewise.stages.tabulate import data_of, place_of
 from likewise.stages.verdicts import judge_part, measure

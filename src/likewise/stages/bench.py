@@ -20,7 +20,7 @@ from likewise.config.overrides import must_know
 from likewise.config.spec import brief
 from likewise.stages.aftermath import follow_up
 from likewise.runs.open import choose_device
-from likewise.stages.folds import fold_specs
+from likewise.evaluation.folds import fold_specs
 from likewise.stages.many import Crew, Job, Planner
 from likewise.stages.ray_crew import RayCrew, crew_for
 from likewise.stages.slurm import script, words_of

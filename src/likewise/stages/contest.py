@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from likewise.errors import LikewiseError, nearest_name
 from likewise.numerics.bootstrap import paired
 from likewise.numerics.significance import Contest, Versus, blocked_t, critical_difference, friedman, holm, mean_ranks, sign_flip
-from likewise.stages.compare import join
+from likewise.evaluation.compare import join
 from likewise.runs.artifacts import PerQuery
 
 LEVEL = 0.05

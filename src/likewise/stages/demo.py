@@ -16,7 +16,7 @@ from likewise.render.gallery import Tile, draw_gallery
 from likewise.runs.folder import Run
 from likewise.retrieval.ranking import nearest
 from likewise.runs.open import choose_device, load_items, read_config
-from likewise.stages.evaluate import evaluate_run
+from likewise.evaluation.evaluate import evaluate_run
 from likewise.stages.search import picture
 from likewise.stages.train import train
 from likewise.types import Items

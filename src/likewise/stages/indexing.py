@@ -24,8 +24,8 @@ from likewise.finder.index import Index
 from likewise.finder.rows import Rows, fitting, pack
 from likewise.runs.folder import Run
 from likewise.runs.open import choose_device, load_items, make_protocol, open_embedder, read_config, transforms
-from likewise.stages.embed import embed
-from likewise.stages.evaluate import evaluate_run
+from likewise.evaluation.embed_data import embed
+from likewise.evaluation.evaluate import evaluate_run
 from likewise.runs.artifacts import find_target, origin, rows_in
 from likewise.types import Items, LikewiseError
 

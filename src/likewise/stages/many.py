@@ -33,7 +33,7 @@ from likewise.runs.folder import Run
 from likewise.config.spec import build
 from likewise.runs.open import load_items, make_protocol, resolve, similarity_of
 from likewise.runs.identity import find_run
-from likewise.stages.evaluate import check_plan
+from likewise.evaluation.evaluate import check_plan
 from likewise.stages.guard import stop_on_signal
 from likewise.stages.train import train
 from likewise.types import Items, LikewiseError

@@ -39,7 +39,7 @@ from likewise.runs.open import (
     to_device,
     transforms,
 )
-from likewise.stages.evaluate import check_plan
+from likewise.evaluation.evaluate import check_plan
 from likewise.types import Embedded, Given, Items, LikewiseError, Verdict
 
 

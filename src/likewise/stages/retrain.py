@@ -20,11 +20,11 @@ from likewise.engine.embed import embed_rows
 from likewise.metrics import of_the_set
 from likewise.protocols import ClassFolds, QueryGallery, SeenClasses, UnseenClasses
 from likewise.runs.folder import Run
-from likewise.scoring import as_compared, score
+from likewise.evaluation.scoring import as_compared, score
 from likewise.config.spec import spec
 from likewise.runs.open import choose_device, make_protocol, open_embedder, similarity_of, transforms
-from likewise.stages.compare import compare
-from likewise.stages.evaluate import rows_of
+from likewise.evaluation.compare import compare
+from likewise.evaluation.evaluate import rows_of
 from likewise.stages.noise import places, split_by
 from likewise.runs.artifacts import write_per_query
 from likewise.stages.train import train

@@ -12,10 +12,10 @@ from likewise.numerics.bootstrap import paired
 from likewise.report.facts import Asked, Compared, Pool, Viewed
 from likewise.render.error_overlap import Overlapped
 from likewise.report.queries import ask, changed_most
-from likewise.stages.compare import conclude, join, same, shared_metrics
+from likewise.evaluation.compare import conclude, join, same, shared_metrics
 from likewise.stages.opened import Opened
-from likewise.stages.overlap import must_match as must_have_same_classes
-from likewise.stages.overlap import named_by, open_run
+from likewise.evaluation.overlap_runs import must_match as must_have_same_classes
+from likewise.evaluation.overlap_runs import named_by, open_run
 from likewise.types import LikewiseError
 
 NAMED = 10

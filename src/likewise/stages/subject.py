@@ -24,7 +24,7 @@ from likewise.models.heads import Linear
 from likewise.runs.folder import Run
 from likewise.config.spec import brief
 from likewise.runs.open import choose_device, make_protocol, open_embedder, open_loss, similarity_of, transforms
-from likewise.stages.evaluate import open_data
+from likewise.evaluation.evaluate import open_data
 from likewise.stages.noise import split_by
 from likewise.runs.artifacts import find_target, origin
 from likewise.types import Embedded, Items, LikewiseError

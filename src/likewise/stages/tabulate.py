@@ -18,7 +18,7 @@ from likewise.render.benchmark_table import BEST_EPOCH, Entry, Sheet, label
 from likewise.numerics.significance import Contest
 from likewise.stages.contest import contest
 from likewise.runs.usage import cost
-from likewise.stages.folds import score_folds
+from likewise.evaluation.folds import score_folds
 from likewise.runs.artifacts import PerQuery, read_per_query
 from likewise.types import LikewiseError
 

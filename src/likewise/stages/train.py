@@ -20,12 +20,12 @@ from likewise.metrics import of_the_set
 from likewise.io.progress import bar
 from likewise.distributed.collectives import world
 from likewise.runs.folder import RESULTS, Run
-from likewise.scoring import as_compared, mean_score, score
+from likewise.evaluation.scoring import as_compared, mean_score, score
 from likewise.runs.open import check_texts, choose_device, load_items, make_protocol, resolve
 from likewise.runs.identity import find_run, take
 from likewise.runs.usage import Session
-from likewise.stages.evaluate import PEEK, evaluate_run
-from likewise.stages.folds import fold_specs
+from likewise.evaluation.evaluate import PEEK, evaluate_run
+from likewise.evaluation.folds import fold_specs
 from likewise.stages.guard import Saves, leave_cores_for, stop_on_signal
 from likewise.stages.launch import is_started, launch
 from likewise.stages.record import Recording

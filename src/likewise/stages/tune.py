@@ -23,7 +23,7 @@ from likewise.runs.folder import Run
 from likewise.config.overrides import settings_of
 from likewise.runs.open import choose_device, make_protocol, read_config, resolve
 from likewise.stages.bench import bench
-from likewise.stages.folds import fold_specs
+from likewise.evaluation.folds import fold_specs
 from likewise.stages.many import Crew, Job, Planner
 from likewise.stages.ranges import Range, read_entries, read_ranges, settle
 from likewise.types import LikewiseError

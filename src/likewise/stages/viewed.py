@@ -25,7 +25,7 @@ from likewise.report.queries import galleries
 from likewise.retrieval.ranking import rank
 from likewise.config.spec import brief
 from likewise.stages.doubts import noise_of
-from likewise.stages.gain import say_loss
+from likewise.evaluation.baseline import say_loss
 from likewise.stages.opened import Opened
 from likewise.stages.side_by_side import places_of
 

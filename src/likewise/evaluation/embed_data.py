@@ -13,7 +13,7 @@ from likewise.io.files import check_out
 from likewise.models.backbones import width_of
 from likewise.models.embedder import Embedder
 from likewise.runs.folder import Run
-from likewise.scoring import as_compared
+from likewise.evaluation.scoring import as_compared
 from likewise.runs.open import (
     choose_device,
     load_items,

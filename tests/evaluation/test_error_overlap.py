@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from likewise.audit.overlap import error_overlap, most_wrong
+from likewise.evaluation.error_overlap import error_overlap, most_wrong
 from likewise.errors import LikewiseError
 
 # The ten test classes of Cars196 with most errors: 3 losses x 5 seeds, as released with the paper on influence functions.

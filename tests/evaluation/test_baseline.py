@@ -9,10 +9,10 @@ from safetensors.torch import save_file
 from likewise.commands import run_train
 from likewise.config import Compare, Evaluate, Train
 from likewise.models.conv_small import ConvSmall
-from likewise.stages import gain
-from likewise.stages.compare import compare
-from likewise.stages.evaluate import evaluate
-from likewise.stages.gain import HINT, add_before, say_loss
+from likewise.evaluation import baseline as gain
+from likewise.evaluation.compare import compare
+from likewise.evaluation.evaluate import evaluate
+from likewise.evaluation.baseline import HINT, add_before, say_loss
 from likewise.stages.train import train
 from likewise.types import LikewiseError
 

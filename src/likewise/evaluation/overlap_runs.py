@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from likewise.audit.overlap import error_overlap, most_wrong
+from likewise.evaluation.error_overlap import error_overlap, most_wrong
 from likewise.config import check
 from likewise.config.audit import Audit
 from likewise.io.files import make_folder, write_aside, write_csv, write_json

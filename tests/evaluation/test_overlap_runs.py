@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from likewise.config.audit import Audit
-from likewise.stages.overlap import overlap
+from likewise.evaluation.overlap_runs import overlap
 from likewise.types import LikewiseError
 
 SIZES = {"crow": 6, "finch": 4, "gull": 3, "owl": 2, "lark": 1}

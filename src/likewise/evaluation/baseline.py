@@ -7,9 +7,9 @@ from likewise.engine.embed import embed_rows
 from likewise.numerics.bootstrap import paired
 from likewise.metrics import as_text
 from likewise.runs.folder import Run
-from likewise.scoring import as_compared, score, summary
+from likewise.evaluation.scoring import as_compared, score, summary
 from likewise.runs.open import choose_device, make_protocol, open_embedder, similarity_of, transforms
-from likewise.stages.evaluate import find_data, must_be_its_data, rows_of
+from likewise.evaluation.evaluate import find_data, must_be_its_data, rows_of
 from likewise.runs.artifacts import read_per_query
 from likewise.types import LikewiseError
 

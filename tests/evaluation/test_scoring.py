@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from likewise import scoring
+from likewise.evaluation import scoring
 from likewise.protocols import QueryGallery
-from likewise.scoring import retrieve, summary
+from likewise.evaluation.scoring import retrieve, summary
 from likewise.types import Embedded, Items, Scores
 
 

@@ -11,7 +11,7 @@ from likewise.config import Train
 from likewise.protocols import ClassFolds
 from likewise.runs.folder import Run
 from likewise.config.spec import build
-from likewise.stages.folds import fold_specs, score_folds
+from likewise.evaluation.folds import fold_specs, score_folds
 from likewise.stages.train import train
 from likewise.types import LikewiseError
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 from likewise import cli
 from likewise.config import Compare, Train
-from likewise.stages.compare import by_files, compare, join
+from likewise.evaluation.compare import by_files, compare, join
 from likewise.runs.artifacts import PerQuery
 from likewise.stages.train import train
 from likewise.types import LikewiseError

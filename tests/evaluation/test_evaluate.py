@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from likewise.config import Evaluate, Train
-from likewise.stages.evaluate import evaluate
+from likewise.evaluation.evaluate import evaluate
 from likewise.runs.artifacts import origin
 from likewise.stages.train import Interrupted, Training, train
 from likewise.types import LikewiseError

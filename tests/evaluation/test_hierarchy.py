@@ -12,8 +12,8 @@ from PIL import Image
 
 from likewise import cli
 from likewise.config import Hierarchy, Train
-from likewise.stages import hierarchy as stage
-from likewise.stages.hierarchy import class_means, compare, hierarchy, purity
+from likewise.evaluation import hierarchy as stage
+from likewise.evaluation.hierarchy import class_means, compare, hierarchy, purity
 from likewise.stages.train import train
 from likewise.taxonomies import taxonomy
 from likewise.types import LikewiseError

@@ -27,7 +27,7 @@ from likewise.runs.open import (
     open_embedder,
     transforms,
 )  # fmt: skip
-from likewise.stages.evaluate import open_data, rows_of
+from likewise.evaluation.evaluate import open_data, rows_of
 from likewise.taxonomies import ancestors
 from likewise.types import Items, LikewiseError
 

@@ -25,7 +25,7 @@ from likewise.metrics.ranking import reach
 from likewise.io.progress import bar
 from likewise.protocols import QueryGallery, UnseenClasses
 from likewise.runs.folder import Run
-from likewise.scoring import answers_for, as_compared, findable, score, summary
+from likewise.evaluation.scoring import answers_for, as_compared, findable, score, summary
 from likewise.retrieval.ranking import BUDGET
 from likewise.config.spec import spec
 from likewise.runs.open import (

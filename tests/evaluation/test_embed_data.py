@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 from likewise.config import Embed, Evaluate, Search, Train
 from likewise.data import load
 from likewise.runs.open import open_embedder, read_config
-from likewise.stages.embed import embed
-from likewise.stages.evaluate import evaluate
+from likewise.evaluation.embed_data import embed
+from likewise.evaluation.evaluate import evaluate
 from likewise.runs.artifacts import origin
 from likewise.stages.search import search
 from likewise.stages.train import train

@@ -1,0 +1,1 @@
+"""Scores of runs and embeddings: scoring, comparison, baselines, error overlap, learned hierarchies."""
