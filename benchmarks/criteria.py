@@ -25,7 +25,7 @@ from likewise.recipes import apply
 from likewise.config.spec import build
 from likewise.runs.open import load_items, read_config
 from likewise.evaluation.evaluate import evaluate_run
-from likewise.stages.train import train
+from likewise.training.fit import train
 
 METRICS = ("R@1", "MAP@R", "rho")
 SPECS = {"CrossBatchMemory": "CrossBatchMemory(start=150)", "Hierarchical": "Hierarchical(loss=ProxyAnchor())"}

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from likewise.contracts import Loss
 from likewise.models import Embedder
-from likewise.optimise import forget
+from likewise.training.optim import forget
 from likewise.config.spec import build
 from likewise.runs.open import to_device
 

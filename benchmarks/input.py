@@ -39,7 +39,7 @@ from likewise.data.placement import hold
 from likewise.losses import MultiSimilarity
 from likewise.models.embedder import Embedder
 from likewise.samplers import SamplesPerClass
-from likewise.stages.train import train
+from likewise.training.fit import train
 from likewise.types import Items
 
 

@@ -44,7 +44,7 @@ from likewise.losses import ArcFace
 from likewise.models.embedder import Embedder
 from likewise.distributed.sharded_proxies import shard
 from likewise.runs.open import to_device
-from likewise.stages.train import train
+from likewise.training.fit import train
 
 WAYS = {"eager": "kernel by kernel", "graph": "CUDA graph", "compile": "compiled, CUDA graph"}
 PARTS = ("steps", "embed", "proxies", "memory", "run")

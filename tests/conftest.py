@@ -83,7 +83,7 @@ def bare():
 @pytest.fixture
 def stop_at(monkeypatch):
     """`stop_at(23)`: the next training is asked to stop after that step; those after it go on undisturbed."""
-    from likewise.stages.train import Training
+    from likewise.training.fit import Training
 
     def arrange(step: int, how: signal.Signals = signal.SIGINT) -> None:
         real, asked = Training.one_step, []

@@ -16,7 +16,7 @@ from likewise.contracts import BatchSampler, Confidence, Loss, NoiseModel, Proto
 from likewise.data import NAMES
 from likewise.errors import LikewiseError
 from likewise.miners import DistanceWeighted, Switch
-from likewise.optimise import steps_of
+from likewise.training.optim import steps_of
 from likewise.runs.folder import Run
 from likewise.config.spec import build, canonical
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from likewise.config import Train
-from likewise.stages.train import train
+from likewise.training.fit import train
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("benchmarks", "examples", "tools")

@@ -53,7 +53,7 @@ def train(data: str | PathLike | Dataset, *, recipe: str | None = None, **settin
         settings: fields of `likewise.config.Train`; parts may be given as objects or as specs.
     """
     from likewise.recipes import apply
-    from likewise.stages.train import train as stage
+    from likewise.training.fit import train as stage
 
     if hasattr(data, "save_to_disk"):
         from likewise.data.hugging_face import from_object

@@ -26,7 +26,7 @@ def run_train(config) -> None:
     from likewise.render.scores import by_gallery, show_scores
     from likewise.stages.doubts import say_doubts
     from likewise.evaluation.baseline import add_before, say_loss
-    from likewise.stages.train import train
+    from likewise.training.fit import train
 
     config = shown_once(config)
     run = train(config)

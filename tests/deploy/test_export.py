@@ -19,7 +19,7 @@ from likewise.runs.folder import Run
 from likewise.deploy import export as stage
 from likewise.deploy.export import compare, export
 from likewise.deploy.model import Model, load
-from likewise.stages.train import train
+from likewise.training.fit import train
 from likewise.types import LikewiseError
 
 

@@ -13,7 +13,7 @@ from likewise.data import load as data
 from likewise.evaluation.embed_data import embed
 from likewise.deploy.export import export
 from likewise.deploy.model import Model, load
-from likewise.stages.train import train
+from likewise.training.fit import train
 from likewise.types import LikewiseError
 
 

@@ -13,7 +13,7 @@ from likewise.evaluation import baseline as gain
 from likewise.evaluation.compare import compare
 from likewise.evaluation.evaluate import evaluate
 from likewise.evaluation.baseline import HINT, add_before, say_loss
-from likewise.stages.train import train
+from likewise.training.fit import train
 from likewise.types import LikewiseError
 
 

@@ -15,7 +15,7 @@ from likewise import cli
 from likewise.config import Compare, Train
 from likewise.evaluation.compare import by_files, compare, join
 from likewise.runs.artifacts import PerQuery
-from likewise.stages.train import train
+from likewise.training.fit import train
 from likewise.types import LikewiseError
 
 

@@ -17,7 +17,7 @@ from likewise.evaluation.embed_data import embed
 from likewise.evaluation.evaluate import evaluate
 from likewise.runs.artifacts import origin
 from likewise.stages.search import search
-from likewise.stages.train import train
+from likewise.training.fit import train
 from likewise.types import LikewiseError
 
 

@@ -15,7 +15,7 @@ from PIL import Image
 from likewise.config import Evaluate, Train
 from likewise.evaluation.evaluate import evaluate
 from likewise.runs.artifacts import origin
-from likewise.stages.train import Interrupted, Training, train
+from likewise.training.fit import Interrupted, Training, train
 from likewise.types import LikewiseError
 
 

@@ -12,7 +12,7 @@ from likewise.protocols import ClassFolds
 from likewise.runs.folder import Run
 from likewise.config.spec import build
 from likewise.evaluation.folds import fold_specs, score_folds
-from likewise.stages.train import train
+from likewise.training.fit import train
 from likewise.types import LikewiseError
 
 CPU = torch.device("cpu")

@@ -14,7 +14,7 @@ from likewise import cli
 from likewise.config import Hierarchy, Train
 from likewise.evaluation import hierarchy as stage
 from likewise.evaluation.hierarchy import class_means, compare, hierarchy, purity
-from likewise.stages.train import train
+from likewise.training.fit import train
 from likewise.taxonomies import taxonomy
 from likewise.types import LikewiseError
 

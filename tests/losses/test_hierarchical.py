@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from likewise.contracts import Loss
 from likewise.losses import Hierarchical, NormSoftmax, ProxyAnchor, SoftTriple
-from likewise.optimise import forget
+from likewise.training.optim import forget
 from likewise.config.spec import build, canonical, spec
 from likewise.types import LikewiseError
 

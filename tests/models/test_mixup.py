@@ -11,8 +11,8 @@ from likewise.losses import NormSoftmax
 from likewise.models import Embedder
 from likewise.models.mixup import STAGES, Mixup
 from likewise.runs.folder import Run
-from likewise.stages import train as module
-from likewise.stages.train import Interrupted, train
+from likewise.training import fit as module
+from likewise.training.fit import Interrupted, train
 from likewise.types import LikewiseError
 
 PERM = torch.tensor([2, 0, 1, 4, 3])

@@ -25,7 +25,7 @@ from likewise.runs.open import (
     similarity_of,
     transforms,
 )
-from likewise.stages.train import train
+from likewise.training.fit import train
 from likewise.types import Items, LikewiseError
 
 

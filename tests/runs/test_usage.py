@@ -11,7 +11,7 @@ from likewise.errors import LikewiseError
 from likewise.runs.folder import Run
 from likewise.runs import usage as module
 from likewise.runs.usage import Session, cost, sessions
-from likewise.stages.train import Interrupted, train
+from likewise.training.fit import Interrupted, train
 
 
 def test_a_run_tells_its_sessions(settings, stop_at):

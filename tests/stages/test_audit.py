@@ -18,7 +18,7 @@ from likewise.runs.open import make_protocol, read_config
 from likewise.stages.audit import audit, folder_for, picture, plain
 from likewise.evaluation.evaluate import open_data
 from likewise.stages.subject import open_subject
-from likewise.stages.train import train
+from likewise.training.fit import train
 from likewise.stages.verdicts import SCORES
 from likewise.types import LikewiseError
 

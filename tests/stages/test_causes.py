@@ -8,7 +8,7 @@ from likewise.config import Audit, Train
 from likewise.stages import causes
 from likewise.stages.causes import WAYS, Errors, choose, explain, influences, one_thread
 from likewise.stages.subject import open_subject
-from likewise.stages.train import train
+from likewise.training.fit import train
 
 PLANTED = range(44, 48)
 

@@ -12,7 +12,7 @@ from likewise.runs.folder import Run
 from likewise.runs.open import make_protocol, spoil
 from likewise.stages.doubts import noise_of, transition
 from likewise.stages.opened import open_target
-from likewise.stages.train import train
+from likewise.training.fit import train
 
 
 @pytest.fixture(scope="module")

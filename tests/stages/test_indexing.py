@@ -10,7 +10,7 @@ from likewise.finder import kept
 from likewise.finder.index import Index
 from likewise.stages.indexing import Network, no_picture, path_of, picture_of
 from likewise.stages.search import search
-from likewise.stages.train import train
+from likewise.training.fit import train
 from likewise.types import LikewiseError
 
 

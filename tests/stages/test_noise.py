@@ -12,7 +12,7 @@ from likewise.data import load
 from likewise.protocols import SeenClasses, UnseenClasses
 from likewise.runs.open import spoil
 from likewise.stages.noise import noise
-from likewise.stages.train import train
+from likewise.training.fit import train
 from likewise.types import LikewiseError
 
 SEMANTIC = "Semantic(share=0.25)"

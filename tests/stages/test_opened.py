@@ -11,7 +11,7 @@ from likewise.report.page import scales
 from likewise.stages.opened import UNTESTED, one_part, open_target, tell_apart
 from likewise.stages.report import find_facts
 from likewise.stages.search import search
-from likewise.stages.train import train
+from likewise.training.fit import train
 from likewise.types import Items, LikewiseError
 
 WAY = {"quiet": True, "device": "cpu", "workers": 0}

@@ -13,7 +13,7 @@ from likewise.runs.folder import Run
 from likewise.stages import report as stage
 from likewise.stages.report import report
 from likewise.runs.artifacts import read_per_query
-from likewise.stages.train import train
+from likewise.training.fit import train
 from likewise.types import LikewiseError
 
 

@@ -12,7 +12,7 @@ from likewise.runs.folder import Run
 from likewise.runs.open import make_protocol, read_config, spoil
 from likewise.stages.retrain import by_its_split, retrain
 from likewise.runs.artifacts import read_per_query
-from likewise.stages.train import train
+from likewise.training.fit import train
 from likewise.types import LikewiseError
 
 AUDIT = Audit(device="cpu", workers=0, quiet=True)

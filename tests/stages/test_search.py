@@ -13,7 +13,7 @@ from likewise.render.gallery import EDGE, GAP, TILE
 from likewise.evaluation.embed_data import embed
 from likewise.evaluation.evaluate import evaluate
 from likewise.stages.search import search
-from likewise.stages.train import train
+from likewise.training.fit import train
 from likewise.types import LikewiseError
 
 

@@ -11,7 +11,7 @@ from likewise.stages.opened import open_target
 from likewise.stages.report import make_pool
 from likewise.runs.artifacts import read_per_query
 from likewise.stages.side_by_side import places_of, set_beside, share_errors, with_names
-from likewise.stages.train import train
+from likewise.training.fit import train
 from likewise.stages.viewed import view
 
 

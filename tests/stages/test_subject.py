@@ -11,7 +11,7 @@ from likewise.config import Audit, Train
 from likewise.data import load
 from likewise.runs.open import make_protocol, read_config
 from likewise.stages.subject import ALL, open_subject
-from likewise.stages.train import train
+from likewise.training.fit import train
 from likewise.types import LikewiseError
 
 

@@ -16,7 +16,7 @@ from likewise.grid import as_train, read_grid
 from likewise.render.benchmark_table import Sheet, lay_out
 from likewise.runs.folder import Run
 from likewise.stages import tune as module
-from likewise.stages.train import train
+from likewise.training.fit import train
 from likewise.stages.tune import tune
 
 CONFIG = """

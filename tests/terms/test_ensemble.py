@@ -14,7 +14,7 @@ from likewise.models import Embedder
 from likewise.models.heads import Relational
 from likewise.config.spec import build, spec
 from likewise.evaluation.embed_data import embed
-from likewise.stages.train import Interrupted, train
+from likewise.training.fit import Interrupted, train
 from likewise.terms import Ensemble
 from likewise.types import Batch, LikewiseError, Output
 

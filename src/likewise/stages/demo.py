@@ -18,7 +18,7 @@ from likewise.retrieval.ranking import nearest
 from likewise.runs.open import choose_device, load_items, read_config
 from likewise.evaluation.evaluate import evaluate_run
 from likewise.stages.search import picture
-from likewise.stages.train import train
+from likewise.training.fit import train
 from likewise.types import Items
 
 

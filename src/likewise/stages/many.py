@@ -34,8 +34,8 @@ from likewise.config.spec import build
 from likewise.runs.open import load_items, make_protocol, resolve, similarity_of
 from likewise.runs.identity import find_run
 from likewise.evaluation.evaluate import check_plan
-from likewise.stages.guard import stop_on_signal
-from likewise.stages.train import train
+from likewise.training.interrupts import stop_on_signal
+from likewise.training.fit import train
 from likewise.types import Items, LikewiseError
 
 TRIES = 3

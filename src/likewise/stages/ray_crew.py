@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from likewise.config import Bench, Train
 from likewise.distributed.collectives import cores
-from likewise.stages.guard import stop_on_signal
+from likewise.training.interrupts import stop_on_signal
 from likewise.stages.many import Crew, Outcome, attempt
 from likewise.types import LikewiseError
 

@@ -27,7 +27,7 @@ from likewise.evaluation.compare import compare
 from likewise.evaluation.evaluate import rows_of
 from likewise.stages.noise import places, split_by
 from likewise.runs.artifacts import write_per_query
-from likewise.stages.train import train
+from likewise.training.fit import train
 from likewise.types import Items, LikewiseError
 
 

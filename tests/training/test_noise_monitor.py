@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from likewise.diagnose import BINS, LossHistory, Watch, detection
+from likewise.training.noise_monitor import BINS, LossHistory, Watch, detection
 from likewise.types import Trust, Verdict
 
 CPU = torch.device("cpu")

@@ -26,10 +26,10 @@ from likewise.runs.identity import find_run, take
 from likewise.runs.usage import Session
 from likewise.evaluation.evaluate import PEEK, evaluate_run
 from likewise.evaluation.folds import fold_specs
-from likewise.stages.guard import Saves, leave_cores_for, stop_on_signal
-from likewise.stages.launch import is_started, launch
-from likewise.stages.record import Recording
-from likewise.stages.telling import Telling, make_loggers
+from likewise.training.interrupts import Saves, leave_cores_for, stop_on_signal
+from likewise.training.launch import is_started, launch
+from likewise.training.run_log import Recording
+from likewise.training.logger_dispatch import Telling, make_loggers
 from likewise.types import Batch, Embedded, LikewiseError
 
 LESS_MEMORY = "lower the sampler's batch, --size or --dim, or give --chunk"

@@ -9,7 +9,7 @@ import torch
 from likewise.config import Train
 from likewise.data import load
 from likewise.runs.open import resolve
-from likewise.stages.parts import Parts
+from likewise.training.state import Parts
 from likewise.types import Embedded, LikewiseError, Verdict
 
 CPU = torch.device("cpu")
@@ -200,7 +200,7 @@ def test_states_are_saved_by_steps_passes_or_seconds(items, make, text, every):
 
 def test_what_is_held_covers_who_trains_validates_and_is_peeked_at(pictures, small, tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr("likewise.stages.parts.hold", lambda *args, **settings: asked.append((args, settings)))
+    monkeypatch.setattr("likewise.training.state.hold", lambda *args, **settings: asked.append((args, settings)))
     config = {"data": str(pictures), "out": str(tmp_path / "run"), "keep": "device", "keep_budget": "2GB", **small}
     given = load(str(pictures))
     for changes, rows in (({"keep_side": 9}, 18), ({"peek_every": "1e"}, 36)):

@@ -12,10 +12,10 @@ from likewise.io.files import write_aside
 from likewise.distributed.collectives import world
 from likewise.runs.folder import Run
 from likewise.runs.usage import Session
-from likewise.stages.guard import must_be_finite
-from likewise.stages.journal import Journal
-from likewise.stages.step import Stepping
-from likewise.stages.telling import Telling
+from likewise.training.interrupts import must_be_finite
+from likewise.training.async_scalars import Journal
+from likewise.training.step import Stepping
+from likewise.training.logger_dispatch import Telling
 
 
 class Recording(Stepping):

@@ -15,10 +15,10 @@ from likewise.engine.cuda_graphs import Fast
 from likewise.contracts import BatchSampler
 from likewise.engine.grad_cache import Chunked
 from likewise.models.synced_norm import sync_norms
-from likewise.optimise import clip, forget
+from likewise.training.optim import clip, forget
 from likewise.distributed.collectives import gathered, share, world
 from likewise.distributed.sharded_proxies import shares
-from likewise.stages.parts import Parts
+from likewise.training.state import Parts
 from likewise.types import Batch, LikewiseError, Output, Trust
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from likewise.config import Train
 from likewise.contracts import Logger
-from likewise.stages.telling import make_loggers, numbers_of
-from likewise.stages.train import Interrupted, Training, train
+from likewise.training.logger_dispatch import make_loggers, numbers_of
+from likewise.training.fit import Interrupted, Training, train
 from likewise.types import LikewiseError
 
 CALLS = []
@@ -133,7 +133,7 @@ def test_a_training_that_fails_ends_its_loggers(told, calls, monkeypatch):
 
 
 def test_what_cannot_be_made_is_said_before_anything_else(settings, monkeypatch):
-    monkeypatch.setattr("likewise.stages.train.load_items", lambda *_, **__: pytest.fail("the work began"))
+    monkeypatch.setattr("likewise.training.fit.load_items", lambda *_, **__: pytest.fail("the work began"))
     for text, words in (
         ("Triplet()", "makes a Triplet, but a Logger is wanted here"),
         ("TensorBord()", "did you mean 'TensorBoard'"),

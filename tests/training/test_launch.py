@@ -15,8 +15,8 @@ from likewise.config import Train
 from likewise.errors import OutOfMemory
 from likewise.io.processes import command
 from likewise.runs.folder import Run
-from likewise.stages.launch import end_with, is_loss, is_started, launch, must_be_there, outcome, wait_for
-from likewise.stages.train import train
+from likewise.training.launch import end_with, is_loss, is_started, launch, must_be_there, outcome, wait_for
+from likewise.training.fit import train
 from likewise.types import LikewiseError
 
 
@@ -38,7 +38,7 @@ def process_of(rank: int, out: str) -> int:
     for folder in Path("/proc").iterdir():
         try:
             words = (folder / "cmdline").read_bytes() if folder.name.isdigit() else b""
-            settings = (folder / "environ").read_bytes() if b"likewise.stages.launch import work" in words else b""
+            settings = (folder / "environ").read_bytes() if b"likewise.training.launch import work" in words else b""
         except OSError:  # it has ended
             continue
         told = Path(os.fsdecode(words.split(b"\0")[-2]), "config.json") if settings else None
@@ -138,7 +138,7 @@ def test_processes_import_nothing_from_the_current_folder(settings, monkeypatch)
     with pytest.raises(FileNotFoundError):
         launch(Train(**settings | {"gpus": 2}))
     (words,) = started
-    assert words == command("likewise.stages.launch:work", words[-1])
+    assert words == command("likewise.training.launch:work", words[-1])
 
 
 def test_as_many_gpus_as_asked_for(settings, monkeypatch):
@@ -170,7 +170,7 @@ def test_what_the_user_is_told():
 
 def test_who_does_not_end_is_ended(monkeypatch):
     """One is lost; the other is asked, and then killed."""
-    monkeypatch.setattr("likewise.stages.launch.PATIENCE", 0.1)
+    monkeypatch.setattr("likewise.training.launch.PATIENCE", 0.1)
     deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(60)"
     processes = [subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE) for text in (deaf, "exit(3)")]
     processes[0].stdout.readline()
@@ -194,9 +194,9 @@ def test_a_wish_to_stop_is_passed_on():
 
 def test_processes_whose_parent_is_gone_are_asked_to_stop(monkeypatch):
     parents, asked = [7, 7, 1], []
-    monkeypatch.setattr("likewise.stages.launch.time.sleep", lambda seconds: None)
-    monkeypatch.setattr("likewise.stages.launch.os.getppid", lambda: parents.pop(0))
-    monkeypatch.setattr("likewise.stages.launch.os.kill", lambda *who: asked.append(who))
+    monkeypatch.setattr("likewise.training.launch.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("likewise.training.launch.os.getppid", lambda: parents.pop(0))
+    monkeypatch.setattr("likewise.training.launch.os.kill", lambda *who: asked.append(who))
     end_with(7)
     assert asked == [(os.getpid(), signal.SIGTERM)] and not parents
 

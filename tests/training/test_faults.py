@@ -11,7 +11,7 @@ from stages.faults_work import LINE, fill_the_disk, train_until_killed
 from likewise.config import Train
 from likewise.data.images import BadImage
 from likewise.runs.folder import Run
-from likewise.stages.train import Interrupted, Training, train
+from likewise.training.fit import Interrupted, Training, train
 from likewise.types import LikewiseError
 
 
@@ -19,7 +19,7 @@ from likewise.types import LikewiseError
 def process():
     """`process(work, *arguments)`: a real process, forked from one that has loaded everything, so that it starts at once."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["likewise.stages.train", "torch._dynamo"])  # what every optimiser loads
+    context.set_forkserver_preload(["likewise.training.fit", "torch._dynamo"])  # what every optimiser loads
 
     def start(work, *arguments):
         child = context.Process(target=work, args=arguments, daemon=True)
@@ -153,7 +153,7 @@ def test_one_of_several_does_not_save_alone(monkeypatch):
     """The others are in the middle of a step: waiting for them would never end."""
     training = Training.__new__(Training)
     training.step, training.save = 5, lambda: pytest.fail("it waits for the others")
-    monkeypatch.setattr("likewise.stages.train.world", lambda: (1, 2))
+    monkeypatch.setattr("likewise.training.fit.world", lambda: (1, 2))
 
     def feed():
         raise BadImage("images: broken")

@@ -18,7 +18,7 @@ from likewise import losses
 from likewise.config import Train
 from likewise.distributed.collectives import world
 from likewise.runs.folder import Run
-from likewise.stages.train import Interrupted, Training, train
+from likewise.training.fit import Interrupted, Training, train
 from likewise.terms import _language_targets as guidance
 
 SPREAD = {"sampler": "SamplesPerClass(batch=25, per_class=5)"}  # neither 2 nor 3 processes share it evenly

@@ -24,7 +24,7 @@ from likewise.config import Train, to_dict
 from likewise.io.processes import command
 from likewise.distributed.collectives import cores, started, world
 from likewise.runs.folder import Run
-from likewise.stages.guard import stop_on_signal
+from likewise.training.interrupts import stop_on_signal
 from likewise.types import LikewiseError
 
 PATIENCE = 120.0
@@ -46,7 +46,7 @@ def launch(config: Train) -> Run:
     meet |= {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, cores() // config.gpus)))}
     with tempfile.TemporaryDirectory() as folder, stop_on_signal() as stop:
         Path(folder, "config.json").write_text(json.dumps(to_dict(config)), "utf-8")
-        words = command("likewise.stages.launch:work", folder)
+        words = command("likewise.training.launch:work", folder)
         processes = [
             subprocess.Popen(
                 words, env=os.environ | meet | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, process_group=0
@@ -116,7 +116,7 @@ def outcome(told: list[dict], codes: list[int], stopped: bool = False) -> Run:
 
 def work() -> None:
     """What each process does."""
-    from likewise.stages.train import train
+    from likewise.training.fit import train
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()

@@ -7,8 +7,8 @@ import threading
 import pytest
 import torch
 
-from likewise.stages import guard
-from likewise.stages.guard import Saves, leave_cores_for, must_be_finite, stop_on_signal
+from likewise.training import interrupts as guard
+from likewise.training.interrupts import Saves, leave_cores_for, must_be_finite, stop_on_signal
 from likewise.types import LikewiseError
 
 

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from likewise.stages import journal as module
-from likewise.stages.journal import Journal
+from likewise.training import async_scalars as module
+from likewise.training.async_scalars import Journal
 
 
 def test_on_the_cpu_numbers_are_written_at_once_and_in_order():

@@ -16,14 +16,14 @@ from likewise.config import Train
 from likewise.contracts import BatchSampler, Confidence, Loss, Miner, Term
 from likewise.data.loader import batches, choose_workers, in_order
 from likewise.data.placement import hold
-from likewise.diagnose import LossHistory, Watch
+from likewise.training.noise_monitor import LossHistory, Watch
 from likewise.durations import period_of, steps_of
 from likewise.engine.embed import embed_rows
 from likewise.engine.grad_cache import generators
 from likewise.models.mixup import Mixup
 from likewise.models.teacher import Teacher
-from likewise.objective import Objective
-from likewise.optimise import Schedule, make_optimizer
+from likewise.training.objective import Objective
+from likewise.training.optim import Schedule, make_optimizer
 from likewise.distributed.collectives import world
 from likewise.runs.folder import Run
 from likewise.distributed.sharded_proxies import own, own_memory, shard, whole, whole_memory

@@ -24,7 +24,7 @@ from likewise.config import Train
 from likewise.data import load
 from likewise.runs.folder import Run
 from likewise.runs.open import resolve
-from likewise.stages.step import Stepping, must_be_as_many
+from likewise.training.step import Stepping, must_be_as_many
 from likewise.types import LikewiseError
 
 pytestmark = pytest.mark.process
@@ -103,7 +103,7 @@ def test_one_goes_on_to_the_bit(folder, name):
 def test_mixtures_need_the_whole_batch(settings, monkeypatch):
     settings = Train(**settings, mixup=2.0, mixup_at="input")
     items = load(settings.data)
-    monkeypatch.setattr("likewise.stages.parts.world", lambda: (0, 2))
+    monkeypatch.setattr("likewise.training.state.world", lambda: (0, 2))
     with pytest.raises(
         LikewiseError, match=r"mixup mixes the samples of a process, so that several would .*; leave one"
     ):
@@ -114,7 +114,7 @@ def test_processes_have_as_many_chunks_as_one_another(monkeypatch):
     """They meet in every norm."""
     must_be_as_many(9, 4)
     monkeypatch.setattr("likewise.distributed.collectives.world", lambda: (0, 2))
-    monkeypatch.setattr("likewise.stages.step.world", lambda: (0, 2))
+    monkeypatch.setattr("likewise.training.step.world", lambda: (0, 2))
     for count, chunk in ((8, 4), (9, 5), (9, 3), (16, 3)):
         must_be_as_many(count, chunk)
     with pytest.raises(

@@ -10,7 +10,7 @@ import torch
 
 from likewise.config import Train
 from likewise.runs.folder import Run
-from likewise.stages.train import Training, train
+from likewise.training.fit import Training, train
 from likewise.types import LikewiseError
 
 LINE = 10

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from likewise.confidence import CoTeaching, ProcSim
 from likewise.contracts import Confidence, Loss, Term
 from likewise.losses import CrossBatchMemory, MultiSimilarity, NormSoftmax
-from likewise.objective import Objective
+from likewise.training.objective import Objective
 from likewise.types import Batch, Output, Ref, Trust
 
 B, D = 8, 5

@@ -8,7 +8,7 @@ from PIL import Image
 
 from likewise.config import Train
 from likewise.runs.folder import Run
-from likewise.stages.train import train
+from likewise.training.fit import train
 
 
 @pytest.fixture(scope="session")

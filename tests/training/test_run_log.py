@@ -8,8 +8,8 @@ import torch
 
 from likewise.runs.folder import Run
 from likewise.runs.usage import Session
-from likewise.stages.record import Recording
-from likewise.stages.telling import Telling
+from likewise.training.run_log import Recording
+from likewise.training.logger_dispatch import Telling
 from likewise.types import LikewiseError
 
 
@@ -34,7 +34,7 @@ def test_a_note_comes_after_what_was_on_its_way(recording):
 
 
 def test_only_the_first_process_writes(recording, monkeypatch):
-    monkeypatch.setattr("likewise.stages.record.world", lambda: (1, 2))
+    monkeypatch.setattr("likewise.training.run_log.world", lambda: (1, 2))
     recording.note({"step": 7})
     assert recording.run.read_log() == recording.heard == []
 

@@ -1,0 +1,1 @@
+"""Fitting a network: state, step, loop, log, interrupts, and several processes."""
