@@ -25,9 +25,9 @@ from measure import parse_with_quick
 from likewise.audit.relabel import suggest
 from likewise.config import Audit
 from likewise.metrics.detection import detection, paired_bootstrap, relabel_accuracy
-from likewise.stages.causes import explain
-from likewise.stages.subject import open_subject
-from likewise.stages.verdicts import judge_part
+from likewise.audit.attribution import explain
+from likewise.audit.source import open_subject
+from likewise.audit.label_quality import judge_part
 
 OURS = "score"
 

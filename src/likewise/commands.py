@@ -169,8 +169,8 @@ def run_audit(config) -> None:
 
         found = overlap(config)
         return None if config.quiet else show_overlap(found)
-    from likewise.report.audit_summary import show_findings
-    from likewise.stages.audit import audit
+    from likewise.audit.summary import show_findings
+    from likewise.audit.audit import audit
 
     show_findings(audit(config))
 

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from likewise import losses
-from likewise.audit import curvature
+from likewise.audit import hessian as curvature
 from likewise.audit import influence as inf
 from likewise.config.spec import build
 from likewise.types import Embedded, LikewiseError

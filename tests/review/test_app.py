@@ -14,7 +14,7 @@ pytest.importorskip("httpx", reason="its test client needs httpx")
 from fastapi.testclient import TestClient
 
 from likewise.errors import LikewiseError
-from likewise.findings import read_findings
+from likewise.audit.read import read_findings
 from likewise.review.app import make_app
 from likewise.review.store import Store
 

@@ -7,7 +7,7 @@ import pytest
 
 from likewise.data.features import read_embeddings
 from likewise.data.table import read_table
-from likewise.findings import read_findings
+from likewise.audit.read import read_findings
 from likewise.review.outcome import agreement, as_csv, changes, corrected, for_people, settle
 from likewise.review.store import Decision
 

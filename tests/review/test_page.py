@@ -20,7 +20,7 @@ pytest.importorskip("playwright", reason="the browser is driven by playwright")
 import uvicorn
 from playwright import sync_api as api
 
-from likewise.findings import read_findings
+from likewise.audit.read import read_findings
 from likewise.review.app import make_app
 from likewise.review.store import Store
 from likewise.server import take_port
@@ -241,7 +241,7 @@ def test_filters_and_broken_pictures(enter):
 
 SERVER = """
 import sys
-from likewise.findings import read_findings
+from likewise.audit.read import read_findings
 from likewise.review.app import serve
 from likewise.review.store import Store
 serve(Store(sys.argv[1] + "/decisions.sqlite", read_findings(sys.argv[1])), sys.argv[3], port=int(sys.argv[2]))

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from likewise.findings import read_findings
+from likewise.audit.read import read_findings
 from likewise.review.panels import Asked, fits, shown
 
 AUDIT = """row,path,label,score,suggested,confidence,margin,reason,split

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from likewise.errors import LikewiseError
-from likewise.findings import read_findings
+from likewise.audit.read import read_findings
 from likewise.review.store import Store, kind_of
 
 AUDIT = """row,path,label,score,suggested,confidence,margin,reason,vote,split
@@ -107,7 +107,7 @@ def test_threads_lose_nothing(store):
 
 CHILD = """
 import sys, time
-from likewise.findings import read_findings
+from likewise.audit.read import read_findings
 from likewise.review.store import Store, kind_of
 store = Store(sys.argv[1] + "/decisions.sqlite", read_findings(sys.argv[1]))
 for number in range(10**6):

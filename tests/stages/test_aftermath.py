@@ -17,7 +17,7 @@ from likewise.published import wrong_classes
 from likewise.render.benchmark_table import Entry, Sheet
 from likewise.stages import aftermath as module
 from likewise.stages.aftermath import DETECTED, follow_up
-from likewise.stages.audit import audit
+from likewise.audit.audit import audit
 from likewise.stages.bench import bench
 
 GRID = """

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from likewise.report.audit_page import environment
+from likewise.audit.page import environment
 from likewise.render.benchmark_table import (
     DAGGER,
     MINUS,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from likewise.report.audit_page import shrunk
+from likewise.audit.page import shrunk
 
 SIDES = (128, 112, 96, 80, 64, 48, 32)
 """Longest sides that pictures may have, in pixels: the largest with which all of them fit."""

@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 
 from PIL import Image
 
-from likewise.findings import ALL
+from likewise.audit.read import ALL
 from likewise.review.outcome import agreement, as_csv, changes, corrected, for_people, settle
 from likewise.review.panels import Asked, fits, shown
 from likewise.review.store import Decision, Store, kind_of, tidy

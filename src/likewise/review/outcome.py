@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from likewise.findings import Findings
+from likewise.audit.read import Findings
 from likewise.review.store import Decision
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")

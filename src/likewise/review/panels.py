@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from likewise.findings import Findings
+from likewise.audit.read import Findings
 
 SHOWN = 6
 """Exemplars of a class, neighbours, and causes of each direction."""

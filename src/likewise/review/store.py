@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from likewise.errors import LikewiseError, nearest_name
-from likewise.findings import Findings
+from likewise.audit.read import Findings
 
 VERDICTS = {"sample": ("keep", "relabel", "remove", "unsure"), "pair": ("agreeable", "disagreeable")}
 STANDS = "verdict != 'undo' AND id NOT IN (SELECT undoes FROM decision WHERE undoes IS NOT NULL)"

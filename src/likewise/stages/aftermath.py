@@ -22,11 +22,11 @@ from likewise.render.error_overlap import say_overlap
 from likewise.render.critical_difference import draw_against, draw_ranks
 from likewise.render.benchmark_table import Sheet, against, label, lay_out
 from likewise.runs.folder import ANEW
-from likewise.stages.causes import explain
+from likewise.audit.attribution import explain
 from likewise.evaluation.overlap_runs import overlap
-from likewise.stages.subject import open_subject
+from likewise.audit.source import open_subject
 from likewise.stages.tabulate import data_of, place_of
-from likewise.stages.verdicts import judge_part, measure
+from likewise.audit.label_quality import judge_part, measure
 from likewise.types import LikewiseError
 
 DETECTED = "detected.json"

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 
 from likewise.data.images import file_of
 from likewise.io.files import load_arrays
-from likewise.findings import read_about, read_findings
+from likewise.audit.read import read_about, read_findings
 from likewise.metrics.detection import detection
 from likewise.report.curves import suspicions
 from likewise.report.facts import Detection, Doubt, Noise

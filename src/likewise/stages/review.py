@@ -11,7 +11,7 @@ from PIL import Image
 from likewise.config import Review
 from likewise.data.images import read_image
 from likewise.errors import LikewiseError
-from likewise.findings import read_findings
+from likewise.audit.read import read_findings
 from likewise.review.app import serve
 from likewise.review.store import Store
 from likewise.server import choose_token

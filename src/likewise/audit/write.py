@@ -11,10 +11,10 @@ import numpy as np
 
 from likewise.data.schema import CORNERS
 from likewise.io.files import write_aside, write_csv
-from likewise.findings import ALL
-from likewise.stages.causes import Explained
-from likewise.stages.subject import Subject
-from likewise.stages.verdicts import Verdicts
+from likewise.audit.read import ALL
+from likewise.audit.attribution import Explained
+from likewise.audit.source import Subject
+from likewise.audit.label_quality import Verdicts
 from likewise.types import Items
 
 PLAIN = ("row", "path", "label", "score", "suggested", "confidence", "margin", "reason", "split")

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from likewise import losses
-from likewise.audit import deeper
+from likewise.audit import deep_influence as deeper
 from likewise.audit import influence as inf
 from likewise.models.embedder import Embedder
 from likewise.types import Embedded, LikewiseError, Output

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from likewise.stages.audit_tables import carried_columns, number, reason, write_csv, write_parquet
+from likewise.audit.write import carried_columns, number, reason, write_csv, write_parquet
 from likewise.types import Items
 
 NAMES = ("plain", "a,b", 'q"x"', "line\nbreak", "naïve 日本", "", "=1+1")

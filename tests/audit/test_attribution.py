@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from likewise.config import Audit, Train
-from likewise.stages import causes
-from likewise.stages.causes import WAYS, Errors, choose, explain, influences, one_thread
-from likewise.stages.subject import open_subject
+from likewise.audit import attribution as causes
+from likewise.audit.attribution import WAYS, Errors, choose, explain, influences, one_thread
+from likewise.audit.source import open_subject
 from likewise.training.fit import train
 
 PLANTED = range(44, 48)

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from likewise.audit import pairs as module
-from likewise.audit.pairs import WrongPairs, find_pairs, group_by_class
+from likewise.audit import retrieval_errors as module
+from likewise.audit.retrieval_errors import WrongPairs, find_pairs, group_by_class
 from likewise.errors import LikewiseError
 from likewise.metrics import metric
 from likewise.retrieval.ranking import rank

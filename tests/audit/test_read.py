@@ -5,7 +5,7 @@ import pytest
 from audit_folder import HEADS, write_audit
 
 from likewise.errors import LikewiseError
-from likewise.findings import ALL, read_findings
+from likewise.audit.read import ALL, read_findings
 
 
 @pytest.fixture

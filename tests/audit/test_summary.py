@@ -7,7 +7,7 @@ import pytest
 from audit_folder import write_audit
 from rich.cells import cell_len
 
-from likewise.report.audit_summary import score_text, show_findings
+from likewise.audit.summary import score_text, show_findings
 
 
 @pytest.fixture

@@ -17,12 +17,12 @@ from likewise.config import Audit, check
 from likewise.data.images import image_of
 from likewise.io.files import make_folder, write_json
 from likewise.io.progress import bar
-from likewise.report.audit_page import write_page
-from likewise.stages.audit_tables import write_tables
-from likewise.stages.causes import WAYS, Explained, explain
-from likewise.stages.retrain import retrain
-from likewise.stages.subject import Subject, open_subject
-from likewise.stages.verdicts import SCORES, Verdicts, judge_part, measure
+from likewise.audit.page import write_page
+from likewise.audit.write import write_tables
+from likewise.audit.attribution import WAYS, Explained, explain
+from likewise.audit.retrain import retrain
+from likewise.audit.source import Subject, open_subject
+from likewise.audit.label_quality import SCORES, Verdicts, judge_part, measure
 from likewise.types import Items, LikewiseError
 
 

@@ -18,7 +18,7 @@ from likewise.config import Audit, Train
 from likewise.contracts import Loss
 from likewise.data.features import read_embeddings
 from likewise.engine.embed import embed_rows
-from likewise.findings import ALL
+from likewise.audit.read import ALL
 from likewise.models.embedder import Embedder
 from likewise.models.heads import Linear
 from likewise.runs.folder import Run

@@ -15,10 +15,10 @@ from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 from PIL import Image
 
-from likewise.findings import Findings, Pair, Sample, read_findings
+from likewise.audit.read import Findings, Pair, Sample, read_findings
 from likewise.io.progress import bar
 from likewise.render import gallery
-from likewise.report.audit_summary import score_text
+from likewise.audit.summary import score_text
 
 MOST = {
     "suspects": 120,

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from likewise.config import Audit
-from likewise.stages.causes import explain
-from likewise.stages.subject import ALL, open_subject
-from likewise.stages.verdicts import NEAR, judge_part, measure, neighbours, shares_of
+from likewise.audit.attribution import explain
+from likewise.audit.source import ALL, open_subject
+from likewise.audit.label_quality import NEAR, judge_part, measure, neighbours, shares_of
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from likewise import losses
-from likewise.audit import curvature as cur
+from likewise.audit import hessian as cur
 from likewise.audit import influence as inf
 from likewise.types import Embedded, LikewiseError
 

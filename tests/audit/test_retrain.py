@@ -10,7 +10,7 @@ from likewise.data import load
 from likewise.protocols import ClassFolds, QueryGallery, SeenClasses, UnseenClasses
 from likewise.runs.folder import Run
 from likewise.runs.open import make_protocol, read_config, spoil
-from likewise.stages.retrain import by_its_split, retrain
+from likewise.audit.retrain import by_its_split, retrain
 from likewise.runs.artifacts import read_per_query
 from likewise.training.fit import train
 from likewise.types import LikewiseError

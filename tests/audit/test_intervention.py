@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from likewise import losses
 from likewise.audit import influence as inf
-from likewise.audit import verify as ver
+from likewise.audit import intervention as ver
 from likewise.config.spec import build
 from likewise.types import Embedded, LikewiseError
 

@@ -8,7 +8,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from likewise.findings import Findings, read_findings
+from likewise.audit.read import Findings, read_findings
 from likewise.render.gallery import one_line
 
 SUSPECTS, GROUPS, MERGES = 10, 5, 10

@@ -12,14 +12,14 @@ from PIL import Image
 
 from likewise.config import Audit, Train
 from likewise.data import load
-from likewise.findings import read_findings
+from likewise.audit.read import read_findings
 from likewise.runs.folder import Run
 from likewise.runs.open import make_protocol, read_config
-from likewise.stages.audit import audit, folder_for, picture, plain
+from likewise.audit.audit import audit, folder_for, picture, plain
 from likewise.evaluation.evaluate import open_data
-from likewise.stages.subject import open_subject
+from likewise.audit.source import open_subject
 from likewise.training.fit import train
-from likewise.stages.verdicts import SCORES
+from likewise.audit.label_quality import SCORES
 from likewise.types import LikewiseError
 
 FILES = {
@@ -137,7 +137,7 @@ def test_the_truth_never_reaches_a_score(proxy, audited, tmp_path, monkeypatch):
         settings, items = open_data(*given)
         return settings, replace(items, y_clean=None)
 
-    monkeypatch.setattr("likewise.stages.subject.open_data", blind)
+    monkeypatch.setattr("likewise.audit.source.open_data", blind)
     found = look(proxy.path, tmp_path)
     assert found.about["measured"] is None and found.about["suggested"] is None
     for name in sorted(FILES - {"audit.json", "audit.html", "neighbours.npz", "audit.parquet"}):
@@ -377,11 +377,11 @@ def test_a_training_that_cannot_be_done_leaves_a_whole_audit(run, tmp_path, monk
     def stop(*given):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("likewise.stages.audit.retrain", stop)
+    monkeypatch.setattr("likewise.audit.audit.retrain", stop)
     with pytest.raises(KeyboardInterrupt):
         look(run.path, tmp_path, retrain=True, pairs=1)
     assert len({cause for kind, cause in read_findings(tmp_path).causes if kind == "confusion"}) == 1
-    monkeypatch.setattr("likewise.stages.audit_tables.write_parquet", stop)
+    monkeypatch.setattr("likewise.audit.write.write_parquet", stop)
     with pytest.raises(KeyboardInterrupt):
         look(run.path, tmp_path, pairs=2)
     with pytest.raises(LikewiseError, match="a folder with audit.json is wanted"):
