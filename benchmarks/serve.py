@@ -74,8 +74,8 @@ async def ask_all(address: SplitResult, files: list[Path], at_once: int) -> list
 
 
 def index(rows: int, dim: int, kinds: list[str]) -> None:
-    from likewise.finder.index import Index
-    from likewise.finder.rows import Rows, pack
+    from likewise.index.index import Index
+    from likewise.index.snapshot import Rows, pack
 
     rng = np.random.default_rng(0)
     centre = rng.normal(size=(max(1, rows // 50), dim)).astype(np.float32)

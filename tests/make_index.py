@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from likewise.finder.index import Index
-from likewise.finder.rows import Rows, pack
+from likewise.index.index import Index
+from likewise.index.snapshot import Rows, pack
 
 
 def vectors(count, dim=8, seed=0, similarity="cosine"):

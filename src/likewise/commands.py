@@ -65,7 +65,7 @@ def run_search(config) -> None:
 
     from likewise.errors import printable
     from likewise.render.tables import escape
-    from likewise.stages.search import search
+    from likewise.index.search import search
 
     found = search(config)
     lines = [(f"{f['similarity']:.4f}", f["class"], str(f["row"]), f["path"]) for f in found]

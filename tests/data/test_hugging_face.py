@@ -13,7 +13,7 @@ from likewise.data import load
 from likewise.data.hugging_face import from_object, parse
 from likewise.evaluation.evaluate import evaluate
 from likewise.stages.opened import open_target
-from likewise.stages.search import search
+from likewise.index.search import search
 from likewise.types import LikewiseError
 
 datasets = pytest.importorskip("datasets")

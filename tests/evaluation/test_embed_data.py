@@ -16,7 +16,7 @@ from likewise.runs.open import open_embedder, read_config
 from likewise.evaluation.embed_data import embed
 from likewise.evaluation.evaluate import evaluate
 from likewise.runs.artifacts import origin
-from likewise.stages.search import search
+from likewise.index.search import search
 from likewise.training.fit import train
 from likewise.types import LikewiseError
 

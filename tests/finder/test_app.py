@@ -22,7 +22,7 @@ from fastapi.testclient import TestClient
 from likewise.errors import LikewiseError
 from likewise.finder import app as page
 from likewise.finder.app import Desk, make_app
-from likewise.finder.index import Index
+from likewise.index.index import Index
 from likewise.stages.serve import decode, open_picture
 
 KEY = "a token of 24 characters"

@@ -10,7 +10,7 @@ from likewise.data.features import read_embeddings
 from likewise.report.page import scales
 from likewise.stages.opened import UNTESTED, one_part, open_target, tell_apart
 from likewise.stages.report import find_facts
-from likewise.stages.search import search
+from likewise.index.search import search
 from likewise.training.fit import train
 from likewise.types import Items, LikewiseError
 

@@ -18,9 +18,9 @@ pytest.importorskip("fastapi", reason="the search page needs FastAPI")
 from likewise.config import Search
 from likewise.errors import LikewiseError
 from likewise.finder.app import FORMATS
-from likewise.finder.index import Index
+from likewise.index.index import Index
 from likewise.server import take_port
-from likewise.stages.search import search
+from likewise.index.search import search
 from likewise.stages.serve import check_serving, decode, open_picture
 
 

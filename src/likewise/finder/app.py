@@ -29,7 +29,7 @@ from torch import Tensor
 from likewise.errors import LikewiseError
 from likewise.io.files import write_aside
 from likewise.finder.batching import Batching, Embed
-from likewise.finder.index import Hit, Index
+from likewise.index.index import Hit, Index
 from likewise.server import as_jpeg, new_app, send_picture
 
 from fastapi import FastAPI, Query, Request, Response  # isort: skip - `server` says what to install where it is missing

@@ -17,7 +17,7 @@ from likewise.runs.folder import Run
 from likewise.retrieval.ranking import nearest
 from likewise.runs.open import choose_device, load_items, read_config
 from likewise.evaluation.evaluate import evaluate_run
-from likewise.stages.search import picture
+from likewise.index.search import picture
 from likewise.training.fit import train
 from likewise.types import Items
 

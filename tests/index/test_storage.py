@@ -7,8 +7,8 @@ import pytest
 from make_index import make_index, vectors
 
 from likewise.errors import LikewiseError
-from likewise.finder import kept
-from likewise.finder.index import Index
+from likewise.index import storage as kept
+from likewise.index.index import Index
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from likewise.data import load
 from likewise.render.gallery import EDGE, GAP, TILE
 from likewise.evaluation.embed_data import embed
 from likewise.evaluation.evaluate import evaluate
-from likewise.stages.search import search
+from likewise.index.search import search
 from likewise.training.fit import train
 from likewise.types import LikewiseError
 

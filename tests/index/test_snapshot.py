@@ -7,7 +7,7 @@ import pytest
 from make_index import make_rows
 
 from likewise.errors import LikewiseError
-from likewise.finder.rows import fitting, pack
+from likewise.index.snapshot import fitting, pack
 
 
 def test_paths_and_boxes_come_back():

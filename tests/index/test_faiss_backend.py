@@ -8,16 +8,16 @@ import pytest
 from make_index import make_index, vectors
 
 from likewise.errors import LikewiseError
-from likewise.finder import kept
-from likewise.finder.approximate import lists_of
-from likewise.finder.index import Index, recall
+from likewise.index import storage as kept
+from likewise.index.faiss_backend import lists_of
+from likewise.index.index import Index, recall
 
 pytest.importorskip("faiss", reason="approximate indices are those of faiss")
 
 
 @pytest.fixture(autouse=True)
 def few_queries(monkeypatch):
-    monkeypatch.setattr("likewise.finder.index.SAMPLE", 60)
+    monkeypatch.setattr("likewise.index.index.SAMPLE", 60)
 
 
 def places(index, z, k, **how):

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from likewise.config import Search, Train
-from likewise.finder import kept
-from likewise.finder.index import Index
-from likewise.stages.indexing import Network, no_picture, path_of, picture_of
-from likewise.stages.search import search
+from likewise.index import storage as kept
+from likewise.index.index import Index
+from likewise.index.build import Network, no_picture, path_of, picture_of
+from likewise.index.search import search
 from likewise.training.fit import train
 from likewise.types import LikewiseError
 

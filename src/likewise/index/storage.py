@@ -27,7 +27,7 @@ import numpy as np
 
 from likewise.errors import LikewiseError
 from likewise.io.files import write_aside, write_json
-from likewise.finder.rows import TABLE, Rows
+from likewise.index.snapshot import TABLE, Rows
 
 try:
     import fcntl

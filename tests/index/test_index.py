@@ -8,7 +8,7 @@ import torch
 from make_index import make_index, vectors
 
 from likewise.errors import LikewiseError
-from likewise.finder.index import Index
+from likewise.index.index import Index
 from likewise.retrieval.ranking import nearest
 
 

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from likewise.errors import LikewiseError
 from likewise.retrieval.integer_scores import euclidean_scale, prepare, readable
-from likewise.finder import kept
-from likewise.finder.approximate import Approximate, BadGraph
-from likewise.finder.rows import Rows, fitting, pack
+from likewise.index import storage as kept
+from likewise.index.faiss_backend import Approximate, BadGraph
+from likewise.index.snapshot import Rows, fitting, pack
 
 SPARE = 16
 """Proposals beyond k, for rounding may swap neighbours."""

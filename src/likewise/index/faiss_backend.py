@@ -10,8 +10,8 @@ from jaxtyping import Float, Int
 
 from likewise.errors import LikewiseError
 from likewise.io.files import first_line
-from likewise.finder.kept import checksum
-from likewise.finder.rows import Rows
+from likewise.index.storage import checksum
+from likewise.index.snapshot import Rows
 from likewise.io.progress import bar
 
 LEARN = 1000
