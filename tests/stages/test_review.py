@@ -20,7 +20,7 @@ from likewise.config import Review
 from likewise.data.images import check_files
 from likewise.data.table import read_table
 from likewise.errors import LikewiseError
-from likewise.server import take_port
+from likewise.web.http import take_port
 from likewise.stages.review import find_audit, review
 
 AUDIT = """row,path,label,score,suggested,confidence,margin,reason,split,left,top,right,bottom

@@ -38,7 +38,7 @@ def search(config: Search, say=print) -> list[dict]:
         raise LikewiseError("search: --out is a picture of the answers to a --query, and there is none; give one")
     out = check_out(config.out, ".png", "search") if config.out else None
     if config.serve:
-        from likewise.stages.serve import check_serving  # needs what not everybody has installed
+        from likewise.web.search.serve import check_serving  # needs what not everybody has installed
 
         upload, token = check_serving(config)
     index, network = open_index(config, say)
@@ -47,7 +47,7 @@ def search(config: Search, say=print) -> list[dict]:
     change(index, network, config, say)
     found = [] if config.query is None else answer(index, network, config, out)
     if config.serve:
-        from likewise.stages.serve import serve
+        from likewise.web.search.serve import serve
 
         serve(index, network, config, upload, token)
     return found

@@ -8,8 +8,8 @@ import pytest
 from likewise.data.features import read_embeddings
 from likewise.data.table import read_table
 from likewise.audit.read import read_findings
-from likewise.review.outcome import agreement, as_csv, changes, corrected, for_people, settle
-from likewise.review.store import Decision
+from likewise.web.review.consensus import agreement, as_csv, changes, corrected, for_people, settle
+from likewise.web.review.store import Decision
 
 AUDIT = """row,path,label,score,suggested,confidence,margin,reason,split,vote,query,gallery,group,left,top,right,bottom,weight
 1,a/0.png,wren,0.9,,,,,train,0.9,0,1,,,,,,1

@@ -11,7 +11,7 @@ import pytest
 
 from likewise.errors import LikewiseError
 from likewise.audit.read import read_findings
-from likewise.review.store import Store, kind_of
+from likewise.web.review.store import Store, kind_of
 
 AUDIT = """row,path,label,score,suggested,confidence,margin,reason,vote,split
 0,a/0.png,wren,0.9,,,,,0.8,train
@@ -108,7 +108,7 @@ def test_threads_lose_nothing(store):
 CHILD = """
 import sys, time
 from likewise.audit.read import read_findings
-from likewise.review.store import Store, kind_of
+from likewise.web.review.store import Store, kind_of
 store = Store(sys.argv[1] + "/decisions.sqlite", read_findings(sys.argv[1]))
 for number in range(10**6):
     store.decide(sys.argv[2], "1", ("keep", "remove")[number % 2])

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from likewise.audit.read import Findings
-from likewise.review.store import Decision
+from likewise.web.review.store import Decision
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 """First signs of what a spreadsheet takes for a formula."""

@@ -16,9 +16,9 @@ import uvicorn
 from PIL import Image
 from playwright import sync_api as api
 
-from likewise.finder.app import Desk, make_app
-from likewise.server import take_port
-from likewise.stages.serve import decode, open_picture
+from likewise.web.search.app import Desk, make_app
+from likewise.web.http import take_port
+from likewise.web.search.serve import decode, open_picture
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")]

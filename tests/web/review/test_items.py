@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from likewise.audit.read import read_findings
-from likewise.review.panels import Asked, fits, shown
+from likewise.web.review.items import Asked, fits, shown
 
 AUDIT = """row,path,label,score,suggested,confidence,margin,reason,split
 10,,wren,0.9,,,,,train

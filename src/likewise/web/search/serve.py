@@ -13,9 +13,9 @@ from PIL import Image
 from likewise.config import Search
 from likewise.data.images import check_shape, to_rgb, upright
 from likewise.errors import LikewiseError
-from likewise.finder.app import Desk, make_app
+from likewise.web.search.app import Desk, make_app
 from likewise.index.index import Index
-from likewise.server import HERE, choose_token, run_app
+from likewise.web.http import HERE, choose_token, run_app
 from likewise.runs.open import bytes_of
 from likewise.index.build import Network, picture_of
 

@@ -16,9 +16,9 @@ import httpx
 from fastapi import Request
 from fastapi.testclient import TestClient
 
-from likewise import server
+from likewise.web import http as server
 from likewise.errors import LikewiseError
-from likewise.server import HEADERS, as_jpeg, choose_token, new_app, send_picture, take_port
+from likewise.web.http import HEADERS, as_jpeg, choose_token, new_app, send_picture, take_port
 
 KEY = 'open; "sesame" + 1'
 BEARER = {"authorization": f"Bearer {KEY}"}

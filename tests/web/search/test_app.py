@@ -20,10 +20,10 @@ import httpx
 from fastapi.testclient import TestClient
 
 from likewise.errors import LikewiseError
-from likewise.finder import app as page
-from likewise.finder.app import Desk, make_app
+from likewise.web.search import app as page
+from likewise.web.search.app import Desk, make_app
 from likewise.index.index import Index
-from likewise.stages.serve import decode, open_picture
+from likewise.web.search.serve import decode, open_picture
 
 KEY = "a token of 24 characters"
 BEARER = {"authorization": f"Bearer {KEY}"}
@@ -31,7 +31,7 @@ BEARER = {"authorization": f"Bearer {KEY}"}
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr("likewise.server.REFUSAL_DELAY", 0)
+    monkeypatch.setattr("likewise.web.http.REFUSAL_DELAY", 0)
 
 
 def see(image):

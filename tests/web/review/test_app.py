@@ -15,8 +15,8 @@ from fastapi.testclient import TestClient
 
 from likewise.errors import LikewiseError
 from likewise.audit.read import read_findings
-from likewise.review.app import make_app
-from likewise.review.store import Store
+from likewise.web.review.app import make_app
+from likewise.web.review.store import Store
 
 KEY = "a token of 24 characters"
 BEARER = {"authorization": f"Bearer {KEY}"}
@@ -36,7 +36,7 @@ PAIRS = """query,other,type,distance,wrong,mate
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr("likewise.server.REFUSAL_DELAY", 0)
+    monkeypatch.setattr("likewise.web.http.REFUSAL_DELAY", 0)
 
 
 @pytest.fixture

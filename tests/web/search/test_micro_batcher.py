@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from likewise.finder.batching import Batching
+from likewise.web.search.micro_batcher import Batching
 
 
 def test_those_who_wait_go_together_and_each_gets_their_own():

@@ -17,11 +17,11 @@ pytest.importorskip("fastapi", reason="the search page needs FastAPI")
 
 from likewise.config import Search
 from likewise.errors import LikewiseError
-from likewise.finder.app import FORMATS
+from likewise.web.search.app import FORMATS
 from likewise.index.index import Index
-from likewise.server import take_port
+from likewise.web.http import take_port
 from likewise.index.search import search
-from likewise.stages.serve import check_serving, decode, open_picture
+from likewise.web.search.serve import check_serving, decode, open_picture
 
 
 class Process:
@@ -127,7 +127,7 @@ def test_a_decoded_picture_leaves_nothing_behind():
 
 
 def test_huge_and_broken_pictures_are_told(monkeypatch):
-    monkeypatch.setattr("likewise.stages.serve.PIXELS", 50)
+    monkeypatch.setattr("likewise.web.search.serve.PIXELS", 50)
     with pytest.raises(LikewiseError, match="this one has 10 x 10; shrink it first"):
         seen(coded(Image.new("L", (10, 10)), "PNG"))
     monkeypatch.undo()

@@ -21,9 +21,9 @@ import uvicorn
 from playwright import sync_api as api
 
 from likewise.audit.read import read_findings
-from likewise.review.app import make_app
-from likewise.review.store import Store
-from likewise.server import take_port
+from likewise.web.review.app import make_app
+from likewise.web.review.store import Store
+from likewise.web.http import take_port
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")]
@@ -242,8 +242,8 @@ def test_filters_and_broken_pictures(enter):
 SERVER = """
 import sys
 from likewise.audit.read import read_findings
-from likewise.review.app import serve
-from likewise.review.store import Store
+from likewise.web.review.app import serve
+from likewise.web.review.store import Store
 serve(Store(sys.argv[1] + "/decisions.sqlite", read_findings(sys.argv[1])), sys.argv[3], port=int(sys.argv[2]))
 """
 

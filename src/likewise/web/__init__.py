@@ -1,0 +1,1 @@
+"""Served pages and their HTTP limits: search and review."""

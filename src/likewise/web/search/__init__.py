@@ -1,0 +1,1 @@
+"""The search page: its server and the micro-batcher that embeds waiting pictures together."""
