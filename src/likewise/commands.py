@@ -24,7 +24,7 @@ def shown_once(config):
 
 def run_train(config) -> None:
     from likewise.render.scores import by_gallery, show_scores
-    from likewise.stages.doubts import say_doubts
+    from likewise.report.label_trust import say_doubts
     from likewise.evaluation.baseline import add_before, say_loss
     from likewise.training.fit import train
 
@@ -150,7 +150,7 @@ def run_noise(config) -> None:
 
 
 def run_report(config) -> None:
-    from likewise.stages.report import report
+    from likewise.report.write import report
 
     print(f"page: {report(config)}")
 

@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image
 from scipy.cluster.hierarchy import leaves_list, linkage
 
-from likewise.report import facts as f
+from likewise.report import records as f
 from likewise.render.error_overlap import Named, Overlapped
 
 SCRIPT = "<script>alert(1)</script>"

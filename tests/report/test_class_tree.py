@@ -7,7 +7,7 @@ from scipy.cluster.hierarchy import is_valid_linkage, linkage
 
 from likewise.report import class_tree
 from likewise.report.class_tree import class_means, group_classes, grow, leaves
-from likewise.report.facts import Grouping
+from likewise.report.records import Grouping
 
 
 def test_means_by_hand(monkeypatch):

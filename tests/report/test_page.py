@@ -9,7 +9,7 @@ import pytest
 from page_reader import Reader
 from report.made_facts import SCRIPT, made_facts
 
-from likewise.report.facts import Facts, Score, Viewed
+from likewise.report.records import Facts, Score, Viewed
 from likewise.report.page import SCRIPTS, SECTIONS, asset, clear_best, contents, first_scores, scale, scales, write_page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

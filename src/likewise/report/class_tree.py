@@ -11,7 +11,7 @@ from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
 from scipy.spatial.distance import pdist
 from torch import Tensor
 
-from likewise.report.facts import Grouping, Tree
+from likewise.report.records import Grouping, Tree
 
 LEAVES = 300
 """Classes in a tree, at most: more cannot be read."""

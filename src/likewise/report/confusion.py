@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from likewise.report.class_tree import leaves
-from likewise.report.facts import Confused, Confusion
+from likewise.report.records import Confused, Confusion
 
 PAIRS, CLASSES = 60, 40
 """How many pairs are listed, and how many classes are drawn, at most."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from likewise.report.facts import Curve, Suspicion
+from likewise.report.records import Curve, Suspicion
 
 POINTS = 600
 """Of a curve, at most; a longer one is shown by the means of pieces."""

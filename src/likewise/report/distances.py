@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise.report.facts import Distances
+from likewise.report.records import Distances
 
 ALL = 8192
 """Samples of which every pair is counted; of more, each is compared with so many others that the number of pairs stays."""

@@ -12,8 +12,8 @@ from likewise.io.files import write_aside
 from likewise.metrics import of_the_set
 from likewise.io.progress import bar
 from likewise.audit.page import environment
-from likewise.report.facts import Facts, Score, Viewed
-from likewise.report.packed import first_blocks, many_blocks, pictures, said
+from likewise.report.records import Facts, Score, Viewed
+from likewise.report.payload import first_blocks, many_blocks, pictures, said
 from likewise.report.sprites import Sheets, sheets
 
 ROOM = 14_500_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
-from likewise.report.facts import Answer, Asked
+from likewise.report.records import Answer, Asked
 
 CLASSES = 400
 """Classes of which one query is shown, at most."""

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from PIL import Image
 
-from likewise.report.facts import Asked, Confused, Confusion, Facts, Noise, Pool, Viewed
+from likewise.report.records import Asked, Confused, Confusion, Facts, Noise, Pool, Viewed
 from likewise.render.error_overlap import Overlapped, say_overlap
 
 NEAR_ROOM = 4_000_000

@@ -4,7 +4,7 @@ import dataclasses
 import shutil
 
 from likewise.data import load
-from likewise.stages.thumbnails import read_small
+from likewise.report.thumbnails import read_small
 
 
 def test_pictures_are_shrunk_and_broken_ones_counted(pictures, tmp_path):

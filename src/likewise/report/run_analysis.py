@@ -20,14 +20,14 @@ from likewise.report.class_tree import class_means, grow
 from likewise.report.confusion import confuse
 from likewise.report.curves import draw_curves
 from likewise.report.distances import compare_pairs
-from likewise.report.facts import Pool, Score, Spectrum, Viewed
+from likewise.report.records import Pool, Score, Spectrum, Viewed
 from likewise.report.queries import galleries
 from likewise.retrieval.ranking import rank
 from likewise.config.spec import brief
-from likewise.stages.doubts import noise_of
+from likewise.report.label_trust import noise_of
 from likewise.evaluation.baseline import say_loss
-from likewise.stages.opened import Opened
-from likewise.stages.side_by_side import places_of
+from likewise.report.targets import Opened
+from likewise.report.pairwise import places_of
 
 MAPPED, HUGE = 10_000, 200_000
 """Samples that t-SNE itself maps unless it is asked for, the others being put between them; and from where on it is left out."""

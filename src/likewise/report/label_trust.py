@@ -14,11 +14,11 @@ from likewise.io.files import load_arrays
 from likewise.audit.read import read_about, read_findings
 from likewise.metrics.detection import detection
 from likewise.report.curves import suspicions
-from likewise.report.facts import Detection, Doubt, Noise
+from likewise.report.records import Detection, Doubt, Noise
 from likewise.runs.folder import Run
 from likewise.config.spec import brief
 from likewise.runs.open import make_protocol, spoil
-from likewise.stages.opened import Opened
+from likewise.report.targets import Opened
 from likewise.types import Items, LikewiseError
 
 COLUMNS = ("row", "given", "label", "suspicion", "weight")

@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 from report.made_facts import made_facts
 
-from likewise.report import packed
-from likewise.report.facts import Confused, Pool
-from likewise.report.packed import (
+from likewise.report import payload as packed
+from likewise.report.records import Confused, Pool
+from likewise.report.payload import (
     captions,
     examples,
     first_blocks,

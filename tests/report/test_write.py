@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 
 from likewise.config import Report, Train
-from likewise.report.facts import Facts
+from likewise.report.records import Facts
 from likewise.runs.folder import Run
-from likewise.stages import report as stage
-from likewise.stages.report import report
+from likewise.report import write as stage
+from likewise.report.write import report
 from likewise.runs.artifacts import read_per_query
 from likewise.training.fit import train
 from likewise.types import LikewiseError
