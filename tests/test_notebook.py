@@ -16,7 +16,7 @@ from likewise._notebook import strip, table, thumbnail, view
 from likewise.render.benchmark_table import Entry, Sheet
 from likewise.render.tables import Table
 from likewise.runs.folder import Run
-from likewise.stages.tune import Found
+from likewise.experiments.tune import Found
 from likewise.types import Embedded, Items, Scores
 
 

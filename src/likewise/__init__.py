@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from likewise.render.tables import Table
     from likewise.runs.folder import Run
     from likewise.deploy.model import Model
-    from likewise.stages.tune import Found
+    from likewise.experiments.tune import Found
     from likewise.types import Embedded
 
 __version__ = "0.1.0"
@@ -102,7 +102,7 @@ def compare(run_a: str | PathLike | Run, run_b: str | PathLike | Run, **settings
 def bench(grid: str | PathLike, **settings) -> Sheet | Table:
     """Train every cell of a paper's table, by name, or of a grid file; the same as `likewise bench`."""
     from likewise.config import Bench
-    from likewise.stages.bench import bench as stage
+    from likewise.experiments.bench import bench as stage
 
     return stage(Bench(grid=str(grid), **_plain(settings)))
 
@@ -110,7 +110,7 @@ def bench(grid: str | PathLike, **settings) -> Sheet | Table:
 def tune(config: str | PathLike, **settings) -> Found:
     """Search for the best settings on validation classes; the same as `likewise tune`."""
     from likewise.config import Tune
-    from likewise.stages.tune import tune as stage
+    from likewise.experiments.tune import tune as stage
 
     return stage(Tune(config=str(getattr(config, "path", config)), **_plain(settings)))
 

@@ -103,7 +103,7 @@ def run_compare(config) -> None:
 def run_bench(config) -> None:
     from likewise.render.benchmark import show_sheet
     from likewise.render.tables import Table, show_table
-    from likewise.stages.bench import bench
+    from likewise.experiments.bench import bench
 
     found = bench(config)
     if isinstance(found, Table):
@@ -120,7 +120,7 @@ def run_tune(config) -> None:
     from rich.table import Table
 
     from likewise.render.benchmark import show_sheet
-    from likewise.stages.tune import tune
+    from likewise.experiments.tune import tune
 
     found = tune(config)
     if config.quiet:

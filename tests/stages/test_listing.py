@@ -1,7 +1,7 @@
 import pytest
 
 from likewise import confidence, loggers, losses, metrics, terms
-from likewise.grid import table_names
+from likewise.experiments.grid import table_names
 from likewise.recipes import names
 from likewise.stages.listing import listing
 from likewise.types import LikewiseError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from likewise.data import HUB
 from likewise.data import NAMES as DATA
 from likewise.errors import LikewiseError, nearest_name
-from likewise.grid import read_grid, table_names
+from likewise.experiments.grid import read_grid, table_names
 from likewise.metrics import NAMES as METRICS
 from likewise.metrics import SET_NAMES
 from likewise.recipes import names, read

@@ -13,7 +13,7 @@ from pathlib import Path
 from likewise.config import KEPT_OUT, Bench, Train, Tune, check, to_dict
 from likewise.runs.environment import environment
 from likewise.io.files import read_json, write_aside, write_json
-from likewise.grid import Grid, Point, as_train, read_grid, toml
+from likewise.experiments.grid import Grid, Point, as_train, read_grid, toml
 from likewise._notebook import table, view
 from likewise.io.progress import bar
 from likewise.render.benchmark import rows_for_csv
@@ -22,10 +22,10 @@ from likewise.render.tuning import Dial, Shot, draw_search
 from likewise.runs.folder import Run
 from likewise.config.overrides import settings_of
 from likewise.runs.open import choose_device, make_protocol, read_config, resolve
-from likewise.stages.bench import bench
+from likewise.experiments.bench import bench
 from likewise.evaluation.folds import fold_specs
-from likewise.stages.many import Crew, Job, Planner
-from likewise.stages.ranges import Range, read_entries, read_ranges, settle
+from likewise.experiments.jobs import Crew, Job, Planner
+from likewise.experiments.search_space import Range, read_entries, read_ranges, settle
 from likewise.types import LikewiseError
 
 FOLDS = "ClassFolds()"
@@ -76,7 +76,7 @@ def tune(config: Tune, say=print) -> Found:
     """
     check(config)
     try:
-        from likewise.stages.study import counted, open_study, take_up, without_password
+        from likewise.experiments.optuna_study import counted, open_study, take_up, without_password
     except ModuleNotFoundError:
         raise LikewiseError("tune: the search needs Optuna, which is not there; pip install 'likewise[tune]'") from None
     choose_device(config.device)
@@ -165,7 +165,7 @@ def run_trials(config: Tune, search: Search, study, planner: Planner) -> None:
     """Trial after trial, until the budget is used up over all processes."""
     from optuna.trial import TrialState
 
-    from likewise.stages.study import counted, hand_back, next_trial, suggest
+    from likewise.experiments.optuna_study import counted, hand_back, next_trial, suggest
 
     ended = (TrialState.COMPLETE, TrialState.PRUNED)
     before = sum(t.state in ended for t in counted(study))

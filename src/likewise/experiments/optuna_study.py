@@ -18,7 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from likewise.errors import LikewiseError
 from likewise.io.processes import lives, mark
-from likewise.stages.ranges import Range
+from likewise.experiments.search_space import Range
 
 
 def open_study(name: str, storage: str, sampler: str, pruner: str, seed: int) -> Study:

@@ -12,13 +12,13 @@ from PIL import Image
 
 from likewise.config import Audit, Bench
 from likewise.errors import LikewiseError
-from likewise.grid import read_grid
+from likewise.experiments.grid import read_grid
 from likewise.published import wrong_classes
 from likewise.render.benchmark_table import Entry, Sheet
-from likewise.stages import aftermath as module
-from likewise.stages.aftermath import DETECTED, follow_up
+from likewise.experiments import followups as module
+from likewise.experiments.followups import DETECTED, follow_up
 from likewise.audit.audit import audit
-from likewise.stages.bench import bench
+from likewise.experiments.bench import bench
 
 GRID = """
 then = {then}

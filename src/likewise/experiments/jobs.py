@@ -205,7 +205,7 @@ class Child(subprocess.Popen):
         self.words = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
         self.stopped = False  # suspended when it was last looked at
         super().__init__(
-            command("likewise.stages.many:serve"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.words,
+            command("likewise.experiments.jobs:serve"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.words,
             text=True, encoding="utf-8", env=threads | os.environ,
             start_new_session=True,  # Ctrl-C reaches the parent only, which passes it on
         )  # fmt: skip

@@ -6,7 +6,7 @@ import pytest
 
 from likewise.config import Train
 from likewise.errors import LikewiseError
-from likewise.grid import Grid, Point, adapted, as_train, cells, chosen, read_grid, shipped, table_names, toml
+from likewise.experiments.grid import Grid, Point, adapted, as_train, cells, chosen, read_grid, shipped, table_names, toml
 from likewise.config.overrides import settings_of
 
 TEXT = """

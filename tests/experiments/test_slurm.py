@@ -10,7 +10,7 @@ import pytest
 
 from likewise import cli
 from likewise.config import Bench
-from likewise.stages.slurm import script, words_of
+from likewise.experiments.slurm import script, words_of
 
 WORDS = ["bench", "my grid.toml", "--set", "size=160", "terms.encoder=models/a b", "--out", "it's here"]
 

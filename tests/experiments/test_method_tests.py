@@ -10,7 +10,7 @@ import pytest
 from scipy.special import stdtr
 
 from likewise.numerics.bootstrap import paired
-from likewise.stages.contest import contest, verdict
+from likewise.experiments.method_tests import contest, verdict
 from likewise.runs.artifacts import PerQuery
 from likewise.types import LikewiseError
 
@@ -124,7 +124,7 @@ def test_a_seed_that_only_one_has_is_nobodys_advantage():
 def test_pairs_in_several_blocks_are_what_they_are_in_one(monkeypatch):
     methods = {f"m{m}": made(m / 50, 2, m) for m in range(4)}
     whole = contest({"": methods}, "R@1")
-    monkeypatch.setattr("likewise.stages.contest.TOGETHER", 4)
+    monkeypatch.setattr("likewise.experiments.method_tests.TOGETHER", 4)
     assert contest({"": methods}, "R@1") == whole
 
 

@@ -12,12 +12,12 @@ pytest.importorskip("optuna")
 from likewise import cli
 from likewise.config import Train, Tune
 from likewise.errors import LikewiseError
-from likewise.grid import as_train, read_grid
+from likewise.experiments.grid import as_train, read_grid
 from likewise.render.benchmark_table import Sheet, lay_out
 from likewise.runs.folder import Run
-from likewise.stages import tune as module
+from likewise.experiments import tune as module
 from likewise.training.fit import train
-from likewise.stages.tune import tune
+from likewise.experiments.tune import tune
 
 CONFIG = """
 [settings]
@@ -113,7 +113,7 @@ def test_when_all_fails_it_says_why(config, tmp_path):
 
 
 def test_a_breakdown_that_is_no_settings_fault_ends_the_search(config, tmp_path, monkeypatch):
-    from likewise.stages import many
+    from likewise.experiments import jobs as many
 
     def broken(*_, **__):
         raise OSError("the disk is gone")
@@ -245,7 +245,7 @@ def test_axes_are_for_bench(config, tmp_path):
 
 def test_without_optuna_it_says_what_to_install(config, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    monkeypatch.delitem(sys.modules, "likewise.stages.study", raising=False)
+    monkeypatch.delitem(sys.modules, "likewise.experiments.optuna_study", raising=False)
     with pytest.raises(LikewiseError, match="pip install 'likewise\\[tune\\]'"):
         tune(config())
 
@@ -289,7 +289,7 @@ def test_a_search_kept_in_a_database_goes_on_from_there(config, tmp_path):
 
 def test_what_another_process_saw_later_is_not_written_over(config, tmp_path, monkeypatch):
     """A trial ends elsewhere, and is written, between our look at the search and our writing."""
-    from likewise.stages import tune as module
+    from likewise.experiments import tune as module
 
     looks, real = [], module.summary
 

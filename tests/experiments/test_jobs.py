@@ -14,8 +14,8 @@ from likewise.config import Train, to_dict
 from likewise.errors import DiskFull, LikewiseError, OutOfMemory
 from likewise.io.processes import command
 from likewise.runs.folder import Run
-from likewise.stages import many
-from likewise.stages.many import Child, Crew, Outcome, Planner, attempt
+from likewise.experiments import jobs as many
+from likewise.experiments.jobs import Child, Crew, Outcome, Planner, attempt
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def test_what_kills_its_process_every_time_has_crashed(settings, monkeypatch):
 def test_a_child_that_dies_is_a_crash_with_its_last_words():
     child = Child(2)
     child.kill()
-    assert child.args == command("likewise.stages.many:serve")  # nothing of the current folder
+    assert child.args == command("likewise.experiments.jobs:serve")  # nothing of the current folder
     error, crashed, leaves = child.ask(Train(data="x"))
     assert error.startswith("the process ended with code -9")
     assert crashed and leaves

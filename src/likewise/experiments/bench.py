@@ -10,7 +10,7 @@ from pathlib import Path
 
 from likewise.config import KEPT_OUT, Bench, Train, check
 from likewise.io.files import make_folder, write_aside, write_csv
-from likewise.grid import Cell, Grid, adapted, as_train, cells, chosen, read_grid, shipped
+from likewise.experiments.grid import Cell, Grid, adapted, as_train, cells, chosen, read_grid, shipped
 from likewise.io.progress import bar
 from likewise.published import numbers
 from likewise.render.benchmark import html, latex, markdown, rows_for_csv
@@ -18,13 +18,13 @@ from likewise.render.benchmark_table import Sheet
 from likewise.render.tables import Table
 from likewise.config.overrides import must_know
 from likewise.config.spec import brief
-from likewise.stages.aftermath import follow_up
+from likewise.experiments.followups import follow_up
 from likewise.runs.open import choose_device
 from likewise.evaluation.folds import fold_specs
-from likewise.stages.many import Crew, Job, Planner
-from likewise.stages.ray_crew import RayCrew, crew_for
-from likewise.stages.slurm import script, words_of
-from likewise.stages.tabulate import SEED, provenance, tabulate
+from likewise.experiments.jobs import Crew, Job, Planner
+from likewise.experiments.ray_executor import RayCrew, crew_for
+from likewise.experiments.slurm import script, words_of
+from likewise.experiments.results_table import SEED, provenance, tabulate
 from likewise.types import LikewiseError
 
 RUNS = Path("bench") / "runs"

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from likewise.evaluation.error_overlap import error_overlap
 from likewise.config import Audit, Bench
 from likewise.io.files import read_json, write_aside, write_csv
-from likewise.grid import Grid
+from likewise.experiments.grid import Grid
 from likewise.io.progress import bar
 from likewise.published import wrong_classes
 from likewise.render.comparison import save_figure
@@ -25,7 +25,7 @@ from likewise.runs.folder import ANEW
 from likewise.audit.attribution import explain
 from likewise.evaluation.overlap_runs import overlap
 from likewise.audit.source import open_subject
-from likewise.stages.tabulate import data_of, place_of
+from likewise.experiments.results_table import data_of, place_of
 from likewise.audit.label_quality import judge_part, measure
 from likewise.types import LikewiseError
 

@@ -11,8 +11,8 @@ from optuna.trial import TrialState
 
 from likewise.errors import LikewiseError
 from likewise.io.processes import mark
-from likewise.stages.ranges import Range
-from likewise.stages.study import counted, hand_back, next_trial, open_study, suggest, take_up, without_password
+from likewise.experiments.search_space import Range
+from likewise.experiments.optuna_study import counted, hand_back, next_trial, open_study, suggest, take_up, without_password
 
 RANGES = [
     Range("lr", "", low=1e-5, high=1e-2, log=True), Range("dim", "", choices=("8", "16")),
@@ -103,7 +103,7 @@ def test_a_journal_that_was_cut_goes_on_and_one_that_is_damaged_is_refused(study
 
 
 def test_who_comes_too_late_by_a_hair_gives_way(study, monkeypatch):
-    from likewise.stages import study as module
+    from likewise.experiments import optuna_study as module
 
     s, real = study(), counted
     play(s, 1)

@@ -11,9 +11,9 @@ from stages.crew_work import check_that_a_kill_loses_nothing, check_that_a_wish_
 
 from likewise.config import Bench, Train
 from likewise.errors import LikewiseError
-from likewise.stages import ray_crew as module
-from likewise.stages.many import Crew, Outcome, Planner
-from likewise.stages.ray_crew import (
+from likewise.experiments import ray_executor as module
+from likewise.experiments.jobs import Crew, Outcome, Planner
+from likewise.experiments.ray_executor import (
     RayCrew,
     connect,
     cpus_for,

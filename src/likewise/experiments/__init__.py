@@ -1,0 +1,1 @@
+"""Many trainings: grids, executors (local, Ray, Slurm), benchmark tables, tuning."""
