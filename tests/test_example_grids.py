@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from likewise import cli
+from likewise.cli import main as cli
 from likewise.config import Bench, Tune
 from likewise.contracts import BatchSampler
 from likewise.experiments.grid import adapted, as_train, cells, read_grid, toml

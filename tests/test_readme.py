@@ -9,7 +9,7 @@ import pytest
 from bare_work import run_block
 from PIL import Image
 
-from likewise import cli
+from likewise.cli import main as cli
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

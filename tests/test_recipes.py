@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from torch import nn
 
-from likewise import cli, losses, recipes
+from likewise import losses, recipes
+from likewise.cli import main as cli
 from likewise.config import Train, to_dict
 from likewise.contracts import BatchSampler, Confidence, Loss, NoiseModel, Protocol, Term
 from likewise.data import NAMES

@@ -1,3 +1,3 @@
-from likewise.cli import main
+from likewise.cli.main import main
 
 main()

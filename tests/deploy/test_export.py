@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from safetensors.numpy import load_file
 
-from likewise.commands import run_export
+from likewise.cli.commands import run_export
 from likewise.config import Export, Train
 from likewise.runs.folder import Run
 from likewise.deploy import export as stage

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from safetensors.torch import save_file
 
-from likewise.commands import run_train
+from likewise.cli.commands import run_train
 from likewise.config import Compare, Evaluate, Train
 from likewise.models.conv_small import ConvSmall
 from likewise.evaluation import baseline as gain

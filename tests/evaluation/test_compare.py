@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from likewise import cli
+from likewise.cli import main as cli
 from likewise.config import Compare, Train
 from likewise.evaluation.compare import by_files, compare, join
 from likewise.runs.artifacts import PerQuery

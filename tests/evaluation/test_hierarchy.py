@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from likewise import cli
+from likewise.cli import main as cli
 from likewise.config import Hierarchy, Train
 from likewise.evaluation import hierarchy as stage
 from likewise.evaluation.hierarchy import class_means, compare, hierarchy, purity

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from likewise import cli
+from likewise.cli import main as cli
 from likewise.config import Bench
 from likewise.errors import LikewiseError
 from likewise.experiments.grid import adapted, read_grid, table_names

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from likewise import cli
+from likewise.cli import main as cli
 from likewise.config import Bench
 from likewise.experiments.slurm import script, words_of
 

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("optuna")
 
-from likewise import cli
+from likewise.cli import main as cli
 from likewise.config import Train, Tune
 from likewise.errors import LikewiseError
 from likewise.experiments.grid import as_train, read_grid

@@ -282,7 +282,7 @@ def test_what_cannot_be_measured_is_told_before_training(run, tmp_path, change, 
 
 
 def test_the_command_shows_them_as_plain_numbers(run, capsys):
-    from likewise import cli
+    from likewise.cli import main as cli
 
     cli.main(["evaluate", str(run.path), "--part", "train", "--metrics", "R@1", *ALL, "--device", "cpu"])
     out = capsys.readouterr().out

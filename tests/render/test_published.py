@@ -6,7 +6,7 @@ import re
 import pytest
 from rich.console import Console
 
-from likewise import cli
+from likewise.cli import main as cli
 from likewise.published import numbers, papers
 from likewise.render.published import as_printed, labels, lay_out, printed_digits
 

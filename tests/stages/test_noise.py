@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from likewise import cli
+from likewise.cli import main as cli
 from likewise.config import Noise, Train
 from likewise.data import load
 from likewise.protocols import SeenClasses, UnseenClasses

@@ -86,7 +86,7 @@ def test_what_stands_in_the_way_is_told_before_the_work(picture_run, monkeypatch
 @pytest.mark.slow
 @pytest.mark.process
 def test_without_the_extra_it_says_what_to_install(picture_run):
-    code = "import sys; sys.modules['fastapi'] = None; from likewise.cli import main; main(sys.argv[1:])"
+    code = "import sys; sys.modules['fastapi'] = None; from likewise.cli.main import main; main(sys.argv[1:])"
     here = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     command = [sys.executable, "-c", code, "search", str(picture_run.path), "--serve"]
     told = subprocess.run(command, capture_output=True, text=True, env=here)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from itertools import zip_longest
 from typing import NoReturn
 
-from likewise.commands import COMMANDS
+from likewise.cli.commands import COMMANDS
 from likewise.errors import LikewiseError, is_out_of_memory, memory_sentence, nearest_name, printable
 
 USAGE = """likewise: visual-similarity learning that people can trust, even when the labels are wrong.

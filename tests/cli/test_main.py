@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from likewise import cli
+from likewise.cli import main as cli
 from likewise import config as configs
 from likewise.errors import LikewiseError
 from likewise.recipes import read

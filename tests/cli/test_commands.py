@@ -2,7 +2,8 @@
 
 import pytest
 
-from likewise import cli, commands
+from likewise.cli import main as cli
+from likewise.cli import commands
 from likewise.config import Evaluate
 
 
