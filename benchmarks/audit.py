@@ -22,12 +22,12 @@ import numpy as np
 import torch
 from measure import parse_with_quick
 
+from likewise.audit.attribution import explain
+from likewise.audit.label_quality import judge_part
 from likewise.audit.relabel import suggest
+from likewise.audit.source import open_subject
 from likewise.config import Audit
 from likewise.metrics.detection import detection, paired_bootstrap, relabel_accuracy
-from likewise.audit.attribution import explain
-from likewise.audit.source import open_subject
-from likewise.audit.label_quality import judge_part
 
 OURS = "score"
 

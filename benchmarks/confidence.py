@@ -23,8 +23,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.confidence.thresholds import mixture, otsu, weigh
-from likewise.contracts import Confidence
 from likewise.config.spec import build
+from likewise.contracts import Confidence
 
 THRESHOLDS = {"otsu + weights": otsu, "mixture + weights": mixture}
 PARTS = (

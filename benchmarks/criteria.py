@@ -20,11 +20,11 @@ import torch
 from measure import parse_with_quick
 
 from likewise import losses
-from likewise.contracts import Loss
-from likewise.recipes import apply
 from likewise.config.spec import build
-from likewise.runs.open import load_items, read_config
+from likewise.contracts import Loss
 from likewise.evaluation.evaluate import evaluate_run
+from likewise.recipes import apply
+from likewise.runs.open import load_items, read_config
 from likewise.training.fit import train
 
 METRICS = ("R@1", "MAP@R", "rho")

@@ -20,11 +20,11 @@ from losses import race
 from measure import parse_with_quick
 from torch.nn import functional as F
 
+from likewise.config.spec import build
 from likewise.contracts import Loss
 from likewise.models import Embedder
-from likewise.training.optim import forget
-from likewise.config.spec import build
 from likewise.runs.open import to_device
+from likewise.training.optim import forget
 
 LOSSES = ("ProxyAnchor()", "ProxyNCA(positive_in_denominator=True)")
 

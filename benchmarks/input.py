@@ -32,9 +32,9 @@ from torchvision.transforms.v2 import functional
 from likewise.config import Train
 from likewise.data import load
 from likewise.data.augment import DEGREES, SHIFT, ZOOM, Augment, random_boxes
-from likewise.data.loader import batches
 from likewise.data.crop_resize import cut
 from likewise.data.images import image_of
+from likewise.data.loader import batches
 from likewise.data.placement import hold
 from likewise.losses import MultiSimilarity
 from likewise.models.embedder import Embedder

@@ -25,8 +25,8 @@ from measure import parse_with_quick
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.contracts import Loss
 from likewise.config.spec import build
+from likewise.contracts import Loss
 
 SPECS = (
     "Contrastive()", "Triplet(miner=SemiHard())", "Triplet(miner=DistanceWeighted())", "Triplet(miner=BatchHard())",

@@ -32,11 +32,11 @@ from sklearn import metrics as sk
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.numerics.kmeans import kmeans
 from likewise.errors import LikewiseError
 from likewise.metrics import measure_set, metric
 from likewise.metrics.clustering import ITERATIONS
 from likewise.metrics.verification import BINS
+from likewise.numerics.kmeans import kmeans
 from likewise.retrieval.ranking import rank
 
 RANKED = ("R@1", "R@10", "P@1", "RP", "MAP@R", "mAP", "mAP@10/R", "MRR", "NDCG@10")

@@ -34,15 +34,15 @@ import numpy as np
 import torch
 from measure import NotMeasured, alone, made_up, parse_with_quick, training_rate
 
-from likewise.engine.cuda_graphs import Captured, Looking
 from likewise.config import Train
 from likewise.data import load
 from likewise.data.augment import Plain
 from likewise.data.placement import hold
+from likewise.distributed.sharded_proxies import shard
+from likewise.engine.cuda_graphs import Captured, Looking
 from likewise.engine.embed import embed_rows
 from likewise.losses import ArcFace
 from likewise.models.embedder import Embedder
-from likewise.distributed.sharded_proxies import shard
 from likewise.runs.open import to_device
 from likewise.training.fit import train
 

@@ -11,10 +11,10 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from likewise.data import load
+from likewise.evaluation.scoring import score
 from likewise.losses import ProxyAnchor
 from likewise.protocols import UnseenClasses
 from likewise.samplers import SamplesPerClass
-from likewise.evaluation.scoring import score
 from likewise.types import Embedded, Items
 
 

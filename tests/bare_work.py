@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from likewise import losses
+from likewise.config.spec import build
 from likewise.contracts import Loss
 from likewise.similarity import compare, observed
-from likewise.config.spec import build
 from likewise.testing import CLASSES, DIM, check_loss
 
 LOSSES = [{"Hierarchical": "Hierarchical(loss=ProxyAnchor())"}.get(name, name) for name in losses.__all__]

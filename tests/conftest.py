@@ -19,6 +19,7 @@ beartype.beartype = beartype.beartype(
 )  # 2 is a float where one is wanted
 install_import_hook("likewise", "beartype.beartype")
 
+pytest_plugins = ["small_runs"]
 HERE = str(Path(__file__).parent)
 sys.path.insert(0, HERE)  # modules that tests send to another process
 
@@ -31,10 +32,9 @@ for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
         signal.signal(number, handler)
 
 NUMERIC = {
-    "audit", "confidence", "losses", "metrics", "miners", "noise", "samplers", "terms", "test_cluster", "test_discriminant",
-    "test_exact", "test_fifo", "test_grad_cache", "test_hyperbolic", "test_intervals", "test_label_noise", "test_lambert_w",
-    "test_objective", "test_optimise", "test_propose", "test_rows", "test_scoring", "test_search", "test_similarity",
-    "test_significance", "test_examples",
+    "audit", "confidence", "losses", "metrics", "miners", "noise", "numerics", "retrieval", "samplers", "terms",
+    "engine/test_grad_cache", "evaluation/test_error_overlap", "evaluation/test_scoring", "training/test_objective",
+    "training/test_optim", "test_similarity", "test_examples",
 }  # fmt: skip
 """Folders and files whose tests are about formulas and numbers: CI runs them under a second instruction set."""
 
@@ -53,8 +53,8 @@ def pytest_collection_modifyitems(items):
     """Mark the numeric tests, and skip tests that this machine cannot run."""
     no_gpu = None if torch.cuda.is_available() else pytest.mark.skip(reason="needs a GPU")
     for item in items:
-        place = item.path.relative_to(HERE).with_suffix("").parts
-        if place[0] in NUMERIC:
+        place = item.path.relative_to(HERE).with_suffix("")
+        if not NUMERIC.isdisjoint((place.parts[0], place.as_posix())):
             item.add_marker(pytest.mark.numeric)
         if no_gpu and item.get_closest_marker("gpu"):
             item.add_marker(no_gpu)

@@ -9,15 +9,15 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from likewise.confidence import PRISM, ProcSim
+from likewise.distributed.collectives import share, world
 from likewise.distributed.process_group import anybody, one_by_one, same_for_all
+from likewise.evaluation.scoring import retrieve
 from likewise.losses import CrossBatchMemory, MultiSimilarity
 from likewise.metrics.ranking import Reach
-from likewise.training.objective import Objective
 from likewise.protocols import QueryGallery, UnseenClasses
-from likewise.distributed.collectives import share, world
-from likewise.evaluation.scoring import retrieve
-from likewise.training.step import gather_outputs
 from likewise.terms import LanguageGuidance
+from likewise.training.objective import Objective
+from likewise.training.step import gather_outputs
 from likewise.types import Batch, Embedded, Items, Output
 
 

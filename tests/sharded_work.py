@@ -8,11 +8,11 @@ import torch.multiprocessing as mp
 from torch import nn
 from torch.nn import functional as F
 
+from likewise.config.spec import build
 from likewise.contracts import Loss
-from likewise.losses import ArcFace, NormSoftmax, ProxyNCA
 from likewise.distributed.collectives import gathered, world
 from likewise.distributed.sharded_proxies import gradient_norm, own, own_memory, shard, whole, whole_memory
-from likewise.config.spec import build
+from likewise.losses import ArcFace, NormSoftmax, ProxyNCA
 from likewise.types import LikewiseError
 
 CLASSES, DIM = 7, 5  # neither two nor three processes share seven classes evenly

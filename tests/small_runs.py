@@ -1,4 +1,4 @@
-"""Small data that trains in seconds: clustered features, and a handful of glyphs."""
+"""Fixtures for every test: small data that trains in seconds (clustered features, coloured pictures) and finished runs."""
 
 import shutil
 

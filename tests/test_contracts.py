@@ -6,11 +6,11 @@ import torch
 from bare_work import LOSSES, check_fault, check_spec
 
 from likewise import confidence, metrics, miners, noise, samplers, terms
+from likewise.config.spec import build
 from likewise.contracts import BatchSampler, Confidence, Miner, NoiseModel, Term
-from likewise.pretrained.encoders import Looker
 from likewise.losses import MultiSimilarity
 from likewise.metrics.ranking import metric
-from likewise.config.spec import build
+from likewise.pretrained.encoders import Looker
 from likewise.terms import _language_targets as guidance
 from likewise.testing import (
     CLASSES,

@@ -13,13 +13,13 @@ from PIL import Image
 
 from likewise.cli import main as cli
 from likewise.config import Bench, Tune
-from likewise.contracts import BatchSampler
-from likewise.experiments.grid import adapted, as_train, cells, read_grid, toml
-from likewise.runs.folder import Run
 from likewise.config.spec import build
+from likewise.contracts import BatchSampler
 from likewise.experiments import tune as tune_module
 from likewise.experiments.bench import lay_out, must_be_printed
+from likewise.experiments.grid import adapted, as_train, cells, read_grid, toml
 from likewise.experiments.jobs import Planner, attempt
+from likewise.runs.folder import Run
 from likewise.taxonomies import taxonomy
 
 ROOT = Path(__file__).parent.parent

@@ -12,8 +12,8 @@ from torch.nn import functional as F
 import likewise.losses
 import likewise.miners
 from likewise.metrics import metric
-from likewise.samplers import SamplesPerClass
 from likewise.retrieval.ranking import rank
+from likewise.samplers import SamplesPerClass
 from likewise.similarity import compare
 
 PAGE = (Path(__file__).parent.parent / "docs" / "from-pytorch-metric-learning.md").read_text("utf-8")

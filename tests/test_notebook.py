@@ -11,12 +11,12 @@ from IPython.core.formatters import DisplayFormatter
 from PIL import Image
 
 from likewise import _notebook as notebook
-from likewise.config import Train
 from likewise._notebook import strip, table, thumbnail, view
+from likewise.config import Train
+from likewise.experiments.tune import Found
 from likewise.render.benchmark_table import Entry, Sheet
 from likewise.render.tables import Table
 from likewise.runs.folder import Run
-from likewise.experiments.tune import Found
 from likewise.types import Embedded, Items, Scores
 
 

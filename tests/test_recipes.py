@@ -13,13 +13,13 @@ from torch import nn
 from likewise import losses, recipes
 from likewise.cli import main as cli
 from likewise.config import Train, to_dict
+from likewise.config.spec import build, canonical
 from likewise.contracts import BatchSampler, Confidence, Loss, NoiseModel, Protocol, Term
 from likewise.data import NAMES
 from likewise.errors import LikewiseError
 from likewise.miners import DistanceWeighted, Switch
-from likewise.training.optim import steps_of
 from likewise.runs.folder import Run
-from likewise.config.spec import build, canonical
+from likewise.training.optim import steps_of
 
 FIELDS = {f.name: f for f in dataclasses.fields(Train)}
 KINDS = {

@@ -138,7 +138,9 @@ def direct(graph: Graph) -> dict[str, set[str]]:
             reach[node] = set(graph[node]).union(*(below(t) for t in graph[node]))
         return reach[node]
 
-    return {node: {t for t in targets if not any(t in below(o) for o in targets - {t})} for node, targets in graph.items()}
+    return {
+        node: {t for t in targets if not any(t in below(o) for o in targets - {t})} for node, targets in graph.items()
+    }
 
 
 def report(graph: Graph) -> str:

@@ -6,8 +6,8 @@ import torch
 from svg import PULL, PUSH, THIRD, Drawing, Panel, legend
 from torch import Tensor
 
-from likewise.contracts import Loss
 from likewise.config.spec import build
+from likewise.contracts import Loss
 from likewise.types import Ref
 
 DIM, CLASSES = 16, 8

@@ -6,9 +6,9 @@ import inspect
 import re
 from html import escape
 
+from likewise.config.spec import FACTS, find, spec, usage
 from likewise.metrics import NAMES as PER_QUERY
 from likewise.metrics import SET_NAMES
-from likewise.config.spec import FACTS, find, spec, usage
 from likewise.stages.listing import SHELVES, entries
 
 PAIR = (

@@ -11,11 +11,11 @@ from loss_pictures import draw as draw_loss
 from svg import HUES, PULL, PUSH, THIRD, Drawing, Panel, legend
 from torch.nn import functional as F
 
+from likewise.config.spec import build
 from likewise.data import load
 from likewise.data.images import image_of
 from likewise.metrics import metric
 from likewise.similarity import compare
-from likewise.config.spec import build
 from likewise.types import Embedded, Items, Pairs, Retrieval, Seen, Verdict
 
 GREY = "#8a93a0"

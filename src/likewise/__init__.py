@@ -11,18 +11,19 @@ import importlib
 from os import PathLike
 from typing import TYPE_CHECKING
 
+from likewise._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from datasets import Dataset
 
     from likewise import confidence, data, losses, metrics, miners, models, noise, protocols, samplers, terms
+    from likewise.deploy.model import Model
+    from likewise.experiments.tune import Found
     from likewise.render.benchmark_table import Sheet
     from likewise.render.tables import Table
     from likewise.runs.folder import Run
-    from likewise.deploy.model import Model
-    from likewise.experiments.tune import Found
     from likewise.types import Embedded
 
-__version__ = "0.1.0"
 __all__ = [
     "train",
     "evaluate",
@@ -65,8 +66,8 @@ def train(data: str | PathLike | Dataset, *, recipe: str | None = None, **settin
 def evaluate(target: str | PathLike | Run, **settings) -> dict:
     """Scores of a run or an embedding file; the same as `likewise evaluate`."""
     from likewise.config import Evaluate
-    from likewise.render.results import Scored
     from likewise.evaluation.evaluate import evaluate as stage
+    from likewise.render.results import Scored
 
     return Scored(stage(Evaluate(target=str(getattr(target, "path", target)), **_plain(settings))))
 
@@ -92,8 +93,8 @@ def load(
 def compare(run_a: str | PathLike | Run, run_b: str | PathLike | Run, **settings) -> dict:
     """What changes from one run to another, with intervals; the same as `likewise compare`."""
     from likewise.config import Compare
-    from likewise.render.results import Compared
     from likewise.evaluation.compare import compare as stage
+    from likewise.render.results import Compared
 
     sides = {"run_a": str(getattr(run_a, "path", run_a)), "run_b": str(getattr(run_b, "path", run_b))}
     return Compared(stage(Compare(**sides, **_plain(settings))))

@@ -16,8 +16,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from likewise.errors import LikewiseError as LikewiseError  # every part raises it; found here with the nouns
 from likewise._notebook import embedded_html, items_html, scores_html, view
+from likewise.errors import LikewiseError as LikewiseError  # every part raises it; found here with the nouns
 
 
 @dataclass(frozen=True, eq=False)

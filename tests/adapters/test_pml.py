@@ -5,9 +5,9 @@ import torch
 from torch.nn import functional as F
 
 from likewise.adapters import FromPML
+from likewise.config.spec import build, canonical, spec
 from likewise.contracts import Loss
 from likewise.losses import CrossBatchMemory
-from likewise.config.spec import build, canonical, spec
 from likewise.testing import loss as checks
 from likewise.types import LikewiseError, Ref
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from likewise.config import Audit, Train
 from likewise.audit import attribution as causes
 from likewise.audit.attribution import WAYS, Errors, choose, explain, influences, one_thread
 from likewise.audit.source import open_subject
+from likewise.config import Audit, Train
 from likewise.training.fit import train
 
 PLANTED = range(44, 48)

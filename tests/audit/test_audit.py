@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from likewise.audit.audit import audit, folder_for, picture, plain
+from likewise.audit.label_quality import SCORES
+from likewise.audit.read import read_findings
+from likewise.audit.source import open_subject
 from likewise.config import Audit, Train
 from likewise.data import load
-from likewise.audit.read import read_findings
+from likewise.evaluation.evaluate import open_data
 from likewise.runs.folder import Run
 from likewise.runs.open import make_protocol, read_config
-from likewise.audit.audit import audit, folder_for, picture, plain
-from likewise.evaluation.evaluate import open_data
-from likewise.audit.source import open_subject
 from likewise.training.fit import train
-from likewise.audit.label_quality import SCORES
 from likewise.types import LikewiseError
 
 FILES = {

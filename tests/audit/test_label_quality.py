@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from likewise.config import Audit
 from likewise.audit.attribution import explain
-from likewise.audit.source import ALL, open_subject
 from likewise.audit.label_quality import NEAR, judge_part, measure, neighbours, shares_of
+from likewise.audit.source import ALL, open_subject
+from likewise.config import Audit
 
 
 @pytest.fixture(scope="module")

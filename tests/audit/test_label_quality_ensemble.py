@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from likewise.numerics import lda as discriminant
-from likewise.numerics import label_noise
-from likewise.audit import label_scores
 from likewise.audit import label_quality_ensemble as evidence
+from likewise.audit import label_scores
 from likewise.audit.label_quality_ensemble import drawn, follow, judge, log_odds, regression, standard, suggest
 from likewise.audit.label_scores import Centres, margins
 from likewise.errors import LikewiseError
+from likewise.numerics import label_noise
+from likewise.numerics import lda as discriminant
 from likewise.numerics.label_noise import Known, Noise, discriminate, fit_noise
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from audit_folder import HEADS, write_audit
 
-from likewise.errors import LikewiseError
 from likewise.audit.read import ALL, read_findings
+from likewise.errors import LikewiseError
 
 
 @pytest.fixture

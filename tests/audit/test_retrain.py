@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from likewise.audit.retrain import by_its_split, retrain
 from likewise.config import Audit, Train
 from likewise.data import load
 from likewise.protocols import ClassFolds, QueryGallery, SeenClasses, UnseenClasses
+from likewise.runs.artifacts import read_per_query
 from likewise.runs.folder import Run
 from likewise.runs.open import make_protocol, read_config, spoil
-from likewise.audit.retrain import by_its_split, retrain
-from likewise.runs.artifacts import read_per_query
 from likewise.training.fit import train
 from likewise.types import LikewiseError
 

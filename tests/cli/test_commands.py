@@ -2,8 +2,8 @@
 
 import pytest
 
-from likewise.cli import main as cli
 from likewise.cli import commands
+from likewise.cli import main as cli
 from likewise.config import Evaluate
 
 

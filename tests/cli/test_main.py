@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from likewise.cli import main as cli
 from likewise import config as configs
+from likewise.cli import main as cli
 from likewise.errors import LikewiseError
 from likewise.recipes import read
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from likewise.confidence import CoTeaching
-from likewise.contracts import Confidence
 from likewise.config.spec import build, spec
+from likewise.contracts import Confidence
 from likewise.types import LikewiseError, Seen
 
 

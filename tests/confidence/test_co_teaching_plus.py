@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from likewise.confidence import CoTeachingPlus
+from likewise.config.spec import build
 from likewise.contracts import Confidence
 from likewise.losses import Contrastive, NormSoftmax
-from likewise.config.spec import build
 from likewise.types import LikewiseError, Seen
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from likewise.numerics import lda as discriminant
-from likewise.numerics import label_noise
 from likewise.confidence import LabelPosterior
+from likewise.numerics import label_noise
+from likewise.numerics import lda as discriminant
 from likewise.numerics.label_noise import Noise
 from likewise.types import Embedded, LikewiseError
 

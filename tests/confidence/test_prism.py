@@ -9,9 +9,9 @@ import torch
 from torch.nn import functional as F
 
 from likewise.confidence import PRISM
+from likewise.config.spec import build, spec
 from likewise.contracts import Confidence
 from likewise.losses import CrossBatchMemory
-from likewise.config.spec import build, spec
 from likewise.types import LikewiseError, Ref
 
 C, D = 5, 6

@@ -9,8 +9,8 @@ from torch.nn import functional as F
 
 from likewise.confidence import ProcSim, SuperLoss
 from likewise.confidence.thresholds import otsu
-from likewise.contracts import Confidence
 from likewise.config.spec import build, spec
+from likewise.contracts import Confidence
 from likewise.types import LikewiseError
 
 C, D = 6, 8

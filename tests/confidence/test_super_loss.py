@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from likewise.confidence import SuperLoss
-from likewise.contracts import Confidence
 from likewise.config.spec import build, spec
+from likewise.contracts import Confidence
 from likewise.types import LikewiseError
 
 B = 7

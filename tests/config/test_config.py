@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from likewise.cli import main as cli
 from likewise import config as configs
+from likewise.cli import main as cli
 from likewise.config import KEPT_OUT, Train, check, to_dict
 from likewise.types import LikewiseError
 

@@ -3,10 +3,10 @@
 import pytest
 
 from likewise.config import Train
-from likewise.contracts import Loss, Term
-from likewise.errors import LikewiseError
 from likewise.config.overrides import fill, find_argument, has_argument, plain, read_change, settings_of, with_argument
 from likewise.config.spec import build
+from likewise.contracts import Loss, Term
+from likewise.errors import LikewiseError
 
 BASE = Train(
     data="glyphs", loss="MultiSimilarity(miner=HardPairs(eps=0.3))",

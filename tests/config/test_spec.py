@@ -1,10 +1,10 @@
 import pytest
 
 from likewise import losses, miners, noise, protocols, samplers
+from likewise.config.spec import brief, build, canonical, check_names, find, spec
 from likewise.contracts import Loss, Miner
 from likewise.losses import MultiSimilarity, Triplet
 from likewise.miners import HardPairs, SemiHard
-from likewise.config.spec import brief, build, canonical, check_names, find, spec
 from likewise.types import LikewiseError
 
 

@@ -2,8 +2,8 @@ from typing import Annotated, Literal
 
 import pytest
 
-from likewise.contracts import Miner
 from likewise.config.type_check import fits, words
+from likewise.contracts import Miner
 from likewise.miners import SemiHard
 
 

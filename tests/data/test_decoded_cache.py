@@ -16,8 +16,8 @@ from PIL import Image
 from likewise.data import decode
 from likewise.data import decoded_cache as pixels
 from likewise.data.decode import decoded_bytes, pixels_of
-from likewise.data.images import BadImage
 from likewise.data.decoded_cache import _finished, home_of, is_there, open_pixels
+from likewise.data.images import BadImage
 from likewise.types import Items, LikewiseError
 
 COUNT = 11

@@ -12,8 +12,8 @@ from likewise.config import Evaluate, Report, Search
 from likewise.data import load
 from likewise.data.hugging_face import from_object, parse
 from likewise.evaluation.evaluate import evaluate
-from likewise.report.targets import open_target
 from likewise.index.search import search
+from likewise.report.targets import open_target
 from likewise.types import LikewiseError
 
 datasets = pytest.importorskip("datasets")
@@ -201,7 +201,9 @@ def test_a_run_does_not_make_others_contact_a_hub(monkeypatch, tmp_path):
     monkeypatch.setattr("likewise.pretrained.weights.within_reach", lambda address: True)
     run = likewise.train("hf:lab/insects", out=tmp_path / "run", metrics=("R@1",), quiet=True, **names)
     assert asked == [(("lab/insects", None), False, False)]
-    monkeypatch.setattr("likewise.pretrained.weights.within_reach", lambda address: pytest.fail("the hub was contacted"))
+    monkeypatch.setattr(
+        "likewise.pretrained.weights.within_reach", lambda address: pytest.fail("the hub was contacted")
+    )
     how = {"target": str(run.path), "metrics": ("R@1",), "device": "cpu", "workers": 0, "quiet": True}
     evaluate(Evaluate(**how))
     assert asked[-1] == (("lab/insects", None), True, True)

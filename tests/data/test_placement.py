@@ -10,10 +10,10 @@ from PIL import Image
 
 from likewise.data import placement as resident
 from likewise.data.augment import Augment, Plain
-from likewise.data.loader import batches
+from likewise.data.decoded_cache import is_there, open_pixels
 from likewise.data.folder import read_folder
 from likewise.data.images import BadImage
-from likewise.data.decoded_cache import is_there, open_pixels
+from likewise.data.loader import batches
 from likewise.data.placement import at_hand, choose, gather_rows, has_room, hold
 from likewise.engine.embed import embed_rows
 from likewise.models.embedder import Embedder

@@ -15,10 +15,10 @@ from safetensors.numpy import load_file
 
 from likewise.cli.commands import run_export
 from likewise.config import Export, Train
-from likewise.runs.folder import Run
 from likewise.deploy import export as stage
 from likewise.deploy.export import compare, export
 from likewise.deploy.model import Model, load
+from likewise.runs.folder import Run
 from likewise.training.fit import train
 from likewise.types import LikewiseError
 

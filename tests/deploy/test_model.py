@@ -10,9 +10,9 @@ from PIL import Image
 import likewise
 from likewise.config import Embed, Export, Train
 from likewise.data import load as data
-from likewise.evaluation.embed_data import embed
 from likewise.deploy.export import export
 from likewise.deploy.model import Model, load
+from likewise.evaluation.embed_data import embed
 from likewise.training.fit import train
 from likewise.types import LikewiseError
 

@@ -11,11 +11,11 @@ import torch
 
 from likewise.config import Train
 from likewise.data.augment import Plain
+from likewise.deploy.model import Model
+from likewise.deploy.onnx import must_have_onnx, preprocessing, write_onnx
 from likewise.models.embedder import Embedder
 from likewise.models.heads import Relational
 from likewise.runs.folder import Run
-from likewise.deploy.model import Model
-from likewise.deploy.onnx import must_have_onnx, preprocessing, write_onnx
 from likewise.types import LikewiseError
 
 CPU, CONFIG = torch.device("cpu"), Train(data="d", backbone="conv_small", head="Relational()")

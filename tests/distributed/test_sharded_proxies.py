@@ -9,10 +9,10 @@ from pytorch_metric_learning.losses import CosFaceLoss, NormalizedSoftmaxLoss
 from sharded_work import CLASSES, DIM, OPTIMIZERS, SPECS, batch, everything, made, start_all
 
 from likewise import losses
-from likewise.distributed import sharded_proxies as sharded
-from likewise.contracts import Loss
-from likewise.distributed.sharded_proxies import gradient_norm, own, own_memory, shard, whole, whole_memory
 from likewise.config.spec import build
+from likewise.contracts import Loss
+from likewise.distributed import sharded_proxies as sharded
+from likewise.distributed.sharded_proxies import gradient_norm, own, own_memory, shard, whole, whole_memory
 from likewise.types import LikewiseError
 
 pytestmark = pytest.mark.process

@@ -8,11 +8,11 @@ from safetensors.torch import save_file
 
 from likewise.cli.commands import run_train
 from likewise.config import Compare, Evaluate, Train
-from likewise.models.conv_small import ConvSmall
 from likewise.evaluation import baseline as gain
+from likewise.evaluation.baseline import HINT, add_before, say_loss
 from likewise.evaluation.compare import compare
 from likewise.evaluation.evaluate import evaluate
-from likewise.evaluation.baseline import HINT, add_before, say_loss
+from likewise.models.conv_small import ConvSmall
 from likewise.training.fit import train
 from likewise.types import LikewiseError
 

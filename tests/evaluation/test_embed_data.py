@@ -12,11 +12,11 @@ from safetensors.torch import load_file, save_file
 
 from likewise.config import Embed, Evaluate, Search, Train
 from likewise.data import load
-from likewise.runs.open import open_embedder, read_config
 from likewise.evaluation.embed_data import embed
 from likewise.evaluation.evaluate import evaluate
-from likewise.runs.artifacts import origin
 from likewise.index.search import search
+from likewise.runs.artifacts import origin
+from likewise.runs.open import open_embedder, read_config
 from likewise.training.fit import train
 from likewise.types import LikewiseError
 

@@ -6,8 +6,8 @@ import math
 import pytest
 import torch
 
-from likewise.evaluation.error_overlap import error_overlap, most_wrong
 from likewise.errors import LikewiseError
+from likewise.evaluation.error_overlap import error_overlap, most_wrong
 
 # The ten test classes of Cars196 with most errors: 3 losses x 5 seeds, as released with the paper on influence functions.
 CARS = {

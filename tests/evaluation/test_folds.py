@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from likewise.config import Train
-from likewise.protocols import ClassFolds
-from likewise.runs.folder import Run
 from likewise.config.spec import build
 from likewise.evaluation.folds import fold_specs, score_folds
+from likewise.protocols import ClassFolds
+from likewise.runs.folder import Run
 from likewise.training.fit import train
 from likewise.types import LikewiseError
 

@@ -14,8 +14,8 @@ from likewise.cli import main as cli
 from likewise.config import Hierarchy, Train
 from likewise.evaluation import hierarchy as stage
 from likewise.evaluation.hierarchy import class_means, compare, hierarchy, purity
-from likewise.training.fit import train
 from likewise.taxonomies import taxonomy
+from likewise.training.fit import train
 from likewise.types import LikewiseError
 
 CPU = {"device": "cpu", "quiet": True, "workers": 0}

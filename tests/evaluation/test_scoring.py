@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from likewise.evaluation import scoring
-from likewise.protocols import QueryGallery
 from likewise.evaluation.scoring import retrieve, summary
+from likewise.protocols import QueryGallery
 from likewise.types import Embedded, Items, Scores
 
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 from likewise.config import Train
+from likewise.experiments.jobs import Outcome, attempt
 from likewise.runs.folder import Run
 from likewise.runs.usage import cost, sessions
-from likewise.experiments.jobs import Outcome, attempt
 
 LONG = {"length": "400", "checkpoint_every": "5", "log_every": 5}
 """Long enough to be killed on the way."""

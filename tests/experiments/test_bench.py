@@ -11,15 +11,15 @@ from scipy import stats
 from likewise.cli import main as cli
 from likewise.config import Bench
 from likewise.errors import LikewiseError
-from likewise.experiments.grid import adapted, read_grid, table_names
-from likewise.render.benchmark_table import Sheet, headline, lay_out
-from likewise.render.tables import Table
-from likewise.runs.folder import Run
 from likewise.experiments import bench as module
 from likewise.experiments import jobs as many
 from likewise.experiments.bench import bench
 from likewise.experiments.bench import lay_out as lay_out_trainings
+from likewise.experiments.grid import adapted, read_grid, table_names
 from likewise.experiments.jobs import Crew, Planner
+from likewise.render.benchmark_table import Sheet, headline, lay_out
+from likewise.render.tables import Table
+from likewise.runs.folder import Run
 
 SETTINGS = """
 [settings]

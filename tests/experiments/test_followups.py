@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from likewise.audit.audit import audit
 from likewise.config import Audit, Bench
 from likewise.errors import LikewiseError
+from likewise.experiments import followups as module
+from likewise.experiments.bench import bench
+from likewise.experiments.followups import DETECTED, follow_up
 from likewise.experiments.grid import read_grid
 from likewise.published import wrong_classes
 from likewise.render.benchmark_table import Entry, Sheet
-from likewise.experiments import followups as module
-from likewise.experiments.followups import DETECTED, follow_up
-from likewise.audit.audit import audit
-from likewise.experiments.bench import bench
 
 GRID = """
 then = {then}

@@ -5,9 +5,20 @@ import itertools
 import pytest
 
 from likewise.config import Train
-from likewise.errors import LikewiseError
-from likewise.experiments.grid import Grid, Point, adapted, as_train, cells, chosen, read_grid, shipped, table_names, toml
 from likewise.config.overrides import settings_of
+from likewise.errors import LikewiseError
+from likewise.experiments.grid import (
+    Grid,
+    Point,
+    adapted,
+    as_train,
+    cells,
+    chosen,
+    read_grid,
+    shipped,
+    table_names,
+    toml,
+)
 
 TEXT = """
 title = "a study"

@@ -8,14 +8,14 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from stages.crew_work import check_that_a_kill_loses_nothing, check_that_a_wish_to_stop_is_heard
+from experiments.executor_work import check_that_a_kill_loses_nothing, check_that_a_wish_to_stop_is_heard
 
 from likewise.config import Train, to_dict
 from likewise.errors import DiskFull, LikewiseError, OutOfMemory
-from likewise.io.processes import command
-from likewise.runs.folder import Run
 from likewise.experiments import jobs as many
 from likewise.experiments.jobs import Child, Crew, Outcome, Planner, attempt
+from likewise.io.processes import command
+from likewise.runs.folder import Run
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.special import stdtr
 
-from likewise.numerics.bootstrap import paired
 from likewise.experiments.method_tests import contest, verdict
+from likewise.numerics.bootstrap import paired
 from likewise.runs.artifacts import PerQuery
 from likewise.types import LikewiseError
 

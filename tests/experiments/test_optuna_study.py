@@ -10,9 +10,17 @@ pytest.importorskip("optuna")
 from optuna.trial import TrialState
 
 from likewise.errors import LikewiseError
-from likewise.io.processes import mark
+from likewise.experiments.optuna_study import (
+    counted,
+    hand_back,
+    next_trial,
+    open_study,
+    suggest,
+    take_up,
+    without_password,
+)
 from likewise.experiments.search_space import Range
-from likewise.experiments.optuna_study import counted, hand_back, next_trial, open_study, suggest, take_up, without_password
+from likewise.io.processes import mark
 
 RANGES = [
     Range("lr", "", low=1e-5, high=1e-2, log=True), Range("dim", "", choices=("8", "16")),

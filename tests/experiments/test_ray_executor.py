@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from stages.crew_work import check_that_a_kill_loses_nothing, check_that_a_wish_to_stop_is_heard
+from experiments.executor_work import check_that_a_kill_loses_nothing, check_that_a_wish_to_stop_is_heard
 
 from likewise.config import Bench, Train
 from likewise.errors import LikewiseError

@@ -9,13 +9,13 @@ import torch
 
 from likewise.config import Train
 from likewise.errors import LikewiseError
+from likewise.experiments import results_table as module
 from likewise.experiments.grid import Cell, adapted, cells, read_grid
+from likewise.experiments.results_table import differing, missing, provenance, tabulate
 from likewise.published import numbers
 from likewise.render.benchmark_table import lay_out
-from likewise.runs.folder import Run
-from likewise.experiments import results_table as module
 from likewise.runs.artifacts import PerQuery
-from likewise.experiments.results_table import differing, missing, provenance, tabulate
+from likewise.runs.folder import Run
 
 CPU = torch.device("cpu")
 

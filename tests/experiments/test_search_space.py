@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from likewise.config import Train
+from likewise.config.spec import build, find, usage
 from likewise.contracts import Loss
 from likewise.errors import LikewiseError
-from likewise.config.spec import build, find, usage
 from likewise.experiments.search_space import built_in, read_entries, read_range, read_ranges, settle
 
 BASE = Train(data="glyphs", loss="MultiSimilarity()", sampler="SamplesPerClass(batch=24, per_class=4)")

@@ -12,12 +12,12 @@ pytest.importorskip("optuna")
 from likewise.cli import main as cli
 from likewise.config import Train, Tune
 from likewise.errors import LikewiseError
+from likewise.experiments import tune as module
 from likewise.experiments.grid import as_train, read_grid
+from likewise.experiments.tune import tune
 from likewise.render.benchmark_table import Sheet, lay_out
 from likewise.runs.folder import Run
-from likewise.experiments import tune as module
 from likewise.training.fit import train
-from likewise.experiments.tune import tune
 
 CONFIG = """
 [settings]

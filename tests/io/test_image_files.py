@@ -9,10 +9,10 @@ import pytest
 from PIL import EpsImagePlugin, Image, UnidentifiedImageError
 
 import likewise
+from likewise._notebook import thumbnail
 from likewise.data.decode import _outline
 from likewise.data.images import BadImage, read_image
 from likewise.data.unpack import UNKNOWN, suffix_of
-from likewise._notebook import thumbnail
 from likewise.io.image_files import FORMAT_OF, SUFFIXES, formats, open_picture
 
 

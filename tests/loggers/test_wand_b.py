@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from likewise.config.spec import build, spec
 from likewise.loggers import WandB
 from likewise.loggers.wand_b import has_key
-from likewise.config.spec import build, spec
 from likewise.types import LikewiseError
 
 pytest.importorskip("wandb")

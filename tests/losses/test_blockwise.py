@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from likewise.losses import _blockwise as engine
 from likewise.contracts import Miner
 from likewise.losses import MultiSimilarity
-from likewise.miners import DistanceWeighted, Random
+from likewise.losses import _blockwise as engine
 from likewise.losses._blockwise import by_rows, triplets
+from likewise.miners import DistanceWeighted, Random
 from likewise.similarity import cosine, neg_squared
 from likewise.types import Ref
 

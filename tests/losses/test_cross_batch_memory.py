@@ -5,9 +5,9 @@ import torch
 from bare_work import LOSSES
 from torch.nn import functional as F
 
+from likewise.config.spec import build, spec
 from likewise.contracts import Loss
 from likewise.losses import Circle, Contrastive, CrossBatchMemory, MultiSimilarity, NormSoftmax, SupCon
-from likewise.config.spec import build, spec
 from likewise.types import LikewiseError, Ref
 
 INNER = [n for n in LOSSES if not any(p.shape[1:] == (8,) for p in build(n, Loss, classes=6, dim=8).parameters())]

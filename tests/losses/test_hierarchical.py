@@ -7,10 +7,10 @@ import torch
 from bare_work import LOSSES, check_spec
 from torch.nn import functional as F
 
+from likewise.config.spec import build, canonical, spec
 from likewise.contracts import Loss
 from likewise.losses import Hierarchical, NormSoftmax, ProxyAnchor, SoftTriple
 from likewise.training.optim import forget
-from likewise.config.spec import build, canonical, spec
 from likewise.types import LikewiseError
 
 CLASSES, DIM = 12, 6

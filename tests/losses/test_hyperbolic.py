@@ -8,9 +8,9 @@ import torch
 from torch.nn import functional as F
 
 from likewise import losses
+from likewise.config.spec import build
 from likewise.contracts import Miner
 from likewise.losses._hyperbolic import HALFWAY, SPACES, hyperbolic_distance, hyperbolic_similarity, neg_hyperbolic
-from likewise.config.spec import build
 from likewise.types import LikewiseError, Tuples
 
 NO_SPACE = {

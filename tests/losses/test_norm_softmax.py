@@ -4,9 +4,9 @@ import pytest
 import torch
 from pytorch_metric_learning.losses import NormalizedSoftmaxLoss
 
+from likewise.config.spec import build
 from likewise.contracts import Loss
 from likewise.losses import NormSoftmax
-from likewise.config.spec import build
 from likewise.types import LikewiseError
 
 

@@ -5,8 +5,8 @@ import torch
 from bare_work import LOSSES, check_spec
 from torch.nn import functional as F
 
-from likewise.contracts import Loss
 from likewise.config.spec import build
+from likewise.contracts import Loss
 
 CLASSES, DIM = 7, 6
 

@@ -9,9 +9,9 @@ import torch
 
 from likewise import metrics
 from likewise.config import Evaluate, Train
+from likewise.evaluation.evaluate import evaluate
 from likewise.metrics import spectrum as module
 from likewise.metrics.spectrum import class_spectrum, density, knows, measure, spectral_decay, spectrum
-from likewise.evaluation.evaluate import evaluate
 from likewise.training.fit import train
 from likewise.types import LikewiseError
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from likewise.config.spec import build, spec
 from likewise.contracts import Loss
 from likewise.losses import Contrastive, CrossBatchMemory
 from likewise.miners import TSINT
 from likewise.miners.tsint import percentile
 from likewise.similarity import compare
-from likewise.config.spec import build, spec
 from likewise.types import LikewiseError, Pairs
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from likewise.noise import ClassFrequency
 from likewise.config.spec import build
+from likewise.noise import ClassFrequency
 from likewise.types import LikewiseError
 
 SIZES = [100, 400, 300, 200, 50]

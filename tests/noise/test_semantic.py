@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
+from likewise.config.spec import build, spec
 from likewise.noise import Semantic
 from likewise.noise.semantic import Relatives
-from likewise.config.spec import build, spec
 from likewise.taxonomies import taxonomy
 from likewise.types import LikewiseError
 

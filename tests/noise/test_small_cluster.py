@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from likewise.noise import SmallCluster
 from likewise.config.spec import build
+from likewise.noise import SmallCluster
 from likewise.types import LikewiseError
 
 RNG = np.random.default_rng(5)

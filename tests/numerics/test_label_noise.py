@@ -6,10 +6,10 @@ import math
 import pytest
 import torch
 
-from likewise.numerics import lda as discriminant
 from likewise.numerics import label_noise
-from likewise.numerics.lda import Discriminant
+from likewise.numerics import lda as discriminant
 from likewise.numerics.label_noise import Evidence, Known, Noise, at_sharpness, discriminate, fit_noise, fit_shares
+from likewise.numerics.lda import Discriminant
 
 
 def scores(n=60, classes=4, wrong=0.2, seed=0):

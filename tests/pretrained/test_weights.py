@@ -5,9 +5,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from likewise.pretrained import weights
 from likewise.models.backbones import build_backbone
 from likewise.models.conv_small import ConvSmall
+from likewise.pretrained import weights
 from likewise.types import LikewiseError
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from likewise.protocols import SeenClasses
-from likewise.evaluation.scoring import retrieve
 from likewise.config.spec import build
+from likewise.evaluation.scoring import retrieve
+from likewise.protocols import SeenClasses
 from likewise.types import Embedded, Items, LikewiseError
 
 PARTS = ("train", "val", "test")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from likewise.protocols import UnseenClasses
 from likewise.evaluation.scoring import retrieve
+from likewise.protocols import UnseenClasses
 from likewise.types import Embedded, Items, LikewiseError
 
 

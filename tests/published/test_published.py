@@ -8,8 +8,8 @@ from itertools import combinations
 import pytest
 import torch
 
-from likewise.evaluation.error_overlap import error_overlap
 from likewise.errors import LikewiseError
+from likewise.evaluation.error_overlap import error_overlap
 from likewise.published import NAMED, caveats, find, fits, numbers, papers, write, wrong_classes
 
 COUNTS = {

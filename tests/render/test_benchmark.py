@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 from page_reader import Reader
 
-from likewise.render.benchmark import Entry, Sheet, escape, html, latex, markdown, rows_for_csv, show_sheet
 from likewise.numerics.significance import Contest, Versus
+from likewise.render.benchmark import Entry, Sheet, escape, html, latex, markdown, rows_for_csv, show_sheet
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 NASTY = r"A_b & {c} 50 % #1 $x$ ~ ^ \ <script>alert(1)</script> | ρ"

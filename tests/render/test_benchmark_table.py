@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from likewise.numerics.significance import Contest, Versus
 from likewise.render.benchmark_table import (
     Entry,
     Sheet,
@@ -20,7 +21,6 @@ from likewise.render.benchmark_table import (
     lay_out,
     order_of,
 )
-from likewise.numerics.significance import Contest, Versus
 
 
 def printed(mean, spread=None, spread_is="", about=()):

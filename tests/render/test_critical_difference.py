@@ -8,9 +8,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 from likewise.numerics.bootstrap import Interval
-from likewise.render.critical_difference import draw_against, draw_ranks, spread
-from likewise.render.benchmark_table import Point
 from likewise.numerics.significance import Contest
+from likewise.render.benchmark_table import Point
+from likewise.render.critical_difference import draw_against, draw_ranks, spread
 from likewise.types import LikewiseError
 
 

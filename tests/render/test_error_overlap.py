@@ -6,7 +6,16 @@ from matplotlib.colors import to_rgba
 from PIL import Image
 
 from likewise.render.comparison import save_figure
-from likewise.render.error_overlap import COLOURS, FAINT, SHOWN, Named, Overlapped, draw_overlap, say_overlap, show_overlap
+from likewise.render.error_overlap import (
+    COLOURS,
+    FAINT,
+    SHOWN,
+    Named,
+    Overlapped,
+    draw_overlap,
+    say_overlap,
+    show_overlap,
+)
 
 HEAT = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 0, 0], [1, 0, 0, 1]], bool)
 

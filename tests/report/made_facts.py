@@ -6,8 +6,8 @@ import numpy as np
 from PIL import Image
 from scipy.cluster.hierarchy import leaves_list, linkage
 
-from likewise.report import records as f
 from likewise.render.error_overlap import Named, Overlapped
+from likewise.report import records as f
 
 SCRIPT = "<script>alert(1)</script>"
 NEAR = 8

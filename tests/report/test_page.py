@@ -9,8 +9,8 @@ import pytest
 from page_reader import Reader
 from report.made_facts import SCRIPT, made_facts
 
-from likewise.report.records import Facts, Score, Viewed
 from likewise.report.page import SCRIPTS, SECTIONS, asset, clear_best, contents, first_scores, scale, scales, write_page
+from likewise.report.records import Facts, Score, Viewed
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 

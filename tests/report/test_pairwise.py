@@ -7,12 +7,12 @@ import pytest
 
 from likewise.config import Compare, Report, Train
 from likewise.evaluation.compare import compare
+from likewise.report.pairwise import places_of, set_beside, share_errors, with_names
+from likewise.report.run_analysis import view
 from likewise.report.targets import open_target
 from likewise.report.write import make_pool
 from likewise.runs.artifacts import read_per_query
-from likewise.report.pairwise import places_of, set_beside, share_errors, with_names
 from likewise.training.fit import train
-from likewise.report.run_analysis import view
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ from PIL import Image
 from report.made_facts import made_facts
 
 from likewise.report import payload as packed
-from likewise.report.records import Confused, Pool
 from likewise.report.payload import (
     captions,
     examples,
@@ -22,6 +21,7 @@ from likewise.report.payload import (
     quantised,
     said,
 )
+from likewise.report.records import Confused, Pool
 
 
 def read(block, kind):

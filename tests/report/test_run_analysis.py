@@ -8,9 +8,9 @@ from torch.nn import functional as F
 from likewise.config import Report
 from likewise.report import projection
 from likewise.report import run_analysis as stage
+from likewise.report.run_analysis import before, neighbours, scores_of, told, unfold, view, wanted
 from likewise.report.targets import open_target
 from likewise.report.write import make_pool
-from likewise.report.run_analysis import before, neighbours, scores_of, told, unfold, view, wanted
 
 WAY = {"quiet": True, "device": "cpu", "workers": 0}
 

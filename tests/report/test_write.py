@@ -8,11 +8,11 @@ import pytest
 from PIL import Image
 
 from likewise.config import Report, Train
-from likewise.report.records import Facts
-from likewise.runs.folder import Run
 from likewise.report import write as stage
+from likewise.report.records import Facts
 from likewise.report.write import report
 from likewise.runs.artifacts import read_per_query
+from likewise.runs.folder import Run
 from likewise.training.fit import train
 from likewise.types import LikewiseError
 

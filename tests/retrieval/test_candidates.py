@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from likewise.retrieval import integer_scores as exact
 from likewise.retrieval import candidates as propose
+from likewise.retrieval import integer_scores as exact
 
 
 def side(n, d, seed=0, scale=None, stretch=False):

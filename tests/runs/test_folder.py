@@ -10,9 +10,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from likewise.runs import folder as module
 from likewise.errors import RunBusy
 from likewise.io.processes import mark
+from likewise.runs import folder as module
 from likewise.runs.folder import FORMAT, Run, identity
 from likewise.types import LikewiseError
 

@@ -5,8 +5,8 @@ import torch
 
 from likewise.config import KEPT_OUT, Train
 from likewise.data import load
-from likewise.runs.open import resolve
 from likewise.runs.identity import find_run, take
+from likewise.runs.open import resolve
 from likewise.types import LikewiseError
 
 
@@ -99,8 +99,8 @@ def test_where_pictures_are_kept_is_no_part_of_a_run(claim, settings, tmp_path, 
 
 def test_runs_of_before_are_found_wherever_their_pictures_were_kept(settings, tmp_path, monkeypatch):
     """Pictures held on the device were part of the identity once, and of the folder's name."""
-    from likewise.runs.folder import identity
     from likewise.runs import identity as claim
+    from likewise.runs.folder import identity
 
     monkeypatch.chdir(tmp_path)
     items = load(settings["data"])

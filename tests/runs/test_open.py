@@ -9,7 +9,6 @@ from likewise.config import Train
 from likewise.data import load
 from likewise.models.backbones import width_of
 from likewise.runs.folder import FORMAT, Run
-from likewise.samplers import SamplesPerClass
 from likewise.runs.open import (
     choose_device,
     facts_of,
@@ -25,6 +24,7 @@ from likewise.runs.open import (
     similarity_of,
     transforms,
 )
+from likewise.samplers import SamplesPerClass
 from likewise.training.fit import train
 from likewise.types import Items, LikewiseError
 

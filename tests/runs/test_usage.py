@@ -8,8 +8,8 @@ import torch
 
 from likewise.config import Train
 from likewise.errors import LikewiseError
-from likewise.runs.folder import Run
 from likewise.runs import usage as module
+from likewise.runs.folder import Run
 from likewise.runs.usage import Session, cost, sessions
 from likewise.training.fit import Interrupted, train
 

@@ -20,8 +20,8 @@ from likewise.config import Review
 from likewise.data.images import check_files
 from likewise.data.table import read_table
 from likewise.errors import LikewiseError
-from likewise.web.http import take_port
 from likewise.stages.review import find_audit, review
+from likewise.web.http import take_port
 
 AUDIT = """row,path,label,score,suggested,confidence,margin,reason,split,left,top,right,bottom
 0,0.png,wren,0.9,,,,,train,,,,
@@ -127,7 +127,9 @@ def test_what_stands_in_the_way_is_told(run, tmp_path):
 @pytest.mark.slow
 @pytest.mark.process
 def test_without_the_extra_it_says_what_to_install(run):
-    code = "import sys; sys.modules['fastapi'] = None; from likewise.cli.main import main; main(['review', sys.argv[1]])"
+    code = (
+        "import sys; sys.modules['fastapi'] = None; from likewise.cli.main import main; main(['review', sys.argv[1]])"
+    )
     here = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     told = subprocess.run([sys.executable, "-c", code, str(run)], capture_output=True, text=True, env=here)
     assert told.returncode == 2 and "pip install 'likewise[serve]'" in told.stderr and "Traceback" not in told.stderr

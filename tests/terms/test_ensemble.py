@@ -8,14 +8,14 @@ from PIL import Image
 from torch.nn import functional as F
 
 from likewise.config import Embed, Train
+from likewise.config.spec import build, spec
 from likewise.contracts import Loss, Term
+from likewise.evaluation.embed_data import embed
 from likewise.losses import Contrastive, CrossBatchMemory, ProxyAnchor
 from likewise.models import Embedder
 from likewise.models.heads import Relational
-from likewise.config.spec import build, spec
-from likewise.evaluation.embed_data import embed
-from likewise.training.fit import Interrupted, train
 from likewise.terms import Ensemble
+from likewise.training.fit import Interrupted, train
 from likewise.types import Batch, LikewiseError, Output
 
 CLASSES = 4

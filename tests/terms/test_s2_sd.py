@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from likewise.losses import Contrastive, CrossBatchMemory, Histogram, MultiSimilarity, ProxyNCA
 from likewise.config.spec import build, spec
+from likewise.losses import Contrastive, CrossBatchMemory, Histogram, MultiSimilarity, ProxyNCA
 from likewise.terms import S2SD
 from likewise.types import Batch, LikewiseError
 

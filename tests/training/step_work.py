@@ -18,8 +18,8 @@ from likewise import losses
 from likewise.config import Train
 from likewise.distributed.collectives import world
 from likewise.runs.folder import Run
-from likewise.training.fit import Interrupted, Training, train
 from likewise.terms import _language_targets as guidance
+from likewise.training.fit import Interrupted, Training, train
 
 SPREAD = {"sampler": "SamplesPerClass(batch=25, per_class=5)"}  # neither 2 nor 3 processes share it evenly
 NOISY = {"noise": "Uniform(share=0.3)"}

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from stages.faults_work import LINE, fill_the_disk, train_until_killed
+from training.faults_work import LINE, fill_the_disk, train_until_killed
 
 from likewise.config import Train
 from likewise.data.images import BadImage

@@ -17,10 +17,10 @@ from likewise.config import Train
 from likewise.data import load
 from likewise.errors import OutOfMemory
 from likewise.runs.folder import Run
-from likewise.training import fit as module
 from likewise.runs.open import read_config
-from likewise.training.state import Parts
+from likewise.training import fit as module
 from likewise.training.fit import Interrupted, train
+from likewise.training.state import Parts
 from likewise.types import LikewiseError
 
 

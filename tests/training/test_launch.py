@@ -15,8 +15,8 @@ from likewise.config import Train
 from likewise.errors import OutOfMemory
 from likewise.io.processes import command
 from likewise.runs.folder import Run
-from likewise.training.launch import end_with, is_loss, is_started, launch, must_be_there, outcome, wait_for
 from likewise.training.fit import train
+from likewise.training.launch import end_with, is_loss, is_started, launch, must_be_there, outcome, wait_for
 from likewise.types import LikewiseError
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from likewise.config import Train
 from likewise.contracts import Logger
-from likewise.training.logger_dispatch import make_loggers, numbers_of
 from likewise.training.fit import Interrupted, Training, train
+from likewise.training.logger_dispatch import make_loggers, numbers_of
 from likewise.types import LikewiseError
 
 CALLS = []

@@ -8,8 +8,8 @@ import torch
 from likewise.config import Train
 from likewise.losses import CrossBatchMemory, Margin, MultiSimilarity, NormSoftmax, ProxyAnchor
 from likewise.models import Embedder, heads
-from likewise.training.optim import Schedule, clip, forget, make_optimizer, steps_of
 from likewise.terms import S2SD
+from likewise.training.optim import Schedule, clip, forget, make_optimizer, steps_of
 from likewise.types import LikewiseError
 
 

@@ -8,8 +8,8 @@ import torch
 
 from likewise.runs.folder import Run
 from likewise.runs.usage import Session
-from likewise.training.run_log import Recording
 from likewise.training.logger_dispatch import Telling
+from likewise.training.run_log import Recording
 from likewise.types import LikewiseError
 
 

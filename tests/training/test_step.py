@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from stages.step_work import (
+from training.step_work import (
     CASES,
     FEW,
     STOPPED,

@@ -16,8 +16,8 @@ import httpx
 from fastapi import Request
 from fastapi.testclient import TestClient
 
-from likewise.web import http as server
 from likewise.errors import LikewiseError
+from likewise.web import http as server
 from likewise.web.http import HEADERS, as_jpeg, choose_token, new_app, send_picture, take_port
 
 KEY = 'open; "sesame" + 1'

@@ -13,15 +13,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise.audit.hessian import along, empirical, fisher_factor, gradients, kronecker, lissa
 from likewise.audit.deep_influence import deep_influence, deep_repairs
+from likewise.audit.hessian import along, empirical, fisher_factor, gradients, kronecker, lissa
 from likewise.audit.influence import Causes, balanced_batches, influence, repairs, shares, strongest
-from likewise.audit.retrieval_errors import Found, find_pairs, group_by_class
 from likewise.audit.intervention import summary, verify
+from likewise.audit.retrieval_errors import Found, find_pairs, group_by_class
+from likewise.audit.source import Subject
 from likewise.config import Audit
 from likewise.data.loader import batches, in_order
 from likewise.io.progress import bar
-from likewise.audit.source import Subject
 from likewise.types import Embedded
 
 AT_ONCE = 2**25

@@ -12,17 +12,17 @@ import torch
 from jaxtyping import Int
 from PIL import Image
 
+from likewise.audit.attribution import WAYS, Explained, explain
+from likewise.audit.label_quality import SCORES, Verdicts, judge_part, measure
 from likewise.audit.near_duplicates import Duplicates, near_duplicates
+from likewise.audit.page import write_page
+from likewise.audit.retrain import retrain
+from likewise.audit.source import Subject, open_subject
+from likewise.audit.write import write_tables
 from likewise.config import Audit, check
 from likewise.data.images import image_of
 from likewise.io.files import make_folder, write_json
 from likewise.io.progress import bar
-from likewise.audit.page import write_page
-from likewise.audit.write import write_tables
-from likewise.audit.attribution import WAYS, Explained, explain
-from likewise.audit.retrain import retrain
-from likewise.audit.source import Subject, open_subject
-from likewise.audit.label_quality import SCORES, Verdicts, judge_part, measure
 from likewise.types import Items, LikewiseError
 
 

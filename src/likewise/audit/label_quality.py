@@ -11,14 +11,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.audit import relabel
-from likewise.audit.label_quality_ensemble import Judged, judge
+from likewise.audit.attribution import Explained, moved
 from likewise.audit.influence import losses_of
+from likewise.audit.label_quality_ensemble import Judged, judge
 from likewise.audit.label_scores import by_loss, class_sizes, loss_over_time, neighbour_vote, self_gradient
+from likewise.audit.source import Part, Subject
 from likewise.config import Audit
 from likewise.metrics.detection import detection, relabel_accuracy
 from likewise.retrieval.ranking import nearest
-from likewise.audit.attribution import Explained, moved
-from likewise.audit.source import Part, Subject
 from likewise.types import Items
 
 NEAR = 6

@@ -16,9 +16,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.audit.label_scores import Centres, class_sizes, margins, must_be_labelled, undecided
-from likewise.numerics.lda import KEPT
 from likewise.errors import LikewiseError
 from likewise.numerics.label_noise import Evidence, Known, Noise, discriminate, fit_noise
+from likewise.numerics.lda import KEPT
 from likewise.similarity import at_least_float32, full_products
 
 SHARPNESS = tuple(3 * 1.4**i for i in range(12))  # to 121

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import base64
-import io
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 from PIL import Image
 
 from likewise.audit.read import Findings, Pair, Sample, read_findings
 from likewise.io.progress import bar
 from likewise.render import gallery
-from likewise.audit.summary import score_text
+from likewise.render.html import data_uri, environment, shrunk
 
 MOST = {
     "suspects": 120,
@@ -81,35 +77,6 @@ def write_page(folder: Path, picture: Callable[[int], Image.Image | None], quiet
     aside = folder / "audit.html.new"
     aside.write_text(text, "utf-8")
     return aside.replace(folder / "audit.html")
-
-
-def environment() -> Environment:
-    made = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters |= {
-        "n": known(lambda value: f"{round(value):,}"),
-        "pct": known(lambda share: "< 0.1%" if 0 < share < 0.001 else f"{share:.1%}"),
-        "score": known(score_text),
-        "signed": known(lambda value, digits=1: f"{value:+.{digits}f}".replace("-", "\N{MINUS SIGN}")),
-        "name": breakable,
-        "sentence": lambda text: text[:1].upper() + text[1:].rstrip(".") + ".",
-        "points": lambda curve: " ".join(f"{52 + 450 * x:.1f},{350 - 330 * y:.1f}" for x, y in curve if y is not None),
-    }
-    return made
-
-
-def known(write: Callable[..., str]) -> Callable[..., str]:
-    """Write a number that is there, and nothing where there is none."""
-    return lambda value, *how: "" if value is None or not np.isfinite(value) else write(value, *how)
-
-
-def breakable(name: str) -> Markup:
-    """A name on one line, which may be broken after _ and /."""
-    return Markup("<wbr>").join(re.findall(r"[^_/]*[_/]|[^_/]+", gallery.one_line(name)))
 
 
 def view(found: Findings) -> dict:
@@ -229,22 +196,12 @@ def read_pictures(
     return small
 
 
-def shrunk(image: Image.Image, side: int) -> Image.Image:
-    scale = side / max(image.size)
-    width, height = (max(1, round(length * scale)) for length in image.size)
-    return image.resize((width, height), Image.Resampling.LANCZOS) if scale < 1 else image
-
-
 def inlined(pictures: dict[int, Image.Image]) -> dict[int, str]:
     """Each picture as a data URI, all of them small enough to stay within `ROOM`."""
     for side in SIDES:
-        found = {row: data_uri(shrunk(image, side)) for row, image in pictures.items()}
+        found = {
+            row: data_uri(shrunk(image, side), "JPEG", quality=78, optimize=True) for row, image in pictures.items()
+        }
         if sum(map(len, found.values())) <= ROOM:
             break
     return found
-
-
-def data_uri(image: Image.Image) -> str:
-    file = io.BytesIO()
-    image.save(file, "JPEG", quality=78, optimize=True)
-    return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode()

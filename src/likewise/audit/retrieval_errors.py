@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise.retrieval import integer_scores as exact
 from likewise.audit.label_scores import class_sizes, must_be_labelled
-from likewise.evaluation.error_overlap import most_wrong
 from likewise.errors import LikewiseError
+from likewise.evaluation.error_overlap import most_wrong
+from likewise.retrieval import integer_scores as exact
 from likewise.retrieval.ranking import nearest
 from likewise.similarity import squared_distance
 

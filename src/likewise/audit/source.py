@@ -14,19 +14,19 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from likewise.audit.read import ALL
 from likewise.config import Audit, Train
+from likewise.config.spec import brief
 from likewise.contracts import Loss
 from likewise.data.features import read_embeddings
 from likewise.engine.embed import embed_rows
-from likewise.audit.read import ALL
+from likewise.evaluation.evaluate import open_data
 from likewise.models.embedder import Embedder
 from likewise.models.heads import Linear
-from likewise.runs.folder import Run
-from likewise.config.spec import brief
-from likewise.runs.open import choose_device, make_protocol, open_embedder, open_loss, similarity_of, transforms
-from likewise.evaluation.evaluate import open_data
-from likewise.stages.noise import split_by
 from likewise.runs.artifacts import find_target, origin
+from likewise.runs.folder import Run
+from likewise.runs.open import choose_device, make_protocol, open_embedder, open_loss, similarity_of, transforms
+from likewise.stages.noise import split_by
 from likewise.types import Embedded, Items, LikewiseError
 
 

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from likewise.audit.read import Findings, read_findings
 from likewise.render.gallery import one_line
+from likewise.render.html import score_text
 
 SUSPECTS, GROUPS, MERGES = 10, 5, 10
 """How many of each are told."""
@@ -119,8 +120,3 @@ def fit(text: str, width: int) -> str:
 
 def counted(shown: int, whole: int) -> str:
     return f", {shown} of {whole:,}" if shown < whole else ""
-
-
-def score_text(value: float) -> str:
-    """A share with three digits; what would be written as zero, as less than the least."""
-    return "< 0.001" if 0 < value < 0.001 else f"{value:.3f}"

@@ -23,9 +23,9 @@ def shown_once(config):
 
 
 def run_train(config) -> None:
+    from likewise.evaluation.baseline import add_before, say_loss
     from likewise.render.scores import by_gallery, show_scores
     from likewise.report.label_trust import say_doubts
-    from likewise.evaluation.baseline import add_before, say_loss
     from likewise.training.fit import train
 
     config = shown_once(config)
@@ -41,8 +41,8 @@ def run_train(config) -> None:
 
 
 def run_evaluate(config) -> None:
-    from likewise.render.scores import by_gallery, show_scores
     from likewise.evaluation.evaluate import evaluate
+    from likewise.render.scores import by_gallery, show_scores
 
     config = shown_once(config)
     scores = evaluate(config)
@@ -64,8 +64,8 @@ def run_search(config) -> None:
     from rich.table import Table
 
     from likewise.errors import printable
-    from likewise.render.tables import escape
     from likewise.index.search import search
+    from likewise.render.tables import escape
 
     found = search(config)
     lines = [(f"{f['similarity']:.4f}", f["class"], str(f["row"]), f["path"]) for f in found]
@@ -91,8 +91,8 @@ def run_search(config) -> None:
 
 
 def run_compare(config) -> None:
-    from likewise.render.comparison import show_comparison
     from likewise.evaluation.compare import compare
+    from likewise.render.comparison import show_comparison
 
     show_comparison(compare(config))
     for what, file in (("picture", config.out), ("queries that changed", config.csv)):
@@ -101,9 +101,9 @@ def run_compare(config) -> None:
 
 
 def run_bench(config) -> None:
+    from likewise.experiments.bench import bench
     from likewise.render.benchmark import show_sheet
     from likewise.render.tables import Table, show_table
-    from likewise.experiments.bench import bench
 
     found = bench(config)
     if isinstance(found, Table):
@@ -119,8 +119,8 @@ def run_tune(config) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from likewise.render.benchmark import show_sheet
     from likewise.experiments.tune import tune
+    from likewise.render.benchmark import show_sheet
 
     found = tune(config)
     if config.quiet:
@@ -156,21 +156,21 @@ def run_report(config) -> None:
 
 
 def run_hierarchy(config) -> None:
-    from likewise.render.hierarchy import show_learned
     from likewise.evaluation.hierarchy import hierarchy
+    from likewise.render.hierarchy import show_learned
 
     show_learned(hierarchy(config))
 
 
 def run_audit(config) -> None:
     if config.overlap:
-        from likewise.render.error_overlap import show_overlap
         from likewise.evaluation.overlap_runs import overlap
+        from likewise.render.error_overlap import show_overlap
 
         found = overlap(config)
         return None if config.quiet else show_overlap(found)
-    from likewise.audit.summary import show_findings
     from likewise.audit.audit import audit
+    from likewise.audit.summary import show_findings
 
     show_findings(audit(config))
 

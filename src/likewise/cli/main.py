@@ -115,7 +115,7 @@ def start(words: list[str]) -> None:
         print(USAGE, end="")
         return
     if words[0] == "--version":
-        from likewise import __version__
+        from likewise._version import __version__
 
         print(__version__)
         return

@@ -1,15 +1,16 @@
 """Every setting of every command, without torch: fields are flags, the texts below them are their help."""
 
-from likewise.config.evaluate import Compare, Embed, Evaluate, Hierarchy, List, RecipeDiff, RecipeShow
 from likewise.config.audit import Audit, Review
-from likewise.config.check import check, to_dict
+from likewise.config.checks import check, to_dict
+from likewise.config.evaluate import Compare, Embed, Evaluate, Hierarchy, List, RecipeDiff, RecipeShow
 from likewise.config.experiments import Bench, Demo, Published, Tune
 from likewise.config.noise import Noise
 from likewise.config.present import Export, Report, Search
-from likewise.config.train import KEPT_OUT, Train
+from likewise.config.train import KEPT_OUT, SPECS, Train
 
 __all__ = [
     "KEPT_OUT",
+    "SPECS",
     "Audit",
     "Bench",
     "Compare",

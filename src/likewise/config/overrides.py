@@ -10,10 +10,9 @@ import typing
 from functools import cache
 from typing import Any
 
-from likewise.config import Train
-from likewise.errors import LikewiseError, nearest_name
-from likewise.recipes import SPECS
+from likewise.config import SPECS, Train
 from likewise.config.spec import canonical
+from likewise.errors import LikewiseError, nearest_name
 
 OURS = ("out", "again", "evaluate", "allow_imports", "quiet")
 """Settings of Train that are not a file's to give: the command decides them."""

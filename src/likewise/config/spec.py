@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from likewise.config import type_check as kinds
 from likewise.adapters.pml import FromPML, is_pml
+from likewise.config import type_check as kinds
 from likewise.errors import nearest_name
 from likewise.types import LikewiseError
 

@@ -34,6 +34,10 @@ KEPT_OUT = (
 """Settings that do not change what is learned, and so are no part of a run's identity."""
 
 
+SPECS = ("loss", "sampler", "protocol", "confidence", "terms", "noise", "head")
+"""Settings that are specs of components."""
+
+
 @dataclass(frozen=True)
 class Train:
     """Train an embedding, then evaluate it on the test part."""

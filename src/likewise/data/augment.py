@@ -14,8 +14,8 @@ from jaxtyping import Float, Int, UInt8
 from PIL import Image
 from torch import Tensor
 
-from likewise.data.crop_resize import send, shrink, stretch
 from likewise.data.color_jitter import check_jitter, factors, jitter
+from likewise.data.crop_resize import send, shrink, stretch
 from likewise.errors import LikewiseError, nearest_name
 
 Kind = Literal["crop", "affine", "none"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from likewise.data.folder import class_files
 from likewise.data.downloads import Original
+from likewise.data.folder import class_files
 from likewise.taxonomies import known
 from likewise.types import Items, LikewiseError
 

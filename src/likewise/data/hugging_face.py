@@ -16,13 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from likewise.data.tabular import parquet_errors
 from likewise.data.table import read_table
+from likewise.data.tabular import parquet_errors
 from likewise.data.unpack import OWNER, Split, unpack
 from likewise.errors import LikewiseError, nearest_name
 from likewise.io.files import first_line
-from likewise.types import Items
 from likewise.pretrained.weights import patient_only_online
+from likewise.types import Items
 
 OPTIONS = ("image", "label", "split")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 
-from likewise.data.folder import class_files
 from likewise.data.downloads import Original
+from likewise.data.folder import class_files
 from likewise.types import Items, LikewiseError
 
 SET = Original(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from likewise.data.folder import image_files, sub_folders
 from likewise.data.downloads import Original
+from likewise.data.folder import image_files, sub_folders
 from likewise.types import Items, LikewiseError
 
 SET = Original(

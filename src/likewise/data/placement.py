@@ -17,10 +17,10 @@ from torch import Tensor
 
 from likewise.data.augment import Plain
 from likewise.data.crop_resize import cut, send
-from likewise.data.images import BadImage
 from likewise.data.decoded_cache import Pixels, decoded_bytes, is_there, open_pixels
-from likewise.io.files import cache_folder
+from likewise.data.images import BadImage
 from likewise.distributed.collectives import world
+from likewise.io.files import cache_folder
 from likewise.types import Items, LikewiseError
 
 Keep = Literal["auto", "files", "disk", "host", "device"]

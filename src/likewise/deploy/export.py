@@ -15,21 +15,21 @@ from jaxtyping import Float, Shaped
 from PIL import Image
 from torch import Tensor
 
-from likewise import __version__
+from likewise._version import __version__
 from likewise.config import Evaluate, Export, Train, check, to_dict
 from likewise.data.images import file_of, image_of
+from likewise.deploy.model import Model, load, open_model, settings_to_rebuild
+from likewise.deploy.model_card import Card, code, fill, write_card
+from likewise.deploy.onnx import must_have_onnx, preprocessing, write_onnx
+from likewise.evaluation.evaluate import find_data, must_be_its_data
 from likewise.io.files import FULL, load_arrays, write_json
 from likewise.io.progress import bar
-from likewise.deploy.model_card import Card, code, fill, write_card
-from likewise.runs.folder import Run
+from likewise.pretrained.weights import brief
 from likewise.retrieval.ranking import nearest
+from likewise.runs.folder import Run
 from likewise.runs.open import make_protocol, read_config, spoil
 from likewise.runs.usage import cost
-from likewise.evaluation.evaluate import find_data, must_be_its_data
-from likewise.deploy.model import Model, load, open_model, settings_to_rebuild
-from likewise.deploy.onnx import must_have_onnx, preprocessing, write_onnx
 from likewise.types import Items, LikewiseError
-from likewise.pretrained.weights import brief
 
 TOLERANCE = 1e-4
 """Largest difference of an embedding's numbers, as a share of the longest embedding, up to which two count as the same. Other

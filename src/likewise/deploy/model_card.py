@@ -9,9 +9,8 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader
 
-from likewise.metrics import as_text
-
-TEMPLATES = Path(__file__).parent / "templates"
+from likewise.render.html import TEMPLATES
+from likewise.render.scores import score_lines
 
 TOLD = (
     "recipe", "backbone", "head", "pool", "loss", "sampler", "confidence", "terms", "length", "optimizer", "lr",
@@ -131,16 +130,6 @@ def sees(card: Card) -> str:
         "then columns), with RGB values in 0..1. Mean and deviation are taken out inside of the network. "
         + ("`preprocess.json` has this in numbers." if card.to == "onnx" else "`likewise.load` does all of it.")
     )
-
-
-def score_lines(scores: Mapping) -> list[list[str]]:
-    """Metric, mean, interval and mean over classes, as texts."""
-    lines = []
-    for name, value in scores["metrics"].items():
-        ends, mean = scores.get("interval", {}).get(name), scores.get("class_mean", {}).get(name)
-        span = "" if ends is None else " to ".join(as_text(name, end) for end in ends)
-        lines.append([name, as_text(name, value), span, "" if mean is None else as_text(name, mean)])
-    return lines
 
 
 def scored(card: Card) -> list[str]:

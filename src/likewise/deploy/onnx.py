@@ -14,16 +14,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from likewise import __version__
+from likewise._version import __version__
 from likewise.config import Train
 from likewise.data.augment import Plain
+from likewise.deploy.model import Model
+from likewise.deploy.model_card import fill
 from likewise.io.files import write_json
 from likewise.models.embedder import Embedder
-from likewise.deploy.model_card import fill
-from likewise.runs.folder import Run
-from likewise.deploy.model import Model
-from likewise.types import LikewiseError
 from likewise.pretrained.weights import brief
+from likewise.runs.folder import Run
+from likewise.types import LikewiseError
 
 OPSET = 18
 """Every torch from 2.6 on writes it, and every onnxruntime from 1.14 on reads it."""

@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from likewise.engine.cuda_graphs import Looking
 from likewise.data.augment import Plain
 from likewise.data.loader import batches, choose_workers, in_order
 from likewise.data.placement import Resident, at_hand
-from likewise.models.embedder import Embedder
-from likewise.io.progress import bar
 from likewise.distributed.collectives import gathered, share
+from likewise.engine.cuda_graphs import Looking
+from likewise.io.progress import bar
+from likewise.models.embedder import Embedder
 from likewise.types import Embedded, Items
 
 MANY = 8

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from likewise.config import Evaluate, Train
 from likewise.engine.embed import embed_rows
-from likewise.numerics.bootstrap import paired
-from likewise.metrics import as_text
-from likewise.runs.folder import Run
-from likewise.evaluation.scoring import as_compared, score, summary
-from likewise.runs.open import choose_device, make_protocol, open_embedder, similarity_of, transforms
 from likewise.evaluation.evaluate import find_data, must_be_its_data, rows_of
+from likewise.evaluation.scoring import as_compared, score, summary
+from likewise.metrics import as_text
+from likewise.numerics.bootstrap import paired
 from likewise.runs.artifacts import read_per_query
+from likewise.runs.folder import Run
+from likewise.runs.open import choose_device, make_protocol, open_embedder, similarity_of, transforms
 from likewise.types import LikewiseError
 
 HINT = "with few pictures train less, more gently (--backbone-lr 1e-5), or not at all (--length 0)"

@@ -9,11 +9,12 @@ import torch
 
 from likewise.config import Embed, Train, check
 from likewise.engine.embed import embed_rows
+from likewise.evaluation.scoring import as_compared
 from likewise.io.files import check_out
 from likewise.models.backbones import width_of
 from likewise.models.embedder import Embedder
+from likewise.runs.artifacts import save_embeddings
 from likewise.runs.folder import Run
-from likewise.evaluation.scoring import as_compared
 from likewise.runs.open import (
     choose_device,
     load_items,
@@ -24,7 +25,6 @@ from likewise.runs.open import (
     to_device,
     transforms,
 )
-from likewise.runs.artifacts import save_embeddings
 from likewise.types import Embedded, LikewiseError
 
 

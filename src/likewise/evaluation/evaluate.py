@@ -11,23 +11,24 @@ import torch
 from jaxtyping import Float, Int
 
 from likewise.config import Audit, Evaluate, Hierarchy, Train, check
+from likewise.config.spec import spec
 from likewise.contracts import Part, Protocol
+from likewise.data.decoded_cache import Pixels
 from likewise.data.features import read_embeddings
 from likewise.data.images import fingerprint
 from likewise.data.leakage import leaks, say_leaks
-from likewise.data.decoded_cache import Pixels
 from likewise.data.placement import once
 from likewise.distributed.process_group import joined, world
 from likewise.engine.embed import embed_rows
+from likewise.evaluation.scoring import answers_for, as_compared, findable, score, summary
 from likewise.io.files import check_out
+from likewise.io.progress import bar
 from likewise.metrics import measure_set, metric, of_the_set, spectrum
 from likewise.metrics.ranking import reach
-from likewise.io.progress import bar
 from likewise.protocols import QueryGallery, UnseenClasses
-from likewise.runs.folder import Run
-from likewise.evaluation.scoring import answers_for, as_compared, findable, score, summary
 from likewise.retrieval.ranking import BUDGET
-from likewise.config.spec import spec
+from likewise.runs.artifacts import find_target, origin, read_pairs, save_embeddings, write_per_query
+from likewise.runs.folder import Run
 from likewise.runs.open import (
     bytes_of,
     choose_device,
@@ -40,7 +41,6 @@ from likewise.runs.open import (
     spoil,
     transforms,
 )  # fmt: skip
-from likewise.runs.artifacts import find_target, origin, read_pairs, save_embeddings, write_per_query
 from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 
 PEEK = "peek at test "

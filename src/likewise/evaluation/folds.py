@@ -11,13 +11,13 @@ from jaxtyping import Float, Int
 from torch.nn.functional import normalize
 
 from likewise.config import KEPT_OUT, Train, to_dict
+from likewise.config.spec import build, canonical, spec
+from likewise.evaluation.evaluate import evaluate_run, must_be_its_data
+from likewise.evaluation.scoring import score, summary
 from likewise.io.files import load_arrays
 from likewise.protocols import ClassFolds
 from likewise.runs.folder import Run
-from likewise.evaluation.scoring import score, summary
-from likewise.config.spec import build, canonical, spec
 from likewise.runs.open import load_items, make_protocol, read_config
-from likewise.evaluation.evaluate import evaluate_run, must_be_its_data
 from likewise.types import Embedded, Items, LikewiseError
 
 

@@ -12,22 +12,22 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.numerics.kmeans import kmeans
 from likewise.config import Hierarchy, check
+from likewise.config.spec import brief
 from likewise.data.images import image_of
 from likewise.engine.embed import embed_rows
+from likewise.evaluation.evaluate import open_data, rows_of
 from likewise.io.files import make_folder, write_aside, write_csv, write_json
 from likewise.metrics.clustering import ami
+from likewise.numerics.kmeans import kmeans
 from likewise.render.hierarchy import TILE, Agreement, Learned, draw_hierarchy, make_cards, say_what
 from likewise.runs.folder import Run
-from likewise.config.spec import brief
 from likewise.runs.open import (
     choose_device,
     make_protocol,
     open_embedder,
     transforms,
 )  # fmt: skip
-from likewise.evaluation.evaluate import open_data, rows_of
 from likewise.taxonomies import ancestors
 from likewise.types import Items, LikewiseError
 

@@ -9,22 +9,22 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from likewise.config import KEPT_OUT, Bench, Train, check
-from likewise.io.files import make_folder, write_aside, write_csv
+from likewise.config.overrides import must_know
+from likewise.config.spec import brief
+from likewise.evaluation.folds import fold_specs
+from likewise.experiments.followups import follow_up
 from likewise.experiments.grid import Cell, Grid, adapted, as_train, cells, chosen, read_grid, shipped
+from likewise.experiments.jobs import Crew, Job, Planner
+from likewise.experiments.ray_executor import RayCrew, crew_for
+from likewise.experiments.results_table import SEED, provenance, tabulate
+from likewise.experiments.slurm import script, words_of
+from likewise.io.files import make_folder, write_aside, write_csv
 from likewise.io.progress import bar
 from likewise.published import numbers
 from likewise.render.benchmark import html, latex, markdown, rows_for_csv
 from likewise.render.benchmark_table import Sheet
 from likewise.render.tables import Table
-from likewise.config.overrides import must_know
-from likewise.config.spec import brief
-from likewise.experiments.followups import follow_up
 from likewise.runs.open import choose_device
-from likewise.evaluation.folds import fold_specs
-from likewise.experiments.jobs import Crew, Job, Planner
-from likewise.experiments.ray_executor import RayCrew, crew_for
-from likewise.experiments.slurm import script, words_of
-from likewise.experiments.results_table import SEED, provenance, tabulate
 from likewise.types import LikewiseError
 
 RUNS = Path("bench") / "runs"

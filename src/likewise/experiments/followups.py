@@ -10,23 +10,23 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from likewise.evaluation.error_overlap import error_overlap
+from likewise.audit.attribution import explain
+from likewise.audit.label_quality import judge_part, measure
+from likewise.audit.source import open_subject
 from likewise.config import Audit, Bench
-from likewise.io.files import read_json, write_aside, write_csv
+from likewise.evaluation.error_overlap import error_overlap
+from likewise.evaluation.overlap_runs import overlap
 from likewise.experiments.grid import Grid
+from likewise.experiments.results_table import data_of, place_of
+from likewise.io.files import read_json, write_aside, write_csv
 from likewise.io.progress import bar
 from likewise.published import wrong_classes
+from likewise.render.benchmark_table import Sheet, against, label, lay_out
 from likewise.render.comparison import save_figure
+from likewise.render.critical_difference import draw_against, draw_ranks
 from likewise.render.detection_curve import Curve, draw_detected
 from likewise.render.error_overlap import say_overlap
-from likewise.render.critical_difference import draw_against, draw_ranks
-from likewise.render.benchmark_table import Sheet, against, label, lay_out
 from likewise.runs.folder import ANEW
-from likewise.audit.attribution import explain
-from likewise.evaluation.overlap_runs import overlap
-from likewise.audit.source import open_subject
-from likewise.experiments.results_table import data_of, place_of
-from likewise.audit.label_quality import judge_part, measure
 from likewise.types import LikewiseError
 
 DETECTED = "detected.json"

@@ -49,10 +49,10 @@ from typing import Any
 
 from likewise import tables
 from likewise.config import Train, check
+from likewise.config.overrides import fill, flat, has_argument, must_know, plain, read_change, with_argument
 from likewise.errors import LikewiseError, nearest_name
 from likewise.published import numbers
 from likewise.recipes import apply
-from likewise.config.overrides import fill, flat, has_argument, must_know, plain, read_change, with_argument
 
 THEN = ("overlap", "detection")
 PRINTED = ("method", "miner", "sampler", "noise", "share")

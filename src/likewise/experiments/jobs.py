@@ -22,20 +22,20 @@ from typing import IO, Any
 import numpy as np
 
 from likewise.config import Train, to_dict
+from likewise.config.spec import build
 from likewise.contracts import Confidence, NoiseModel
-from likewise.data.loader import choose_workers
 from likewise.data.images import fingerprint
+from likewise.data.loader import choose_workers
+from likewise.distributed.collectives import cores
 from likewise.durations import period_of, steps_of
 from likewise.errors import DiskFull, OutOfMemory, RunBusy
-from likewise.io.processes import command, is_stopped
-from likewise.distributed.collectives import cores
-from likewise.runs.folder import Run
-from likewise.config.spec import build
-from likewise.runs.open import load_items, make_protocol, resolve, similarity_of
-from likewise.runs.identity import find_run
 from likewise.evaluation.evaluate import check_plan
-from likewise.training.interrupts import stop_on_signal
+from likewise.io.processes import command, is_stopped
+from likewise.runs.folder import Run
+from likewise.runs.identity import find_run
+from likewise.runs.open import load_items, make_protocol, resolve, similarity_of
 from likewise.training.fit import train
+from likewise.training.interrupts import stop_on_signal
 from likewise.types import Items, LikewiseError
 
 TRIES = 3

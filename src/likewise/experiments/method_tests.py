@@ -9,9 +9,18 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from likewise.errors import LikewiseError, nearest_name
-from likewise.numerics.bootstrap import paired
-from likewise.numerics.significance import Contest, Versus, blocked_t, critical_difference, friedman, holm, mean_ranks, sign_flip
 from likewise.evaluation.compare import join
+from likewise.numerics.bootstrap import paired
+from likewise.numerics.significance import (
+    Contest,
+    Versus,
+    blocked_t,
+    critical_difference,
+    friedman,
+    holm,
+    mean_ranks,
+    sign_flip,
+)
 from likewise.runs.artifacts import PerQuery
 
 LEVEL = 0.05

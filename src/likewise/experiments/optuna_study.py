@@ -17,8 +17,8 @@ from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 from optuna.trial import FrozenTrial, TrialState
 
 from likewise.errors import LikewiseError
-from likewise.io.processes import lives, mark
 from likewise.experiments.search_space import Range
+from likewise.io.processes import lives, mark
 
 
 def open_study(name: str, storage: str, sampler: str, pruner: str, seed: int) -> Study:

@@ -18,8 +18,8 @@ from uuid import uuid4
 
 from likewise.config import Bench, Train
 from likewise.distributed.collectives import cores
-from likewise.training.interrupts import stop_on_signal
 from likewise.experiments.jobs import Crew, Outcome, attempt
+from likewise.training.interrupts import stop_on_signal
 from likewise.types import LikewiseError
 
 TRIES = 5

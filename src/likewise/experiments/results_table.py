@@ -11,15 +11,15 @@ from typing import Any
 
 import torch
 
+from likewise.evaluation.folds import score_folds
 from likewise.experiments.grid import Cell, Grid
+from likewise.experiments.method_tests import contest
 from likewise.metrics import of_the_set
+from likewise.numerics.significance import Contest
 from likewise.published import Number, numbers
 from likewise.render.benchmark_table import BEST_EPOCH, Entry, Sheet, label
-from likewise.numerics.significance import Contest
-from likewise.experiments.method_tests import contest
-from likewise.runs.usage import cost
-from likewise.evaluation.folds import score_folds
 from likewise.runs.artifacts import PerQuery, read_per_query
+from likewise.runs.usage import cost
 from likewise.types import LikewiseError
 
 SEED = "seed"

@@ -11,9 +11,9 @@ from importlib.resources import files
 from typing import Any
 
 from likewise.config import Train, check
-from likewise.errors import LikewiseError
 from likewise.config.overrides import find_argument, hints_of_train, plain, with_argument
 from likewise.config.spec import canonical
+from likewise.errors import LikewiseError
 
 BUILT_IN = "reality-check"
 

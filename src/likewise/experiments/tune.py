@@ -10,22 +10,22 @@ from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
-from likewise.config import KEPT_OUT, Bench, Train, Tune, check, to_dict
-from likewise.runs.environment import environment
-from likewise.io.files import read_json, write_aside, write_json
-from likewise.experiments.grid import Grid, Point, as_train, read_grid, toml
 from likewise._notebook import table, view
+from likewise.config import KEPT_OUT, Bench, Train, Tune, check, to_dict
+from likewise.config.overrides import settings_of
+from likewise.evaluation.folds import fold_specs
+from likewise.experiments.bench import bench
+from likewise.experiments.grid import Grid, Point, as_train, read_grid, toml
+from likewise.experiments.jobs import Crew, Job, Planner
+from likewise.experiments.search_space import Range, read_entries, read_ranges, settle
+from likewise.io.files import read_json, write_aside, write_json
 from likewise.io.progress import bar
 from likewise.render.benchmark import rows_for_csv
 from likewise.render.benchmark_table import Sheet
 from likewise.render.tuning import Dial, Shot, draw_search
+from likewise.runs.environment import environment
 from likewise.runs.folder import Run
-from likewise.config.overrides import settings_of
 from likewise.runs.open import choose_device, make_protocol, read_config, resolve
-from likewise.experiments.bench import bench
-from likewise.evaluation.folds import fold_specs
-from likewise.experiments.jobs import Crew, Job, Planner
-from likewise.experiments.search_space import Range, read_entries, read_ranges, settle
 from likewise.types import LikewiseError
 
 FOLDS = "ClassFolds()"

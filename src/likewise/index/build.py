@@ -19,14 +19,14 @@ from torch import Tensor
 from likewise.config import Embed, Search
 from likewise.data.features import read_embeddings
 from likewise.data.images import file_of, read_image
+from likewise.evaluation.embed_data import embed
+from likewise.evaluation.evaluate import evaluate_run
 from likewise.index import storage as kept
 from likewise.index.index import Index
 from likewise.index.snapshot import Rows, fitting, pack
+from likewise.runs.artifacts import find_target, origin, rows_in
 from likewise.runs.folder import Run
 from likewise.runs.open import choose_device, load_items, make_protocol, open_embedder, read_config, transforms
-from likewise.evaluation.embed_data import embed
-from likewise.evaluation.evaluate import evaluate_run
-from likewise.runs.artifacts import find_target, origin, rows_in
 from likewise.types import Items, LikewiseError
 
 

@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from likewise.errors import LikewiseError
-from likewise.io.files import first_line
-from likewise.index.storage import checksum
 from likewise.index.snapshot import Rows
+from likewise.index.storage import checksum
+from likewise.io.files import first_line
 from likewise.io.progress import bar
 
 LEARN = 1000

@@ -14,10 +14,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.errors import LikewiseError
-from likewise.retrieval.integer_scores import euclidean_scale, prepare, readable
 from likewise.index import storage as kept
 from likewise.index.faiss_backend import Approximate, BadGraph
 from likewise.index.snapshot import Rows, fitting, pack
+from likewise.retrieval.integer_scores import euclidean_scale, prepare, readable
 
 SPARE = 16
 """Proposals beyond k, for rounding may swap neighbours."""

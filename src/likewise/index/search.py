@@ -12,12 +12,12 @@ from PIL import Image
 from likewise.config import Search, check
 from likewise.data.images import image_of, read_image
 from likewise.errors import printable
-from likewise.io.files import check_out, write_aside
-from likewise.index.index import Hit, Index
-from likewise.render.gallery import Tile, draw_gallery
-from likewise.runs.open import read_config
 from likewise.index.build import Network, add_data, no_picture, open_index, path_of, picture_of
+from likewise.index.index import Hit, Index
+from likewise.io.files import check_out, write_aside
+from likewise.render.gallery import Tile, draw_gallery
 from likewise.runs.artifacts import data_folders, tell_outside
+from likewise.runs.open import read_config
 from likewise.types import Items, LikewiseError
 
 SAME = 1e-4

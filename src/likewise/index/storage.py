@@ -26,8 +26,8 @@ from pathlib import Path
 import numpy as np
 
 from likewise.errors import LikewiseError
-from likewise.io.files import write_aside, write_json
 from likewise.index.snapshot import TABLE, Rows
+from likewise.io.files import write_aside, write_json
 
 try:
     import fcntl

@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.contracts import Loss, Miner, must_give
-from likewise.losses._hyperbolic import SPACES, must_know
 from likewise.losses._blockwise import by_rows
+from likewise.losses._hyperbolic import SPACES, must_know
 from likewise.similarity import log_sum_exp
 from likewise.types import LikewiseError, Pairs, Ref
 

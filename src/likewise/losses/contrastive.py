@@ -7,8 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss, Miner
-from likewise.losses._hyperbolic import SPACES, must_know
 from likewise.losses._blockwise import by_rows, triplets
+from likewise.losses._hyperbolic import SPACES, must_know
 from likewise.similarity import NEAREST, by_anchor, distance, mean_over, sides, spread, with_slope
 from likewise.types import LikewiseError, Pairs, Ref
 

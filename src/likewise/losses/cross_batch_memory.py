@@ -5,8 +5,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from likewise.contracts import Loss
-from likewise.numerics.ring_buffer import remember
 from likewise.losses.contrastive import Contrastive
+from likewise.numerics.ring_buffer import remember
 from likewise.similarity import at_least_float32, observed
 from likewise.types import LikewiseError, Ref
 

@@ -7,8 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
-from likewise.losses._hyperbolic import SPACES, must_know
 from likewise.losses._blockwise import by_rows
+from likewise.losses._hyperbolic import SPACES, must_know
 from likewise.similarity import soft_histograms
 from likewise.types import LikewiseError, Pairs, Ref
 

@@ -8,10 +8,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from likewise.numerics.kmeans import kmeans
 from likewise.contracts import Loss
 from likewise.durations import steps_of
 from likewise.losses._hierarchy_levels import Level, Plan, alike, plan_by_tree, plan_sizes, share_out, vectors_of
+from likewise.numerics.kmeans import kmeans
 from likewise.similarity import observed, unit_rows
 from likewise.types import LikewiseError, Ref
 

@@ -7,8 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
-from likewise.losses._hyperbolic import SPACES, must_know
 from likewise.losses._blockwise import blocks, cut
+from likewise.losses._hyperbolic import SPACES, must_know
 from likewise.similarity import at_least_float32, cosine, full_precision, partners, soft_histograms
 from likewise.types import LikewiseError, Ref
 

@@ -6,9 +6,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss, Miner, must_give
+from likewise.losses._blockwise import by_rows
 from likewise.losses._hyperbolic import SPACES, must_know
 from likewise.miners.hard_pairs import HardPairs
-from likewise.losses._blockwise import by_rows
 from likewise.similarity import log1p_sum_exp
 from likewise.types import LikewiseError, Pairs, Ref
 

@@ -4,8 +4,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss, Miner, must_give
-from likewise.miners.distance_weighted import DistanceWeighted
 from likewise.losses._blockwise import triplets
+from likewise.miners.distance_weighted import DistanceWeighted
 from likewise.similarity import NEAREST, at_least_float32, by_anchor, full_precision, spread
 from likewise.types import LikewiseError, Ref
 

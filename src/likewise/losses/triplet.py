@@ -6,9 +6,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss, Miner, must_give
+from likewise.losses._blockwise import triplets
 from likewise.losses._hyperbolic import SPACES, must_know
 from likewise.miners.distance_weighted import DistanceWeighted
-from likewise.losses._blockwise import triplets
 from likewise.similarity import by_anchor, sides, spread
 from likewise.types import LikewiseError, Ref
 

@@ -13,9 +13,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.metrics.spectrum import check
 from likewise.numerics.kmeans import kmeans
 from likewise.retrieval.integer_scores import unit_rows
-from likewise.metrics.spectrum import check
 from likewise.types import LikewiseError
 
 NAMES = {

@@ -17,8 +17,15 @@ from torch import Tensor, nn
 
 from likewise.models.bn_inception import BNInception, flatten_caffe
 from likewise.models.conv_small import ConvSmall
+from likewise.pretrained.weights import (
+    LITE0_SCALE,
+    download,
+    has_lite0_package,
+    load_lite0_package,
+    load_whole,
+    read_weights,
+)
 from likewise.types import LikewiseError
-from likewise.pretrained.weights import LITE0_SCALE, download, has_lite0_package, load_lite0_package, load_whole, read_weights
 
 OWN = ("bn_inception", "conv_small", "googlenet")
 

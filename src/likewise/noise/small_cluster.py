@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from likewise.numerics.kmeans import kmeans
 from likewise.contracts import NoiseModel
 from likewise.noise._selection import check_share, number_classes
+from likewise.numerics.kmeans import kmeans
 from likewise.types import LikewiseError
 
 

@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from likewise.config import KEPT_OUT, Train
+from likewise.config import KEPT_OUT, SPECS, Train
 from likewise.errors import LikewiseError, nearest_name
 
 SOURCES = ("paper", "code", "ours")
@@ -34,7 +34,6 @@ FOR_PICTURES = (
     "views",
 )
 ABOUT = ("title", "paper", "note")
-SPECS = ("loss", "sampler", "protocol", "confidence", "terms", "noise", "head")
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from likewise.audit.page import environment
 from likewise.render.benchmark_table import (
     DAGGER,
     MINUS,
@@ -32,6 +31,7 @@ from likewise.render.benchmark_table import (
     label,
     lay_out,
 )
+from likewise.render.html import environment
 
 APART = "published only"
 

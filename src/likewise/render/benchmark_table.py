@@ -9,9 +9,9 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import Any, NamedTuple
 
-from likewise.numerics.bootstrap import Interval, t_interval
-from likewise.metrics import as_text
 from likewise._notebook import table, view
+from likewise.metrics import as_text
+from likewise.numerics.bootstrap import Interval, t_interval
 from likewise.numerics.significance import Agreement, Contest, agreement
 
 BEST_EPOCH = " (best test epoch)"

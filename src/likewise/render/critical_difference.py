@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from likewise.errors import LikewiseError
-from likewise.render.comparison import BETTER, FAINT, INK, SOFT, WORSE
-from likewise.render.benchmark_table import Point, as_p, order_of
 from likewise.numerics.significance import Contest
+from likewise.render.benchmark_table import Point, as_p, order_of
+from likewise.render.comparison import BETTER, FAINT, INK, SOFT, WORSE
 
 SIDE, LINE, LANE = 4.6, 0.27, 0.13
 """Inches: the width of a plot, from one name to the next, and from one bar to the next."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from likewise._notebook import table, view
-from likewise.deploy.model_card import score_lines
 from likewise.render.comparison import SCOPE, verdict
+from likewise.render.scores import score_lines
 
 HEADS = ("metric", "mean", "95 % interval", "mean over classes")
 

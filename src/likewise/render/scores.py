@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rich.console import Console
 from rich.table import Table
 
@@ -53,3 +55,13 @@ def show_scores(columns: dict[str, dict]) -> None:
     if first.get("best_test_epoch"):
         best = ", ".join(f"{name} {as_text(name, value)}" for name, value in first["best_test_epoch"].items())
         print(f"best test epoch, chosen by test labels and not a result: {best}")
+
+
+def score_lines(scores: Mapping) -> list[list[str]]:
+    """Return one row of texts per metric: name, mean, interval, mean over classes."""
+    lines = []
+    for name, value in scores["metrics"].items():
+        ends, mean = scores.get("interval", {}).get(name), scores.get("class_mean", {}).get(name)
+        span = "" if ends is None else " to ".join(as_text(name, end) for end in ends)
+        lines.append([name, as_text(name, value), span, "" if mean is None else as_text(name, mean)])
+    return lines

@@ -9,8 +9,8 @@ import rich.table
 from rich import markup
 from rich.console import Console
 
-from likewise.errors import printable
 from likewise._notebook import table, view
+from likewise.errors import printable
 
 
 def escape(text: str) -> str:

@@ -9,16 +9,16 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 
+from likewise.audit.read import read_about, read_findings
+from likewise.config.spec import brief
 from likewise.data.images import file_of
 from likewise.io.files import load_arrays
-from likewise.audit.read import read_about, read_findings
 from likewise.metrics.detection import detection
 from likewise.report.curves import suspicions
 from likewise.report.records import Detection, Doubt, Noise
-from likewise.runs.folder import Run
-from likewise.config.spec import brief
-from likewise.runs.open import make_protocol, spoil
 from likewise.report.targets import Opened
+from likewise.runs.folder import Run
+from likewise.runs.open import make_protocol, spoil
 from likewise.types import Items, LikewiseError
 
 COLUMNS = ("row", "given", "label", "suspicion", "weight")

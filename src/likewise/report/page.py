@@ -9,11 +9,11 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from likewise.io.files import write_aside
-from likewise.metrics import of_the_set
 from likewise.io.progress import bar
-from likewise.audit.page import environment
-from likewise.report.records import Facts, Score, Viewed
+from likewise.metrics import of_the_set
+from likewise.render.html import TEMPLATES, environment
 from likewise.report.payload import first_blocks, many_blocks, pictures, said
+from likewise.report.records import Facts, Score, Viewed
 from likewise.report.sprites import Sheets, sheets
 
 ROOM = 14_500_000
@@ -87,7 +87,7 @@ def view(facts: Facts) -> dict:
 
 
 def asset(name: str) -> Markup:
-    return Markup((Path(__file__).parent / "templates" / name).read_text("utf-8"))
+    return Markup((TEMPLATES / name).read_text("utf-8"))
 
 
 def contents(facts: Facts) -> dict[str, str]:

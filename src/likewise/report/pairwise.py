@@ -8,14 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from likewise.config.audit import Audit
-from likewise.numerics.bootstrap import paired
-from likewise.report.records import Asked, Compared, Pool, Viewed
-from likewise.render.error_overlap import Overlapped
-from likewise.report.queries import ask, changed_most
 from likewise.evaluation.compare import conclude, join, same, shared_metrics
-from likewise.report.targets import Opened
 from likewise.evaluation.overlap_runs import must_match as must_have_same_classes
 from likewise.evaluation.overlap_runs import named_by, open_run
+from likewise.numerics.bootstrap import paired
+from likewise.render.error_overlap import Overlapped
+from likewise.report.queries import ask, changed_most
+from likewise.report.records import Asked, Compared, Pool, Viewed
+from likewise.report.targets import Opened
 from likewise.types import LikewiseError
 
 NAMED = 10

@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from PIL import Image
 
-from likewise.report.records import Asked, Confused, Confusion, Facts, Noise, Pool, Viewed
 from likewise.render.error_overlap import Overlapped, say_overlap
+from likewise.report.records import Asked, Confused, Confusion, Facts, Noise, Pool, Viewed
 
 NEAR_ROOM = 4_000_000
 """Bytes that the neighbours of all samples may take; with more runs or samples each shows fewer."""

@@ -12,22 +12,22 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.config import KEPT_OUT, Report, Train
+from likewise.config.spec import brief
+from likewise.evaluation.baseline import say_loss
+from likewise.io.progress import bar
 from likewise.metrics import as_text
 from likewise.metrics import spectrum as decay
-from likewise.io.progress import bar
 from likewise.report import projection
 from likewise.report.class_tree import class_means, grow
 from likewise.report.confusion import confuse
 from likewise.report.curves import draw_curves
 from likewise.report.distances import compare_pairs
-from likewise.report.records import Pool, Score, Spectrum, Viewed
-from likewise.report.queries import galleries
-from likewise.retrieval.ranking import rank
-from likewise.config.spec import brief
 from likewise.report.label_trust import noise_of
-from likewise.evaluation.baseline import say_loss
-from likewise.report.targets import Opened
 from likewise.report.pairwise import places_of
+from likewise.report.queries import galleries
+from likewise.report.records import Pool, Score, Spectrum, Viewed
+from likewise.report.targets import Opened
+from likewise.retrieval.ranking import rank
 
 MAPPED, HUGE = 10_000, 200_000
 """Samples that t-SNE itself maps unless it is asked for, the others being put between them; and from where on it is left out."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from PIL import Image
 
-from likewise.audit.page import shrunk
+from likewise.render.html import data_uri, shrunk
 
 SIDES = (128, 112, 96, 80, 64, 48, 32)
 """Longest sides that pictures may have, in pixels: the largest with which all of them fit."""
@@ -60,11 +58,5 @@ def drawn(pictures: Sequence[Image.Image], side: int) -> Sheets:
         sheet = Image.new("RGB", (side * ACROSS, side * rows), "#808080")
         for place, picture in enumerate(small[first : first + whole]):
             sheet.paste(picture, (place % ACROSS * side, place // ACROSS * side))
-        data.append(data_uri(sheet))
+        data.append(data_uri(sheet, "WEBP", quality=74, method=2))
     return Sheets(side, ACROSS, rows, [picture.size for picture in small], data)
-
-
-def data_uri(sheet: Image.Image) -> str:
-    file = io.BytesIO()
-    sheet.save(file, "WEBP", quality=74, method=2)
-    return "data:image/webp;base64," + base64.b64encode(file.getvalue()).decode()

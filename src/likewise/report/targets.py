@@ -15,13 +15,13 @@ from jaxtyping import Bool, Int
 from likewise.config import Evaluate, Report, Train
 from likewise.contracts import Protocol
 from likewise.data.features import read_embeddings
+from likewise.evaluation.evaluate import check_length, evaluate_run, judge, must_be_its_data
+from likewise.evaluation.scoring import answers_for, findable
 from likewise.metrics.ranking import reach
 from likewise.protocols import QueryGallery, UnseenClasses
-from likewise.runs.folder import Run
-from likewise.evaluation.scoring import answers_for, findable
-from likewise.runs.open import choose_device, load_items, make_protocol, marked, read_config
-from likewise.evaluation.evaluate import check_length, evaluate_run, judge, must_be_its_data
 from likewise.runs.artifacts import PerQuery, find_target, origin, read_per_query, rows_in
+from likewise.runs.folder import Run
+from likewise.runs.open import choose_device, load_items, make_protocol, marked, read_config
 from likewise.types import Embedded, Items, LikewiseError
 
 UNTESTED = "all of its data trained, so there is nothing to score"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from likewise import __version__
+from likewise._version import __version__
 from likewise.config import Report, check
 from likewise.data.features import read_embeddings
 from likewise.data.images import file_of
@@ -20,14 +20,14 @@ from likewise.errors import printable
 from likewise.io.files import check_out
 from likewise.report import projection
 from likewise.report.class_tree import group_classes
-from likewise.report.records import Asked, Compared, Facts, Pool, Viewed
 from likewise.report.page import write_page
-from likewise.report.queries import worth_a_picture
-from likewise.report.targets import MOVED, Opened, one_part, open_target, tell_apart
-from likewise.runs.artifacts import data_folders, origin, tell_outside
 from likewise.report.pairwise import set_beside, share_errors
-from likewise.report.thumbnails import read_small
+from likewise.report.queries import worth_a_picture
+from likewise.report.records import Asked, Compared, Facts, Pool, Viewed
 from likewise.report.run_analysis import as_tensor, unfold, view, wanted
+from likewise.report.targets import MOVED, Opened, one_part, open_target, tell_apart
+from likewise.report.thumbnails import read_small
+from likewise.runs.artifacts import data_folders, origin, tell_outside
 from likewise.types import Items, LikewiseError
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from likewise.config import Train
-from likewise.data.schema import CORNERS
 from likewise.data.hugging_face import is_saved
+from likewise.data.schema import CORNERS
 from likewise.data.tabular import read_csv
 from likewise.io.files import cache_folder, first_line, load_arrays, write_aside
 from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores

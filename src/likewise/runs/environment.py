@@ -11,8 +11,8 @@ from pathlib import Path
 
 import torch
 
-from likewise.runs.power import driver_version, open_nvml
 from likewise.distributed.collectives import cores
+from likewise.runs.power import driver_version, open_nvml
 
 
 def environment(device: torch.device) -> dict:

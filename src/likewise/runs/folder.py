@@ -36,12 +36,12 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
+from likewise._notebook import table, view
 from likewise.errors import RunBusy
 from likewise.io.files import read_json, write_aside, write_json
-from likewise._notebook import table, view
 from likewise.io.processes import lives, mark
-from likewise.types import LikewiseError
 from likewise.pretrained.weights import DIGEST, brief, digest, read_safetensors
+from likewise.types import LikewiseError
 
 FORMAT = 1
 RESULTS = (

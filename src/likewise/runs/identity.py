@@ -9,11 +9,11 @@ from pathlib import Path
 import torch
 
 from likewise.config import KEPT_OUT, Train, to_dict
+from likewise.config.spec import files
 from likewise.data.images import fingerprint
 from likewise.pretrained.encoders import content_of
 from likewise.runs.environment import environment
 from likewise.runs.folder import FORMAT, RESULTS, TRAINED, Run, identity
-from likewise.config.spec import files
 from likewise.types import Items, LikewiseError
 
 LATER = [

@@ -15,20 +15,20 @@ from jaxtyping import Int
 from torch import nn
 
 from likewise.config import Train, check
+from likewise.config.spec import build, canonical, check_names
 from likewise.contracts import BatchSampler, Loss, NoiseModel, Protocol
 from likewise.data import NAMES, load
 from likewise.data.augment import Augment, Plain
-from likewise.data.loader import choose_workers
 from likewise.data.folder import is_flat, read_flat
 from likewise.data.images import check_files, drop, find_bad
+from likewise.data.loader import choose_workers
+from likewise.distributed.collectives import started
 from likewise.durations import steps_of
 from likewise.errors import printable
+from likewise.io.progress import bar
 from likewise.models.backbones import OWN, check_name, width_of
 from likewise.models.embedder import Embedder
-from likewise.io.progress import bar
-from likewise.distributed.collectives import started
 from likewise.runs.folder import Run
-from likewise.config.spec import build, canonical, check_names
 from likewise.types import Items, LikewiseError
 
 

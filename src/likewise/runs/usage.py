@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 
 import torch
 
-from likewise.runs.power import Meter
-from likewise.runs.environment import commit, device_name
 from likewise.distributed.collectives import world
+from likewise.runs.environment import commit, device_name
 from likewise.runs.folder import Run
+from likewise.runs.power import Meter
 from likewise.types import LikewiseError
 
 FILE = "cost.json"

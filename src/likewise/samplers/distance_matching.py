@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from likewise.contracts import BatchSampler
-from likewise.samplers._embedding_bank import Watching
 from likewise.samplers._class_index import check_candidates
+from likewise.samplers._embedding_bank import Watching
 from likewise.types import LikewiseError
 
 

@@ -9,15 +9,15 @@ import torch
 
 from likewise.config import Demo, check
 from likewise.data.features import read_embeddings
+from likewise.evaluation.evaluate import evaluate_run
+from likewise.index.search import picture
 from likewise.io.files import write_aside
 from likewise.protocols import UnseenClasses
 from likewise.recipes import apply
 from likewise.render.gallery import Tile, draw_gallery
-from likewise.runs.folder import Run
 from likewise.retrieval.ranking import nearest
+from likewise.runs.folder import Run
 from likewise.runs.open import choose_device, load_items, read_config
-from likewise.evaluation.evaluate import evaluate_run
-from likewise.index.search import picture
 from likewise.training.fit import train
 from likewise.types import Items
 

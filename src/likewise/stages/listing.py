@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from likewise.config.spec import find
 from likewise.data import HUB
 from likewise.data import NAMES as DATA
 from likewise.errors import LikewiseError, nearest_name
@@ -9,7 +10,6 @@ from likewise.experiments.grid import read_grid, table_names
 from likewise.metrics import NAMES as METRICS
 from likewise.metrics import SET_NAMES
 from likewise.recipes import names, read
-from likewise.config.spec import find
 
 SHELVES = {
     "losses": "losses",

@@ -11,13 +11,13 @@ import numpy as np
 from jaxtyping import Int
 
 from likewise.config import Noise, check
+from likewise.config.spec import build
 from likewise.contracts import Protocol
 from likewise.data.images import drop, file_of
 from likewise.data.table import write_table
 from likewise.io.files import check_out
 from likewise.render.comparison import save_figure
 from likewise.render.noise import draw_transitions, draw_tree
-from likewise.config.spec import build
 from likewise.runs.open import load_items, marked, spoil
 from likewise.taxonomies import taxonomy
 from likewise.types import Items, LikewiseError

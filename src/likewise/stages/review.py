@@ -8,13 +8,13 @@ from pathlib import Path
 
 from PIL import Image
 
+from likewise.audit.read import read_findings
 from likewise.config import Review
 from likewise.data.images import read_image
 from likewise.errors import LikewiseError
-from likewise.audit.read import read_findings
+from likewise.web.http import choose_token
 from likewise.web.review.app import serve
 from likewise.web.review.store import Store
-from likewise.web.http import choose_token
 
 
 def review(config: Review) -> None:

@@ -10,8 +10,8 @@ import tomllib
 from importlib.resources import files
 from pathlib import Path
 
-from likewise.errors import LikewiseError, nearest_name
 from likewise.config.overrides import flat, must_know, set_of_train
+from likewise.errors import LikewiseError, nearest_name
 
 QUICK = "_quick"
 WORDS = ("base", "title", "note", "columns", "then")

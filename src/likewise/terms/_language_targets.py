@@ -15,8 +15,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.pretrained.encoders import Looker, load_classifier, load_image_encoder, text_encoder
 from likewise.io.progress import bar
+from likewise.pretrained.encoders import Looker, load_classifier, load_image_encoder, text_encoder
 from likewise.types import Given, LikewiseError
 
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from likewise.contracts import Term
 from likewise.pretrained.encoders import content_of
 from likewise.similarity import full_precision
-from likewise.terms._language_targets import Guidance, from_classifier, from_images, from_names, keep, kept
 from likewise.terms._distillation import kl_rows, similarities
+from likewise.terms._language_targets import Guidance, from_classifier, from_images, from_names, keep, kept
 from likewise.types import Batch, Given, LikewiseError, Output
 
 FILE = "guidance.safetensors"
@@ -28,8 +28,8 @@ class LanguageGuidance(Term):
     Differs: pictures are resized to 256/224 of the classifier's size and cut to it; the published code pads them. Which level
         ProcSim ran is not published; it calls the term free of labels, which is level="sample" with mask_same_label=False:
         then the diagonal alone is set, to 1 and 1 + g, and g has no effect. Resolution and network for "images" are ours.
-    Needs: for names, a text encoder (`likewise.pretrained.encoders` says where from). Class names and means go by the labels of training,
-        wrong ones included.
+    Needs: for names, a text encoder (`likewise.pretrained.encoders` says where from). Class names and means go by the
+        labels of training, wrong ones included.
 
     Args:
         weight: omega. Published: 10 on CUB200, 5.5 on Cars196, 0.5 on SOP.

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from likewise.contracts import Confidence
 from likewise.config.spec import ARRAYS, build, spec
+from likewise.contracts import Confidence
 from likewise.testing.loss import CLASSES, batch
 from likewise.types import Embedded, Seen, Trust, Verdict
 

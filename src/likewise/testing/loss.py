@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.contracts import Loss
 from likewise.config.spec import build, spec
+from likewise.contracts import Loss
 from likewise.types import Ref
 
 CLASSES, DIM = 5, 8

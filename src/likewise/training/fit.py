@@ -12,24 +12,24 @@ import torch
 
 from likewise.config import Train, check
 from likewise.contracts import BatchSampler
-from likewise.data.loader import batches, choose_workers
 from likewise.data.images import BadImage
+from likewise.data.loader import batches, choose_workers
+from likewise.distributed.collectives import world
 from likewise.distributed.process_group import anybody, joined, one_by_one, same_for_all, wait_for_all
 from likewise.errors import memory_errors
-from likewise.metrics import of_the_set
-from likewise.io.progress import bar
-from likewise.distributed.collectives import world
-from likewise.runs.folder import RESULTS, Run
-from likewise.evaluation.scoring import as_compared, mean_score, score
-from likewise.runs.open import check_texts, choose_device, load_items, make_protocol, resolve
-from likewise.runs.identity import find_run, take
-from likewise.runs.usage import Session
 from likewise.evaluation.evaluate import PEEK, evaluate_run
 from likewise.evaluation.folds import fold_specs
+from likewise.evaluation.scoring import as_compared, mean_score, score
+from likewise.io.progress import bar
+from likewise.metrics import of_the_set
+from likewise.runs.folder import RESULTS, Run
+from likewise.runs.identity import find_run, take
+from likewise.runs.open import check_texts, choose_device, load_items, make_protocol, resolve
+from likewise.runs.usage import Session
 from likewise.training.interrupts import Saves, leave_cores_for, stop_on_signal
 from likewise.training.launch import is_started, launch
-from likewise.training.run_log import Recording
 from likewise.training.logger_dispatch import Telling, make_loggers
+from likewise.training.run_log import Recording
 from likewise.types import Batch, Embedded, LikewiseError
 
 LESS_MEMORY = "lower the sampler's batch, --size or --dim, or give --chunk"

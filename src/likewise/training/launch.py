@@ -21,8 +21,8 @@ import torch
 
 from likewise import errors
 from likewise.config import Train, to_dict
-from likewise.io.processes import command
 from likewise.distributed.collectives import cores, started, world
+from likewise.io.processes import command
 from likewise.runs.folder import Run
 from likewise.training.interrupts import stop_on_signal
 from likewise.types import LikewiseError

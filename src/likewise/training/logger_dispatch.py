@@ -6,9 +6,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from likewise.config import Train, to_dict
+from likewise.config.spec import build, canonical
 from likewise.contracts import Logger
 from likewise.runs.folder import Run
-from likewise.config.spec import build, canonical
 
 KEPT = "loggers.json"
 """What of loggers stays in the run folder, by spec: the key of its record, and what it was told beyond the last saved state."""

@@ -11,10 +11,10 @@ from torch import nn
 
 from likewise.config import Train
 from likewise.contracts import Loss, Term
+from likewise.distributed.sharded_proxies import gradient_norm
 from likewise.durations import steps_of
 from likewise.errors import LikewiseError
 from likewise.models.embedder import Embedder
-from likewise.distributed.sharded_proxies import gradient_norm
 
 
 def make_optimizer(

@@ -8,14 +8,14 @@ import math
 import numpy as np
 import torch
 
-from likewise.io.files import write_aside
 from likewise.distributed.collectives import world
+from likewise.io.files import write_aside
 from likewise.runs.folder import Run
 from likewise.runs.usage import Session
-from likewise.training.interrupts import must_be_finite
 from likewise.training.async_scalars import Journal
-from likewise.training.step import Stepping
+from likewise.training.interrupts import must_be_finite
 from likewise.training.logger_dispatch import Telling
+from likewise.training.step import Stepping
 
 
 class Recording(Stepping):

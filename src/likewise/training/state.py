@@ -11,23 +11,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from likewise.engine.cuda_graphs import Mode
 from likewise.config import Train
+from likewise.config.spec import build
 from likewise.contracts import BatchSampler, Confidence, Loss, Miner, Term
 from likewise.data.loader import batches, choose_workers, in_order
 from likewise.data.placement import hold
-from likewise.training.noise_monitor import LossHistory, Watch
+from likewise.distributed.collectives import world
+from likewise.distributed.sharded_proxies import own, own_memory, shard, whole, whole_memory
 from likewise.durations import period_of, steps_of
+from likewise.engine.cuda_graphs import Mode
 from likewise.engine.embed import embed_rows
 from likewise.engine.grad_cache import generators
+from likewise.evaluation.evaluate import check_plan
 from likewise.models.mixup import Mixup
 from likewise.models.teacher import Teacher
-from likewise.training.objective import Objective
-from likewise.training.optim import Schedule, make_optimizer
-from likewise.distributed.collectives import world
 from likewise.runs.folder import Run
-from likewise.distributed.sharded_proxies import own, own_memory, shard, whole, whole_memory
-from likewise.config.spec import build
 from likewise.runs.open import (
     bytes_of,
     facts_of,
@@ -39,7 +37,9 @@ from likewise.runs.open import (
     to_device,
     transforms,
 )
-from likewise.evaluation.evaluate import check_plan
+from likewise.training.noise_monitor import LossHistory, Watch
+from likewise.training.objective import Objective
+from likewise.training.optim import Schedule, make_optimizer
 from likewise.types import Embedded, Given, Items, LikewiseError, Verdict
 
 

@@ -11,13 +11,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from likewise.engine.cuda_graphs import Fast
 from likewise.contracts import BatchSampler
+from likewise.distributed.collectives import gathered, share, world
+from likewise.distributed.sharded_proxies import shares
+from likewise.engine.cuda_graphs import Fast
 from likewise.engine.grad_cache import Chunked
 from likewise.models.synced_norm import sync_norms
 from likewise.training.optim import clip, forget
-from likewise.distributed.collectives import gathered, share, world
-from likewise.distributed.sharded_proxies import shares
 from likewise.training.state import Parts
 from likewise.types import Batch, LikewiseError, Output, Trust
 

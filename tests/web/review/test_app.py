@@ -13,8 +13,8 @@ pytest.importorskip("httpx", reason="its test client needs httpx")
 
 from fastapi.testclient import TestClient
 
-from likewise.errors import LikewiseError
 from likewise.audit.read import read_findings
+from likewise.errors import LikewiseError
 from likewise.web.review.app import make_app
 from likewise.web.review.store import Store
 

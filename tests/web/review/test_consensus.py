@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from likewise.audit.read import read_findings
 from likewise.data.features import read_embeddings
 from likewise.data.table import read_table
-from likewise.audit.read import read_findings
 from likewise.web.review.consensus import agreement, as_csv, changes, corrected, for_people, settle
 from likewise.web.review.store import Decision
 

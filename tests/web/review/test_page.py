@@ -21,9 +21,9 @@ import uvicorn
 from playwright import sync_api as api
 
 from likewise.audit.read import read_findings
+from likewise.web.http import take_port
 from likewise.web.review.app import make_app
 from likewise.web.review.store import Store
-from likewise.web.http import take_port
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")]

@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from likewise.errors import LikewiseError
 from likewise.audit.read import read_findings
+from likewise.errors import LikewiseError
 from likewise.web.review.store import Store, kind_of
 
 AUDIT = """row,path,label,score,suggested,confidence,margin,reason,vote,split

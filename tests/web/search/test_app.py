@@ -20,9 +20,9 @@ import httpx
 from fastapi.testclient import TestClient
 
 from likewise.errors import LikewiseError
+from likewise.index.index import Index
 from likewise.web.search import app as page
 from likewise.web.search.app import Desk, make_app
-from likewise.index.index import Index
 from likewise.web.search.serve import decode, open_picture
 
 KEY = "a token of 24 characters"

@@ -16,8 +16,8 @@ import uvicorn
 from PIL import Image
 from playwright import sync_api as api
 
-from likewise.web.search.app import Desk, make_app
 from likewise.web.http import take_port
+from likewise.web.search.app import Desk, make_app
 from likewise.web.search.serve import decode, open_picture
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -18,10 +18,10 @@ from typing import Annotated, Literal
 from PIL import Image
 
 from likewise.audit.read import ALL
+from likewise.web.http import HERE, new_app, run_app, send_picture
 from likewise.web.review.consensus import agreement, as_csv, changes, corrected, for_people, settle
 from likewise.web.review.items import Asked, fits, shown
 from likewise.web.review.store import Decision, Store, kind_of, tidy
-from likewise.web.http import HERE, new_app, run_app, send_picture
 
 from fastapi import Depends, FastAPI, Response  # isort: skip - `server` says what to install where it is missing
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse  # isort: skip

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from likewise.errors import LikewiseError, nearest_name
 from likewise.audit.read import Findings
+from likewise.errors import LikewiseError, nearest_name
 
 VERDICTS = {"sample": ("keep", "relabel", "remove", "unsure"), "pair": ("agreeable", "disagreeable")}
 STANDS = "verdict != 'undo' AND id NOT IN (SELECT undoes FROM decision WHERE undoes IS NOT NULL)"

@@ -27,10 +27,10 @@ from PIL import Image
 from torch import Tensor
 
 from likewise.errors import LikewiseError
-from likewise.io.files import write_aside
-from likewise.web.search.micro_batcher import Batching, Embed
 from likewise.index.index import Hit, Index
+from likewise.io.files import write_aside
 from likewise.web.http import as_jpeg, new_app, send_picture
+from likewise.web.search.micro_batcher import Batching, Embed
 
 from fastapi import FastAPI, Query, Request, Response  # isort: skip - `server` says what to install where it is missing
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse  # isort: skip

@@ -13,11 +13,11 @@ from PIL import Image
 from likewise.config import Search
 from likewise.data.images import check_shape, to_rgb, upright
 from likewise.errors import LikewiseError
-from likewise.web.search.app import Desk, make_app
-from likewise.index.index import Index
-from likewise.web.http import HERE, choose_token, run_app
-from likewise.runs.open import bytes_of
 from likewise.index.build import Network, picture_of
+from likewise.index.index import Index
+from likewise.runs.open import bytes_of
+from likewise.web.http import HERE, choose_token, run_app
+from likewise.web.search.app import Desk, make_app
 
 PIXELS = 50_000_000
 """The largest picture that is decoded: a small file can hold a huge one. Decoding takes up to 28 bytes per pixel (WebP
