@@ -143,14 +143,13 @@ def direct(graph: Graph) -> dict[str, set[str]]:
     }
 
 
-def report(graph: Graph) -> str:
+def report(graph: Graph, home: Path = HOME) -> str:
     """Return the counts as text."""
     packages, chain, sizes = package_graph(graph), longest_chain(graph), fan_out(graph)
-    root = [m for m in graph if "." not in m and not any(o.startswith(f"{m}.") for o in graph)]
     wide = {module: size for module, size in sizes.items() if size > MAX_FAN_OUT}
     lines = [
         f"modules {len(graph)}, edges {sum(map(len, graph.values()))}",
-        f"root modules {len([m for m in root if m]) + 1}",
+        f"root modules {len(list(home.glob('*.py')))}",
         f"cycles between modules: {cycles(graph) or 'none'}",
         f"cycles between packages: {cycles(packages) or 'none'}",
         f"longest chain {len(chain)} (at most {MAX_CHAIN}): {' > '.join(name or 'likewise' for name in chain)}",
@@ -174,7 +173,7 @@ def main() -> None:
         edges = [f'  "{a or "likewise"}" -> "{b}";' for a, targets in direct(packages).items() for b in sorted(targets)]
         print("\n".join(["digraph likewise {", *edges, "}"]))
     else:
-        print(report(graph))
+        print(report(graph, arguments.home))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ def test_of_several_processes_the_first_alone_talks(monkeypatch):
 
 
 def test_answers_for_programs_are_lines_with_tabs(monkeypatch, capsys):
-    import likewise.index.search as stage
+    import likewise.stages.search as stage
     from likewise.config import Search
 
     found = [{"row": 3, "similarity": 0.25, "class": "a b", "path": "x y.jpg"}]
@@ -31,7 +31,7 @@ def test_answers_for_programs_are_lines_with_tabs(monkeypatch, capsys):
 
 def test_names_in_data_do_not_steer_the_terminal(monkeypatch, capsys):
     """Escape sequences can retitle a window, hide lines or move the cursor."""
-    import likewise.index.search as stage
+    import likewise.stages.search as stage
     from likewise.config import Search
 
     found = [{"row": 3, "similarity": 0.25, "class": "a\x1b[2J\tb\nc", "path": "\x9b1m\u202e\udce9ü", "same": False}]

@@ -12,8 +12,8 @@ from likewise.config import Evaluate, Report, Search
 from likewise.data import load
 from likewise.data.hugging_face import from_object, parse
 from likewise.evaluation.evaluate import evaluate
-from likewise.index.search import search
 from likewise.report.targets import open_target
+from likewise.stages.search import search
 from likewise.types import LikewiseError
 
 datasets = pytest.importorskip("datasets")

@@ -9,7 +9,7 @@ from likewise.config import Search, Train
 from likewise.index import storage as kept
 from likewise.index.build import Network, no_picture, path_of, picture_of
 from likewise.index.index import Index
-from likewise.index.search import search
+from likewise.stages.search import search
 from likewise.training.fit import train
 from likewise.types import LikewiseError
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from likewise.protocols._splits import check_groups, rows_by_class
+from likewise.protocols.splits import check_groups, rows_by_class
 from likewise.types import Items, LikewiseError
 
 

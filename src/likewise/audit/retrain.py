@@ -16,17 +16,17 @@ from likewise.config import Audit, Compare, Train
 from likewise.config.spec import spec
 from likewise.contracts import Protocol
 from likewise.data.images import drop
-from likewise.data.table import write_table
+from likewise.data.table import places, write_table
 from likewise.engine.embed import embed_rows
 from likewise.evaluation.compare import compare
 from likewise.evaluation.evaluate import rows_of
 from likewise.evaluation.scoring import as_compared, score
 from likewise.metrics import of_the_set
 from likewise.protocols import ClassFolds, QueryGallery, SeenClasses, UnseenClasses
+from likewise.protocols.splits import split_by
 from likewise.runs.artifacts import write_per_query
 from likewise.runs.folder import Run
 from likewise.runs.open import choose_device, make_protocol, open_embedder, similarity_of, transforms
-from likewise.stages.noise import places, split_by
 from likewise.training.fit import train
 from likewise.types import Items, LikewiseError
 

@@ -23,10 +23,10 @@ from likewise.engine.embed import embed_rows
 from likewise.evaluation.evaluate import open_data
 from likewise.models.embedder import Embedder
 from likewise.models.heads import Linear
+from likewise.protocols.splits import split_by
 from likewise.runs.artifacts import find_target, origin
 from likewise.runs.folder import Run
 from likewise.runs.open import choose_device, make_protocol, open_embedder, open_loss, similarity_of, transforms
-from likewise.stages.noise import split_by
 from likewise.types import Embedded, Items, LikewiseError
 
 

@@ -64,8 +64,8 @@ def run_search(config) -> None:
     from rich.table import Table
 
     from likewise.errors import printable
-    from likewise.index.search import search
     from likewise.render.tables import escape
+    from likewise.stages.search import search
 
     found = search(config)
     lines = [(f"{f['similarity']:.4f}", f["class"], str(f["row"]), f["path"]) for f in found]

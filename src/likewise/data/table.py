@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from likewise.data.images import file_of
 from likewise.data.schema import check_names, class_numbers, optional_columns
 from likewise.data.tabular import Sheet, read_csv, read_parquet
 from likewise.io.files import write_aside, write_csv
@@ -134,3 +135,11 @@ def box_cell(box: list[float]) -> str:
     if math.isnan(box[0]):
         return ""
     return " ".join(repr(corner).removesuffix(".0") for corner in box)
+
+
+def places(items: Items, table: Path) -> tuple[str, ...] | None:
+    """Paths as a reader of the table finds them: from its folder where they lie below it, else whole."""
+    if items.path is None:
+        return None
+    base = os.path.join(os.path.abspath(table.parent), "")
+    return tuple(os.path.abspath(file_of(items, row)).removeprefix(base) for row in range(len(items)))

@@ -9,12 +9,11 @@ import numpy as np
 from jaxtyping import Float
 from PIL import Image
 
-from likewise.config import Search, check
+from likewise.config import Search
 from likewise.data.images import image_of, read_image
-from likewise.errors import printable
-from likewise.index.build import Network, add_data, no_picture, open_index, path_of, picture_of
+from likewise.index.build import Network, add_data, no_picture, path_of, picture_of
 from likewise.index.index import Hit, Index
-from likewise.io.files import check_out, write_aside
+from likewise.io.files import write_aside
 from likewise.render.gallery import Tile, draw_gallery
 from likewise.runs.artifacts import data_folders, tell_outside
 from likewise.runs.open import read_config
@@ -22,35 +21,6 @@ from likewise.types import Items, LikewiseError
 
 SAME = 1e-4
 """Share of its length by which embeddings of one picture differ at most."""
-
-
-def search(config: Search, say=print) -> list[dict]:
-    """Save or change the index, answer the query, serve the page: whatever was asked for, in this order.
-
-    Returns:
-        The k nearest rows of the query: row, similarity, class and path of each, and whether it is the very picture that was
-        asked for (`same`); none without a query.
-    """
-    check(config)
-    if not (config.query is not None or config.serve or config.save or config.add or config.remove or config.index):
-        raise LikewiseError("search: there is nothing to do; give --query, --serve, --save, --add, --remove or --index")
-    if config.out and config.query is None:
-        raise LikewiseError("search: --out is a picture of the answers to a --query, and there is none; give one")
-    out = check_out(config.out, ".png", "search") if config.out else None
-    if config.serve:
-        from likewise.web.search.serve import check_serving  # needs what not everybody has installed
-
-        upload, token = check_serving(config)
-    index, network = open_index(config, say)
-    if (config.serve or out) and (told := outside_of(index, network, config)):
-        say(printable(told))
-    change(index, network, config, say)
-    found = [] if config.query is None else answer(index, network, config, out)
-    if config.serve:
-        from likewise.web.search.serve import serve
-
-        serve(index, network, config, upload, token)
-    return found
 
 
 def outside_of(index: Index, network: Network | None, config: Search) -> str:

@@ -5,7 +5,7 @@ from jaxtyping import Bool, Int
 
 from likewise.contracts import Part, Protocol
 from likewise.errors import nearest_name
-from likewise.protocols._splits import rows_by_class
+from likewise.protocols.splits import rows_by_class
 from likewise.types import Items, LikewiseError
 
 

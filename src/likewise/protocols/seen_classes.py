@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from likewise.contracts import Part, Protocol
-from likewise.protocols._splits import check_groups
+from likewise.protocols.splits import check_groups
 from likewise.types import Items, LikewiseError
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Int
 
 from likewise.contracts import Part, Protocol
-from likewise.protocols._splits import rows_by_class
+from likewise.protocols.splits import rows_by_class
 from likewise.types import Items, LikewiseError
 
 

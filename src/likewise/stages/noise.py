@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +12,10 @@ from jaxtyping import Int
 from likewise.config import Noise, check
 from likewise.config.spec import build
 from likewise.contracts import Protocol
-from likewise.data.images import drop, file_of
-from likewise.data.table import write_table
+from likewise.data.images import drop
+from likewise.data.table import places, write_table
 from likewise.io.files import check_out
+from likewise.protocols.splits import split_by
 from likewise.render.comparison import save_figure
 from likewise.render.noise import draw_transitions, draw_tree
 from likewise.runs.open import load_items, marked, spoil
@@ -64,19 +64,3 @@ def noise(config: Noise, say=print) -> Spoiled:
     for end, figure in pictures.items():
         save_figure(figure, out.with_name(out.stem + end))
     return Spoiled(items, rows, out, tuple(out.with_name(out.stem + end) for end in pictures))
-
-
-def split_by(protocol: Protocol, items: Items) -> np.ndarray:
-    """The part that each row is in, as a table says it; "" = in none. Training rows that also answer in the test part train."""
-    split = np.full(len(items), "", "<U5")
-    for part in ("test", "val", "train"):
-        split[protocol.rows(items, part)] = part
-    return split
-
-
-def places(items: Items, table: Path) -> tuple[str, ...] | None:
-    """Paths as a reader of the table finds them: from its folder where they lie below it, else whole."""
-    if items.path is None:
-        return None
-    base = os.path.join(os.path.abspath(table.parent), "")
-    return tuple(os.path.abspath(file_of(items, row)).removeprefix(base) for row in range(len(items)))

@@ -18,7 +18,7 @@ pytest.importorskip("fastapi", reason="the search page needs FastAPI")
 from likewise.config import Search
 from likewise.errors import LikewiseError
 from likewise.index.index import Index
-from likewise.index.search import search
+from likewise.stages.search import search
 from likewise.web.http import take_port
 from likewise.web.search.app import FORMATS
 from likewise.web.search.serve import check_serving, decode, open_picture

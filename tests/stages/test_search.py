@@ -11,8 +11,8 @@ from likewise.config import Embed, Evaluate, Search, Train
 from likewise.data import load
 from likewise.evaluation.embed_data import embed
 from likewise.evaluation.evaluate import evaluate
-from likewise.index.search import search
 from likewise.render.gallery import EDGE, GAP, TILE
+from likewise.stages.search import search
 from likewise.training.fit import train
 from likewise.types import LikewiseError
 

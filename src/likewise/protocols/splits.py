@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Int
 
-from likewise.contracts import Part
+from likewise.contracts import Part, Protocol
 from likewise.types import Items, LikewiseError
 
 
@@ -62,3 +62,11 @@ def check_groups(items: Items, split: np.ndarray) -> None:
             f"protocols: a group must stay in one part, but {int((count > 1).sum())} groups stand in two "
             f"(first: group {group[count > 1][0]}); put each group into one split"
         )
+
+
+def split_by(protocol: Protocol, items: Items) -> np.ndarray:
+    """The part that each row is in, as a table says it; "" = in none. Training rows that also answer in the test part train."""
+    split = np.full(len(items), "", "<U5")
+    for part in ("test", "val", "train"):
+        split[protocol.rows(items, part)] = part
+    return split
