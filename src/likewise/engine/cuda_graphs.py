@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from likewise.engine.grad_cache import generators, unmoved
-from likewise.models.embedder import Embedder
 from likewise.types import Output
 
 Mode = Literal["eager", "graph", "compile"]
@@ -41,7 +40,7 @@ class Captured(nn.Module):
         compiled: compile before capturing.
     """
 
-    def __init__(self, embedder: Embedder, x: Shaped[Tensor, "B ..."], bf16: bool, compiled: bool = False):
+    def __init__(self, embedder: nn.Module, x: Shaped[Tensor, "B ..."], bf16: bool, compiled: bool = False):
         super().__init__()
         self.embedder = embedder
         self.learning = [p for p in embedder.parameters() if p.requires_grad]
@@ -117,7 +116,7 @@ class _Replay(torch.autograd.Function):
 class _Fields(nn.Module):
     """What the embedder gives, without what is not there: graphs know tensors only."""
 
-    def __init__(self, embedder: Embedder):
+    def __init__(self, embedder: nn.Module):
         super().__init__()
         self.embedder = embedder
         self.fields: tuple[str, ...] = ()
@@ -134,7 +133,7 @@ class Looking:
     comes out is to be copied before the next call, which writes over it.
     """
 
-    def __init__(self, embedder: Embedder):
+    def __init__(self, embedder: nn.Module):
         self.embedder, self.graph = embedder, torch.cuda.CUDAGraph()
         self.x: Tensor | None = None
         self.out: Output | None = None
@@ -188,7 +187,7 @@ class Fast:
         known: the way an earlier part of this training went, which it keeps unless another is wished.
     """
 
-    embedder: Embedder
+    embedder: nn.Module
     wish: Literal["auto"] | Mode
     steps: int
     known: Mode | None = None
@@ -240,7 +239,7 @@ class Fast:
         return self.embedder if mode == "eager" else Captured(self.embedder, x, bf16, compiled=mode == "compile")
 
 
-def milliseconds(network: Embedder | Captured, x: Tensor, bf16: bool, rounds: int = 8) -> float:
+def milliseconds(network: nn.Module | Captured, x: Tensor, bf16: bool, rounds: int = 8) -> float:
     """Of a forward and backward pass on this batch."""
     with unmoved(generators(x.device), list(network.buffers())):
         for number in range(3 + rounds):
