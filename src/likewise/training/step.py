@@ -128,7 +128,7 @@ class NetworkRunner:
         self.fast = [Fast(e, wish, state.plan.steps - state.step, state.mode) for e in embedders]
         self.chunked = [Chunked(e, config.chunk) for e in embedders] if config.chunk else []
         self.backbone_trains: bool | None = None
-        self.mode = state.mode
+        self.mode: Mode | None = state.mode
 
     def train_backbone(self, trains: bool) -> None:
         """Freeze the backbones during the warm-up, and let them learn after it."""
