@@ -5,7 +5,8 @@ import pytest
 from matplotlib.colors import to_rgba
 from PIL import Image
 
-from likewise.render.comparison import BETTER, NAMED, WORSE, draw_comparison, save_figure, show_comparison, verdict
+from likewise.render.comparison import NAMED, draw_comparison, show_comparison, verdict
+from likewise.render.figures import BETTER, WORSE, save_figure
 
 
 def made(classes=12, same=None, name="class [bold] $x$ {}"):

@@ -8,8 +8,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from PIL import Image
 
-from likewise.render.comparison import save_figure
-from likewise.render.detection_curve import BESIDE, COLOURS, Curve, draw_detected
+from likewise.render.detection_curve import BESIDE, Curve, draw_detected
+from likewise.render.figures import COLOURS, save_figure
 
 AT = np.linspace(0, 1, 11)
 

@@ -5,10 +5,8 @@ import pytest
 from matplotlib.colors import to_rgba
 from PIL import Image
 
-from likewise.render.comparison import save_figure
 from likewise.render.error_overlap import (
-    COLOURS,
-    FAINT,
+    EMPTY,
     SHOWN,
     Named,
     Overlapped,
@@ -16,6 +14,7 @@ from likewise.render.error_overlap import (
     say_overlap,
     show_overlap,
 )
+from likewise.render.figures import COLOURS, save_figure
 
 HEAT = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 0, 0], [1, 0, 0, 1]], bool)
 
@@ -36,7 +35,7 @@ def test_cells_are_filled_in_the_colour_of_the_method():
         assert rows == sorted(rows) and len(colours) == 16
         for place, colour in enumerate(colours):
             row, column = divmod(place, 4)
-            assert colour == to_rgba(COLOURS[row // 2] if HEAT[row, column] else FAINT)
+            assert colour == to_rgba(COLOURS[row // 2] if HEAT[row, column] else EMPTY)
         assert [t.get_text() for t in axes.get_yticklabels()] == ["A/0", "A/1", "B/2", "B/3"]
         assert [t.get_text() for t in axes.get_xticklabels()] == [f"bird [b] ${c}$" for c in range(4)]
         texts = [t.get_text() for t in axes.texts]
@@ -46,7 +45,7 @@ def test_cells_are_filled_in_the_colour_of_the_method():
 def test_runs_of_one_method_stand_together_whatever_their_order():
     axes = draw_overlap(made(methods=("A()", "B()", "A()", "B()"))).axes[0]
     assert [t.get_text() for t in axes.get_yticklabels()] == ["A/0", "A/2", "B/1", "B/3"]
-    filled = [bar.get_facecolor() != to_rgba(FAINT) for bar in axes.patches]
+    filled = [bar.get_facecolor() != to_rgba(EMPTY) for bar in axes.patches]
     assert filled == HEAT[[0, 2, 1, 3]].ravel().tolist()
 
 

@@ -14,7 +14,8 @@ from likewise.config import Compare, check
 from likewise.errors import nearest_name
 from likewise.io.files import check_out, write_aside
 from likewise.numerics.bootstrap import Redrawn, paired, t_interval
-from likewise.render.comparison import draw_comparison, save_figure
+from likewise.render.comparison import draw_comparison
+from likewise.render.figures import save_figure
 from likewise.runs.artifacts import PerQuery, read_per_query
 from likewise.runs.folder import Run
 from likewise.types import LikewiseError

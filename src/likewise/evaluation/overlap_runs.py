@@ -14,8 +14,8 @@ from likewise.config.audit import Audit
 from likewise.config.spec import brief
 from likewise.evaluation.error_overlap import error_overlap, most_wrong
 from likewise.io.files import make_folder, write_aside, write_csv, write_json
-from likewise.render.comparison import save_figure
 from likewise.render.error_overlap import Named, Overlapped, draw_overlap
+from likewise.render.figures import save_figure
 from likewise.runs.artifacts import read_per_query
 from likewise.runs.folder import Run
 from likewise.types import LikewiseError

@@ -22,10 +22,10 @@ from likewise.io.files import read_json, write_aside, write_csv
 from likewise.io.progress import bar
 from likewise.published import wrong_classes
 from likewise.render.benchmark_table import Sheet, against, label, lay_out
-from likewise.render.comparison import save_figure
 from likewise.render.critical_difference import draw_against, draw_ranks
 from likewise.render.detection_curve import Curve, draw_detected
 from likewise.render.error_overlap import say_overlap
+from likewise.render.figures import save_figure
 from likewise.runs.folder import ANEW
 from likewise.types import LikewiseError
 

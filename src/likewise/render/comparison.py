@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-import warnings
-from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -12,11 +10,8 @@ from matplotlib.ticker import MaxNLocator
 from rich.console import Console
 from rich.table import Table
 
-from likewise.io.files import write_aside
+from likewise.render.figures import BETTER, FAINT, INK, SOFT, WORSE
 from likewise.render.tables import escape
-
-INK, SOFT, FAINT, BETTER, WORSE = "#1d2430", "#8a94a3", "#d5dae2", "#0072b2", "#d55e00"
-"""Blue and orange of Okabe and Ito, which people who see colours differently tell apart."""
 
 NAMED = 40
 """Up to so many classes are named in the picture."""
@@ -110,13 +105,6 @@ def draw_comparison(result: dict) -> Figure:
         f"{result['draws']} draws", x=0.012, ha="left", fontsize=8, color=SOFT, parse_math=False,
     )  # fmt: skip
     return figure
-
-
-def save_figure(figure: Figure, file: Path) -> None:
-    with warnings.catch_warnings():  # letters that the font lacks are drawn as boxes, which needs no words
-        warnings.filterwarnings("ignore", "Glyph .* missing")
-        with write_aside(file) as aside:
-            figure.savefig(aside, format="png", dpi=150)
 
 
 def draw_metrics(axes: Axes, result: dict) -> None:

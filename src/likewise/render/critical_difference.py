@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from likewise.errors import LikewiseError
 from likewise.numerics.significance import Contest
 from likewise.render.benchmark_table import Point, as_p, order_of
-from likewise.render.comparison import BETTER, FAINT, INK, SOFT, WORSE
+from likewise.render.figures import BETTER, FAINT, INK, SOFT, WORSE, shorten
 
 SIDE, LINE, LANE = 4.6, 0.27, 0.13
 """Inches: the width of a plot, from one name to the next, and from one bar to the next."""
@@ -51,7 +51,7 @@ def draw_ranks(contest: Contest) -> Figure:
     room = 0.05 * (max(ranks) - min(ranks)) + 0.1
     axes.set_xlim(min(ranks) - room, max([*ranks, near]) + 2.4 * room)
     axes.set_ylim(lines - 0.5, -2.0)
-    _tidy(axes, [_short(name) for name in names])
+    _tidy(axes, [shorten(name, LONGEST) for name in names])
     axes.set_xlabel(f"mean rank over {contest.classes} test classes, 1 is best", fontsize=9, color=INK)
     told = "a bar joins methods that are not told apart" if contest.groups else "all methods are told apart"
     _entitle(figure, f"{contest.metric}: ranks of {lines} methods", f"Friedman {as_p(contest.friedman)}; {told}")
@@ -86,7 +86,7 @@ def draw_against(points: Sequence[Point], title: str) -> Figure:
     axes.scatter(printed, ours, s=30, c=np.where(known, colours, "white"), edgecolors=colours, linewidths=1.3, zorder=3)  # pyright: ignore[reportArgumentType]
     for point, at in zip(points, spread(ours, 0.18 / side * (ends[1] - ends[0]), *ends)):
         axes.annotate(
-            _short(point.name), (point.printed, point.ours.mean), (1.03, at), textcoords=axes.get_yaxis_transform(),
+            shorten(point.name, LONGEST), (point.printed, point.ours.mean), (1.03, at), textcoords=axes.get_yaxis_transform(),
             va="center", fontsize=8, color=INK, annotation_clip=False, parse_math=False, zorder=1.5,
             arrowprops={"arrowstyle": "-", "color": FAINT, "lw": 0.8, "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)},
         )  # fmt: skip
@@ -125,7 +125,3 @@ def _tidy(axes: Axes, names: Sequence[str] = ()) -> None:
     axes.set_axisbelow(True)
     for side in axes.spines.values():
         side.set_visible(False)
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"

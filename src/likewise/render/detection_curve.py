@@ -12,8 +12,7 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
-from likewise.render.comparison import FAINT, INK
-from likewise.render.error_overlap import COLOURS
+from likewise.render.figures import COLOURS, FAINT, INK
 
 STYLES = ("-", "--", ":")
 

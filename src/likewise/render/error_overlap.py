@@ -14,11 +14,11 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
+from likewise.render.figures import COLOURS, INK, SOFT, shorten
 from likewise.render.tables import escape
 
-INK, SOFT, FAINT = "#1d2430", "#8a94a3", "#eef0f4"
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
-"""Of Okabe and Ito, which people who see colours differently tell apart; one a method."""
+EMPTY = "#eef0f4"
+"""Cell of a class that a run does not name."""
 
 SHOWN = 60
 """Columns drawn at most, those named most often; the table holds all."""
@@ -105,7 +105,7 @@ def draw_named(axes: Axes, found: Overlapped, way: str, columns: int) -> None:
         colour = COLOURS[number % len(COLOURS)]
         for row in rows:
             place[row], top = top, top + 1
-            fill = [colour if hit else FAINT for hit in named.heat[row, :shown]]
+            fill = [colour if hit else EMPTY for hit in named.heat[row, :shown]]
             axes.barh([place[row]] * shown, 0.92, left=np.arange(shown) - 0.46, height=0.88, color=fill, lw=0)
         middle = (place[rows[0]] + place[rows[-1]]) / 2
         lines = textwrap.wrap(method, 30, max_lines=max(1, int(1.6 * len(rows))), placeholder="…")
@@ -118,8 +118,8 @@ def draw_named(axes: Axes, found: Overlapped, way: str, columns: int) -> None:
         count = int(named.heat[:, column].sum())
         axes.text(column, -0.75, str(count), ha="center", fontsize=7, color=INK if count > 1 else SOFT)
     runs = _tails(found.runs)
-    axes.set_yticks(list(place.values()), [_short(runs[row], 28) for row in place], fontsize=8, parse_math=False)
-    labels = [_short(name, 26) for name in named.classes[:shown]]
+    axes.set_yticks(list(place.values()), [shorten(runs[row], 28) for row in place], fontsize=8, parse_math=False)
+    labels = [shorten(name, 26) for name in named.classes[:shown]]
     axes.set_xticks(range(shown), labels, rotation=90, fontsize=8, parse_math=False)
     axes.set_xlim(-0.6, columns - 0.4)
     axes.set_ylim(top - 1, -1.2)
@@ -146,7 +146,3 @@ def _tails(runs: tuple[str, ...]) -> list[str]:
     parts = [Path(run).parts for run in runs]
     shared = next((n for n, level in enumerate(zip(*parts)) if len(set(level)) > 1), 0)
     return [str(Path(*own[shared:])) for own in parts]
-
-
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from likewise.render.comparison import BETTER, FAINT, INK, SOFT, WORSE
+from likewise.render.figures import BETTER, FAINT, INK, SOFT, WORSE
 from likewise.render.tables import escape
 from likewise.types import Items
 

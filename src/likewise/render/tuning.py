@@ -13,8 +13,9 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-INK, SOFT, RULE, LINE, CROSS = "#1d2430", "#6b7585", "#d5dae2", "#0072b2", "#d55e00"
-"""Blue and vermilion of Okabe and Ito's palette, told apart by colour-blind people too."""
+from likewise.render.figures import BETTER, FAINT, INK, WORSE, shorten
+
+SOFT, RULE, LINE, CROSS = "#6b7585", FAINT, BETTER, WORSE
 
 
 class Dial(NamedTuple):
@@ -46,7 +47,7 @@ def draw_search(file: Path, dials: Sequence[Dial], shots: Sequence[Shot], label:
         above, below = figure.subplots(2, 1, gridspec_kw={"height_ratios": [1, 1.35], "hspace": 0.42})
         figure.subplots_adjust(left=0.85 / width, right=1 - 0.75 / width, top=0.89, bottom=0.05)
         figure.suptitle(
-            _short(title, int(width * 10)), x=0.25 / width, y=0.975, ha="left", fontsize=12, fontweight="bold"
+            shorten(title, int(width * 10)), x=0.25 / width, y=0.975, ha="left", fontsize=12, fontweight="bold"
         )
         draw_history(above, shots, label)
         draw_lines(below, dials, [s for s in shots if s.state == "complete"])
@@ -107,7 +108,7 @@ def draw_lines(axes, dials: Sequence[Dial], shots: Sequence[Shot]) -> None:
         axes.text(
             place,
             1.06 + 0.085 * (place % 2),
-            _short(dial.name, 32),
+            shorten(dial.name, 32),
             ha="center",
             va="bottom",
             fontweight="bold",
@@ -143,7 +144,7 @@ def where(dial: Dial, value: Any) -> float:
 def ticks(dial: Dial) -> list[tuple[float, str]]:
     """Heights and texts of a few marks: every choice, powers of ten where the range is log, else five even steps."""
     if dial.choices:
-        return [(where(dial, choice), _short(choice, 18)) for choice in dial.choices]
+        return [(where(dial, choice), shorten(choice, 18)) for choice in dial.choices]
     powers = (
         range(math.ceil(math.log10(dial.low) - 1e-9), math.floor(math.log10(dial.high) + 1e-9) + 1) if dial.log else ()
     )
@@ -153,7 +154,3 @@ def ticks(dial: Dial) -> list[tuple[float, str]]:
     even = [i / 4 for i in range(5)]
     low, high = (math.log(v) if dial.log else v for v in (dial.low, dial.high))
     return [(h, f"{math.exp(low + h * (high - low)) if dial.log else low + h * (high - low):.3g}") for h in even]
-
-
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"

@@ -16,7 +16,7 @@ from likewise.data.images import drop
 from likewise.data.table import places, write_table
 from likewise.io.files import check_out
 from likewise.protocols.splits import split_by
-from likewise.render.comparison import save_figure
+from likewise.render.figures import save_figure
 from likewise.render.noise import draw_transitions, draw_tree
 from likewise.runs.open import load_items, marked, spoil
 from likewise.taxonomies import taxonomy
