@@ -3,21 +3,21 @@
 import csv
 import json
 import re
-import shutil
 from collections import Counter
 
 import numpy as np
 import pytest
+from browser import listen
 from page_reader import Reader
 from PIL import Image
 
 from likewise.audit import page as audit_page
-from likewise.audit.page import MOST, breakable, ends, noise_share, once, write_page
+from likewise.audit.page import MOST, ends, noise_share, once, write_page
 from likewise.audit.read import Pair
+from likewise.render.html import breakable
 
 SCRIPT = "<script>alert(1)</script>"
 NAMES = ("wren", SCRIPT, 'tit_"blue"&', "{{ 7 * 7 }}")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 BLACK = Image.new("RGB", (60, 40))
 
 
@@ -241,29 +241,23 @@ def test_scales_have_zero_on_them():
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
-def test_in_a_browser_it_asks_for_nothing_and_sorts_by_mouse_and_keyboard(tmp_path):
-    api = pytest.importorskip("playwright.sync_api", reason="the browser is driven by playwright")
+def test_in_a_browser_it_asks_for_nothing_and_sorts_by_mouse_and_keyboard(browser, tmp_path):
     file = write_page(write_audit(tmp_path, **EXTRA), lambda row: BLACK, quiet=True)
-    with api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page, asked, said = browser.new_page(viewport={"width": 390, "height": 800}), [], []
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.goto(file.as_uri())
-        rows = lambda: [int(cell) for cell in page.locator("#suspects tbody td:first-child").all_inner_texts()]  # noqa: E731
-        sort = lambda name: page.locator("#suspects th", has_text=name)  # noqa: E731
-        assert rows() == list(range(0, 80, 4))
-        sort("Row").get_by_role("button").click()
-        sort("Row").get_by_role("button").press("Enter")
-        assert rows() == list(range(76, -1, -4)) and sort("Row").get_attribute("aria-sort") == "descending"
-        sort("Suggested").get_by_role("button").click()
-        assert sort("Row").get_attribute("aria-sort") is None
-        assert sort("Suggested").get_attribute("aria-sort") == "ascending"
-        assert page.evaluate("document.documentElement.scrollWidth") == 390  # nothing sticks out of a small screen
-        page.goto(file.as_uri() + "#confusion-50-51")  # a link into what is folded opens it
-        assert page.locator('[id="confusion-50-51"]').is_visible()
-        assert [url for url in asked if not url.startswith("data:")] in ([file.as_uri()], [file.as_uri()] * 2)
-        assert said == []
-        browser.close()
+    page = browser.new_page(viewport={"width": 390, "height": 800})
+    asked, said = listen(page)
+    page.goto(file.as_uri())
+    rows = lambda: [int(cell) for cell in page.locator("#suspects tbody td:first-child").all_inner_texts()]  # noqa: E731
+    sort = lambda name: page.locator("#suspects th", has_text=name)  # noqa: E731
+    assert rows() == list(range(0, 80, 4))
+    sort("Row").get_by_role("button").click()
+    sort("Row").get_by_role("button").press("Enter")
+    assert rows() == list(range(76, -1, -4)) and sort("Row").get_attribute("aria-sort") == "descending"
+    sort("Suggested").get_by_role("button").click()
+    assert sort("Row").get_attribute("aria-sort") is None
+    assert sort("Suggested").get_attribute("aria-sort") == "ascending"
+    assert page.evaluate("document.documentElement.scrollWidth") == 390  # nothing sticks out of a small screen
+    page.goto(file.as_uri() + "#confusion-50-51")  # a link into what is folded opens it
+    assert page.locator('[id="confusion-50-51"]').is_visible()
+    assert [url for url in asked if not url.startswith("data:")] in ([file.as_uri()], [file.as_uri()] * 2)
+    assert said == []
+    page.close()

@@ -4,17 +4,16 @@ import csv
 import io
 import math
 import re
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from browser import listen
 from page_reader import Reader
 
 from likewise.numerics.significance import Contest, Versus
 from likewise.render.benchmark import Entry, Sheet, escape, html, latex, markdown, rows_for_csv, show_sheet
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 NASTY = r"A_b & {c} 50 % #1 $x$ ~ ^ \ <script>alert(1)</script> | ρ"
 DIFFERS = ("size 160 in place of 224",)
 
@@ -184,35 +183,29 @@ def test_the_page_leaves_out_what_there_is_not():
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
-def test_in_a_browser_it_sorts_and_fits_a_phone_in_light_and_dark(tmp_path):
-    api = pytest.importorskip("playwright.sync_api", reason="the browser is driven by playwright")
+def test_in_a_browser_it_sorts_and_fits_a_phone_in_light_and_dark(browser, tmp_path):
     file = tmp_path / "table.html"
     file.write_text(html(made(differs=DIFFERS), {}), "utf-8")
-    with api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page, asked, said = browser.new_page(viewport={"width": 390, "height": 800}), [], []
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.goto(file.as_uri())
-        names = lambda: [name[:5] for name in page.locator("#table tbody th").all_inner_texts()]  # noqa: E731
-        head = page.locator("#table thead tr:last-child th").nth(1)
-        assert names() == ["Plain", "A_b &", "Singl", "publi", "[12] "]
-        head.get_by_role("button").click()
-        assert names()[:3] == ["Singl", "A_b &", "Plain"] and head.get_attribute("aria-sort") == "descending"
-        head.get_by_role("button").press("Enter")
-        assert names() == ["Plain", "A_b &", "Singl", "publi", "[12] "]  # what is published only stays apart
-        page.locator("#pairs summary").click()
-        page.locator("#runs summary").click()
-        assert page.evaluate("document.documentElement.scrollWidth") == 390  # tables scroll inside their boxes
-        box = page.locator(".scroll").first
-        assert box.evaluate("e => e.scrollWidth > e.clientWidth")
-        box.evaluate("e => e.scrollLeft = 150")
-        assert page.locator("#table tbody th").first.bounding_box()["x"] < 20  # names stay where they are
-        ground = lambda: page.evaluate("getComputedStyle(document.body).backgroundColor")  # noqa: E731
-        light = ground()
-        page.emulate_media(color_scheme="dark")
-        assert ground() != light == "rgb(255, 255, 255)"
-        assert [url for url in asked if not url.startswith("data:")] == [file.as_uri()] and said == []
-        browser.close()
+    page = browser.new_page(viewport={"width": 390, "height": 800})
+    asked, said = listen(page)
+    page.goto(file.as_uri())
+    names = lambda: [name[:5] for name in page.locator("#table tbody th").all_inner_texts()]  # noqa: E731
+    head = page.locator("#table thead tr:last-child th").nth(1)
+    assert names() == ["Plain", "A_b &", "Singl", "publi", "[12] "]
+    head.get_by_role("button").click()
+    assert names()[:3] == ["Singl", "A_b &", "Plain"] and head.get_attribute("aria-sort") == "descending"
+    head.get_by_role("button").press("Enter")
+    assert names() == ["Plain", "A_b &", "Singl", "publi", "[12] "]  # what is published only stays apart
+    page.locator("#pairs summary").click()
+    page.locator("#runs summary").click()
+    assert page.evaluate("document.documentElement.scrollWidth") == 390  # tables scroll inside their boxes
+    box = page.locator(".scroll").first
+    assert box.evaluate("e => e.scrollWidth > e.clientWidth")
+    box.evaluate("e => e.scrollLeft = 150")
+    assert page.locator("#table tbody th").first.bounding_box()["x"] < 20  # names stay where they are
+    ground = lambda: page.evaluate("getComputedStyle(document.body).backgroundColor")  # noqa: E731
+    light = ground()
+    page.emulate_media(color_scheme="dark")
+    assert ground() != light == "rgb(255, 255, 255)"
+    assert [url for url in asked if not url.startswith("data:")] == [file.as_uri()] and said == []
+    page.close()

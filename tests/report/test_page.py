@@ -1,18 +1,16 @@
 """The page about runs: what stands in it, what is left out, that it stays small, and how it behaves in a browser."""
 
 import re
-import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from browser import listen
 from page_reader import Reader
 from report.made_facts import SCRIPT, made_facts
 
 from likewise.report.page import SCRIPTS, SECTIONS, asset, clear_best, contents, first_scores, scale, scales, write_page
 from likewise.report.records import Facts, Score, Viewed
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 def sure(mean, low, high):
@@ -104,17 +102,6 @@ def test_sixty_thousand_samples_with_pictures_of_noise_stay_below_15_mb(tmp_path
 
 
 @pytest.fixture(scope="module")
-def browser():
-    api = pytest.importorskip("playwright.sync_api", reason="the browser is driven by playwright")
-    if CHROMIUM is None:
-        pytest.skip("there is no chromium on this machine")
-    with api.sync_playwright() as play:
-        started = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--enable-unsafe-swiftshader"])
-        yield started
-        started.close()
-
-
-@pytest.fixture(scope="module")
 def written(tmp_path_factory):
     facts = made_facts()
     return facts, write_page(facts, tmp_path_factory.mktemp("page") / "a.html", True)
@@ -123,10 +110,8 @@ def written(tmp_path_factory):
 @pytest.fixture
 def page(browser, written):
     """The page, open. It must ask for nothing and say nothing on the console."""
-    view, asked, said = browser.new_page(viewport={"width": 1200, "height": 900}, reduced_motion="reduce"), [], []
-    view.on("request", lambda request: asked.append(request.url))
-    view.on("console", lambda message: said.append(message.text))
-    view.on("pageerror", lambda error: said.append(str(error)))
+    view = browser.new_page(viewport={"width": 1200, "height": 900}, reduced_motion="reduce")
+    asked, said = listen(view)
     view.goto(written[1].as_uri())
     yield view
     for name in SECTIONS:

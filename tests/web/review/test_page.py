@@ -3,7 +3,6 @@
 import csv
 import http.server
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -25,8 +24,7 @@ from likewise.web.http import take_port
 from likewise.web.review.app import make_app
 from likewise.web.review.store import Store
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")]
+pytestmark = pytest.mark.browser
 
 KEY = "a-token-of-24-characters"
 
@@ -85,21 +83,13 @@ def server(tmp_path):
     made.stop()
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    with api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
-def visit(chromium):
+def visit(browser):
     """A browser of its own for each reviewer, who has said who they are."""
     opened, wrong = [], []
 
     def visit(address, name):
-        context = chromium.new_context(viewport={"width": 1280, "height": 800}, accept_downloads=True)
+        context = browser.new_context(viewport={"width": 1280, "height": 800}, accept_downloads=True)
         context.set_default_timeout(10_000)
         page = context.new_page()
         page.on("pageerror", lambda error: wrong.append(str(error)))
@@ -315,14 +305,14 @@ class Chat(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.mark.slow
-def test_a_link_on_another_site_opens_the_page_and_pages_of_two_ports_stay_open(chromium, server, tmp_path):
+def test_a_link_on_another_site_opens_the_page_and_pages_of_two_ports_stay_open(browser, server, tmp_path):
     (tmp_path / "other").mkdir()
     write_audit(tmp_path / "other")
     other, chat = Server(tmp_path / "other", None, "another-token-than-that"), http.server.HTTPServer(("", 0), Chat)
     chat.link = server.address
     thread = threading.Thread(target=chat.serve_forever)
     thread.start()
-    context = chromium.new_context()
+    context = browser.new_context()
     context.set_default_timeout(10_000)
     try:
         one, two = context.new_page(), context.new_page()
