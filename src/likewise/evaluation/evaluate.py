@@ -29,6 +29,7 @@ from likewise.protocols import QueryGallery, UnseenClasses
 from likewise.retrieval.ranking import BUDGET
 from likewise.runs.artifacts import find_target, origin, read_pairs, save_embeddings, write_per_query
 from likewise.runs.folder import Run
+from likewise.runs.log import PEEK
 from likewise.runs.open import (
     bytes_of,
     choose_device,
@@ -43,7 +44,6 @@ from likewise.runs.open import (
 )  # fmt: skip
 from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 
-PEEK = "peek at test "
 """How a line of the log names a metric of the test part, seen on the way."""
 
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from likewise.report.records import Curve, Suspicion
+from likewise.runs.log import PEEK
 
 POINTS = 600
 """Of a curve, at most; a longer one is shown by the means of pieces."""
 
-PEEK = "peek at test "
 LABELS = {
     "weight": "mean weight", "suspected share": "suspected", "wrong labels": "thought wrong", "labels used": "used",
     "labels repaired": "repaired", "right among used": "right among used",
