@@ -44,8 +44,6 @@ from likewise.runs.open import (
 )  # fmt: skip
 from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 
-"""How a line of the log names a metric of the test part, seen on the way."""
-
 
 def evaluate(config: Evaluate, say=print) -> dict:
     """Score what the config points at. Returns what scores.json holds. Processes that torchrun started share the queries."""
