@@ -8,6 +8,12 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 
 from likewise.render.error_overlap import Named, Overlapped
 from likewise.report import records as f
+from likewise.report.sections.compared import Compared
+from likewise.report.sections.confusion import Confused, Confusion
+from likewise.report.sections.curves import Curve
+from likewise.report.sections.distances import Distances
+from likewise.report.sections.spectrum import Spectrum
+from likewise.report.sections.tree import Tree
 
 SCRIPT = "<script>alert(1)</script>"
 NEAR = 8
@@ -51,11 +57,11 @@ def clusters(pool: f.Pool, seed: int) -> np.ndarray:
     )
 
 
-def confusion_of(pool: f.Pool, size: int = 24) -> f.Confusion:
+def confusion_of(pool: f.Pool, size: int = 24) -> Confusion:
     size = min(size, len(pool.class_name))
     matrix = np.eye(size) * 0.7 + np.random.default_rng(0).dirichlet(np.full(size, 0.1), size) * 0.3
-    pairs = tuple(f.Confused(i, i + 1, 10 - i, 0.3 - i / 100) for i in range(min(9, size - 1)))
-    return f.Confusion(pairs, np.arange(size), matrix)
+    pairs = tuple(Confused(i, i + 1, 10 - i, 0.3 - i / 100) for i in range(min(9, size - 1)))
+    return Confusion(pairs, np.arange(size), matrix)
 
 
 def noise_of(rng: np.random.Generator) -> f.Noise:
@@ -87,10 +93,10 @@ def noise_of(rng: np.random.Generator) -> f.Noise:
     )
 
 
-def tree_of(pool: f.Pool) -> f.Tree:
+def tree_of(pool: f.Pool) -> Tree:
     means = np.random.default_rng(1).normal(size=(min(80, len(pool.class_name)), 4))
     link = linkage(means, "average")
-    return f.Tree(link, np.arange(len(means)), leaves_list(link), 0, "By the means of classes.")
+    return Tree(link, np.arange(len(means)), leaves_list(link), 0, "By the means of classes.")
 
 
 def run_of(name: str, pool: f.Pool, seed: int, shift: int, mean: float) -> f.Viewed:
@@ -100,9 +106,9 @@ def run_of(name: str, pool: f.Pool, seed: int, shift: int, mean: float) -> f.Vie
     loss = [2 * np.exp(-step / 300) + seed / 10 + rng.normal(0, 0.05) for step in steps]
     recall = [0.2 + 0.4 * (1 - np.exp(-step / 300)) + seed / 50 for step in steps[::8]]
     curves = (
-        f.Curve("loss", "MultiSimilarity", steps, [*loss[:-1], float("nan")]),
-        f.Curve("validation", "R@1", steps[::8], recall), f.Curve("validation", "MAP@R", steps[::8], [v / 2 for v in recall]),
-        f.Curve("learning rate", "network", steps, [1e-4 * (1 - step / 1000) for step in steps]),
+        Curve("loss", "MultiSimilarity", steps, [*loss[:-1], float("nan")]),
+        Curve("validation", "R@1", steps[::8], recall), Curve("validation", "MAP@R", steps[::8], [v / 2 for v in recall]),
+        Curve("learning rate", "network", steps, [1e-4 * (1 - step / 1000) for step in steps]),
     )  # fmt: skip
     centres = np.linspace(-0.5, 1, 61)[:-1]
     hill = [np.exp(-((centres - at) ** 2) / 0.03) for at in (0.7 - seed / 20, 0.15)]
@@ -112,13 +118,18 @@ def run_of(name: str, pool: f.Pool, seed: int, shift: int, mean: float) -> f.Vie
         for k, v in names.items()
     }
     value = np.exp(-np.arange(64) / (10 + 10 * seed))
+    found = {
+        "curves": curves, "map": {"PCA": clusters(pool, 10), "t-SNE": clusters(pool, 20 + seed)},
+        "galleries": {"worst": tuple(some[:20]), "best": tuple(some[10:]), "each class": tuple(some)},
+        "confusion": confusion_of(pool), "spectrum": Spectrum(value / value.sum(), 0.31 * seed),
+        "distances": Distances(
+            "cosine similarity", np.linspace(-0.5, 1, 61), *(one / one.sum() for one in hill), 0.21, (5000, 90000)
+        ),
+        "noise": noise_of(rng), "tree": tree_of(pool),
+    }  # fmt: skip
     return f.Viewed(
         name, 0, "MultiSimilarity on birds, ResNet-50, 20 passes", {"loss": "MultiSimilarity(alpha=2)", "batch": "112"},
-        scores | {"rho": f.Score(0.31, None, None, "0.3100")}, "MAP@R", curves,
-        {"PCA": clusters(pool, 10), "t-SNE": clusters(pool, 20 + seed)}, near, sim,
-        {"worst": tuple(some[:20]), "best": tuple(some[10:]), "each class": tuple(some)}, confusion_of(pool),
-        f.Distances("cosine similarity", np.linspace(-0.5, 1, 61), *(one / one.sum() for one in hill), 0.21, (5000, 90000)),
-        f.Spectrum(value / value.sum(), 0.31 * seed), noise_of(rng), tree_of(pool), ("It was stopped early.",),
+        scores | {"rho": f.Score(0.31, None, None, "0.3100")}, "MAP@R", found, near, sim, ("It was stopped early.",),
     )  # fmt: skip
 
 
@@ -132,7 +143,12 @@ def made_facts(samples: int = 600, classes: int = 40, pictures: int = 200, noisy
     overlap = Overlapped(
         ("plain", "robust"), ("MS", "MS + PRISM"), 18, classes, {"count": named, "rate": named}, Path(".")
     )
-    compared = (f.Compared(0, 1, "R@1", "robust is better by 12.0 points of R@1 (9.1 to 14.8).", queries),)
+    compared = (Compared(0, 1, "R@1", "robust is better by 12.0 points of R@1 (9.1 to 14.8).", queries),)
     return f.Facts(
-        f"Birds, {SCRIPT}", runs, (pool,), compared, overlap, ("Something to know.",), "likewise 1, likewise report a b"
+        f"Birds, {SCRIPT}",
+        runs,
+        (pool,),
+        {"compared": compared, "overlap": overlap},
+        ("Something to know.",),
+        "likewise 1, likewise report a b",
     )

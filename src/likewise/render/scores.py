@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -31,8 +31,7 @@ def show_scores(columns: dict[str, dict]) -> None:
         cells = []
         for scores in columns.values():
             value, ends = scores["metrics"].get(name), scores.get("interval", {}).get(name)
-            ends = "" if ends is None else " ({:.1f} to {:.1f})".format(*(100 * end for end in ends))
-            cells.append("" if value is None else f"{as_text(name, value)}{ends}")
+            cells.append("" if value is None else with_interval(name, value, ends))
         cells += [as_text(name, first["class_mean"][name]) if name in first["class_mean"] else ""] if alone else []
         table.add_row(name, *cells)
     Console().print(table)
@@ -55,6 +54,11 @@ def show_scores(columns: dict[str, dict]) -> None:
     if first.get("best_test_epoch"):
         best = ", ".join(f"{name} {as_text(name, value)}" for name, value in first["best_test_epoch"].items())
         print(f"best test epoch, chosen by test labels and not a result: {best}")
+
+
+def with_interval(name: str, value: float, ends: Sequence[float] | None) -> str:
+    """Return a value as text, with the ends of its interval in percent: "49.6 % (46.9 to 52.2)"."""
+    return as_text(name, value) + (" ({:.1f} to {:.1f})".format(*(100 * end for end in ends)) if ends else "")
 
 
 def score_lines(scores: Mapping) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""The tree of classes by the similarity of their means, and what its leaves are coloured by."""
+"""Classes by the similarity of their means, and the groups that a tree of classes puts them into."""
 
 from __future__ import annotations
 
@@ -11,13 +11,7 @@ from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
 from scipy.spatial.distance import pdist
 from torch import Tensor
 
-from likewise.report.records import Grouping, Tree
-
-LEAVES = 300
-"""Classes in a tree, at most: more cannot be read."""
-
-COLOURS = 12
-"""Groups that can be told apart by colour."""
+from likewise.report.records import Grouping
 
 CHUNK = 8192
 
@@ -40,30 +34,6 @@ def link_means(mean: Float[np.ndarray, "M D"]) -> Float[np.ndarray, "m 4"]:
 def leaves(mean: Float[np.ndarray, "M D"]) -> Int[np.ndarray, "M"]:
     """An order of classes in which similar ones are neighbours."""
     return np.arange(len(mean)) if len(mean) < 3 else leaves_list(link_means(mean)).astype(np.int64)
-
-
-def grow(
-    mean: Float[np.ndarray, "C D"],
-    size: Int[np.ndarray, "C"],
-    groupings: Sequence[Grouping] = (),
-    most: int = LEAVES,
-) -> Tree | None:
-    """The tree of the classes that have samples; None where they are fewer than three.
-
-    Args:
-        size: samples of every class. Where there are more classes than `most`, the largest are shown.
-        groupings: the leaves are coloured by the finest of them that has `COLOURS` groups at most, or else by the coarsest.
-    """
-    there = np.flatnonzero(size > 0)
-    if len(there) < 3:
-        return None
-    shown = np.sort(there[np.argsort(-size[there], kind="stable")[:most]])
-    link = link_means(mean[shown])
-    left = len(there) - len(shown)
-    note = f"the {len(shown)} classes with most samples of {len(there)}" if left else ""
-    few = [g for g, one in enumerate(groupings) if len(one.names) <= COLOURS]
-    by = few[-1] if few else 0 if groupings else None
-    return Tree(link, shown, leaves_list(link).astype(np.int64), by, note)
 
 
 def group_classes(

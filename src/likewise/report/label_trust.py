@@ -14,9 +14,9 @@ from likewise.config.spec import brief
 from likewise.data.images import file_of
 from likewise.io.files import load_arrays
 from likewise.metrics.detection import detection
-from likewise.report.curves import suspicions
+from likewise.report.opened import Opened
 from likewise.report.records import Detection, Doubt, Noise
-from likewise.report.targets import Opened
+from likewise.report.suspicion import suspicions
 from likewise.runs.folder import Run
 from likewise.runs.open import make_protocol, spoil
 from likewise.types import Items, LikewiseError

@@ -1,18 +1,16 @@
-"""What a page tells of some runs: the nouns between who finds it out (the report stage) and who shows it (`page`).
+"""Records that the report's modules share. A record of one section alone is in the module of that section.
 
-Samples are known by their place in a `Pool`, classes by their number in it. What is None or empty is left out of the page.
+Samples are known by their place in a `Pool`, classes by their number in it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 from PIL import Image
-
-from likewise.render.error_overlap import Overlapped
 
 
 class Grouping(NamedTuple):
@@ -46,15 +44,6 @@ class Score(NamedTuple):
     text: str  # "49.6 % (46.9 to 52.2)"
 
 
-class Curve(NamedTuple):
-    """Something that was logged while training. Curves of one `panel` are drawn together."""
-
-    panel: str  # "loss", "validation", "learning rate", "labels", ...
-    name: str
-    step: list[int]
-    value: list[float]
-
-
 class Answer(NamedTuple):
     place: int
     similarity: float
@@ -67,46 +56,6 @@ class Asked(NamedTuple):
     place: int
     value: float  # the deciding metric's, such as MAP@R
     answers: tuple[Answer, ...]
-
-
-class Confused(NamedTuple):
-    """Queries of class `a` whose nearest neighbour is of class `b`: how many, and what share of the class they are."""
-
-    a: int
-    b: int
-    count: int
-    share: float
-    example: tuple[int, int] | None = None  # places of one such query and of its answer
-
-
-@dataclass(frozen=True, eq=False)
-class Confusion:
-    """Which classes are taken for which. `matrix[i, j]`: share of the queries of `classes[i]` answered by `classes[j]`; the
-    classes are those confused most, similar ones side by side."""
-
-    pairs: tuple[Confused, ...]  # the worst first
-    classes: Int[np.ndarray, "M"]
-    matrix: Float[np.ndarray, "M M"]
-
-
-@dataclass(frozen=True, eq=False)
-class Distances:
-    """How similar two samples of a class are, and two of different ones: shares of pairs in each bin, summing to 1."""
-
-    measure: str  # "cosine similarity" or "distance"
-    edge: Float[np.ndarray, "E"]
-    within: Float[np.ndarray, "bins"]
-    between: Float[np.ndarray, "bins"]
-    overlap: float  # the share that both have in common: 0 apart, 1 alike
-    pairs: tuple[int, int]  # how many of each were counted
-
-
-@dataclass(frozen=True, eq=False)
-class Spectrum:
-    """Singular values of the embeddings, largest first, summing to 1, and how fast they fall."""
-
-    value: Float[np.ndarray, "S"]
-    rho: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,20 +115,8 @@ class Noise:
 
 
 @dataclass(frozen=True, eq=False)
-class Tree:
-    """A tree of classes by the similarity of their means: merges as scipy's linkage has them (two nodes, height, size), the
-    leaves from left to right, and what they are coloured by."""
-
-    link: Float[np.ndarray, "M 4"]
-    classes: Int[np.ndarray, "L"]  # the class that leaf number i is
-    order: Int[np.ndarray, "L"]  # leaf numbers, similar ones side by side
-    grouping: int | None  # which of the pool's groupings
-    note: str
-
-
-@dataclass(frozen=True, eq=False)
 class Viewed:
-    """One run, or one file of embeddings."""
+    """One run, or one file of embeddings. `found` holds what each section shows of it, by the section's name."""
 
     name: str
     pool: int  # -1: it was not scored, so there is nothing but its training
@@ -187,38 +124,20 @@ class Viewed:
     settings: dict[str, str]
     scores: dict[str, Score]
     decides: str  # the metric that ranks queries
-    curves: tuple[Curve, ...] = ()
-    maps: dict[str, Float[np.ndarray, "N 2"]] = field(default_factory=dict)  # "PCA", "t-SNE": every sample of the pool
+    found: dict[str, Any] = field(default_factory=dict)
     near: Int[np.ndarray, "N K"] | None = None  # places of the nearest neighbours of every sample, -1: none
     near_sim: Float[np.ndarray, "N K"] | None = None  # cosine, or minus the distance
-    galleries: dict[str, tuple[Asked, ...]] = field(default_factory=dict)  # "worst", "best", "random", "each class"
-    confusion: Confusion | None = None
-    distances: Distances | None = None
-    spectrum: Spectrum | None = None
-    noise: Noise | None = None
-    tree: Tree | None = None
     notes: tuple[str, ...] = ()  # what must be said about it
     similarity: str = "cosine"  # or "euclidean"
 
 
-class Compared(NamedTuple):
-    """Two runs on the same queries, those that changed most first."""
-
-    a: int
-    b: int
-    metric: str  # what queries are compared by
-    verdict: str  # in a sentence
-    queries: tuple[tuple[Asked, Asked], ...]
-
-
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Everything a page shows."""
+    """Everything a page shows. `found` holds what sections show of all runs together, by the section's name."""
 
     title: str
     runs: tuple[Viewed, ...]
     pools: tuple[Pool, ...]
-    compared: tuple[Compared, ...] = ()
-    overlap: Overlapped | None = None  # which classes each run is most wrong about
+    found: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     made: str = ""  # the version and the command

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 
 from likewise.config import Evaluate, Report, Train
 from likewise.contracts import Protocol
@@ -18,46 +17,14 @@ from likewise.data.features import read_embeddings
 from likewise.evaluation.evaluate import check_length, evaluate_run, judge, must_be_its_data
 from likewise.evaluation.scoring import answers_for, findable
 from likewise.metrics.ranking import reach
-from likewise.protocols import QueryGallery, UnseenClasses
+from likewise.report.opened import Opened, protocol_of
+from likewise.report.thumbnails import MOVED
 from likewise.runs.artifacts import PerQuery, find_target, origin, read_per_query, rows_in
 from likewise.runs.folder import Run
 from likewise.runs.open import choose_device, load_items, make_protocol, marked, read_config
 from likewise.types import Embedded, Items, LikewiseError
 
 UNTESTED = "all of its data trained, so there is nothing to score"
-
-MOVED = "if it has moved, say where it is: --data, --root"
-
-
-@dataclass(frozen=True, eq=False)
-class Opened:
-    """A run or a file of embeddings, as far as there is something to show.
-
-    `items` are the samples it was scored on, with their embeddings in `x` where these are known; `row` says where they stand in
-    the data. `data` is the whole of the data, where it is still there.
-    """
-
-    name: str
-    run: Run | None = None
-    settings: Train | None = None
-    data: Items | None = None
-    items: Items | None = None
-    row: Int[np.ndarray, "N"] | None = None
-    part: str = "test"
-    similarity: str = "cosine"
-    queries: PerQuery | None = None
-    scores: dict = dataclasses.field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-    @property
-    def sides(self) -> tuple[Bool[np.ndarray, "N"], Bool[np.ndarray, "N"]]:
-        """Which samples ask, and which answer."""
-        assert self.items is not None
-        return protocol_of(self.items).sides(self.items, np.arange(len(self.items)))
-
-
-def protocol_of(items: Items) -> QueryGallery | UnseenClasses:
-    return QueryGallery() if marked(items) else UnseenClasses()
 
 
 def as_asked(items: Items, one: Opened, row: Int[np.ndarray, "N"]) -> Items:

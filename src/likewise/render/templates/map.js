@@ -4,7 +4,7 @@ const INSETS = 6, CHIPS = 30, CLOSE = 2.5, THUMBNAIL = 46;
 
 class MapSection {
   constructor(holder) {
-    this.runs = facts.runs.map((_, i) => i).filter(i => facts.runs[i].maps.length);
+    this.runs = facts.runs.map((_, i) => i).filter(i => facts.runs[i].map);
     Object.assign(this, { run: this.runs[0], by: 0, chosen: -1, pinned: -1, regions: [] });
     this.method = this.maps.length - 1;  // PCA comes first and says least
     this.sea = h("div", { class: "sea" });
@@ -29,7 +29,7 @@ class MapSection {
 
   get pool() { return facts.runs[this.run].pool; }
 
-  get maps() { return facts.runs[this.run].maps; }
+  get maps() { return facts.runs[this.run].map.names; }
 
   get label() { return labels.get(this.pool).label; }
 
@@ -48,7 +48,7 @@ class MapSection {
 
   drawControls() {
     const { classes, groupings } = facts.pools[this.pool];
-    const names = ["class", ...groupings.map(one => one.name), ...(facts.runs[this.run].near.k ? ["right or wrong"] : [])];
+    const names = ["class", ...groupings.map(one => one.name), ...(facts.runs[this.run].map.near.k ? ["right or wrong"] : [])];
     const options = names.map((name, i) => h("option", { value: i, selected: i === this.by }, name));
     this.select = h("select", { onchange: event => this.colourBy(Number(event.target.value)) }, options);
     this.controls.replaceChildren(...[
@@ -80,7 +80,7 @@ class MapSection {
     this.colour();
     const [near, similarity] = await Promise.all([when(`near-${run}`), when(`similarity-${run}`)]);
     if (!near || !current()) return;
-    const { k, low, high } = facts.runs[run].near, kind = indexKind(facts.pools[this.pool].n);
+    const { k, low, high } = facts.runs[run].map.near, kind = indexKind(facts.pools[this.pool].n);
     const known = Float32Array.from(new Uint8Array(similarity), value => low + value / 255 * (high - low));
     this.near = { k, place: new kind(near), similarity: known };
     this.colour();
@@ -241,3 +241,5 @@ function asRgb(colour) {
   if (Array.isArray(colour)) return rgb(colour);
   return [1, 3, 5].map(at => parseInt(colour.slice(at, at + 2), 16));
 }
+
+fillSection("map", readMore, holder => new MapSection(holder));

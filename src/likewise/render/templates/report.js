@@ -1,4 +1,4 @@
-// The start: sections are drawn when their data is there and they are about to be seen.
+// The page: its theme and contents, and how sections are drawn when their data is there and they are about to be seen.
 
 /** Call once an element comes near the window. */
 function whenSeen(element, act) {
@@ -68,14 +68,4 @@ function followReading() {
 
 followTheme();
 followReading();
-fillSection("curves", readFacts, drawCurves);
-fillSection("map", readMore, holder => new MapSection(holder));
-fillSection("galleries", readNames, drawGalleries);
-fillSection("compared", readNames, drawCompared);
-fillSection("confusion", readNames, drawConfusion);
-fillSection("distances", readFacts, drawDistances);
-fillSection("spectrum", readFacts, drawSpectrum);
-fillSection("noise", readMore, drawNoise);
-fillSection("overlap", readMore, drawOverlap);
-fillSection("tree", readMore, drawTree);
 addEventListener("scroll", hideTip, { passive: true });

@@ -112,3 +112,5 @@ function drawTree(holder) {
     return [note, key.length ? h("div", { class: "legend" }, key) : null, bar, place];
   });
 }
+
+fillSection("tree", readMore, drawTree);

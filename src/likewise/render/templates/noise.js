@@ -75,3 +75,5 @@ function drawNoise(holder) {
       ...(doubts.length ? unfolding(doubts, doubtCard, h("div", { class: "cards" }), 12) : [])];
   }, i => more.runs[i].noise.doubts.length);
 }
+
+fillSection("noise", readMore, drawNoise);

@@ -1,13 +1,14 @@
-"""What the log of a training tells: curves over its steps, and what labels were judged by on the way."""
+"""Section "Training": everything that a training logged, as curves over its steps."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from likewise.report.records import Curve, Suspicion
+from likewise.report.section import Packing, Section, Study
 from likewise.runs.log import PEEK
 
 POINTS = 600
@@ -19,6 +20,15 @@ LABELS = {
 }  # fmt: skip
 FOUND = ("recall", "precision", "AUROC")
 """What is known of wrong labels where the truth is: how well they are found."""
+
+
+class Curve(NamedTuple):
+    """Something that was logged while training. Curves of one `panel` are drawn together."""
+
+    panel: str  # "loss", "validation", "learning rate", "labels", ...
+    name: str
+    step: list[int]
+    value: list[float]
 
 
 def draw_curves(lines: Iterable[Mapping]) -> tuple[Curve, ...]:
@@ -82,16 +92,12 @@ def together(verdict: Mapping[str, float]) -> dict[str, float]:
     return {**verdict} | ({"wrong labels": sum(kinds)} if kinds else {})
 
 
-def suspicions(lines: Iterable[Mapping]) -> tuple[Suspicion, ...]:
-    """What labels were judged by after the first pass, half-way and at the end, as far as there are so many."""
-    passes = [(line["step"], line["suspicion"]) for line in lines if "suspicion" in line]
-    places = sorted({0, (len(passes) - 1) // 2, len(passes) - 1}) if passes else []
-    heads = {0: "after the first pass", len(passes) - 1: "at the end"}
-    found = []
-    for place in places:
-        step, one = passes[place]
-        right, wrong = (one[kind] and np.array(one[kind], np.int64) for kind in ("right", "wrong"))
-        edge = np.linspace(*one["edges"], len(right) + 1)  # pyright: ignore[reportCallIssue]
-        title = f"{heads.get(place, 'half-way')}, step {step}"
-        found.append(Suspicion(title, edge, right, wrong, tuple(one["weight"]), one["threshold"]))
-    return tuple(found)
+def of_run(study: Study) -> tuple[Curve, ...]:
+    return draw_curves(study.log)
+
+
+def pack(curves: tuple[Curve, ...], packing: Packing) -> list[dict]:
+    return [curve._asdict() for curve in curves]
+
+
+SECTION = Section("curves", "Training", "Training", of_run=of_run, pack=pack, is_first=True)

@@ -1,13 +1,15 @@
-"""How similar two samples of a class are, and two of different classes: histograms over pairs."""
+"""Section "Similarities": how similar two samples of a class are, and two of different classes, as histograms over pairs."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise.report.records import Distances
+from likewise.report.section import Section, Study
 
 ALL = 8192
 """Samples of which every pair is counted; of more, each is compared with so many others that the number of pairs stays."""
@@ -17,6 +19,18 @@ LARGE = 2048
 
 FINE, BINS = 4800, 80
 """Bins that are counted, and how many are left, at most, once the empty ones at both ends are gone."""
+
+
+@dataclass(frozen=True, eq=False)
+class Distances:
+    """How similar two samples of a class are, and two of different ones: shares of pairs in each bin, summing to 1."""
+
+    measure: str  # "cosine similarity" or "distance"
+    edge: Float[np.ndarray, "E"]
+    within: Float[np.ndarray, "bins"]
+    between: Float[np.ndarray, "bins"]
+    overlap: float  # the share that both have in common: 0 apart, 1 alike
+    pairs: tuple[int, int]  # how many of each were counted
 
 
 def compare_pairs(
@@ -99,3 +113,19 @@ def trim(
     return edge[first : first + span + 1 : each], [
         part[first : first + span].reshape(-1, each).sum(1) for part in shares
     ]
+
+
+def of_run(study: Study) -> Distances | None:
+    if study.z is None or study.pool is None:
+        return None
+    return compare_pairs(study.z, study.pool.label, study.one.similarity, seed=study.config.seed)
+
+
+SECTION = Section(
+    "distances",
+    "Similarities",
+    "Within and between classes",
+    "How similar two samples are: of one class, and of two. The less the two hills overlap, the better classes are told apart.",
+    of_run=of_run,
+    is_first=True,
+)

@@ -1,0 +1,32 @@
+// Queries of one run with their answers.
+
+function askedRow(run, [place, value, answers]) {
+  const { pool, decides } = facts.runs[run], right = answers.filter(answer => answer[2]).length;
+  return h("article", { class: "asked" },
+    h("h4", {}, h("b", {}, className(pool, place)), ` · ${right} of ${answers.length} right · ${decides} ${percent(value)}`),
+    tile(pool, place, { kind: "query", line: captionOf(pool, place) }), answerTiles(run, answers));
+}
+
+function drawGalleries(holder) {
+  byRun(holder, i => more.runs[i].galleries, run => {
+    const { galleries } = more.runs[run], names = Object.keys(galleries), { pool } = facts.runs[run], place = h("div");
+    let shown = 0, wanted = -1;
+    const show = () => {
+      const ofClass = () => Object.values(galleries).flat().filter(([query]) => classOf(pool, query) === wanted);
+      const some = wanted < 0 ? galleries[names[shown]] : ofClass();
+      const once = [...new Map(some.map(one => [one[0], one])).values()];
+      const rows = unfolding(once, asked => askedRow(run, asked), h("div"), 6);
+      place.replaceChildren(...(once.length ? rows : [h("p", { class: "soft" }, "No query of this class is in the page.")]));
+    };
+    const tabs = choice("Which queries", names, 0, i => { shown = i; show(); });
+    const search = searchBox("Search a class", facts.pools[pool].classes, found => {
+      if (found === wanted) return;
+      wanted = found;
+      show();
+    });
+    show();
+    return [h("div", { class: "bar" }, tabs, search), place];
+  });
+}
+
+fillSection("galleries", readNames, drawGalleries);

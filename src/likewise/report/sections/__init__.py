@@ -1,0 +1,17 @@
+"""The sections of the report page, one module each."""
+
+NAMES = (
+    "scores",
+    "curves",
+    "map",
+    "galleries",
+    "compared",
+    "confusion",
+    "distances",
+    "spectrum",
+    "noise",
+    "overlap",
+    "tree",
+    "notes",
+)
+"""Modules of this package in the order of the page. Each has a `SECTION`."""

@@ -1,0 +1,90 @@
+"""Section "Scores": every metric of every run with its interval, on a scale for each metric."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from likewise.metrics import of_the_set
+from likewise.report.records import Facts, Score, Viewed
+from likewise.report.section import Section
+
+
+class Line(NamedTuple):
+    """A run's value of a metric, where value and interval stand on the metric's scale (0 to 1), and whether it is best."""
+
+    run: int
+    score: Score
+    at: float | None
+    low: float | None
+    high: float | None
+    best: bool
+
+
+class Scale(NamedTuple):
+    """A metric, its scale from `low` to `high` (None: there is nothing to draw), and a line for each run that has it."""
+
+    metric: str
+    low: str
+    high: str
+    lines: list[Line]
+
+
+def scales(facts: Facts) -> list[Scale]:
+    """Every metric that a run has. A run is called best only where its interval lies above those of all others, on the same
+    samples, and only of metrics per query: those of a whole set describe."""
+    names = dict.fromkeys(name for run in facts.runs for name in run.scores)
+    return [scale(name, facts.runs) for name in names]
+
+
+def scale(metric: str, runs: tuple[Viewed, ...]) -> Scale:
+    have = [(number, run.scores[metric]) for number, run in enumerate(runs) if metric in run.scores]
+    sure = [score for _, score in have if known(score)]
+    if not sure:
+        return Scale(metric, "", "", [Line(number, score, None, None, None, False) for number, score in have])
+    low = min(score.low for score in sure if score.low is not None)
+    high = max(score.high for score in sure if score.high is not None)
+    pad = 0.12 * (high - low) or 0.01
+    low, high = max(0.0, low - pad) if low >= 0 else low - pad, min(1.0, high + pad) if high <= 1 else high + pad
+    same = len({runs[number].pool for number, _ in have}) == 1
+    best = clear_best(metric, [score for _, score in have]) if same else None
+
+    def line(number: int, score: Score) -> Line:
+        if not known(score):
+            return Line(number, score, None, None, None, score is best)
+        mean, least, most = ((end - low) / (high - low) for end in score[:3] if end is not None)
+        return Line(number, score, mean, least, most, score is best)
+
+    return Scale(metric, f"{100 * low:.0f}", f"{100 * high:.0f} %", [line(*one) for one in have])
+
+
+def known(score: Score) -> bool:
+    return all(value is not None and math.isfinite(value) for value in score[:3])
+
+
+def clear_best(metric: str, scores: list[Score]) -> Score | None:
+    """The one whose interval begins where those of all others have ended."""
+    if of_the_set(metric) or len(scores) < 2 or not all(map(known, scores)):
+        return None
+    first, *others = sorted(scores, key=lambda score: -score.mean)
+    ends = [other.high for other in others if other.high is not None]
+    return first if first.low is not None and all(first.low > end for end in ends) else None
+
+
+def context(facts: Facts) -> dict[str, Any]:
+    """Scales, the sizes of the pools, and whether some run is marked as best."""
+    found = scales(facts)
+    return {
+        "scales": found,
+        "samples": list(dict.fromkeys((len(p.row), p.part, len(p.class_name), p.name) for p in facts.pools)),
+        "marked": any(line.best for one in found for line in one.lines),
+    }
+
+
+def has_scores(facts: Facts) -> bool:
+    return any(run.scores for run in facts.runs)
+
+
+SECTION = Section(
+    "scores", "Scores", "Scores", shown_if=has_scores, template="scores.html", context=context, scripts=()
+)

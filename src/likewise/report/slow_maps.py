@@ -1,0 +1,35 @@
+"""Maps that take minutes (t-SNE, UMAP): they are drawn once the page is there with its map by PCA."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+
+from likewise.config import Report
+from likewise.data.features import read_embeddings
+from likewise.report.neighbours import as_tensor
+from likewise.report.records import Viewed
+from likewise.report.sections.map import unfold, wanted
+from likewise.report.targets import one_part
+from likewise.runs.artifacts import origin
+
+
+def slow_map(seen: Viewed, config: Report) -> str:
+    """Return the name of the map that a run lacks yet; "": none."""
+    return wanted(len(seen.found["map"]["PCA"]), config)[0] if "map" in seen.found else ""
+
+
+def add_slow_map(target: str, seen: Viewed, config: Report) -> Viewed:
+    """Return a run with the map that it lacks. Its embeddings are read again: those of one run at a time are in memory."""
+    way = slow_map(seen, config)
+    if not way:
+        return seen
+    path = Path(target).expanduser()
+    file = path / "embeddings.npz" if path.is_dir() else path
+    items, similarity = read_embeddings(str(file), root=config.root), origin(file).get("similarity", "cosine")
+    x = one_part(items, np.arange(len(items)))[0].x
+    assert x is not None
+    drawn = unfold(as_tensor(x, similarity), seen.name, similarity, way, config)
+    return dataclasses.replace(seen, found=seen.found | {"map": seen.found["map"] | {way: drawn}})
