@@ -1,13 +1,10 @@
-"""The tree of classes: means by hand, merges as scipy has them, groups read off the ancestors."""
+"""Classes by the similarity of their means: means by hand, similar ones side by side, groups read off the ancestors."""
 
 import numpy as np
-import pytest
 import torch
-from scipy.cluster.hierarchy import is_valid_linkage, linkage
 
 from likewise.report import class_tree
-from likewise.report.class_tree import class_means, group_classes, grow, leaves
-from likewise.report.records import Grouping
+from likewise.report.class_tree import class_means, group_classes, leaves
 
 
 def test_means_by_hand(monkeypatch):
@@ -20,37 +17,11 @@ def test_means_by_hand(monkeypatch):
     assert not mean[4].any()  # a class without samples
 
 
-@pytest.mark.parity
-def test_heights_are_those_of_average_linkage():
-    mean = np.random.default_rng(0).normal(size=(12, 3))
-    tree = grow(mean, np.full(12, 5))
-    assert is_valid_linkage(tree.link) and np.allclose(
-        np.sort(tree.link[:, 2]), np.sort(linkage(mean, "average")[:, 2])
-    )
-    assert sorted(tree.order) == list(range(12)) and tree.grouping is None and tree.note == ""
-
-
 def test_similar_classes_are_neighbours():
     mean = np.array([[0.0], [9], [0.1], [9.1], [20]])
     order = leaves(mean).tolist()
     assert abs(order.index(0) - order.index(2)) == 1 and abs(order.index(1) - order.index(3)) == 1
     assert leaves(mean[:2]).tolist() == [0, 1]
-
-
-def test_the_largest_classes_are_shown_and_empty_ones_are_not():
-    size = np.array([3, 0, 9, 5, 7])
-    tree = grow(np.random.default_rng(0).normal(size=(5, 2)), size, most=3)
-    assert tree.classes.tolist() == [2, 3, 4] and tree.note == "the 3 classes with most samples of 4"
-    assert grow(np.zeros((3, 2)), np.array([1, 1, 0])) is None
-
-
-def test_leaves_are_coloured_by_the_finest_grouping_that_colours_can_tell():
-    def grouping(n):
-        return Grouping(f"{n}", tuple(map(str, range(n))), np.arange(40) % n)
-
-    mean, size = np.random.default_rng(0).normal(size=(40, 2)), np.ones(40, int)
-    assert grow(mean, size, (grouping(3), grouping(9), grouping(20))).grouping == 1
-    assert grow(mean, size, (grouping(20), grouping(30))).grouping == 0
 
 
 def test_groups_are_levels_of_the_tree_that_tell_classes_apart():

@@ -9,8 +9,9 @@ from browser import listen
 from page_reader import Reader
 from report.made_facts import SCRIPT, made_facts
 
-from likewise.report.page import SCRIPTS, SECTIONS, asset, clear_best, contents, first_scores, scale, scales, write_page
+from likewise.report.page import asset, first_scores, scripts, view, write_page
 from likewise.report.records import Facts, Score, Viewed
+from likewise.report.sections import NAMES
 
 
 def sure(mean, low, high):
@@ -24,12 +25,12 @@ def bare(name="one", scores=None, pool=-1, **more):
 def test_sections_stand_in_order_and_what_is_empty_leaves_no_trace(tmp_path):
     text = write_page(made_facts(100, 8, 10), tmp_path / "a.html", True).read_text("utf-8")
     page = Reader(text)
-    assert page.sections() == list(SECTIONS)
-    assert [a["href"] for tag, a in page.tags if tag == "a"][1:] == [f"#{name}" for name in SECTIONS]
+    assert page.sections() == list(NAMES)
+    assert [a["href"] for tag, a in page.tags if tag == "a"][1:] == [f"#{name}" for name in NAMES]
     empty = Facts("nothing", (bare(notes=("It is not finished.",)),), ())
     page = Reader(write_page(empty, tmp_path / "b.html", True).read_text("utf-8"))
     assert page.sections() == ["notes"] and "It is not finished." in page.text and "Scores" not in page.text
-    assert contents(Facts("nothing", (bare(),), ())) == {}
+    assert view(Facts("nothing", (bare(),), ()))["sections"] == []
 
 
 def test_names_stay_text_and_nothing_is_outside(tmp_path):
@@ -46,44 +47,14 @@ def test_texts_come_before_data_and_data_before_pictures(tmp_path):
     assert places == sorted(places)
 
 
-def test_the_best_is_named_only_where_intervals_are_apart():
-    apart, close = sure(0.6, 0.55, 0.65), sure(0.52, 0.46, 0.56)
-    low = sure(0.4, 0.35, 0.45)
-    assert clear_best("R@1", [low, apart]) is apart
-    assert clear_best("R@1", [apart, close, low]) is None  # 0.55 < 0.56
-    assert clear_best("R@1", [apart]) is None
-    assert clear_best("R@1", [apart, Score(0.1, None, None, "10 %")]) is None
-    assert clear_best("rho", [low, apart]) is None  # it only describes
-    runs = bare("a", {"R@1": low}, 0), bare("b", {"R@1": apart}, 1)
-    assert not any(line.best for line in scale("R@1", runs).lines), "not the same samples"
-    runs = bare("a", {"R@1": low}, 0), bare("b", {"R@1": apart}, 0), bare("c")
-    assert [line.best for line in scale("R@1", runs).lines] == [False, True]
-
-
-def test_scales_hold_all_intervals():
-    runs = (
-        bare("a", {"R@1": sure(0.4, 0.3, 0.5)}, 0),
-        bare("b", {"R@1": sure(0.6, 0.55, 0.7), "rho": Score(0.2, None, None, "0.2")}, 0),
-    )
-    first, second = scales(Facts("x", runs, ()))
-    pad = 0.12 * 0.4
-    by_hand = [(value - (0.3 - pad)) / (0.4 + 2 * pad) for value in (0.4, 0.3, 0.5)]
-    assert first.lines[0][2:5] == pytest.approx(by_hand) and (first.low, first.high) == ("25", "75 %")
-    assert second.low == "" and second.lines[0].at is None and second.lines[0].run == 1
-    nan = scale("R@1", (bare("a", {"R@1": Score(float("nan"), None, None, "nan")}, 0),))
-    assert nan.lines[0].at is None
-    same = scale("R@1", (bare("a", {"R@1": sure(1.0, 1.0, 1.0)}, 0),))
-    assert 0 <= same.lines[0].low <= same.lines[0].high <= 1
-
-
 def test_the_deciding_metric_leads():
     run = bare(scores={"P@1": sure(0.1, 0, 0.2), "R@1": sure(0.5, 0.4, 0.6)})
     assert first_scores(run) == [("R@1", "50.0 %"), ("P@1", "10.0 %")]
 
 
 def test_code_is_short_enough_to_be_read():
-    for name in SCRIPTS:
-        lines = asset(f"{name}.js").splitlines()
+    for name in scripts():
+        lines = asset(name).splitlines()
         assert len(lines) <= 330 and max(map(len, lines)) <= 130, name
 
 
@@ -114,7 +85,7 @@ def page(browser, written):
     asked, said = listen(view)
     view.goto(written[1].as_uri())
     yield view
-    for name in SECTIONS:
+    for name in NAMES:
         view.evaluate("name => document.getElementById(name).scrollIntoView({ behavior: 'instant' })", name)
         view.wait_for_selector(f"#{name} > .fill > *, #{name} > ul, #{name} > .scores", state="attached")
     assert [url for url in asked if not url.startswith("data:")] == [written[1].as_uri()]
@@ -135,7 +106,7 @@ def on_screen(page, facts, place, run=0, method="t-SNE"):
     """Where a sample stands in the window when all of the map is seen, worked out anew from the facts."""
     page.locator(".sea").scroll_into_view_if_needed()
     until(page, "!document.querySelector('.sea .wait')")
-    box, xy = page.locator(".sea canvas").bounding_box(), facts.runs[run].maps[method]
+    box, xy = page.locator(".sea canvas").bounding_box(), facts.runs[run].found["map"][method]
     low, high = xy.min(0), xy.max(0)
     unit = 0.92 * min(box["width"] / (high - low)[0], box["height"] / (high - low)[1])
     x, y = map(float, (xy[place] - (low + high) / 2) * unit)
@@ -151,7 +122,7 @@ def lonely(xy):
 @pytest.mark.browser
 def test_a_point_shows_its_sample_and_its_neighbours(page, written):
     facts = written[0]
-    place, pool = lonely(facts.runs[0].maps["t-SNE"]), facts.pools[0]
+    place, pool = lonely(facts.runs[0].found["map"]["t-SNE"]), facts.pools[0]
     page.mouse.move(*on_screen(page, facts, place))
     page.wait_for_selector("#tip:not([hidden])")
     assert pool.caption[place] in page.locator("#tip").inner_text()
@@ -187,7 +158,7 @@ def test_classes_are_found_and_colours_switched(page, written):
     page.locator("#map select").select_option(label="right or wrong")
     until(page, "document.querySelectorAll('.chips button').length === 2")
     page.get_by_role("button", name="PCA").click()
-    place = lonely(facts.runs[0].maps["PCA"])
+    place = lonely(facts.runs[0].found["map"]["PCA"])
     page.mouse.move(*on_screen(page, facts, place, method="PCA"))
     until(page, "name => document.getElementById('tip').textContent.includes(name)", arg=facts.pools[0].caption[place])
 
@@ -217,13 +188,15 @@ def test_galleries_show_more_and_search(page, written):
     assert rows.count() == 6
     page.locator("#galleries .more").click()
     assert rows.count() == 12
-    first = facts.runs[0].galleries["each class"][0]
+    first = facts.runs[0].found["galleries"]["each class"][0]
     name = facts.pools[0].class_name[facts.pools[0].label[first.place]]
     page.locator("#galleries input").fill(name)
     assert all(name in text for text in rows.locator("h4").all_inner_texts()) and 1 <= rows.count() < 6
     frames = [("right" in tile.get_attribute("class")) for tile in rows.first.locator(".answers .tile").all()]
     shown = rows.first.locator(".query").get_attribute("title").split(" · ")[1]
-    query = next(one for one in facts.runs[0].galleries["each class"] if facts.pools[0].caption[one.place] == shown)
+    query = next(
+        one for one in facts.runs[0].found["galleries"]["each class"] if facts.pools[0].caption[one.place] == shown
+    )
     assert frames == [answer.right for answer in query.answers]
 
 
@@ -243,7 +216,7 @@ def test_curves_are_read_under_the_pointer_and_the_tree_opens(page):
 @pytest.mark.browser
 def test_a_small_screen_is_not_left_and_the_theme_is_switched(page):
     page.set_viewport_size({"width": 390, "height": 800})
-    for name in SECTIONS:
+    for name in NAMES:
         page.evaluate("name => document.getElementById(name).scrollIntoView({ behavior: 'instant' })", name)
         page.wait_for_timeout(60)
     assert page.evaluate("document.documentElement.scrollWidth") == 390
@@ -258,12 +231,13 @@ def test_a_small_screen_is_not_left_and_the_theme_is_switched(page):
 @pytest.mark.browser
 def test_distances_are_called_so_and_a_sample_without_answers_is_neither_right_nor_wrong(browser, tmp_path):
     facts = made_facts(40, 4, 0)
-    run, place = facts.runs[0], lonely(facts.runs[0].maps["t-SNE"])
-    near, (first, *_) = run.near.copy(), run.galleries["worst"]
+    run, place = facts.runs[0], lonely(facts.runs[0].found["map"]["t-SNE"])
+    near, (first, *_) = run.near.copy(), run.found["galleries"]["worst"]
     near[place] = -1
     asked = first._replace(answers=tuple(one._replace(similarity=-2.5) for one in first.answers))
-    run = replace(run, near=near, near_sim=-run.near_sim, similarity="euclidean", galleries={"worst": (asked,)})
-    file = write_page(replace(facts, runs=(run,), compared=(), overlap=None), tmp_path / "a.html", True)
+    found = run.found | {"galleries": {"worst": (asked,)}}
+    run = replace(run, near=near, near_sim=-run.near_sim, similarity="euclidean", found=found)
+    file = write_page(replace(facts, runs=(run,), found={}), tmp_path / "a.html", True)
     view, said = browser.new_page(viewport={"width": 1200, "height": 900}, reduced_motion="reduce"), []
     view.on("pageerror", lambda error: said.append(str(error)))
     view.goto(file.as_uri())
@@ -291,7 +265,7 @@ def test_without_webgl_there_is_still_a_map(browser, written):
     view.add_init_script("""const canvas = HTMLCanvasElement.prototype, real = canvas.getContext;
         canvas.getContext = function (kind, ...more) { return kind === "webgl2" ? null : real.call(this, kind, ...more); };""")
     view.goto(file.as_uri())
-    place = lonely(facts.runs[0].maps["t-SNE"])
+    place = lonely(facts.runs[0].found["map"]["t-SNE"])
     x, y = on_screen(view, facts, place)
     box = view.locator(".sea canvas").bounding_box()
     view.wait_for_selector(".inset")
@@ -323,5 +297,5 @@ def test_scores_can_be_read_before_the_rest_is_there(browser, written, tmp_path)
 
 def test_a_run_without_a_pool_stands_beside_others(tmp_path):
     facts = made_facts(100, 8, 10)
-    facts = replace(facts, runs=(*facts.runs, bare("unfinished", curves=facts.runs[0].curves[:1])))
+    facts = replace(facts, runs=(*facts.runs, bare("unfinished", found={"curves": facts.runs[0].found["curves"][:1]})))
     assert "unfinished" in write_page(facts, tmp_path / "a.html", True).read_text("utf-8")

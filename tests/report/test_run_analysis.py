@@ -1,4 +1,4 @@
-"""One run as a page shows it: scores in words, settings that matter, maps that were asked for, neighbours of every sample."""
+"""One run as a page shows it: scores in words, settings that matter, what sections find."""
 
 import numpy as np
 import pytest
@@ -6,11 +6,9 @@ import torch
 from torch.nn import functional as F
 
 from likewise.config import Report
-from likewise.report import projection
-from likewise.report import run_analysis as stage
-from likewise.report.run_analysis import before, neighbours, scores_of, told, unfold, view, wanted
+from likewise.report.pools import make_pool
+from likewise.report.run_analysis import before, scores_of, told, view
 from likewise.report.targets import open_target
-from likewise.report.write import make_pool
 
 WAY = {"quiet": True, "device": "cpu", "workers": 0}
 
@@ -37,16 +35,6 @@ def test_settings_are_those_that_matter(one):
     assert "out" not in found and "quiet" not in found and "noise" not in found
 
 
-def test_neighbours_are_ranked_anew_where_more_are_wanted_than_were_kept(one):
-    z = F.normalize(torch.as_tensor(one.items.x), dim=1)
-    kept, _ = neighbours(one, z, 5, True)
-    near, sim = neighbours(one, z, 15, True)
-    by_hand = (z @ z.T - 2 * torch.eye(len(z))).sort(descending=True)
-    assert (near[:, :5] == kept).all() and np.allclose(sim, by_hand.values[:, :15], atol=1e-5)
-    short, _ = neighbours(one, None, 15, True)  # without embeddings: what was kept
-    assert (short[:, :10] == near[:, :10]).all() and (short[:, 10:] == -1).all()
-
-
 def test_samples_that_only_answer_have_neighbours_too(tmp_path):
     y = np.arange(24) % 3
     x = (np.eye(3)[y] + 0.3 * np.random.default_rng(0).normal(size=(24, 3))).astype(np.float32)
@@ -57,7 +45,7 @@ def test_samples_that_only_answer_have_neighbours_too(tmp_path):
     unit = F.normalize(torch.as_tensor(x), dim=1)
     sim = (unit @ unit.T - 2 * torch.eye(24))[:, 6:]
     assert (found.near == 6 + sim.sort(descending=True).indices[:, :4].numpy()).all()
-    assert {asked.place for some in found.galleries.values() for asked in some} <= set(range(6))
+    assert {asked.place for some in found.found["galleries"].values() for asked in some} <= set(range(6))
 
 
 def test_a_query_with_nothing_to_find_is_not_confused(tmp_path):
@@ -65,36 +53,12 @@ def test_a_query_with_nothing_to_find_is_not_confused(tmp_path):
     np.savez(tmp_path / "lone.npz", x=x, label=[0, 0, 1, 1, 2], similarity="euclidean")
     one = open_target(str(tmp_path / "lone.npz"), "lone", Report(**WAY), {}, print)
     found = view(one, 0, make_pool(one), Report(**WAY, map="none"))
-    assert found.near[4, 0] == 1 and found.confusion is None and found.similarity == "euclidean"
-
-
-def test_maps_that_were_asked_for(monkeypatch):
-    z, called = torch.randn(30, 4), []
-
-    def fake(z, similarity, *, most=None, seed=0, progress=None):
-        called.append((most, similarity))
-        return np.zeros((len(z), 2), np.float32)
-
-    monkeypatch.setattr(projection, "tsne", fake)
-    monkeypatch.setattr(stage, "MAPPED", 20)
-    monkeypatch.setattr(projection, "is_installed", lambda name: True)
-    assert wanted(30, Report(**WAY, map="pca")) == wanted(30, Report(**WAY, map="none")) == ("", [])
-    assert wanted(30, Report(**WAY, map="tsne")) == ("t-SNE", []) and wanted(3, Report(**WAY)) == ("t-SNE", [])
-    assert wanted(30, Report(**WAY, map="umap")) == ("UMAP", [])
-    way, (note,) = wanted(30, Report(**WAY))
-    assert way == "t-SNE" and "maps 20 of the 30 samples" in note
-    assert unfold(z, "a", "euclidean", way, Report(**WAY)).shape == (30, 2)
-    unfold(z, "a", "cosine", way, Report(**WAY, map="tsne"))
-    assert called == [(20, "euclidean"), (None, "cosine")]
-    monkeypatch.setattr(stage, "HUGE", 29)
-    assert wanted(30, Report(**WAY))[0] == "" and "left out" in wanted(30, Report(**WAY))[1][0]
-    monkeypatch.setattr(projection, "is_installed", lambda name: False)
-    assert wanted(30, Report(**WAY))[0] == "" and "likewise[map]" in wanted(30, Report(**WAY))[1][0]
+    assert found.near[4, 0] == 1 and "confusion" not in found.found and found.similarity == "euclidean"
 
 
 def test_a_run_that_was_not_scored_has_its_curves(one):
     found = view(one, -1, None, Report(**WAY))
-    assert found.curves and found.maps == {} and found.near is None and found.pool == -1
+    assert found.found["curves"] and "map" not in found.found and found.near is None and found.pool == -1
 
 
 def test_what_the_network_was_before_training_is_noted():

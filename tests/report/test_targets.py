@@ -7,7 +7,7 @@ import pytest
 
 from likewise.config import Report, Search, Train
 from likewise.data.features import read_embeddings
-from likewise.report.page import scales
+from likewise.report.sections.scores import scales
 from likewise.report.targets import UNTESTED, one_part, open_target, tell_apart
 from likewise.report.write import find_facts
 from likewise.stages.search import search
@@ -104,7 +104,7 @@ def test_a_run_is_shown_as_its_protocol_asked(marked_runs, there):
 def test_runs_that_were_asked_different_things_have_no_best(marked_runs):
     config = Report(tuple(str(run.path) for run in marked_runs), map="none", **WAY)
     found = find_facts(config, print)
-    assert [seen.pool for seen in found.runs] == [0, 1] and found.compared == ()
+    assert [seen.pool for seen in found.runs] == [0, 1] and "compared" not in found.found
     assert found.notes[0].startswith("UnseenClasses, QueryGallery: the same samples, but others of them ask or answer")
     assert not any(line.best for one in scales(found) for line in one.lines)
 

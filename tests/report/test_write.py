@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from likewise.config import Report, Train
+from likewise.report import slow_maps
 from likewise.report import write as stage
 from likewise.report.records import Facts
 from likewise.report.write import report
@@ -39,10 +40,12 @@ def test_the_page_is_there_before_the_map_that_takes_its_time(finished, monkeypa
     pytest.importorskip("openTSNE")
     pages, said = [], []
     monkeypatch.setattr(stage, "write_page", lambda facts, file, quiet: pages.append(facts) or file)
-    monkeypatch.setattr(stage, "unfold", lambda z, name, similarity, way, config: z[:, :2].numpy())
+    monkeypatch.setattr(slow_maps, "unfold", lambda z, name, similarity, way, config: z[:, :2].numpy())
     report(Report((str(finished.path),), quiet=True, device="cpu", map="tsne"), said.append)
-    assert [list(page.runs[0].maps) for page in pages] == [["PCA"], ["PCA", "t-SNE"]] and "until t-SNE" in said[0]
-    assert pages[1].runs[0].maps["t-SNE"].shape == (len(pages[1].pools[0].row), 2)
+    assert [list(page.runs[0].found["map"]) for page in pages] == [["PCA"], ["PCA", "t-SNE"]] and "until t-SNE" in said[
+        0
+    ]
+    assert pages[1].runs[0].found["map"]["t-SNE"].shape == (len(pages[1].pools[0].row), 2)
 
 
 def test_two_runs_of_one_data_set_share_a_pool_and_are_compared(finished, run, facts):
@@ -56,23 +59,26 @@ def test_two_runs_of_one_data_set_share_a_pool_and_are_compared(finished, run, f
     assert [pool.class_name[c] for c in pool.label] == queries.class_name.tolist()
     row = {r: place for place, r in enumerate(queries.row)}
     assert a.near.tolist() == [[row[r] for r in near[:3]] for near in queries.nearest]
-    worst = a.galleries["worst"][0]
+    worst = a.found["galleries"]["worst"][0]
     assert (
         worst.value == queries.each["MAP@R"].min() and [x.place for x in worst.answers] == a.near[worst.place].tolist()
     )
-    assert len(a.galleries["worst"]) == 4 and a.maps["PCA"].shape == (len(pool.row), 2)
+    assert len(a.found["galleries"]["worst"]) == 4 and a.found["map"]["PCA"].shape == (len(pool.row), 2)
     text = f"{100 * finished.scores['metrics']['R@1']:.1f} %"
     assert a.scores["R@1"].text.startswith(text) and b.scores["R@1"] == a.scores["R@1"]
-    assert (found.compared[0].a, found.compared[0].b) == (0, 1) and not found.compared[0].queries
-    assert found.compared[0].verdict.startswith("finished and my run ü hold the same embeddings")
-    assert found.overlap.runs == ("finished", "my run ü") and {c.panel for c in a.curves} >= {"loss", "validation"}
-    assert a.noise is None and a.distances and a.spectrum and a.tree and pool.caption is None and not pool.picture
+    (compared,) = found.found["compared"]
+    assert (compared.a, compared.b) == (0, 1) and not compared.queries
+    assert compared.verdict.startswith("finished and my run ü hold the same embeddings")
+    assert found.found["overlap"].runs == ("finished", "my run ü")
+    assert {c.panel for c in a.found["curves"]} >= {"loss", "validation"}
+    assert "noise" not in a.found and a.found.keys() >= {"distances", "spectrum", "tree"}
+    assert pool.caption is None and not pool.picture
 
 
 def test_pictures_are_small_and_go_first_to_what_is_shown(picture_run, facts):
     found = facts(picture_run.path, top=1, k=2, pictures=5)
     (pool,), (one,) = found.pools, found.runs
-    worst = one.galleries["worst"][0]
+    worst = one.found["galleries"]["worst"][0]
     assert len(pool.picture) == 5 and {worst.place, *(a.place for a in worst.answers)} <= pool.picture.keys()
     assert all(max(image.size) <= 128 for image in pool.picture.values())
     assert pool.caption[0] == "bild 0.png" and one.headline.startswith("MultiSimilarity() on ")
@@ -85,7 +91,7 @@ def test_a_page_without_pictures_where_the_data_is_gone(pictures, finished_pictu
     first = sorted(data.rglob("*.png"))[-1]
     first.write_bytes(b"broken")
     found = facts(finished_pictures.path, data=str(data))  # another size: not the data it was trained with
-    assert "not what" in found.runs[0].notes[0] and found.runs[0].galleries
+    assert "not what" in found.runs[0].notes[0] and found.runs[0].found["galleries"]
     copy = Run(shutil.copytree(finished_pictures.path, tmp_path / "copy"))
     about = copy.read_json("config.json")
     about["config"]["data"] = str(tmp_path / "nowhere")
@@ -101,15 +107,16 @@ def test_a_page_without_pictures_where_the_data_is_gone(pictures, finished_pictu
 def test_a_run_that_left_only_its_queries_or_only_its_log(run, facts):
     (run.path / "embeddings.npz").write_bytes(b"no archive")
     (one,) = facts(run.path).runs
-    assert one.maps == {} and one.galleries and "could not be used" in one.notes[0] and "evaluate" in one.notes[0]
+    assert "map" not in one.found and one.found["galleries"]
+    assert "could not be used" in one.notes[0] and "evaluate" in one.notes[0]
     (run.path / "embeddings.npz").unlink()
     for file in run.path.glob("*.safetensors"):
         file.unlink()
     (one,) = facts(run.path).runs
-    assert one.maps == {} and one.galleries and one.near is not None and "no map" in one.notes[0]
+    assert "map" not in one.found and one.found["galleries"] and one.near is not None and "no map" in one.notes[0]
     (run.path / "per_query.parquet").unlink()
     (one,) = facts(run.path).runs
-    assert one.pool == -1 and one.curves and "no scores yet" in one.notes[0]
+    assert one.pool == -1 and one.found["curves"] and "no scores yet" in one.notes[0]
     (run.path / "done").unlink()
     found = facts(run.path)
     assert "not finished" in found.runs[0].notes[0] and found.pools == () and found.title == "my run ü"
@@ -123,14 +130,14 @@ def test_a_file_of_embeddings_is_scored_where_nobody_did(tmp_path, facts):
     unit = x / np.linalg.norm(x, axis=1, keepdims=True)
     sim = unit @ unit.T - 2 * np.eye(48)
     assert one.scores["R@1"].mean == np.mean(y[sim.argmax(1)] == y) and one.headline.startswith("48 embeddings of 6")
-    assert (one.near == np.argsort(-sim, axis=1)[:, :20]).all() and one.confusion.matrix.shape[0] >= 2
+    assert (one.near == np.argsort(-sim, axis=1)[:, :20]).all() and one.found["confusion"].matrix.shape[0] >= 2
     split = np.where(np.arange(48) % 2, "test", "train")
     np.savez(tmp_path / "parts.npz", x=x.astype(np.float32), label=y, split=split, row=np.arange(48))
     found = facts(tmp_path / "parts.npz")
     assert found.pools[0].row.tolist() == list(range(1, 48, 2)) and "the test part" in found.runs[0].notes[0]
     np.savez(tmp_path / "alone.npz", x=x[::8].astype(np.float32), label=y[::8])
     (one,) = facts(tmp_path / "alone.npz").runs
-    assert one.scores == {} and "no query has an answer" in one.notes[0] and one.maps
+    assert one.scores == {} and "no query has an answer" in one.notes[0] and one.found["map"]
 
 
 def test_pictures_that_a_strangers_file_names_elsewhere_are_told(pictures, tmp_path, facts, capsys):
@@ -160,9 +167,9 @@ def test_runs_that_cannot_be_compared_are_shown_all_the_same(finished, run, fact
     def refuse(*parts):
         raise LikewiseError("compare: no")
 
-    monkeypatch.setattr(stage, "set_beside", refuse)
+    monkeypatch.setattr("likewise.report.sections.compared.set_beside", refuse)
     found = facts(finished.path, run.path)
-    assert found.compared == () and found.notes[0] == "finished and my run ü are not compared (compare: no)"
+    assert "compared" not in found.found and found.notes[0] == "finished and my run ü are not compared (compare: no)"
 
 
 def test_learned_clusters_colour_the_map(run, facts):
@@ -187,8 +194,10 @@ def test_doubted_labels_come_with_their_pictures(pictures, small, tmp_path, fact
     settings = small | {"length": "3", "confidence": "ProcSim()", "noise": "Uniform(share=0.3)", "evaluate": False}
     run = train(Train(data=str(pictures), out=str(tmp_path / "run"), **settings))
     (one,) = facts(run.path, top=3).runs
-    assert len(one.noise.doubts) == 3 and all(isinstance(d.picture, Image.Image) for d in one.noise.doubts)
-    assert dataclasses.replace(one.noise.doubts[0], picture=None).caption.startswith("bild ")
+    assert len(one.found["noise"].doubts) == 3 and all(
+        isinstance(d.picture, Image.Image) for d in one.found["noise"].doubts
+    )
+    assert dataclasses.replace(one.found["noise"].doubts[0], picture=None).caption.startswith("bild ")
 
 
 def test_what_cannot_be_shown_is_said(run, tmp_path):

@@ -1,4 +1,4 @@
-"""Runs on the same queries: the verdict of `compare` in their own names, the queries that changed, shared errors."""
+"""Runs on the same queries: the verdict of `compare` in their own names, and the queries that changed."""
 
 import dataclasses
 
@@ -7,10 +7,10 @@ import pytest
 
 from likewise.config import Compare, Report, Train
 from likewise.evaluation.compare import compare
-from likewise.report.pairwise import places_of, set_beside, share_errors, with_names
+from likewise.report.pools import make_pool
 from likewise.report.run_analysis import view
+from likewise.report.sections.compared import changed_most, set_beside, with_names
 from likewise.report.targets import open_target
-from likewise.report.write import make_pool
 from likewise.runs.artifacts import read_per_query
 from likewise.training.fit import train
 
@@ -53,21 +53,17 @@ def test_the_metric_is_one_that_both_have(two):
     assert viewed[0].decides == "MAP@R" and found.metric == "R@1" and "R@1" in found.verdict
 
 
-def test_shared_errors_name_the_runs_or_say_why_not(two):
-    opened, *_ = two
-    found, why = share_errors(opened)
-    assert why == "" and found.runs == ("short", "finished") and set(found.by) == {"count", "rate"} and found.k == 10
-    found, why = share_errors([opened[0], dataclasses.replace(opened[0])])
-    assert found is None and "given once" in why
-
-
 def test_sentences_about_a_and_b_become_sentences_about_runs():
     assert with_names("B is better by 2 points", "x", "y") == "y is better by 2 points"
     assert with_names("no difference can be told: B - A is 0", "x", "y") == "no difference can be told: y - x is 0"
     assert with_names("A and B are the same run: so", "x", "B is") == "x and B is are the same run: so"
 
 
-def test_places_by_hand():
-    every = np.array([7, 3, 9, 1])
-    assert places_of(np.array([[9, 1], [2, 7]]), every).tolist() == [[2, 3], [-1, 0]]
-    assert places_of(np.array([-1, 99]), every).tolist() == [-1, -1]
+def test_changes_are_half_gains_and_half_losses_the_largest_first():
+    old = np.array([0.5, 0.5, 0.5, 0.5, 0.5, 0.5, np.nan])
+    new = np.array([0.9, 0.8, 0.7, 0.4, 0.1, 0.5, 0.5])
+    assert changed_most(old, new, 2).tolist() == [0, 4]
+    assert changed_most(old, new, 4).tolist() == [0, 4, 1, 3]
+    assert changed_most(old, new, 9).tolist() == [0, 4, 1, 2, 3]
+    assert changed_most(old, old + 0.1, 3).tolist() == [0, 1, 2]  # no losses: all of them gains
+    assert len(changed_most(old, old, 3)) == 0

@@ -3,8 +3,11 @@
 from collections import Counter
 
 import numpy as np
+import pytest
+from PIL import Image
 
-from likewise.report.confusion import confuse
+from likewise.report.records import Pool
+from likewise.report.sections.confusion import Confused, confuse, examples
 
 
 def case(n=300, classes=9, seed=0):
@@ -59,3 +62,13 @@ def test_many_classes_take_little_memory():
     label = np.arange(n) // 2
     found = confuse(np.arange(n), np.roll(np.arange(n), 2), label, np.random.default_rng(0).normal(size=(n // 2, 8)))
     assert len(found.classes) == 40 and found.matrix.shape == (40, 40) and len(found.pairs) == 60
+
+
+@pytest.mark.parametrize("example", [None, (3, 9)])
+def test_a_confusion_is_shown_by_queries_that_were_answered_so(example):
+    seen = dict.fromkeys([0, 1, 2, 6, 7, 8], Image.new("RGB", (2, 2)))
+    pool = Pool("x", "test", np.arange(10), np.repeat([0, 1], 5), ("a", "b"), picture=seen)
+    near = np.array([[1], [7], [0], [9], [3], [6], [5], [5], [5], [8]])
+    ours, theirs = examples(Confused(0, 1, 2, 0.4, example), pool, np.array(list(seen)), near)
+    first = [[], []] if example is None else [[3], [9]]
+    assert ours == (first[0] + [1, 0, 2])[:3] and theirs == (first[1] + [7, 6, 8])[:3]

@@ -1,8 +1,8 @@
-"""Curves of a log: every number in its panel, long ones thinned by means, and what labels were judged by on the way."""
+"""Curves of a log: every number in its panel, long ones thinned by means."""
 
 import numpy as np
 
-from likewise.report.curves import draw_curves, suspicions, thin_out, together
+from likewise.report.sections.curves import draw_curves, thin_out, together
 
 LOG = [
     {"step": 1, "verdict": {"labels used": 0.8, "wrong labels, any": 0.2, "wrong labels, similar": 0.1, "AUROC": 0.7}},
@@ -43,17 +43,3 @@ def test_a_long_curve_is_shown_by_means_of_pieces():
 def test_kinds_of_wrong_labels_are_added_up():
     assert together({"wrong labels, any": 0.2, "wrong labels, similar": 0.3})["wrong labels"] == 0.5
     assert together({"labels used": 1.0}) == {"labels used": 1.0}
-
-
-def passes(count, wrong):
-    one = {"edges": [0.0, 1.0], "right": [3, 2, 1], "wrong": wrong, "weight": [1.0, None, 0.5], "threshold": 0.5}
-    return [{"step": 10 * (n + 1), "suspicion": one} for n in range(count)]
-
-
-def test_the_first_the_middle_and_the_last_pass_are_told():
-    found = suspicions(passes(7, [0, 1, 2]))
-    assert [one.title for one in found] == ["after the first pass, step 10", "half-way, step 40", "at the end, step 70"]
-    assert np.allclose(found[0].edge, [0, 1 / 3, 2 / 3, 1]) and found[0].wrong.tolist() == [0, 1, 2]
-    assert found[0].right.tolist() == [3, 2, 1] and found[0].weight == (1.0, None, 0.5) and found[0].threshold == 0.5
-    alone = suspicions(passes(1, None))
-    assert len(alone) == 1 and alone[0].wrong is None and suspicions([{"step": 1, "loss": 2.0}]) == ()

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from likewise.report.distances import BINS, compare_pairs
+from likewise.report.sections.distances import BINS, compare_pairs
 
 
 def case(n=60, classes=5, seed=0):

@@ -1,0 +1,39 @@
+"""Which queries galleries show: the order by hand, NaN left out, equals at random."""
+
+import numpy as np
+
+from likewise.report.sections.galleries import galleries, one_a_class
+
+
+def case(n=40, k=3):
+    rng = np.random.default_rng(0)
+    label, near = rng.integers(0, 5, n), rng.integers(0, n, (n, k))
+    near[0, 1:] = -1
+    sim = np.sort(rng.random((n, k)))[:, ::-1].copy()
+    value = rng.random(30).round(1)
+    value[3] = np.nan
+    return np.arange(5, 35), value, label, near, sim
+
+
+def test_worst_best_and_random_by_hand():
+    query, value, label, near, sim = case()
+    found = galleries(query, value, label, near, sim, 8)
+    known = [i for i in range(30) if not np.isnan(value[i])]
+    by_hand = sorted(known, key=lambda i: (value[i], -sim[query[i], 0]))[:8]
+    assert [one.place for one in found["worst"]] == [query[i] for i in by_hand]
+    assert [one.value for one in found["best"]] == sorted((value[i] for i in known), reverse=True)[:8]
+    assert len({one.place for one in found["random"]}) == 8
+    assert all(one.place != query[3] for some in found.values() for one in some)
+    one = found["best"][0]
+    assert [a.place for a in one.answers] == near[one.place].tolist()
+    assert [a.right for a in one.answers] == [bool(label[p] == label[one.place]) for p in near[one.place]]
+    again = galleries(query, value, label, near, sim, 8, seed=1)
+    assert {o.place for o in again["random"]} != {o.place for o in found["random"]} and again["worst"] == found["worst"]
+    assert galleries(query, np.full(30, np.nan), label, near, sim, 8) == {}
+
+
+def test_one_query_of_each_class_is_the_one_in_the_middle():
+    label, value = np.array([0, 0, 0, 1, 1, 2]), np.array([0.9, 0.1, 0.5, 0.7, 0.2, 0.3])
+    rng = np.random.default_rng(0)
+    assert one_a_class(label, value, rng).tolist() == [2, 4, 5]
+    assert len(one_a_class(np.arange(50), np.ones(50), rng, most=7)) == 7

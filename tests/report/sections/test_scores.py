@@ -1,0 +1,44 @@
+"""Scores: a scale holds all intervals, and a run is called best only where its interval is apart."""
+
+import pytest
+
+from likewise.report.records import Facts, Score, Viewed
+from likewise.report.sections.scores import clear_best, scale, scales
+
+
+def sure(mean, low, high):
+    return Score(mean, low, high, f"{100 * mean:.1f} % ({100 * low:.1f} to {100 * high:.1f})")
+
+
+def bare(name="one", scores=None, pool=-1, **more):
+    return Viewed(name, pool, "", {}, scores or {}, "R@1", **more)
+
+
+def test_the_best_is_named_only_where_intervals_are_apart():
+    apart, close = sure(0.6, 0.55, 0.65), sure(0.52, 0.46, 0.56)
+    low = sure(0.4, 0.35, 0.45)
+    assert clear_best("R@1", [low, apart]) is apart
+    assert clear_best("R@1", [apart, close, low]) is None  # 0.55 < 0.56
+    assert clear_best("R@1", [apart]) is None
+    assert clear_best("R@1", [apart, Score(0.1, None, None, "10 %")]) is None
+    assert clear_best("rho", [low, apart]) is None  # it only describes
+    runs = bare("a", {"R@1": low}, 0), bare("b", {"R@1": apart}, 1)
+    assert not any(line.best for line in scale("R@1", runs).lines), "not the same samples"
+    runs = bare("a", {"R@1": low}, 0), bare("b", {"R@1": apart}, 0), bare("c")
+    assert [line.best for line in scale("R@1", runs).lines] == [False, True]
+
+
+def test_scales_hold_all_intervals():
+    runs = (
+        bare("a", {"R@1": sure(0.4, 0.3, 0.5)}, 0),
+        bare("b", {"R@1": sure(0.6, 0.55, 0.7), "rho": Score(0.2, None, None, "0.2")}, 0),
+    )
+    first, second = scales(Facts("x", runs, ()))
+    pad = 0.12 * 0.4
+    by_hand = [(value - (0.3 - pad)) / (0.4 + 2 * pad) for value in (0.4, 0.3, 0.5)]
+    assert first.lines[0][2:5] == pytest.approx(by_hand) and (first.low, first.high) == ("25", "75 %")
+    assert second.low == "" and second.lines[0].at is None and second.lines[0].run == 1
+    nan = scale("R@1", (bare("a", {"R@1": Score(float("nan"), None, None, "nan")}, 0),))
+    assert nan.lines[0].at is None
+    same = scale("R@1", (bare("a", {"R@1": sure(1.0, 1.0, 1.0)}, 0),))
+    assert 0 <= same.lines[0].low <= same.lines[0].high <= 1
