@@ -290,6 +290,15 @@ def test_environment(tmp_path, monkeypatch):
     assert not module.is_ready(tmp_path / "venv" / "likewise-stamp", "another list")
 
 
+@starts("tools/walk.py")
+def test_a_walk_lists_the_files_of_a_command_in_order(capsys):
+    importlib.import_module("walk").main(["recipe", "show", "triplet"])
+    *files, last = capsys.readouterr().out.splitlines()
+    files = [line for line in files if line.endswith(".py")]
+    assert files[0] == "cli/main.py" and "recipes/__init__.py" in files and "training/fit.py" not in files
+    assert last == f"{len(files)} files"
+
+
 def test_every_script_is_started_by_a_test():
     files = {f"{folder}/{file.name}" for folder in FOLDERS for file in (ROOT / folder).glob("*.py")}
     elsewhere = {file for there in ELSEWHERE.values() for file in there}
