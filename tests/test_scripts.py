@@ -6,6 +6,7 @@ import math
 import os
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -287,6 +288,19 @@ def test_environment(tmp_path, monkeypatch):
     assert words == [python, "-m", "likewise", "--help"] and python == str(tmp_path / "venv" / "bin" / "python")
     assert variables["PYTHONPATH"].split(os.pathsep)[0] == str(ROOT / "src")
     assert not module.is_ready(tmp_path / "venv" / "likewise-stamp", "another list")
+
+
+def test_an_environment_that_another_call_installs_is_waited_for(tmp_path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+    module, asked = importlib.import_module("environment"), []
+    monkeypatch.setattr(module, "PLACE", tmp_path / "venv")
+    monkeypatch.setattr(module.sys, "path", list(sys.path))
+    monkeypatch.setattr(module, "is_ready", lambda *_: asked.append(1) or len(asked) > 1)  # ready after the wait
+    with (tmp_path / "venv.lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        monkeypatch.setattr(module, "say_waiting", lambda: (asked.append(0), fcntl.flock(other, fcntl.LOCK_UN)))
+        assert module.ensure() == str(tmp_path / "venv" / "bin" / "python")
+    assert asked == [1, 0, 1] and not (tmp_path / "venv").exists()
 
 
 def test_every_script_is_started_by_a_test():
