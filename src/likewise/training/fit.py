@@ -54,7 +54,7 @@ def train(config: Train, say=print) -> Run:
     check(config)
     check_texts(config)
     if config.gpus and config.gpus > 1 and not is_started():
-        return launch(config)
+        return launch(config, "likewise.training.fit:train")
     with joined(choose_device(config.device)) as device:
         if config.gpus and config.gpus != world()[1]:
             raise LikewiseError(
