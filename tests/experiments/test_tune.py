@@ -12,11 +12,13 @@ pytest.importorskip("optuna")
 from likewise.cli import main as cli
 from likewise.config import Train, Tune
 from likewise.errors import LikewiseError
+from likewise.experiments import trials, tune_files
 from likewise.experiments import tune as module
 from likewise.experiments.grid import as_train, read_grid
 from likewise.experiments.tune import tune
 from likewise.render.benchmark_table import Sheet, lay_out
 from likewise.runs.folder import Run
+from likewise.training import fit
 from likewise.training.fit import train
 
 CONFIG = """
@@ -33,7 +35,7 @@ protocol = "{protocol}"
 @pytest.fixture
 def config(features, tmp_path, monkeypatch):
     """Settings of tune on the features, two folds, few steps, and no time spent on pictures."""
-    monkeypatch.setattr(module, "draw_search", lambda file, *_: file.touch())
+    monkeypatch.setattr(tune_files, "draw_search", lambda file, *_: file.touch())
 
     def config(*ranges, protocol="ClassFolds(folds=2)", **settings):
         file = tmp_path / "config.toml"
@@ -88,7 +90,7 @@ def test_the_same_command_goes_on_and_trains_nothing_twice(config, monkeypatch):
     again = tune(config(trials=4))
     assert [t["values"] for t in again.about["trials"][:2]] == [t["values"] for t in first.about["trials"]]
     assert again.about["count"]["complete"] == 4
-    monkeypatch.setattr(module, "run_folds", None)  # nobody is there to train
+    monkeypatch.setattr(trials, "run_folds", None)  # nobody is there to train
     assert tune(config(trials=4)).about["trials"] == again.about["trials"]
     with pytest.raises(LikewiseError, match="holds another search"):
         tune(config("lr=1e-4..1e-2 log"))
@@ -113,13 +115,11 @@ def test_when_all_fails_it_says_why(config, tmp_path):
 
 
 def test_a_breakdown_that_is_no_settings_fault_ends_the_search(config, tmp_path, monkeypatch):
-    from likewise.experiments import jobs as many
-
     def broken(*_, **__):
         raise OSError("the disk is gone")
 
     with monkeypatch.context() as broken_machine:
-        broken_machine.setattr(many, "train", broken)
+        broken_machine.setattr(fit, "train", broken)
         with pytest.raises(LikewiseError, match="not by its settings: OSError: the disk is gone"):
             tune(config(trials=1))
     about = json.loads((tmp_path / "out" / "tune.json").read_text())
@@ -141,7 +141,7 @@ def test_a_hopeless_trial_is_given_up_after_a_fold(config):
 
 
 def test_an_interruption_hands_the_trial_back(config, tmp_path, monkeypatch):
-    real, calls = module.run_folds, []
+    real, calls = trials.run_folds, []
 
     def interrupted(*arguments):
         calls.append(arguments[1])
@@ -149,7 +149,7 @@ def test_an_interruption_hands_the_trial_back(config, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return real(*arguments)
 
-    monkeypatch.setattr(module, "run_folds", interrupted)
+    monkeypatch.setattr(trials, "run_folds", interrupted)
     with pytest.raises(KeyboardInterrupt):
         tune(config(trials=3))
     assert json.loads((tmp_path / "out" / "tune.json").read_text())["count"]["complete"] == 1
@@ -223,7 +223,7 @@ def test_what_cannot_be_searched_is_named(config, ranges, settings, words):
 
 
 def test_a_run_that_had_no_validation_part_is_searched_in_folds_with_batches_that_fit(settings, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "draw_search", lambda file, *_: file.touch())
+    monkeypatch.setattr(tune_files, "draw_search", lambda file, *_: file.touch())
     run = train(Train(**settings | {"length": "4", "sampler": None}))
     assert "batch=48" in run.about["config"]["sampler"]  # all 12 training classes; a fold has 9
     said, out = [], tmp_path / "out"
@@ -289,7 +289,6 @@ def test_a_search_kept_in_a_database_goes_on_from_there(config, tmp_path):
 
 def test_what_another_process_saw_later_is_not_written_over(config, tmp_path, monkeypatch):
     """A trial ends elsewhere, and is written, between our look at the search and our writing."""
-    from likewise.experiments import tune as module
 
     looks, real = [], module.summary
 

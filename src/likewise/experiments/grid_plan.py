@@ -101,6 +101,6 @@ def cell_name(cell: Cell) -> str:
     return ", ".join(f"{axis} {name}" for axis, name in cell.names.items()) or "the one cell"
 
 
-def data_of(grid: Grid, training: PlannedRun) -> str:
+def data_of(grid: Grid, training) -> str:
     """Return the name of its data set in lower case, as the papers' numbers have it."""
     return str(grid.published.get("dataset", training.job.config.data.split("(")[0])).casefold()

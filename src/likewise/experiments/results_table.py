@@ -13,7 +13,6 @@ import torch
 
 from likewise.experiments.grid_plan import data_of
 from likewise.experiments.grid_types import SEED, Cell, Grid, Place, place_of, rows_of
-from likewise.experiments.jobs import PlannedRun
 from likewise.metrics import of_the_set
 from likewise.numerics.significance import Contest
 from likewise.published import Number, numbers
@@ -38,11 +37,9 @@ UNCLEAR = "{} printed numbers are not shown: which cell each belongs to is not c
 CHOSEN = "best test epoch: chosen by looking at the test part, so too good; not to be compared with the other columns."
 
 
-def tabulate(
-    grid: Grid, plan: Sequence[PlannedRun], folder: Path, device: torch.device, notes: Sequence[str] = ()
-) -> Sheet:
+def tabulate(grid: Grid, plan: Sequence, folder: Path, device: torch.device, notes: Sequence[str] = ()) -> Sheet:
     """The whole table: what is trained, what only the paper has, and what is missing."""
-    groups: dict[Place, dict[str, list[PlannedRun]]] = {}
+    groups: dict[Place, dict[str, list]] = {}
     for t in plan:
         groups.setdefault(place_of(grid, t.cell.names), {}).setdefault(t.cell.names.get(SEED, ""), []).append(t)
     data = {data_of(grid, t) for t in plan}
@@ -66,7 +63,7 @@ def tabulate(
 
 
 def entries_of(
-    grid: Grid, place: Place, seeds: dict[str, list[PlannedRun]], printed: list[Number], device: torch.device
+    grid: Grid, place: Place, seeds: dict[str, list], printed: list[Number], device: torch.device
 ) -> list[Entry]:
     """The numbers of one setting: its seeds by metric, and by kind of score where folds are scored apart and together."""
     (row, column), first = place, next(iter(seeds.values()))[0]
@@ -93,7 +90,7 @@ def is_of(number: Number, cell: Cell) -> bool:
     )
 
 
-def score(trainings: Sequence[PlannedRun], device: torch.device) -> dict[str, dict[str, float]]:
+def score(trainings: Sequence, device: torch.device) -> dict[str, dict[str, float]]:
     """Kind of score -> metric -> value, for one seed: the run's own, or those of its folds apart and together."""
     from likewise.evaluation.folds import score_folds
 
@@ -107,7 +104,7 @@ def score(trainings: Sequence[PlannedRun], device: torch.device) -> dict[str, di
     return {kind: both[kind]["metrics"] | (chosen if kind == "separated" else {}) for kind in both}
 
 
-def only_printed(grid: Grid, number: Number, plan: Sequence[PlannedRun]) -> Entry | None:
+def only_printed(grid: Grid, number: Number, plan: Sequence) -> Entry | None:
     """A number that nothing was trained for, in the row and column of its likes where there are any. A column that the grid
     leaves out stays out; one over all columns ("all") is none of them."""
     alike = {key for t in plan for key in t.cell.published}
@@ -146,7 +143,7 @@ def with_harmonic_mean(entry: Entry, entries: Sequence[Entry]) -> Entry:
     return replace(entry, values=values, wanted=parts[0].wanted, differs=any(e.differs for e in parts))
 
 
-def tests(groups: dict[Place, dict[str, list[PlannedRun]]]) -> tuple[Contest | None, str]:
+def tests(groups: dict[Place, dict[str, list]]) -> tuple[Contest | None, str]:
     """Methods against one another by the first metric that has a value per query; why not, where that cannot be."""
     from likewise.experiments.method_tests import contest
 
@@ -173,14 +170,14 @@ def tests(groups: dict[Place, dict[str, list[PlannedRun]]]) -> tuple[Contest | N
         return None, f"methods are not tested against one another: {error}"
 
 
-def answers_of(trainings: Sequence[PlannedRun], metric: str) -> PerQuery | None:
+def answers_of(trainings: Sequence, metric: str) -> PerQuery | None:
     """What a finished training answered; folds have no answers of their own."""
     file = trainings[0].job.run.path / "per_query.parquet"
     there = len(trainings) == 1 and trainings[0].finished and file.exists()
     return read_per_query(file, "bench", (metric,)) if there else None
 
 
-def missing(plan: Sequence[PlannedRun]) -> str:
+def missing(plan: Sequence) -> str:
     """Which trainings of the table there are not, by name."""
     left = [t for t in plan if not t.finished and not t.error]
     if not left:
@@ -189,7 +186,7 @@ def missing(plan: Sequence[PlannedRun]) -> str:
     return f"Missing: {len(left)} of {len(plan)} trainings: {some}{'; ... (see --list)' if len(left) > MOST else ''}"
 
 
-def differing(plan: Sequence[PlannedRun]) -> tuple[str, ...]:
+def differing(plan: Sequence) -> tuple[str, ...]:
     """The settings that are not the paper's, in words, each once with two of its values."""
     found: dict[str, tuple[list[str], list[str]]] = {}
     for name, here, there in (one for t in plan for one in t.differs):
@@ -204,7 +201,7 @@ def differing(plan: Sequence[PlannedRun]) -> tuple[str, ...]:
     )
 
 
-def provenance(training: PlannedRun) -> dict[str, Any]:
+def provenance(training) -> dict[str, Any]:
     """What made a run: its folder and identity, data, versions, commit, hardware, time and energy."""
     run, own = training.job.run, training.job.identity
     if not (run.path / "config.json").exists() or run.about["identity"] != own:
