@@ -853,27 +853,6 @@ def test_pictures_held_on_the_device_train_and_are_evaluated(tmp_path):
         assert_same_network(held, read)
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_a_run_folder_of_an_older_likewise_opens_and_goes_on(settings, tmp_path, stop_at, compiled):
-    """It has a setting that is called otherwise now, lacks the new ones, and holds a state of random numbers."""
-    whole = train(Train(**settings | {"out": str(tmp_path / "whole")}))
-    stop_at(23)
-    with pytest.raises(Interrupted):
-        train(Train(**settings))
-    run = Run(settings["out"])
-    about = run.about
-    for name in ("speed", "chunk", "recompute", "gpus", "shard", "jitter", "keep_budget"):
-        del about["config"][name]
-    about["config"] |= {"compile": compiled, "keep": "files", "checkpoint_every": "1e"}
-    run.write_json("config.json", about)
-    state = run.load_state()
-    del state["way"]
-    run.save_state(state | {"rng": {"cpu": torch.Generator().manual_seed(5).get_state()}})
-    opened = read_config(run)
-    assert opened.speed == ("compile" if compiled else "auto") and opened.checkpoint_every == "1e"
-    assert_same_network(whole, train(Train(**settings)))
-
-
 def losses_by_hand(config):
     """The loop again, a sample at a time: for each pass, the losses that every training sample had in it."""
     items = load(config.data)
