@@ -129,7 +129,7 @@ class Training(Recording):
         self.start_sampler()
         feed = batches(
             self.items, self.chosen_rows(), self.augment, device=self.device, held=self.held, workers=workers,
-            seed=config.seed, first_draw=self.step, shared=True,
+            seed=config.seed, first_draw=self.step, process=world(),
         )  # fmt: skip
         images, began, saves = 0, time.monotonic(), Saves(self.checkpoint_every)
         title = bar("train", self.steps, start=self.step, quiet=config.quiet)
