@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from likewise.adapters.pml import FromPML, is_pml
 from likewise.config import type_check as kinds
 from likewise.errors import nearest_name
 from likewise.types import LikewiseError
@@ -38,10 +37,6 @@ SHELVES = (
     "losses", "miners", "samplers", "noise", "confidence", "terms", "protocols", "models.heads", "loggers", "adapters",
 )  # fmt: skip
 """Modules whose `__all__` lists parts by name."""
-
-LATER = {"space": ("cosine", ("AdaptiveHierarchical",))}
-"""Arguments that came when runs were there already: at this value they are not written out, so that those runs keep their
-identity. Last, the parts that had them from the start."""
 
 
 def build(text: str, want: type[Kind] | None = None, *, allow_imports: bool = False, **facts) -> Kind:
@@ -66,6 +61,8 @@ def build(text: str, want: type[Kind] | None = None, *, allow_imports: bool = Fa
 
 def spec(part) -> str:
     """The text that builds this part again: the arguments that differ from their defaults, in order."""
+    from likewise.adapters.pml import FromPML
+
     if isinstance(part, FromPML):
         return part.written
     arguments = []
@@ -84,13 +81,12 @@ def usage(part: type) -> str:
     return f"{part.__name__}({', '.join(shown)})"
 
 
-def canonical(text: str, later: bool = False) -> str:
-    """The same spec in one spelling, every argument written out (those of `LATER` too, if asked): what a run stores does not
-    change with a default.
+def canonical(text: str) -> str:
+    """The same spec in one spelling, every argument written out: what a run stores does not change with a default.
 
     Builds nothing. What the run fills in stays open, and parts that would have to be imported are left as they are.
     """
-    return ast.unparse(_tidy(_parse(text), later))
+    return ast.unparse(_tidy(_parse(text)))
 
 
 def brief(text: str) -> str:
@@ -102,10 +98,8 @@ def _short(node: ast.expr) -> ast.expr:
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id not in _registry():
         return node
     parameters = _parameters(_registry()[node.func.id])
-    usual = {
-        n: ast.unparse(_tidy(_parse(_text(p.default)), True)) for n, p in parameters.items() if p.default is not p.empty
-    }
-    kept = [word for word in node.keywords if ast.unparse(_tidy(word.value, True)) != usual.get(str(word.arg))]
+    usual = {n: ast.unparse(_tidy(_parse(_text(p.default)))) for n, p in parameters.items() if p.default is not p.empty}
+    kept = [word for word in node.keywords if ast.unparse(_tidy(word.value)) != usual.get(str(word.arg))]
     return ast.Call(node.func, node.args, [ast.keyword(word.arg, _short(word.value)) for word in kept])
 
 
@@ -116,7 +110,7 @@ def files(text: str) -> list[str]:
     return sorted(word for word, place in places.items() if place.is_file() or ("/" in word and place.is_dir()))
 
 
-def _tidy(node: ast.expr, later: bool) -> ast.expr:
+def _tidy(node: ast.expr) -> ast.expr:
     if isinstance(node, ast.Name):
         node = ast.Call(node, [], [])
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.args:
@@ -130,13 +124,10 @@ def _tidy(node: ast.expr, later: bool) -> ast.expr:
         default = parameters[name].default if name in parameters else inspect.Parameter.empty
         if name not in given and (name in FACTS or default is inspect.Parameter.empty):
             continue
-        value = _tidy(given[name] if name in given else _parse(_text(default)), later)
+        value = _tidy(given[name] if name in given else _parse(_text(default)))
         if isinstance(default, float) and isinstance(value, ast.Constant) and type(value.value) is int:
             value = ast.Constant(float(value.value))
-        usual, older = LATER.get(name, (None, ()))
-        young = name in LATER and name in parameters and part.__name__ not in older
-        if later or not (young and isinstance(value, ast.Constant) and value.value == usual):
-            kept.append(ast.keyword(name, value))
+        kept.append(ast.keyword(name, value))
     return ast.Call(node.func, [], kept)
 
 
@@ -215,6 +206,8 @@ def _make(node: ast.expr, text: str, facts: dict, allow_imports: bool):
         raise LikewiseError(
             f"spec '{text}': {part.__name__} cannot be made so ({error}); see its documentation"
         ) from None
+    from likewise.adapters.pml import FromPML
+
     if isinstance(made, FromPML):
         made.source = ast.unparse(node)
     return made
@@ -239,6 +232,8 @@ def check_names(text: str) -> None:
 
 def _adopted(value, want, node: ast.expr):
     """A loss of another library as one of ours, where one of ours is wanted."""
+    from likewise.adapters.pml import FromPML, is_pml
+
     if want is None or kinds.fits(value, want) or not is_pml(value):
         return value
     made = FromPML(value)

@@ -119,6 +119,12 @@ def save_figure(figure: Figure, file: Path) -> None:
             figure.savefig(aside, format="png", dpi=150)
 
 
+def write_figure(figure: Figure, file: Path) -> bytes:
+    """Write a figure to a PNG file and return the content of the file."""
+    save_figure(figure, file)
+    return file.read_bytes()
+
+
 def draw_metrics(axes: Axes, result: dict) -> None:
     looks = {"classes": (INK, "o", 2.2, -0.11), "queries": (SOFT, "s", 1.4, 0.11)}
     for unit, (colour, mark, width, shift) in looks.items():

@@ -17,12 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-import socket
-import tempfile
-import threading
-import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -39,7 +34,7 @@ from torch import Tensor
 from likewise._notebook import table, view
 from likewise.errors import RunBusy
 from likewise.io.files import read_json, write_aside, write_json
-from likewise.io.processes import lives, mark
+from likewise.io.locks import HeartbeatLock, LockHeld
 from likewise.pretrained.weights import DIGEST, brief, digest, read_safetensors
 from likewise.types import LikewiseError
 
@@ -57,9 +52,6 @@ TRAINED = (
 """What training writes."""
 
 ANEW = "delete it, and the same command writes it anew"
-
-STALE = 60.0
-"""Seconds without a heartbeat after which a lock counts as left behind."""
 
 
 class Losses(NamedTuple):
@@ -234,72 +226,20 @@ class Run:
     def owned(self) -> Iterator[None]:
         """Be the only one who trains here: a lock file with a heartbeat. Makes the folder if it is not there yet."""
         self.path.mkdir(parents=True, exist_ok=True)
-        lock = self.path / "lock"
-        me = json.dumps({"host": socket.gethostname(), "since": time.time(), **mark()})
-        for _ in range(2):
-            try:
-                with lock.open("x") as file:
-                    file.write(me)
-                break
-            except FileExistsError:
-                if not _left_behind(lock):
-                    owner = _owner(lock)
-                    raise RunBusy(
-                        f"run: another process is training in '{self.path}' ({owner.get('pid', 'unknown')} on "
-                        f"{owner.get('host', 'an unknown machine')}); wait for it, or delete {lock} if it is gone"
-                    ) from None
-                _take_away(lock)
-        else:
-            raise RunBusy(f"run: '{self.path}' is being taken by another process; try again")
-        stop = threading.Event()
-
-        def beat() -> None:
-            while not stop.wait(STALE / 6):
-                try:
-                    os.utime(lock)
-                except OSError:
-                    return
-
-        threading.Thread(target=beat, daemon=True).start()
+        lock = HeartbeatLock(self.path / "lock")
+        try:
+            lock.acquire()
+        except LockHeld as held:
+            if held.owner is None:
+                raise RunBusy(f"run: '{self.path}' is being taken by another process; try again") from None
+            raise RunBusy(
+                f"run: another process is training in '{self.path}' ({held.owner.get('pid', 'unknown')} on "
+                f"{held.owner.get('host', 'an unknown machine')}); wait for it, or delete {lock.file} if it is gone"
+            ) from None
         try:
             yield
         finally:
-            stop.set()
-            if _owner(lock) == json.loads(me):  # not another's, should ours have been taken for left behind
-                lock.unlink(missing_ok=True)
-
-
-def _take_away(lock: Path) -> None:
-    """Of two who find the same lock left behind, only one can rename it; the other must not remove the winner's."""
-    aside = lock.with_name(f".lock.{os.getpid()}.{time.monotonic_ns()}")
-    try:
-        os.rename(lock, aside)
-    except FileNotFoundError:
-        return
-    if _left_behind(aside):
-        aside.unlink(missing_ok=True)
-    else:  # somebody took it between the look and the rename
-        os.rename(aside, lock)
-
-
-def _left_behind(lock: Path) -> bool:
-    """Whether the owner of a lock is gone: by its process where that can be seen from here, else by its heartbeat."""
-    try:
-        beat = lock.stat().st_mtime
-        with tempfile.TemporaryFile(dir=lock.parent) as now:  # by the clock of the disk, which may be a server's
-            age = os.fstat(now.fileno()).st_mtime - beat
-    except FileNotFoundError:
-        return True
-    alive = lives(_owner(lock))
-    return age > STALE if alive is None else not alive
-
-
-def _owner(lock: Path) -> dict:
-    """What a lock says; nothing where it is damaged, half written or gone."""
-    try:
-        return read_json(lock, "run")
-    except (LikewiseError, OSError):
-        return {}
+            lock.release()
 
 
 def identity(config: dict, fingerprint: str) -> str:

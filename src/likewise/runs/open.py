@@ -209,8 +209,6 @@ def read_config(run: Run, **changes) -> Train:
     """The settings a run was trained with. Never its permission to import: who opens the run gives that anew."""
     stored = run.about["config"]
     known = {f.name for f in dataclasses.fields(Train)}
-    if stored.pop("compile", False):  # as it was called once
-        stored["speed"] = "compile"
     unknown = sorted(stored.keys() - known)
     if unknown:
         raise LikewiseError(

@@ -90,7 +90,7 @@ def training_batches(state: TrainState, inputs: Inputs) -> Iterator[Batch]:
     """Yield the batches from the current step on; each process gets its share of the pictures."""
     return batches(
         state.samples.items, batch_rows(state), inputs.augment, device=state.device, held=inputs.held,
-        workers=inputs.workers(state), seed=state.config.seed, first_draw=state.step, shared=True,
+        workers=inputs.workers(state), seed=state.config.seed, first_draw=state.step, process=(state.rank, state.processes),
     )  # fmt: skip
 
 
