@@ -1,4 +1,6 @@
-"""Print the files of `likewise` that a command visits, in the order of their first call: python tools/walk.py train birds/ --robust
+"""Print the files of `likewise` that a command visits, in the order of their first call.
+
+    python tools/walk.py train birds/ --robust
 
 A file counts once one of its functions is called; code that runs when a module is imported does not count. Other processes
 that the command starts, and threads, are not followed.
