@@ -17,7 +17,7 @@ from likewise.config import Train
 from likewise.data import load
 from likewise.errors import OutOfMemory
 from likewise.runs.folder import Run
-from likewise.runs.open import read_config
+from likewise.runs.settings import read_config
 from likewise.training import fit as module
 from likewise.training.fit import Interrupted, train
 from likewise.training.state import Parts
@@ -267,7 +267,8 @@ def test_the_best_and_the_last_network_are_both_kept(settings):
     assert same == (best == 40)
     from likewise.engine.embed import embed_rows
     from likewise.evaluation.scoring import mean_score
-    from likewise.runs.open import make_protocol, open_embedder, read_config
+    from likewise.runs.network import open_embedder
+    from likewise.runs.settings import make_protocol, read_config
 
     config, data = read_config(run), load(settings["data"])
     protocol = make_protocol(config)
@@ -281,7 +282,7 @@ def test_the_best_and_the_last_network_are_both_kept(settings):
 
 def test_noise_spoils_training_labels_only(settings):
     from likewise.protocols import UnseenClasses
-    from likewise.runs.open import spoil
+    from likewise.runs.dataset import spoil
 
     data = load(settings["data"])
     protocol = UnseenClasses(val=0.25)
@@ -475,7 +476,7 @@ def test_a_local_weight_file_is_where_training_starts(tmp_path):
     run = train(Train(**settings, out=str(tmp_path / "run")))
     for name, value in start.items():
         assert torch.equal(weights(run)[f"embedder.backbone.{name}"], value), name
-    from likewise.runs.open import open_embedder
+    from likewise.runs.network import open_embedder
 
     for which in ("untrained", "last"):
         found = open_embedder(run, read_config(run), which, torch.device("cpu")).backbone.state_dict()

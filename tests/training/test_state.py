@@ -8,7 +8,7 @@ import torch
 
 from likewise.config import Train
 from likewise.data import load
-from likewise.runs.open import resolve
+from likewise.runs.defaults import resolve
 from likewise.training.state import Parts
 from likewise.types import Embedded, LikewiseError, Verdict
 

@@ -22,8 +22,8 @@ from training.step_work import (
 
 from likewise.config import Train
 from likewise.data import load
+from likewise.runs.defaults import resolve
 from likewise.runs.folder import Run
-from likewise.runs.open import resolve
 from likewise.training.step import Stepping, must_be_as_many
 from likewise.types import LikewiseError
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from likewise.config import KEPT_OUT, Bench, Train, check
 from likewise.config.overrides import must_know
 from likewise.config.spec import brief
-from likewise.evaluation.folds import fold_specs
 from likewise.experiments.followups import follow_up
 from likewise.experiments.grid import Cell, Grid, adapted, as_train, cells, chosen, read_grid, shipped
 from likewise.experiments.jobs import Crew, Job, Planner
@@ -24,7 +23,8 @@ from likewise.published import numbers
 from likewise.render.benchmark import html, latex, markdown, rows_for_csv
 from likewise.render.benchmark_table import Sheet
 from likewise.render.tables import Table
-from likewise.runs.open import choose_device
+from likewise.runs.devices import choose_device
+from likewise.runs.settings import fold_specs
 from likewise.types import LikewiseError
 
 RUNS = Path("bench") / "runs"

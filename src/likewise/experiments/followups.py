@@ -26,7 +26,7 @@ from likewise.render.comparison import save_figure
 from likewise.render.critical_difference import draw_against, draw_ranks
 from likewise.render.detection_curve import Curve, draw_detected
 from likewise.render.error_overlap import say_overlap
-from likewise.runs.folder import ANEW
+from likewise.runs.scores import ANEW
 from likewise.types import LikewiseError
 
 DETECTED = "detected.json"

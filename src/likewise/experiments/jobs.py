@@ -29,11 +29,14 @@ from likewise.data.loader import choose_workers
 from likewise.distributed.collectives import cores
 from likewise.durations import period_of, steps_of
 from likewise.errors import DiskFull, OutOfMemory, RunBusy
-from likewise.evaluation.evaluate import check_plan
+from likewise.evaluation.checks import check_plan
 from likewise.io.processes import command, is_stopped
+from likewise.runs.dataset import load_items, spoil
+from likewise.runs.defaults import resolve
 from likewise.runs.folder import Run
 from likewise.runs.identity import find_run
-from likewise.runs.open import load_items, make_protocol, resolve, similarity_of
+from likewise.runs.network import check_loss
+from likewise.runs.settings import make_protocol
 from likewise.training.fit import train
 from likewise.training.interrupts import stop_on_signal
 from likewise.types import Items, LikewiseError
@@ -100,7 +103,8 @@ class Planner:
         """The job of these settings. What cannot work is refused here, as far as can be seen without a network."""
         items, data = self.items(config)
         config = replace(resolve(config, items), quiet=True, again=False, out=None)
-        similarity_of(config)  # builds the loss
+        protocol = make_protocol(config)
+        check_loss(config, spoil(items, protocol, config.noise, config.seed, config.allow_imports), protocol)
         rows = np.arange(len(items))
         facts = {
             "class_names": items.class_name, "taxonomy": items.taxonomy, "rows": rows, "samples": len(items),
@@ -113,7 +117,7 @@ class Planner:
         for name in ("length", "warmup", "schedule_every", "validate_every", "peek_every"):
             steps_of(getattr(config, name) or "1", 100, name)
         period_of(config.checkpoint_every, 100, "checkpoint_every")
-        check_plan(config, items, make_protocol(config))
+        check_plan(config, items, protocol)
         claim = find_run(config, items, data)
         return Job(replace(config, out=str(self.folder / claim.run.path.name)), claim.about["identity"])
 

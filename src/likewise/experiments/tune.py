@@ -13,7 +13,6 @@ from pathlib import Path
 from likewise._notebook import table, view
 from likewise.config import KEPT_OUT, Bench, Train, Tune, check, to_dict
 from likewise.config.overrides import settings_of
-from likewise.evaluation.folds import fold_specs
 from likewise.experiments.bench import bench
 from likewise.experiments.grid import Grid, Point, as_train, read_grid, toml
 from likewise.experiments.jobs import Crew, Job, Planner
@@ -23,9 +22,11 @@ from likewise.io.progress import bar
 from likewise.render.benchmark import rows_for_csv
 from likewise.render.benchmark_table import Sheet
 from likewise.render.tuning import Dial, Shot, draw_search
+from likewise.runs.defaults import resolve
+from likewise.runs.devices import choose_device
 from likewise.runs.environment import environment
 from likewise.runs.folder import Run
-from likewise.runs.open import choose_device, make_protocol, read_config, resolve
+from likewise.runs.settings import fold_specs, make_protocol, read_config
 from likewise.types import LikewiseError
 
 FOLDS = "ClassFolds()"

@@ -20,14 +20,16 @@ from likewise.errors import printable
 from likewise.io.files import check_out
 from likewise.report import projection
 from likewise.report.class_tree import group_classes
+from likewise.report.opened import Opened
 from likewise.report.page import write_page
 from likewise.report.pairwise import set_beside, share_errors
 from likewise.report.queries import worth_a_picture
 from likewise.report.records import Asked, Compared, Facts, Pool, Viewed
 from likewise.report.run_analysis import as_tensor, unfold, view, wanted
-from likewise.report.targets import MOVED, Opened, one_part, open_target, tell_apart
+from likewise.report.targets import MOVED, one_part, open_target, tell_apart
 from likewise.report.thumbnails import read_small
-from likewise.runs.artifacts import data_folders, origin, tell_outside
+from likewise.runs.dataset import data_folders, tell_outside
+from likewise.runs.embeddings import EMBEDDINGS, origin
 from likewise.types import Items, LikewiseError
 
 
@@ -56,7 +58,7 @@ def unfolded(target: str, seen: Viewed, config: Report) -> Viewed:
     if not way:
         return seen
     path = Path(target).expanduser()
-    file = path / "embeddings.npz" if path.is_dir() else path
+    file = path / EMBEDDINGS if path.is_dir() else path
     items, similarity = read_embeddings(str(file), root=config.root), origin(file).get("similarity", "cosine")
     x = one_part(items, np.arange(len(items)))[0].x
     assert x is not None

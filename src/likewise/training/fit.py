@@ -17,14 +17,17 @@ from likewise.data.loader import batches, choose_workers
 from likewise.distributed.collectives import world
 from likewise.distributed.process_group import anybody, joined, one_by_one, same_for_all, wait_for_all
 from likewise.errors import memory_errors
-from likewise.evaluation.evaluate import PEEK, evaluate_run
-from likewise.evaluation.folds import fold_specs
+from likewise.evaluation.evaluate import evaluate_run
 from likewise.evaluation.scoring import as_compared, mean_score, score
 from likewise.io.progress import bar
 from likewise.metrics import of_the_set
+from likewise.runs.dataset import load_items
+from likewise.runs.defaults import resolve
+from likewise.runs.devices import choose_device
 from likewise.runs.folder import RESULTS, Run
 from likewise.runs.identity import find_run, take
-from likewise.runs.open import check_texts, choose_device, load_items, make_protocol, resolve
+from likewise.runs.log import PEEK
+from likewise.runs.settings import check_texts, fold_specs, make_protocol
 from likewise.runs.usage import Session
 from likewise.training.interrupts import Saves, leave_cores_for, stop_on_signal
 from likewise.training.launch import is_started, launch

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from likewise.distributed.collectives import world
-from likewise.io.files import write_aside
 from likewise.runs.folder import Run
+from likewise.runs.loss_history import Losses, write_losses
+from likewise.runs.sample_weights import FinalWeights, write_sample_weights
 from likewise.runs.usage import Session
 from likewise.training.async_scalars import Journal
 from likewise.training.interrupts import must_be_finite
@@ -84,13 +85,11 @@ class Recording(Stepping):
         """The same in the end, sample by sample."""
         suspicion, _, w = self.watch.last.cpu().numpy()
         names = np.asarray(self.class_names)
-        columns = {"row": self.rows, "given": names[self.labels], "label": names[self.y.cpu()], "weight": w}
-        with write_aside(self.run.path / "trust.npz") as aside, aside.open("wb") as file:
-            np.savez_compressed(file, suspicion=suspicion, **columns)
+        final = FinalWeights(self.rows, names[self.labels], names[self.y.cpu()], suspicion, w)
+        write_sample_weights(self.run.path, final)
 
     def keep_losses(self) -> None:
         """What `Run.losses` reads."""
         assert self.history is not None
         loss = np.reshape([line.numpy() for line in self.history.loss], (-1, len(self.rows))).astype(np.float32)
-        with write_aside(self.run.path / "losses.npz") as aside, aside.open("wb") as file:
-            np.savez(file, row=self.rows, loss=loss, step=np.asarray(self.history.step, np.int64))
+        write_losses(self.run.path, Losses(self.rows, loss, np.asarray(self.history.step, np.int64)))

@@ -22,21 +22,14 @@ from likewise.durations import period_of, steps_of
 from likewise.engine.cuda_graphs import Mode
 from likewise.engine.embed import embed_rows
 from likewise.engine.grad_cache import generators
-from likewise.evaluation.evaluate import check_plan
+from likewise.evaluation.checks import check_plan
 from likewise.models.mixup import Mixup
 from likewise.models.teacher import Teacher
+from likewise.runs.dataset import spoil
+from likewise.runs.devices import bytes_of
 from likewise.runs.folder import Run
-from likewise.runs.open import (
-    bytes_of,
-    facts_of,
-    facts_with,
-    load_into,
-    make_embedder,
-    make_protocol,
-    spoil,
-    to_device,
-    transforms,
-)
+from likewise.runs.network import facts_of, facts_with, load_into, make_embedder, to_device, transforms
+from likewise.runs.settings import make_protocol
 from likewise.training.noise_monitor import LossHistory, Watch
 from likewise.training.objective import Objective
 from likewise.training.optim import Schedule, make_optimizer
@@ -62,7 +55,8 @@ class Parts:
         self.number_classes()
         weight = np.ones(len(items)) if items.weight is None else items.weight
         self.weight = torch.as_tensor(weight, dtype=torch.float32, device=device)
-        self.embedder = to_device(make_embedder(config, None if items.x is None else items.x.shape[1]), device)
+        width = None if items.x is None else items.x.shape[1]
+        self.embedder = to_device(make_embedder(config, width, reseed=True), device)
         self.build_parts()
         self.check_fit()
         self.mixup = None if config.mixup is None else Mixup(self.embedder, config.mixup, config.mixup_at)
@@ -122,7 +116,7 @@ class Parts:
         for number in range(1, self.confidence.peers if self.confidence else 1):
             other = replace(config, seed=config.seed + 1000 * number)  # another start for the same network
             width = None if self.items.x is None else self.items.x.shape[1]
-            self.embedders.append(to_device(make_embedder(other, width), self.device))
+            self.embedders.append(to_device(make_embedder(other, width, reseed=True), self.device))
         self.losses = [self.loss, *(self.make(config.loss, Loss) for _ in self.embedders[1:])]
         if config.shard:
             for loss in self.losses:

@@ -1,0 +1,61 @@
+"""Settings that the user left open, chosen from the data."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+
+from likewise.config import Train
+from likewise.config.spec import build, canonical
+from likewise.contracts import Protocol
+from likewise.data import NAMES
+from likewise.models.backbones import width_of
+from likewise.runs.dataset import marked, spoil, whole_path
+from likewise.types import Items, LikewiseError
+
+
+def resolve(config: Train, items: Items) -> Train:
+    """Fill in what the settings leave to the data, and spell every spec one way."""
+    glyphs = items.name == "glyphs"
+    backbone = config.backbone or ("features" if items.x is not None else "conv_small" if glyphs else "resnet50")
+    if (backbone == "features") != (items.x is not None):
+        kind = "features" if items.x is not None else "pictures"
+        raise LikewiseError(
+            f"train: the data holds {kind}, so backbone '{backbone}' does not fit; leave --backbone out"
+        )
+    protocol = canonical(config.protocol or ("QueryGallery()" if marked(items) else "UnseenClasses()"))
+    sampler = config.sampler
+    if sampler is None:
+        part = build(protocol, Protocol, allow_imports=config.allow_imports)
+        given = spoil(items, part, config.noise, config.seed, config.allow_imports)  # noise may leave fewer classes
+        size = np.unique(given.y[part.rows(given, "train")], return_counts=True)[1]
+        lonely = ", lonely='skip'" if (size == 1).any() and (size > 1).any() else ""
+        sampler = f"SamplesPerClass(batch={4 * max(1, min(28, (size > 1).sum()))}, per_class=4{lonely})"
+    own_weights = backbone in ("features", "conv_small")
+    pretrained = config.pretrained
+    if pretrained is None:
+        pretrained = not own_weights and config.weights is None
+    known = pretrained or config.weights is not None
+    head, dim = canonical(config.head), config.dim
+    if head == "Identity()":  # the feature is the embedding, however wide it is
+        dim = width_of(backbone) if items.x is None else items.x.shape[1]
+    return dataclasses.replace(
+        config,
+        data=config.data if config.data in NAMES else whole_path(config.data),
+        root=config.root and str(Path(config.root).expanduser().absolute()),
+        weights=config.weights and str(Path(config.weights).expanduser().absolute()),
+        backbone=backbone,
+        pretrained=pretrained,
+        freeze_bn=known if config.freeze_bn is None else config.freeze_bn,
+        protocol=protocol,
+        augment=config.augment or ("affine" if glyphs else "crop"),
+        loss=canonical(config.loss),
+        sampler=canonical(sampler),
+        head=head,
+        dim=dim,
+        noise=canonical(config.noise) if config.noise else None,
+        confidence=canonical(config.confidence) if config.confidence else None,
+        terms=tuple(canonical(term) for term in config.terms),
+    )
