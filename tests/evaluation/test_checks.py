@@ -6,7 +6,7 @@ import torch
 from evaluation.by_hand import score, some
 
 from likewise.config import Train
-from likewise.evaluation.checks import answers_for, check_length, findable, rows_of
+from likewise.evaluation.checks import check_length, rows_of
 from likewise.protocols import UnseenClasses
 from likewise.training.fit import train
 from likewise.types import Items, LikewiseError
@@ -28,15 +28,6 @@ def test_a_test_part_where_groups_leave_nothing_to_find_is_told_before_training(
     with pytest.raises(LikewiseError, match="no query has an answer of its class outside its group"):
         train(Train(**settings | {"data": str(tmp_path / "grouped.npz"), "sampler": None}))
     assert not (tmp_path / "run").exists()
-
-
-def test_answers_by_hand():
-    """A query is no answer to itself, and rows of its group are none either."""
-    y, group = np.array([0, 0, 0, 1, 1, 2]), np.array([5, 5, -1, -1, -1, -1])
-    items, rows = Items("toy", y, ("a", "b", "c"), group=group), np.arange(6)
-    assert findable(items, UnseenClasses(), rows).tolist() == [1, 1, 2, 1, 1, 0]
-    every, first = np.ones(6, bool), rows == 0
-    assert answers_for(every, every) == 5 and answers_for(first, ~first) == 5 and answers_for(first, every) == 5
 
 
 def test_rows_of_a_part_must_be_there():

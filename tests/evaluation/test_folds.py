@@ -10,8 +10,8 @@ import torch
 from likewise.config import Train
 from likewise.config.spec import build
 from likewise.evaluation.folds import score_folds
+from likewise.runs.defaults import fold_specs
 from likewise.runs.folder import Run
-from likewise.runs.settings import fold_specs
 from likewise.training.fit import train
 from likewise.types import LikewiseError
 

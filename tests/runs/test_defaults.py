@@ -1,12 +1,15 @@
 """Settings that are left open are chosen from the data."""
 
 import numpy as np
+import pytest
 
 from likewise.config import Train
+from likewise.config.spec import build
 from likewise.models.backbones import width_of
-from likewise.runs.defaults import resolve
+from likewise.protocols import ClassFolds
+from likewise.runs.defaults import check_loss, fold_specs, resolve
 from likewise.training.fit import train
-from likewise.types import Items
+from likewise.types import Items, LikewiseError
 
 
 def items(**columns):
@@ -49,3 +52,20 @@ def test_what_is_given_stays():
         "none",
         "Shuffled(batch=8)",
     )
+
+
+def test_folds_that_a_spec_stands_for():
+    assert fold_specs("ClassFolds()") == [f"ClassFolds(folds=4, fold={fold}, own_split=False)" for fold in range(4)]
+    assert fold_specs(" ClassFolds") == fold_specs("ClassFolds(folds=4)")
+    three = fold_specs("ClassFolds(own_split=True, folds=3)")
+    assert [build(text).__dict__ for text in three] == [ClassFolds(3, fold, True).__dict__ for fold in range(3)]
+    for itself in ("ClassFolds(fold=0)", three[1], "UnseenClasses(val=0.2)", "my_lab.ClassFolds()"):
+        assert fold_specs(itself) is None
+    with pytest.raises(LikewiseError, match="has no argument 'fods'; did you mean 'folds'"):
+        fold_specs("ClassFolds(fods=3)")
+
+
+def test_a_loss_that_cannot_be_built_for_the_classes_is_refused():
+    check_loss(Train(data="x", protocol="UnseenClasses()", loss="ForwardCorrection(share=0.7)"), items())
+    with pytest.raises(LikewiseError, match="share must be 0 or more and below 0.8 for 5 classes"):
+        check_loss(Train(data="x", protocol="UnseenClasses()", loss="ForwardCorrection(share=0.85)"), items())

@@ -7,10 +7,8 @@ from torch import nn
 
 from likewise.config import Train
 from likewise.data import load
-from likewise.protocols import UnseenClasses
 from likewise.runs.defaults import resolve
 from likewise.runs.network import (
-    check_loss,
     facts_of,
     facts_with,
     load_into,
@@ -100,10 +98,3 @@ def test_only_training_reseeds_the_random_numbers_of_its_caller():
         make_embedder(config, None, reseed=True)
         drawn.append(torch.rand(3))
     assert torch.equal(*drawn)
-
-
-def test_a_loss_that_cannot_be_built_for_the_classes_is_refused():
-    data = Items("toy", np.repeat(np.arange(10), 3), tuple(map(str, range(10))))
-    check_loss(Train(data="x", loss="ForwardCorrection(share=0.7)"), data, UnseenClasses())
-    with pytest.raises(LikewiseError, match="share must be 0 or more and below 0.8 for 5 classes"):
-        check_loss(Train(data="x", loss="ForwardCorrection(share=0.85)"), data, UnseenClasses())

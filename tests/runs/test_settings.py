@@ -6,9 +6,8 @@ import pytest
 from likewise.config import Train
 from likewise.config.spec import build, describe, find
 from likewise.contracts import Loss, input_of
-from likewise.protocols import ClassFolds
 from likewise.runs.folder import FORMAT, Run
-from likewise.runs.settings import fold_specs, read_config, similarity_of
+from likewise.runs.settings import read_config, similarity_of
 from likewise.types import LikewiseError
 
 
@@ -41,17 +40,6 @@ def test_settings_that_somebody_tampered_with(tmp_path, config, says, unchecked)
     run.write_json("config.json", {"format": FORMAT, "identity": "x", "data": "y", "config": config})
     with pytest.raises(LikewiseError, match=says):
         read_config(run)
-
-
-def test_folds_that_a_spec_stands_for():
-    assert fold_specs("ClassFolds()") == [f"ClassFolds(folds=4, fold={fold}, own_split=False)" for fold in range(4)]
-    assert fold_specs(" ClassFolds") == fold_specs("ClassFolds(folds=4)")
-    three = fold_specs("ClassFolds(own_split=True, folds=3)")
-    assert [build(text).__dict__ for text in three] == [ClassFolds(3, fold, True).__dict__ for fold in range(3)]
-    for itself in ("ClassFolds(fold=0)", three[1], "UnseenClasses(val=0.2)", "my_lab.ClassFolds()"):
-        assert fold_specs(itself) is None
-    with pytest.raises(LikewiseError, match="has no argument 'fods'; did you mean 'folds'"):
-        fold_specs("ClassFolds(fods=3)")
 
 
 INNER = ("Triplet()", "MultiSimilarity()", "LiftedStructure()", "NPair()", "Contrastive(space='hyperbolic')")

@@ -14,7 +14,7 @@ from likewise.errors import LikewiseError
 from likewise.experiments.grid import adapted, as_train, cells, read_grid, table_names
 from likewise.experiments.jobs import Planner
 from likewise.published import numbers
-from likewise.runs.settings import fold_specs
+from likewise.runs.defaults import fold_specs
 
 OURS = {
     "CUB200": "cub200", "Cars196": "cars196", "SOP": "sop", "InShop": "inshop", "iNaturalist": "inaturalist",

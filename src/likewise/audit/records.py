@@ -9,11 +9,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from likewise.config import Train
 from likewise.contracts import Loss
-from likewise.models.embedder import Embedder
 from likewise.runs.folder import Run
 from likewise.types import Embedded, Items
 
@@ -42,7 +41,7 @@ class Subject:
     device: torch.device
     run: Run | None = None
     settings: Train | None = None
-    embedder: Embedder | None = None
+    embedder: nn.Module | None = None
     plain: Callable | None = None
     loss: Loss | None = None
     linear: bool = False

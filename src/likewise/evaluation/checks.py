@@ -1,20 +1,19 @@
-"""What can be scored: the rows of a part, the answers that a query can have, and whether the metrics fit them."""
+"""What can be scored: the rows of a part, embeddings with a cosine, and metrics that fit the test part."""
 
 from __future__ import annotations
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from likewise.config import Train
 from likewise.config.spec import spec
 from likewise.contracts import Part, Protocol
 from likewise.data.leakage import leaks, say_leaks
+from likewise.evaluation.answers import answers_for, findable
 from likewise.io.progress import bar
 from likewise.metrics import measure_set, metric, of_the_set, spectrum
 from likewise.metrics.ranking import reach
-from likewise.retrieval.integer_scores import Forbidden
-from likewise.retrieval.ranking import count_relevant
 from likewise.types import Items, LikewiseError
 
 
@@ -33,24 +32,6 @@ def rows_of(protocol: Protocol, items: Items, part: Part) -> Int[np.ndarray, "n"
             + (f", or say --part {parts[0]}" if parts else "")
         )
     return rows
-
-
-def findable(items: Items, protocol: Protocol, rows: Int[np.ndarray, "n"]) -> Int[torch.Tensor, "Q"]:
-    """How many answers each of those who ask among these rows has to find: of its class, not itself, not of its group."""
-    asks, answers = protocol.sides(items, rows)
-    q, g = rows[asks], rows[answers]
-    place = np.full(len(items), -1)
-    place[g] = np.arange(len(g))
-    groups = None
-    if items.group is not None:
-        groups = torch.as_tensor(items.group[q]), torch.as_tensor(items.group[g])
-    alone = Forbidden(len(q), torch.as_tensor(place[q]), torch.zeros((0, 2), dtype=torch.int64), groups)
-    return count_relevant(torch.as_tensor(items.y[q]), torch.as_tensor(items.y[g]), alone)
-
-
-def answers_for(asks: Bool[np.ndarray, "n"], answers: Bool[np.ndarray, "n"]) -> int:
-    """How many answers a query can have, at most: nobody answers himself."""
-    return int(answers.sum()) - bool((asks & answers).sum() == asks.sum())
 
 
 def check_length(z: Float[torch.Tensor, "N D"], cosine: bool) -> list[float]:

@@ -12,7 +12,6 @@ from likewise.contracts import Part
 from likewise.data.decoded_cache import Pixels
 from likewise.distributed.process_group import joined, world
 from likewise.evaluation.checks import find_leaks, rows_of
-from likewise.evaluation.embedding_file import evaluate_embeddings
 from likewise.evaluation.excluded_pairs import read_pairs
 from likewise.evaluation.results import write_results
 from likewise.evaluation.scoring import as_compared, score_with_galleries
@@ -50,6 +49,8 @@ def evaluate_target(config: Evaluate, target: Path, device: torch.device, say) -
             opened, config.metrics, part=config.part, similarity=config.similarity, budget=bytes_of(config.memory),
             exclude=config.exclude,
         )  # fmt: skip
+    from likewise.evaluation.embedding_file import evaluate_embeddings
+
     return evaluate_embeddings(config, target, device)
 
 
@@ -113,5 +114,5 @@ def evaluate_open(
         result |= {"leaks": find_leaks(items, protocol, opened.quiet), "best_test_epoch": best}
     own = opened.which == "best" and part == "test" and similarity == opened.similarity and pairs is None
     if own and found is not None and run.done == finished and world()[0] == 0:  # training did not end meanwhile
-        write_results(opened, e, scores, found, result)
+        write_results(run, items, e, protocol.sides(items, rows), scores, found, result)
     return result

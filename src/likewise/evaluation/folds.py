@@ -11,7 +11,6 @@ from torch.nn.functional import normalize
 
 from likewise.config import KEPT_OUT, Train, to_dict
 from likewise.config.spec import spec
-from likewise.evaluation.evaluate import evaluate_open
 from likewise.evaluation.scoring import score, summary
 from likewise.io.files import load_arrays
 from likewise.protocols import ClassFolds
@@ -114,6 +113,8 @@ def read_embedded(
     """The embeddings of these rows that evaluating the run left; it is evaluated first where they are missing."""
     file = run.path / EMBEDDINGS
     if run.scores is None or not file.exists():
+        from likewise.evaluation.evaluate import evaluate_open
+
         opened = OpenRun(run, device=device, quiet=quiet, items=items)
         # Numbers of the whole set alone would leave nothing behind.
         evaluate_open(opened, tuple(dict.fromkeys([*opened.settings.metrics, "R@1"])))

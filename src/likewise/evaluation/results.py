@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import numpy as np
+from jaxtyping import Bool
+
 from likewise.runs.embeddings import EMBEDDINGS, save_embeddings
-from likewise.runs.open import OpenRun
+from likewise.runs.folder import Run
 from likewise.runs.per_query import PER_QUERY, write_per_query
 from likewise.runs.scores import write_scores
-from likewise.types import Embedded, Retrieval, Scores
+from likewise.types import Embedded, Items, Retrieval, Scores
 
 
-def write_results(opened: OpenRun, e: Embedded, scores: Scores, found: Retrieval, result: dict) -> None:
+def write_results(
+    run: Run,
+    items: Items,
+    e: Embedded,
+    sides: tuple[Bool[np.ndarray, "N"], Bool[np.ndarray, "N"]],
+    scores: Scores,
+    found: Retrieval,
+    result: dict,
+) -> None:
     """Write the embeddings of the test part, its queries and its scores; scores from before training are kept."""
-    run, items = opened.run, opened.items
-    made_by = {"run": run.path, "which": opened.which, "similarity": result["similarity"]}
-    sides = opened.protocol.sides(items, e.row.numpy())
+    made_by = {"run": run.path, "which": result["which"], "similarity": result["similarity"]}
     save_embeddings(run.path / EMBEDDINGS, e, items, made_by, result["part"], sides)
     write_per_query(run.path / PER_QUERY, scores, found, e, items)
     known = run.scores or {}

@@ -11,7 +11,7 @@ from jaxtyping import Int
 
 from likewise.contracts import Protocol
 from likewise.distributed.process_group import rank_in_shares, world
-from likewise.evaluation.checks import answers_for, findable
+from likewise.evaluation.answers import answers_for, findable
 from likewise.io.progress import bar
 from likewise.metrics import measure_set, metric, of_the_set
 from likewise.metrics.ranking import Reach, reach

@@ -23,8 +23,8 @@ from likewise.published import numbers
 from likewise.render.benchmark import html, latex, markdown, rows_for_csv
 from likewise.render.benchmark_table import Sheet
 from likewise.render.tables import Table
+from likewise.runs.defaults import fold_specs
 from likewise.runs.devices import choose_device
-from likewise.runs.settings import fold_specs
 from likewise.types import LikewiseError
 
 RUNS = Path("bench") / "runs"

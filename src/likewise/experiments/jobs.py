@@ -31,11 +31,10 @@ from likewise.durations import period_of, steps_of
 from likewise.errors import DiskFull, OutOfMemory, RunBusy
 from likewise.evaluation.checks import check_plan
 from likewise.io.processes import command, is_stopped
-from likewise.runs.dataset import load_items, spoil
-from likewise.runs.defaults import resolve
+from likewise.runs.dataset import load_items
+from likewise.runs.defaults import check_loss, resolve
 from likewise.runs.folder import Run
 from likewise.runs.identity import find_run
-from likewise.runs.network import check_loss
 from likewise.runs.settings import make_protocol
 from likewise.training.fit import train
 from likewise.training.interrupts import stop_on_signal
@@ -103,8 +102,7 @@ class Planner:
         """The job of these settings. What cannot work is refused here, as far as can be seen without a network."""
         items, data = self.items(config)
         config = replace(resolve(config, items), quiet=True, again=False, out=None)
-        protocol = make_protocol(config)
-        check_loss(config, spoil(items, protocol, config.noise, config.seed, config.allow_imports), protocol)
+        check_loss(config, items)
         rows = np.arange(len(items))
         facts = {
             "class_names": items.class_name, "taxonomy": items.taxonomy, "rows": rows, "samples": len(items),
@@ -117,7 +115,7 @@ class Planner:
         for name in ("length", "warmup", "schedule_every", "validate_every", "peek_every"):
             steps_of(getattr(config, name) or "1", 100, name)
         period_of(config.checkpoint_every, 100, "checkpoint_every")
-        check_plan(config, items, protocol)
+        check_plan(config, items, make_protocol(config))
         claim = find_run(config, items, data)
         return Job(replace(config, out=str(self.folder / claim.run.path.name)), claim.about["identity"])
 

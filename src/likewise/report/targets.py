@@ -14,8 +14,8 @@ from jaxtyping import Int
 from likewise.config import Evaluate, Report, Train
 from likewise.contracts import Protocol
 from likewise.data.features import read_embeddings
-from likewise.evaluation.checks import answers_for, check_length, findable
-from likewise.evaluation.evaluate import evaluate_open
+from likewise.evaluation.answers import answers_for, findable
+from likewise.evaluation.checks import check_length
 from likewise.evaluation.scoring import score_with_galleries
 from likewise.metrics.ranking import reach
 from likewise.report.opened import Opened
@@ -97,6 +97,8 @@ def from_run(run: Run, name: str, config: Report, known: dict[tuple, Items], say
     file, asked = run.path / EMBEDDINGS, run.path / PER_QUERY
     has_network = (run.path / run.network("best")).exists()
     if not file.exists() and run.done and data is not None and has_network and is_tested(settings):
+        from likewise.evaluation.evaluate import evaluate_open
+
         try:
             evaluate_open(opened, settings.metrics)
         except LikewiseError as error:

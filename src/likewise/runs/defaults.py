@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from likewise.config import Train
-from likewise.config.spec import build, canonical
-from likewise.contracts import Protocol
+from likewise.config.spec import build, canonical, spec
+from likewise.contracts import Loss, Protocol
 from likewise.data import NAMES
 from likewise.models.backbones import width_of
+from likewise.protocols.class_folds import ClassFolds
 from likewise.runs.dataset import marked, spoil, whole_path
+from likewise.runs.settings import make_protocol
 from likewise.types import Items, LikewiseError
 
 
@@ -59,3 +63,24 @@ def resolve(config: Train, items: Items) -> Train:
         confidence=canonical(config.confidence) if config.confidence else None,
         terms=tuple(canonical(term) for term in config.terms),
     )
+
+
+def fold_specs(protocol: str) -> list[str] | None:
+    """Return the specs that a ClassFolds without a `fold` stands for, one for each fold; None for any other protocol."""
+    whole = ast.parse(canonical(protocol), mode="eval").body
+    if not isinstance(whole, ast.Call) or ast.unparse(whole.func) != ClassFolds.__name__:
+        return None
+    written = ast.parse(protocol.strip(), mode="eval").body  # canonical fills `fold` in
+    if isinstance(written, ast.Call) and any(word.arg == "fold" for word in written.keywords):
+        return None
+    part = build(protocol, ClassFolds)
+    return [canonical(spec(ClassFolds(part.folds, fold, part.own_split))) for fold in range(part.folds)]
+
+
+def check_loss(config: Train, items: Items) -> None:
+    """Raise unless the loss of resolved settings can be built for the classes that train. Its weights take no memory."""
+    protocol = make_protocol(config)
+    given = spoil(items, protocol, config.noise, config.seed, config.allow_imports)
+    classes = len(np.unique(given.y[protocol.rows(given, "train")]))
+    with torch.device("meta"):
+        build(config.loss, Loss, allow_imports=config.allow_imports, classes=classes, dim=config.dim)

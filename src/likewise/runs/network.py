@@ -12,7 +12,7 @@ from torch import nn
 
 from likewise.config import Train
 from likewise.config.spec import build
-from likewise.contracts import BatchSampler, Loss, Protocol
+from likewise.contracts import BatchSampler, Loss
 from likewise.data.augment import Augment, Plain
 from likewise.durations import steps_of
 from likewise.models.embedder import Embedder
@@ -112,17 +112,6 @@ def open_loss(
         loss = build(config.loss, Loss, **way, **facts)
     load_into(loss, *_stored(run, which, "loss."))
     return loss.to(device).eval()
-
-
-def check_loss(config: Train, items: Items, protocol: Protocol) -> None:
-    """Raise unless the loss of these settings can be built for the classes that train. It takes no memory.
-
-    Args:
-        items: with the labels that training is given.
-    """
-    classes = len(np.unique(items.y[protocol.rows(items, "train")]))
-    with torch.device("meta"):
-        build(config.loss, Loss, allow_imports=config.allow_imports, classes=classes, dim=config.dim)
 
 
 def load_into(module: nn.Module, tensors: dict[str, torch.Tensor], where) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 from typing import Any
 
 from likewise.config import Train, check
-from likewise.config.spec import build, canonical, check_names, describe, spec
+from likewise.config.spec import build, check_names, describe
 from likewise.contracts import Loss, Protocol, input_of
 from likewise.durations import steps_of
 from likewise.models.backbones import OWN, check_name
-from likewise.protocols.class_folds import ClassFolds
 from likewise.runs.folder import Run
 from likewise.types import LikewiseError
 
@@ -61,15 +59,3 @@ def similarity_of(config: Train) -> str:
     """Return how embeddings of a run are compared: "cosine" if its loss takes unit embeddings, "euclidean" if raw ones."""
     loss = describe(config.loss, Loss, allow_imports=config.allow_imports)
     return "cosine" if input_of(loss) == "unit" else "euclidean"
-
-
-def fold_specs(protocol: str) -> list[str] | None:
-    """The specs that a ClassFolds without a `fold` stands for, one a fold; None for every spec that stands for itself."""
-    whole = ast.parse(canonical(protocol), mode="eval").body
-    if not isinstance(whole, ast.Call) or ast.unparse(whole.func) != ClassFolds.__name__:
-        return None
-    written = ast.parse(protocol.strip(), mode="eval").body  # canonical fills `fold` in
-    if isinstance(written, ast.Call) and any(word.arg == "fold" for word in written.keywords):
-        return None
-    part = build(protocol, ClassFolds)
-    return [canonical(spec(ClassFolds(part.folds, fold, part.own_split))) for fold in range(part.folds)]

@@ -22,12 +22,12 @@ from likewise.evaluation.scoring import as_compared, mean_score, score
 from likewise.io.progress import bar
 from likewise.metrics import of_the_set
 from likewise.runs.dataset import load_items
-from likewise.runs.defaults import resolve
+from likewise.runs.defaults import fold_specs, resolve
 from likewise.runs.devices import choose_device
 from likewise.runs.folder import RESULTS, Run
 from likewise.runs.identity import find_run, take
 from likewise.runs.log import PEEK
-from likewise.runs.settings import check_texts, fold_specs, make_protocol
+from likewise.runs.settings import check_texts, make_protocol
 from likewise.runs.usage import Session
 from likewise.training.interrupts import Saves, leave_cores_for, stop_on_signal
 from likewise.training.launch import is_started, launch
