@@ -16,9 +16,10 @@ from likewise.audit.read import read_findings
 from likewise.audit.source import open_subject
 from likewise.config import Audit, Train
 from likewise.data import load
+from likewise.runs.dataset import make_protocol
 from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
-from likewise.runs.settings import make_protocol, read_config
+from likewise.runs.settings import read_config
 from likewise.training.fit import train
 from likewise.types import LikewiseError
 

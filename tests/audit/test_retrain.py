@@ -10,10 +10,10 @@ from likewise.audit.retrain import retrain
 from likewise.config import Audit, Train
 from likewise.data import load
 from likewise.protocols import SeenClasses, UnseenClasses
-from likewise.runs.dataset import spoil
+from likewise.runs.dataset import make_protocol, spoil
 from likewise.runs.folder import Run
 from likewise.runs.per_query import read_per_query
-from likewise.runs.settings import make_protocol, read_config
+from likewise.runs.settings import read_config
 from likewise.training.fit import train
 from likewise.types import LikewiseError
 

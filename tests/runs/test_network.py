@@ -7,6 +7,7 @@ from torch import nn
 
 from likewise.config import Train
 from likewise.data import load
+from likewise.runs.dataset import make_protocol
 from likewise.runs.defaults import resolve
 from likewise.runs.network import (
     facts_of,
@@ -17,7 +18,7 @@ from likewise.runs.network import (
     open_loss,
     transforms,
 )
-from likewise.runs.settings import make_protocol, read_config
+from likewise.runs.settings import read_config
 from likewise.samplers import SamplesPerClass
 from likewise.training.fit import train
 from likewise.types import Items, LikewiseError

@@ -48,8 +48,8 @@ def test_the_best_and_the_last_network_are_both_kept(settings):
     assert same == (best == 40)
     from likewise.engine.embed import embed_rows
     from likewise.evaluation.scoring import mean_score
+    from likewise.runs.dataset import make_protocol
     from likewise.runs.network import open_embedder
-    from likewise.runs.settings import make_protocol
 
     config, data = read_config(run), load(settings["data"])
     protocol = make_protocol(config)

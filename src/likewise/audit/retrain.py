@@ -17,10 +17,10 @@ from likewise.evaluation.checks import rows_of
 from likewise.evaluation.compare import compare
 from likewise.evaluation.scoring import as_compared, score
 from likewise.metrics import of_the_set
+from likewise.runs.dataset import make_protocol
 from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
 from likewise.runs.per_query import write_per_query
-from likewise.runs.settings import make_protocol
 from likewise.types import Items, LikewiseError
 
 

@@ -16,7 +16,6 @@ from likewise.evaluation.excluded_pairs import read_pairs
 from likewise.evaluation.results import write_results
 from likewise.evaluation.scoring import as_compared, score_with_galleries
 from likewise.retrieval.ranking import BUDGET
-from likewise.runs.dataset import must_be_its_data
 from likewise.runs.devices import bytes_of, choose_device
 from likewise.runs.folder import Run, find_target
 from likewise.runs.log import best_test_epoch
@@ -81,9 +80,9 @@ def evaluate_run(
         pixels: decoded pictures, where they are at hand.
         known: that these items are the run's.
     """
-    if not known:
-        must_be_its_data(run, items, config.data)
     opened = OpenRun(run, which=which, device=device, workers=workers, quiet=quiet, settings=config, items=items)
+    if not known:
+        opened.take(items)
     return evaluate_open(
         opened, metrics, part=part, similarity=similarity, budget=budget, exclude=exclude, pixels=pixels
     )

@@ -14,10 +14,11 @@ from likewise.config.spec import spec
 from likewise.evaluation.scoring import score, summary
 from likewise.io.files import load_arrays
 from likewise.protocols import ClassFolds
+from likewise.runs.dataset import make_protocol
 from likewise.runs.embeddings import EMBEDDINGS
 from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
-from likewise.runs.settings import make_protocol, read_config
+from likewise.runs.settings import read_config
 from likewise.types import Embedded, Items, LikewiseError
 
 

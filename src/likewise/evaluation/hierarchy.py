@@ -16,13 +16,14 @@ from likewise.config import Hierarchy, check
 from likewise.config.spec import brief
 from likewise.data.images import image_of
 from likewise.evaluation.checks import rows_of
-from likewise.io.files import make_folder, write_aside, write_csv, write_json
+from likewise.io.files import make_folder, write_aside
 from likewise.metrics.clustering import ami
 from likewise.numerics.class_sums import class_sums
 from likewise.numerics.kmeans import kmeans
 from likewise.render.hierarchy import TILE, Agreement, Learned, draw_hierarchy, make_cards, say_what
 from likewise.runs.devices import choose_device
 from likewise.runs.folder import Run
+from likewise.runs.hierarchy import write_hierarchy
 from likewise.runs.open import OpenRun
 from likewise.taxonomies import ancestors
 from likewise.types import Items, LikewiseError
@@ -178,9 +179,6 @@ def write(folder: Path, learned: Learned, page: Image.Image) -> None:
         for c, name in enumerate(learned.class_names)
     }
     rows = [one._asdict() | {"ami": None if math.isnan(one.ami) else one.ami} for one in learned.comparison]
-    about = {"how": learned.how, "notes": learned.notes, "comparison": rows, "classes": trees}
-    write_json(folder / "hierarchy.json", about)
-    head = ["class_name", *(f"level_{n}" for n in range(len(learned.levels), 0, -1))]
-    write_csv(folder / "hierarchy.csv", head, ([name, *above] for name, above in trees.items()))
+    write_hierarchy(folder, {"how": learned.how, "notes": learned.notes, "comparison": rows}, trees)
     with write_aside(learned.picture) as file:
         page.save(file, format="PNG")

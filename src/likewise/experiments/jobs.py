@@ -31,11 +31,10 @@ from likewise.durations import period_of, steps_of
 from likewise.errors import DiskFull, OutOfMemory, RunBusy
 from likewise.evaluation.checks import check_plan
 from likewise.io.processes import command, is_stopped
-from likewise.runs.dataset import load_items
+from likewise.runs.dataset import load_items, make_protocol
 from likewise.runs.defaults import check_loss, resolve
 from likewise.runs.folder import Run
 from likewise.runs.identity import find_run
-from likewise.runs.settings import make_protocol
 from likewise.training.fit import train
 from likewise.training.interrupts import stop_on_signal
 from likewise.types import Items, LikewiseError

@@ -22,11 +22,12 @@ from likewise.io.progress import bar
 from likewise.render.benchmark import rows_for_csv
 from likewise.render.benchmark_table import Sheet
 from likewise.render.tuning import Dial, Shot, draw_search
+from likewise.runs.dataset import make_protocol
 from likewise.runs.defaults import fold_specs, resolve
 from likewise.runs.devices import choose_device
 from likewise.runs.environment import environment
 from likewise.runs.folder import Run
-from likewise.runs.settings import make_protocol, read_config
+from likewise.runs.settings import read_config
 from likewise.types import LikewiseError
 
 FOLDS = "ClassFolds()"

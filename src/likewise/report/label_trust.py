@@ -15,10 +15,9 @@ from likewise.metrics.detection import detection
 from likewise.report.curves import suspicions
 from likewise.report.opened import Opened
 from likewise.report.records import Detection, Doubt, Noise
-from likewise.runs.dataset import spoil
+from likewise.runs.dataset import make_protocol, spoil
 from likewise.runs.folder import Run
 from likewise.runs.sample_weights import FinalWeights, read_sample_weights
-from likewise.runs.settings import make_protocol
 from likewise.types import Items, LikewiseError
 
 CLASSES = 30

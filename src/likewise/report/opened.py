@@ -12,6 +12,8 @@ from likewise.runs.folder import Run
 from likewise.runs.per_query import PerQuery
 from likewise.types import Items
 
+MOVED = "if it has moved, say where it is: --data, --root"
+
 
 @dataclass(frozen=True, eq=False)
 class Opened:

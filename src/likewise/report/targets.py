@@ -5,32 +5,21 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
-from likewise.config import Evaluate, Report, Train
+from likewise.config import Report
 from likewise.contracts import Protocol
 from likewise.data.features import read_embeddings
-from likewise.evaluation.answers import answers_for, findable
-from likewise.evaluation.checks import check_length
-from likewise.evaluation.scoring import score_with_galleries
-from likewise.metrics.ranking import reach
 from likewise.report.opened import Opened
-from likewise.runs.dataset import marked, protocol_for
-from likewise.runs.devices import choose_device
+from likewise.report.score_now import UNTESTED, is_tested, score_now
+from likewise.runs.dataset import make_protocol, marked, protocol_for
 from likewise.runs.embeddings import EMBEDDINGS, origin, rows_in
 from likewise.runs.folder import Run, find_target
 from likewise.runs.open import OpenRun
 from likewise.runs.per_query import PER_QUERY, PerQuery, read_per_query
-from likewise.runs.settings import make_protocol
-from likewise.types import Embedded, Items, LikewiseError
-
-UNTESTED = "all of its data trained, so there is nothing to score"
-
-MOVED = "if it has moved, say where it is: --data, --root"
+from likewise.types import Items, LikewiseError
 
 
 def as_asked(items: Items, one: Opened, row: Int[np.ndarray, "N"]) -> Items:
@@ -116,14 +105,6 @@ def from_run(run: Run, name: str, config: Report, known: dict[tuple, Items], say
     return dataclasses.replace(one, notes=(*one.notes, *notes))
 
 
-def is_tested(settings: Train) -> bool:
-    """Whether the run's protocol leaves a test part; one that may not be imported is taken to."""
-    try:
-        return make_protocol(settings).tests
-    except LikewiseError:
-        return True
-
-
 def data_of(opened: OpenRun, known: dict[tuple, Items]) -> Items:
     """Return the data of a run, loaded once for all runs of it."""
     key = (opened.settings.data, opened.settings.root, opened.settings.skip_bad)
@@ -156,6 +137,16 @@ def with_embeddings(one: Opened, file: Path, config: Report) -> Opened:
     return score_now(one, config)
 
 
+def vectors_of(target: str, config: Report) -> tuple[Float[np.ndarray, "N D"], str]:
+    """Return the embeddings of a target that are shown, and how they are compared."""
+    path = find_target(target, "report")
+    file = path / EMBEDDINGS if path.is_dir() else path
+    items = read_embeddings(str(file), root=config.root)
+    x = one_part(items, np.arange(len(items)))[0].x
+    assert x is not None
+    return x, origin(file).get("similarity", "cosine")
+
+
 def one_part(items: Items, row: Int[np.ndarray, "N"]) -> tuple[Items, Int[np.ndarray, "n"], str]:
     """The part that is to be shown: test where there is one, as evaluation has it; else all there is."""
     parts = set() if items.split is None else set(np.unique(items.split).tolist()) - {""}
@@ -170,33 +161,6 @@ def one_part(items: Items, row: Int[np.ndarray, "N"]) -> tuple[Items, Int[np.nda
     columns["class_name"] = tuple(items.class_name[c] for c in there)
     columns["path"] = None if items.path is None else tuple(items.path[r] for r in some)
     return dataclasses.replace(items, split=None, weight=None, y_clean=None, **columns), row[some], "test"
-
-
-def score_now(one: Opened, config: Report) -> Opened:
-    """With scores of embeddings that bring none, as `likewise evaluate` finds them; where nothing can be found, a note."""
-    items, row = one.items, one.row
-    assert items is not None and items.x is not None and row is not None
-    protocol, place = protocol_for(items), np.arange(len(items))
-    if one.settings is not None and not is_tested(one.settings):
-        return dataclasses.replace(one, notes=(*one.notes, UNTESTED))
-    usual: Any = next(f.default for f in dataclasses.fields(Evaluate) if f.name == "metrics")
-    room = answers_for(*one.sides)
-    metrics = [name for name in usual if reach([name]).k <= room]
-    if not metrics or len(np.unique(items.y)) < 2 or not findable(items, protocol, place).any():
-        return dataclasses.replace(one, notes=(*one.notes, "no query has an answer to find, so there are no scores"))
-    x = items.x if items.x.flags.writeable else items.x.copy()  # torch takes no others
-    e = Embedded(torch.as_tensor(x), torch.as_tensor(items.y), torch.as_tensor(place))
-    check_length(e.z, one.similarity == "cosine")
-    scores, each, found = score_with_galleries(
-        e, items, protocol, metrics, one.similarity, choose_device(config.device), config.quiet
-    )
-    assert found is not None
-    near = found.row.cpu().numpy()
-    queries = PerQuery(
-        row[each.query], each.label, np.asarray(items.class_name)[each.label], found.relevant.cpu().numpy(), each.each,
-        np.where(near >= 0, row[near], -1), found.sim.cpu().double().numpy(),
-    )  # fmt: skip
-    return dataclasses.replace(one, queries=queries, scores=scores)
 
 
 def with_queries(one: Opened, queries: PerQuery) -> Opened:

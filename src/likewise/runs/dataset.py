@@ -69,6 +69,12 @@ def marked(items: Items) -> bool:
     return any(column is not None and bool(column.any()) for column in (items.query, items.gallery))
 
 
+def make_protocol(config: Train) -> Protocol:
+    """Return the protocol that resolved settings name."""
+    assert config.protocol is not None  # resolved settings name it
+    return build(config.protocol, Protocol, allow_imports=config.allow_imports)
+
+
 def protocol_for(items: Items) -> Protocol:
     """Return the protocol for data without settings: its own queries and gallery where it marks them, else unseen classes."""
     from likewise.protocols import QueryGallery, UnseenClasses

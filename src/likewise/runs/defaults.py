@@ -1,4 +1,4 @@
-"""Settings that the user left open, chosen from the data."""
+"""Settings before training: checked, and completed from the data where the user left them open."""
 
 from __future__ import annotations
 
@@ -10,14 +10,24 @@ import numpy as np
 import torch
 
 from likewise.config import Train
-from likewise.config.spec import build, canonical, spec
+from likewise.config.spec import build, canonical, check_names, spec
 from likewise.contracts import Loss, Protocol
 from likewise.data import NAMES
-from likewise.models.backbones import width_of
+from likewise.durations import steps_of
+from likewise.models.backbones import OWN, check_name, width_of
 from likewise.protocols.class_folds import ClassFolds
-from likewise.runs.dataset import marked, spoil, whole_path
-from likewise.runs.settings import make_protocol
+from likewise.runs.dataset import make_protocol, marked, spoil, whole_path
 from likewise.types import Items, LikewiseError
+
+
+def check_texts(config: Train) -> None:
+    """A slip in a spec, a duration or the network's name is told at once, before pictures are opened and weights fetched."""
+    parts = (config.loss, config.sampler, config.protocol, config.confidence, config.noise, config.head, *config.terms)
+    for text in filter(None, parts):
+        check_names(text)
+    steps_of(config.length, 1, "length")
+    if config.backbone not in (None, "features", "efficientnet_lite0", *OWN):
+        check_name(config.backbone)
 
 
 def resolve(config: Train, items: Items) -> Train:

@@ -14,11 +14,11 @@ from likewise.contracts import Protocol
 from likewise.data.augment import Plain
 from likewise.data.decoded_cache import Pixels
 from likewise.models.embedder import Embedder
-from likewise.runs.dataset import load_items, must_be_its_data, spoil
+from likewise.runs.dataset import load_items, make_protocol, must_be_its_data, spoil
 from likewise.runs.devices import choose_device
 from likewise.runs.folder import Run
 from likewise.runs.network import open_embedder, transforms
-from likewise.runs.settings import make_protocol, read_config, similarity_of
+from likewise.runs.settings import read_config, similarity_of
 from likewise.types import Embedded, Items, LikewiseError
 
 

@@ -1,4 +1,4 @@
-"""The settings of a run, and what follows from them alone: its protocol and its similarity."""
+"""The settings that a run was trained with, and how its embeddings are compared."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import dataclasses
 from typing import Any
 
 from likewise.config import Train, check
-from likewise.config.spec import build, check_names, describe
-from likewise.contracts import Loss, Protocol, input_of
-from likewise.durations import steps_of
-from likewise.models.backbones import OWN, check_name
+from likewise.config.spec import describe
+from likewise.contracts import Loss, input_of
 from likewise.runs.folder import Run
 from likewise.types import LikewiseError
 
@@ -37,22 +35,6 @@ def read_config(run: Run, **changes) -> Train:
                 f"run: the settings in '{run.path}' name no {name}; its config.json is damaged or not ours"
             )
     return config
-
-
-def check_texts(config: Train) -> None:
-    """A slip in a spec, a duration or the network's name is told at once, before pictures are opened and weights fetched."""
-    parts = (config.loss, config.sampler, config.protocol, config.confidence, config.noise, config.head, *config.terms)
-    for text in filter(None, parts):
-        check_names(text)
-    steps_of(config.length, 1, "length")
-    if config.backbone not in (None, "features", "efficientnet_lite0", *OWN):
-        check_name(config.backbone)
-
-
-def make_protocol(config: Train) -> Protocol:
-    """Return the protocol that resolved settings name."""
-    assert config.protocol is not None  # resolved settings name it
-    return build(config.protocol, Protocol, allow_imports=config.allow_imports)
 
 
 def similarity_of(config: Train) -> str:

@@ -11,19 +11,17 @@ from likewise.config import Train
 from likewise.config.spec import build
 from likewise.contracts import BatchSampler, Confidence, Loss, Miner, Term
 from likewise.distributed.sharded_proxies import shard
-from likewise.errors import LikewiseError
 from likewise.models.mixup import Mixup
 from likewise.models.teacher import Teacher
-from likewise.runs.dataset import spoil
+from likewise.runs.dataset import make_protocol, spoil
 from likewise.runs.network import facts_of, facts_with, make_embedder, to_device
-from likewise.runs.settings import make_protocol
 from likewise.training.compatibility import check_compatibility
 from likewise.training.optim import make_optimizer
 from likewise.training.plan import make_plan
 from likewise.training.samples import Samples, number_samples
 from likewise.training.schedule import Schedule
 from likewise.training.state import Components, TrainState, build_sampler
-from likewise.types import Items
+from likewise.types import Items, LikewiseError
 
 
 def make_samples(config: Train, loaded: Items, device: torch.device) -> Samples:
