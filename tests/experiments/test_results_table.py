@@ -16,8 +16,8 @@ from likewise.experiments.grid_types import Cell
 from likewise.experiments.results_table import differing, missing, provenance, tabulate
 from likewise.published import numbers
 from likewise.render.benchmark_table import lay_out
-from likewise.runs.artifacts import PerQuery
 from likewise.runs.folder import Run
+from likewise.runs.per_query import PerQuery
 
 CPU = torch.device("cpu")
 

@@ -11,7 +11,7 @@ from likewise.report.pairwise import places_of, set_beside, share_errors, with_n
 from likewise.report.run_analysis import view
 from likewise.report.targets import open_target
 from likewise.report.write import make_pool
-from likewise.runs.artifacts import read_per_query
+from likewise.runs.per_query import read_per_query
 from likewise.training.fit import train
 
 

@@ -4,7 +4,6 @@ import pickle
 import random
 import socket
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -12,7 +11,7 @@ from safetensors.torch import save_file
 from likewise.errors import RunBusy
 from likewise.io.locks import HeartbeatLock, LockHeld
 from likewise.runs import folder as module
-from likewise.runs.folder import FORMAT, Run, identity
+from likewise.runs.folder import FORMAT, Run, find_target, identity
 from likewise.types import LikewiseError
 
 
@@ -134,35 +133,6 @@ def test_tensors_of_runs_without_a_digest_are_read(run):
     assert run.load_tensors("model.safetensors")["a"].sum() == 3
 
 
-def test_the_log_survives_a_cut_line_and_rewinds(run):
-    run.log([{"step": s, "loss": 1.0} for s in (10, 20, 30)])
-    with (run.path / "log.jsonl").open("a") as file:
-        file.write('{"step": 40, "lo')
-    assert [line["step"] for line in run.read_log()] == [10, 20, 30]
-    run.rewind_log(20)
-    assert [line["step"] for line in run.read_log()] == [10, 20]
-    for text in (b"\xff\xfe", b"7", b"[" * 100_000, b"1" * 5000):
-        (run.path / "log.jsonl").write_bytes(b'{"step": 1}\n' + text + b'\n{"step": 2}\n')
-        with pytest.raises(LikewiseError, match="line 2 of .*log.jsonl is damaged .*delete that line"):
-            run.read_log()
-
-
-def test_losses_over_time_are_read_or_known_to_be_damaged(run):
-    assert run.losses() is None
-    file = run.path / "losses.npz"
-    columns = {"row": np.arange(3), "loss": np.ones((2, 3), np.float32), "step": np.array([4, 8])}
-    np.savez(file, **columns)
-    found = run.losses()
-    assert all(np.array_equal(getattr(found, name), value) for name, value in columns.items())
-    for damage in (b"", b"no archive", file.read_bytes()[:200]):
-        file.write_bytes(damage)
-        with pytest.raises(LikewiseError, match=r"losses.npz is damaged .*--again"):
-            run.losses()
-    np.savez(file, row=np.arange(3))
-    with pytest.raises(LikewiseError, match="is damaged"):
-        run.losses()
-
-
 def test_identity_depends_on_settings_and_data_not_on_order():
     assert identity({"a": 1, "b": 2}, "d") == identity({"b": 2, "a": 1}, "d")
     assert len({identity({"a": 1}, "d"), identity({"a": 2}, "d"), identity({"a": 1}, "e")}) == 3
@@ -190,3 +160,8 @@ def test_a_folder_that_another_process_takes_now_is_busy(run, monkeypatch):
     monkeypatch.setattr(HeartbeatLock, "acquire", contested)
     with pytest.raises(RunBusy, match="is being taken by another process; try again"), run.owned():
         pass
+
+
+def test_a_target_that_is_not_there_is_named():
+    with pytest.raises(LikewiseError, match="compare: there is no 'nowhere'"):
+        find_target("nowhere", "compare")

@@ -5,8 +5,8 @@ import torch
 
 from likewise.config import KEPT_OUT, Train
 from likewise.data import load
+from likewise.runs.defaults import resolve
 from likewise.runs.identity import find_run, take
-from likewise.runs.open import resolve
 from likewise.types import LikewiseError
 
 

@@ -59,6 +59,39 @@ def build(text: str, want: type[Kind] | None = None, *, allow_imports: bool = Fa
     return part
 
 
+class Described(typing.NamedTuple):
+    """A component that a spec names: its class and its arguments by name, defaults included. Nothing is built."""
+
+    kind: type
+    arguments: dict[str, typing.Any]
+
+
+def describe(text: str, want: type, *, allow_imports: bool = False) -> Described:
+    """Return the class and the arguments that a spec names; facts of a run are not needed. See `build` for the arguments."""
+    found = _described(_parse(text), text, want, allow_imports)
+    if not issubclass(found.kind, want):
+        raise LikewiseError(f"spec '{text}' makes a {found.kind.__name__}, but a {want.__name__} is wanted here")
+    return found
+
+
+def _described(node: ast.expr, text: str, want: typing.Any, allow_imports: bool) -> Described:
+    from likewise.adapters.pml import FromPML, is_pml_class
+
+    call, kind = _call(node, text, allow_imports)
+    hints = _hints(kind)
+    arguments = {name: p.default for name, p in _parameters(kind).items() if p.default is not p.empty}
+    for name, value in ((str(word.arg), word.value) for word in call.keywords):
+        if isinstance(value, ast.Call):
+            arguments[name] = _described(value, text, hints.get(name), allow_imports)
+        else:
+            arguments[name] = _value(value, text, {}, allow_imports)
+    found = Described(kind, arguments)
+    wanted = tuple(one for one in (typing.get_args(want) or (want,)) if inspect.isclass(one))
+    if wanted and not issubclass(kind, wanted) and is_pml_class(kind):
+        return Described(FromPML, {"loss": found, "miner": None})
+    return found
+
+
 def spec(part) -> str:
     """The text that builds this part again: the arguments that differ from their defaults, in order."""
     from likewise.adapters.pml import FromPML
@@ -170,13 +203,7 @@ def _parse(text: str) -> ast.expr:
 
 
 def _make(node: ast.expr, text: str, facts: dict, allow_imports: bool):
-    if isinstance(node, ast.Name | ast.Attribute):
-        node = ast.Call(node, [], [])
-    if not isinstance(node, ast.Call):
-        raise LikewiseError(f"spec '{text}': a part is a name with arguments, got '{ast.unparse(node)}'")
-    part = _resolve(node.func, text, allow_imports)
-    if not inspect.isclass(part):
-        raise LikewiseError(f"spec '{text}': '{ast.unparse(node.func)}' is not a part that can be built")
+    node, part = _call(node, text, allow_imports)
     if node.args:
         raise LikewiseError(
             f"spec '{text}': arguments go by name, got '{ast.unparse(node.args[0])}' without one; "
@@ -211,6 +238,18 @@ def _make(node: ast.expr, text: str, facts: dict, allow_imports: bool):
     if isinstance(made, FromPML):
         made.source = ast.unparse(node)
     return made
+
+
+def _call(node: ast.expr, text: str, allow_imports: bool) -> tuple[ast.Call, type]:
+    """A component in a spec, as a call, and the class that it names."""
+    if isinstance(node, ast.Name | ast.Attribute):
+        node = ast.Call(node, [], [])
+    if not isinstance(node, ast.Call):
+        raise LikewiseError(f"spec '{text}': a part is a name with arguments, got '{ast.unparse(node)}'")
+    part = _resolve(node.func, text, allow_imports)
+    if not inspect.isclass(part):
+        raise LikewiseError(f"spec '{text}': '{ast.unparse(node.func)}' is not a part that can be built")
+    return node, part
 
 
 def _must_take(part: type, given: Iterable[str | None], parameters: dict) -> None:

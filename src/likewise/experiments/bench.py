@@ -14,7 +14,7 @@ from likewise.experiments.slurm import script, words_of
 from likewise.io.files import write_aside
 from likewise.render.benchmark_table import Sheet
 from likewise.render.tables import Table
-from likewise.runs.open import choose_device
+from likewise.runs.devices import choose_device
 from likewise.types import LikewiseError
 
 

@@ -17,7 +17,7 @@ from likewise.io.progress import bar
 from likewise.render.benchmark_table import Sheet, label
 from likewise.render.comparison import write_figure
 from likewise.render.detection_curve import Curve, draw_detected
-from likewise.runs.folder import ANEW
+from likewise.runs.scores import ANEW
 
 DETECTED = "detected.json"
 """What judging a run's labels found, beside the run."""

@@ -42,7 +42,7 @@ def must_be_printed(grid: Grid) -> None:
 
 def lay_out(grid: Grid, config: Bench, planner: Planner) -> list[PlannedRun]:
     """Every training of the grid, its settings checked, and in what they are not the paper's. No run may stand there twice."""
-    from likewise.evaluation.folds import fold_specs
+    from likewise.runs.defaults import fold_specs
 
     ours = {k: v for k in ("device", "metrics", "allow_imports") if (v := getattr(config, k))}
     table = None if config.quick else shipped(grid)

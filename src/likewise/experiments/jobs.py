@@ -88,7 +88,7 @@ class Planner:
 
     def items(self, config: Train) -> tuple[Items, str]:
         """The data of these settings, and its fingerprint."""
-        from likewise.runs.open import load_items
+        from likewise.runs.dataset import load_items
 
         key = (config.data, config.root, config.skip_bad)
         if key not in self._items:
@@ -100,12 +100,13 @@ class Planner:
 
     def job(self, config: Train) -> Job:
         """The job of these settings. What cannot work is refused here, as far as can be seen without a network."""
-        from likewise.evaluation.evaluate import check_plan
-        from likewise.runs.open import make_protocol, resolve, similarity_of
+        from likewise.evaluation.checks import check_plan
+        from likewise.runs.dataset import make_protocol
+        from likewise.runs.defaults import resolve
 
         items, data = self.items(config)
         config = replace(resolve(config, items), quiet=True, again=False, out=None)
-        similarity_of(config)  # builds the loss
+        check_loss(config, items)
         rows = np.arange(len(items))
         facts = {
             "class_names": items.class_name, "taxonomy": items.taxonomy, "rows": rows, "samples": len(items),

@@ -17,7 +17,7 @@ from likewise.metrics import of_the_set
 from likewise.numerics.significance import Contest
 from likewise.published import Number, numbers
 from likewise.render.benchmark_table import BEST_EPOCH, Entry, Sheet, label
-from likewise.runs.artifacts import PerQuery, read_per_query
+from likewise.runs.per_query import PER_QUERY, PerQuery, read_per_query
 from likewise.runs.usage import cost
 from likewise.types import LikewiseError
 
@@ -172,7 +172,7 @@ def tests(groups: dict[Place, dict[str, list]]) -> tuple[Contest | None, str]:
 
 def answers_of(trainings: Sequence, metric: str) -> PerQuery | None:
     """What a finished training answered; folds have no answers of their own."""
-    file = trainings[0].job.run.path / "per_query.parquet"
+    file = trainings[0].job.run.path / PER_QUERY
     there = len(trainings) == 1 and trainings[0].finished and file.exists()
     return read_per_query(file, "bench", (metric,)) if there else None
 

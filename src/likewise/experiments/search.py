@@ -37,8 +37,8 @@ class Search:
 
 def prepare(config: Tune, planner: Planner, say: Callable[[str], None]) -> Search:
     """Settings from a file or a run, ranges from the file and the command, folds from the protocol."""
-    from likewise.evaluation.folds import fold_specs
-    from likewise.runs.open import read_config, resolve
+    from likewise.runs.defaults import fold_specs, resolve
+    from likewise.runs.settings import read_config
 
     path, ours = Path(config.config).expanduser(), {"evaluate": False, "allow_imports": config.allow_imports}
     ours |= {"device": config.device} if config.device else {}
@@ -76,7 +76,8 @@ def prepare(config: Tune, planner: Planner, say: Callable[[str], None]) -> Searc
 
 def has_val(base: Train, planner: Planner) -> bool:
     """Whether the protocol of these settings leaves rows for validation."""
-    from likewise.runs.open import make_protocol, resolve
+    from likewise.runs.dataset import make_protocol
+    from likewise.runs.defaults import resolve
 
     items, _ = planner.items(base)
     return len(make_protocol(resolve(base, items)).rows(items, "val")) > 0

@@ -14,7 +14,7 @@ from likewise.experiments.trials import run_trials, train_final
 from likewise.experiments.tune_files import summary, write_search
 from likewise.io.files import write_json
 from likewise.render.benchmark_table import Sheet
-from likewise.runs.open import choose_device
+from likewise.runs.devices import choose_device
 from likewise.types import LikewiseError
 
 

@@ -10,12 +10,12 @@ import numpy as np
 from likewise.config.audit import Audit
 from likewise.evaluation.compare import conclude, join, same, shared_metrics
 from likewise.evaluation.overlap_runs import must_match as must_have_same_classes
-from likewise.evaluation.overlap_runs import named_by, open_run
+from likewise.evaluation.overlap_runs import named_by, read_wrongs
 from likewise.numerics.bootstrap import paired
 from likewise.render.error_overlap import Overlapped
+from likewise.report.opened import Opened
 from likewise.report.queries import ask, changed_most
 from likewise.report.records import Asked, Compared, Pool, Viewed
-from likewise.report.targets import Opened
 from likewise.types import LikewiseError
 
 NAMED = 10
@@ -65,7 +65,9 @@ def places_of(rows: np.ndarray, all_rows: np.ndarray) -> np.ndarray:
 def share_errors(opened: Sequence[Opened]) -> tuple[Overlapped | None, str]:
     """The classes that each of these runs is most wrong about; None and why, where that cannot be told."""
     try:
-        runs = [dataclasses.replace(open_run(str(one.run.path)), run=one.name) for one in opened if one.run is not None]
+        runs = [
+            dataclasses.replace(read_wrongs(str(one.run.path)), run=one.name) for one in opened if one.run is not None
+        ]
         k = min(NAMED, len(runs[0].names))
         must_have_same_classes(runs, Audit(tuple(one.name for one in opened), k=k))
         found = {by: named_by(by, runs, k) for by in ("count", "rate")}

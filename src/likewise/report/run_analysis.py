@@ -23,10 +23,10 @@ from likewise.report.confusion import confuse
 from likewise.report.curves import draw_curves
 from likewise.report.distances import compare_pairs
 from likewise.report.label_trust import noise_of
+from likewise.report.opened import Opened
 from likewise.report.pairwise import places_of
 from likewise.report.queries import galleries
 from likewise.report.records import Pool, Score, Spectrum, Viewed
-from likewise.report.targets import Opened
 from likewise.retrieval.ranking import rank
 
 MAPPED, HUGE = 10_000, 200_000

@@ -14,21 +14,19 @@ import numpy as np
 
 from likewise._version import __version__
 from likewise.config import Report, check
-from likewise.data.features import read_embeddings
-from likewise.data.images import file_of
 from likewise.errors import printable
 from likewise.io.files import check_out
 from likewise.report import projection
 from likewise.report.class_tree import group_classes
+from likewise.report.opened import Opened
 from likewise.report.page import write_page
 from likewise.report.pairwise import set_beside, share_errors
-from likewise.report.queries import worth_a_picture
+from likewise.report.pictures import with_doubts, with_pictures
 from likewise.report.records import Asked, Compared, Facts, Pool, Viewed
 from likewise.report.run_analysis import as_tensor, unfold, view, wanted
-from likewise.report.targets import MOVED, Opened, one_part, open_target, tell_apart
-from likewise.report.thumbnails import read_small
-from likewise.runs.artifacts import data_folders, origin, tell_outside
-from likewise.types import Items, LikewiseError
+from likewise.report.targets import open_target, tell_apart, vectors_of
+from likewise.runs.hierarchy import read_hierarchy
+from likewise.types import LikewiseError
 
 
 def report(config: Report, say: Callable[[str], None] = print) -> Path:
@@ -55,11 +53,7 @@ def unfolded(target: str, seen: Viewed, config: Report) -> Viewed:
     way = wanted(len(seen.maps["PCA"]), config)[0] if seen.maps else ""
     if not way:
         return seen
-    path = Path(target).expanduser()
-    file = path / "embeddings.npz" if path.is_dir() else path
-    items, similarity = read_embeddings(str(file), root=config.root), origin(file).get("similarity", "cosine")
-    x = one_part(items, np.arange(len(items)))[0].x
-    assert x is not None
+    x, similarity = vectors_of(target, config)
     z = as_tensor(x, similarity)
     return dataclasses.replace(seen, maps=seen.maps | {way: unfold(z, seen.name, similarity, way, config)})
 
@@ -125,10 +119,8 @@ def make_pool(one: Opened) -> Pool:
     items = one.items
     assert items is not None and one.row is not None
     groupings = group_classes(items.class_name, None if one.data is None else one.data.taxonomy)
-    if one.run is not None and (one.run.path / "hierarchy.json").exists():
-        groupings += group_classes(
-            items.class_name, one.run.read_json("hierarchy.json").get("classes"), "learned level"
-        )
+    learned = None if one.run is None else read_hierarchy(one.run.path)
+    groupings += () if learned is None else group_classes(items.class_name, learned, "learned level")
     path = items.path or (one.data.path and [one.data.path[r] for r in one.row] if one.data is not None else None)
     caption = None if path is None else tuple(os.path.basename(p.replace("\\", "/")) for p in path)
     name = items.name if one.data is None else one.data.name
@@ -169,41 +161,3 @@ def zip_all(lists: Sequence[Sequence[Asked]]) -> Iterator[list[Asked]]:
 
 def with_answers(asked: Asked) -> list[int]:
     return [asked.place, *(answer.place for answer in asked.answers)]
-
-
-def with_pictures(
-    pool: Pool,
-    number: int,
-    opened: Sequence[Opened],
-    viewed: Sequence[Viewed],
-    first: list[int],
-    most: int,
-    config: Report,
-    say: Callable[[str], None],
-) -> tuple[Pool, str]:
-    """The pool with so many pictures, read where the data stands now, or where it stood when its embeddings were saved."""
-    here = [one for one, seen in zip(opened, viewed) if seen.pool == number]
-    whole = next((one.data for one in here if one.data is not None and one.data.path is not None), None)
-    items, rows = (whole, pool.row) if whole is not None else (here[0].items, np.arange(len(pool.row)))
-    assert items is not None
-    places = worth_a_picture(pool.label, first, most, config.seed)
-    found, wrong = read_small(items, rows[places].tolist(), title=f"read pictures of {pool.name}", quiet=config.quiet)
-    place = dict(zip(rows[places].tolist(), places.tolist()))
-    pictures = {place[row]: image for row, image in found.items()}
-    if whole is None:  # an embedding file named them
-        folders = [items.root, *data_folders(here[0].settings)]
-        told = tell_outside([os.path.abspath(file_of(items, row)) for row in found], folders)
-        if told:
-            say(printable(f"{pool.name}: {told}"))
-    return dataclasses.replace(pool, picture=pictures), f"{pool.name}: {wrong}; {MOVED}" if wrong else ""
-
-
-def with_doubts(one: Opened, seen: Viewed, config: Report) -> Viewed:
-    """The doubted labels with their pictures."""
-    items: Items | None = one.data
-    if seen.noise is None or not seen.noise.doubts or items is None or items.path is None or not config.pictures:
-        return seen
-    doubts = seen.noise.doubts
-    found, _ = read_small(items, [doubt.row for doubt in doubts], title="read doubted pictures", quiet=config.quiet)
-    doubts = tuple(dataclasses.replace(doubt, picture=found.get(doubt.row)) for doubt in doubts)
-    return dataclasses.replace(seen, noise=dataclasses.replace(seen.noise, doubts=doubts))

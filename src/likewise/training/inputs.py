@@ -15,8 +15,9 @@ from likewise.data.augment import Augment, Plain
 from likewise.data.loader import batches, choose_workers, in_order
 from likewise.data.placement import Resident, hold
 from likewise.engine.embed import embed_rows
+from likewise.runs.devices import bytes_of
 from likewise.runs.folder import Run
-from likewise.runs.open import bytes_of, transforms
+from likewise.runs.network import transforms
 from likewise.training.state import TrainState
 from likewise.types import Batch, Embedded, Given
 

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from likewise.distributed.process_group import same_for_all
-from likewise.evaluation.evaluate import PEEK
 from likewise.evaluation.scoring import as_compared, mean_score, score
 from likewise.metrics import of_the_set
+from likewise.runs.log import PEEK
 from likewise.training.inputs import Inputs, embed, start_sampler
 from likewise.training.run_log import RunLog
 from likewise.training.state import TrainState

@@ -1,0 +1,14 @@
+"""What a report knows of one target."""
+
+import numpy as np
+
+from likewise.report.opened import Opened
+from likewise.types import Items
+
+
+def test_sides_are_those_that_the_samples_mark():
+    asks = np.arange(6) < 2
+    plain = Items("toy", np.arange(6) // 2, ("a", "b", "c"))
+    marked = Items("toy", np.arange(6) // 2, ("a", "b", "c"), query=asks, gallery=~asks)
+    assert [side.sum() for side in Opened("me", items=plain).sides] == [6, 6]
+    assert [side.tolist() for side in Opened("me", items=marked).sides] == [asks.tolist(), (~asks).tolist()]
