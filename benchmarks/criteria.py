@@ -24,7 +24,8 @@ from likewise.config.spec import build
 from likewise.contracts import Loss
 from likewise.evaluation.evaluate import evaluate_run
 from likewise.recipes import apply
-from likewise.runs.open import load_items, read_config
+from likewise.runs.dataset import load_items
+from likewise.runs.settings import read_config
 from likewise.training.fit import train
 
 METRICS = ("R@1", "MAP@R", "rho")

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from likewise.config.spec import build
 from likewise.contracts import Loss
 from likewise.models import Embedder
-from likewise.runs.open import to_device
+from likewise.runs.network import to_device
 from likewise.training.optim import forget
 
 LOSSES = ("ProxyAnchor()", "ProxyNCA(positive_in_denominator=True)")

@@ -43,7 +43,7 @@ from likewise.engine.cuda_graphs import Captured, Looking
 from likewise.engine.embed import embed_rows
 from likewise.losses import ArcFace
 from likewise.models.embedder import Embedder
-from likewise.runs.open import to_device
+from likewise.runs.network import to_device
 from likewise.training.fit import train
 
 WAYS = {"eager": "kernel by kernel", "graph": "CUDA graph", "compile": "compiled, CUDA graph"}

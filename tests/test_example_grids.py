@@ -16,9 +16,11 @@ from likewise.config import Bench, Tune
 from likewise.config.spec import build
 from likewise.contracts import BatchSampler
 from likewise.experiments import tune as tune_module
-from likewise.experiments.bench import lay_out, must_be_printed
+from likewise.experiments import tune_files
 from likewise.experiments.grid import adapted, as_train, cells, read_grid, toml
-from likewise.experiments.jobs import Planner, attempt
+from likewise.experiments.grid_plan import lay_out, must_be_printed
+from likewise.experiments.jobs import Planner
+from likewise.experiments.worker import attempt
 from likewise.runs.folder import Run
 from likewise.taxonomies import taxonomy
 
@@ -120,7 +122,7 @@ def test_an_example_grid_is_laid_out_whole_and_trained_in_part(file, data, tmp_p
 
 def test_the_example_search_is_searched(tmp_path, monkeypatch):
     pytest.importorskip("optuna")
-    monkeypatch.setattr(tune_module, "draw_search", lambda file, *_: file.touch())
+    monkeypatch.setattr(tune_files, "draw_search", lambda file, *_: file.touch())
     files = [file for file in EXAMPLES if read_grid(file).ranges]
     assert [file.stem for file in files] == ["tune"]
     grid = read_grid(files[0])

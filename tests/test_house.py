@@ -275,3 +275,15 @@ def test_every_module_has_a_test_of_its_name():
         if not (ROOT / "tests" / place.parent / f"test_{place.stem.lstrip('_')}.py").exists():
             missing.append(str(place))
     assert missing == []
+
+
+def test_the_tool_prints_counts_packages_and_tree_and_the_picture_is_fresh(graph, tmp_path, capsys):
+    import_graph.main([])
+    assert f"modules {len(graph)}" in capsys.readouterr().out
+    import_graph.main(["--packages", "--tree", "--picture", str(tmp_path / "packages.svg")])
+    printed = capsys.readouterr().out
+    assert "| `errors` | - |" in printed and "\n  io/" in printed
+    fresh = (tmp_path / "packages.svg").read_text("utf-8")
+    assert fresh == (ROOT / "docs" / "packages.svg").read_text("utf-8"), (
+        "run python tools/import_graph.py --picture docs/packages.svg"
+    )

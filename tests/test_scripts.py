@@ -6,6 +6,7 @@ import math
 import os
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ STARTED: set[str] = set()
 DRAWING = ("docs", "flow_picture", "loss_pictures", "shelf_pages", "shelf_pictures", "site_hooks", "svg")
 ELSEWHERE = {
     "test_check.py": ["tools/check.py"],
+    "test_house.py": ["tools/import_graph.py"],
     "test_docs.py": [f"tools/{name}.py" for name in DRAWING],
     "test_examples.py": ["examples/toy_lines.py", "examples/toy_picture.py"],
     "test_examples_loops.py": ["examples/plain_loop.py", "examples/lightning_loop.py"],
@@ -287,6 +289,28 @@ def test_environment(tmp_path, monkeypatch):
     assert words == [python, "-m", "likewise", "--help"] and python == str(tmp_path / "venv" / "bin" / "python")
     assert variables["PYTHONPATH"].split(os.pathsep)[0] == str(ROOT / "src")
     assert not module.is_ready(tmp_path / "venv" / "likewise-stamp", "another list")
+
+
+@starts("tools/walk.py")
+def test_a_walk_lists_the_files_of_a_command_in_order(capsys):
+    importlib.import_module("walk").main(["recipe", "show", "triplet"])
+    *files, last = capsys.readouterr().out.splitlines()
+    files = [line for line in files if line.endswith(".py")]
+    assert files[0] == "cli/main.py" and "recipes/__init__.py" in files and "training/fit.py" not in files
+    assert last == f"{len(files)} files"
+
+
+def test_an_environment_that_another_call_installs_is_waited_for(tmp_path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+    module, asked = importlib.import_module("environment"), []
+    monkeypatch.setattr(module, "PLACE", tmp_path / "venv")
+    monkeypatch.setattr(module.sys, "path", list(sys.path))
+    monkeypatch.setattr(module, "is_ready", lambda *_: asked.append(1) or len(asked) > 1)  # ready after the wait
+    with (tmp_path / "venv.lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        monkeypatch.setattr(module, "say_waiting", lambda: (asked.append(0), fcntl.flock(other, fcntl.LOCK_UN)))
+        assert module.ensure() == str(tmp_path / "venv" / "bin" / "python")
+    assert asked == [1, 0, 1] and not (tmp_path / "venv").exists()
 
 
 def test_every_script_is_started_by_a_test():

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 import venv
-from contextlib import contextmanager
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
@@ -38,7 +37,10 @@ def ensure() -> str:
     if is_ready(stamp, wanted):
         return str(python)
     PLACE.parent.mkdir(parents=True, exist_ok=True)
-    with alone(PLACE.with_name(f"{PLACE.name}.lock")):
+    sys.path.insert(0, str(HERE / "src"))  # of this checkout; the module needs nothing but Python
+    from likewise.io.locks import file_lock
+
+    with file_lock(PLACE.with_name(f"{PLACE.name}.lock"), before_waiting=say_waiting):
         if is_ready(stamp, wanted):  # another process was faster
             return str(python)
         need = 9 * 2**30
@@ -77,15 +79,5 @@ def is_ready(stamp: Path, wanted: str) -> bool:
     return stamp.exists() and stamp.read_text() == wanted
 
 
-@contextmanager
-def alone(lock: Path):
-    """Two first calls at once: the second waits for the first."""
-    import fcntl
-
-    with lock.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print("likewise: another call is installing; waiting for it", file=sys.stderr, flush=True)
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def say_waiting() -> None:
+    print("likewise: another call is installing; waiting for it", file=sys.stderr, flush=True)

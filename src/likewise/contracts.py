@@ -7,9 +7,9 @@ Depth: contract, class, stop. Loss, Term, Confidence and BatchSampler may also o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -63,6 +63,15 @@ class Loss(nn.Module, Stepper, ABC):
     remembers: bool = False
     can_shard: bool = False
 
+    @classmethod
+    def input_of(cls, arguments: Mapping[str, Any]) -> Literal["unit", "raw"]:
+        """Return the `input` of a loss made with these arguments. A loss whose `input` depends on them must override this.
+
+        Args:
+            arguments: by name, defaults included. A component among them is an instance, or a `config.spec.Described`.
+        """
+        return cls.input
+
     def __call__(self, z: Tensor, y: Tensor, ref: Ref | None = None) -> Tensor:
         """`forward`, once the batch is what it must be. Where looking would mean waiting for an accelerator, numbers of wrong
         samples become NaN instead of an error."""
@@ -84,6 +93,16 @@ class Loss(nn.Module, Stepper, ABC):
         if proxies is None or proxies.ndim != 2 or self.input != "unit":
             return None
         return nearest(z, proxies, getattr(self, "classes", len(proxies)))
+
+
+def input_of(loss: Any) -> Literal["unit", "raw"]:
+    """Return the `input` of a loss, given as an instance or as a `config.spec.Described`."""
+    if isinstance(loss, Loss):
+        return loss.input
+    kind = getattr(loss, "kind", None)
+    if not isinstance(kind, type) or not issubclass(kind, Loss):
+        raise LikewiseError(f"an inner loss must be a Loss, got {loss!r}; see `likewise list losses`")
+    return kind.input_of(loss.arguments)
 
 
 class Term(nn.Module, Stepper, ABC):

@@ -16,9 +16,10 @@ from likewise.audit.read import read_findings
 from likewise.audit.source import open_subject
 from likewise.config import Audit, Train
 from likewise.data import load
-from likewise.evaluation.evaluate import open_data
+from likewise.runs.dataset import make_protocol
 from likewise.runs.folder import Run
-from likewise.runs.open import make_protocol, read_config
+from likewise.runs.open import OpenRun
+from likewise.runs.settings import read_config
 from likewise.training.fit import train
 from likewise.types import LikewiseError
 
@@ -133,11 +134,12 @@ def test_a_run_with_wrong_labels(proxy, audited):
 def test_the_truth_never_reaches_a_score(proxy, audited, tmp_path, monkeypatch):
     """The same labels from a table that does not know the true ones."""
 
-    def blind(*given):
-        settings, items = open_data(*given)
-        return settings, replace(items, y_clean=None)
+    class Blind(OpenRun):
+        @property
+        def noisy_items(self):
+            return replace(super().noisy_items, y_clean=None)
 
-    monkeypatch.setattr("likewise.audit.source.open_data", blind)
+    monkeypatch.setattr("likewise.audit.source.OpenRun", Blind)
     found = look(proxy.path, tmp_path)
     assert found.about["measured"] is None and found.about["suggested"] is None
     for name in sorted(FILES - {"audit.json", "audit.html", "neighbours.npz", "audit.parquet"}):

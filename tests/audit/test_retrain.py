@@ -5,13 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from likewise.audit.retrain import by_its_split, retrain
+from likewise.audit.corrected import by_its_split
+from likewise.audit.retrain import retrain
 from likewise.config import Audit, Train
 from likewise.data import load
-from likewise.protocols import ClassFolds, QueryGallery, SeenClasses, UnseenClasses
-from likewise.runs.artifacts import read_per_query
+from likewise.protocols import SeenClasses, UnseenClasses
+from likewise.runs.dataset import make_protocol, spoil
 from likewise.runs.folder import Run
-from likewise.runs.open import make_protocol, read_config, spoil
+from likewise.runs.per_query import read_per_query
+from likewise.runs.settings import read_config
 from likewise.training.fit import train
 from likewise.types import LikewiseError
 
@@ -124,14 +126,6 @@ def test_training_samples_that_answer_keep_their_labels_for_both(features, setti
     before, after = (read_per_query(tmp_path / "audit" / name, "test") for name in ("before.parquet", "after.parquet"))
     assert found["removed"] == 5 and np.array_equal(before.relevant, after.relevant)
     assert found["rows"][0]["before"] == pytest.approx(closed.scores["metrics"]["R@1"])
-
-
-def test_protocols_that_go_by_the_split():
-    assert isinstance(by_its_split(ClassFolds(fold=2)), UnseenClasses)
-    assert by_its_split(UnseenClasses(train=0.7, val=0.1)).train == 0.5
-    assert by_its_split(QueryGallery(val=0.1, gallery="shop")).gallery == "shop"
-    seen = by_its_split(SeenClasses(test=0.3, gallery="train", seed=4))
-    assert seen.own_split and seen.gallery == "train"
 
 
 def test_bad_input(run, tmp_path):

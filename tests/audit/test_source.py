@@ -10,7 +10,8 @@ from torch.nn import functional as F
 from likewise.audit.source import ALL, open_subject
 from likewise.config import Audit, Train
 from likewise.data import load
-from likewise.runs.open import make_protocol, read_config
+from likewise.runs.dataset import make_protocol
+from likewise.runs.settings import read_config
 from likewise.training.fit import train
 from likewise.types import LikewiseError
 

@@ -11,6 +11,7 @@ import pytest
 from likewise import config as configs
 from likewise.cli import main as cli
 from likewise.config import KEPT_OUT, Train, check, to_dict
+from likewise.config.checks import from_dict
 from likewise.types import LikewiseError
 
 KINDS = {
@@ -132,5 +133,4 @@ def test_a_config_becomes_json_and_comes_back():
         data="x", metrics=("R@1",), crop_scale=(0.2, 1.0), jitter=(0.4, 0.4, 0.0), noise="Uniform(share=0.1)", gpus=2
     )
     stored = json.loads(json.dumps(to_dict(config)))
-    again = Train(**{k: tuple(v) if isinstance(v, list) else v for k, v in stored.items()})
-    assert again == config
+    assert from_dict(Train, stored) == config

@@ -18,6 +18,7 @@ from likewise.data import decoded_cache as pixels
 from likewise.data.decode import decoded_bytes, pixels_of
 from likewise.data.decoded_cache import _finished, home_of, is_there, open_pixels
 from likewise.data.images import BadImage
+from likewise.io import locks
 from likewise.types import Items, LikewiseError
 
 COUNT = 11
@@ -412,7 +413,7 @@ def test_a_cache_that_is_being_made_is_not_tidied_away(items, folder, opened, mo
 
 
 def test_without_file_locks_it_works_all_the_same(items, opened, monkeypatch):
-    monkeypatch.setattr(pixels, "fcntl", None)
+    monkeypatch.setattr(locks, "fcntl", None)
     assert_right(opened(items), items)
 
 

@@ -102,13 +102,12 @@ def test_chance_depends_on_seed_and_batch_alone(items, name):
 
 @pytest.mark.parametrize("name", ["one process", "disk", "device"])
 @pytest.mark.parametrize("look", [Augment(24), Augment(24, "affine", jitter=(0.4, 0.4, 0.4))], ids=["crop", "affine"])
-def test_shares_of_several_processes_are_the_batch(items, look, name, monkeypatch):
+def test_shares_of_several_processes_are_the_batch(items, look, name):
     way, whole = source(name, items, None), draw(items, look)
     for many in (2, 3):
         parts = []
         for rank in range(many):
-            monkeypatch.setattr("likewise.distributed.collectives.world", lambda me=rank, many=many: (me, many))
-            found = list(batches(items, ASKED, look, device=CPU, seed=3, shared=True, **way))
+            found = list(batches(items, ASKED, look, device=CPU, seed=3, process=(rank, many), **way))
             assert [batch.row.tolist() for batch in found] == ASKED  # everyone knows all of them
             assert [batch.y.tolist() for batch in found] == [items.y[rows].tolist() for rows in ASKED]
             parts.append(found)
@@ -178,8 +177,7 @@ def test_there_is_room_on_disk_or_in_memory(monkeypatch):
     monkeypatch.undo()
     left = resident.free()
     assert left > 2**20
-    monkeypatch.setattr(resident, "world", lambda: (0, 4))
-    assert resident.free() < left / 2
+    assert resident.free(processes=4) < left / 2
 
 
 def test_by_default_whatever_goes_wrong_ends_with_files(items, private, monkeypatch):

@@ -15,9 +15,9 @@ from safetensors.numpy import load_file
 
 from likewise.cli.commands import run_export
 from likewise.config import Export, Train
-from likewise.deploy import export as stage
-from likewise.deploy.export import compare, export
-from likewise.deploy.model import Model, load
+from likewise.deploy import parity
+from likewise.deploy.export import export
+from likewise.deploy.model import load
 from likewise.runs.folder import Run
 from likewise.training.fit import train
 from likewise.types import LikewiseError
@@ -129,7 +129,7 @@ def test_boxes_are_cut_first(pictures, small, tmp_path):
 
 def test_what_differs_leaves_nothing_and_spares_what_was_there(run, monkeypatch):
     out = run.path / "export-safetensors"
-    monkeypatch.setattr(stage, "TOLERANCE", -1.0)
+    monkeypatch.setattr(parity, "TOLERANCE", -1.0)
     config = Export(run=str(run.path), to="safetensors", quiet=True)
     with pytest.raises(LikewiseError, match="must be the run's up to -1, got a difference of 0 .*nothing was written"):
         export(config)
@@ -137,7 +137,7 @@ def test_what_differs_leaves_nothing_and_spares_what_was_there(run, monkeypatch)
     monkeypatch.undo()
     export(config)
     before = (out / "README.md").read_text("utf-8")
-    monkeypatch.setattr(stage, "TOLERANCE", -1.0)
+    monkeypatch.setattr(parity, "TOLERANCE", -1.0)
     with pytest.raises(LikewiseError, match="nothing was written"):
         export(config)
     assert (out / "README.md").read_text("utf-8") == before and len([n for n in names(run.path) if "export" in n]) == 1
@@ -212,33 +212,6 @@ def test_scores_of_another_network_are_not_claimed(run):
     (run.path / "done").unlink()
     text = (export(Export(run=str(run.path), to="safetensors", quiet=True)).folder / "README.md").read_text("utf-8")
     assert "| R@1 |" not in text and "was not finished" in text
-
-
-class Fake(Model):
-    similarity = "cosine"
-
-    def __init__(self):
-        pass
-
-    def __call__(self, x):
-        return x
-
-
-def test_parity_by_hand():
-    own = np.array([[1, 0], [0.8, 0.6], [0, 1]], np.float32)
-    found = compare(Fake(), lambda x: x + np.float32(2**-14), own, "lines")
-    assert found.difference == pytest.approx(2**-14, rel=1e-3) and found.samples == 3
-    other = (own + np.float32(2**-14)).astype(float)
-    cosines = [float(a @ b / np.sqrt(a @ a) / np.sqrt(b @ b)) for a, b in zip(own.astype(float), other, strict=True)]
-    assert found.cosine == pytest.approx(min(cosines), abs=1e-9) and found.neighbours == 1
-    assert str(found).startswith(
-        "3 lines: embeddings differ by 6.1e-05 at most (up to 0.0001 is allowed), cosine 1.000000"
-    )
-    alone = compare(Fake(), lambda x: x, own[:1], "line")
-    assert alone.neighbours is None and "are equal to the bit" in str(alone) and "neighbour" not in str(alone)
-    for wrong in (lambda x: x * np.nan, lambda x: x + 1, lambda x: x[:, :1]):
-        with pytest.raises(LikewiseError, match="nothing was written"):
-            compare(Fake(), wrong, own, "lines")
 
 
 def test_confidence_and_noise_are_told(settings):

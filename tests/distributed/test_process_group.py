@@ -11,12 +11,24 @@ import torch.distributed as dist
 from distribute_work import everything, start_all
 
 from likewise.distributed.collectives import world
+from likewise.distributed.process_group import PeerLost, peer_errors
 
 pytestmark = pytest.mark.process
 
 
 def test_alone_is_one_of_one():
     assert world() == (0, 1) and not dist.is_initialized()
+
+
+def test_errors_about_a_lost_connection_are_of_one_type():
+    lost = RuntimeError("[../gloo/transport/tcp/pair.cc] Connection closed by peer [127.0.0.1]:1")
+    for error in (lost, dist.DistBackendError("NCCL error")):
+        with pytest.raises(PeerLost) as found, peer_errors():
+            raise error
+        assert found.value.__cause__ is error
+    with pytest.raises(RuntimeError, match="size mismatch") as found, peer_errors():
+        raise RuntimeError("size mismatch")
+    assert type(found.value) is RuntimeError
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from PIL import Image
 from likewise.cli import main as cli
 from likewise.config import Compare, Train
 from likewise.evaluation.compare import by_files, compare, join
-from likewise.runs.artifacts import PerQuery
+from likewise.runs.per_query import PerQuery
 from likewise.training.fit import train
 from likewise.types import LikewiseError
 

@@ -14,8 +14,9 @@ from likewise.config import Embed, Evaluate, Search, Train
 from likewise.data import load
 from likewise.evaluation.embed_data import embed
 from likewise.evaluation.evaluate import evaluate
-from likewise.runs.artifacts import origin
-from likewise.runs.open import open_embedder, read_config
+from likewise.runs.embeddings import origin
+from likewise.runs.network import open_embedder
+from likewise.runs.settings import read_config
 from likewise.stages.search import search
 from likewise.training.fit import train
 from likewise.types import LikewiseError

@@ -1,7 +1,6 @@
 """Evaluation: the numbers are those of a plain loop, and what cannot be scored is said, not guessed."""
 
 import json
-import math
 import shutil
 import sys
 from pathlib import Path
@@ -10,66 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from evaluation.by_hand import NAMES, assert_scores, by_hand, score, some
 from PIL import Image
 
 from likewise.config import Evaluate, Train
 from likewise.evaluation.evaluate import evaluate
-from likewise.runs.artifacts import origin
+from likewise.runs.embeddings import origin
 from likewise.training.fit import train
 from likewise.training.interrupts import Interrupted
 from likewise.training.loop import Hooks
 from likewise.types import LikewiseError
-
-
-def by_hand(x, y, query=None, gallery=None, group=None, k=5, euclidean=False):
-    """Every metric for every query, one pair at a time; queries with nothing to find are left out."""
-    x, y = np.asarray(x, np.float64), list(y)
-    every = range(len(x))
-    each = {"R@1": [], f"R@{k}": [], f"P@{k}": [], "RP": [], "MAP@R": []}
-    unscored, order_of = 0, {}
-    for q in every:
-        if query is not None and not query[q]:
-            continue
-        answers = []
-        for g in every:
-            if g == q or (gallery is not None and not gallery[g]):
-                continue
-            if group is not None and group[q] >= 0 and group[q] == group[g]:
-                continue
-            dot = sum(a * b for a, b in zip(x[q], x[g]))
-            cosine = dot / math.sqrt(sum(a * a for a in x[q]) * sum(b * b for b in x[g]))
-            near = -math.dist(x[q], x[g]) if euclidean else cosine
-            answers.append((-near, g))
-        hits = [y[g] == y[q] for _, g in sorted(answers)]
-        order_of[q] = [g for _, g in sorted(answers)]
-        total = sum(hits)
-        if not total:
-            unscored += 1
-            continue
-        each["R@1"].append(float(hits[0]))
-        each[f"R@{k}"].append(float(any(hits[:k])))
-        each[f"P@{k}"].append(sum(hits[:k]) / k)
-        each["RP"].append(sum(hits[:total]) / total)
-        each["MAP@R"].append(sum(sum(hits[: i + 1]) / (i + 1) for i in range(total) if hits[i]) / total)
-    return {name: sum(values) / len(values) for name, values in each.items()}, unscored, order_of
-
-
-NAMES = ("R@1", "R@5", "P@5", "RP", "MAP@R")
-
-
-def some(rows=60, classes=6, dim=3, seed=0):
-    rng = np.random.default_rng(seed)
-    y = np.arange(rows) % classes
-    return (rng.normal(size=(classes, dim))[y] + rng.normal(size=(rows, dim))).astype(np.float32), y
-
-
-def score(target, **settings):
-    return evaluate(Evaluate(target=str(target), metrics=NAMES, quiet=True, device="cpu", **settings))
-
-
-def assert_scores(result, expected, unscored=0):
-    assert result["metrics"] == pytest.approx(expected, abs=1e-9)
-    assert result["unscored"] == unscored
 
 
 def test_embeddings_score_as_by_hand(tmp_path):
@@ -426,46 +375,6 @@ def test_every_gallery_is_asked_alone_and_all_together(tmp_path):
         assert_scores(found, expected, unscored)
 
 
-@pytest.mark.parametrize("by", ["row_a,row_b", "path_a,path_b", "row,other"])
-def test_excluded_pairs_are_no_answers(tmp_path, by):
-    x, y = some()
-    x[1::2] = x[::2] + 0.001  # every picture twice
-    y[1::2] = y[::2]
-    paths = np.asarray([f"{i}.jpg" for i in range(60)])
-    np.savez(tmp_path / "z.npz", x=x, label=y, path=paths)
-    lines = [f"{i},{i + 1}" if by.startswith("row") else f"{i + 1}.jpg,{i}.jpg" for i in range(0, 60, 2)]
-    (tmp_path / "twins.csv").write_text(f"{by},similarity\n" + ",1\n".join(lines) + ",1\n")
-    result = score(tmp_path / "z.npz", exclude=str(tmp_path / "twins.csv"))
-    assert_scores(result, by_hand(x, y, group=np.arange(60) // 2)[0])
-    assert score(tmp_path / "z.npz")["metrics"]["R@1"] == 1.0 > result["metrics"]["R@1"]
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("a,b\n1,2\n", "row_a,row_b or path_a,path_b, got a, b"),
-        ("row_a,row_b\n1,x\n", "whole numbers, counted from 0"),
-        ("row_a,row_b\n1,60\n", "rows 0 to 59 of 'z', got 1 to 60"),
-        ("path_a,path_b\nb.jpg,1.jpg\n", "'z' has no paths"),
-    ],
-)
-def test_pairs_that_cannot_be_excluded(tmp_path, text, says):
-    x, y = some()
-    np.savez(tmp_path / "z.npz", x=x, label=y)
-    (tmp_path / "twins.csv").write_text(text)
-    with pytest.raises(LikewiseError, match=says):
-        score(tmp_path / "z.npz", exclude=str(tmp_path / "twins.csv"))
-
-
-def test_an_embedding_that_points_nowhere_has_no_cosine(tmp_path):
-    x, y = some()
-    x[[7, 9]] = 0
-    np.savez(tmp_path / "z.npz", x=x, label=y)
-    with pytest.raises(LikewiseError, match=r"2 of 60 are .first: row 7.*--similarity euclidean"):
-        score(tmp_path / "z.npz")
-    assert score(tmp_path / "z.npz", similarity="euclidean")["length"][0] == 0
-
-
 def test_memory_is_an_amount_and_changes_no_number(tmp_path):
     x, y = some()
     np.save(tmp_path / "z.npy", x)
@@ -502,33 +411,6 @@ def test_what_a_run_saves_scores_the_same_when_training_images_answer(settings):
     again = evaluate(Evaluate(target=str(run.path / "embeddings.npz"), device="cpu", quiet=True))
     assert again["metrics"] == pytest.approx(run.scores["metrics"])
     assert again["queries"] == run.scores["queries"] < run.scores["rows"]
-
-
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"which": "untrained"}, "--which is for a run"),
-        ({"data": "birds"}, "--data is for a run"),
-        ({"per_query": "each.csv"}, "--per-query must end in .parquet"),
-        ({"per_query": "each.parquet", "metrics": ("rho",)}, "takes at least one metric per query"),
-        ({"part": "test", "split": "train"}, "the test part of 'z' is empty.*or say --part train"),
-    ],
-)
-def test_what_a_file_of_embeddings_has_no_answer_to_is_refused_at_once(tmp_path, settings, says):
-    x, y = some()
-    split = settings.pop("split", "test")
-    np.savez(tmp_path / "z.npz", x=x, label=y, split=np.full(60, split))
-    with pytest.raises(LikewiseError, match=says):
-        evaluate(Evaluate(**{"target": str(tmp_path / "z.npz"), "metrics": NAMES, "quiet": True, **settings}))
-
-
-def test_a_test_part_where_groups_leave_nothing_to_find_is_told_before_training(settings, tmp_path):
-    rng = np.random.default_rng(0)
-    y = np.repeat(np.arange(8), 6)
-    np.savez(tmp_path / "grouped.npz", x=rng.normal(size=(48, 4)), label=y, group=y)
-    with pytest.raises(LikewiseError, match="no query has an answer of its class outside its group"):
-        train(Train(**settings | {"data": str(tmp_path / "grouped.npz"), "sampler": None}))
-    assert not (tmp_path / "run").exists()
 
 
 def test_a_gallery_too_small_for_a_metric_or_without_an_answer_leaves_a_gap(tmp_path):

@@ -9,8 +9,8 @@ import torch
 
 from likewise.config import Train
 from likewise.config.spec import build
-from likewise.evaluation.folds import fold_specs, score_folds
-from likewise.protocols import ClassFolds
+from likewise.evaluation.folds import score_folds
+from likewise.runs.defaults import fold_specs
 from likewise.runs.folder import Run
 from likewise.training.fit import train
 from likewise.types import LikewiseError
@@ -56,17 +56,6 @@ def change(run, **settings):
     about["config"] |= settings
     run.write_json("config.json", about)
     return run
-
-
-def test_folds_that_a_spec_stands_for():
-    assert fold_specs("ClassFolds()") == [f"ClassFolds(folds=4, fold={fold}, own_split=False)" for fold in range(4)]
-    assert fold_specs(" ClassFolds") == fold_specs("ClassFolds(folds=4)")
-    three = fold_specs("ClassFolds(own_split=True, folds=3)")
-    assert [build(text).__dict__ for text in three] == [ClassFolds(3, fold, True).__dict__ for fold in range(3)]
-    for itself in ("ClassFolds(fold=0)", three[1], "UnseenClasses(val=0.2)", "my_lab.ClassFolds()"):
-        assert fold_specs(itself) is None
-    with pytest.raises(LikewiseError, match="has no argument 'fods'; did you mean 'folds'"):
-        fold_specs("ClassFolds(fods=3)")
 
 
 def test_scores_apart_and_together_by_hand(runs):

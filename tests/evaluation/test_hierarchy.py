@@ -13,7 +13,7 @@ from PIL import Image
 from likewise.cli import main as cli
 from likewise.config import Hierarchy, Train
 from likewise.evaluation import hierarchy as stage
-from likewise.evaluation.hierarchy import class_means, compare, hierarchy, purity
+from likewise.evaluation.hierarchy import class_directions, compare, hierarchy, purity
 from likewise.taxonomies import taxonomy
 from likewise.training.fit import train
 from likewise.types import LikewiseError
@@ -67,7 +67,7 @@ def own(plain, tmp_path):
 def test_class_means_and_the_samples_nearest_to_them_by_hand():
     z = torch.nn.functional.normalize(torch.randn(40, 5, generator=torch.Generator().manual_seed(0)), dim=1)
     y = torch.arange(40) % 7
-    mean, typical = class_means(z, y)
+    mean, typical = class_directions(z, y)
     for c in range(7):
         rows = [i for i in range(40) if i % 7 == c]
         total = sum(z[i] for i in rows)
@@ -176,7 +176,7 @@ def test_pictures_of_the_classes_are_shown(picture_run):
 def test_labels_are_those_that_it_trained_with(families, tmp_path, monkeypatch):
     run = learn(families, tmp_path / "noisy", noise="Uniform(share=0.5)", length="2")
     labels = []
-    monkeypatch.setattr(stage, "class_means", lambda z, y: (labels.append(y), class_means(z, y))[1])
+    monkeypatch.setattr(stage, "class_directions", lambda z, y: (labels.append(y), class_directions(z, y))[1])
     hierarchy(Hierarchy(str(run.path), coarse=3, **CPU))
     assert (labels[0].numpy() != np.repeat(np.arange(9), 8)).sum() == 36
 

@@ -1,4 +1,4 @@
-"""What tests of crews share: a training whose process is killed on the way, and what must come of it."""
+"""What tests of executors share: a training whose process is killed on the way, and what must come of it."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from likewise.config import Train
-from likewise.experiments.jobs import Outcome, attempt
+from likewise.experiments.worker import Outcome, attempt
 from likewise.runs.folder import Run
 from likewise.runs.usage import cost, sessions
 
@@ -37,11 +37,11 @@ def kill_on_the_way(run: Run) -> threading.Thread:
     return thread
 
 
-def check_that_a_kill_loses_nothing(crew, planner, settings) -> None:
+def check_that_a_kill_loses_nothing(executor, planner, settings) -> None:
     """Four trainings, two at a time; the process of the second is killed."""
     jobs = [planner.job(Train(**settings | LONG | {"seed": seed})) for seed in range(4)]
     killer, ended, done = kill_on_the_way(jobs[1].run), [], {}
-    for place, outcome in crew.work([job.config for job in jobs]):
+    for place, outcome in executor.work([job.config for job in jobs]):
         ended.append(place)
         assert outcome == Outcome()
         done[place] = (jobs[place].run.path / "done").stat().st_mtime_ns
@@ -66,7 +66,7 @@ def check_that_a_kill_loses_nothing(crew, planner, settings) -> None:
     ).read_bytes()
 
 
-def check_that_a_wish_to_stop_is_heard(crew, planner, settings) -> None:
+def check_that_a_wish_to_stop_is_heard(executor, planner, settings) -> None:
     """Ctrl-C while two of three train: what they learned is saved, and the third is not begun."""
     jobs = [planner.job(Train(**settings | {"length": "1000000", "seed": seed})) for seed in (0, 1, 2)]
 
@@ -78,7 +78,7 @@ def check_that_a_wish_to_stop_is_heard(crew, planner, settings) -> None:
 
     threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt, match="the same command goes on"):
-        list(crew.work([job.config for job in jobs]))
+        list(executor.work([job.config for job in jobs]))
     for job in jobs[:2]:
         assert job.state == "unfinished"
         assert not (job.run.path / "lock").exists()

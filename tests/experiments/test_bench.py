@@ -12,14 +12,13 @@ from likewise.cli import main as cli
 from likewise.config import Bench
 from likewise.errors import LikewiseError
 from likewise.experiments import bench as module
-from likewise.experiments import jobs as many
 from likewise.experiments.bench import bench
-from likewise.experiments.bench import lay_out as lay_out_trainings
-from likewise.experiments.grid import adapted, read_grid, table_names
-from likewise.experiments.jobs import Crew, Planner
+from likewise.experiments.executors import LocalExecutor
+from likewise.experiments.grid import table_names
 from likewise.render.benchmark_table import Sheet, headline, lay_out
 from likewise.render.tables import Table
 from likewise.runs.folder import Run
+from likewise.training import fit
 
 SETTINGS = """
 [settings]
@@ -60,11 +59,11 @@ def shown(sheet, *row):
 def nobody(monkeypatch):
     """Call it, and nobody is there to train any more."""
 
-    class Nobody(Crew):
+    class Nobody(LocalExecutor):
         def __enter__(self):
             raise AssertionError("something is to be trained")
 
-    return lambda: monkeypatch.setattr(module, "crew_for", lambda config, say: Nobody(1))
+    return lambda: monkeypatch.setattr(module, "choose_executor", lambda config, say: Nobody(1))
 
 
 def test_a_grid_is_trained_once_and_summed_up_by_hand(grid, nobody):
@@ -148,7 +147,7 @@ def test_a_failure_is_shown_with_its_reason_and_the_others_go_on(grid):
 
 
 def test_the_command_that_is_named_trains_a_failed_cell_again(grid, monkeypatch, capsys):
-    config, real = grid("dim = [4, 8]\nseed = [0, 1]"), many.train
+    config, real = grid("dim = [4, 8]\nseed = [0, 1]"), fit.train
 
     def moody(config, **way):
         if config.seed == 1:
@@ -156,7 +155,7 @@ def test_the_command_that_is_named_trains_a_failed_cell_again(grid, monkeypatch,
         return real(config, **way)
 
     with monkeypatch.context() as change:
-        change.setattr(many, "train", moody)
+        change.setattr(fit, "train", moody)
         with pytest.raises(SystemExit) as stop:
             cli.main(["bench", config.grid, "--out", config.out, "--device", "cpu", "--metrics", "R@1", "R@2"])
     said = " ".join(capsys.readouterr().out.split())
@@ -327,24 +326,6 @@ def test_printed_numbers_stand_beside_ours_and_what_differs_is_said(grid):
     assert not any("semantic" in place for place in shown(sheet, "mine"))  # the file leaves that column out
     text = (sheet.folder / "table.md").read_text("utf-8")
     assert f"(60.8, {mine.difference})" in text and "published only" in text
-
-
-def test_a_papers_own_settings_on_its_own_data_are_a_reproduction(tmp_path, pictures):
-    """Planned only: a file that says which data set it is, and takes all else from the table."""
-    file = tmp_path / "mine.toml"
-    file.write_text(
-        f'base = "influence-table1"\n[published]\ndataset = "Cars196"\n[settings]\ndata = "{pictures}"\n'
-        '[axes]\nseed = [5]\nmethod.without = ["SoftTriple", "ProxyNCA++"]\n',
-        "utf-8",
-    )
-    (training,) = lay_out_trainings(adapted(read_grid(file)), Bench(str(file)), Planner(tmp_path / "runs", print))
-    assert training.differs == (("data", "my pictures ü", "cars196"),)
-    changed = adapted(read_grid(file), changes=["dim=32", "loss.alpha=16"])
-    (training,) = lay_out_trainings(changed, Bench(str(file)), Planner(tmp_path / "runs", print))
-    assert [name for name, _, _ in training.differs] == ["data", "loss", "dim"]
-    quick = adapted(read_grid(file), quick=True)
-    (training,) = lay_out_trainings(quick, Bench(str(file), quick=True), Planner(tmp_path / "runs", print))
-    assert training.differs == ()
 
 
 def test_the_papers_tables_can_be_planned_in_small(tmp_path, monkeypatch):

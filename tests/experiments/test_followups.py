@@ -3,19 +3,14 @@
 import csv
 import json
 from itertools import combinations
-from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from PIL import Image
 
-from likewise.audit.audit import audit
-from likewise.config import Audit, Bench
-from likewise.errors import LikewiseError
-from likewise.experiments import followups as module
+from likewise.config import Bench
 from likewise.experiments.bench import bench
-from likewise.experiments.followups import DETECTED, follow_up
+from likewise.experiments.followups import follow_up
 from likewise.experiments.grid import read_grid
 from likewise.published import wrong_classes
 from likewise.render.benchmark_table import Entry, Sheet
@@ -81,68 +76,6 @@ def test_runs_that_cannot_be_compared_leave_a_note_and_the_table(config):
     assert not (sheet.folder / "overlap.png").exists()
 
 
-NOISE = """
-[axes]
-seed = [0, 1]
-[[axes.noise]]
-name = "none"
-noise = "none"
-[[axes.noise]]
-name = "shift"
-noise = "ClassShift(share=0.1, shift=5)"
-[[axes.method]]
-name = "plain"
-[[axes.method]]
-name = "triplet"
-loss = "Triplet()"
-"""
-
-
-@pytest.mark.slow
-def test_wrong_labels_are_looked_for_once_and_the_curve_is_the_mean_over_seeds(config, monkeypatch):
-    settings = config(["detection"], NOISE, 'columns = ["noise"]', length=4)
-    drawn = []
-    real = module.draw_detected
-    monkeypatch.setattr(module, "draw_detected", lambda curves: drawn.append(curves) or real(curves))
-    sheet = bench(settings)
-    lines = read_csv(sheet.folder / "detection.csv")
-    assert {(r["method"], r["noise"], r["seed"]) for r in lines} == {
-        (method, "shift", seed) for method in ("plain", "triplet") for seed in "01"
-    }
-    assert {"score", "vote", "loss", "self_gradient"} <= {r["score"] for r in lines}
-    results = read_csv(sheet.folder / "results.csv")
-    for method, curve in zip(("plain", "triplet"), drawn[0], strict=True):
-        runs = [r["run"] for r in results if (r["method"], r["noise"]) == (method, "shift")]
-        kept = [json.loads((Path(run) / DETECTED).read_text("utf-8"))["score"] for run in runs]
-        own = [r for r in lines if (r["method"], r["score"]) == (method, "score")]
-        assert [float(r["AP"]) for r in own] == [one["AP"] for one in kept]
-        assert (curve.panel, curve.name) == ("shift", method)
-        assert curve.about == f"AP {100 * sum(one['AP'] for one in kept) / 2:.0f}"
-        assert list(curve.found) == pytest.approx([(a[1] + b[1]) / 2 for a, b in zip(*(one["curve"] for one in kept))])
-        assert (curve.at[0], curve.found[0], curve.at[-1], curve.found[-1]) == (0, 0, 1, 1)
-    (said,) = [note for note in sheet.notes if note.startswith("Wrong labels found, average precision in per cent: ")]
-    assert f"shift, plain {drawn[0][0].about[3:]}; shift, triplet {drawn[0][1].about[3:]}." in said
-    assert Image.open(sheet.folder / "detection.png").width > 300
-    monkeypatch.setattr(module, "judge_part", None)  # nobody is there to judge
-    assert bench(settings).notes == sheet.notes
-    assert read_csv(sheet.folder / "detection.csv") == lines
-
-
-def test_labels_that_cannot_be_judged_leave_a_note_and_without_noise_there_is_nothing_to_find(config, monkeypatch):
-    settings = config(["detection"], "[axes]\nseed = [0, 1]", length=2)
-
-    def broken(*_, **__):
-        raise LikewiseError("audit: no")
-
-    with monkeypatch.context() as change:
-        change.setattr(module, "open_subject", broken)
-        notes = bench(settings).notes
-        assert {f"the labels of {seed} are not judged: audit: no" for seed in "01"} <= set(notes)
-    sheet = bench(settings)
-    assert "no training of this table had labels spoiled, so there is nothing to find" in sheet.notes
-    assert not (sheet.folder / "detection.csv").exists()
-
-
 def test_ours_is_drawn_against_the_paper_where_three_methods_have_both(tmp_path):
     grid = read_grid("influence-table1")
     entries = [
@@ -156,22 +89,3 @@ def test_ours_is_drawn_against_the_paper_where_three_methods_have_both(tmp_path)
         pictures, said = follow_up(grid, sheet, [], Bench("x"))
         assert {file.name for file in folder.iterdir()} == files and said == []
         assert [png[:4] for png in pictures.values()] == [b"\x89PNG"] * len(files)
-
-
-@pytest.mark.parity
-def test_the_kept_numbers_are_scikit_learns_of_an_audit(config, features):
-    from sklearn.metrics import average_precision_score, roc_auc_score
-
-    sheet = bench(config(["detection"], '[axes]\nnoise = ["Uniform(share=0.2)"]\nseed = [0, 1]'))
-    run = Path(read_csv(sheet.folder / "results.csv")[0]["run"])
-    audit(Audit((str(run),), pairs=0, quiet=True, device="cpu"), say=lambda line: None)
-    lines = [r for r in read_csv(run / "audit" / "audit.csv") if r["split"] == "train"]
-    truth = np.load(features)["label"]
-    wrong = [r["label"] != str(truth[int(r["row"])]) for r in lines]
-    kept = json.loads((run / DETECTED).read_text("utf-8"))
-    assert kept["score"]["share"] == pytest.approx(sum(wrong) / len(wrong)) and 0.1 < kept["score"]["share"] < 0.3
-    assert "vote" in kept and "self_gradient" in kept
-    for score in kept:
-        suspect = [-float(r[score]) for r in lines]
-        assert kept[score]["AUROC"] == pytest.approx(roc_auc_score(wrong, suspect), abs=1e-3)
-        assert kept[score]["AP"] == pytest.approx(average_precision_score(wrong, suspect), abs=1e-2)

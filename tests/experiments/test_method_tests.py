@@ -11,7 +11,7 @@ from scipy.special import stdtr
 
 from likewise.experiments.method_tests import contest, verdict
 from likewise.numerics.bootstrap import paired
-from likewise.runs.artifacts import PerQuery
+from likewise.runs.per_query import PerQuery
 from likewise.types import LikewiseError
 
 LABEL = np.repeat(np.arange(12) + 5, [3, 4, 5, 2, 6, 4, 4, 4, 4, 4, 4, 4])

@@ -12,18 +12,19 @@ from experiments.executor_work import check_that_a_kill_loses_nothing, check_tha
 from likewise.config import Bench, Train
 from likewise.errors import LikewiseError
 from likewise.experiments import ray_executor as module
-from likewise.experiments.jobs import Crew, Outcome, Planner
+from likewise.experiments.executors import choose_executor
+from likewise.experiments.jobs import Planner
 from likewise.experiments.ray_executor import (
-    RayCrew,
+    RayExecutor,
     connect,
     cpus_for,
-    crew_for,
     elsewhere,
     gpus_for,
     missing,
     must_be_seen,
     train_there,
 )
+from likewise.experiments.worker import Attempt, Outcome
 
 
 @pytest.fixture
@@ -32,14 +33,14 @@ def planner(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def crew():
+def executor():
     """A Ray of our own with two workers, whatever else runs on this machine. It takes some seconds to start."""
     pytest.importorskip("ray")
     before = os.environ.get("RAY_ADDRESS")
     os.environ["RAY_ADDRESS"] = "local"
     try:
-        with RayCrew("ray", 2) as crew:
-            yield crew
+        with RayExecutor("ray", 2) as executor:
+            yield executor
     finally:
         os.environ.pop("RAY_ADDRESS")
         os.environ |= {"RAY_ADDRESS": before} if before else {}
@@ -48,24 +49,24 @@ def crew():
 @pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.skipif(os.name == "nt", reason="signals")
-def test_a_killed_training_is_taken_up_by_another_process(crew, planner, settings):
-    check_that_a_kill_loses_nothing(crew, planner, settings)
+def test_a_killed_training_is_taken_up_by_another_process(executor, planner, settings):
+    check_that_a_kill_loses_nothing(executor, planner, settings)
 
 
 @pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.skipif(os.name == "nt", reason="signals")
-def test_a_wish_to_stop_is_heard(crew, planner, settings):
-    check_that_a_wish_to_stop_is_heard(crew, planner, settings)
+def test_a_wish_to_stop_is_heard(executor, planner, settings):
+    check_that_a_wish_to_stop_is_heard(executor, planner, settings)
 
 
 @pytest.mark.slow
 @pytest.mark.process
-def test_a_bad_setting_is_no_accident(crew, planner, settings, monkeypatch):
+def test_a_bad_setting_is_no_accident(executor, planner, settings, monkeypatch):
     """It is told once; and nodes are asked first whether they see the folder."""
-    monkeypatch.setattr(crew, "here_only", False)
+    monkeypatch.setattr(executor, "here_only", False)
     jobs = [planner.job(Train(**settings | change)) for change in ({"lr": 1e30}, {})]
-    found = dict(crew.work([job.config for job in jobs]))
+    found = dict(executor.work([job.config for job in jobs]))
     assert "z must be unit vectors" in found[0].error and not found[0].crashed
     assert found[1] == Outcome()
     assert not list(planner.folder.glob(".seen-*"))
@@ -102,9 +103,9 @@ def fake_ray(answers: list):
 def test_what_is_lost_too_often_has_crashed(deaths, outcome, settings, monkeypatch):
     fake = fake_ray([*["killed"] * deaths, (None, False, False)])
     monkeypatch.setitem(sys.modules, "ray", fake)
-    with RayCrew("ray", gpus_each=0.25) as crew:
-        crew.here_only = True
-        assert list(crew.work([Train(**settings)])) == [(0, outcome)]
+    with RayExecutor("ray", gpus_each=0.25) as executor:
+        executor.here_only = True
+        assert list(executor.work([Train(**settings)])) == [(0, outcome)]
     assert fake.asked == [{"num_gpus": 0.25, "num_cpus": 2, "max_retries": 0, "max_calls": 1}]
 
 
@@ -114,10 +115,10 @@ def test_who_cannot_wait_kills():
     def wait(tasks, **_):
         raise KeyboardInterrupt
 
-    crew = RayCrew("ray")
-    crew.ray = SimpleNamespace(cancel=lambda task, force=False: asked.append((task, force)), wait=wait)
+    executor = RayExecutor("ray")
+    executor.ray = SimpleNamespace(cancel=lambda task, force=False: asked.append((task, force)), wait=wait)
     with pytest.raises(KeyboardInterrupt):
-        crew.end(["a", "b"])
+        executor.end(["a", "b"])
     assert asked == [("a", False), ("b", False), ("a", True), ("b", True)]
 
 
@@ -170,21 +171,15 @@ def test_a_folder_that_a_node_does_not_see_is_named(tmp_path):
 )
 def test_what_cannot_be_meant_is_refused(settings, words):
     with pytest.raises(LikewiseError) as error:
-        crew_for(Bench("grid.toml", **settings))
+        choose_executor(Bench("grid.toml", **settings))
     assert words in str(error.value)
-
-
-def test_who_trains_for_bench():
-    assert isinstance(crew_for(Bench("grid.toml", jobs=3)), Crew)
-    crew = crew_for(Bench("grid.toml", on="ray://head:10001", jobs=3, gpus_each=0.5))
-    assert (crew.address, crew.jobs, crew.gpus_each) == ("ray://head:10001", 3, 0.5)
 
 
 def test_without_ray_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with (
         pytest.raises(LikewiseError, match=r'needs Ray, which is not there; pip install "likewise\[ray\]"'),
-        RayCrew("ray"),
+        RayExecutor("ray"),
     ):
         pass
 
@@ -235,7 +230,7 @@ def test_workers_import_nothing_from_the_folder_that_ray_is_started_in(monkeypat
         assert os.environ["PYTHONPATH"] == f"{tmp_path / 'own'}{os.pathsep}/other"
     assert Path.cwd() == tmp_path and os.environ["PYTHONPATH"] == f"own{os.pathsep}/other"
     monkeypatch.setattr(sys, "path", ["/lib"])
-    monkeypatch.setattr(module, "attempt", lambda config: (None, False, False))
+    monkeypatch.setattr(module, "attempt", lambda config: Attempt())
     train_there(str(tmp_path), ["", "/lib", "/own"], Train(data="x"))
     assert sys.path == ["/lib", str(tmp_path), "/own"]
 

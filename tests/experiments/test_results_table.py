@@ -9,13 +9,15 @@ import torch
 
 from likewise.config import Train
 from likewise.errors import LikewiseError
+from likewise.evaluation import folds
 from likewise.experiments import results_table as module
-from likewise.experiments.grid import Cell, adapted, cells, read_grid
+from likewise.experiments.grid import adapted, cells, read_grid
+from likewise.experiments.grid_types import Cell
 from likewise.experiments.results_table import differing, missing, provenance, tabulate
 from likewise.published import numbers
 from likewise.render.benchmark_table import lay_out
-from likewise.runs.artifacts import PerQuery
 from likewise.runs.folder import Run
+from likewise.runs.per_query import PerQuery
 
 CPU = torch.device("cpu")
 
@@ -26,7 +28,7 @@ def stand_in(cell, folder, value=None, fold=None, metrics=("R@1",), differs=()):
     config = Train(data=cell.settings["data"], metrics=metrics)
     job = SimpleNamespace(config=config, run=run, identity="id", state="new")
     return SimpleNamespace(
-        number=1, cell=cell, fold=fold, job=job, differs=differs, error=None, status="new" if value is None else "finished"
+        number=1, cell=cell, fold=fold, job=job, differs=differs, error=None, finished=value is not None
     )  # fmt: skip
 
 
@@ -78,7 +80,7 @@ def test_every_printed_number_of_the_data_stands_once_whatever_is_trained(name, 
 
 def test_fold_scores_stand_in_the_columns_of_their_kind_printed_rows_too(tmp_path, monkeypatch):
     both = {"separated": {"metrics": {"R@1": 0.5}}, "concatenated": {"metrics": {"R@1": 0.6}}}
-    monkeypatch.setattr(module, "score_folds", lambda runs, metrics, **way: both)
+    monkeypatch.setattr(folds, "score_folds", lambda runs, metrics, **way: both)
     grid = read_grid("relational-table1")
     mine, late = (next(c for c in cells(grid) if c.names["method"] == p.name) for p in grid.axes["method"][:2])
     plan = [stand_in(c, tmp_path, v, fold) for c, v in ((mine, 0.5), (late, None)) for fold in range(4)]
@@ -172,7 +174,7 @@ def test_what_is_missing_is_named_up_to_a_dozen(tmp_path):
     assert missing(plan) == "Missing: 12 of 15 trainings: " + "; ".join(
         f"{m}, {s}" for m in ("ProxyNCA++", "ProxyAnchor", "SoftTriple") for s in range(1, 5)
     )
-    plan[0].status = "new"
+    plan[0].finished = False
     assert missing(plan).startswith("Missing: 13 of 15 trainings: ProxyNCA++, 0; ")
     assert missing(plan).endswith("; SoftTriple, 3; ... (see --list)")
     assert missing([plan[5]]) == ""

@@ -10,169 +10,32 @@ import pytest
 pytest.importorskip("optuna")
 
 from likewise.cli import main as cli
-from likewise.config import Train, Tune
 from likewise.errors import LikewiseError
+from likewise.experiments import trials
 from likewise.experiments import tune as module
-from likewise.experiments.grid import as_train, read_grid
 from likewise.experiments.tune import tune
-from likewise.render.benchmark_table import Sheet, lay_out
 from likewise.runs.folder import Run
-from likewise.training.fit import train
-
-CONFIG = """
-[settings]
-data = "{data}"
-sampler = "SamplesPerClass(batch=16, per_class=4)"
-dim = 8
-length = 8
-validate_every = 4
-protocol = "{protocol}"
-"""
-
-
-@pytest.fixture
-def config(features, tmp_path, monkeypatch):
-    """Settings of tune on the features, two folds, few steps, and no time spent on pictures."""
-    monkeypatch.setattr(module, "draw_search", lambda file, *_: file.touch())
-
-    def config(*ranges, protocol="ClassFolds(folds=2)", **settings):
-        file = tmp_path / "config.toml"
-        file.write_text(CONFIG.format(data=features, protocol=protocol), "utf-8")
-        usual = {"out": str(tmp_path / "out"), "trials": 3, "device": "cpu", "quiet": True, "pruner": "none"}
-        return Tune(str(file), ranges=ranges or ("lr=1e-4..1e-1 log",), **usual | settings)
-
-    return config
 
 
 def runs_in(folder):
     return [Run(path) for path in sorted((folder / "runs").iterdir())]
 
 
-def test_a_trial_is_worth_the_mean_over_folds_of_the_best_validation(config):
-    found = tune(config("lr=1e-4..1e-1 log", "dim=4|8", "loss.miner.eps=0..0.5"))
-    about = json.loads((found.folder / "tune.json").read_text("utf-8"))
-    assert about["count"] == {"complete": 3, "pruned": 0, "failed": 0, "running": 0, "interrupted": 0}
-    assert about["best"]["value"] == max(t["value"] for t in about["trials"])
-    for trial in about["trials"]:
-        folds = {}
-        for run in runs_in(found.folder):
-            settings = run.about["config"]
-            if settings["lr"] == trial["values"]["lr"]:
-                assert settings["dim"] == int(trial["values"]["dim"])
-                assert f"eps={trial['values']['loss.miner.eps']}" in settings["loss"]
-                scores = [line["val MAP@R"] for line in run.read_log() if "val MAP@R" in line]
-                assert len(scores) == 2
-                folds["fold=1" in settings["protocol"]] = max(scores)
-        assert trial["folds"] == [folds[False], folds[True]]
-        assert trial["value"] == pytest.approx((folds[False] + folds[True]) / 2)
-    for run in runs_in(found.folder):  # the test part was not looked at, and networks do not fill the disk
-        kept = {"config.json", "environment.json", "log.jsonl", "cost.json", "done"}
-        assert {p.name for p in run.path.iterdir()} == kept
-
-
-def test_the_best_settings_can_be_read_by_bench_and_tune(config):
-    found = tune(config("lr=1e-4..1e-1 log", "loss.base=0..1", trials=2))
-    grid = read_grid(found.folder / "best.toml")
-    again = as_train(grid.settings, evaluate=False, device="cpu", allow_imports=False)
-    assert again == found.best
-    assert again.lr == found.about["best"]["values"]["lr"]
-    assert grid.ranges == {"lr": "1e-4..1e-1 log", "loss.base": "0..1"}
-    more = tune(
-        Tune(str(found.folder / "best.toml"), trials=1, out=str(found.folder / "more"), device="cpu", quiet=True)
-    )
-    assert more.about["count"]["complete"] == 1
-
-
-def test_the_same_command_goes_on_and_trains_nothing_twice(config, monkeypatch):
-    first = tune(config(trials=2))
-    again = tune(config(trials=4))
+def test_the_same_command_goes_on_and_trains_nothing_twice(search_config, monkeypatch):
+    first = tune(search_config(trials=2))
+    again = tune(search_config(trials=4))
     assert [t["values"] for t in again.about["trials"][:2]] == [t["values"] for t in first.about["trials"]]
     assert again.about["count"]["complete"] == 4
-    monkeypatch.setattr(module, "run_folds", None)  # nobody is there to train
-    assert tune(config(trials=4)).about["trials"] == again.about["trials"]
+    monkeypatch.setattr(trials, "run_folds", None)  # nobody is there to train
+    assert tune(search_config(trials=4)).about["trials"] == again.about["trials"]
     with pytest.raises(LikewiseError, match="holds another search"):
-        tune(config("lr=1e-4..1e-2 log"))
+        tune(search_config("lr=1e-4..1e-2 log"))
 
 
-def test_what_fails_is_worth_nothing_and_listed_with_its_reason(config):
-    found = tune(config("loss=Triplet()|Triplet(margin=-1.0)", "lr=1e-3|1e30", trials=8, sampler="random"))
-    failed = [t for t in found.about["trials"] if t["state"] == "failed"]
-    assert found.about["count"]["failed"] == len(failed)
-    assert found.about["count"]["complete"] + len(failed) == 8
-    assert all(t["value"] == 0 for t in failed)
-    reasons = {(t["values"]["loss"], t["values"]["lr"]): t["reason"] for t in failed}
-    assert "margin must be 0 or more" in reasons["Triplet(margin=-1.0)", "1e-3"]
-    assert "z must be unit vectors" in reasons["Triplet()", "1e30"]
-    assert found.about["best"]["values"] == {"loss": "Triplet()", "lr": "1e-3"}
-
-
-def test_when_all_fails_it_says_why(config, tmp_path):
+def test_when_all_fails_it_says_why(search_config, tmp_path):
     with pytest.raises(LikewiseError, match="no trial of 2 gave a score .*unit vectors"):
-        tune(config("lr=1e30..1e31", trials=2))
+        tune(search_config("lr=1e30..1e31", trials=2))
     assert json.loads((tmp_path / "out" / "tune.json").read_text())["count"]["failed"] == 2
-
-
-def test_a_breakdown_that_is_no_settings_fault_ends_the_search(config, tmp_path, monkeypatch):
-    from likewise.experiments import jobs as many
-
-    def broken(*_, **__):
-        raise OSError("the disk is gone")
-
-    with monkeypatch.context() as broken_machine:
-        broken_machine.setattr(many, "train", broken)
-        with pytest.raises(LikewiseError, match="not by its settings: OSError: the disk is gone"):
-            tune(config(trials=1))
-    about = json.loads((tmp_path / "out" / "tune.json").read_text())
-    assert about["count"] == {"complete": 0, "pruned": 0, "failed": 0, "running": 0, "interrupted": 1}
-    again = tune(config(trials=1)).about
-    assert [t["state"] for t in again["trials"]] == ["interrupted", "complete"]
-    assert again["trials"][0]["values"] == again["trials"][1]["values"]
-
-
-def test_a_hopeless_trial_is_given_up_after_a_fold(config):
-    settings = {"trials": 9, "pruner": "median", "sampler": "random"}
-    found = tune(config("lr=1e-5..1e-1 log", **settings))
-    pruned = [t for t in found.about["trials"] if t["state"] == "pruned"]
-    assert found.about["count"]["pruned"] == len(pruned) > 0
-    assert all(len(t["folds"]) == 1 and t["value"] is None for t in pruned)
-    first = [t["folds"][0] for t in found.about["trials"][: pruned[0]["number"]]]
-    assert len(first) >= 5  # Optuna's start without pruning
-    assert pruned[0]["folds"][0] < sorted(first)[len(first) // 2] + 1e-12
-
-
-def test_an_interruption_hands_the_trial_back(config, tmp_path, monkeypatch):
-    real, calls = module.run_folds, []
-
-    def interrupted(*arguments):
-        calls.append(arguments[1])
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return real(*arguments)
-
-    monkeypatch.setattr(module, "run_folds", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        tune(config(trials=3))
-    assert json.loads((tmp_path / "out" / "tune.json").read_text())["count"]["complete"] == 1
-    about = tune(config(trials=3)).about
-    assert about["count"] == {"complete": 3, "pruned": 0, "failed": 0, "running": 0, "interrupted": 1}
-    assert calls[2] == calls[1]
-
-
-def test_the_final_runs_have_fresh_seeds_and_are_scored_apart_and_together(config):
-    found = tune(config(trials=1, final=2))
-    assert isinstance(found.final, Sheet)
-    assert {e.column[0] for e in found.final.entries} == {"separated", "concatenated"}
-    assert all(len(e.values) == e.wanted == 2 for e in found.final.entries)
-    assert all("±" in cell.ours for cell in lay_out(found.final).shown.values())
-    runs = [Run(path) for path in (found.folder / "final" / "runs").iterdir()]
-    assert sorted(run.about["config"]["seed"] for run in runs) == [1, 1, 2, 2]
-    assert {run.about["config"]["lr"] for run in runs} == {found.best.lr}
-    stored = json.loads((found.folder / "tune.json").read_text("utf-8"))["final"]
-    lines = [dict(zip(stored["columns"], line, strict=True)) for line in stored["lines"]]
-    assert [(line["column"], line["metric"], line["mean"]) for line in lines] == [
-        (e.column[0], e.column[1], e.ours.mean) for e in found.final.entries
-    ]
-    assert stored["notes"] == list(found.final.notes)
 
 
 def test_a_run_folder_is_a_config_and_a_plain_protocol_one_fold(run, tmp_path, capsys):
@@ -190,18 +53,6 @@ def test_a_run_folder_is_a_config_and_a_plain_protocol_one_fold(run, tmp_path, c
     assert {r.about["config"]["length"] for r in runs_in(out)} == {str(t["values"]["length"]) for t in about["trials"]}
 
 
-def test_a_damaged_summary_is_one_sentence_and_the_search_goes_on_without_it(config, tmp_path):
-    """What was searched is in the storage."""
-    tune(config(trials=1))
-    file = tmp_path / "out" / "tune.json"
-    for text in ("{", "[]", "[" * 100_000):
-        file.write_text(text)
-        with pytest.raises(LikewiseError, match="tune: .*tune.json is damaged .*delete it: it is written anew"):
-            tune(config(trials=1))
-    file.unlink()
-    assert tune(config(trials=1)).about["count"]["complete"] == 1
-
-
 @pytest.mark.parametrize(
     ("ranges", "settings", "words"),
     [
@@ -216,44 +67,23 @@ def test_a_damaged_summary_is_one_sentence_and_the_search_goes_on_without_it(con
         (("reality-check",), {"storage": "nosuch://x"}, "the storage 'nosuch://x' cannot be used"),
     ],
 )
-def test_what_cannot_be_searched_is_named(config, ranges, settings, words):
+def test_what_cannot_be_searched_is_named(search_config, ranges, settings, words):
     with pytest.raises(LikewiseError) as error:
-        tune(config(*ranges, **settings))
+        tune(search_config(*ranges, **settings))
     assert words in str(error.value)
 
 
-def test_a_run_that_had_no_validation_part_is_searched_in_folds_with_batches_that_fit(settings, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "draw_search", lambda file, *_: file.touch())
-    run = train(Train(**settings | {"length": "4", "sampler": None}))
-    assert "batch=48" in run.about["config"]["sampler"]  # all 12 training classes; a fold has 9
-    said, out = [], tmp_path / "out"
-    found = tune(
-        Tune(str(run.path), ("lr=1e-4..1e-1 log",), trials=1, out=str(out), device="cpu", quiet=True), said.append
-    )
-    assert found.about["count"]["complete"] == 1
-    assert "ClassFolds() takes its place" in said[0]
-    assert {"batch=36" in r.about["config"]["sampler"] for r in runs_in(out)} == {True}
-
-
-def test_axes_are_for_bench(config, tmp_path):
-    settings = config()
-    with open(settings.config, "a") as file:
-        file.write("[axes]\nseed = [1]\n")
-    with pytest.raises(LikewiseError, match="has axes, which are for bench"):
-        tune(settings)
-
-
-def test_without_optuna_it_says_what_to_install(config, monkeypatch):
+def test_without_optuna_it_says_what_to_install(search_config, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     monkeypatch.delitem(sys.modules, "likewise.experiments.optuna_study", raising=False)
     with pytest.raises(LikewiseError, match="pip install 'likewise\\[tune\\]'"):
-        tune(config())
+        tune(search_config())
 
 
 @pytest.mark.slow
 @pytest.mark.process
-def test_two_processes_share_a_search(config, tmp_path):
-    settings = config(trials=6)
+def test_two_processes_share_a_search(search_config, tmp_path):
+    settings = search_config(trials=6)
     words = [
         "tune",
         settings.config,
@@ -278,18 +108,17 @@ def test_two_processes_share_a_search(config, tmp_path):
     assert len(set(drawn)) == 6  # they do not draw alike
 
 
-def test_a_search_kept_in_a_database_goes_on_from_there(config, tmp_path):
+def test_a_search_kept_in_a_database_goes_on_from_there(search_config, tmp_path):
     storage = f"sqlite:///{tmp_path}/study.db"
-    first = tune(config(trials=2, storage=storage, pruner="none"), say=lambda line: None)
-    again = tune(config(trials=3, storage=storage, pruner="none"), say=lambda line: None)
+    first = tune(search_config(trials=2, storage=storage, pruner="none"), say=lambda line: None)
+    again = tune(search_config(trials=3, storage=storage, pruner="none"), say=lambda line: None)
     assert first.about["count"]["complete"] == 2 and again.about["count"]["complete"] == 3
     assert [t["values"] for t in again.about["trials"]][:2] == [t["values"] for t in first.about["trials"]]
     assert again.about["storage"] == storage
 
 
-def test_what_another_process_saw_later_is_not_written_over(config, tmp_path, monkeypatch):
+def test_what_another_process_saw_later_is_not_written_over(search_config, tmp_path, monkeypatch):
     """A trial ends elsewhere, and is written, between our look at the search and our writing."""
-    from likewise.experiments import tune as module
 
     looks, real = [], module.summary
 
@@ -299,6 +128,6 @@ def test_what_another_process_saw_later_is_not_written_over(config, tmp_path, mo
         return found | {"count": found["count"] | {"complete": 1}} if len(looks) == 1 else found
 
     monkeypatch.setattr(module, "summary", late)
-    module.tune(config(trials=2))
+    module.tune(search_config(trials=2))
     assert json.loads((tmp_path / "out" / "tune.json").read_text())["count"]["complete"] == 2
     assert len(looks) == 3, "until nothing changes any more"

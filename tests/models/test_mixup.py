@@ -10,9 +10,9 @@ from likewise.data import load
 from likewise.losses import NormSoftmax
 from likewise.models import Embedder
 from likewise.models.mixup import STAGES, Mixup
+from likewise.runs.defaults import resolve
 from likewise.runs.folder import Run
 from likewise.runs.identity import find_run
-from likewise.runs.open import resolve
 from likewise.training.build import build_state, make_samples
 from likewise.training.fit import train
 from likewise.training.interrupts import Interrupted

@@ -3,12 +3,10 @@
 import numpy as np
 import torch
 
-from likewise.report import class_tree
 from likewise.report.class_tree import class_means, group_classes, leaves
 
 
-def test_means_by_hand(monkeypatch):
-    monkeypatch.setattr(class_tree, "CHUNK", 7)
+def test_means_by_hand():
     z, y = torch.randn(50, 3, generator=torch.Generator().manual_seed(0)), np.arange(50) % 4
     mean = class_means(z, y, 5)
     for c in range(4):

@@ -10,8 +10,8 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from likewise.config import Report, Train
 from likewise.report.label_trust import noise_of, transition
 from likewise.report.targets import open_target
+from likewise.runs.dataset import make_protocol, spoil
 from likewise.runs.folder import Run
-from likewise.runs.open import make_protocol, spoil
 from likewise.training.fit import train
 
 

@@ -7,8 +7,9 @@ import pytest
 
 from likewise.config import Report, Search, Train
 from likewise.data.features import read_embeddings
+from likewise.report.score_now import UNTESTED
 from likewise.report.sections.scores import scales
-from likewise.report.targets import UNTESTED, one_part, open_target, tell_apart
+from likewise.report.targets import one_part, open_target, tell_apart
 from likewise.report.write import find_facts
 from likewise.stages.search import search
 from likewise.training.fit import train

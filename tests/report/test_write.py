@@ -12,8 +12,8 @@ from likewise.report import slow_maps
 from likewise.report import write as stage
 from likewise.report.records import Facts
 from likewise.report.write import report
-from likewise.runs.artifacts import read_per_query
 from likewise.runs.folder import Run
+from likewise.runs.per_query import read_per_query
 from likewise.training.fit import train
 from likewise.types import LikewiseError
 

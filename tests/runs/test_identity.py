@@ -5,8 +5,8 @@ import torch
 
 from likewise.config import KEPT_OUT, Train
 from likewise.data import load
+from likewise.runs.defaults import resolve
 from likewise.runs.identity import find_run, take
-from likewise.runs.open import resolve
 from likewise.types import LikewiseError
 
 
@@ -95,29 +95,3 @@ def test_where_pictures_are_kept_is_no_part_of_a_run(claim, settings, tmp_path, 
         assert claim(keep=keep, keep_budget="1GB").about["identity"] == base
     for change in ({"keep_side": 30}, {"jitter": (0.1, 0.0, 0.0)}):
         assert claim(**change).about["identity"] != base
-
-
-def test_runs_of_before_are_found_wherever_their_pictures_were_kept(settings, tmp_path, monkeypatch):
-    """Pictures held on the device were part of the identity once, and of the folder's name."""
-    from likewise.runs import identity as claim
-    from likewise.runs.folder import identity
-
-    monkeypatch.chdir(tmp_path)
-    items = load(settings["data"])
-    config = resolve(Train(**{k: v for k, v in settings.items() if k != "out"}), items)
-    new = find_run(config, items)
-
-    def before(learned: dict, data: str) -> str:
-        return identity(learned | {"keep": "device"}, data)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(claim, "identity", before)
-        old = find_run(config, items)
-        with old.run.owned():
-            take(old, config, torch.device("cpu"))
-    assert old.run.path != new.run.path
-    found = find_run(config, items)
-    assert found.run.path == old.run.path and found.about["identity"] == old.about["identity"]
-    with new.run.owned():  # both are there: the new one counts
-        take(new, config, torch.device("cpu"))
-    assert find_run(config, items).run.path == new.run.path

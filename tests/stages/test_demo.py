@@ -9,6 +9,7 @@ from PIL import Image
 from likewise.config import Demo
 from likewise.render.gallery import CAPTION, EDGE, GAP, RIGHT, TILE, WRONG
 from likewise.runs.folder import Run
+from likewise.runs.sample_weights import FinalWeights, write_sample_weights
 from likewise.stages.demo import demo, doubts
 from likewise.types import Items
 
@@ -49,8 +50,9 @@ def test_what_is_said_of_doubted_labels_is_counted_by_the_truth(tmp_path):
     true = ["a", "a", "b", "b", "c", "c"]
     given = ["a", "b", "b", "a", "c", "a"]  # three are wrong
     label = ["a", "a", "c", "a", "c", "b"]  # the second is repaired, the third and the last changed for worse
-    weight = np.array([1, 1, 1, 0, 0, 1])  # the fourth, wrong, and the fifth, right, are left out
-    np.savez(tmp_path / "trust.npz", row=np.arange(2, 8), given=given, label=label, weight=weight)
+    weight = np.array([1.0, 1, 1, 0, 0, 1])  # the fourth, wrong, and the fifth, right, are left out
+    final = FinalWeights(np.arange(2, 8), np.array(given), np.array(label), np.zeros(6), weight)
+    write_sample_weights(tmp_path, final)
     items = Items("x", np.array([0, 0, *("abc".index(c) for c in true)]), ("a", "b", "c"))
     assert doubts(Run(tmp_path), items) == [
         "robust doubted 5 of 6 labels: 3 of the 3 wrong ones, and 2 right ones",

@@ -10,7 +10,7 @@ from likewise.cli import main as cli
 from likewise.config import Noise, Train
 from likewise.data import load
 from likewise.protocols import SeenClasses, UnseenClasses
-from likewise.runs.open import spoil
+from likewise.runs.dataset import spoil
 from likewise.stages.noise import noise
 from likewise.training.fit import train
 from likewise.types import LikewiseError

@@ -11,10 +11,10 @@ from likewise.config.overrides import has_argument
 from likewise.config.spec import build
 from likewise.contracts import BatchSampler, Confidence, Loss, NoiseModel, Protocol, Term
 from likewise.errors import LikewiseError
-from likewise.evaluation.folds import fold_specs
 from likewise.experiments.grid import adapted, as_train, cells, read_grid, table_names
 from likewise.experiments.jobs import Planner
 from likewise.published import numbers
+from likewise.runs.defaults import fold_specs
 
 OURS = {
     "CUB200": "cub200", "Cars196": "cars196", "SOP": "sop", "InShop": "inshop", "iNaturalist": "inaturalist",

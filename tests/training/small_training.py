@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from likewise.runs.open import resolve
+from likewise.runs.defaults import resolve
 from likewise.training.build import build_state, make_samples
 
 CPU = torch.device("cpu")

@@ -12,8 +12,8 @@ from training.faults_work import LINE, fill_the_disk, train_until_killed
 from likewise.config import Train
 from likewise.data import load
 from likewise.data.images import BadImage
+from likewise.runs.defaults import resolve
 from likewise.runs.folder import Run
-from likewise.runs.open import resolve
 from likewise.training.build import build_state, make_samples
 from likewise.training.fit import train
 from likewise.training.interrupts import Interrupted

@@ -12,7 +12,7 @@ from likewise.config import Train
 from likewise.data import load
 from likewise.errors import OutOfMemory
 from likewise.runs.folder import Run
-from likewise.runs.open import read_config
+from likewise.runs.settings import read_config
 from likewise.training.fit import train
 from likewise.training.interrupts import Interrupted
 from likewise.types import LikewiseError
@@ -66,7 +66,7 @@ def test_exhausted_memory_is_one_sentence(settings):
 
 def test_noise_spoils_training_labels_only(settings):
     from likewise.protocols import UnseenClasses
-    from likewise.runs.open import spoil
+    from likewise.runs.dataset import spoil
 
     data = load(settings["data"])
     protocol = UnseenClasses(val=0.25)
@@ -179,7 +179,7 @@ def test_a_local_weight_file_is_where_training_starts(tmp_path):
     run = train(Train(**settings, out=str(tmp_path / "run")))
     for name, value in start.items():
         assert torch.equal(weights(run)[f"embedder.backbone.{name}"], value), name
-    from likewise.runs.open import open_embedder
+    from likewise.runs.network import open_embedder
 
     for which in ("untrained", "last"):
         found = open_embedder(run, read_config(run), which, torch.device("cpu")).backbone.state_dict()

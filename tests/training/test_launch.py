@@ -16,8 +16,10 @@ from likewise.errors import OutOfMemory
 from likewise.io.processes import command
 from likewise.runs.folder import Run
 from likewise.training.fit import train
-from likewise.training.launch import end_with, is_loss, is_started, launch, must_be_there, outcome, wait_for
+from likewise.training.launch import is_started, launch, must_be_there, outcome
 from likewise.types import LikewiseError
+
+TRAIN = "likewise.training.fit:train"
 
 
 def command_line(settings: dict) -> list[str]:
@@ -130,15 +132,15 @@ def test_torchrun_trains_too(settings):
 def test_processes_import_nothing_from_the_current_folder(settings, monkeypatch):
     started = []
 
-    def start(words, **_):
+    def start(words, environment):
         started.append(words)
         raise FileNotFoundError
 
-    monkeypatch.setattr(subprocess, "Popen", start)
+    monkeypatch.setattr("likewise.training.launch.Child", start)
     with pytest.raises(FileNotFoundError):
-        launch(Train(**settings | {"gpus": 2}))
+        launch(Train(**settings | {"gpus": 2}), TRAIN)
     (words,) = started
-    assert words == command("likewise.training.launch:work", words[-1])
+    assert words == command("likewise.training.launch:work", TRAIN, words[-1])
 
 
 def test_as_many_gpus_as_asked_for(settings, monkeypatch):
@@ -146,9 +148,9 @@ def test_as_many_gpus_as_asked_for(settings, monkeypatch):
     with pytest.raises(
         LikewiseError, match=r"train: --gpus 2 takes so many GPUs, and here are 1; give fewer, or .*--device cpu"
     ):
-        launch(Train(**settings | {"gpus": 2, "device": None}))
+        launch(Train(**settings | {"gpus": 2, "device": None}), TRAIN)
     with pytest.raises(LikewiseError, match=r"here are 1, of which --device cuda:0 is one; give fewer"):
-        launch(Train(**settings | {"gpus": 2, "device": "cuda:0"}))
+        launch(Train(**settings | {"gpus": 2, "device": "cuda:0"}), TRAIN)
     must_be_there(Train(**settings | {"gpus": 9}))  # the CPU is shared by any number
 
 
@@ -166,44 +168,6 @@ def test_what_the_user_is_told():
     with pytest.raises(LikewiseError, match="process 2 of 3 was lost .exit code -9."):
         outcome([lost, lost, lost], [1, 1, -9])
     assert outcome([{"run": "there"}, {"run": "there"}], [0, 0]).path == Path("there")
-
-
-def test_who_does_not_end_is_ended(monkeypatch):
-    """One is lost; the other is asked, and then killed."""
-    monkeypatch.setattr("likewise.training.launch.PATIENCE", 0.1)
-    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(60)"
-    processes = [subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE) for text in (deaf, "exit(3)")]
-    processes[0].stdout.readline()
-    wait_for(processes, threading.Event())
-    assert [process.wait() for process in processes] == [-signal.SIGKILL, 3]
-
-
-def test_a_wish_to_stop_is_passed_on():
-    """To every process; how they end is their own business."""
-    stop = threading.Event()
-    stop.set()
-    polite = (
-        "import signal, time; signal.signal(signal.SIGTERM, lambda *_: exit(130)); print(flush=True); time.sleep(60)"
-    )
-    processes = [subprocess.Popen([sys.executable, "-c", polite], stdout=subprocess.PIPE) for _ in range(2)]
-    for process in processes:
-        process.stdout.readline()
-    wait_for(processes, stop)
-    assert [process.returncode for process in processes] == [130, 130]
-
-
-def test_processes_whose_parent_is_gone_are_asked_to_stop(monkeypatch):
-    parents, asked = [7, 7, 1], []
-    monkeypatch.setattr("likewise.training.launch.time.sleep", lambda seconds: None)
-    monkeypatch.setattr("likewise.training.launch.os.getppid", lambda: parents.pop(0))
-    monkeypatch.setattr("likewise.training.launch.os.kill", lambda *who: asked.append(who))
-    end_with(7)
-    assert asked == [(os.getpid(), signal.SIGTERM)] and not parents
-
-
-def test_what_only_says_that_another_went_away():
-    assert is_loss(RuntimeError("[../gloo/transport/tcp/pair.cc] Connection closed by peer [127.0.0.1]:1"))
-    assert is_loss(torch.distributed.DistBackendError("NCCL error")) and not is_loss(RuntimeError("size mismatch"))
 
 
 def test_one_of_several_starts_no_others(monkeypatch):

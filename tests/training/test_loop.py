@@ -15,9 +15,9 @@ from training.small_training import GLYPHS, SMALL, assert_same_network, pictures
 from likewise import samplers
 from likewise.config import Train
 from likewise.data import load
+from likewise.runs.defaults import resolve
 from likewise.runs.folder import Run
 from likewise.runs.identity import find_run, take
-from likewise.runs.open import resolve
 from likewise.training.fit import train
 from likewise.training.interrupts import Interrupted
 from likewise.training.loop import Hooks

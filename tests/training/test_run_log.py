@@ -10,8 +10,8 @@ from training.small_training import assert_same_network, told
 
 from likewise.config import Train
 from likewise.data import load
+from likewise.runs.defaults import resolve
 from likewise.runs.folder import Run
-from likewise.runs.open import resolve
 from likewise.runs.usage import Session
 from likewise.training.build import build_state, make_samples
 from likewise.training.fit import train

@@ -22,8 +22,8 @@ from training.step_work import (
 
 from likewise.config import Train
 from likewise.data import load
+from likewise.runs.defaults import resolve
 from likewise.runs.folder import Run
-from likewise.runs.open import resolve
 from likewise.training.build import build_state, make_samples
 from likewise.training.step import check_chunks
 from likewise.types import LikewiseError

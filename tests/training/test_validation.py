@@ -10,7 +10,7 @@ from training.small_training import assert_same_network, told, weights
 from likewise.config import Train
 from likewise.data import load
 from likewise.runs.folder import Run
-from likewise.runs.open import read_config
+from likewise.runs.settings import read_config
 from likewise.training import fit as module
 from likewise.training.fit import train
 from likewise.training.loop import Hooks
@@ -48,7 +48,8 @@ def test_the_best_and_the_last_network_are_both_kept(settings):
     assert same == (best == 40)
     from likewise.engine.embed import embed_rows
     from likewise.evaluation.scoring import mean_score
-    from likewise.runs.open import make_protocol, open_embedder
+    from likewise.runs.dataset import make_protocol
+    from likewise.runs.network import open_embedder
 
     config, data = read_config(run), load(settings["data"])
     protocol = make_protocol(config)

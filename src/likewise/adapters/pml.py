@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -45,10 +46,20 @@ class FromPML(Loss):
             )
         self.loss = loss
         self.miner = miner
-        self.input = "unit" if getattr(loss.distance, "normalize_embeddings", True) else "raw"
+        self.input = _input(loss.distance)
         self.by_proxies = any(p.dim() > 1 for p in loss.parameters())
         if classes := _classes(loss):
             self.classes = classes
+
+    @classmethod
+    def input_of(cls, arguments: Mapping[str, Any]) -> Literal["unit", "raw"]:
+        loss = arguments["loss"]
+        if isinstance(loss, nn.Module):
+            return _input(loss.distance)
+        distance = loss.arguments.get("distance")
+        if distance is None:  # the loss takes the default from this method, which reads nothing of the instance
+            return _input(loss.kind.get_default_distance(None))
+        return _input(distance.kind(**distance.arguments))
 
     @property
     def written(self) -> str:
@@ -127,6 +138,11 @@ class FromPML(Loss):
         return info["indices"] if kind == "element" else info["indices"][0]
 
 
+def _input(distance: Any) -> Literal["unit", "raw"]:
+    """The embeddings that a distance of PML compares."""
+    return "unit" if getattr(distance, "normalize_embeddings", True) else "raw"
+
+
 def _classes(loss: Any) -> int:
     """How many classes a loss was made for, 0 for any; not all of PML's keep the number."""
     kept = getattr(loss, "num_classes", 0) or len(getattr(loss, "proxy_labels", ()))
@@ -142,10 +158,15 @@ class _Handed(nn.Module):
 
 def is_pml(part) -> bool:
     """Whether this is a loss of pytorch-metric-learning that hands values to a reducer. Imports nothing that is not there."""
-    if not isinstance(part, nn.Module) or importlib.util.find_spec("pytorch_metric_learning") is None:
+    return isinstance(part, nn.Module) and is_pml_class(type(part))
+
+
+def is_pml_class(kind: type) -> bool:
+    """Whether instances of a class are losses of pytorch-metric-learning. Imports nothing that is not there."""
+    if importlib.util.find_spec("pytorch_metric_learning") is None:
         return False
-    if not any(kind.__module__.startswith("pytorch_metric_learning.") for kind in type(part).__mro__):
+    if not any(base.__module__.startswith("pytorch_metric_learning.") for base in kind.__mro__):
         return False
     from pytorch_metric_learning.losses import BaseMetricLossFunction
 
-    return isinstance(part, BaseMetricLossFunction)
+    return issubclass(kind, BaseMetricLossFunction)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,10 +13,10 @@ from torch import Tensor
 
 from likewise.audit.deep_influence import deep_influence, deep_repairs
 from likewise.audit.hessian import along, empirical, fisher_factor, gradients, kronecker, lissa
-from likewise.audit.influence import Causes, balanced_batches, influence, repairs, shares, strongest
+from likewise.audit.influence import balanced_batches, influence, repairs, shares, strongest
 from likewise.audit.intervention import summary, verify
-from likewise.audit.retrieval_errors import Found, find_pairs, group_by_class
-from likewise.audit.source import Subject
+from likewise.audit.records import Causes, Errors, Explained, Found, Subject, moved
+from likewise.audit.retrieval_errors import find_pairs, group_by_class
 from likewise.config import Audit
 from likewise.data.loader import batches, in_order
 from likewise.io.progress import bar
@@ -34,31 +32,6 @@ WAYS = {
     "lissa": "influence function, Hessian by LiSSA over the training set, by the head's weights",
     "deep": "first order through all layers, by forward-mode products",
 }
-
-
-class Errors(NamedTuple):
-    """Errors to explain: the pairs of test samples of each (positions in the test part), and what each error is called."""
-
-    pair: Int[Tensor, "P 2"]
-    sign: Float[Tensor, "P"]
-    error: Int[Tensor, "P"]  # which error a pair belongs to
-    name: list[tuple[str, str]]  # (error, kind)
-
-    def some(self, low: int, high: int) -> Errors:
-        mine = (self.error >= low) & (self.error < high)
-        return Errors(self.pair[mine], self.sign[mine], self.error[mine] - low, self.name[low:high])
-
-
-@dataclass(frozen=True, eq=False)
-class Explained:
-    """The test errors, causes of the worst of them where they can be told, and how hard each training sample pulls at them."""
-
-    found: Found
-    errors: Errors
-    g: Float[Tensor, "N D"] | None = None  # `shares` of the training samples, where the loss can be asked
-    causes: Causes | None = None
-    pull: Float[Tensor, "N"] | None = None
-    verified: dict | None = None
 
 
 def explain(subject: Subject, config: Audit) -> Explained:
@@ -201,7 +174,3 @@ def act(subject: Subject, errors: Errors, g: Float[Tensor, "N D"], ours: Float[T
         rows += [row | {"way": f"{row['way']}, {what}"} for row in one["rows"]]
         told.append(f"over {high - low} {what}: {one['told']}")
     return {"pairs": pairs, "rows": rows, "told": "; ".join(told) or "there are too few errors to tell"}
-
-
-def moved(e: Embedded, device: torch.device) -> Embedded:
-    return Embedded(*(None if t is None else t.to(device) for t in (e.z, e.y, e.row, e.e, e.f)))  # pyright: ignore[reportArgumentType]

@@ -12,12 +12,13 @@ import torch
 from jaxtyping import Int
 from PIL import Image
 
-from likewise.audit.attribution import WAYS, Explained, explain
-from likewise.audit.label_quality import SCORES, Verdicts, judge_part, measure
+from likewise.audit.attribution import WAYS, explain
+from likewise.audit.label_quality import SCORES, judge_part, measure
 from likewise.audit.near_duplicates import Duplicates, near_duplicates
 from likewise.audit.page import write_page
+from likewise.audit.records import Explained, Subject, Verdicts
 from likewise.audit.retrain import retrain
-from likewise.audit.source import Subject, open_subject
+from likewise.audit.source import open_subject
 from likewise.audit.write import write_tables
 from likewise.config import Audit, check
 from likewise.data.images import image_of

@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from likewise.audit.records import Causes
 from likewise.contracts import Loss
 from likewise.similarity import full_products
 from likewise.types import Embedded, LikewiseError
@@ -35,20 +36,6 @@ class Repairs:
     f: Float[Tensor, "S F"]
     error: Int[Tensor, "S"]  # 0 to errors - 1, ascending
     errors: int
-
-
-@dataclass(frozen=True, eq=False)
-class Causes:
-    """The samples that matter most for each error, the strongest first. Rows are positions among the training samples.
-
-    `spread` is the root mean square over all samples: what is far below it has a sign by chance.
-    """
-
-    harmful_row: Int[Tensor, "Q K"]
-    harmful: Float[Tensor, "Q K"]
-    helpful_row: Int[Tensor, "Q K"]
-    helpful: Float[Tensor, "Q K"]
-    spread: Float[Tensor, "Q"]
 
 
 def repairs(

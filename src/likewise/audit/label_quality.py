@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.audit import relabel
-from likewise.audit.attribution import Explained, moved
 from likewise.audit.influence import losses_of
-from likewise.audit.label_quality_ensemble import Judged, judge
+from likewise.audit.label_quality_ensemble import judge
 from likewise.audit.label_scores import by_loss, class_sizes, loss_over_time, neighbour_vote, self_gradient
-from likewise.audit.source import Part, Subject
+from likewise.audit.records import Explained, Judged, Part, Subject, Verdicts, moved
 from likewise.config import Audit
 from likewise.metrics.detection import detection, relabel_accuracy
 from likewise.retrieval.ranking import nearest
@@ -36,21 +34,6 @@ SCORES = {
     "influence": "share of the training samples that pull harder at the test errors",
 }
 """Single scores, all in [0, 1] and low = suspect."""
-
-
-@dataclass(frozen=True, eq=False)
-class Verdicts:
-    """What is said of every sample of a part; `y` are its labels as the part counts them."""
-
-    judged: Judged
-    single: dict[str, Float[Tensor, "N"]]
-    near: Int[np.ndarray, "N K"]  # positions in the part, -1: none
-    classes: relabel.ClassFindings
-    wrong: float  # how many labels are, by the scores; samples alone in their class are not counted
-
-    @property
-    def flagged(self) -> Bool[Tensor, "N"]:
-        return self.judged.score < 0.5
 
 
 def judge_part(subject: Subject, name: str, explained: Explained, config: Audit) -> Verdicts:

@@ -7,7 +7,6 @@ given (`label_noise`), so no setting says how many are wrong. Together they make
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.audit.label_scores import Centres, class_sizes, margins, must_be_labelled, undecided
+from likewise.audit.records import Judged
 from likewise.errors import LikewiseError
 from likewise.numerics.label_noise import Evidence, Known, Noise, discriminate, fit_noise
 from likewise.numerics.lda import KEPT
@@ -42,24 +42,6 @@ BOUND = 1e-7
 
 STEADY = 1e-3
 """The least slope of the score by what the members say: it never falls where they rise."""
-
-
-@dataclass(frozen=True, eq=False)
-class Judged:
-    """P(the label is right) for every sample, and the label it should have if it is not.
-
-    `score` is made of the `single` ones. `confidence`: of the suggested label, given that the own one is wrong; `margin`: how far
-    it is ahead of the next. `any` and `similar`: shares of labels that are those of any other class, and of a similar one.
-    """
-
-    score: Float[Tensor, "N"]
-    single: dict[str, Float[Tensor, "N"]]
-    suggested: Int[Tensor, "N"]
-    confidence: Float[Tensor, "N"]
-    margin: Float[Tensor, "N"]
-    any: float
-    similar: float
-    silent: bool = False  # features tell classes apart no better than chance, so nobody is doubted
 
 
 @torch.no_grad()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -11,9 +10,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.audit.label_scores import TEMPERATURE, votes
+from likewise.audit.records import ClassFindings
 from likewise.errors import LikewiseError
-
-Kind = Literal["clean", "individual", "merge", "diffuse"]
 
 
 class Suggestions(NamedTuple):
@@ -71,25 +69,6 @@ def _elect(
     second = share.masked_fill(label == won, 0).amax(1)
     heard = w.sum(1) > 0
     return Suggestions(rows, won[:, 0].where(heard, y), best[:, 0], best[:, 0] - second)
-
-
-@dataclass(frozen=True, eq=False)
-class ClassFindings:
-    """What suggestions say about each class.
-
-    `kind`: "clean" (nobody leaves it), "individual" (a few do), "merge" (many do, nearly all for `target`) or "diffuse" (many do,
-    for several classes). `of_all` and `of_touched`: the share of samples with another label, among all samples and among those
-    of classes that anybody leaves.
-    """
-
-    label: Int[np.ndarray, "C"]
-    size: Int[np.ndarray, "C"]
-    moved: Int[np.ndarray, "C"]  # samples for which another label is suggested
-    target: Int[np.ndarray, "C"]  # the label suggested most often, the lowest of equals; -1: none
-    entropy: Float[np.ndarray, "C"]  # of the other labels suggested, in nats: 0 where they are one
-    kind: tuple[Kind, ...]
-    of_all: float
-    of_touched: float
 
 
 def class_findings(

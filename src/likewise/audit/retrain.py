@@ -10,24 +10,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
+from likewise.audit.corrected import by_its_split, must_be_classes, write_corrected
 from likewise.config import Audit, Compare, Train
 from likewise.config.spec import spec
-from likewise.contracts import Protocol
-from likewise.data.images import drop
-from likewise.data.table import places, write_table
-from likewise.engine.embed import embed_rows
+from likewise.evaluation.checks import rows_of
 from likewise.evaluation.compare import compare
-from likewise.evaluation.evaluate import rows_of
 from likewise.evaluation.scoring import as_compared, score
 from likewise.metrics import of_the_set
-from likewise.protocols import ClassFolds, QueryGallery, SeenClasses, UnseenClasses
-from likewise.protocols.splits import split_by
-from likewise.runs.artifacts import write_per_query
+from likewise.runs.dataset import make_protocol
 from likewise.runs.folder import Run
-from likewise.runs.open import choose_device, make_protocol, open_embedder, similarity_of, transforms
-from likewise.training.fit import train
+from likewise.runs.open import OpenRun
+from likewise.runs.per_query import write_per_query
 from likewise.types import Items, LikewiseError
 
 
@@ -65,6 +58,8 @@ def retrain(
         protocol=spec(by_its_split(protocol)), out=str(out / "retrained"), again=False, evaluate=False, skip_bad=False,
         device=config.device, workers=config.workers, allow_imports=config.allow_imports, quiet=config.quiet,
     )  # fmt: skip
+    from likewise.training.fit import train
+
     say(f"training anew: {found['changed']} labels changed, {len(gone)} samples left out ({new.out})")
     sides = {"before.parquet": run, "after.parquet": train(new, say)}
     for name, one in sides.items():
@@ -74,51 +69,18 @@ def retrain(
     return found | {"rows": as_rows(result), "told": tell(result, found)}
 
 
-def must_be_classes(items: Items, rows: np.ndarray, labels: dict[int, int | None]) -> None:
-    known = set(items.y[rows].tolist())
-    odd = next((row for row, label in labels.items() if label is not None and label not in known), None)
-    if odd is not None:
-        raise LikewiseError(
-            f"retrain: labels must be among the {len(known)} classes that train, got {labels[odd]} for row {odd}; "
-            "suggest one of these, or None to leave the sample out"
-        )
-
-
-def write_corrected(items: Items, protocol: Protocol, labels: dict[int, int | None], out: Path) -> Path:
-    """The table to train with. What was train, val and test stays that, whatever the labels say now."""
-    y = items.y.copy()
-    for row, label in labels.items():
-        y[row] = y[row] if label is None else label
-    table = out / ("corrected.csv" if items.x is None else "corrected.parquet")
-    items = replace(items, y=y, split=split_by(protocol, items), path=places(items, table))
-    write_table(drop(items, [row for row, label in labels.items() if label is None]), str(table))
-    return table
-
-
-def by_its_split(protocol: Protocol) -> Protocol:
-    """The protocol that goes by the table's `split` and else does the same."""
-    if isinstance(protocol, SeenClasses):
-        return SeenClasses(gallery=protocol.gallery, own_split=True)
-    if isinstance(protocol, QueryGallery):
-        return QueryGallery(gallery=protocol.gallery)
-    if isinstance(protocol, UnseenClasses | ClassFolds):
-        return UnseenClasses()
-    raise LikewiseError(
-        f"retrain: a protocol that can go by a `split` column is needed, got {type(protocol).__name__}; "
-        "correct the data and train it yourself"
-    )
-
-
 def ask(run: Run, settings: Train, items: Items, config: Audit, file: Path) -> None:
-    """Every test query of the data, by labels that no noise has touched, one line each."""
+    """Write one line for every test query of the data, by labels that no noise has touched."""
     items = replace(items, y=items.y_first)  # training samples may be among those who answer
-    protocol, device = make_protocol(settings), choose_device(config.device)
-    embedder, similarity = open_embedder(run, settings, config.which, device), similarity_of(settings)
-    _, plain = transforms(settings, embedder)
-    how = {"device": device, "workers": config.workers, "quiet": config.quiet, "title": f"embed test part, {file.stem}"}
-    e = as_compared(embed_rows(embedder, items, rows_of(protocol, items, "test"), plain, **how), similarity)
+    opened = OpenRun(
+        run, which=config.which, device=config.device, workers=config.workers, quiet=config.quiet, settings=settings,
+        items=items,
+    )  # fmt: skip
+    protocol, similarity = opened.protocol, opened.similarity
+    rows = rows_of(protocol, items, "test")
+    e = as_compared(opened.embed(items, rows, title=f"embed test part, {file.stem}"), similarity)
     metrics = [name for name in settings.metrics if not of_the_set(name)] or ["MAP@R"]
-    scores, answers = score(e, items, protocol, metrics, similarity, device, config.quiet)
+    scores, answers = score(e, items, protocol, metrics, similarity, opened.device, config.quiet)
     assert answers is not None
     write_per_query(file, scores, answers, e, items)
 

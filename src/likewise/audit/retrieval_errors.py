@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.audit.label_scores import class_sizes, must_be_labelled
+from likewise.audit.records import Found, WrongPairs
 from likewise.errors import LikewiseError
 from likewise.evaluation.error_overlap import most_wrong
 from likewise.retrieval import integer_scores as exact
@@ -17,28 +18,6 @@ from likewise.similarity import squared_distance
 
 AT_ONCE = 2**24
 """Similarities worked on at a time when mates are looked for."""
-
-
-class WrongPairs(NamedTuple):
-    """Pairs (`query`, `partner`) and their squared distance between unit vectors, the worst first.
-
-    `wrong` is the query's nearest sample of another class, `mate` its nearest of the own class (-1: it is alone); one of the two
-    is the partner, the other shows a person what was to be told apart.
-    """
-
-    query: Int[Tensor, "P"]
-    partner: Int[Tensor, "P"]
-    wrong: Int[Tensor, "P"]
-    mate: Int[Tensor, "P"]
-    distance: Float[Tensor, "P"]
-
-
-class Found(NamedTuple):
-    """`confusion`: the nearest neighbour has another label, so that the two should be farther apart; the nearest come first.
-    `mis_similar`: the nearest sample of the own class, where one of another class is nearer; the farthest come first."""
-
-    confusion: WrongPairs
-    mis_similar: WrongPairs
 
 
 class Group(NamedTuple):

@@ -4,59 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
-from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.audit.read import ALL
-from likewise.config import Audit, Train
+from likewise.audit.records import Part, Subject
+from likewise.config import Audit
 from likewise.config.spec import brief
-from likewise.contracts import Loss
 from likewise.data.features import read_embeddings
-from likewise.engine.embed import embed_rows
-from likewise.evaluation.evaluate import open_data
-from likewise.models.embedder import Embedder
 from likewise.models.heads import Linear
 from likewise.protocols.splits import split_by
-from likewise.runs.artifacts import find_target, origin
-from likewise.runs.folder import Run
-from likewise.runs.open import choose_device, make_protocol, open_embedder, open_loss, similarity_of, transforms
+from likewise.runs.devices import choose_device
+from likewise.runs.embeddings import origin
+from likewise.runs.folder import Run, find_target
+from likewise.runs.network import open_loss
+from likewise.runs.open import OpenRun
 from likewise.types import Embedded, Items, LikewiseError
-
-
-class Part(NamedTuple):
-    """Rows that are audited together. Labels in `e` count the classes of the part, by `names`; `e.row` are the data's rows."""
-
-    e: Embedded
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Subject:
-    """What is audited. `part` has every row once; `test` is where errors are looked for, as the protocol pools it.
-
-    `loss` is there where its gradient by a linear head can be had. `history`: losses of the train part in every pass.
-    """
-
-    title: str
-    items: Items  # labels as given
-    part: dict[str, Part]
-    test: Part
-    notes: list[str]
-    device: torch.device
-    run: Run | None = None
-    settings: Train | None = None
-    embedder: Embedder | None = None
-    plain: Callable | None = None
-    loss: Loss | None = None
-    linear: bool = False
-    history: Float[Tensor, "T N"] | None = None
 
 
 def open_subject(config: Audit, say: Callable[[str], None]) -> Subject:
@@ -66,7 +32,7 @@ def open_subject(config: Audit, say: Callable[[str], None]) -> Subject:
             "several runs go with --overlap"
         )
     target = find_target(config.targets[0], "audit")
-    subject = open_run(config, target, say) if target.is_dir() else open_embeddings(config, target)
+    subject = subject_of_run(config, target, say) if target.is_dir() else subject_of_file(config, target)
     if len(subject.test.e.y) < 2:
         raise LikewiseError(
             f"audit: errors are looked for among two test samples or more, got {len(subject.test.e.y)}; bring more data"
@@ -74,7 +40,7 @@ def open_subject(config: Audit, say: Callable[[str], None]) -> Subject:
     return subject
 
 
-def open_embeddings(config: Audit, file: Path) -> Subject:
+def subject_of_file(config: Audit, file: Path) -> Subject:
     """Vectors from elsewhere: labels, pairs and duplicates can be looked at, causes cannot."""
     for name, usual in (("data", None), ("which", "best"), ("verify", False), ("retrain", False)):
         if getattr(config, name) != usual:
@@ -108,20 +74,21 @@ def open_embeddings(config: Audit, file: Path) -> Subject:
     )
 
 
-def open_run(config: Audit, folder: Path, say: Callable[[str], None]) -> Subject:
+def subject_of_run(config: Audit, folder: Path, say: Callable[[str], None]) -> Subject:
     """A run's network over all parts of its data, labels as the run was given them."""
     if config.labels:
         raise LikewiseError(f"audit: '{folder}' is a run and has labels of its own; leave out --labels")
-    run, device, notes = Run(folder), choose_device(config.device), []
-    settings, items = open_data(run, config, say)
-    protocol, embedder = make_protocol(settings), open_embedder(run, settings, config.which, device)
-    _, plain = transforms(settings, embedder)
+    run, notes = Run(folder), []
+    opened = OpenRun(
+        run, which=config.which, device=config.device, data=config.data, root=config.root,
+        allow_imports=config.allow_imports, workers=config.workers, quiet=config.quiet, say=say,
+    )  # fmt: skip
+    settings, items, protocol = opened.settings, opened.noisy_items, opened.protocol
+    embedder, device = opened.network, opened.device
     rows = {name: protocol.rows(items, name) for name in ("train", "val", "test")}
     every = np.unique(np.concatenate(list(rows.values())))
     few = device.type == "cpu" and items.x is None  # larger layers' outputs are fetched from the system anew each time
-    way = {"device": device, "workers": config.workers, "quiet": config.quiet, "features": True}
-    way["batch"] = 32 if few else 256
-    e = embed_rows(embedder, items, every, plain, **way, title="embed")
+    e = opened.embed(items, every, features=True, batch=32 if few else 256)
     if device.type == "mps":  # which has no float64
         device = torch.device("cpu")
         embedder = embedder.to(device)
@@ -135,7 +102,7 @@ def open_run(config: Audit, folder: Path, say: Callable[[str], None]) -> Subject
             f"audit: the network of '{run.path}' must give finite embeddings, and {len(bad)} are not (first: row "
             f"{int(e.row[bad[0]])}); it diverged, --again trains it anew"
         )
-    if similarity_of(settings) != "cosine":
+    if opened.similarity != "cosine":
         notes.append("errors and labels go by cosine, though this run's loss compares raw embeddings")
     split = split_by(protocol, items)
     part = {name: number(taken(e, own), items) for name in rows if len(own := np.flatnonzero(split == name))}
@@ -157,7 +124,9 @@ def open_run(config: Audit, folder: Path, say: Callable[[str], None]) -> Subject
     history = None if kept is None else torch.as_tensor(kept.loss)
     test = number(taken(e, rows["test"]), items)
     title = f"{run.path.resolve().name}: {brief(settings.loss)}"
-    return Subject(title, items, part, test, notes, device, run, settings, embedder, plain, loss, linear, history)
+    return Subject(
+        title, items, part, test, notes, device, run, settings, embedder, opened.transform, loss, linear, history
+    )
 
 
 def taken(e: Embedded, rows: np.ndarray) -> Embedded:

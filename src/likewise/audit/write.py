@@ -9,10 +9,8 @@ from typing import SupportsFloat
 
 import numpy as np
 
-from likewise.audit.attribution import Explained
-from likewise.audit.label_quality import Verdicts
 from likewise.audit.read import ALL
-from likewise.audit.source import Subject
+from likewise.audit.records import Explained, Subject, Verdicts
 from likewise.data.schema import CORNERS
 from likewise.io.files import write_aside, write_csv
 from likewise.types import Items

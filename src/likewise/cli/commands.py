@@ -111,7 +111,7 @@ def run_bench(config) -> None:
     if not config.quiet:
         show_sheet(found)
         print(f"table: {found.folder / 'table.html'} (and .md, .tex, .csv)\nruns:  {found.folder / 'results.csv'}")
-    if any(note.startswith("failed") for note in found.notes):
+    if found.failed:
         sys.exit(1)
 
 

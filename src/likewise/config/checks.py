@@ -5,14 +5,22 @@ from __future__ import annotations
 import dataclasses
 import math
 import typing
+from collections.abc import Mapping
 
 from likewise.config import type_check as kinds
 from likewise.errors import LikewiseError
+
+Config = typing.TypeVar("Config")
 
 
 def to_dict(config) -> dict:
     """A config as JSON takes it."""
     return {k: list(v) if isinstance(v, tuple) else v for k, v in dataclasses.asdict(config).items()}
+
+
+def from_dict(kind: type[Config], values: Mapping[str, typing.Any]) -> Config:
+    """Return the config that `to_dict` wrote."""
+    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
 
 
 SMALLEST = {

@@ -147,7 +147,7 @@ def _places(config: Train, name: str, owner: str) -> tuple[list[ast.expr], list[
     if not texts:
         raise LikewiseError(f"{owner}: {setting} is not set, so it has no arguments, got '{name}'; set it first")
     texts = texts if isinstance(texts, tuple) else (texts,)
-    trees = [ast.parse(canonical(text, later=True), mode="eval").body for text in texts]
+    trees = [ast.parse(canonical(text), mode="eval").body for text in texts]
     places, problem = [], None
     for tree in trees:
         try:

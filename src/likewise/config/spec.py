@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from likewise.adapters.pml import FromPML, is_pml
 from likewise.config import type_check as kinds
 from likewise.errors import nearest_name
 from likewise.types import LikewiseError
@@ -39,10 +38,6 @@ SHELVES = (
 )  # fmt: skip
 """Modules whose `__all__` lists parts by name."""
 
-LATER = {"space": ("cosine", ("AdaptiveHierarchical",))}
-"""Arguments that came when runs were there already: at this value they are not written out, so that those runs keep their
-identity. Last, the parts that had them from the start."""
-
 
 def build(text: str, want: type[Kind] | None = None, *, allow_imports: bool = False, **facts) -> Kind:
     """Make the part that a spec describes.
@@ -64,8 +59,43 @@ def build(text: str, want: type[Kind] | None = None, *, allow_imports: bool = Fa
     return part
 
 
+class Described(typing.NamedTuple):
+    """A component that a spec names: its class and its arguments by name, defaults included. Nothing is built."""
+
+    kind: type
+    arguments: dict[str, typing.Any]
+
+
+def describe(text: str, want: type, *, allow_imports: bool = False) -> Described:
+    """Return the class and the arguments that a spec names; facts of a run are not needed. See `build` for the arguments."""
+    found = _described(_parse(text), text, want, allow_imports)
+    if not issubclass(found.kind, want):
+        raise LikewiseError(f"spec '{text}' makes a {found.kind.__name__}, but a {want.__name__} is wanted here")
+    return found
+
+
+def _described(node: ast.expr, text: str, want: typing.Any, allow_imports: bool) -> Described:
+    from likewise.adapters.pml import FromPML, is_pml_class
+
+    call, kind = _call(node, text, allow_imports)
+    hints = _hints(kind)
+    arguments = {name: p.default for name, p in _parameters(kind).items() if p.default is not p.empty}
+    for name, value in ((str(word.arg), word.value) for word in call.keywords):
+        if isinstance(value, ast.Call):
+            arguments[name] = _described(value, text, hints.get(name), allow_imports)
+        else:
+            arguments[name] = _value(value, text, {}, allow_imports)
+    found = Described(kind, arguments)
+    wanted = tuple(one for one in (typing.get_args(want) or (want,)) if inspect.isclass(one))
+    if wanted and not issubclass(kind, wanted) and is_pml_class(kind):
+        return Described(FromPML, {"loss": found, "miner": None})
+    return found
+
+
 def spec(part) -> str:
     """The text that builds this part again: the arguments that differ from their defaults, in order."""
+    from likewise.adapters.pml import FromPML
+
     if isinstance(part, FromPML):
         return part.written
     arguments = []
@@ -84,13 +114,12 @@ def usage(part: type) -> str:
     return f"{part.__name__}({', '.join(shown)})"
 
 
-def canonical(text: str, later: bool = False) -> str:
-    """The same spec in one spelling, every argument written out (those of `LATER` too, if asked): what a run stores does not
-    change with a default.
+def canonical(text: str) -> str:
+    """The same spec in one spelling, every argument written out: what a run stores does not change with a default.
 
     Builds nothing. What the run fills in stays open, and parts that would have to be imported are left as they are.
     """
-    return ast.unparse(_tidy(_parse(text), later))
+    return ast.unparse(_tidy(_parse(text)))
 
 
 def brief(text: str) -> str:
@@ -102,10 +131,8 @@ def _short(node: ast.expr) -> ast.expr:
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id not in _registry():
         return node
     parameters = _parameters(_registry()[node.func.id])
-    usual = {
-        n: ast.unparse(_tidy(_parse(_text(p.default)), True)) for n, p in parameters.items() if p.default is not p.empty
-    }
-    kept = [word for word in node.keywords if ast.unparse(_tidy(word.value, True)) != usual.get(str(word.arg))]
+    usual = {n: ast.unparse(_tidy(_parse(_text(p.default)))) for n, p in parameters.items() if p.default is not p.empty}
+    kept = [word for word in node.keywords if ast.unparse(_tidy(word.value)) != usual.get(str(word.arg))]
     return ast.Call(node.func, node.args, [ast.keyword(word.arg, _short(word.value)) for word in kept])
 
 
@@ -116,7 +143,7 @@ def files(text: str) -> list[str]:
     return sorted(word for word, place in places.items() if place.is_file() or ("/" in word and place.is_dir()))
 
 
-def _tidy(node: ast.expr, later: bool) -> ast.expr:
+def _tidy(node: ast.expr) -> ast.expr:
     if isinstance(node, ast.Name):
         node = ast.Call(node, [], [])
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.args:
@@ -130,13 +157,10 @@ def _tidy(node: ast.expr, later: bool) -> ast.expr:
         default = parameters[name].default if name in parameters else inspect.Parameter.empty
         if name not in given and (name in FACTS or default is inspect.Parameter.empty):
             continue
-        value = _tidy(given[name] if name in given else _parse(_text(default)), later)
+        value = _tidy(given[name] if name in given else _parse(_text(default)))
         if isinstance(default, float) and isinstance(value, ast.Constant) and type(value.value) is int:
             value = ast.Constant(float(value.value))
-        usual, older = LATER.get(name, (None, ()))
-        young = name in LATER and name in parameters and part.__name__ not in older
-        if later or not (young and isinstance(value, ast.Constant) and value.value == usual):
-            kept.append(ast.keyword(name, value))
+        kept.append(ast.keyword(name, value))
     return ast.Call(node.func, [], kept)
 
 
@@ -179,13 +203,7 @@ def _parse(text: str) -> ast.expr:
 
 
 def _make(node: ast.expr, text: str, facts: dict, allow_imports: bool):
-    if isinstance(node, ast.Name | ast.Attribute):
-        node = ast.Call(node, [], [])
-    if not isinstance(node, ast.Call):
-        raise LikewiseError(f"spec '{text}': a part is a name with arguments, got '{ast.unparse(node)}'")
-    part = _resolve(node.func, text, allow_imports)
-    if not inspect.isclass(part):
-        raise LikewiseError(f"spec '{text}': '{ast.unparse(node.func)}' is not a part that can be built")
+    node, part = _call(node, text, allow_imports)
     if node.args:
         raise LikewiseError(
             f"spec '{text}': arguments go by name, got '{ast.unparse(node.args[0])}' without one; "
@@ -215,9 +233,23 @@ def _make(node: ast.expr, text: str, facts: dict, allow_imports: bool):
         raise LikewiseError(
             f"spec '{text}': {part.__name__} cannot be made so ({error}); see its documentation"
         ) from None
+    from likewise.adapters.pml import FromPML
+
     if isinstance(made, FromPML):
         made.source = ast.unparse(node)
     return made
+
+
+def _call(node: ast.expr, text: str, allow_imports: bool) -> tuple[ast.Call, type]:
+    """A component in a spec, as a call, and the class that it names."""
+    if isinstance(node, ast.Name | ast.Attribute):
+        node = ast.Call(node, [], [])
+    if not isinstance(node, ast.Call):
+        raise LikewiseError(f"spec '{text}': a part is a name with arguments, got '{ast.unparse(node)}'")
+    part = _resolve(node.func, text, allow_imports)
+    if not inspect.isclass(part):
+        raise LikewiseError(f"spec '{text}': '{ast.unparse(node.func)}' is not a part that can be built")
+    return node, part
 
 
 def _must_take(part: type, given: Iterable[str | None], parameters: dict) -> None:
@@ -239,6 +271,8 @@ def check_names(text: str) -> None:
 
 def _adopted(value, want, node: ast.expr):
     """A loss of another library as one of ours, where one of ours is wanted."""
+    from likewise.adapters.pml import FromPML, is_pml
+
     if want is None or kinds.fits(value, want) or not is_pml(value):
         return value
     made = FromPML(value)

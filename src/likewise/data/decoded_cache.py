@@ -13,7 +13,7 @@ import shutil
 import weakref
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -24,12 +24,8 @@ from likewise.data.decode import check_pictures, decoded
 from likewise.data.decode import decoded_bytes as decoded_bytes  # what a cache of them takes
 from likewise.data.images import BadImage, check_files, file_of
 from likewise.io.files import cache_folder, write_aside
+from likewise.io.locks import file_lock, share_lock
 from likewise.types import Items, LikewiseError
-
-try:
-    import fcntl
-except ImportError:  # there two processes at once are the user's care
-    fcntl = None
 
 VERSION = 1  # of the files: raise it whenever they, or the pixels of a picture, change
 
@@ -199,8 +195,7 @@ def _opened(items: Items, side: int | None, home: Path, say: Callable[[str], Non
     found = Pixels(items, side, flat, size, edge, crc, home, say)
     weakref.finalize(found, file.close)
     with suppress(OSError):  # it may belong to others
-        if fcntl:
-            fcntl.flock(file, fcntl.LOCK_SH)  # in use
+        share_lock(file)  # in use
         os.utime(home)
     return found
 
@@ -217,7 +212,7 @@ def _fits(size: np.ndarray, edge: np.ndarray, crc: np.ndarray, count: int) -> bo
 def _made(items: Items, side: int | None, home: Path, workers: int, quiet: bool, say: Callable[[str], None]) -> Pixels:
     home.parent.mkdir(parents=True, exist_ok=True)
     waiting = partial(say, f"pixels: another process decodes {items.name}; waiting for it")
-    with _locked(home.with_suffix(".lock"), waiting):
+    with file_lock(home.with_suffix(".lock"), before_waiting=waiting):
         if (found := _opened(items, side, home, say)) is not None:
             return found
         if (home / "pixels.bin").exists():
@@ -295,7 +290,7 @@ def _tidy(home: Path) -> None:
             total += sum(file.stat().st_size for file in cache.iterdir())
             if total <= LIMIT or cache == home:
                 continue
-            with _locked(cache.with_suffix(".lock")) as idle:
+            with file_lock(cache.with_suffix(".lock"), wait=False) as idle:
                 if idle and _unused(cache / "pixels.bin"):
                     shutil.rmtree(cache)
 
@@ -303,23 +298,5 @@ def _tidy(home: Path) -> None:
 def _unused(file: Path) -> bool:
     if not file.exists():
         return True
-    with _locked(file) as mine:
+    with file_lock(file, wait=False) as mine:
         return mine
-
-
-@contextmanager
-def _locked(file: Path, waiting: Callable[[], None] | None = None) -> Iterator[bool]:
-    """Whether a file is ours alone. `waiting` is called before waiting for that; None: not to wait. The dead hold no lock."""
-    with file.open("ab") as held:
-        if fcntl is None:
-            yield True
-            return
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            mine = True
-        except BlockingIOError:
-            mine = waiting is not None
-            if waiting is not None:
-                waiting()
-                fcntl.flock(held, fcntl.LOCK_EX)
-        yield mine

@@ -20,7 +20,7 @@ from likewise.data.augment import Plain
 from likewise.data.crop_resize import send
 from likewise.data.images import image_of
 from likewise.data.placement import Resident
-from likewise.distributed.collectives import cores, share
+from likewise.distributed.collectives import cores, share_of
 from likewise.types import Batch, Items, LikewiseError
 
 AHEAD = 2
@@ -45,7 +45,7 @@ def batches(
     workers: int = 0,
     seed: int = 0,
     first_draw: int = 0,
-    shared: bool = False,
+    process: tuple[int, int] = (0, 1),
 ) -> Iterator[Batch]:
     """A batch for every list of rows, in order. Where its pixels come from changes nothing about it.
 
@@ -57,10 +57,10 @@ def batches(
         workers: processes that read files; 0 reads in this one.
         seed: of the augmentation, which depends on (seed, number of the batch) and the place in the batch alone.
         first_draw: number of the first batch, for a training that goes on.
-        shared: with other processes (see `ranks`), which ask for the same rows: `x` is this process's share of the batch, `y` and
-            `row` are of all of it.
+        process: the number of this process, and how many ask for the same rows (`collectives.world`): `x` is this process's
+            share of the batch, `y` and `row` are of all of it.
     """
-    y, keys = torch.as_tensor(items.y), _Keys(rows, first_draw, shared)
+    y, keys = torch.as_tensor(items.y), _Keys(rows, first_draw, process)
     if items.x is not None:
         features = torch.as_tensor(items.x, dtype=torch.float32)
         made = ((features[key.rows[key.own]], key) for key in keys.passing())
@@ -210,15 +210,15 @@ def _as_it_is(found):
 class _Keys:
     """Rows as keys. Iterating stops at a None and, begun again, goes on behind it."""
 
-    def __init__(self, rows: Iterable[list[int] | None], first: int, shared: bool):
-        self.rows, self.number, self.shared, self.ended = iter(rows), first, shared, False
+    def __init__(self, rows: Iterable[list[int] | None], first: int, process: tuple[int, int]):
+        self.rows, self.number, self.process, self.ended = iter(rows), first, process, False
 
     def __iter__(self) -> Iterator[Key]:
         for chosen in self.rows:
             if chosen is None:
                 return
             number, self.number = self.number, self.number + 1
-            yield Key(chosen, number, share(len(chosen)) if self.shared else slice(None))
+            yield Key(chosen, number, share_of(len(chosen), *self.process))
         self.ended = True
 
     def passing(self) -> Iterator[Key]:

@@ -194,11 +194,15 @@ def free_on(device: torch.device) -> int:
     return torch.cuda.mem_get_info(device)[0] // 2 if device.type == "cuda" else free()
 
 
-def free() -> int:
-    """Half of the bytes of memory that nobody uses, shared among the processes that train together."""
+def free(processes: int | None = None) -> int:
+    """Return half of the unused bytes of memory, divided among the processes that train together.
+
+    Args:
+        processes: how many; None: as many as are connected.
+    """
     try:
         with open("/proc/meminfo") as facts:
             left = next(1024 * int(line.split()[1]) for line in facts if line.startswith("MemAvailable"))
     except (OSError, StopIteration):  # another system
         left = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2 if hasattr(os, "sysconf") else 0
-    return left // 2 // world()[1]
+    return left // 2 // (processes or world()[1])

@@ -17,17 +17,10 @@ from likewise.config import Train, check
 from likewise.data.augment import Plain
 from likewise.data.images import check_shape, read_image, to_rgb, upright
 from likewise.models.embedder import Embedder, check_range
+from likewise.runs.devices import choose_device
 from likewise.runs.folder import Run
-from likewise.runs.open import (
-    choose_device,
-    load_into,
-    make_embedder,
-    open_embedder,
-    read_config,
-    similarity_of,
-    to_device,
-    transforms,
-)
+from likewise.runs.network import load_into, make_embedder, to_device, transforms
+from likewise.runs.open import OpenRun
 from likewise.types import LikewiseError
 
 FORMAT = 1
@@ -120,7 +113,7 @@ def load(
         device: cpu, cuda, mps; None: the GPU if there is one.
         allow_imports: let specs import parts by dotted name, which runs their code.
     """
-    run, place = Run(Path(path)), choose_device(device)
+    run = Run(Path(path))
     if (run.path / "model.onnx").exists():
         raise LikewiseError(
             f"load: '{path}' is an ONNX export, which runs without likewise: see its example.py; "
@@ -133,15 +126,15 @@ def load(
         )
     about = run.read_json("config.json")
     if isinstance(about, dict) and "export" in about:
-        return open_export(run, about, place, allow_imports)
-    return open_model(run, read_config(run, allow_imports=allow_imports), which, place)
+        return open_export(run, about, choose_device(device), allow_imports)
+    return model_of(OpenRun(run, which=which, device=device, allow_imports=allow_imports))
 
 
-def open_model(run: Run, config: Train, which: str, device: torch.device) -> Model:
-    if which not in ("best", "last", "untrained"):
-        raise LikewiseError(f"load: which must be best, last or untrained, got '{which}'")
-    embedder = open_embedder(run, config, which, device)
-    return Model(embedder, transforms(config, embedder)[1], similarity_of(config), device)
+def model_of(opened: OpenRun) -> Model:
+    """Return the network of an open run, ready for use."""
+    if opened.which not in ("best", "last", "untrained"):
+        raise LikewiseError(f"load: which must be best, last or untrained, got '{opened.which}'")
+    return Model(opened.network, opened.transform, opened.similarity, opened.device)
 
 
 def settings_to_rebuild(config: Train, model: Model) -> dict:
@@ -168,7 +161,6 @@ def open_export(folder: Run, about: dict, device: torch.device, allow_imports: b
         raise LikewiseError(f"load: {folder.path / 'config.json'} is damaged; export the run again")
     config = Train(data="", allow_imports=allow_imports, **settings)
     check(config)
-    with torch.random.fork_rng(devices=[]):
-        embedder = make_embedder(config, about.get("features"), empty=True)
+    embedder = make_embedder(config, about.get("features"), reseed=False, empty=True)
     load_into(embedder, folder.load_tensors("model.safetensors"), folder.path / "model.safetensors")
     return Model(embedder, transforms(config, embedder)[1], similarity, device)

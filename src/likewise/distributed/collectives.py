@@ -49,8 +49,12 @@ def cores() -> int:
 def share(count: int, rank: int | None = None) -> slice:
     """Which of so many things in a row are this process's (or another's) own. Shares differ by one at most."""
     me, many = world()
-    me = me if rank is None else rank
-    return slice(count * me // many, count * (me + 1) // many)
+    return share_of(count, me if rank is None else rank, many)
+
+
+def share_of(count: int, rank: int, processes: int) -> slice:
+    """Return the part of `count` things in a row that one of several processes works on."""
+    return slice(count * rank // processes, count * (rank + 1) // processes)
 
 
 def gathered(part: Shaped[Tensor, "b ..."], count: int) -> Shaped[Tensor, "B ..."]:

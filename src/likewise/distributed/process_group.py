@@ -24,14 +24,34 @@ def joined(device: torch.device) -> Iterator[torch.device]:
     must_know_the_others()
     # What lies on the host is exchanged there, without a device that would have to wait.
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, timeout=timedelta(hours=2))  # one may work while the others wait for it
+    with peer_errors():
+        dist.init_process_group(backend, timeout=timedelta(hours=2))  # one may work while the others wait for it
+        try:
+            yield device
+        except BaseException:
+            if device.type != "cuda":  # a GPU would wait for a process that may have gone
+                dist.destroy_process_group()
+            raise
+        dist.destroy_process_group()
+
+
+class PeerLost(RuntimeError):
+    """Another process of the group went away; this one has no error of its own."""
+
+
+@contextmanager
+def peer_errors() -> Iterator[None]:
+    """Raise `PeerLost` in place of torch's errors about a lost connection.
+
+    The text of gloo's errors is looked at here and nowhere else: they are plain RuntimeErrors.
+    """
     try:
-        yield device
-    except BaseException:
-        if device.type != "cuda":  # a GPU would wait for a process that may have gone
-            dist.destroy_process_group()
+        yield
+    except RuntimeError as error:
+        words = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "gloo")
+        if isinstance(error, dist.DistError) or any(word in str(error) for word in words):
+            raise PeerLost(str(error)) from error
         raise
-    dist.destroy_process_group()
 
 
 def wait_for_all() -> None:

@@ -52,9 +52,12 @@ class Captured(nn.Module):
             with torch.no_grad():
                 out = embedder(x[:2])
             self.fields = work.fields = tuple(name for name in Output._fields if getattr(out, name) is not None)
-            self._capture(torch.compile(work, dynamic=False) if compiled else work)
+            work = torch.compile(work, dynamic=False) if compiled else work
+            self.outs, self.slopes, self.grads = self._capture(work)
 
-    def _capture(self, work: Callable[..., Any]) -> None:
+    def _capture(self, work: Callable[..., Any]) -> tuple[tuple[Tensor, ...], list[Tensor], tuple[Tensor | None, ...]]:
+        """Capture both passes. Returns the tensors that hold outputs, the gradients of outputs, and those of parameters."""
+
         def both_ways() -> None:
             outs = work(self.x)
             self._slopes(outs, [torch.ones_like(t) for t in outs])
@@ -63,10 +66,10 @@ class Captured(nn.Module):
         # Threads that read pictures may allocate memory meanwhile; by default that breaks a capture.
         how = {"pool": torch.cuda.graph_pool_handle(), "capture_error_mode": "thread_local"}
         with torch.cuda.graph(self.graphs[0], **how):
-            self.outs = work(self.x)
-        self.slopes = [torch.zeros_like(t) for t in self.outs]
+            outs = work(self.x)
+        slopes = [torch.zeros_like(t) for t in outs]
         with torch.cuda.graph(self.graphs[1], **how):
-            self.grads = self._slopes(self.outs, self.slopes)
+            return outs, slopes, self._slopes(outs, slopes)
 
     def _slopes(self, outs: tuple[Tensor, ...], slopes: list[Tensor]) -> tuple[Tensor | None, ...]:
         moving = [(t, slope) for t, slope in zip(outs, slopes, strict=True) if t.requires_grad]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from likewise.config import Evaluate, Train
-from likewise.engine.embed import embed_rows
-from likewise.evaluation.evaluate import find_data, must_be_its_data, rows_of
+from likewise.config import Train
+from likewise.evaluation.checks import rows_of
 from likewise.evaluation.scoring import as_compared, score, summary
 from likewise.metrics import as_text
 from likewise.numerics.bootstrap import paired
-from likewise.runs.artifacts import read_per_query
 from likewise.runs.folder import Run
-from likewise.runs.open import choose_device, make_protocol, open_embedder, similarity_of, transforms
+from likewise.runs.open import OpenRun
+from likewise.runs.per_query import PER_QUERY, read_per_query
+from likewise.runs.scores import write_scores
 from likewise.types import LikewiseError
 
 HINT = "with few pictures train less, more gently (--backbone-lr 1e-5), or not at all (--length 0)"
@@ -33,26 +33,22 @@ def add_before(run: Run, config: Train, say=print) -> dict:
     except LikewiseError as error:
         say(f"what the network was before training cannot be told ({error})")
         return scores
-    run.write_json("scores.json", scores)
+    write_scores(run.path, scores)
     return scores
 
 
 def score_before(run: Run, config: Train, metrics: list[str]) -> dict:
     """What `summary` says of the untrained network, and how training changed the deciding metric, query by query."""
-    where = {"data": config.data, "root": config.root, "workers": config.workers, "allow_imports": config.allow_imports}
-    settings, items = find_data(run, Evaluate(target=str(run.path), quiet=True, **where), False, lambda line: None)
-    must_be_its_data(run, items, settings.data)
-    device, protocol, similarity = choose_device(config.device), make_protocol(settings), similarity_of(settings)
-    embedder = open_embedder(run, settings, "untrained", device)
-    _, plain = transforms(settings, embedder)
-    e = embed_rows(
-        embedder, items, rows_of(protocol, items, "test"), plain, device=device, workers=config.workers,
-        title="embed test part, before training",
+    opened = OpenRun(
+        run, which="untrained", device=config.device, data=config.data, root=config.root, workers=config.workers,
+        allow_imports=config.allow_imports, quiet=True, say=lambda line: None,
     )  # fmt: skip
-    e = as_compared(e, similarity)
+    items, protocol, similarity, device = opened.items, opened.protocol, opened.similarity, opened.device
+    rows = rows_of(protocol, items, "test")
+    e = as_compared(opened.embed(items, rows, title="embed test part, before training", quiet=False), similarity)
     each, _ = score(e, items, protocol, metrics, similarity, device)
-    name = settings.select if settings.select in each.each else next(iter(each.each))
-    after = read_per_query(run.path / "per_query.parquet", "train", [name])
+    name = opened.settings.select if opened.settings.select in each.each else next(iter(each.each))
+    after = read_per_query(run.path / PER_QUERY, "train", [name])
     values = each.each[name], after.each[name]
     by_class, by_query = paired(*values, after.label), paired(*values)
     by, over = (by_query, "queries") if by_class.few else (by_class, "classes")

@@ -16,8 +16,8 @@ from likewise.io.files import check_out, write_aside
 from likewise.numerics.bootstrap import Redrawn, paired, t_interval
 from likewise.render.comparison import draw_comparison
 from likewise.render.figures import save_figure
-from likewise.runs.artifacts import PerQuery, read_per_query
 from likewise.runs.folder import Run
+from likewise.runs.per_query import PER_QUERY, PerQuery, read_per_query
 from likewise.types import LikewiseError
 
 EQUAL = 1e-12
@@ -75,9 +75,9 @@ def open_side(target: str) -> tuple[PerQuery, dict | None]:
     if not path.is_dir():
         return read_per_query(path, "compare"), None
     about = Run(path).about
-    if not (path / "per_query.parquet").exists():
+    if not (path / PER_QUERY).exists():
         raise LikewiseError(f"compare: '{target}' has no per_query.parquet; run `likewise evaluate {target}` first")
-    return read_per_query(path / "per_query.parquet", "compare"), about
+    return read_per_query(path / PER_QUERY, "compare"), about
 
 
 def shared_metrics(a: PerQuery, b: PerQuery, wanted: tuple[str, ...] | None) -> list[str]:

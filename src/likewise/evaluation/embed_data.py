@@ -8,24 +8,19 @@ import numpy as np
 import torch
 
 from likewise.config import Embed, Train, check
+from likewise.data.augment import Plain
 from likewise.engine.embed import embed_rows
 from likewise.evaluation.scoring import as_compared
 from likewise.io.files import check_out
 from likewise.models.backbones import width_of
 from likewise.models.embedder import Embedder
-from likewise.runs.artifacts import save_embeddings
+from likewise.runs.dataset import load_items
+from likewise.runs.devices import choose_device
+from likewise.runs.embeddings import save_embeddings
 from likewise.runs.folder import Run
-from likewise.runs.open import (
-    choose_device,
-    load_items,
-    make_embedder,
-    open_embedder,
-    read_config,
-    similarity_of,
-    to_device,
-    transforms,
-)
-from likewise.types import Embedded, LikewiseError
+from likewise.runs.network import make_embedder, to_device, transforms
+from likewise.runs.open import OpenRun
+from likewise.types import Embedded, Items, LikewiseError
 
 
 def embed(config: Embed, say=print, fetch: bool = True) -> Embedded:
@@ -33,29 +28,35 @@ def embed(config: Embed, say=print, fetch: bool = True) -> Embedded:
     check(config)
     out = check_out(config.out, ".npz", "embed") if config.out else None
     device = choose_device(config.device)
-    run = Run(config.run) if os.path.exists(os.path.expanduser(config.run)) or os.sep in config.run else None
-    settings = read_config(run, allow_imports=config.allow_imports) if run else of_backbone(config)
+    is_run = os.path.exists(os.path.expanduser(config.run)) or os.sep in config.run
+    way = {"which": config.which, "device": device, "allow_imports": config.allow_imports}
+    opened = OpenRun(Run(config.run), **way) if is_run else of_backbone(config)
     items = load_items(
         config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say,
         flat=True, fetch=fetch,
     )  # fmt: skip
-    features = run.about["features"] if run else None
-    if (items.x is None) != (features is None) or (items.x is not None and items.x.shape[1] != features):
-        wants = "pictures" if features is None else f"features of {features} numbers"
-        has = "pictures" if items.x is None else f"features of {items.x.shape[1]} numbers"
-        raise LikewiseError(f"embed: '{config.run}' was trained on {wants}, but '{config.data}' holds {has}")
-    embedder = open_embedder(run, settings, config.which, device) if run else open_backbone(settings, device)
-    _, plain = transforms(settings, embedder)
+    must_fit(config, opened.run.about["features"] if isinstance(opened, OpenRun) else None, items)
+    network, transform = network_of(opened, device)
     rows, by_feature = np.arange(len(items)), config.layer == "feature"
     e = embed_rows(
-        embedder, items, rows, plain, device=device, workers=config.workers, quiet=config.quiet, features=by_feature
+        network, items, rows, transform, device=device, workers=config.workers, quiet=config.quiet, features=by_feature
     )
-    similarity = "cosine" if by_feature else similarity_of(settings)
+    similarity = opened.similarity if isinstance(opened, OpenRun) and not by_feature else "cosine"
     e = Embedded(e.f, e.y, e.row, f=e.f) if by_feature and e.f is not None else as_compared(e, similarity)
-    if out:  # who asks with a picture needs the network that made the file, up to its head
-        made_by = {"run": run.path, "which": config.which} if run and not by_feature else {}
+    if out:  # a query by picture needs the network that made the file, up to its head
+        made_by = {}
+        if isinstance(opened, OpenRun) and not by_feature:
+            made_by = {"run": opened.run.path, "which": config.which}
         save_embeddings(out, e, items, made_by | {"similarity": similarity})
     return e
+
+
+def must_fit(config: Embed, features: int | None, items: Items) -> None:
+    """Raise unless the data holds what the network takes: pictures, or features of this width."""
+    width = None if items.x is None else items.x.shape[1]
+    if width != features:
+        wants, has = ("pictures" if n is None else f"features of {n} numbers" for n in (features, width))
+        raise LikewiseError(f"embed: '{config.run}' was trained on {wants}, but '{config.data}' holds {has}")
 
 
 def of_backbone(config: Embed) -> Train:
@@ -76,6 +77,9 @@ def of_backbone(config: Embed) -> Train:
     )  # fmt: skip
 
 
-def open_backbone(settings: Train, device: torch.device) -> Embedder:
-    with torch.random.fork_rng(devices=[]):
-        return to_device(make_embedder(settings, None), device).eval()
+def network_of(opened: OpenRun | Train, device: torch.device) -> tuple[Embedder, Plain | None]:
+    """Return the network of a run, or a backbone with its published weights, and what it sees of a picture."""
+    if isinstance(opened, OpenRun):
+        return opened.network, opened.transform
+    network = to_device(make_embedder(opened, None, reseed=False), device).eval()
+    return network, transforms(opened, network)[1]

@@ -1,8 +1,7 @@
-"""The fold models of one setting: which protocols they train under, and what they score apart and together."""
+"""The fold models of one setting: what they score apart and together."""
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,26 +10,16 @@ from jaxtyping import Float, Int
 from torch.nn.functional import normalize
 
 from likewise.config import KEPT_OUT, Train, to_dict
-from likewise.config.spec import build, canonical, spec
-from likewise.evaluation.evaluate import evaluate_run, must_be_its_data
+from likewise.config.spec import spec
 from likewise.evaluation.scoring import score, summary
 from likewise.io.files import load_arrays
 from likewise.protocols import ClassFolds
+from likewise.runs.dataset import make_protocol
+from likewise.runs.embeddings import EMBEDDINGS
 from likewise.runs.folder import Run
-from likewise.runs.open import load_items, make_protocol, read_config
+from likewise.runs.open import OpenRun
+from likewise.runs.settings import read_config
 from likewise.types import Embedded, Items, LikewiseError
-
-
-def fold_specs(protocol: str) -> list[str] | None:
-    """The specs that a ClassFolds without a `fold` stands for, one a fold; None for every spec that stands for itself."""
-    whole = ast.parse(canonical(protocol), mode="eval").body
-    if not isinstance(whole, ast.Call) or ast.unparse(whole.func) != ClassFolds.__name__:
-        return None
-    written = ast.parse(protocol.strip(), mode="eval").body  # canonical fills `fold` in
-    if isinstance(written, ast.Call) and any(word.arg == "fold" for word in written.keywords):
-        return None
-    part = build(protocol, ClassFolds)
-    return [canonical(spec(ClassFolds(part.folds, fold, part.own_split))) for fold in range(part.folds)]
 
 
 def score_folds(runs: Sequence[Run], metrics: Sequence[str], *, device: torch.device, quiet: bool = False) -> dict:
@@ -43,11 +32,8 @@ def score_folds(runs: Sequence[Run], metrics: Sequence[str], *, device: torch.de
     Paper: Musgrave et al., A Metric Learning Reality Check, ECCV 2020.
     """
     config, runs = order_folds(runs)
-    items = load_items(
-        config.data, config.root, skip_bad=config.skip_bad, workers=-1, quiet=quiet, say=lambda line: None
-    )
-    must_be_its_data(runs[0], items, config.data)
-    protocol = make_protocol(config)
+    first = OpenRun(runs[0], device=device, settings=config, quiet=quiet, say=lambda line: None)
+    items, protocol = first.items, first.protocol
     rows = protocol.rows(items, "test")
     y, row = torch.as_tensor(items.y[rows]), torch.as_tensor(rows)
     apart, joined = [], []
@@ -126,12 +112,13 @@ def read_embedded(
     run: Run, items: Items, rows: Int[np.ndarray, "n"], device: torch.device, quiet: bool
 ) -> Float[torch.Tensor, "n D"]:
     """The embeddings of these rows that evaluating the run left; it is evaluated first where they are missing."""
-    file = run.path / "embeddings.npz"
+    file = run.path / EMBEDDINGS
     if run.scores is None or not file.exists():
-        config = read_config(run)
+        from likewise.evaluation.evaluate import evaluate_open
+
+        opened = OpenRun(run, device=device, quiet=quiet, items=items)
         # Numbers of the whole set alone would leave nothing behind.
-        metrics = tuple(dict.fromkeys([*config.metrics, "R@1"]))
-        evaluate_run(run, config=config, items=items, metrics=metrics, device=device, quiet=quiet)
+        evaluate_open(opened, tuple(dict.fromkeys([*opened.settings.metrics, "R@1"])))
     x, row = load_arrays(file, "folds", "delete it, and the run is evaluated anew", ("x", "row")).values()
     if not np.array_equal(row, rows):
         raise LikewiseError(

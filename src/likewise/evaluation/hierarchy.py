@@ -15,19 +15,16 @@ from torch.nn import functional as F
 from likewise.config import Hierarchy, check
 from likewise.config.spec import brief
 from likewise.data.images import image_of
-from likewise.engine.embed import embed_rows
-from likewise.evaluation.evaluate import open_data, rows_of
-from likewise.io.files import make_folder, write_aside, write_csv, write_json
+from likewise.evaluation.checks import rows_of
+from likewise.io.files import make_folder, write_aside
 from likewise.metrics.clustering import ami
+from likewise.numerics.class_sums import class_sums
 from likewise.numerics.kmeans import kmeans
 from likewise.render.hierarchy import TILE, Agreement, Learned, draw_hierarchy, make_cards, say_what
+from likewise.runs.devices import choose_device
 from likewise.runs.folder import Run
-from likewise.runs.open import (
-    choose_device,
-    make_protocol,
-    open_embedder,
-    transforms,
-)  # fmt: skip
+from likewise.runs.hierarchy import write_hierarchy
+from likewise.runs.open import OpenRun
 from likewise.taxonomies import ancestors
 from likewise.types import Items, LikewiseError
 
@@ -37,9 +34,13 @@ WHICH = {"best": "in its best network", "last": "in its last network", "untraine
 def hierarchy(config: Hierarchy, say=print) -> Learned:
     """The clusters that the run's loss found while training, or k-means of its class means; drawn, compared and written."""
     check(config)
-    run, device = Run(config.run), choose_device(config.device)
-    settings, items = open_data(run, config, say)
-    rows = rows_of(make_protocol(settings), items, "train")
+    run = Run(config.run)
+    opened = OpenRun(
+        run, which=config.which, device=choose_device(config.device), data=config.data, root=config.root,
+        allow_imports=config.allow_imports, workers=config.workers, quiet=config.quiet, say=say,
+    )  # fmt: skip
+    items = opened.noisy_items
+    rows = rows_of(opened.protocol, items, "train")
     used, y = np.unique(items.y[rows], return_inverse=True)
     names = tuple(items.class_name[c] for c in used)
     held = clusters_of(run, config.which)
@@ -49,11 +50,8 @@ def hierarchy(config: Hierarchy, say=print) -> Learned:
     notes = [] if known else ["the data brings no class tree to compare with; name one with --tree"]
     notes += [] if run.done else ["this run is not finished; its last state is shown"]
     out = folder_for(run, config, bool(held))
-    embedder = open_embedder(run, settings, config.which, device)
-    _, plain = transforms(settings, embedder)
-    way = {"device": device, "workers": config.workers, "quiet": config.quiet, "title": "embed train part"}
-    e = embed_rows(embedder, items, rows, plain, **way)
-    mean, typical = class_means(e.z, torch.as_tensor(y))
+    e = opened.embed(items, rows, title="embed train part")
+    mean, typical = class_directions(e.z, torch.as_tensor(y))
     if not mean.isfinite().all():
         raise LikewiseError(
             f"hierarchy: the network of '{run.path}' must give finite embeddings, and some are not; it diverged or its file is "
@@ -67,7 +65,7 @@ def hierarchy(config: Hierarchy, say=print) -> Learned:
     )
     learned = Learned(f"{how}, {WHICH[config.which]}", names, levels, found, notes, out / "hierarchy.png")
     cards = make_cards(learned, paths, mean.numpy(), lambda c: thumbnail(items, int(rows[typical[c]])))
-    page = draw_hierarchy(cards, f"{run.path.resolve().name}: {brief(settings.loss)}", say_what(learned))
+    page = draw_hierarchy(cards, f"{run.path.resolve().name}: {brief(opened.settings.loss)}", say_what(learned))
     write(out, learned, page)
     return learned
 
@@ -135,10 +133,10 @@ def stored_levels(run: Run, which: str, tensors: dict[str, Tensor], classes: int
     return levels
 
 
-def class_means(z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) -> tuple[Float[Tensor, "C D"], Int[Tensor, "C"]]:
-    """The mean direction of every class, and the sample nearest to it."""
+def class_directions(z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) -> tuple[Float[Tensor, "C D"], Int[Tensor, "C"]]:
+    """Return the mean direction of every class, and the sample nearest to it."""
     count = y.bincount()
-    mean = F.normalize(z.new_zeros(len(count), z.shape[1]).index_add(0, y, z), dim=1)
+    mean = F.normalize(class_sums(z, y, len(count)), dim=1)
     order = (z * mean[y]).sum(1).argsort(descending=True, stable=True)
     order = order[y[order].argsort(stable=True)]  # class by class, the nearest first
     return mean, order[count.cumsum(0) - count]
@@ -181,9 +179,6 @@ def write(folder: Path, learned: Learned, page: Image.Image) -> None:
         for c, name in enumerate(learned.class_names)
     }
     rows = [one._asdict() | {"ami": None if math.isnan(one.ami) else one.ami} for one in learned.comparison]
-    about = {"how": learned.how, "notes": learned.notes, "comparison": rows, "classes": trees}
-    write_json(folder / "hierarchy.json", about)
-    head = ["class_name", *(f"level_{n}" for n in range(len(learned.levels), 0, -1))]
-    write_csv(folder / "hierarchy.csv", head, ([name, *above] for name, above in trees.items()))
+    write_hierarchy(folder, {"how": learned.how, "notes": learned.notes, "comparison": rows}, trees)
     with write_aside(learned.picture) as file:
         page.save(file, format="PNG")

@@ -16,8 +16,8 @@ from likewise.evaluation.error_overlap import error_overlap, most_wrong
 from likewise.io.files import make_folder, write_aside, write_csv, write_json
 from likewise.render.error_overlap import Named, Overlapped, draw_overlap
 from likewise.render.figures import save_figure
-from likewise.runs.artifacts import read_per_query
 from likewise.runs.folder import Run
+from likewise.runs.per_query import PER_QUERY, read_per_query
 from likewise.types import LikewiseError
 
 METRIC = "R@1"
@@ -45,7 +45,7 @@ class Wrongs:
 def overlap(config: Audit, say=print) -> Overlapped:
     """Name the most wrong classes of each run, by count and by rate, and compare them between runs."""
     check(config)
-    runs = [open_run(target) for target in config.targets]
+    runs = [read_wrongs(target) for target in config.targets]
     if len(runs) < 2:
         raise LikewiseError(f"overlap: two runs or more must be given to be compared, got {len(runs)}; name more")
     must_match(runs, config)
@@ -61,11 +61,11 @@ def overlap(config: Audit, say=print) -> Overlapped:
     return found
 
 
-def open_run(target: str) -> Wrongs:
-    """A run's answers at rank 1, and what it was trained with."""
+def read_wrongs(target: str) -> Wrongs:
+    """Return the first answers of an evaluated run, and what it was trained with."""
     run = Run(target)
     settings = run.about["config"]
-    file = run.path / "per_query.parquet"
+    file = run.path / PER_QUERY
     if not file.exists():
         raise LikewiseError(f"overlap: '{target}' has no per_query.parquet; run `likewise evaluate {target}` first")
     queries = read_per_query(file, "overlap")

@@ -7,16 +7,17 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 
 from likewise.contracts import Protocol
 from likewise.distributed.process_group import rank_in_shares, world
+from likewise.evaluation.answers import answers_for, findable
 from likewise.io.progress import bar
 from likewise.metrics import measure_set, metric, of_the_set
 from likewise.metrics.ranking import Reach, reach
 from likewise.numerics.bootstrap import FEW, bootstrap
-from likewise.retrieval.integer_scores import Forbidden, euclidean_scale
-from likewise.retrieval.ranking import BUDGET, count_relevant, rank
+from likewise.retrieval.integer_scores import euclidean_scale
+from likewise.retrieval.ranking import BUDGET, rank
 from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 
 SHOWN = 10
@@ -78,24 +79,6 @@ def retrieve(
     g = g.to(found.row.device)
     row = torch.where(found.row >= 0, g[found.row.clamp_min(0)], -1)
     return dataclasses.replace(found, query=q.to(g.device), row=row)
-
-
-def findable(items: Items, protocol: Protocol, rows: Int[np.ndarray, "n"]) -> Int[torch.Tensor, "Q"]:
-    """How many answers each of those who ask among these rows has to find: of its class, not itself, not of its group."""
-    asks, answers = protocol.sides(items, rows)
-    q, g = rows[asks], rows[answers]
-    place = np.full(len(items), -1)
-    place[g] = np.arange(len(g))
-    groups = None
-    if items.group is not None:
-        groups = torch.as_tensor(items.group[q]), torch.as_tensor(items.group[g])
-    alone = Forbidden(len(q), torch.as_tensor(place[q]), torch.zeros((0, 2), dtype=torch.int64), groups)
-    return count_relevant(torch.as_tensor(items.y[q]), torch.as_tensor(items.y[g]), alone)
-
-
-def answers_for(asks: Bool[np.ndarray, "n"], answers: Bool[np.ndarray, "n"]) -> int:
-    """How many answers a query can have, at most: nobody answers himself."""
-    return int(answers.sum()) - bool((asks & answers).sum() == asks.sum())
 
 
 def _positions(pairs: Int[np.ndarray, "M 2"], e: Embedded, items: Items) -> Int[torch.Tensor, "m 2"]:
@@ -205,3 +188,36 @@ def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]
         "dim": e.z.shape[1],
         "similarity": similarity,
     }
+
+
+def score_with_galleries(
+    e: Embedded,
+    items: Items,
+    protocol: Protocol,
+    metrics: Sequence[str],
+    similarity: str,
+    device: torch.device,
+    quiet: bool,
+    *,
+    budget: int = BUDGET,
+    exclude: Int[np.ndarray, "M 2"] | None = None,
+) -> tuple[dict, Scores, Retrieval | None]:
+    """Return the content of scores.json, the scores of every query and the ranking. Named galleries are also scored alone."""
+    how = {"budget": budget, "exclude": exclude}
+    scores, found = score(e, items, protocol, metrics, similarity, device, quiet, **how)
+    result = summary(scores, e, similarity, metrics, device)
+    names = protocol.galleries(items, e.row.numpy())
+    if found is not None and len(names) > 1:
+        asked = [name for name in metrics if not of_the_set(name)]
+        alone = {}
+        for name in names:
+            one = protocol.only(name)
+            room = answers_for(*one.sides(items, e.row.numpy()))
+            fit = [m for m in asked if reach([m]).k <= room]  # a small gallery has no answer number 10
+            if not fit or not findable(items, one, e.row.numpy()).any():
+                alone[name] = {"metrics": {}, "queries": 0, "unscored": len(found.query)}
+                continue
+            some, _ = score(e, items, one, fit, similarity, device, quiet, **how)
+            alone[name] = summary(some, e, similarity, fit, device)
+        result["galleries"] = alone
+    return result, scores, found

@@ -43,7 +43,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,49 +51,13 @@ from likewise import tables
 from likewise.config import Train, check
 from likewise.config.overrides import fill, flat, has_argument, must_know, plain, read_change, with_argument
 from likewise.errors import LikewiseError, nearest_name
+from likewise.experiments.grid_types import Cell, Grid, Point
 from likewise.published import numbers
 from likewise.recipes import apply
 
 THEN = ("overlap", "detection")
 PRINTED = ("method", "miner", "sampler", "noise", "share")
 """By what a printed number is found."""
-
-
-@dataclass(frozen=True)
-class Point:
-    """One value of an axis: its name, the settings it stands for, the printed row it is, what others may take from it."""
-
-    name: str
-    settings: dict[str, object]
-    published: dict[str, str] = field(default_factory=dict)
-    let: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One point of a grid: how each axis calls it, the settings it stands for, and by what its printed number is found."""
-
-    names: dict[str, str]
-    settings: dict[str, object]
-    published: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Grid:
-    """What a file says. `published` names paper, table and, if need be, data set; `quick` is the table of that name."""
-
-    title: str
-    settings: dict[str, object]
-    axes: dict[str, list[Point]]
-    ranges: dict[str, str]
-    name: str = ""
-    note: str = ""
-    columns: tuple[str, ...] = ()
-    then: tuple[str, ...] = ()
-    published: dict[str, str] = field(default_factory=dict)
-    published_metrics: dict[str, str] = field(default_factory=dict)
-    published_scores: dict[str, str] = field(default_factory=dict)
-    quick: dict[str, Any] = field(default_factory=dict)
 
 
 def table_names() -> list[str]:

@@ -21,7 +21,7 @@ from likewise.numerics.significance import (
     mean_ranks,
     sign_flip,
 )
-from likewise.runs.artifacts import PerQuery
+from likewise.runs.per_query import PerQuery
 
 LEVEL = 0.05
 """Below this, a corrected p speaks."""

@@ -10,23 +10,22 @@ import socket
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import chdir, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
-from likewise.config import Bench, Train
+from likewise.config import Train
 from likewise.distributed.collectives import cores
-from likewise.experiments.jobs import Crew, Outcome, attempt
+from likewise.errors import LikewiseError
+from likewise.experiments.worker import Attempt, Outcome, attempt
+from likewise.io.supervisor import GRACE, STOPPED
 from likewise.training.interrupts import stop_on_signal
-from likewise.types import LikewiseError
 
 TRIES = 5
 """How often a training is begun, or taken up: machines of a cluster come and go."""
-
-PATIENCE = 120.0
-"""Seconds for a training to save its state, once it was asked to stop; then it is asked to stop at once."""
 
 LOST = (
     "WorkerCrashedError",
@@ -39,19 +38,8 @@ LOST = (
 """What Ray says when no setting is to blame: a process was killed, by hand or for memory, or its machine is gone."""
 
 
-def crew_for(config: Bench, say: Callable[[str], None] = print) -> Crew | RayCrew:
-    """Who trains for bench: this machine, or the cluster that `on` names."""
-    if config.on:
-        return RayCrew(config.on, config.jobs, config.gpus_each)
-    if config.gpus_each is not None:
-        raise LikewiseError(
-            f"bench: --gpus-each {config.gpus_each} is for a Ray cluster; add --on ray, or leave it out"
-        )
-    return Crew(config.jobs, say)
-
-
-class RayCrew:
-    """As `Crew`, on a Ray cluster. Run folders must lie where all its nodes find them under the same path.
+class RayExecutor:
+    """As `LocalExecutor`, on a Ray cluster. Run folders must lie where all its nodes find them under the same path.
 
     A training is one task. It gets its share of a node: of its GPUs what `gpus_each` says, of its cores as much.
 
@@ -65,15 +53,16 @@ class RayCrew:
         if address != "ray" and not address.startswith("ray://"):
             raise LikewiseError(f'bench: --on must be "ray" or "ray://HOST:PORT", got "{address}"')
         if jobs < 1:
-            raise LikewiseError(f"crew: jobs must be 1 or more, got {jobs}")
+            raise LikewiseError(f"executor: jobs must be 1 or more, got {jobs}")
         if gpus_each is not None and (gpus_each < 0 or (gpus_each > 1 and gpus_each % 1)):
             raise LikewiseError(
                 f"bench: --gpus-each must be a share of a GPU or a whole number of them, got {gpus_each}"
             )
         self.address, self.jobs, self.gpus_each = address, jobs, gpus_each
         self.began = self.here_only = False
+        self.ray: Any = None  # the module, once it is needed
 
-    def __enter__(self) -> RayCrew:
+    def __enter__(self) -> RayExecutor:
         try:
             import ray
         except ModuleNotFoundError:
@@ -90,7 +79,7 @@ class RayCrew:
             self.ray.shutdown()
 
     def work(self, configs: Sequence[Train]) -> Generator[tuple[int, Outcome], None, None]:
-        """Train them all; the place of each and how it ended, as they end. Leaving early stops the others politely."""
+        """As `Executor.work`."""
         tasks = [self.task(config) for config in configs]
         for folder in {Path(config.out).absolute().parent for config in configs if config.out}:
             if not self.here_only:
@@ -113,7 +102,7 @@ class RayCrew:
                         else:
                             yield place, outcome
                     if stop.is_set():
-                        raise KeyboardInterrupt("stopped; the same command goes on from there")
+                        raise KeyboardInterrupt(STOPPED)
             finally:
                 self.end(list(waiting))
 
@@ -150,7 +139,7 @@ class RayCrew:
             while waiting:
                 for task in waiting:
                     self.ray.cancel(task)
-                waiting = self.ray.wait(waiting, num_returns=len(waiting), timeout=PATIENCE)[1]
+                waiting = self.ray.wait(waiting, num_returns=len(waiting), timeout=GRACE)[1]
         except KeyboardInterrupt:
             for task in waiting:
                 self.ray.cancel(task, force=True)
@@ -273,8 +262,8 @@ def cpus_for(gpus: float, jobs: int, nodes: list[dict]) -> int:
     return max(1, int(min(shares)))
 
 
-def train_there(here: str, path: list[str], config: Train) -> tuple[str | None, bool, bool]:
-    """What a task does: what `attempt` says. Ray's polite cancel comes as a Ctrl-C.
+def train_there(here: str, path: list[str], config: Train) -> Attempt:
+    """Train in a task of Ray, and return what `attempt` returns. Ray's polite cancel comes as a Ctrl-C.
 
     Args:
         path: where the process that asked finds modules; places that are not known here are searched last.

@@ -11,19 +11,15 @@ from typing import Any
 
 import torch
 
-from likewise.evaluation.folds import score_folds
-from likewise.experiments.grid import Cell, Grid
-from likewise.experiments.method_tests import contest
+from likewise.experiments.grid_plan import data_of
+from likewise.experiments.grid_types import SEED, Cell, Grid, Place, place_of, rows_of
 from likewise.metrics import of_the_set
 from likewise.numerics.significance import Contest
 from likewise.published import Number, numbers
 from likewise.render.benchmark_table import BEST_EPOCH, Entry, Sheet, label
-from likewise.runs.artifacts import PerQuery, read_per_query
+from likewise.runs.per_query import PER_QUERY, PerQuery, read_per_query
 from likewise.runs.usage import cost
 from likewise.types import LikewiseError
-
-SEED = "seed"
-"""The axis over which means are taken."""
 
 HARMONIC = " harmonic mean"
 """What follows the name of a metric that a paper averages so over all columns of a row."""
@@ -39,9 +35,6 @@ FOLDS = (
 )
 UNCLEAR = "{} printed numbers are not shown: which cell each belongs to is not clear; say more in published = {{...}}."
 CHOSEN = "best test epoch: chosen by looking at the test part, so too good; not to be compared with the other columns."
-
-Place = tuple[tuple[str, ...], tuple[str, ...]]
-"""Names of a row, and of a column without its metric."""
 
 
 def tabulate(grid: Grid, plan: Sequence, folder: Path, device: torch.device, notes: Sequence[str] = ()) -> Sheet:
@@ -74,7 +67,7 @@ def entries_of(
 ) -> list[Entry]:
     """The numbers of one setting: its seeds by metric, and by kind of score where folds are scored apart and together."""
     (row, column), first = place, next(iter(seeds.values()))[0]
-    scored = [score(ts, device) for ts in seeds.values() if all(t.status == "finished" for t in ts)]
+    scored = [score(ts, device) for ts in seeds.values() if all(t.finished for t in ts)]
     entries = []
     for kind in KINDS if first.fold is not None else [""]:
         for metric in dict.fromkeys(m for one in scored for m in one[kind]) or first.job.config.metrics:
@@ -97,23 +90,10 @@ def is_of(number: Number, cell: Cell) -> bool:
     )
 
 
-def data_of(grid: Grid, training) -> str:
-    """The name of its data set, as the papers' numbers have it but for large letters."""
-    return str(grid.published.get("dataset", training.job.config.data.split("(")[0])).casefold()
-
-
-def rows_of(grid: Grid) -> list[str]:
-    """The axes that are rows; one called so where there is none."""
-    return [axis for axis in grid.axes if axis != SEED and axis not in grid.columns] or ["setting"]
-
-
-def place_of(grid: Grid, names: dict[str, str]) -> Place:
-    row = tuple(names.get(axis, "all the same") for axis in rows_of(grid))
-    return row, tuple(names[axis] for axis in grid.axes if axis in grid.columns)
-
-
 def score(trainings: Sequence, device: torch.device) -> dict[str, dict[str, float]]:
     """Kind of score -> metric -> value, for one seed: the run's own, or those of its folds apart and together."""
+    from likewise.evaluation.folds import score_folds
+
     metrics, stored = trainings[0].job.config.metrics, [t.job.run.scores for t in trainings]
     best = [s.get("best_test_epoch") or {} for s in stored]
     names = [m for m in metrics if all(m in b for b in best)]
@@ -165,6 +145,8 @@ def with_harmonic_mean(entry: Entry, entries: Sequence[Entry]) -> Entry:
 
 def tests(groups: dict[Place, dict[str, list]]) -> tuple[Contest | None, str]:
     """Methods against one another by the first metric that has a value per query; why not, where that cannot be."""
+    from likewise.experiments.method_tests import contest
+
     answers: dict[str, dict[str, list]] = {}
     asked = (m for one in groups.values() for ts in one.values() for m in ts[0].job.config.metrics)
     metric = next((m for m in asked if not of_the_set(m)), None)
@@ -176,7 +158,7 @@ def tests(groups: dict[Place, dict[str, list]]) -> tuple[Contest | None, str]:
             if label(row) in own:
                 raise LikewiseError(f"two rows are called '{label(row)}'")
             own[label(row)] = [answers_of(ts, metric) for ts in seeds.values()]
-        done = sum(ts[0].status == "finished" and len(ts) == 1 for one in groups.values() for ts in one.values())
+        done = sum(ts[0].finished and len(ts) == 1 for one in groups.values() for ts in one.values())
         lost = done - sum(one is not None for own in answers.values() for seeds in own.values() for one in seeds)
         said = f"not tested, for want of per_query.parquet: {lost} trainings; `likewise evaluate RUN` makes it" * (
             lost > 0
@@ -190,14 +172,14 @@ def tests(groups: dict[Place, dict[str, list]]) -> tuple[Contest | None, str]:
 
 def answers_of(trainings: Sequence, metric: str) -> PerQuery | None:
     """What a finished training answered; folds have no answers of their own."""
-    file = trainings[0].job.run.path / "per_query.parquet"
-    there = len(trainings) == 1 and trainings[0].status == "finished" and file.exists()
+    file = trainings[0].job.run.path / PER_QUERY
+    there = len(trainings) == 1 and trainings[0].finished and file.exists()
     return read_per_query(file, "bench", (metric,)) if there else None
 
 
 def missing(plan: Sequence) -> str:
     """Which trainings of the table there are not, by name."""
-    left = [t for t in plan if t.status != "finished" and not t.error]
+    left = [t for t in plan if not t.finished and not t.error]
     if not left:
         return ""
     some = "; ".join(dict.fromkeys(label(list(t.cell.names.values())) for t in left[:MOST]))

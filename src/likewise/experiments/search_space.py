@@ -120,7 +120,7 @@ def settle(base: Train, ranges: list[Range], values: dict[str, object]) -> Train
 def built_in(loss: str) -> dict[str, str]:
     """The ranges of Musgrave et al., A Metric Learning Reality Check, for a loss of ours."""
     tables = tomllib.loads((files(__package__ or "") / f"{BUILT_IN}.toml").read_text("utf-8"))
-    tree = ast.parse(canonical(loss, later=True), mode="eval").body
+    tree = ast.parse(canonical(loss), mode="eval").body
     part = tree.func.id if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) else loss
     if part not in tables:
         raise LikewiseError(

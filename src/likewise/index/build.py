@@ -7,7 +7,6 @@ import os
 import tempfile
 import zlib
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -19,14 +18,12 @@ from torch import Tensor
 from likewise.config import Embed, Search
 from likewise.data.features import read_embeddings
 from likewise.data.images import file_of, read_image
-from likewise.evaluation.embed_data import embed
-from likewise.evaluation.evaluate import evaluate_run
 from likewise.index import storage as kept
 from likewise.index.index import Index
 from likewise.index.snapshot import Rows, fitting, pack
-from likewise.runs.artifacts import find_target, origin, rows_in
-from likewise.runs.folder import Run
-from likewise.runs.open import choose_device, load_items, make_protocol, open_embedder, read_config, transforms
+from likewise.runs.embeddings import EMBEDDINGS, origin, rows_in
+from likewise.runs.folder import Run, find_target
+from likewise.runs.open import OpenRun
 from likewise.types import Items, LikewiseError
 
 
@@ -66,31 +63,31 @@ def open_gallery(config: Search, say: Callable[[str], None]) -> tuple[Items, Run
     run = Run(target)
     if config.model:
         raise LikewiseError(f"search: '{target}' is a run and has its own network; leave out --model")
-    if not (target / "embeddings.npz").exists():
+    file = target / EMBEDDINGS
+    if not file.exists():
         keep_embeddings(run, config, say)
-    file = target / "embeddings.npz"
     return read_embeddings(str(file)), run, origin(file)
 
 
 def keep_embeddings(run: Run, config: Search, say: Callable[[str], None]) -> None:
     """Of the test part, as evaluation leaves them; or of all there is, where all of it trained."""
-    settings = read_config(run, allow_imports=config.allow_imports)
-    how = {"workers": config.workers, "quiet": config.quiet}
-    data = {"root": settings.root, "skip_bad": settings.skip_bad}
-    if make_protocol(settings).tests:
-        items = load_items(settings.data, **data, **how, say=say, fetch=False)
-        device = choose_device(config.device)
-        evaluate_run(run, config=settings, items=items, metrics=settings.metrics, device=device, **how)
+    from likewise.evaluation.embed_data import embed
+    from likewise.evaluation.evaluate import evaluate_open
+
+    how = {
+        "device": config.device,
+        "allow_imports": config.allow_imports,
+        "workers": config.workers,
+        "quiet": config.quiet,
+    }
+    opened = OpenRun(run, say=say, **how)
+    settings = opened.settings
+    if opened.protocol.tests:
+        evaluate_open(opened, settings.metrics)
         return
     say("all of this run's data trained, so all of it is searched")
-    embed(
-        Embed(
-            run=str(run.path), data=settings.data, out=str(run.path / "embeddings.npz"), device=config.device,
-            allow_imports=config.allow_imports, **data, **how,
-        ),
-        say,
-        fetch=False,
-    )  # fmt: skip
+    data = {"data": settings.data, "root": settings.root, "skip_bad": settings.skip_bad}
+    embed(Embed(run=str(run.path), out=str(run.path / EMBEDDINGS), **data, **how), say, fetch=False)
 
 
 def rows_of(items: Items, row: Int[np.ndarray, "N"], similarity: str) -> Rows:
@@ -104,25 +101,26 @@ def rows_of(items: Items, row: Int[np.ndarray, "N"], similarity: str) -> Rows:
 
 
 class Network:
-    """The network that made an index's rows, opened when a picture is to be embedded."""
+    """The network that made an index's rows, opened when the first picture is embedded."""
 
     def __init__(self, run: Run, made_by: dict, similarity: str, config: Search):
         self.run, self.made_by, self.similarity, self.config = run, made_by, similarity, config
         self.which = made_by.get("which", "best")
+        self._opened: OpenRun | None = None
 
-    @cached_property
-    def parts(self) -> tuple:
-        """The network, what it sees of a picture, and its device; it is the one that made the index, or an error."""
-        run, config = self.run, self.config
-        settings = read_config(run, allow_imports=config.allow_imports)
-        if run.about["features"] is not None:
-            raise LikewiseError(
-                f"search: '{run.path}' was trained on features and cannot read pictures; query by row number"
-            )
-        self.must_be_the_same()
-        device = choose_device(config.device)
-        embedder = open_embedder(run, settings, self.which, device)
-        return embedder, transforms(settings, embedder)[1], device
+    @property
+    def opened(self) -> OpenRun:
+        """The run with the network that made the index; an error where it is another network or takes no pictures."""
+        if self._opened is None:
+            run, config = self.run, self.config
+            opened = OpenRun(run, which=self.which, device=config.device, allow_imports=config.allow_imports)
+            if run.about["features"] is not None:
+                raise LikewiseError(
+                    f"search: '{run.path}' was trained on features and cannot read pictures; query by row number"
+                )
+            self.must_be_the_same()
+            self._opened = opened
+        return self._opened
 
     def stamp(self) -> dict:
         """What tells the network from others: its run, and a checksum of its weights."""
@@ -139,12 +137,13 @@ class Network:
             )
 
     def see(self, image: Image.Image) -> Tensor:
-        return self.parts[1](image)
+        transform = self.opened.transform
+        assert transform is not None  # it takes pictures
+        return transform(image)
 
     @torch.inference_mode()
     def embed(self, seen: list[Tensor]) -> Float[np.ndarray, "n D"]:
-        embedder, _, device = self.parts
-        out = embedder(torch.stack(seen).to(device))
+        out = self.opened.network(torch.stack(seen).to(self.opened.device))
         return (out.e if self.similarity == "euclidean" else out.z).float().cpu().numpy()
 
 
@@ -154,6 +153,8 @@ def add_data(index: Index, network: Network | None, config: Search, say: Callabl
         raise LikewiseError(
             "search: --add needs the network that made the index, and its run is gone; give --model RUN"
         )
+    from likewise.evaluation.embed_data import embed
+
     network.must_be_the_same()
     shared = {name: getattr(config, name) for name in ("device", "workers", "skip_bad", "allow_imports", "quiet")}
     with tempfile.TemporaryDirectory() as folder:

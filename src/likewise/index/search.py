@@ -15,8 +15,8 @@ from likewise.index.build import Network, add_data, no_picture, path_of, picture
 from likewise.index.index import Hit, Index
 from likewise.io.files import write_aside
 from likewise.render.gallery import Tile, draw_gallery
-from likewise.runs.artifacts import data_folders, tell_outside
-from likewise.runs.open import read_config
+from likewise.runs.dataset import data_folders, tell_outside
+from likewise.runs.settings import read_config
 from likewise.types import Items, LikewiseError
 
 SAME = 1e-4

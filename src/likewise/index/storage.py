@@ -28,11 +28,7 @@ import numpy as np
 from likewise.errors import LikewiseError
 from likewise.index.snapshot import TABLE, Rows
 from likewise.io.files import write_aside, write_json
-
-try:
-    import fcntl
-except ImportError:  # Windows: changes by two processes at once are still noticed by the version
-    fcntl = None
+from likewise.io.locks import file_lock
 
 FORMAT = 1
 LARGE = 256 * 2**20
@@ -236,9 +232,7 @@ def _writable(folder: Path) -> Iterator[None]:
 @contextmanager
 def changing(folder: Path, about: dict) -> Iterator[None]:
     """Be the only process that changes the folder, and know that nobody has since it was read."""
-    with _writable(folder), (folder / "lock").open("a") as lock:
-        if fcntl is not None:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # given back when the file is closed, by a crash too
+    with _writable(folder), file_lock(folder / "lock"):  # without flock (Windows), the version shows a change
         if read_about(folder)["version"] != about["version"]:
             raise LikewiseError(
                 f"search: the index '{folder}' must not change under an open one, but another command changed it; open it again"

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, Literal
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from likewise.contracts import Loss
+from likewise.contracts import Loss, input_of
 from likewise.losses.contrastive import Contrastive
 from likewise.numerics.ring_buffer import remember
 from likewise.similarity import at_least_float32, observed
@@ -56,6 +59,10 @@ class CrossBatchMemory(Loss):
         self.register_buffer("memory_y", torch.zeros(size, dtype=torch.int64))
         self.register_buffer("filled", torch.zeros((), dtype=torch.int64))
         self.register_buffer("next_row", torch.zeros((), dtype=torch.int64))
+
+    @classmethod
+    def input_of(cls, arguments: Mapping[str, Any]) -> Literal["unit", "raw"]:
+        return input_of(arguments["loss"])
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         ref = ref or Ref(z, y, torch.arange(len(y), device=y.device))

@@ -10,7 +10,6 @@ from string import ascii_lowercase
 from typing import Any, NamedTuple
 
 from likewise._notebook import table, view
-from likewise.metrics import as_text
 from likewise.numerics.bootstrap import Interval, t_interval
 from likewise.numerics.significance import Agreement, Contest, agreement
 
@@ -46,6 +45,8 @@ class Entry:
     @property
     def scale(self) -> int:
         """Shares are shown in per cent, other numbers as they are."""
+        from likewise.metrics import as_text
+
         return 100 if as_text(self.column[-1].removesuffix(BEST_EPOCH), 1.0).endswith("%") else 1
 
     @property
@@ -67,8 +68,9 @@ class Entry:
 class Sheet:
     """A table: its cells, and what must be known to read it.
 
-    `differs`: settings that are not the paper's, in words. `trainings`: what made each run, a dict a run. A contest's methods
-    are called `label(entry.row)` and its columns `label(entry.column[:-1])`.
+    `differs`: settings that are not the paper's, in words. `trainings`: what made each run, a dict a run. `failed`: how many
+    trainings failed; a note gives the reason of each. A contest's methods are called `label(entry.row)`, its
+    columns `label(entry.column[:-1])`.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Sheet:
     contest: Contest | None = None
     trainings: tuple[dict, ...] = ()
     folder: Path = Path()
+    failed: int = 0
 
     @view
     def _repr_html_(self) -> str:

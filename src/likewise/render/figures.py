@@ -27,3 +27,9 @@ def save_figure(figure: Figure, file: Path) -> None:
         warnings.filterwarnings("ignore", "Glyph .* missing")
         with write_aside(file) as aside:
             figure.savefig(aside, format="png", dpi=150)
+
+
+def write_figure(figure: Figure, file: Path) -> bytes:
+    """Write a figure to a PNG file and return the content of the file."""
+    save_figure(figure, file)
+    return file.read_bytes()

@@ -11,17 +11,14 @@ from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
 from scipy.spatial.distance import pdist
 from torch import Tensor
 
+from likewise.numerics.class_sums import class_sums
 from likewise.report.records import Grouping
-
-CHUNK = 8192
 
 
 def class_means(z: Float[Tensor, "N D"], label: Int[np.ndarray, "N"], classes: int) -> Float[np.ndarray, "C D"]:
     """The mean of every class; zeros for one without samples."""
     y = torch.as_tensor(label)
-    total = torch.zeros(classes, z.shape[1], dtype=torch.float64)
-    for rows in torch.arange(len(z)).split(CHUNK):
-        total.index_add_(0, y[rows], z[rows].double())
+    total = class_sums(z, y, classes, torch.float64)
     return (total / y.bincount(minlength=classes).clamp_min(1)[:, None]).numpy()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,41 +11,27 @@ from jaxtyping import Bool, Float, Int
 from likewise.audit.read import read_about, read_findings
 from likewise.config.spec import brief
 from likewise.data.images import file_of
-from likewise.io.files import load_arrays
 from likewise.metrics.detection import detection
 from likewise.report.opened import Opened
 from likewise.report.records import Detection, Doubt, Noise
 from likewise.report.suspicion import suspicions
+from likewise.runs.dataset import make_protocol, spoil
 from likewise.runs.folder import Run
-from likewise.runs.open import make_protocol, spoil
+from likewise.runs.sample_weights import FinalWeights, read_sample_weights
 from likewise.types import Items, LikewiseError
-
-COLUMNS = ("row", "given", "label", "suspicion", "weight")
-"""Of trust.npz, one entry a training sample."""
 
 CLASSES = 30
 """Classes in a transition matrix, at most."""
 
 
-class Trusted(NamedTuple):
-    """How far each training label was believed in the end."""
-
-    row: Int[np.ndarray, "n"]
-    given: np.ndarray
-    label: np.ndarray
-    suspicion: Float[np.ndarray, "n"]
-    weight: Float[np.ndarray, "n"]
-
-
 def say_doubts(run: Run) -> str:
     """A sentence on the labels that a training did not believe in the end; nothing where it believed all."""
-    trusted = read_trust(run)
-    if trusted is None:
+    final = read_sample_weights(run.path, "report")
+    if final is None:
         return ""
-    used = ~(trusted.weight == 0)
-    changed = used & (trusted.label != trusted.given)
     return (
-        f"labels: of {len(used)}, {(~used).sum()} were left out in the end and {changed.sum()} taken for another class; "
+        f"labels: of {len(final.row)}, {final.dropped.sum()} were left out in the end and {final.relabelled.sum()} "
+        "taken for another class; "
         f"see `likewise report {run.path}`"
     )
 
@@ -68,7 +53,7 @@ def noise_of(one: Opened, lines: Sequence[dict], top: int) -> Noise | None:
         share = float(wrong[rows].mean()) if len(rows) else None
     trusted, curves, doubts = None, [], ()
     try:
-        trusted = read_trust(run)
+        trusted = read_sample_weights(run.path, "report")
     except LikewiseError as error:
         notes.append(str(error))
     if trusted is not None:
@@ -91,18 +76,8 @@ def noise_of(one: Opened, lines: Sequence[dict], top: int) -> Noise | None:
     )  # fmt: skip
 
 
-def read_trust(run: Run) -> Trusted | None:
-    file = run.path / "trust.npz"
-    if not file.exists():
-        return None
-    trusted = Trusted(**load_arrays(file, "report", "--again trains the run anew", COLUMNS))
-    if any(column.shape != (len(trusted.row),) for column in trusted):
-        raise LikewiseError(f"report: {file} is damaged (its columns differ in length); --again trains the run anew")
-    return trusted
-
-
 def doubted(
-    trusted: Trusted, items: Items | None, wrong: Bool[np.ndarray, "N"] | None, lines: Sequence[dict], top: int
+    trusted: FinalWeights, items: Items | None, wrong: Bool[np.ndarray, "N"] | None, lines: Sequence[dict], top: int
 ) -> tuple[tuple[Doubt, ...], str]:
     """The labels most suspected when training ended, and how many there are. Equals go by their weight."""
     row, given, label, suspicion, weight = trusted
@@ -125,7 +100,7 @@ def caption_of(items: Items | None, row: int) -> str:
     return "" if items is None or items.path is None else file_of(items, row).replace("\\", "/").rpartition("/")[2]
 
 
-def found_by(trusted: Trusted, wrong: Bool[np.ndarray, "N"] | None, name: str) -> list[Detection]:
+def found_by(trusted: FinalWeights, wrong: Bool[np.ndarray, "N"] | None, name: str) -> list[Detection]:
     """How soon wrong labels are found by the suspicion at the end of training; by the weight, where nothing was suspected."""
     if wrong is None:
         return []

@@ -8,9 +8,11 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from likewise.config import Train
-from likewise.runs.artifacts import PerQuery
 from likewise.runs.folder import Run
+from likewise.runs.per_query import PerQuery
 from likewise.types import Items
+
+MOVED = "if it has moved, say where it is: --data, --root"
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,13 +38,7 @@ class Opened:
     @property
     def sides(self) -> tuple[Bool[np.ndarray, "N"], Bool[np.ndarray, "N"]]:
         """Which samples ask, and which answer."""
+        from likewise.runs.dataset import protocol_for
+
         assert self.items is not None
-        return protocol_of(self.items).sides(self.items, np.arange(len(self.items)))
-
-
-def protocol_of(items: Items):
-    """Return the protocol by which samples without a run ask and answer: as they are marked, if they are."""
-    from likewise.protocols import QueryGallery, UnseenClasses
-    from likewise.runs.open import marked
-
-    return QueryGallery() if marked(items) else UnseenClasses()
+        return protocol_for(self.items).sides(self.items, np.arange(len(self.items)))

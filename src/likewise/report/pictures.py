@@ -12,10 +12,11 @@ from jaxtyping import Int
 
 from likewise.data.images import file_of
 from likewise.errors import printable
+from likewise.report.opened import MOVED
 from likewise.report.records import Asked, Pool, Viewed
 from likewise.report.section import Studies
-from likewise.report.thumbnails import MOVED, read_small
-from likewise.runs.artifacts import data_folders, tell_outside
+from likewise.report.thumbnails import read_small
+from likewise.runs.dataset import data_folders, tell_outside
 
 
 def add_pictures(studies: Studies, compared: Sequence, say: Callable[[str], None]) -> list[Pool]:

@@ -11,6 +11,7 @@ import numpy as np
 from likewise.report.class_tree import group_classes
 from likewise.report.opened import Opened
 from likewise.report.records import Pool, Viewed
+from likewise.runs.hierarchy import read_hierarchy
 
 
 def key_of(one: Opened) -> tuple:
@@ -35,10 +36,8 @@ def make_pool(one: Opened) -> Pool:
     items = one.items
     assert items is not None and one.row is not None
     groupings = group_classes(items.class_name, None if one.data is None else one.data.taxonomy)
-    if one.run is not None and (one.run.path / "hierarchy.json").exists():
-        groupings += group_classes(
-            items.class_name, one.run.read_json("hierarchy.json").get("classes"), "learned level"
-        )
+    learned = None if one.run is None else read_hierarchy(one.run.path)
+    groupings += () if learned is None else group_classes(items.class_name, learned, "learned level")
     path = items.path or (one.data.path and [one.data.path[r] for r in one.row] if one.data is not None else None)
     caption = None if path is None else tuple(os.path.basename(p.replace("\\", "/")) for p in path)
     name = items.name if one.data is None else one.data.name

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
-
-import numpy as np
 
 from likewise.config import Report
-from likewise.data.features import read_embeddings
 from likewise.report.neighbours import as_tensor
 from likewise.report.records import Viewed
 from likewise.report.sections.map import unfold, wanted
-from likewise.report.targets import one_part
-from likewise.runs.artifacts import origin
+from likewise.report.targets import vectors_of
 
 
 def slow_map(seen: Viewed, config: Report) -> str:
@@ -26,10 +21,6 @@ def add_slow_map(target: str, seen: Viewed, config: Report) -> Viewed:
     way = slow_map(seen, config)
     if not way:
         return seen
-    path = Path(target).expanduser()
-    file = path / "embeddings.npz" if path.is_dir() else path
-    items, similarity = read_embeddings(str(file), root=config.root), origin(file).get("similarity", "cosine")
-    x = one_part(items, np.arange(len(items)))[0].x
-    assert x is not None
+    x, similarity = vectors_of(target, config)
     drawn = unfold(as_tensor(x, similarity), seen.name, similarity, way, config)
     return dataclasses.replace(seen, found=seen.found | {"map": seen.found["map"] | {way: drawn}})

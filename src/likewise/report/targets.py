@@ -5,26 +5,21 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
-from likewise.config import Evaluate, Report, Train
+from likewise.config import Report
 from likewise.contracts import Protocol
 from likewise.data.features import read_embeddings
-from likewise.evaluation.evaluate import check_length, evaluate_run, judge, must_be_its_data
-from likewise.evaluation.scoring import answers_for, findable
-from likewise.metrics.ranking import reach
-from likewise.report.opened import Opened, protocol_of
-from likewise.report.thumbnails import MOVED
-from likewise.runs.artifacts import PerQuery, find_target, origin, read_per_query, rows_in
-from likewise.runs.folder import Run
-from likewise.runs.open import choose_device, load_items, make_protocol, marked, read_config
-from likewise.types import Embedded, Items, LikewiseError
-
-UNTESTED = "all of its data trained, so there is nothing to score"
+from likewise.report.opened import Opened
+from likewise.report.score_now import UNTESTED, is_tested, score_now
+from likewise.runs.dataset import make_protocol, marked, protocol_for
+from likewise.runs.embeddings import EMBEDDINGS, origin, rows_in
+from likewise.runs.folder import Run, find_target
+from likewise.runs.open import OpenRun
+from likewise.runs.per_query import PER_QUERY, PerQuery, read_per_query
+from likewise.types import Items, LikewiseError
 
 
 def as_asked(items: Items, one: Opened, row: Int[np.ndarray, "N"]) -> Items:
@@ -70,27 +65,31 @@ def open_target(target: str, name: str, config: Report, known: dict[tuple, Items
         known: data that was opened before, for runs that share it; what is opened here is added.
     """
     path = find_target(target, "report")
-    return open_run(Run(path), name, config, known, say) if path.is_dir() else open_file(path, name, config)
+    return (
+        from_run(Run(path), name, config, known, say) if path.is_dir() else with_embeddings(Opened(name), path, config)
+    )
 
 
-def open_run(run: Run, name: str, config: Report, known: dict[tuple, Items], say) -> Opened:
-    moved = {key: value for key in ("data", "root") if (value := getattr(config, key))}
-    settings = read_config(run, allow_imports=config.allow_imports, **moved)
+def from_run(run: Run, name: str, config: Report, known: dict[tuple, Items], say) -> Opened:
+    """Return what is there of a run: its data, embeddings and queries. A finished run that was not evaluated is evaluated."""
+    opened = OpenRun(
+        run, device=config.device, data=config.data, root=config.root, allow_imports=config.allow_imports,
+        workers=config.workers, quiet=config.quiet, say=say,
+    )  # fmt: skip
+    settings, data = opened.settings, None
     notes = [] if run.done else ["this run is not finished: what is shown is how far it has come"]
-    data = None
     try:
-        data = data_of(run, settings, config, known, say)
+        data = data_of(opened, known)
     except LikewiseError as error:
-        notes.append(f"its data could not be opened ({error}); {MOVED}")
+        notes.append(f"its data could not be opened ({error})")
     one = Opened(name, run, settings, data)
-    file, asked = run.path / "embeddings.npz", run.path / "per_query.parquet"
+    file, asked = run.path / EMBEDDINGS, run.path / PER_QUERY
     has_network = (run.path / run.network("best")).exists()
     if not file.exists() and run.done and data is not None and has_network and is_tested(settings):
+        from likewise.evaluation.evaluate import evaluate_open
+
         try:
-            evaluate_run(
-                run, config=settings, items=data, metrics=settings.metrics, device=choose_device(config.device),
-                workers=config.workers, quiet=config.quiet, known=True,
-            )  # fmt: skip
+            evaluate_open(opened, settings.metrics)
         except LikewiseError as error:
             notes.append(f"it could not be evaluated ({error})")
     if file.exists():
@@ -106,26 +105,12 @@ def open_run(run: Run, name: str, config: Report, known: dict[tuple, Items], say
     return dataclasses.replace(one, notes=(*one.notes, *notes))
 
 
-def is_tested(settings: Train) -> bool:
-    """Whether the run's protocol leaves a test part; one that may not be imported is taken to."""
-    try:
-        return make_protocol(settings).tests
-    except LikewiseError:
-        return True
-
-
-def data_of(run: Run, settings: Train, config: Report, known: dict[tuple, Items], say) -> Items:
-    """The run's data, opened once for all runs of it."""
-    key = (settings.data, settings.root, settings.skip_bad)
+def data_of(opened: OpenRun, known: dict[tuple, Items]) -> Items:
+    """Return the data of a run, loaded once for all runs of it."""
+    key = (opened.settings.data, opened.settings.root, opened.settings.skip_bad)
     if key not in known:
-        how = {"skip_bad": settings.skip_bad, "workers": config.workers, "quiet": config.quiet, "say": say}
-        known[key] = load_items(settings.data, settings.root, **how, fetch=bool(config.data))
-    must_be_its_data(run, known[key], settings.data)
-    return known[key]
-
-
-def open_file(file: Path, name: str, config: Report) -> Opened:
-    return with_embeddings(Opened(name), file, config)
+        known[key] = opened.load()
+    return opened.take(known[key])
 
 
 def with_embeddings(one: Opened, file: Path, config: Report) -> Opened:
@@ -138,7 +123,7 @@ def with_embeddings(one: Opened, file: Path, config: Report) -> Opened:
     if one.run is not None:
         items = as_asked(items, one, row)
     elif marked(items):
-        asks, answers = (int(side.sum()) for side in protocol_of(items).sides(items, np.arange(len(items))))
+        asks, answers = (int(side.sum()) for side in protocol_for(items).sides(items, np.arange(len(items))))
         notes = (
             *notes,
             f"its columns query and gallery decide: {asks} of {len(items)} samples ask, and {answers} answer",
@@ -146,10 +131,20 @@ def with_embeddings(one: Opened, file: Path, config: Report) -> Opened:
     one = dataclasses.replace(
         one, items=items, row=row, part=part, similarity=made_by.get("similarity", "cosine"), notes=notes
     )
-    if one.run is not None and (one.run.path / "per_query.parquet").exists():
-        queries = read_per_query(one.run.path / "per_query.parquet", "report")
+    if one.run is not None and (one.run.path / PER_QUERY).exists():
+        queries = read_per_query(one.run.path / PER_QUERY, "report")
         return dataclasses.replace(one, queries=queries, scores=one.run.scores or {})
     return score_now(one, config)
+
+
+def vectors_of(target: str, config: Report) -> tuple[Float[np.ndarray, "N D"], str]:
+    """Return the embeddings of a target that are shown, and how they are compared."""
+    path = find_target(target, "report")
+    file = path / EMBEDDINGS if path.is_dir() else path
+    items = read_embeddings(str(file), root=config.root)
+    x = one_part(items, np.arange(len(items)))[0].x
+    assert x is not None
+    return x, origin(file).get("similarity", "cosine")
 
 
 def one_part(items: Items, row: Int[np.ndarray, "N"]) -> tuple[Items, Int[np.ndarray, "n"], str]:
@@ -166,31 +161,6 @@ def one_part(items: Items, row: Int[np.ndarray, "N"]) -> tuple[Items, Int[np.nda
     columns["class_name"] = tuple(items.class_name[c] for c in there)
     columns["path"] = None if items.path is None else tuple(items.path[r] for r in some)
     return dataclasses.replace(items, split=None, weight=None, y_clean=None, **columns), row[some], "test"
-
-
-def score_now(one: Opened, config: Report) -> Opened:
-    """With scores of embeddings that bring none, as `likewise evaluate` finds them; where nothing can be found, a note."""
-    items, row = one.items, one.row
-    assert items is not None and items.x is not None and row is not None
-    protocol, place = protocol_of(items), np.arange(len(items))
-    if one.settings is not None and not is_tested(one.settings):
-        return dataclasses.replace(one, notes=(*one.notes, UNTESTED))
-    usual: Any = next(f.default for f in dataclasses.fields(Evaluate) if f.name == "metrics")
-    room = answers_for(*one.sides)
-    metrics = [name for name in usual if reach([name]).k <= room]
-    if not metrics or len(np.unique(items.y)) < 2 or not findable(items, protocol, place).any():
-        return dataclasses.replace(one, notes=(*one.notes, "no query has an answer to find, so there are no scores"))
-    x = items.x if items.x.flags.writeable else items.x.copy()  # torch takes no others
-    e = Embedded(torch.as_tensor(x), torch.as_tensor(items.y), torch.as_tensor(place))
-    check_length(e.z, one.similarity == "cosine")
-    scores, each, found = judge(e, items, protocol, metrics, one.similarity, choose_device(config.device), config.quiet)
-    assert found is not None
-    near = found.row.cpu().numpy()
-    queries = PerQuery(
-        row[each.query], each.label, np.asarray(items.class_name)[each.label], found.relevant.cpu().numpy(), each.each,
-        np.where(near >= 0, row[near], -1), found.sim.cpu().double().numpy(),
-    )  # fmt: skip
-    return dataclasses.replace(one, queries=queries, scores=scores)
 
 
 def with_queries(one: Opened, queries: PerQuery) -> Opened:

@@ -16,9 +16,6 @@ SIDE = 128
 
 THREADS = 4
 
-MOVED = "if it has moved, say where it is: --data, --root"
-"""Advice where data or its pictures cannot be read."""
-
 
 def read_small(
     items: Items, rows: Sequence[int], *, side: int = SIDE, title: str = "read pictures", quiet: bool = False

@@ -7,6 +7,7 @@
     model.safetensors    the last network and loss; best.safetensors the best on validation, where there was one
     state.pt             what resuming needs besides
     losses.npz           the loss of every training sample in every pass, where it was to be kept
+    trust.npz            label and weight of every training sample in the end, where a confidence set them
     scores.json          means; per_query.parquet the values behind them; embeddings.npz what was scored
     done                 present when training has finished
 
@@ -17,21 +18,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-import socket
-import tempfile
-import threading
-import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import torch
-from jaxtyping import Float, Int
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
@@ -39,8 +33,11 @@ from torch import Tensor
 from likewise._notebook import table, view
 from likewise.errors import RunBusy
 from likewise.io.files import read_json, write_aside, write_json
-from likewise.io.processes import lives, mark
+from likewise.io.locks import HeartbeatLock, LockHeld
 from likewise.pretrained.weights import DIGEST, brief, digest, read_safetensors
+from likewise.runs.log import append_log, read_log, rewind_log
+from likewise.runs.loss_history import Losses, read_losses
+from likewise.runs.scores import ANEW, read_scores
 from likewise.types import LikewiseError
 
 FORMAT = 1
@@ -55,22 +52,6 @@ TRAINED = (
     "losses.npz", "guidance.safetensors", "cost.json", "loggers.json", "done",
 )  # fmt: skip
 """What training writes."""
-
-ANEW = "delete it, and the same command writes it anew"
-
-STALE = 60.0
-"""Seconds without a heartbeat after which a lock counts as left behind."""
-
-
-class Losses(NamedTuple):
-    """The loss of every training sample over time: its mean over the times it was in a batch, NaN in a pass without it.
-
-    Unweighted; of the label trained with, where a confidence changed it; of the first network, where there were two.
-    """
-
-    row: Int[np.ndarray, "N"]  # of the data
-    loss: Float[np.ndarray, "T N"]
-    step: Int[np.ndarray, "T"]  # at which each pass ended; the last may have been cut short
 
 
 class Run:
@@ -120,13 +101,8 @@ class Run:
 
     @property
     def scores(self) -> dict | None:
-        if not (self.path / "scores.json").exists():
-            return None
-        scores = self.read_json("scores.json")
-        values = scores.get("metrics")
-        if not isinstance(values, dict) or any(type(v) not in (int, float, type(None)) for v in values.values()):
-            raise LikewiseError(f"run: {self.path / 'scores.json'} is damaged (metrics must be numbers); {ANEW}")
-        return scores
+        """What scores.json says; None where the run was not evaluated."""
+        return read_scores(self.path)
 
     @property
     def environment(self) -> dict:
@@ -148,41 +124,19 @@ class Run:
         write_json(self.path / name, value)
 
     def log(self, lines: list[dict]) -> None:
-        with (self.path / "log.jsonl").open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(line) + "\n" for line in lines)
+        append_log(self.path, lines)
 
     def read_log(self) -> list[dict]:
         """Return the lines of the log; a last line that a crash cut short is left out."""
-        file, lines = self.path / "log.jsonl", []
-        texts = file.read_bytes().splitlines() if file.exists() else []
-        for number, text in enumerate(texts, 1):
-            try:
-                line = json.loads(text.decode())
-                if not isinstance(line, dict):
-                    raise ValueError(f"a {type(line).__name__} instead of an object")
-            except (ValueError, RecursionError) as error:
-                if number == len(texts):
-                    break
-                raise LikewiseError(f"run: line {number} of {file} is damaged ({error}); delete that line") from None
-            lines.append(line)
-        return lines
+        return read_log(self.path)
 
     def rewind_log(self, step: int) -> None:
-        """Forget what was logged after `step`: it will be computed again."""
-        kept = [line for line in self.read_log() if line.get("step", 0) <= step]
-        with write_aside(self.path / "log.jsonl") as file:
-            file.write_text("".join(json.dumps(line) + "\n" for line in kept), "utf-8")
+        """Remove the lines after `step`, which a resumed training computes again."""
+        rewind_log(self.path, step)
 
     def losses(self) -> Losses | None:
-        """What training with `keep_losses` kept so far; None where nothing was to be kept."""
-        file = self.path / "losses.npz"
-        if not file.exists():
-            return None
-        try:
-            with np.load(file) as columns:
-                return Losses(*(columns[name] for name in Losses._fields))
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            raise LikewiseError(f"run: {file} is damaged ({error}); --again trains the run anew") from None
+        """What training with `keep_losses` kept so far; None where it kept nothing."""
+        return read_losses(self.path)
 
     def save_tensors(self, name: str, tensors: dict[str, Tensor]) -> None:
         with write_aside(self.path / name) as file:
@@ -234,75 +188,31 @@ class Run:
     def owned(self) -> Iterator[None]:
         """Be the only one who trains here: a lock file with a heartbeat. Makes the folder if it is not there yet."""
         self.path.mkdir(parents=True, exist_ok=True)
-        lock = self.path / "lock"
-        me = json.dumps({"host": socket.gethostname(), "since": time.time(), **mark()})
-        for _ in range(2):
-            try:
-                with lock.open("x") as file:
-                    file.write(me)
-                break
-            except FileExistsError:
-                if not _left_behind(lock):
-                    owner = _owner(lock)
-                    raise RunBusy(
-                        f"run: another process is training in '{self.path}' ({owner.get('pid', 'unknown')} on "
-                        f"{owner.get('host', 'an unknown machine')}); wait for it, or delete {lock} if it is gone"
-                    ) from None
-                _take_away(lock)
-        else:
-            raise RunBusy(f"run: '{self.path}' is being taken by another process; try again")
-        stop = threading.Event()
-
-        def beat() -> None:
-            while not stop.wait(STALE / 6):
-                try:
-                    os.utime(lock)
-                except OSError:
-                    return
-
-        threading.Thread(target=beat, daemon=True).start()
+        lock = HeartbeatLock(self.path / "lock")
+        try:
+            lock.acquire()
+        except LockHeld as held:
+            if held.owner is None:
+                raise RunBusy(f"run: '{self.path}' is being taken by another process; try again") from None
+            raise RunBusy(
+                f"run: another process is training in '{self.path}' ({held.owner.get('pid', 'unknown')} on "
+                f"{held.owner.get('host', 'an unknown machine')}); wait for it, or delete {lock.file} if it is gone"
+            ) from None
         try:
             yield
         finally:
-            stop.set()
-            if _owner(lock) == json.loads(me):  # not another's, should ours have been taken for left behind
-                lock.unlink(missing_ok=True)
-
-
-def _take_away(lock: Path) -> None:
-    """Of two who find the same lock left behind, only one can rename it; the other must not remove the winner's."""
-    aside = lock.with_name(f".lock.{os.getpid()}.{time.monotonic_ns()}")
-    try:
-        os.rename(lock, aside)
-    except FileNotFoundError:
-        return
-    if _left_behind(aside):
-        aside.unlink(missing_ok=True)
-    else:  # somebody took it between the look and the rename
-        os.rename(aside, lock)
-
-
-def _left_behind(lock: Path) -> bool:
-    """Whether the owner of a lock is gone: by its process where that can be seen from here, else by its heartbeat."""
-    try:
-        beat = lock.stat().st_mtime
-        with tempfile.TemporaryFile(dir=lock.parent) as now:  # by the clock of the disk, which may be a server's
-            age = os.fstat(now.fileno()).st_mtime - beat
-    except FileNotFoundError:
-        return True
-    alive = lives(_owner(lock))
-    return age > STALE if alive is None else not alive
-
-
-def _owner(lock: Path) -> dict:
-    """What a lock says; nothing where it is damaged, half written or gone."""
-    try:
-        return read_json(lock, "run")
-    except (LikewiseError, OSError):
-        return {}
+            lock.release()
 
 
 def identity(config: dict, fingerprint: str) -> str:
     """What makes two runs the same: settings, data and the format of the folder."""
     text = json.dumps([FORMAT, fingerprint, config], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def find_target(target: str, owner: str) -> Path:
+    """Return the path of a run folder or a file of embeddings, which must exist."""
+    path = Path(target).expanduser()
+    if not path.exists():
+        raise LikewiseError(f"{owner}: there is no '{target}'; give a run folder, or a file of embeddings")
+    return path

@@ -16,12 +16,6 @@ from likewise.runs.environment import environment
 from likewise.runs.folder import FORMAT, RESULTS, TRAINED, Run, identity
 from likewise.types import Items, LikewiseError
 
-LATER = [
-    ("peek_every", None), ("confidence", None), ("terms", []), ("loss_weight", 1.0), ("views", 1),
-    ("keep_side", None), ("jitter", None), ("chunk", None),
-]  # fmt: skip
-"""Settings younger than the format of run folders, with the value at which older runs keep their identity."""
-
 BEGINNING = {"lock", "environment.json"}
 """What a training that was killed at its very start may have left."""
 
@@ -41,17 +35,12 @@ def find_run(config: Train, items: Items, data: str | None = None) -> Claim:
         data: the fingerprint of the items, where it is known.
     """
     settings, data = to_dict(config), data or fingerprint(items)
-    learned = {k: v for k, v in settings.items() if k not in KEPT_OUT and (k, v) not in LATER}
+    learned = {k: v for k, v in settings.items() if k not in KEPT_OUT}
     specs = [text for text in (config.loss, config.noise, config.confidence, *config.terms) if text]
-    # They learned at the network's rate before, so those runs are others.
-    learned |= {"copies": "at the loss's rate"} if any(text.startswith("S2SD(") for text in config.terms) else {}
     read = {file: content_of(file) for text in specs for file in files(text)}
     counts = learned | {"weights": hash_of(config.weights)} | ({"files": read} if read else {})
-    keys = [identity(counts | keep, data) for keep in ({}, {"keep": "device"})]  # where pictures are kept counted once
-    out = config.out and Path(config.out).expanduser()
-    runs = [Run(out or f"runs/{items.name}-{config.loss.split('(')[0]}-{key[:8]}") for key in keys]
-    older = is_of(runs[1], keys[1]) and not is_of(runs[0], keys[0])
-    run, key = runs[older], keys[older]
+    key = identity(counts, data)
+    run = Run(config.out or f"runs/{items.name}-{config.loss.split('(')[0]}-{key[:8]}")
     features = None if items.x is None else items.x.shape[1]
     about = {"format": FORMAT, "identity": key, "data": data, "features": features, "config": settings}
     if (run.path / "config.json").exists():
@@ -69,11 +58,6 @@ def find_run(config: Train, items: Items, data: str | None = None) -> Claim:
     ):
         raise LikewiseError(f"train: '{run.path}' exists and is not a run; choose another --out")
     return Claim(run, about)
-
-
-def is_of(run: Run, key: str) -> bool:
-    """Whether a folder holds the run of this identity."""
-    return (run.path / "config.json").exists() and run.about["identity"] == key
 
 
 def unfinished(run: Run) -> set[str]:

@@ -16,8 +16,12 @@ from likewise.protocols import UnseenClasses
 from likewise.recipes import apply
 from likewise.render.gallery import Tile, draw_gallery
 from likewise.retrieval.ranking import nearest
+from likewise.runs.dataset import load_items
+from likewise.runs.devices import choose_device
+from likewise.runs.embeddings import EMBEDDINGS
 from likewise.runs.folder import Run
-from likewise.runs.open import choose_device, load_items, read_config
+from likewise.runs.sample_weights import read_sample_weights
+from likewise.runs.settings import read_config
 from likewise.training.fit import train
 from likewise.types import Items
 
@@ -56,9 +60,10 @@ def demo(config: Demo, say=print) -> dict:
 
 def doubts(run: Run, items: Items) -> list[str]:
     """Lines on the labels that the run left out or changed in the end, and how many of those are wrong indeed."""
-    with np.load(run.path / "trust.npz") as file:
-        given, label, used = file["given"], file["label"], file["weight"] > 0
-        true = np.asarray(items.class_name)[items.y[file["row"]]]
+    final = read_sample_weights(run.path, "demo")
+    assert final is not None  # the run is finished and has a confidence
+    given, label, used = final.given, final.label, final.weight > 0
+    true = np.asarray(items.class_name)[items.y[final.row]]
     wrong, changed = given != true, used & (label != given)
     doubted = changed | ~used
     found, false, right = (doubted & wrong).sum(), (doubted & ~wrong).sum(), (changed & (label == true)).sum()
@@ -70,7 +75,7 @@ def doubts(run: Run, items: Items) -> list[str]:
 
 def draw_random(run: Run, file: Path, title: str, seed: int, lines: int = 8, k: int = 5) -> None:
     """A gallery of queries drawn at random, not chosen: what a reader would see who tried."""
-    items: Items = read_embeddings(str(run.path / "embeddings.npz"))
+    items: Items = read_embeddings(str(run.path / EMBEDDINGS))
     chosen = np.sort(np.random.default_rng(seed).permutation(len(items))[:lines])
     z = torch.as_tensor(items.x)
     row, sim = nearest(z[chosen], z, k, own=torch.as_tensor(chosen))

@@ -18,7 +18,7 @@ from likewise.io.files import check_out
 from likewise.protocols.splits import split_by
 from likewise.render.figures import save_figure
 from likewise.render.noise import draw_transitions, draw_tree
-from likewise.runs.open import load_items, marked, spoil
+from likewise.runs.dataset import load_items, marked, spoil
 from likewise.taxonomies import taxonomy
 from likewise.types import Items, LikewiseError
 

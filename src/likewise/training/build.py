@@ -11,17 +11,17 @@ from likewise.config import Train
 from likewise.config.spec import build
 from likewise.contracts import BatchSampler, Confidence, Loss, Miner, Term
 from likewise.distributed.sharded_proxies import shard
-from likewise.errors import LikewiseError
 from likewise.models.mixup import Mixup
 from likewise.models.teacher import Teacher
-from likewise.runs.open import facts_of, facts_with, make_embedder, make_protocol, spoil, to_device
+from likewise.runs.dataset import make_protocol, spoil
+from likewise.runs.network import facts_of, facts_with, make_embedder, to_device
 from likewise.training.compatibility import check_compatibility
 from likewise.training.optim import make_optimizer
 from likewise.training.plan import make_plan
 from likewise.training.samples import Samples, number_samples
 from likewise.training.schedule import Schedule
 from likewise.training.state import Components, TrainState, build_sampler
-from likewise.types import Items
+from likewise.types import Items, LikewiseError
 
 
 def make_samples(config: Train, loaded: Items, device: torch.device) -> Samples:
@@ -53,7 +53,7 @@ def build_state(config: Train, samples: Samples, device: torch.device, rank: int
 
 def build_components(config: Train, samples: Samples, device: torch.device) -> tuple[Components, BatchSampler]:
     """Build everything that trains, and the first sampler."""
-    embedder = to_device(make_embedder(config, samples.features), device)
+    embedder = to_device(make_embedder(config, samples.features, reseed=True), device)
     facts = facts_of(config, samples.class_names, samples.labels, samples.items.taxonomy)
     sampler = build_sampler(config, facts)
     facts |= facts_with(config, sampler, embedder)
@@ -66,7 +66,7 @@ def build_components(config: Train, samples: Samples, device: torch.device) -> t
         confidence = make(config.confidence, Confidence) if config.confidence else None
     for number in range(1, confidence.peers if confidence else 1):
         other = replace(config, seed=config.seed + 1000 * number)  # another start for the same network
-        embedders.append(to_device(make_embedder(other, samples.features), device))
+        embedders.append(to_device(make_embedder(other, samples.features, reseed=True), device))
     losses += [make(config.loss, Loss) for _ in embedders[1:]]
     if config.shard:
         for loss in losses:

@@ -7,7 +7,7 @@ import torch
 from likewise.config import Train
 from likewise.contracts import BatchSampler
 from likewise.errors import LikewiseError
-from likewise.runs.open import bytes_of
+from likewise.runs.devices import bytes_of
 from likewise.training.state import Components
 
 

@@ -13,7 +13,7 @@ from likewise.config import Train
 from likewise.data.decoded_cache import Pixels
 from likewise.distributed.collectives import world
 from likewise.distributed.process_group import one_by_one, wait_for_all
-from likewise.evaluation.evaluate import check_plan
+from likewise.evaluation.checks import check_plan
 from likewise.runs.folder import RESULTS
 from likewise.runs.identity import Claim, take
 from likewise.training.build import build_state, make_samples

@@ -8,14 +8,14 @@ from dataclasses import replace
 import torch
 
 from likewise.config import Train, check
-from likewise.distributed.collectives import world
-from likewise.distributed.process_group import joined, wait_for_all
+from likewise.distributed.process_group import joined, wait_for_all, world
 from likewise.errors import LikewiseError, memory_errors
 from likewise.evaluation.evaluate import evaluate_run
-from likewise.evaluation.folds import fold_specs
+from likewise.runs.dataset import load_items, make_protocol
+from likewise.runs.defaults import check_texts, fold_specs, resolve
+from likewise.runs.devices import choose_device
 from likewise.runs.folder import Run
 from likewise.runs.identity import find_run
-from likewise.runs.open import check_texts, choose_device, load_items, make_protocol, resolve
 from likewise.runs.usage import Session
 from likewise.training.execute import execute
 from likewise.training.launch import is_started, launch
@@ -36,7 +36,7 @@ def train(config: Train, say: Callable[[str], None] = print, hooks: Hooks = Hook
     check(config)
     check_texts(config)
     if config.gpus and config.gpus > 1 and not is_started():
-        return launch(config)
+        return launch(config, "likewise.training.fit:train")
     with joined(choose_device(config.device)) as device:
         rank, processes = world()
         if config.gpus and config.gpus != processes:

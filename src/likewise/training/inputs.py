@@ -15,8 +15,9 @@ from likewise.data.augment import Augment, Plain
 from likewise.data.loader import batches, choose_workers, in_order
 from likewise.data.placement import Resident, hold
 from likewise.engine.embed import embed_rows
+from likewise.runs.devices import bytes_of
 from likewise.runs.folder import Run
-from likewise.runs.open import bytes_of, transforms
+from likewise.runs.network import transforms
 from likewise.training.state import TrainState
 from likewise.types import Batch, Embedded, Given
 
@@ -90,7 +91,7 @@ def training_batches(state: TrainState, inputs: Inputs) -> Iterator[Batch]:
     """Yield the batches from the current step on; each process gets its share of the pictures."""
     return batches(
         state.samples.items, batch_rows(state), inputs.augment, device=state.device, held=inputs.held,
-        workers=inputs.workers(state), seed=state.config.seed, first_draw=state.step, shared=True,
+        workers=inputs.workers(state), seed=state.config.seed, first_draw=state.step, process=(state.rank, state.processes),
     )  # fmt: skip
 
 

@@ -5,30 +5,26 @@ By hand, since torchrun buries what the user is to read under tracebacks of its 
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
-import signal
 import socket
-import subprocess
 import sys
 import tempfile
-import threading
-import time
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from likewise import errors
 from likewise.config import Train, to_dict
+from likewise.config.checks import from_dict
 from likewise.distributed.collectives import cores, started, world
+from likewise.distributed.process_group import PeerLost
 from likewise.io.processes import command
+from likewise.io.supervisor import STOPPED, Child, heed_parent, wait_together
 from likewise.runs.folder import Run
 from likewise.training.interrupts import stop_on_signal
 from likewise.types import LikewiseError
-
-PATIENCE = 120.0
-"""Seconds that processes have to end, once one of them was lost."""
 
 
 def is_started() -> bool:
@@ -36,8 +32,12 @@ def is_started() -> bool:
     return started() > 1 or world()[1] > 1
 
 
-def launch(config: Train) -> Run:
-    """Train in so many processes, and hand back the run."""
+def launch(config: Train, train: str) -> Run:
+    """Train in `config.gpus` processes, and return the run.
+
+    Args:
+        train: "module:function" that every process calls with the config, and that returns the run.
+    """
     must_be_there(config)
     assert config.gpus is not None
     with socket.socket() as free:
@@ -46,22 +46,12 @@ def launch(config: Train) -> Run:
     meet |= {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, cores() // config.gpus)))}
     with tempfile.TemporaryDirectory() as folder, stop_on_signal() as stop:
         Path(folder, "config.json").write_text(json.dumps(to_dict(config)), "utf-8")
-        words = command("likewise.training.launch:work", folder)
-        processes = [
-            subprocess.Popen(
-                words, env=os.environ | meet | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, process_group=0
-            )
-            for rank in range(config.gpus)
-        ]
-        try:
-            wait_for(processes, stop)
-        finally:
-            for process in processes:
-                process.kill()
-                process.wait()
+        words = command("likewise.training.launch:work", train, folder)
+        ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(config.gpus)]
+        codes = wait_together([Child(words, os.environ | meet | rank) for rank in ranks], stop)
         answers = [Path(folder, f"{rank}.json") for rank in range(config.gpus)]
         told = [json.loads(file.read_text("utf-8")) if file.exists() else {} for file in answers]
-    return outcome(told, [process.returncode for process in processes], stop.is_set())
+    return outcome(told, codes, stop.is_set())
 
 
 def must_be_there(config: Train) -> None:
@@ -77,33 +67,16 @@ def must_be_there(config: Train) -> None:
         )
 
 
-def wait_for(processes: list[subprocess.Popen], stop) -> None:
-    """Until all have ended. A wish to stop is passed on; when one is lost, the others cannot go on and are asked to end."""
-    asked, since = False, None
-    while any(process.poll() is None for process in processes):
-        if stop.is_set() and not asked:
-            asked = True
-            for process in processes:
-                process.send_signal(signal.SIGTERM)
-        if since is None and any(process.poll() for process in processes):
-            since = time.monotonic()
-        if since is not None and time.monotonic() - since > (PATIENCE if asked else 2):
-            for process in processes:
-                process.send_signal(signal.SIGKILL if asked else signal.SIGTERM)
-            asked = True
-        time.sleep(0.05)
-
-
 def outcome(told: list[dict], codes: list[int], stopped: bool = False) -> Run:
-    """What the user is told: what was found wrong, before a request to stop, before a process that was lost."""
+    """Return the run, or raise an error that was found, before a request to stop, before a process that was lost."""
     for answer in told:
         if "error" in answer:
             raise getattr(errors, answer.get("kind", ""), LikewiseError)(answer["error"])
     for answer in told:
         if "stopped" in answer:
             raise KeyboardInterrupt(answer["stopped"])
-    if stopped and any(codes):  # before or after the steps, where nobody is asked
-        raise KeyboardInterrupt("stopped; the same command goes on from there")
+    if stopped and any(codes):  # before or after the steps, where no process answers
+        raise KeyboardInterrupt(STOPPED)
     lost = [rank for rank, code in enumerate(codes) if code]
     if lost:
         killed = [rank for rank in lost if codes[rank] < 0 and not told[rank]] or lost
@@ -115,41 +88,21 @@ def outcome(told: list[dict], codes: list[int], stopped: bool = False) -> Run:
 
 
 def work() -> None:
-    """What each process does."""
-    from likewise.training.fit import train
-
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
-    folder = Path(sys.argv[1])
-    settings = json.loads((folder / "config.json").read_text("utf-8"))
-    settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
-    config = Train(**settings)
+    """Train in this process, which `launch` started, and leave the answer in a file named by its rank."""
+    heed_parent()
+    module, function = sys.argv[1].split(":")
+    folder = Path(sys.argv[2])
+    config = from_dict(Train, json.loads((folder / "config.json").read_text("utf-8")))
     answer, code = {}, 0
     try:
-        answer = {"run": str(train(config).path)}
+        answer = {"run": str(getattr(importlib.import_module(module), function)(config).path)}
     except LikewiseError as error:
         answer, code = {"error": str(error), "kind": type(error).__name__}, 2
     except KeyboardInterrupt as stop:
         answer, code = {"stopped": str(stop) or "stopped"}, 130
-    except RuntimeError as error:
-        if not is_loss(error):
-            raise
+    except PeerLost:
         code = 1
     finally:
         (folder / f"{os.environ['RANK']}.json").write_text(json.dumps(answer), "utf-8")
     sys.stdout.flush()
     os._exit(code)  # without the rest of a group that may have lost a member
-
-
-def end_with(parent: int) -> None:
-    """Once this process's parent is gone, it is asked to stop: nobody else would."""
-    while os.getppid() == parent:
-        time.sleep(0.2)
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-def is_loss(error: RuntimeError) -> bool:
-    """Whether an error only says that another process went away."""
-    return isinstance(error, torch.distributed.DistError) or any(
-        word in str(error) for word in ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "gloo")
-    )

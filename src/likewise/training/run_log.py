@@ -11,8 +11,9 @@ import torch
 from likewise.distributed.process_group import same_for_all, wait_for_all
 from likewise.engine.cuda_graphs import Mode
 from likewise.errors import LikewiseError
-from likewise.io.files import write_aside
 from likewise.runs.folder import Run
+from likewise.runs.loss_history import Losses, write_losses
+from likewise.runs.sample_weights import FinalWeights, write_sample_weights
 from likewise.runs.usage import Session
 from likewise.training.async_scalars import Journal
 from likewise.training.interrupts import must_be_finite
@@ -140,14 +141,12 @@ class RunLog:
         samples = state.samples
         suspicion, _, w = state.monitor.last.cpu().numpy()
         names = np.asarray(samples.class_names)
-        columns = {"row": samples.rows, "given": names[samples.labels], "label": names[state.y.cpu()], "weight": w}
-        with write_aside(self.run.path / "trust.npz") as aside, aside.open("wb") as file:
-            np.savez_compressed(file, suspicion=suspicion, **columns)
+        final = FinalWeights(samples.rows, names[samples.labels], names[state.y.cpu()], suspicion, w)
+        write_sample_weights(self.run.path, final)
 
     def save_losses(self, state: TrainState) -> None:
         """Write losses.npz: the loss of every training sample in every pass."""
         history, rows = state.history, state.samples.rows
         assert history is not None
         loss = np.reshape([line.numpy() for line in history.loss], (-1, len(rows))).astype(np.float32)
-        with write_aside(self.run.path / "losses.npz") as aside, aside.open("wb") as file:
-            np.savez(file, row=rows, loss=loss, step=np.asarray(history.step, np.int64))
+        write_losses(self.run.path, Losses(rows, loss, np.asarray(history.step, np.int64)))

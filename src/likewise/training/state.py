@@ -21,7 +21,7 @@ from likewise.engine.grad_cache import generators
 from likewise.errors import LikewiseError
 from likewise.models.embedder import Embedder
 from likewise.models.teacher import Teacher
-from likewise.runs.open import load_into
+from likewise.runs.network import load_into
 from likewise.training.noise_monitor import LossHistory, Watch
 from likewise.training.objective import Objective
 from likewise.training.plan import Plan

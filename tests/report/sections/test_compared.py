@@ -11,7 +11,7 @@ from likewise.report.pools import make_pool
 from likewise.report.run_analysis import view
 from likewise.report.sections.compared import changed_most, set_beside, with_names
 from likewise.report.targets import open_target
-from likewise.runs.artifacts import read_per_query
+from likewise.runs.per_query import read_per_query
 from likewise.training.fit import train
 
 

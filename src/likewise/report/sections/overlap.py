@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from likewise.config.audit import Audit
 from likewise.evaluation.overlap_runs import must_match as must_have_same_classes
-from likewise.evaluation.overlap_runs import named_by, open_run
+from likewise.evaluation.overlap_runs import named_by, read_wrongs
 from likewise.render.error_overlap import Overlapped, say_overlap
 from likewise.report.opened import Opened
 from likewise.report.section import Packing, Section, Studies
@@ -20,7 +20,9 @@ NAMED = 10
 def share_errors(opened: Sequence[Opened]) -> tuple[Overlapped | None, str]:
     """The classes that each of these runs is most wrong about; None and why, where that cannot be told."""
     try:
-        runs = [dataclasses.replace(open_run(str(one.run.path)), run=one.name) for one in opened if one.run is not None]
+        runs = [
+            dataclasses.replace(read_wrongs(str(one.run.path)), run=one.name) for one in opened if one.run is not None
+        ]
         k = min(NAMED, len(runs[0].names))
         must_have_same_classes(runs, Audit(tuple(one.name for one in opened), k=k))
         found = {by: named_by(by, runs, k) for by in ("count", "rate")}

@@ -87,9 +87,10 @@ class Store:
             base = getattr(self, "base", None)
             if base is not None and base.in_transaction:
                 base.execute("ROLLBACK")
-            if "locked" in str(error) or "busy" in str(error):
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without its extension
+            if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 told = f"could not be written for {self.patience:g} s, another program holds it; close that one"
-            elif isinstance(error, sqlite3.OperationalError) and "malformed" not in str(error):
+            elif isinstance(error, sqlite3.OperationalError) and code != sqlite3.SQLITE_CORRUPT:
                 told = f"cannot be opened or written ({error}); check the folder's permissions and the disk's space"
             else:
                 told = (

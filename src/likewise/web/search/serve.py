@@ -15,7 +15,7 @@ from likewise.data.images import check_shape, to_rgb, upright
 from likewise.errors import LikewiseError
 from likewise.index.build import Network, picture_of
 from likewise.index.index import Index
-from likewise.runs.open import bytes_of
+from likewise.runs.devices import bytes_of
 from likewise.web.http import HERE, choose_token, run_app
 from likewise.web.search.app import Desk, make_app
 
@@ -39,7 +39,7 @@ def check_serving(config: Search) -> tuple[int, str]:
 def serve(index: Index, network: Network | None, config: Search, upload: int, token: str) -> None:
     """Serve the page over an index until Ctrl-C."""
     if network is not None and network.run.about["features"] is None:
-        _ = network.parts  # opened now: the first client need not wait, and what is wrong is said here
+        _ = network.opened.network  # opened now: the first client need not wait, and what is wrong is said here
     else:
         network = None
     desk = Desk(

@@ -1,0 +1,102 @@
+"""Whether an exported network gives the embeddings of the run: samples to compare on, and the comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Shaped
+from PIL import Image
+from torch import Tensor
+
+from likewise.contracts import Protocol
+from likewise.data.images import file_of, image_of
+from likewise.deploy.model import Model
+from likewise.pretrained.weights import brief
+from likewise.retrieval.ranking import nearest
+from likewise.types import Items, LikewiseError
+
+TOLERANCE = 1e-4
+"""Largest difference of an embedding's numbers, as a share of the longest embedding, up to which two count as the same. Other
+orders of summing float32 make some 1e-6."""
+
+MADE_UP = 16
+"""Pictures that are made up where none of the data are to be had."""
+
+
+@dataclass(frozen=True)
+class Parity:
+    """How far embeddings of the export are those of the run: of `samples` things, `of` what kind.
+
+    `difference` is the largest there is, as a share of the longest embedding; `cosine` the smallest one of the two embeddings
+    of a sample; `neighbours` the share of samples with the same nearest neighbour, None for one alone.
+    """
+
+    samples: int
+    of: str
+    difference: float
+    cosine: float
+    neighbours: float | None
+
+    def __str__(self) -> str:
+        near = "" if self.neighbours is None else f", the same nearest neighbour for {self.neighbours:.1%}"
+        apart = f"differ by {self.difference:.1e} at most" if self.difference else "are equal to the bit"
+        return (
+            f"{self.samples} {self.of}: embeddings {apart} (up to {TOLERANCE:g} is allowed), "
+            f"cosine {self.cosine:.6f} at least{near}"
+        )
+
+
+def samples(model: Model, protocol: Protocol, items: Items | None, count: int) -> tuple[Sequence | np.ndarray, str]:
+    """What both are compared on, and what that is in words: spread over the test part, or made up."""
+    if items is None:
+        rng, kind = np.random.default_rng(0), "pictures" if model.transform else "vectors"
+        if model.transform is None:
+            made = rng.normal(size=(MADE_UP, model.embedder.feature_dim)).astype(np.float32)
+        else:
+            made = [made_up(rng) for _ in range(MADE_UP)]
+        return made, f"made-up {kind} (none of the data)"
+    rows = protocol.rows(items, "test")
+    part, rows = ("test part", rows) if len(rows) else ("data", np.arange(len(items)))
+    rows = rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int)]
+    if items.x is not None:
+        return items.x[rows].astype(np.float32), f"vectors of the {part}"
+    whole = items.box is None
+    return [file_of(items, r) if whole else image_of(items, r) for r in rows.tolist()], f"pictures of the {part}"
+
+
+def made_up(rng: np.random.Generator) -> Image.Image:
+    """Soft colours of a random shape."""
+    coarse = Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8))
+    return coarse.resize(tuple(rng.integers(40, 400, 2).tolist()), Image.Resampling.BICUBIC)
+
+
+def compare(model: Model, embed: Callable, given: Sequence | Shaped[np.ndarray, "N F"], of: str) -> Parity:
+    """Embeddings of the same samples by the run's network and by the export's own way; an error where they differ."""
+    own = model(given)
+    try:
+        other = np.concatenate([embed(given[start : start + 32]) for start in range(0, len(given), 32)])
+    except Exception as error:  # onnxruntime has families of its own
+        raise LikewiseError(f"export: example.py fails on the data ({brief(error)}); nothing was written") from error
+    if other.shape != own.shape:
+        raise LikewiseError(
+            f"export: embeddings must have the shape {own.shape}, got {other.shape}; nothing was written"
+        )
+    length = [np.linalg.norm(z.astype(np.float64), axis=1) for z in (own, other)]
+    difference = float(np.abs(own - other).max() / max(length[0].max(), 1e-12))
+    if not difference <= TOLERANCE:  # NaN is no match either
+        raise LikewiseError(
+            f"export: embeddings must be the run's up to {TOLERANCE:g}, got a difference of {difference:.2g} on {len(given)} "
+            f"{of}; nothing was written. Please report it with the versions of torch and onnxruntime"
+        )
+    cosine = (own.astype(np.float64) * other).sum(1) / np.maximum(length[0] * length[1], 1e-12)
+    near = [first_neighbour(z, model.similarity) for z in (own, other)] if len(own) > 1 else None
+    same = None if near is None else float((near[0] == near[1]).float().mean())
+    return Parity(len(given), of, difference, float(cosine.min()), same)
+
+
+def first_neighbour(z: Float[np.ndarray, "N D"], similarity: str) -> Tensor:
+    table = torch.as_tensor(z)
+    return nearest(table, table, 1, own=torch.arange(len(table)), similarity=similarity)[0]

@@ -1,0 +1,32 @@
+"""What evaluating a run leaves in its folder: embeddings.npz, per_query.parquet and scores.json."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Bool
+
+from likewise.runs.embeddings import EMBEDDINGS, save_embeddings
+from likewise.runs.folder import Run
+from likewise.runs.per_query import PER_QUERY, write_per_query
+from likewise.runs.scores import write_scores
+from likewise.types import Embedded, Items, Retrieval, Scores
+
+
+def write_results(
+    run: Run,
+    items: Items,
+    e: Embedded,
+    sides: tuple[Bool[np.ndarray, "N"], Bool[np.ndarray, "N"]],
+    scores: Scores,
+    found: Retrieval,
+    result: dict,
+) -> None:
+    """Write the embeddings of the test part, its queries and its scores; scores from before training are kept."""
+    made_by = {"run": run.path, "which": result["which"], "similarity": result["similarity"]}
+    save_embeddings(run.path / EMBEDDINGS, e, items, made_by, result["part"], sides)
+    write_per_query(run.path / PER_QUERY, scores, found, e, items)
+    known = run.scores or {}
+    before = (
+        {"before": known["before"]} if "before" in known else {}
+    )  # evaluating again does not change it; see `baseline`
+    write_scores(run.path, result | before)

@@ -1,0 +1,133 @@
+"""Where jobs are trained: `LocalExecutor` in processes of this machine, `RayExecutor` (ray_executor.py) on a cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import replace
+from typing import Protocol, runtime_checkable
+
+from likewise.config import Bench, Train, to_dict
+from likewise.distributed.collectives import cores
+from likewise.errors import LikewiseError
+from likewise.experiments.worker import Attempt, Outcome, attempt
+from likewise.io.processes import command, is_stopped
+from likewise.io.supervisor import STOPPED, Child, stop_all
+from likewise.training.interrupts import stop_on_signal
+
+TRIES = 3
+"""How often a training is begun, or taken up, when its process is killed."""
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """Trains configs, several at once, within a `with` block."""
+
+    def __enter__(self) -> Executor: ...
+
+    def __exit__(self, *problem) -> None: ...
+
+    def work(self, configs: Sequence[Train]) -> Generator[tuple[int, Outcome], None, None]:
+        """Train them all and yield the index of each with its outcome, as they end. Closing the generator stops the others."""
+        ...
+
+
+def choose_executor(config: Bench, say: Callable[[str], None] = print) -> Executor:
+    """Return the executor that the settings of bench name: this machine, or the Ray cluster in `on`."""
+    if config.on:
+        from likewise.experiments.ray_executor import RayExecutor
+
+        return RayExecutor(config.on, config.jobs, config.gpus_each)
+    if config.gpus_each is not None:
+        raise LikewiseError(
+            f"bench: --gpus-each {config.gpus_each} is for a Ray cluster; add --on ray, or leave it out"
+        )
+    return LocalExecutor(config.jobs, say)
+
+
+class LocalExecutor:
+    """Trains configs without output: one at a time in this process, or `size` at a time in child processes.
+
+    Children read configs from stdin. Asked to stop, or when this process dies, they save what a resumed training needs.
+    """
+
+    def __init__(self, size: int, say: Callable[[str], None] = print):
+        if size < 1:
+            raise LikewiseError(f"executor: jobs must be 1 or more, got {size}")
+        self.size, self.say = size, say
+        self._pool = ThreadPoolExecutor(size)
+        self._places: queue.SimpleQueue[Child | None] = queue.SimpleQueue()
+        self._busy: set[Child] = set()
+        for _ in range(size):
+            self._places.put(None)
+
+    def __enter__(self) -> LocalExecutor:
+        return self
+
+    def __exit__(self, *problem) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        while not self._places.empty():
+            stop_all([child] if (child := self._places.get()) else [])
+
+    def work(self, configs: Sequence[Train]) -> Generator[tuple[int, Outcome], None, None]:
+        """As `Executor.work`."""
+        if self.size == 1:
+            for place, config in enumerate(configs):
+                done = attempt(config)
+                yield place, Outcome(done.error, done.crashed)
+            return
+        waiting = {self._pool.submit(self._one, config): place for place, config in enumerate(configs)}
+        with stop_on_signal() as stop:
+            try:
+                while waiting:
+                    for future in wait(waiting, 0.2, FIRST_COMPLETED).done:
+                        yield waiting.pop(future), future.result()
+                    self._report_suspended()
+                    if stop.is_set():
+                        raise KeyboardInterrupt(STOPPED)
+            finally:
+                running = [future for future in waiting if not future.cancel()]
+                while running:  # one may just be starting
+                    stop_all(self._busy)
+                    running = list(wait(running, 0.2).not_done)
+
+    def _report_suspended(self) -> None:
+        """Say once of every child that is suspended what to do about it: it is waited for as long as it takes."""
+        for child in list(self._busy):
+            suspended = is_stopped(child.pid)
+            if suspended and not child.suspended:
+                self.say(
+                    f"process {child.pid}, which trains, is stopped: `kill -CONT {child.pid}` lets it go on, "
+                    f"`kill -KILL {child.pid}` has another process take its training up"
+                )
+            child.suspended = suspended
+
+    def _one(self, config: Train) -> Outcome:
+        """Train one config in a child; another child takes it up if that one is killed."""
+        if config.workers < 0:
+            from likewise.data.loader import choose_workers
+
+            config = replace(config, workers=choose_workers(-1) // self.size)
+        child, done = self._places.get(), Attempt()
+        for _ in range(TRIES):
+            if child is None or child.lost or child.asked_to_stop:
+                child = start_worker(self.size)
+            self._busy.add(child)
+            try:
+                line = child.ask(json.dumps(to_dict(config)))
+                done = Attempt(*json.loads(line)) if line else Attempt(child.last_words(), crashed=True, spent=True)
+            finally:
+                self._busy.discard(child)
+            if not child.lost:
+                break
+        self._places.put(None if done.spent else child)
+        return Outcome(done.error, done.crashed)
+
+
+def start_worker(share: int) -> Child:
+    """Start a child that runs `worker.serve`; `share` children divide the cores of the machine."""
+    threads = {"OMP_NUM_THREADS": str(max(1, cores() // share))} if share > 1 else {}
+    return Child(command("likewise.experiments.worker:serve"), threads | os.environ, answers=True)

@@ -1,0 +1,41 @@
+"""Train the trainings of a grid, several at once, and have its table written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from likewise.config import Bench
+from likewise.experiments.executors import Executor
+from likewise.experiments.jobs import GridPlan, PlannedRun
+from likewise.io.progress import bar
+from likewise.render.benchmark_table import Sheet
+
+
+def run_grid(plan: GridPlan, config: Bench, executor: Executor, device: torch.device) -> Sheet:
+    """Train what is chosen and not finished, and write the table of all that is finished.
+
+    A training that fails is shown with its reason, and the others go on.
+    """
+    runs = train_all(plan.runs, plan.chosen if config.train else set(), executor, config.quiet)
+    from likewise.experiments.table_files import (
+        write_table,  # what only the table needs is imported after the trainings
+    )
+
+    return write_table(replace(plan, runs=runs), config, device)
+
+
+def train_all(plan: list[PlannedRun], wanted: set[int], executor: Executor, quiet: bool) -> list[PlannedRun]:
+    """Train what is wanted and not finished, several at once."""
+    mine = [place for place, t in enumerate(plan) if t.number - 1 in wanted]
+    plan, left, failed = list(plan), [place for place in mine if plan[place].job.state != "finished"], 0
+    if not left:
+        return plan
+    title = bar("bench", len(mine), start=len(mine) - len(left), quiet=quiet)
+    with executor, title as progress:
+        for place, outcome in executor.work([plan[i].job.config for i in left]):
+            plan[left[place]] = replace(plan[left[place]], error=outcome.error)
+            failed += outcome.error is not None
+            progress.advance(1, f"{failed} failed" if failed else "")
+    return plan

@@ -1,0 +1,59 @@
+"""The files of a table: results.csv with a line a training, table.md, .tex, .html and .csv, and the pictures."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from likewise.config import Bench
+from likewise.experiments.followups import follow_up
+from likewise.experiments.grid_plan import cell_name, names
+from likewise.experiments.jobs import GridPlan, PlannedRun
+from likewise.experiments.results_table import provenance, tabulate
+from likewise.experiments.slurm import words_of
+from likewise.io.files import make_folder, write_aside, write_csv
+from likewise.render.benchmark import html, latex, markdown, rows_for_csv
+from likewise.render.benchmark_table import Sheet
+
+
+def write_table(plan: GridPlan, config: Bench, device: torch.device) -> Sheet:
+    """Sum up the trainings of a grid, write all files of its table, and return it."""
+    make_folder(plan.folder, "bench")
+    write_results(plan.folder / "results.csv", plan.runs, list(plan.grid.axes))
+    failed = [f"failed: {cell_name(t.cell)}: {t.error}. Again: {again(config, t)}" for t in plan.runs if t.error]
+    sheet = replace(tabulate(plan.grid, plan.runs, plan.folder, device, failed), failed=len(failed))
+    pictures, said = follow_up(plan.grid, sheet, plan.runs, config)
+    sheet = replace(sheet, notes=(*sheet.notes, *said))
+    write_sheet(sheet, pictures)
+    return sheet
+
+
+def write_results(file: Path, plan: Sequence[PlannedRun], axes: list[str]) -> None:
+    """One line a training: where it stands in the grid, every metric, how it ended, and what made it."""
+    metrics = list(dict.fromkeys(m for t in plan for m in t.job.config.metrics))
+    made = [provenance(t) for t in plan]
+    facts = list(dict.fromkeys(fact for one in made for fact in one))
+    lines = []
+    for t, one in zip(plan, made):
+        known = (t.job.run.scores or {}).get("metrics", {}) if t.finished else {}
+        where = [t.number, *names(t, axes), "" if t.fold is None else t.fold]
+        lines.append([*where, *(known.get(m, "") for m in metrics), t.status, *(one.get(fact, "") for fact in facts)])
+    write_csv(file, ["cell", *axes, "fold", *metrics, "status", *facts], lines)
+
+
+def write_sheet(sheet: Sheet, pictures: dict[str, bytes]) -> None:
+    """The table in every form that people paste."""
+    texts = {"table.md": markdown(sheet), "table.tex": latex(sheet), "table.html": html(sheet, pictures)}
+    for name, text in texts.items():
+        with write_aside(sheet.folder / name) as file:
+            file.write_text(text, "utf-8")
+    write_csv(sheet.folder / "table.csv", *rows_for_csv(sheet))
+
+
+def again(config: Bench, training: PlannedRun) -> str:
+    """The command that trains one cell again."""
+    return shlex.join(["likewise", *words_of(config), "--only", str(training.number)])

@@ -1,0 +1,24 @@
+"""Sums of embeddings, class by class."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+CHUNK = 8192
+"""Rows that are converted at a time."""
+
+
+def class_sums(
+    z: Float[Tensor, "N D"], y: Int[Tensor, "N"], classes: int, dtype: torch.dtype | None = None
+) -> Float[Tensor, "C D"]:
+    """Return the sum of the embeddings of every class; zeros for a class without samples.
+
+    Args:
+        dtype: to sum in; None: that of the embeddings.
+    """
+    total = torch.zeros(classes, z.shape[1], dtype=dtype or z.dtype, device=z.device)
+    for rows in torch.arange(len(z), device=z.device).split(CHUNK):
+        total.index_add_(0, y[rows], z[rows].to(total.dtype))
+    return total

@@ -1,0 +1,57 @@
+"""Scores of embeddings that bring none, for a report."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import torch
+
+from likewise.config import Evaluate, Report, Train
+from likewise.evaluation.answers import answers_for, findable
+from likewise.evaluation.checks import check_length
+from likewise.evaluation.scoring import score_with_galleries
+from likewise.metrics.ranking import reach
+from likewise.report.opened import Opened
+from likewise.runs.dataset import make_protocol, protocol_for
+from likewise.runs.devices import choose_device
+from likewise.runs.per_query import PerQuery
+from likewise.types import Embedded, LikewiseError
+
+UNTESTED = "all of its data trained, so there is nothing to score"
+
+
+def is_tested(settings: Train) -> bool:
+    """Whether the run's protocol leaves a test part; one that may not be imported is taken to."""
+    try:
+        return make_protocol(settings).tests
+    except LikewiseError:
+        return True
+
+
+def score_now(one: Opened, config: Report) -> Opened:
+    """With scores of embeddings that bring none, as `likewise evaluate` finds them; where nothing can be found, a note."""
+    items, row = one.items, one.row
+    assert items is not None and items.x is not None and row is not None
+    protocol, place = protocol_for(items), np.arange(len(items))
+    if one.settings is not None and not is_tested(one.settings):
+        return dataclasses.replace(one, notes=(*one.notes, UNTESTED))
+    usual: Any = next(f.default for f in dataclasses.fields(Evaluate) if f.name == "metrics")
+    room = answers_for(*one.sides)
+    metrics = [name for name in usual if reach([name]).k <= room]
+    if not metrics or len(np.unique(items.y)) < 2 or not findable(items, protocol, place).any():
+        return dataclasses.replace(one, notes=(*one.notes, "no query has an answer to find, so there are no scores"))
+    x = items.x if items.x.flags.writeable else items.x.copy()  # torch takes no others
+    e = Embedded(torch.as_tensor(x), torch.as_tensor(items.y), torch.as_tensor(place))
+    check_length(e.z, one.similarity == "cosine")
+    scores, each, found = score_with_galleries(
+        e, items, protocol, metrics, one.similarity, choose_device(config.device), config.quiet
+    )
+    assert found is not None
+    near = found.row.cpu().numpy()
+    queries = PerQuery(
+        row[each.query], each.label, np.asarray(items.class_name)[each.label], found.relevant.cpu().numpy(), each.each,
+        np.where(near >= 0, row[near], -1), found.sim.cpu().double().numpy(),
+    )  # fmt: skip
+    return dataclasses.replace(one, queries=queries, scores=scores)

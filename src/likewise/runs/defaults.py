@@ -1,0 +1,96 @@
+"""Settings before training: checked, and completed from the data where the user left them open."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from likewise.config import Train
+from likewise.config.spec import build, canonical, check_names, spec
+from likewise.contracts import Loss, Protocol
+from likewise.data import NAMES
+from likewise.durations import steps_of
+from likewise.models.backbones import OWN, check_name, width_of
+from likewise.protocols.class_folds import ClassFolds
+from likewise.runs.dataset import make_protocol, marked, spoil, whole_path
+from likewise.types import Items, LikewiseError
+
+
+def check_texts(config: Train) -> None:
+    """A slip in a spec, a duration or the network's name is told at once, before pictures are opened and weights fetched."""
+    parts = (config.loss, config.sampler, config.protocol, config.confidence, config.noise, config.head, *config.terms)
+    for text in filter(None, parts):
+        check_names(text)
+    steps_of(config.length, 1, "length")
+    if config.backbone not in (None, "features", "efficientnet_lite0", *OWN):
+        check_name(config.backbone)
+
+
+def resolve(config: Train, items: Items) -> Train:
+    """Fill in what the settings leave to the data, and spell every spec one way."""
+    glyphs = items.name == "glyphs"
+    backbone = config.backbone or ("features" if items.x is not None else "conv_small" if glyphs else "resnet50")
+    if (backbone == "features") != (items.x is not None):
+        kind = "features" if items.x is not None else "pictures"
+        raise LikewiseError(
+            f"train: the data holds {kind}, so backbone '{backbone}' does not fit; leave --backbone out"
+        )
+    protocol = canonical(config.protocol or ("QueryGallery()" if marked(items) else "UnseenClasses()"))
+    sampler = config.sampler
+    if sampler is None:
+        part = build(protocol, Protocol, allow_imports=config.allow_imports)
+        given = spoil(items, part, config.noise, config.seed, config.allow_imports)  # noise may leave fewer classes
+        size = np.unique(given.y[part.rows(given, "train")], return_counts=True)[1]
+        lonely = ", lonely='skip'" if (size == 1).any() and (size > 1).any() else ""
+        sampler = f"SamplesPerClass(batch={4 * max(1, min(28, (size > 1).sum()))}, per_class=4{lonely})"
+    own_weights = backbone in ("features", "conv_small")
+    pretrained = config.pretrained
+    if pretrained is None:
+        pretrained = not own_weights and config.weights is None
+    known = pretrained or config.weights is not None
+    head, dim = canonical(config.head), config.dim
+    if head == "Identity()":  # the feature is the embedding, however wide it is
+        dim = width_of(backbone) if items.x is None else items.x.shape[1]
+    return dataclasses.replace(
+        config,
+        data=config.data if config.data in NAMES else whole_path(config.data),
+        root=config.root and str(Path(config.root).expanduser().absolute()),
+        weights=config.weights and str(Path(config.weights).expanduser().absolute()),
+        backbone=backbone,
+        pretrained=pretrained,
+        freeze_bn=known if config.freeze_bn is None else config.freeze_bn,
+        protocol=protocol,
+        augment=config.augment or ("affine" if glyphs else "crop"),
+        loss=canonical(config.loss),
+        sampler=canonical(sampler),
+        head=head,
+        dim=dim,
+        noise=canonical(config.noise) if config.noise else None,
+        confidence=canonical(config.confidence) if config.confidence else None,
+        terms=tuple(canonical(term) for term in config.terms),
+    )
+
+
+def fold_specs(protocol: str) -> list[str] | None:
+    """Return the specs that a ClassFolds without a `fold` stands for, one for each fold; None for any other protocol."""
+    whole = ast.parse(canonical(protocol), mode="eval").body
+    if not isinstance(whole, ast.Call) or ast.unparse(whole.func) != ClassFolds.__name__:
+        return None
+    written = ast.parse(protocol.strip(), mode="eval").body  # canonical fills `fold` in
+    if isinstance(written, ast.Call) and any(word.arg == "fold" for word in written.keywords):
+        return None
+    part = build(protocol, ClassFolds)
+    return [canonical(spec(ClassFolds(part.folds, fold, part.own_split))) for fold in range(part.folds)]
+
+
+def check_loss(config: Train, items: Items) -> None:
+    """Raise unless the loss of resolved settings can be built for the classes that train. Its weights take no memory."""
+    protocol = make_protocol(config)
+    given = spoil(items, protocol, config.noise, config.seed, config.allow_imports)
+    classes = len(np.unique(given.y[protocol.rows(given, "train")]))
+    with torch.device("meta"):
+        build(config.loss, Loss, allow_imports=config.allow_imports, classes=classes, dim=config.dim)

@@ -1,0 +1,129 @@
+"""The network and the loss of a run, built from its settings and filled with its weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import nn
+
+from likewise.config import Train
+from likewise.config.spec import build
+from likewise.contracts import BatchSampler, Loss
+from likewise.data.augment import Augment, Plain
+from likewise.durations import steps_of
+from likewise.models.embedder import Embedder
+from likewise.runs.folder import Run
+from likewise.types import Items, LikewiseError
+
+
+def make_embedder(config: Train, features: int | None, *, reseed: bool, empty: bool = False) -> Embedder:
+    """Return the network of these settings, with new weights drawn from their seed.
+
+    Args:
+        features: width of the feature vectors that it takes; None: it takes pictures.
+        reseed: seed the global random numbers of torch first, so that whatever the caller draws afterwards depends on the
+            seed alone, as in training. False: the caller's random numbers stay as they are.
+        empty: the weights will come from a checkpoint, so none are downloaded or read.
+    """
+    if reseed:
+        torch.manual_seed(config.seed)
+        return _build_embedder(config, features, empty)
+    with torch.random.fork_rng(devices=[]):  # new weights are drawn on the CPU
+        torch.default_generator.manual_seed(config.seed)
+        return _build_embedder(config, features, empty)
+
+
+def _build_embedder(config: Train, features: int | None, empty: bool) -> Embedder:
+    def head(width: int, dim: int) -> nn.Module:
+        return build(config.head, nn.Module, allow_imports=config.allow_imports, features=width, dim=dim)
+
+    assert config.backbone is not None
+    return Embedder(
+        config.backbone, config.dim, head, pool=config.pool, pretrained=bool(config.pretrained) and not empty,
+        weights=None if empty else config.weights, layer_norm=config.layer_norm, freeze_bn=bool(config.freeze_bn),
+        features=features, size=config.size if features is None else None,
+    )  # fmt: skip
+
+
+def to_device(embedder: Embedder, device: torch.device) -> Embedder:
+    """There, in the layout that convolutions are fastest with there."""
+    layout: dict[str, Any] = {"memory_format": torch.channels_last} if device.type == "cuda" else {}
+    return embedder.to(device=device, **layout)
+
+
+def transforms(config: Train, embedder: Embedder) -> tuple[Augment, Plain] | tuple[None, None]:
+    """What the network sees of pictures in training, and in evaluation."""
+    if config.backbone == "features":
+        return None, None
+    size = config.size or embedder.input_size
+    kind, side = config.augment, config.keep_side
+    assert size is not None and kind is not None
+    return Augment(size, kind, side, config.crop_scale, config.jitter), Plain(size, kind, side)
+
+
+def open_embedder(run: Run, config: Train, which: str, device: torch.device) -> Embedder:
+    """Return the network of a run, in evaluation mode: "best" on validation, "last", or "untrained"."""
+    stored = None if which == "untrained" else _stored(run, which, "embedder.")
+    embedder = make_embedder(config, run.about.get("features"), reseed=False, empty=stored is not None)
+    if stored is not None:
+        load_into(embedder, *stored)
+    return to_device(embedder, device).eval()
+
+
+def _stored(run: Run, which: str, prefix: str) -> tuple[dict[str, torch.Tensor], Path]:
+    """The tensors of a checkpoint whose names have this prefix, without it, and the checkpoint's file."""
+    name = run.network(which)
+    tensors = run.load_tensors(name)
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}, run.path / name
+
+
+def facts_of(config: Train, class_names: tuple[str, ...], labels: Int[np.ndarray, "n"], taxonomy: dict | None) -> dict:
+    """What parts may be told of the training samples."""
+    facts = {"classes": len(class_names), "dim": config.dim, "labels": labels, "class_names": class_names}
+    return facts | {"seed": config.seed, "taxonomy": taxonomy}
+
+
+def facts_with(config: Train, sampler: BatchSampler, embedder: Embedder) -> dict:
+    """What parts may be told once batches and network are there."""
+    steps = steps_of(config.length, len(sampler), "length")
+    return {"largest_class": sampler.largest_class, "per_pass": len(sampler), "steps": steps, "embedder": embedder}
+
+
+def open_loss(
+    run: Run,
+    config: Train,
+    items: Items,
+    rows: Int[np.ndarray, "n"],
+    embedder: Embedder,
+    which: str,
+    device: torch.device,
+) -> Loss:
+    """The loss of a run with what it has learned; labels of its training rows as the run was given them."""
+    used, labels = np.unique(items.y[rows], return_inverse=True)
+    facts = facts_of(config, tuple(items.class_name[c] for c in used), labels, items.taxonomy)
+    assert config.sampler is not None
+    way = {"allow_imports": config.allow_imports}
+    with torch.random.fork_rng(devices=[]):
+        facts |= facts_with(config, build(config.sampler, BatchSampler, **way, **facts), embedder)
+        loss = build(config.loss, Loss, **way, **facts)
+    load_into(loss, *_stored(run, which, "loss."))
+    return loss.to(device).eval()
+
+
+def load_into(module: nn.Module, tensors: dict[str, torch.Tensor], where) -> None:
+    """Load tensors that must fit exactly."""
+    own = module.state_dict()
+    missing, extra = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
+    shapes = [k for k in own.keys() & tensors.keys() if own[k].shape != tensors[k].shape]
+    if missing or extra or shapes:
+        odd = [f"{k} is missing" for k in missing] + [f"{k} is unknown" for k in extra]
+        odd += [f"{k} is {tuple(tensors[k].shape)}, not {tuple(own[k].shape)}" for k in sorted(shapes)]
+        raise LikewiseError(
+            f"run: {where} is the checkpoint of another architecture: {'; '.join(odd[:3])}"
+            f"{f' and {len(odd) - 3} more' if len(odd) > 3 else ''}; use the settings it was trained with"
+        )
+    module.load_state_dict(tensors)

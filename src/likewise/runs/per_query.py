@@ -1,0 +1,96 @@
+"""per_query.parquet: one line a query, with its metrics and its nearest answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from likewise.io.files import first_line, write_aside
+from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
+
+PER_QUERY = "per_query.parquet"
+
+
+def write_per_query(file: Path, scores: Scores, found: Retrieval, e: Embedded, items: Items) -> None:
+    """One line a query: what it is, every metric, and its first answers."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    row = e.row.numpy()
+    answers = np.where(found.row.numpy() >= 0, row[found.row.clamp_min(0).numpy()], -1)
+    columns = {
+        "row": scores.query,
+        "label": items.y[scores.query],
+        "class_name": [items.class_name[i] for i in items.y[scores.query]],
+        "relevant": found.relevant.numpy(),
+        **scores.each,
+        "nearest": list(answers),
+        "nearest_similarity": list(found.sim.float().numpy()),
+    }
+    if items.path is not None:
+        columns["path"] = [items.path[i] for i in scores.query]
+    with write_aside(file) as aside:
+        pq.write_table(pa.table(columns), aside)
+
+
+@dataclass(frozen=True, eq=False)
+class PerQuery:
+    """One line a query, as `write_per_query` left it. `each` holds the metrics."""
+
+    row: Int[np.ndarray, "Q"]
+    label: Int[np.ndarray, "Q"]
+    class_name: np.ndarray
+    relevant: Int[np.ndarray, "Q"]
+    each: dict[str, Float[np.ndarray, "Q"]]
+    nearest: Int[np.ndarray, "Q K"]
+    similarity: Float[np.ndarray, "Q K"]
+    path: np.ndarray | None = None
+
+
+def read_per_query(path: Path, owner: str, metrics: Sequence[str] | None = None) -> PerQuery:
+    """What `write_per_query` wrote, or an error in the owner's name.
+
+    Args:
+        metrics: read these alone, those of them that are there, and no neighbours, which is ten times as fast.
+    """
+    advice = "give a run folder, or the per_query.parquet that `likewise evaluate` leaves in it"
+    if not path.is_file():
+        raise LikewiseError(f"{owner}: there is no file '{path}'; {advice}")
+    try:
+        return _read_per_query(path, owner, metrics, advice)
+    except LikewiseError:
+        raise
+    except Exception as error:  # pyarrow and numpy raise many kinds for damaged files
+        raise LikewiseError(
+            f"{owner}: '{path}' is not a parquet file or damaged ({first_line(error)}); {advice}"
+        ) from None
+
+
+def _read_per_query(path: Path, owner: str, metrics: Sequence[str] | None, advice: str) -> PerQuery:
+    import pyarrow.parquet as pq
+
+    wanted = None if metrics is None else ["row", "label", "class_name", "relevant", *metrics]
+    known = pq.read_schema(path).names
+    table = pq.read_table(path, columns=wanted and [name for name in wanted if name in known])
+    plain = ("row", "label", "class_name", "relevant", "nearest", "nearest_similarity")
+    if missing := [name for name in plain if name not in known]:
+        raise LikewiseError(f"{owner}: '{path}' has no column {', '.join(missing)}; {advice}")
+    column = {name: table[name].to_numpy() for name in table.column_names if name not in plain[4:]}
+    if not len(table) or len(np.unique(column["row"])) < len(table):
+        raise LikewiseError(
+            f"{owner}: '{path}' must hold one line a query, got {len(table)} lines or a row twice; {advice}"
+        )
+    nothing = {"nearest": np.zeros((len(table), 0), np.int64), "nearest_similarity": np.zeros((len(table), 0))}
+    shown = nothing | {
+        name: table[name].combine_chunks().flatten().to_numpy().reshape(len(table), -1)
+        for name in plain[4:]
+        if name in table.column_names
+    }
+    return PerQuery(
+        **{name: column[name] for name in plain[:4]}, nearest=shown["nearest"], similarity=shown["nearest_similarity"],
+        each={name: value for name, value in column.items() if value.dtype.kind == "f"}, path=column.get("path"),
+    )  # fmt: skip

@@ -1,0 +1,44 @@
+"""What can be scored is known before the work begins."""
+
+import numpy as np
+import pytest
+import torch
+from evaluation.by_hand import score, some
+
+from likewise.config import Train
+from likewise.evaluation.checks import check_length, rows_of
+from likewise.protocols import UnseenClasses
+from likewise.training.fit import train
+from likewise.types import Items, LikewiseError
+
+
+def test_an_embedding_that_points_nowhere_has_no_cosine(tmp_path):
+    x, y = some()
+    x[[7, 9]] = 0
+    np.savez(tmp_path / "z.npz", x=x, label=y)
+    with pytest.raises(LikewiseError, match=r"2 of 60 are .first: row 7.*--similarity euclidean"):
+        score(tmp_path / "z.npz")
+    assert score(tmp_path / "z.npz", similarity="euclidean")["length"][0] == 0
+
+
+def test_a_test_part_where_groups_leave_nothing_to_find_is_told_before_training(settings, tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(8), 6)
+    np.savez(tmp_path / "grouped.npz", x=rng.normal(size=(48, 4)), label=y, group=y)
+    with pytest.raises(LikewiseError, match="no query has an answer of its class outside its group"):
+        train(Train(**settings | {"data": str(tmp_path / "grouped.npz"), "sampler": None}))
+    assert not (tmp_path / "run").exists()
+
+
+def test_rows_of_a_part_must_be_there():
+    items = Items("toy", np.arange(4) // 2, ("a", "b"), split=np.array(["train", "train", "test", "test"]))
+    assert rows_of(UnseenClasses(), items, "test").tolist() == [2, 3]
+    with pytest.raises(LikewiseError, match="the val part of 'toy' is empty.*or say --part train"):
+        rows_of(UnseenClasses(), items, "val")
+
+
+def test_the_shortest_and_the_longest_embedding():
+    z = torch.tensor([[3.0, 4.0], [0.0, 0.0], [0.0, 1.0]])
+    assert check_length(z, False) == [0.0, 5.0]
+    with pytest.raises(LikewiseError, match="1 of 3 are .first: row 1"):
+        check_length(z, True)

@@ -1,0 +1,62 @@
+"""The data of a run."""
+
+import numpy as np
+import pytest
+
+from likewise.config import Train
+from likewise.data import load
+from likewise.io.files import cache_folder
+from likewise.protocols import QueryGallery, UnseenClasses
+from likewise.runs.dataset import data_folders, marked, must_be_its_data, protocol_for, tell_outside, whole_path
+from likewise.types import Items, LikewiseError
+
+
+def items(**columns):
+    y = np.repeat(np.arange(10), 3)
+    return Items(columns.pop("name", "toy"), y, tuple(map(str, range(10))), **columns)
+
+
+def test_marks_count_only_where_some_row_has_one():
+    assert not marked(items()) and not marked(items(query=np.zeros(30, bool)))
+    assert marked(items(gallery=np.arange(30) == 3))
+
+
+def test_pictures_outside_the_data_are_told(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    (tmp_path / "data" / "away").symlink_to(tmp_path)
+    inside = [
+        str(tmp_path / "link" / "a.png"),
+        str(tmp_path / "data" / "b.png"),
+        str(tmp_path / "data" / "deep" / "c.png"),
+    ]
+    assert tell_outside(inside, [str(tmp_path / "data")]) == "" == tell_outside([], [])
+    for file in (tmp_path / "data2" / "x.png", tmp_path / "x.png", tmp_path / "data" / "away" / "x.png"):
+        told = tell_outside([*inside, str(file)], ["", str(tmp_path / "link")])
+        assert told.startswith(f"1 of 4 pictures lie outside of its data (first: {file})")
+    for data, root, folders in (
+        (str(tmp_path / "data"), None, [str(tmp_path / "data")]),
+        (str(tmp_path / "t.csv"), "/r", [str(tmp_path), "/r"]),
+        ("hf:lab/insects", None, [str(cache_folder())]),
+    ):
+        assert data_folders(Train(data=data, root=root)) == folders
+    assert data_folders(None) == []
+
+
+def test_the_protocol_of_data_without_settings():
+    assert isinstance(protocol_for(items()), UnseenClasses)
+    assert isinstance(protocol_for(items(query=np.arange(30) < 3)), QueryGallery)
+
+
+def test_paths_are_whole_and_other_names_stay(tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert whole_path("data") == str(tmp_path / "data") and whole_path("cub200") == "cub200"
+    assert whole_path("hf:data?image=x") == f"hf:{tmp_path / 'data'}?image=x"
+
+
+def test_data_of_another_run_is_refused(run, features):
+    data = load(features)
+    must_be_its_data(run, data, features)
+    with pytest.raises(LikewiseError, match="is not what .* was trained with"):
+        must_be_its_data(run, items(), "toy")

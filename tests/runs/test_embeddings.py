@@ -1,0 +1,48 @@
+"""What evaluation writes can be read again, and says where it comes from."""
+
+import numpy as np
+import pytest
+import torch
+
+from likewise.data.features import read_embeddings
+from likewise.runs.embeddings import origin, rows_in, save_embeddings
+from likewise.types import Embedded, Items, LikewiseError
+
+
+def test_an_embedding_file_says_where_it_comes_from(run):
+    said = origin(run.path / "embeddings.npz")
+    assert said["which"] == "best" and said["similarity"] == "cosine"
+    assert len(said["row"]) == run.scores["rows"]
+
+
+def test_a_file_that_says_nothing_is_fine(tmp_path):
+    np.savez(tmp_path / "z.npz", x=np.zeros((2, 2)))
+    assert origin(tmp_path / "z.npz") == {} and origin(tmp_path / "z.npy") == {}
+
+
+def test_what_others_call_so_is_no_row_and_no_word(tmp_path):
+    for row in (list("abc"), np.zeros((3, 2), int), [0, 1], [4, 4, 5], [0.0, 1.0, 2.0], [-1, 0, 1]):
+        np.savez(tmp_path / "z.npz", x=np.zeros((3, 2)), row=row, similarity=np.ones(3))
+        said = origin(tmp_path / "z.npz")
+        assert list(said) == ["row"] and rows_in(said, 3).tolist() == [0, 1, 2]
+    assert rows_in({"row": np.array([7, 3, 5], np.uint8)}, 3).tolist() == [7, 3, 5]
+    assert rows_in({}, 2).tolist() == [0, 1]
+
+
+def test_a_way_of_comparing_that_there_is_not_is_told(tmp_path):
+    np.savez(tmp_path / "z.npz", x=np.zeros((2, 2)), similarity=np.asarray("dot"))
+    with pytest.raises(LikewiseError, match=r"similarity in z\.npz must be cosine or euclidean, got 'dot'"):
+        origin(tmp_path / "z.npz")
+    (tmp_path / "z.npz").write_bytes(b"")
+    with pytest.raises(LikewiseError, match=r"z\.npz is damaged .*save it again"):
+        origin(tmp_path / "z.npz")
+
+
+def test_who_asks_and_answers_is_what_the_protocol_said(tmp_path):
+    ask, row = np.array([True, False, False]), torch.arange(3)
+    items = Items("d", np.zeros(3, np.int64), ("a",), query=ask, gallery=~ask)
+    e, made_by = Embedded(torch.eye(3), torch.zeros(3, dtype=torch.long), row), {"run": "r"}
+    for sides, marked in ((None, ask), ((~ask, ask), ~ask), ((ask | True, ask | True), None)):
+        save_embeddings(tmp_path / "z.npz", e, items, made_by, sides=sides)
+        read = read_embeddings(str(tmp_path / "z.npz")).query
+        assert (read is None) == (marked is None) and (marked is None or np.array_equal(read, marked))

@@ -1,0 +1,31 @@
+"""log.jsonl survives a crash and a resumed training."""
+
+import pytest
+
+from likewise.runs.folder import Run
+from likewise.runs.log import PEEK, best_test_epoch
+from likewise.types import LikewiseError
+
+
+@pytest.fixture
+def run(tmp_path):
+    return Run(tmp_path)
+
+
+def test_the_log_survives_a_cut_line_and_rewinds(run):
+    run.log([{"step": s, "loss": 1.0} for s in (10, 20, 30)])
+    with (run.path / "log.jsonl").open("a") as file:
+        file.write('{"step": 40, "lo')
+    assert [line["step"] for line in run.read_log()] == [10, 20, 30]
+    run.rewind_log(20)
+    assert [line["step"] for line in run.read_log()] == [10, 20]
+    for text in (b"\xff\xfe", b"7", b"[" * 100_000, b"1" * 5000):
+        (run.path / "log.jsonl").write_bytes(b'{"step": 1}\n' + text + b'\n{"step": 2}\n')
+        with pytest.raises(LikewiseError, match="line 2 of .*log.jsonl is damaged .*delete that line"):
+            run.read_log()
+
+
+def test_the_best_test_epoch_is_the_best_of_every_metric():
+    lines = [{"step": 1, f"{PEEK}R@1": 0.5, f"{PEEK}MAP@R": 0.2}, {"step": 2, "loss": 1.0}]
+    lines += [{"step": 3, f"{PEEK}R@1": 0.4, f"{PEEK}MAP@R": 0.3}]
+    assert best_test_epoch(lines) == {"R@1": 0.5, "MAP@R": 0.3} and best_test_epoch(lines[1:2]) is None

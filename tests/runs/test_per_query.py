@@ -1,0 +1,57 @@
+"""per_query.parquet comes back as it was written."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from likewise.data.features import read_embeddings
+from likewise.runs.embeddings import origin
+from likewise.runs.per_query import read_per_query
+from likewise.types import LikewiseError
+
+
+def test_queries_come_back_as_they_were_written(run):
+    found, items = (
+        read_per_query(run.path / "per_query.parquet", "compare"),
+        read_embeddings(str(run.path / "embeddings.npz")),
+    )
+    assert list(found.each) == list(run.scores["metrics"]) and found.path is None
+    assert {name: value.mean() for name, value in found.each.items()} == pytest.approx(run.scores["metrics"])
+    rows = origin(run.path / "embeddings.npz")["row"]
+    sim = items.x.astype(np.float64) @ items.x.T.astype(np.float64)
+    np.fill_diagonal(sim, -np.inf)
+    assert np.array_equal(found.row, rows)
+    assert np.array_equal(found.nearest[:, 0], rows[sim.argmax(1)])
+    assert found.similarity[:, 0] == pytest.approx(sim.max(1), abs=1e-6)
+    assert np.array_equal(found.relevant, (items.y[:, None] == items.y).sum(1) - 1)
+    assert [items.class_name[v] for v in items.y] == list(found.class_name)
+
+
+def test_metrics_alone_are_read_without_neighbours(run):
+    whole = read_per_query(run.path / "per_query.parquet", "bench")
+    some = read_per_query(run.path / "per_query.parquet", "bench", ("R@1", "nobody's"))
+    assert list(some.each) == ["R@1"] and np.array_equal(some.each["R@1"], whole.each["R@1"])
+    assert np.array_equal(some.row, whole.row) and some.nearest.shape == (len(whole.row), 0)
+
+
+def test_paths_come_back_with_the_queries(picture_run):
+    found = read_per_query(picture_run.path / "per_query.parquet", "compare")
+    assert found.path[0] == "3 färg/bild 0.png" and found.class_name[0] == "3 färg" and found.label[0] == 3
+
+
+def test_files_that_hold_no_queries_are_named(run, tmp_path):
+    table = pq.read_table(run.path / "per_query.parquet")
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 and nothing")
+    pq.write_table(pa.table({"row": [1]}), tmp_path / "other.parquet")
+    pq.write_table(table.slice(0, 0), tmp_path / "empty.parquet")
+    pq.write_table(table.take([0, 1, 1]), tmp_path / "twice.parquet")
+    for name, says in [
+        ("missing.parquet", "me: there is no file '.*missing.parquet'; give a run folder"),
+        ("broken.parquet", "me: '.*' is not a parquet file or damaged"),
+        ("other.parquet", "has no column label, class_name, relevant, nearest, nearest_similarity"),
+        ("empty.parquet", "must hold one line a query, got 0 lines"),
+        ("twice.parquet", "must hold one line a query, got 3 lines or a row twice"),
+    ]:
+        with pytest.raises(LikewiseError, match=says):
+            read_per_query(tmp_path / name, "me")
