@@ -21,7 +21,7 @@ from likewise.engine.embed import embed_rows
 from likewise.evaluation.compare import compare
 from likewise.evaluation.evaluate import rows_of
 from likewise.evaluation.scoring import as_compared, score
-from likewise.metrics import of_the_set
+from likewise.metrics import admit, of_the_set
 from likewise.protocols import ClassFolds, QueryGallery, SeenClasses, UnseenClasses
 from likewise.protocols.splits import split_by
 from likewise.runs.artifacts import write_per_query
@@ -117,6 +117,7 @@ def ask(run: Run, settings: Train, items: Items, config: Audit, file: Path) -> N
     _, plain = transforms(settings, embedder)
     how = {"device": device, "workers": config.workers, "quiet": config.quiet, "title": f"embed test part, {file.stem}"}
     e = as_compared(embed_rows(embedder, items, rows_of(protocol, items, "test"), plain, **how), similarity)
+    admit(settings.metrics, settings.allow_imports)
     metrics = [name for name in settings.metrics if not of_the_set(name)] or ["MAP@R"]
     scores, answers = score(e, items, protocol, metrics, similarity, device, config.quiet)
     assert answers is not None

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from likewise.adapters.pml import FromPML, is_pml
 from likewise.config import type_check as kinds
+from likewise.config.imports import import_dotted
 from likewise.errors import nearest_name
 from likewise.types import LikewiseError
 
@@ -277,16 +278,7 @@ def _resolve(node: ast.expr, text: str, allow_imports: bool):
         return registry[name]
     if not isinstance(node, ast.Attribute):
         raise LikewiseError(f"spec '{text}': '{name}' is not a name")
-    if not allow_imports:
-        raise LikewiseError(
-            f"spec '{text}': '{name}' would be imported, which runs its code; "
-            "say --allow-imports if you trust where this spec comes from"
-        )
-    module, _, attribute = name.rpartition(".")
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise LikewiseError(f"spec '{text}': '{name}' cannot be imported ({error})") from None
+    return import_dotted(name, f"spec '{text}'", allow_imports)
 
 
 def _parameters(part: type) -> dict[str, inspect.Parameter]:

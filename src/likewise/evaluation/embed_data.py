@@ -37,7 +37,7 @@ def embed(config: Embed, say=print, fetch: bool = True) -> Embedded:
     settings = read_config(run, allow_imports=config.allow_imports) if run else of_backbone(config)
     items = load_items(
         config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say,
-        flat=True, fetch=fetch,
+        flat=True, fetch=fetch, allow_imports=config.allow_imports,
     )  # fmt: skip
     features = run.about["features"] if run else None
     if (items.x is None) != (features is None) or (items.x is not None and items.x.shape[1] != features):

@@ -23,8 +23,7 @@ from likewise.engine.embed import embed_rows
 from likewise.evaluation.scoring import answers_for, as_compared, findable, score, summary
 from likewise.io.files import check_out
 from likewise.io.progress import bar
-from likewise.metrics import measure_set, metric, of_the_set, spectrum
-from likewise.metrics.ranking import reach
+from likewise.metrics import admit, measure_set, metric, of_the_set, reach, spectrum
 from likewise.protocols import QueryGallery, UnseenClasses
 from likewise.retrieval.ranking import BUDGET
 from likewise.runs.artifacts import find_target, origin, read_pairs, save_embeddings, write_per_query
@@ -78,6 +77,7 @@ def evaluate_embeddings(config: Evaluate, file: Path, device: torch.device) -> d
     for name, usual in (("data", None), ("root", None), ("which", "best")):
         if getattr(config, name) != usual:
             raise LikewiseError(f"evaluate: '{file}' is a file of embeddings, and --{name} is for a run; leave it out")
+    admit(config.metrics, config.allow_imports)
     out = check_out(config.per_query, ".parquet", "evaluate", "--per-query") if config.per_query else None
     if out and all(map(of_the_set, config.metrics)):
         raise LikewiseError("evaluate: --per-query takes at least one metric per query; add R@1")
@@ -176,6 +176,7 @@ def evaluate_run(
         pixels: decoded pictures, where they are at hand.
         known: that these items are the run's.
     """
+    admit(metrics, config.allow_imports)
     if not known:
         must_be_its_data(run, items, config.data)
     protocol, finished = make_protocol(config), run.done
@@ -212,6 +213,7 @@ def find_data(run: Run, config: Evaluate | Hierarchy | Audit, skip_bad: bool, sa
     moved = {name: value for name in ("data", "root") if (value := getattr(config, name))}
     settings = read_config(run, allow_imports=config.allow_imports, **moved)
     how = {"skip_bad": skip_bad or settings.skip_bad, "workers": config.workers, "quiet": config.quiet, "say": say}
+    how |= {"allow_imports": config.allow_imports}
     try:
         return settings, load_items(settings.data, settings.root, **how, fetch=bool(config.data))
     except LikewiseError as error:
@@ -271,6 +273,7 @@ def rows_of(protocol: Protocol, items: Items, part: Part) -> Int[np.ndarray, "n"
 
 def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
     """What evaluation will refuse must not surface after hours of training."""
+    admit((config.select, *config.metrics), config.allow_imports)
     rows, asked = protocol.rows(items, "test"), [name for name in config.metrics if not of_the_set(name)]
     for name in (config.select, *asked):
         metric(name)

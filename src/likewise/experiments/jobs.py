@@ -91,8 +91,9 @@ class Planner:
         key = (config.data, config.root, config.skip_bad)
         if key not in self._items:
             items = load_items(
-                config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=True, say=self.say
-            )
+                config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=True, say=self.say,
+                allow_imports=config.allow_imports,
+            )  # fmt: skip
             self._items[key] = items, fingerprint(items)
         return self._items[key]
 

@@ -78,7 +78,7 @@ def keep_embeddings(run: Run, config: Search, say: Callable[[str], None]) -> Non
     how = {"workers": config.workers, "quiet": config.quiet}
     data = {"root": settings.root, "skip_bad": settings.skip_bad}
     if make_protocol(settings).tests:
-        items = load_items(settings.data, **data, **how, say=say, fetch=False)
+        items = load_items(settings.data, **data, **how, say=say, fetch=False, allow_imports=config.allow_imports)
         device = choose_device(config.device)
         evaluate_run(run, config=settings, items=items, metrics=settings.metrics, device=device, **how)
         return

@@ -17,7 +17,7 @@ from likewise.contracts import Protocol
 from likewise.data.features import read_embeddings
 from likewise.evaluation.evaluate import check_length, evaluate_run, judge, must_be_its_data
 from likewise.evaluation.scoring import answers_for, findable
-from likewise.metrics.ranking import reach
+from likewise.metrics import reach
 from likewise.protocols import QueryGallery, UnseenClasses
 from likewise.runs.artifacts import PerQuery, find_target, origin, read_per_query, rows_in
 from likewise.runs.folder import Run
@@ -152,7 +152,8 @@ def data_of(run: Run, settings: Train, config: Report, known: dict[tuple, Items]
     key = (settings.data, settings.root, settings.skip_bad)
     if key not in known:
         how = {"skip_bad": settings.skip_bad, "workers": config.workers, "quiet": config.quiet, "say": say}
-        known[key] = load_items(settings.data, settings.root, **how, fetch=bool(config.data))
+        how |= {"allow_imports": config.allow_imports, "fetch": bool(config.data)}
+        known[key] = load_items(settings.data, settings.root, **how)
     must_be_its_data(run, known[key], settings.data)
     return known[key]
 
