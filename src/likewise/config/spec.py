@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from likewise.adapters.pml import FromPML, is_pml
 from likewise.config import type_check as kinds
 from likewise.config.imports import import_dotted
 from likewise.errors import nearest_name
@@ -67,7 +66,7 @@ def build(text: str, want: type[Kind] | None = None, *, allow_imports: bool = Fa
 
 def spec(part) -> str:
     """The text that builds this part again: the arguments that differ from their defaults, in order."""
-    if isinstance(part, FromPML):
+    if hasattr(type(part), "written"):  # of another library: it keeps the text it was built from
         return part.written
     arguments = []
     for name, parameter in _parameters(type(part)).items():
@@ -216,7 +215,7 @@ def _make(node: ast.expr, text: str, facts: dict, allow_imports: bool):
         raise LikewiseError(
             f"spec '{text}': {part.__name__} cannot be made so ({error}); see its documentation"
         ) from None
-    if isinstance(made, FromPML):
+    if hasattr(part, "written"):
         made.source = ast.unparse(node)
     return made
 
@@ -240,7 +239,11 @@ def check_names(text: str) -> None:
 
 def _adopted(value, want, node: ast.expr):
     """A loss of another library as one of ours, where one of ours is wanted."""
-    if want is None or kinds.fits(value, want) or not is_pml(value):
+    if want is None or kinds.fits(value, want):
+        return value
+    from likewise.adapters.pml import FromPML, is_pml
+
+    if not is_pml(value):
         return value
     made = FromPML(value)
     made.source = ast.unparse(node)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from likewise.config import KEPT_OUT, Train, to_dict
+from likewise.config import KEPT_OUT, SPECS, Train, texts_of, to_dict
 from likewise.config.spec import files
 from likewise.data.images import fingerprint
 from likewise.pretrained.encoders import content_of
@@ -42,10 +42,9 @@ def find_run(config: Train, items: Items, data: str | None = None) -> Claim:
     """
     settings, data = to_dict(config), data or fingerprint(items)
     learned = {k: v for k, v in settings.items() if k not in KEPT_OUT and (k, v) not in LATER}
-    specs = [text for text in (config.loss, config.noise, config.confidence, *config.terms) if text]
     # They learned at the network's rate before, so those runs are others.
     learned |= {"copies": "at the loss's rate"} if any(text.startswith("S2SD(") for text in config.terms) else {}
-    read = {file: content_of(file) for text in specs for file in files(text)}
+    read = {file: content_of(file) for text in texts_of(config, SPECS) for file in files(text)}
     counts = learned | {"weights": hash_of(config.weights)} | ({"files": read} if read else {})
     keys = [identity(counts | keep, data) for keep in ({}, {"keep": "device"})]  # where pictures are kept counted once
     out = config.out and Path(config.out).expanduser()

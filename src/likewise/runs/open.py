@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Int
 from torch import nn
 
-from likewise.config import Train, check
+from likewise.config import SPECS, Train, check, texts_of
 from likewise.config.spec import build, canonical, check_names
 from likewise.contracts import BatchSampler, Loss, NoiseModel, Protocol
 from likewise.data import NAMES, load
@@ -94,8 +94,7 @@ def load_items(
 
 def check_texts(config: Train) -> None:
     """A slip in a spec, a duration or the network's name is told at once, before pictures are opened and weights fetched."""
-    parts = (config.loss, config.sampler, config.protocol, config.confidence, config.noise, config.head, *config.terms)
-    for text in filter(None, parts):
+    for text in texts_of(config, SPECS):
         check_names(text)
     steps_of(config.length, 1, "length")
     if config.backbone not in (None, "features", "efficientnet_lite0", *OWN):
