@@ -55,7 +55,8 @@ class Loss(nn.Module, Stepper, ABC):
     `input` says what z must be: unit embeddings, or the raw ones before the norm (then evaluation is Euclidean too).
     `lr_factor` times the network's learning rate is what the paper gives to the loss's own parameters. `remembers`: it keeps
     embeddings by their labels, so mixtures of samples must not come in. `can_shard`: its `proxies` can be shared out among
-    processes.
+    processes. `ref` is what samples are compared with in place of the batch. A loss that compares them with parameters of its own
+    (proxies) does not use it, and its docstring says so.
     """
 
     input: Literal["unit", "raw"] = "unit"

@@ -61,7 +61,7 @@ class DistanceMatching(Watching, BatchSampler):
         self.class_names = class_names
         self.published_cost = published_cost
         self.seed = seed
-        self._watch()
+        self._members, self._bank = self._watched()
 
     def _choose(self, z: Float[np.ndarray, "N D"], number: int) -> list[list[int]]:
         return self._best(z, number, self._cost)
