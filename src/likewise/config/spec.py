@@ -17,8 +17,7 @@ from pathlib import Path
 
 from likewise.config import type_check as kinds
 from likewise.config.imports import import_dotted
-from likewise.errors import nearest_name
-from likewise.types import LikewiseError
+from likewise.errors import LikewiseError, nearest_name
 
 Kind = typing.TypeVar("Kind")
 

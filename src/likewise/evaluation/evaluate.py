@@ -15,7 +15,7 @@ from likewise.config.spec import spec
 from likewise.contracts import Part, Protocol
 from likewise.data.decoded_cache import Pixels
 from likewise.data.features import read_embeddings
-from likewise.data.images import fingerprint
+from likewise.data.fingerprint import fingerprint
 from likewise.data.leakage import leaks, say_leaks
 from likewise.data.placement import once
 from likewise.distributed.process_group import joined, world

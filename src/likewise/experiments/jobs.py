@@ -24,7 +24,7 @@ import numpy as np
 from likewise.config import Train, to_dict
 from likewise.config.spec import build
 from likewise.contracts import Confidence, NoiseModel
-from likewise.data.images import fingerprint
+from likewise.data.fingerprint import fingerprint
 from likewise.data.loader import choose_workers
 from likewise.distributed.collectives import cores
 from likewise.durations import period_of, steps_of

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Literal
 
 from likewise.contracts import Logger
+from likewise.errors import LikewiseError
 from likewise.loggers.extras import must_have
-from likewise.types import LikewiseError
 
 
 class WandB(Logger):

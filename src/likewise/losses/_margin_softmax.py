@@ -9,8 +9,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from likewise.distributed.sharded_proxies import cross_entropy
+from likewise.errors import LikewiseError
 from likewise.similarity import at_least_float32, full_precision
-from likewise.types import LikewiseError
 
 
 def check_scale(owner: str, scale: float) -> None:

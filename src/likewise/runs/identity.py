@@ -10,7 +10,7 @@ import torch
 
 from likewise.config import KEPT_OUT, SPECS, Train, texts_of, to_dict
 from likewise.config.spec import files
-from likewise.data.images import fingerprint
+from likewise.data.fingerprint import fingerprint
 from likewise.pretrained.encoders import content_of
 from likewise.runs.environment import environment
 from likewise.runs.folder import FORMAT, RESULTS, TRAINED, Run, identity

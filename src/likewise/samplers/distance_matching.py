@@ -6,9 +6,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from likewise.contracts import BatchSampler
+from likewise.errors import LikewiseError
 from likewise.samplers._class_index import check_candidates
 from likewise.samplers._embedding_bank import Watching
-from likewise.types import LikewiseError
 
 
 class DistanceMatching(Watching, BatchSampler):

@@ -10,7 +10,8 @@ import torch
 from torch.nn import functional as F
 
 from likewise.contracts import BatchSampler, Metric, Miner, NoiseModel, SetMetric
-from likewise.data.images import check_files, fingerprint, image_of
+from likewise.data.fingerprint import fingerprint
+from likewise.data.images import check_files, image_of
 from likewise.data.own_reader import check_items
 from likewise.retrieval.ranking import rank
 from likewise.similarity import compare
