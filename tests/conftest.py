@@ -81,22 +81,14 @@ def bare():
 
 
 @pytest.fixture
-def stop_at(monkeypatch):
-    """`stop_at(23)`: the next training is asked to stop after that step; those after it go on undisturbed."""
-    from likewise.training.fit import Training
+def stop_at():
+    """`train(config, hooks=stop_at(23))`: the training is asked to stop after that step."""
+    from likewise.training.loop import Hooks
 
-    def arrange(step: int, how: signal.Signals = signal.SIGINT) -> None:
-        real, asked = Training.one_step, []
+    def hooks(step: int, how: signal.Signals = signal.SIGINT) -> Hooks:
+        return Hooks(after_step=lambda state: state.step == step and os.kill(os.getpid(), how))
 
-        def one_step(self, batch):
-            real(self, batch)
-            if self.step == step and not asked:
-                asked.append(step)
-                os.kill(os.getpid(), how)
-
-        monkeypatch.setattr(Training, "one_step", one_step)
-
-    return arrange
+    return hooks
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ STARTED: set[str] = set()
 DRAWING = ("docs", "flow_picture", "loss_pictures", "shelf_pages", "shelf_pictures", "site_hooks", "svg")
 ELSEWHERE = {
     "test_check.py": ["tools/check.py"],
+    "test_house.py": ["tools/import_graph.py"],
     "test_docs.py": [f"tools/{name}.py" for name in DRAWING],
     "test_examples.py": ["examples/toy_lines.py", "examples/toy_picture.py"],
     "test_examples_loops.py": ["examples/plain_loop.py", "examples/lightning_loop.py"],

@@ -2,23 +2,38 @@
 
     python tools/import_graph.py                        # the counts
     python tools/import_graph.py --packages             # the packages that every package imports
-    python tools/import_graph.py --dot                  # the package graph in Graphviz's language
+    python tools/import_graph.py --tree                 # the tree, with the first line of every docstring
+    python tools/import_graph.py --picture docs/packages.svg
 
 An edge is any import inside `likewise`: at the top of a file, inside a function, under TYPE_CHECKING, relative or absolute,
-of a module or of a name in a package.
+of a module or of a name in a package. The longest chain counts those alone that are executed when a module is imported.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
+
+from svg import HUES, THIRD, Drawing
 
 HOME = Path(__file__).resolve().parent.parent / "src" / "likewise"
 MAX_FAN_OUT = 15
 MAX_CHAIN = 10
 Graph = Mapping[str, set[str]]
+Kind = Literal["top", "lazy", "type"]
+KINDS: tuple[Kind, ...] = ("top", "lazy", "type")
+BANDS = {
+    "components": (
+        "losses", "miners", "samplers", "confidence", "terms", "noise", "models", "metrics", "protocols", "loggers", "adapters",
+    ),
+    "foundations": ("numerics", "retrieval", "distributed", "pretrained", "io", "taxonomies", "published"),
+    "core": ("types", "contracts", "similarity", "batch_checks", "durations", "errors", "_notebook", "_version"),
+}  # fmt: skip
+"""Packages and root modules that almost all others import: the picture shows them without arrows."""
+BELOW = {name for names in BANDS.values() for name in names} | {"__main__"}
 
 
 def module_name(file: Path, home: Path = HOME) -> str:
@@ -27,33 +42,49 @@ def module_name(file: Path, home: Path = HOME) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imported(file: Path, home: Path = HOME) -> Iterator[tuple[str, str]]:
+def imports_of(tree: ast.AST, kind: Kind = "top") -> Iterator[tuple[ast.Import | ast.ImportFrom, Kind]]:
+    """Yield every import of a syntax tree and when it is executed: with the module, in a call ("lazy"), or never ("type")."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node, kind
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from imports_of(node, "lazy")
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            yield from imports_of(node, "type")
+        else:
+            yield from imports_of(node, kind)
+
+
+def imported(file: Path, home: Path = HOME, kinds: Collection[Kind] = KINDS) -> Iterator[tuple[str, str]]:
     """Yield (module, name) of every import of `likewise` in a file; the name is "" for `import likewise.x`."""
     folder = file.relative_to(home).parent.parts
-    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+    for node, kind in imports_of(ast.parse(file.read_text("utf-8"))):
+        if kind not in kinds:
+            continue
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                if alias.name.split(".")[0] == "likewise":
-                    yield alias.name.partition(".")[2], ""
-        elif isinstance(node, ast.ImportFrom):
-            if node.level:
-                up = folder[: len(folder) - node.level + 1]
-                module = ".".join([*up, *([node.module] if node.module else [])])
-            elif node.module and node.module.split(".")[0] == "likewise":
-                module = node.module.partition(".")[2]
-            else:
-                continue
-            for alias in node.names:
-                yield module, alias.name
+            names = [alias.name for alias in node.names]
+            yield from ((name.partition(".")[2], "") for name in names if name.split(".")[0] == "likewise")
+            continue
+        if node.level:
+            module = ".".join([*folder[: len(folder) - node.level + 1], *([node.module] if node.module else [])])
+        elif node.module and node.module.split(".")[0] == "likewise":
+            module = node.module.partition(".")[2]
+        else:
+            continue
+        yield from ((module, alias.name) for alias in node.names)
 
 
-def import_graph(home: Path = HOME) -> dict[str, set[str]]:
-    """Return the modules that every module imports. `from package import name` is an edge to the module `name`, if it is one."""
+def import_graph(home: Path = HOME, kinds: Collection[Kind] = KINDS) -> dict[str, set[str]]:
+    """Return the modules that every module imports. `from package import name` is an edge to the module `name`, if it is one.
+
+    Args:
+        kinds: which imports count: "top" (executed with the module), "lazy" (in a call), "type" (never executed).
+    """
     files = {module_name(file, home): file for file in sorted(home.rglob("*.py"))}
     graph: dict[str, set[str]] = {}
     for name, file in files.items():
         graph[name] = set()
-        for module, member in imported(file, home):
+        for module, member in imported(file, home, kinds):
             inner = f"{module}.{member}" if module else member
             target = inner if inner in files else module
             if target in files and target != name:
@@ -145,35 +176,109 @@ def direct(graph: Graph) -> dict[str, set[str]]:
 
 def report(graph: Graph, home: Path = HOME) -> str:
     """Return the counts as text."""
-    packages, chain, sizes = package_graph(graph), longest_chain(graph), fan_out(graph)
+    packages, sizes = package_graph(graph), fan_out(graph)
+    chain = longest_chain(import_graph(home, kinds=("top",)))
     wide = {module: size for module, size in sizes.items() if size > MAX_FAN_OUT}
     lines = [
         f"modules {len(graph)}, edges {sum(map(len, graph.values()))}",
         f"root modules {len(list(home.glob('*.py')))}",
         f"cycles between modules: {cycles(graph) or 'none'}",
         f"cycles between packages: {cycles(packages) or 'none'}",
-        f"longest chain {len(chain)} (at most {MAX_CHAIN}): {' > '.join(name or 'likewise' for name in chain)}",
+        f"longest chain at import time {len(chain)} (at most {MAX_CHAIN}): {' > '.join(name or 'likewise' for name in chain)}",
         f"fan-out above {MAX_FAN_OUT}: {wide or 'none'}; largest: {dict(list(sizes.items())[:5])}",
     ]
     return "\n".join(lines)
 
 
-def main() -> None:
+def tree_lines(home: Path = HOME, by_folder: Collection[str] = ()) -> Iterator[str]:
+    """Yield the tree of the package, a line per folder and file with the first line of its docstring.
+
+    Args:
+        by_folder: packages whose files are left out.
+    """
+    yield "likewise/"
+    for file in sorted(
+        home.rglob("*.py"), key=lambda f: (len(f.relative_to(home).parts) > 1, str(f.relative_to(home)))
+    ):
+        place = file.relative_to(home)
+        doc = (ast.get_docstring(ast.parse(file.read_text("utf-8"))) or "").split("\n")[0]
+        if place.name == "__init__.py" and len(place.parts) > 1:
+            yield f"{'  ' * (len(place.parts) - 1)}{place.parts[-2]}/".ljust(26) + doc
+        elif place.parts[0] not in by_folder:
+            yield f"{'  ' * len(place.parts)}{place.name}".ljust(26) + doc
+
+
+def levels(graph: Graph) -> dict[str, int]:
+    """Return the length of the longest path of imports below every node of an acyclic graph."""
+    found: dict[str, int] = {}
+
+    def level(name: str) -> int:
+        if name not in found:
+            found[name] = 1 + max((level(other) for other in graph[name]), default=-1)
+        return found[name]
+
+    for name in graph:
+        level(name)
+    return found
+
+
+def draw_packages(packages: Graph) -> Drawing:
+    """Draw the package graph. Imports point down; of those, an arrow stands for each that no longer path replaces.
+
+    The packages of `BANDS` stand below as lists: almost all others import them.
+    """
+    upper = {name: targets - BELOW for name, targets in packages.items() if name not in BELOW}
+    edges, level = direct(upper), levels(upper)
+    rows: dict[int, list[str]] = {}
+    for name in sorted(upper):
+        rows.setdefault(level[name], []).append(name)
+    wide, tall, pitch = 104, 26, 66
+    drawing = Drawing(760, len(rows) * pitch + 34 * len(BANDS) + 14, "packages of likewise and their imports")
+    place: dict[str, tuple[float, float]] = {}
+    for row, names in sorted(rows.items()):
+        names.sort(key=lambda n: sum(place[t][0] for t in edges[n]) / max(1, len(edges[n])))
+        step = drawing.width / len(names)
+        for number, name in enumerate(names):
+            place[name] = (number + 0.5) * step, (len(rows) - 1 - row) * pitch + 10
+    for name, targets in edges.items():
+        for target in sorted(targets):
+            (x, y), (to_x, to_y) = place[name], place[target]
+            drawing.line([(x, y + tall), (to_x, to_y)], HUES[level[name] % len(HUES)], 1.4, opacity="0.7")
+    for name, (x, y) in place.items():
+        colour = HUES[level[name] % len(HUES)]
+        drawing.box(x - wide / 2, y, wide, tall, colour, rx="6", opacity="0.2")
+        drawing.box(x - wide / 2, y, wide, tall, "none", rx="6", stroke=colour, stroke_width="1.4")
+        drawing.write(x, y + 17, name or "likewise", 12, "middle", font_weight="600")
+    for number, (title, names) in enumerate(BANDS.items()):
+        y = len(rows) * pitch + 34 * number + 4
+        drawing.box(6, y, drawing.width - 12, 28, THIRD, rx="6", opacity="0.12")
+        drawing.write(16, y + 18, title, 11.5, font_weight="600")
+        drawing.write(112, y + 18, "  ".join(names), 10.5)
+    return drawing
+
+
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--packages", action="store_true", help="print the packages that every package imports")
-    parser.add_argument("--dot", action="store_true", help="print the package graph for Graphviz")
+    parser.add_argument("--tree", action="store_true", help="print the tree with the first line of every docstring")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the package graph as SVG")
     parser.add_argument("--home", type=Path, default=HOME, help="the package's folder")
-    arguments = parser.parse_args()
-    graph = import_graph(arguments.home)
+    return parser.parse_args(words)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    asked = parse(words)
+    graph = import_graph(asked.home)
     packages = package_graph(graph)
-    if arguments.packages:
+    if asked.packages:
         for name, targets in sorted(packages.items()):
-            print(f"{name or 'likewise'}: {' '.join(sorted(targets))}")
-    elif arguments.dot:
-        edges = [f'  "{a or "likewise"}" -> "{b}";' for a, targets in direct(packages).items() for b in sorted(targets)]
-        print("\n".join(["digraph likewise {", *edges, "}"]))
-    else:
-        print(report(graph, arguments.home))
+            print(f"| `{name or 'likewise'}` | {' '.join(f'`{target}`' for target in sorted(targets)) or '-'} |")
+    if asked.tree:
+        print("\n".join(tree_lines(asked.home)))
+    if asked.picture:
+        asked.picture.write_text(draw_packages(packages).text, "utf-8")
+    if not (asked.packages or asked.tree or asked.picture):
+        print(report(graph, asked.home))
 
 
 if __name__ == "__main__":

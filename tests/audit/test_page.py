@@ -12,8 +12,9 @@ from page_reader import Reader
 from PIL import Image
 
 from likewise.audit import page as audit_page
-from likewise.audit.page import MOST, breakable, ends, noise_share, once, write_page
+from likewise.audit.page import MOST, ends, noise_share, once, write_page
 from likewise.audit.read import Pair
+from likewise.render.html import breakable
 
 SCRIPT = "<script>alert(1)</script>"
 NAMES = ("wren", SCRIPT, 'tit_"blue"&', "{{ 7 * 7 }}")

@@ -15,7 +15,9 @@ from PIL import Image
 from likewise.config import Evaluate, Train
 from likewise.evaluation.evaluate import evaluate
 from likewise.runs.artifacts import origin
-from likewise.training.fit import Interrupted, Training, train
+from likewise.training.fit import train
+from likewise.training.interrupts import Interrupted
+from likewise.training.loop import Hooks
 from likewise.types import LikewiseError
 
 
@@ -285,18 +287,14 @@ def test_labels_beside_a_run_are_refused(run, tmp_path):
         score(run.path, labels=str(tmp_path / "labels.csv"))
 
 
-def test_a_half_trained_run_is_scored_with_a_word_and_scored_again_when_finished(settings, monkeypatch):
-    real = Training.one_step
-
-    def stop(self, batch):
-        if self.step == 20:
+def test_a_half_trained_run_is_scored_with_a_word_and_scored_again_when_finished(settings):
+    def stop(state, batch):
+        if state.step == 20:
             raise KeyboardInterrupt
-        return real(self, batch)
+        return batch
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Training, "one_step", stop)
-        with pytest.raises(KeyboardInterrupt) as caught:
-            train(Train(**settings))
+    with pytest.raises(KeyboardInterrupt) as caught:
+        train(Train(**settings), hooks=Hooks(before_step=stop))
     assert not isinstance(caught.value, Interrupted)
     lines = []
     half = evaluate(Evaluate(target=settings["out"], quiet=True, device="cpu"), lines.append)

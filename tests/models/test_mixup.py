@@ -11,8 +11,11 @@ from likewise.losses import NormSoftmax
 from likewise.models import Embedder
 from likewise.models.mixup import STAGES, Mixup
 from likewise.runs.folder import Run
-from likewise.training import fit as module
-from likewise.training.fit import Interrupted, train
+from likewise.runs.identity import find_run
+from likewise.runs.open import resolve
+from likewise.training.build import build_state, make_samples
+from likewise.training.fit import train
+from likewise.training.interrupts import Interrupted
 from likewise.types import LikewiseError
 
 PERM = torch.tensor([2, 0, 1, 4, 3])
@@ -196,7 +199,7 @@ def test_glyphs_are_learned_from_mixtures(tmp_path, loss):
 def test_a_mixed_training_is_another_run():
     items = load(GLYPHS["data"])
     settings = [{}, {"mixup": 2.0}, {"mixup": 1.0}, {"mixup": 2.0, "mixup_at": "input"}]
-    found = [module.find_run(module.resolve(Train(**GLYPHS | more), items), items) for more in settings]
+    found = [find_run(resolve(Train(**GLYPHS | more), items), items) for more in settings]
     assert len({claim.about["identity"] for claim in found}) == 4
 
 
@@ -212,20 +215,21 @@ def test_the_objective_by_hand(tmp_path):
     }  # fmt: skip
     run = train(Train(**settings, out=str(tmp_path / "run")))
     items = load(settings["data"])
-    start = module.Training(module.resolve(Train(**settings), items), items, torch.device("cpu"))
+    config, device = resolve(Train(**settings), items), torch.device("cpu")
+    start = build_state(config, make_samples(config, items, device), device)
     rows = next(iter(start.sampler))
     alpha = torch.tensor(2.0, dtype=torch.float64)
     start.seed(1)
     torch.randint(1, ())
     lam = float(torch.distributions.Beta(alpha, alpha).sample())
     perm = torch.randperm(24)
-    assert isinstance(start.loss, NormSoftmax)
+    assert isinstance(start.parts.loss, NormSoftmax)
     h = torch.as_tensor(x[rows])
-    z = start.embedder(lam * h + (1 - lam) * h[perm]).z
+    z = start.parts.embedder(lam * h + (1 - lam) * h[perm]).z
     total = 0.0
     for i, row in enumerate(rows):
         for share, label_row in ((lam, row), (1 - lam, rows[perm[i]])):
-            logits = z[i] @ F.normalize(start.loss.proxies, dim=1).T / start.loss.temperature
+            logits = z[i] @ F.normalize(start.parts.loss.proxies, dim=1).T / start.parts.loss.temperature
             total -= share * weight[label_row] * logits.log_softmax(0)[y[label_row]].item() / 24
     assert run.read_log()[0]["loss"] == pytest.approx(total, rel=1e-5)
 
@@ -242,9 +246,8 @@ def test_a_training_whose_shares_are_whole_is_a_training_without(tmp_path, monke
 def test_a_stopped_training_goes_on_to_the_same_numbers(tmp_path, stop_at):
     settings = GLYPHS | {"mixup": 2.0, "length": "14", "checkpoint_every": "5", "loss": "Triplet()"}
     whole = train(Train(**settings, out=str(tmp_path / "whole")))
-    stop_at(7)
     with pytest.raises(Interrupted):
-        train(Train(**settings, out=str(tmp_path / "run")))
+        train(Train(**settings, out=str(tmp_path / "run")), hooks=stop_at(7))
     assert Run(tmp_path / "run").load_state()["step"] == 7
     resumed = train(Train(**settings, out=str(tmp_path / "run")))
     first, second = (r.load_tensors("model.safetensors") for r in (whole, resumed))

@@ -11,13 +11,13 @@ from likewise.errors import LikewiseError
 from likewise.runs import usage as module
 from likewise.runs.folder import Run
 from likewise.runs.usage import Session, cost, sessions
-from likewise.training.fit import Interrupted, train
+from likewise.training.fit import train
+from likewise.training.interrupts import Interrupted
 
 
 def test_a_run_tells_its_sessions(settings, stop_at):
-    stop_at(23)
     with pytest.raises(Interrupted):
-        train(Train(**settings))
+        train(Train(**settings), hooks=stop_at(23))
     run = Run(settings["out"])
     (first,) = sessions(run)
     assert first["steps"] == [0, 23] and first["train_seconds"] > 0 and first["evaluate_seconds"] == 0

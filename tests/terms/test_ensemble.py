@@ -15,7 +15,8 @@ from likewise.losses import Contrastive, CrossBatchMemory, ProxyAnchor
 from likewise.models import Embedder
 from likewise.models.heads import Relational
 from likewise.terms import Ensemble
-from likewise.training.fit import Interrupted, train
+from likewise.training.fit import train
+from likewise.training.interrupts import Interrupted
 from likewise.types import Batch, LikewiseError, Output
 
 CLASSES = 4
@@ -229,9 +230,8 @@ def test_a_training_resumes_exactly_and_embeds_without_labels(tmp_path, stop_at)
         "loss_weight": 10.0, "lr": 0.01, "workers": 0,
     }  # fmt: skip
     whole = train(Train(**settings, out=str(tmp_path / "whole")))
-    stop_at(3)
     with pytest.raises(Interrupted, match="stopped at step 3 of 6"):
-        train(Train(**settings, out=str(tmp_path / "half")))
+        train(Train(**settings, out=str(tmp_path / "half")), hooks=stop_at(3))
     resumed = train(Train(**settings, out=str(tmp_path / "half")))
     states = [run.load_state()["tensors"] for run in (whole, resumed)]
     assert states[0].keys() == states[1].keys() and all(torch.equal(v, states[1][k]) for k, v in states[0].items())

@@ -10,7 +10,8 @@ import torch
 
 from likewise.config import Train
 from likewise.runs.folder import Run
-from likewise.training.fit import Training, train
+from likewise.training.fit import train
+from likewise.training.loop import Hooks
 from likewise.types import LikewiseError
 
 LINE = 10
@@ -60,13 +61,21 @@ def train_until_killed(settings: dict, told: str, moment: int) -> None:
         aside.write(whole.getvalue()[half:])
 
     torch.save = save_in_halves
-    around(Training, "one_step", lambda training, batch: tell(training.step))
-    around(Training, "restore", lambda training, *say: tell(-training.step - 1))
-    around(Training, "save", lambda training: tell(0))
+
+    def between(number) -> None:
+        pass_moment()
+        tell(number)
+        pass_moment()
+
+    hooks = Hooks(
+        after_step=lambda state: between(state.step),
+        restored=lambda state: between(-state.step - 1),
+        saved=lambda state: between(0),
+    )
     around(Run, "log", lambda *_: pass_moment(lambda: os.truncate(log, log.stat().st_size - 5)))
     around(os, "fsync")
     around(os, "replace")
-    train(Train(**settings))
+    train(Train(**settings), hooks=hooks)
 
 
 def fill_the_disk(settings: dict, told: str) -> None:

@@ -4,8 +4,7 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -19,7 +18,9 @@ from likewise.config import Train
 from likewise.distributed.collectives import world
 from likewise.runs.folder import Run
 from likewise.terms import _language_targets as guidance
-from likewise.training.fit import Interrupted, Training, train
+from likewise.training.fit import train
+from likewise.training.interrupts import Interrupted
+from likewise.training.loop import Hooks
 
 SPREAD = {"sampler": "SamplesPerClass(batch=25, per_class=5)"}  # neither 2 nor 3 processes share it evenly
 NOISY = {"noise": "Uniform(share=0.3)"}
@@ -132,29 +133,19 @@ def encode(texts: list[str]) -> torch.Tensor:
     return torch.stack([torch.randn(8, generator=torch.Generator().manual_seed(sum(map(ord, t)))) for t in texts])
 
 
-@contextmanager
-def doubled() -> Iterator[None]:
-    """Norms over a few pictures make kinks of rounding in float32; in float64 there is nothing to see."""
-    make, step = Training.__init__, Training.one_step
-
-    def make_double(self, *settings):
-        make(self, *settings)
-        for module in self.modules().values():
-            module.double()
-
-    def one_step(self, batch):
-        step(self, batch._replace(x=batch.x.double() / 255))
-
-    with mock.patch.object(Training, "__init__", make_double), mock.patch.object(Training, "one_step", one_step):
-        yield
+def to_double(state) -> None:
+    for module in state.parts.modules().values():
+        module.double()
 
 
-def start(mine: Train) -> Run:
-    with (
-        mock.patch.object(guidance, "text_encoder", return_value=encode),
-        doubled() if mine.backbone else nullcontext(),
-    ):
-        return train(mine)
+DOUBLED = Hooks(built=to_double, before_step=lambda state, batch: batch._replace(x=batch.x.double() / 255))
+"""Norms over a few pictures make kinks of rounding in float32; in float64 there is nothing to see."""
+
+
+def start(mine: Train, **more) -> Run:
+    hooks = replace(DOUBLED if mine.backbone else Hooks(), **more)
+    with mock.patch.object(guidance, "text_encoder", return_value=encode):
+        return train(mine, hooks=hooks)
 
 
 def train_case(folder, name: str) -> Run:
@@ -164,18 +155,15 @@ def train_case(folder, name: str) -> Run:
 def stop_half_way(folder, name: str) -> None:
     """The last process alone is asked to stop, after step 3."""
     me, many = world()
-    real = Training.after
 
-    def after(self, *made):
-        real(self, *made)
-        if self.step == 3 and me == many - 1:
+    def stop_the_last(state) -> None:
+        if state.step == 3 and me == many - 1:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    with mock.patch.object(Training, "after", after):
-        try:
-            start(config(folder, f"stopped {name}", STOPPED[name]))
-        except Interrupted:
-            return
+    try:
+        start(config(folder, f"stopped {name}", STOPPED[name]), after_step=stop_the_last)
+    except Interrupted:
+        return
     raise AssertionError("it was not stopped")
 
 

@@ -6,12 +6,19 @@ import signal
 from pathlib import Path
 
 import pytest
+import torch
 from training.faults_work import LINE, fill_the_disk, train_until_killed
 
 from likewise.config import Train
+from likewise.data import load
 from likewise.data.images import BadImage
 from likewise.runs.folder import Run
-from likewise.training.fit import Interrupted, Training, train
+from likewise.runs.open import resolve
+from likewise.training.build import build_state, make_samples
+from likewise.training.fit import train
+from likewise.training.interrupts import Interrupted
+from likewise.training.loop import Hooks, next_batch
+from likewise.training.run_log import RunLog
 from likewise.types import LikewiseError
 
 
@@ -107,24 +114,20 @@ PICTURES = {
 }  # fmt: skip
 
 
-def test_a_killed_reader_of_pictures(tmp_path, monkeypatch):
+def test_a_killed_reader_of_pictures(tmp_path):
     """It is told in one line, what was learned until then is saved, and the same command goes on."""
     settings = PICTURES | {"keep": "files", "workers": 1}
     whole = train(Train(**settings | {"workers": 0}, out=str(tmp_path / "whole")))
-    step, others = Training.one_step, set(multiprocessing.active_children())
+    others = set(multiprocessing.active_children())
 
-    def one_step(self, batch):
-        step(self, batch)
-        if self.step == 5:
+    def kill_readers(state):
+        if state.step == 5:
             for reader in set(multiprocessing.active_children()) - others:
                 reader.kill()
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Training, "one_step", one_step)
-        with pytest.raises(
-            LikewiseError, match=r"a process that reads pictures was killed.*Training stopped at step \d"
-        ) as told:
-            train(Train(**settings, out=str(tmp_path / "run")))
+    killed = r"a process that reads pictures was killed.*Training stopped at step \d"
+    with pytest.raises(LikewiseError, match=killed) as told:
+        train(Train(**settings, out=str(tmp_path / "run")), hooks=Hooks(after_step=kill_readers))
     assert "\n" not in str(told.value)
     run = Run(tmp_path / "run")
     assert 5 <= run.load_state()["step"] < 12
@@ -137,9 +140,8 @@ def test_a_damaged_cache(tmp_path, monkeypatch, stop_at, capsys):
     whole = train(Train(**PICTURES, keep="files", workers=0, out=str(tmp_path / "whole")))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     settings = PICTURES | {"keep": "disk", "out": str(tmp_path / "run"), "workers": 0}
-    stop_at(5)
     with pytest.raises(Interrupted):
-        train(Train(**settings))
+        train(Train(**settings), hooks=stop_at(5))
     (pixels,) = (tmp_path / "cache").rglob("pixels.bin")
     held = bytearray(pixels.read_bytes())
     held[len(held) // 3] ^= 1
@@ -149,15 +151,19 @@ def test_a_damaged_cache(tmp_path, monkeypatch, stop_at, capsys):
     assert_same_end(whole, run)
 
 
-def test_one_of_several_does_not_save_alone(monkeypatch):
+@pytest.mark.parametrize("processes", [1, 2])
+def test_one_of_several_does_not_save_alone(processes, settings):
     """The others are in the middle of a step: waiting for them would never end."""
-    training = Training.__new__(Training)
-    training.step, training.save = 5, lambda: pytest.fail("it waits for the others")
-    monkeypatch.setattr("likewise.training.fit.world", lambda: (1, 2))
+    items, device, saved = load(settings["data"]), torch.device("cpu"), []
+    config = resolve(Train(**settings), items)
+    state = build_state(config, make_samples(config, items, device), device, rank=processes - 1, processes=processes)
+    state.step, log = 5, RunLog.__new__(RunLog)
+    log.save = saved.append
 
     def feed():
         raise BadImage("images: broken")
         yield
 
     with pytest.raises(LikewiseError, match="^images: broken. Training stopped at step 5; --skip-bad leaves"):
-        training.next_batch(feed())
+        next_batch(feed(), state, log)
+    assert saved == ([state] if processes == 1 else [])

@@ -1,15 +1,20 @@
 """Loggers beside a training: told everything once, never waited for, and free to fail."""
 
+import shutil
 import sys
 import threading
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from likewise.config import Train
 from likewise.contracts import Logger
-from likewise.training.fit import Interrupted, Training, train
+from likewise.training.fit import train
+from likewise.training.interrupts import Interrupted
 from likewise.training.logger_dispatch import make_loggers, numbers_of
+from likewise.training.loop import Hooks
 from likewise.types import LikewiseError
 
 CALLS = []
@@ -79,17 +84,25 @@ def test_loggers_change_no_run(told):
     assert train(Train(**told)).path == plain.path and CALLS == []
 
 
-def test_going_on_tells_every_number_once_and_keeps_the_key(told, calls, stop_at, monkeypatch):
+def test_going_on_tells_every_number_once_and_keeps_the_key(told, calls, stop_at, tmp_path):
     """Killed at step 23, with the state of step 10: what came between is worked out again, and told no more."""
-    real = Training.save
-    monkeypatch.setattr(Training, "save", lambda self: real(self) if self.step in (10, 40) else None)
-    stop_at(23)
+    state_file, kept = Path(told["out"]) / "state.pt", tmp_path / "kept.pt"
+
+    def keep_the_first(state):
+        if state.step == 10:
+            shutil.copy(state_file, kept)
+
+    def killed_at(step):  # the checkpoints after step 10 are lost
+        return replace(stop_at(step), saved=keep_the_first)
+
     with pytest.raises(Interrupted):
-        train(Train(**told))
+        train(Train(**told), hooks=killed_at(23))
+    shutil.copy(kept, state_file)
     assert calls()[-1] == ("end", None)
-    stop_at(18)  # and once more, before that point is reached again
+    # and once more, before that point is reached again
     with pytest.raises(Interrupted):
-        train(Train(**told))
+        train(Train(**told), hooks=killed_at(18))
+    shutil.copy(kept, state_file)
     run = train(Train(**told))
     assert [key for _, _, _, key in calls("start")] == [None, "key of a", "key of a"]
     assert [step for _, step, _ in calls("log")] == [5, 10, 15, 20, 25, 30, 35, 40]
@@ -98,9 +111,8 @@ def test_going_on_tells_every_number_once_and_keeps_the_key(told, calls, stop_at
 
 
 def test_a_logger_that_comes_later_gets_the_log_so_far(told, calls, stop_at):
-    stop_at(20)
     with pytest.raises(Interrupted):
-        train(Train(**told | {"loggers": ()}))
+        train(Train(**told | {"loggers": ()}), hooks=stop_at(20))
     train(Train(**told))
     assert [step for _, step, _ in calls("log")] == [5, 10, 15, 20, 25, 30, 35, 40]
 
@@ -122,13 +134,12 @@ def test_one_that_fails_is_told_of_once_and_the_others_go_on(told, calls, capsys
     )
 
 
-def test_a_training_that_fails_ends_its_loggers(told, calls, monkeypatch):
-    def fall(self, batch):
+def test_a_training_that_fails_ends_its_loggers(told, calls):
+    def fall(state):
         raise RuntimeError("a fault of ours")
 
-    monkeypatch.setattr(Training, "one_step", fall)
     with pytest.raises(RuntimeError, match="a fault of ours"):
-        train(Train(**told))
+        train(Train(**told), hooks=Hooks(after_step=fall))
     assert [c[0] for c in calls()] == ["start", "end"] and calls("end") == [("end", None)]
 
 
@@ -152,9 +163,8 @@ def test_tensor_board_has_every_step_of_a_training_that_was_cut_short(settings, 
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     settings |= {"protocol": "UnseenClasses(val=0.3)", "validate_every": "20", "loggers": ("TensorBoard()",)}
-    stop_at(23)
     with pytest.raises(Interrupted):
-        train(Train(**settings))
+        train(Train(**settings), hooks=stop_at(23))
     run = train(Train(**settings))
     read = EventAccumulator(str(run.path / "tensorboard"), size_guidance={"scalars": 0}).Reload()
     found = {name: {e.step: e.value for e in read.Scalars(name)} for name in read.Tags()["scalars"]}

@@ -3,58 +3,167 @@
 import math
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
+from training.small_training import assert_same_network, told
 
+from likewise.config import Train
+from likewise.data import load
 from likewise.runs.folder import Run
+from likewise.runs.open import resolve
 from likewise.runs.usage import Session
+from likewise.training.build import build_state, make_samples
+from likewise.training.fit import train
+from likewise.training.interrupts import Interrupted
 from likewise.training.logger_dispatch import Telling
-from likewise.training.run_log import Recording
+from likewise.training.run_log import RunLog
 from likewise.types import LikewiseError
 
 
 @pytest.fixture
-def recording(tmp_path):
-    """A record without a training around it; `told` is what loggers hear."""
-    made, told, telling = Recording.__new__(Recording), [], Telling.__new__(Telling)
-    telling.tell = told.append
-    made.keep_record(Run(tmp_path), Session.__new__(Session), telling)
-    made.embedders, made.losses, made.terms = [torch.nn.Linear(2, 2)], [], []
-    made.step, made.total, made.counted = 7, torch.tensor(3.0), 2
-    made.heard = told
-    return made
+def heard():
+    """What loggers hear."""
+    return []
 
 
-def test_a_note_comes_after_what_was_on_its_way(recording):
+@pytest.fixture
+def make_log(tmp_path, heard):
+    def make(**how):
+        loggers = Telling.__new__(Telling)
+        loggers.tell = heard.append
+        return RunLog(Run(tmp_path), Session.__new__(Session), loggers, **how)
+
+    return make
+
+
+def test_a_note_comes_after_what_was_on_its_way(make_log, heard):
+    log = make_log()
     came = SimpleNamespace(query=lambda: False, synchronize=lambda: None)
-    entry = SimpleNamespace(names=("loss",), numbers=torch.tensor([0.5]), came=came, write=lambda n: recording.write(n))
-    recording.journal.waiting.append(entry)
-    recording.note({"step": 7, "val": 1.0})
-    assert recording.run.read_log() == recording.heard == [{"loss": 0.5}, {"step": 7, "val": 1.0}]
+    entry = SimpleNamespace(names=("loss",), numbers=torch.tensor([0.5]), came=came, write=log.write)
+    log.scalars.waiting.append(entry)
+    log.note({"step": 7, "val": 1.0})
+    assert log.run.read_log() == heard == [{"loss": 0.5}, {"step": 7, "val": 1.0}]
 
 
-def test_only_the_first_process_writes(recording, monkeypatch):
-    monkeypatch.setattr("likewise.training.run_log.world", lambda: (1, 2))
-    recording.note({"step": 7})
-    assert recording.run.read_log() == recording.heard == []
+def test_only_the_first_process_writes(make_log, heard):
+    log = make_log(writes=False)
+    log.note({"step": 7})
+    assert log.run.read_log() == heard == []
 
 
-def test_how_the_network_runs_is_said_once(recording):
-    fast = SimpleNamespace(known=None, tried={"eager": 2.2501, "compile": math.inf})
-    recording.fast = [fast]
-    assert recording.tried() == {}
-    fast.known = "eager"
-    assert recording.tried() == {"speed": "eager", "speed_ms": {"eager": 2.25}}
-    assert recording.tried() == {}
+def test_how_the_network_runs_is_said_once(make_log):
+    log, tried = make_log(), {"eager": 2.2501, "compile": math.inf}
+    assert log.mode_facts(None, tried) == {}
+    assert log.mode_facts("eager", tried) == {"speed": "eager", "speed_ms": {"eager": 2.25}}
+    assert log.mode_facts("eager", tried) == {}
 
 
 @pytest.mark.parametrize("broken", ["loss", "weight"])
-def test_a_diverged_network_is_not_sound(recording, broken):
-    recording.must_be_sound()
+def test_a_diverged_network_is_not_sound(make_log, settings, broken):
+    log, device = make_log(), torch.device("cpu")
+    items = load(settings["data"])
+    config = resolve(Train(**settings), items)
+    state = build_state(config, make_samples(config, items, device), device)
+    state.step, state.total, state.counted = 7, torch.tensor(3.0), 2
+    log.check_finite(state)
     if broken == "loss":
-        recording.total = torch.tensor(math.nan)
+        state.total = torch.tensor(math.nan)
     else:
         with torch.no_grad():
-            recording.embedders[0].weight[0, 0] = math.inf
+            next(state.parts.embedder.parameters()).view(-1)[0] = math.inf
     with pytest.raises(LikewiseError, match="step 7"):
-        recording.must_be_sound()
+        log.check_finite(state)
+
+
+def losses_by_hand(config):
+    """The loop again, a sample at a time: for each pass, the losses that every training sample had in it."""
+    items = load(config.data)
+    device = torch.device("cpu")
+    config = resolve(config, items)
+    samples = make_samples(config, items, device)
+    state = build_state(config, samples, device)
+    parts = state.parts
+    x, y = torch.as_tensor(items.x[samples.rows]), torch.as_tensor(samples.labels)
+    parts.embedder.train()
+    lines = []
+    for step in range(state.plan.steps):
+        number, within = divmod(step, state.plan.per_pass)
+        if within == 0:
+            lines.append({})
+        chosen = state.sampler.one_pass(number)[within]
+        each = parts.loss(parts.embedder(x[chosen]).z, y[chosen])
+        for place, loss in zip(chosen, each.tolist(), strict=True):
+            lines[-1].setdefault(place, []).append(loss)
+        state.optimizer.zero_grad()
+        (samples.weight[samples.rows[chosen]] * each).mean().backward()
+        state.optimizer.step()
+        parts.loss.after_step(step + 1)
+    return lines
+
+
+def test_losses_over_time_are_those_of_a_loop_by_hand(settings, tmp_path):
+    """Of two passes and a half, unweighted; rows are those of the data."""
+    with np.load(settings["data"]) as data:
+        weight = np.linspace(0.5, 2, 288)
+        np.savez(tmp_path / "weighted.npz", x=data["x"], label=data["label"], weight=weight)
+    settings |= {"data": str(tmp_path / "weighted.npz"), "loss": "ProxyNCA()", "evaluate": False, "length": "15"}
+    config = Train(**settings, keep_losses=True)
+    run = train(config)
+    row, loss, step = run.losses()
+    by_hand = losses_by_hand(config)
+    assert step.tolist() == [6, 12, 15] and loss.dtype == np.float32 and loss.shape == (3, 144)
+    assert row.tolist() == list(range(144)) and len(by_hand) == 3
+    for line, seen in zip(loss, by_hand, strict=True):
+        assert set(np.flatnonzero(~np.isnan(line))) == seen.keys()
+        assert [line[i] for i in seen] == pytest.approx([sum(v) / len(v) for v in seen.values()], rel=1e-5)
+    assert np.isnan(loss[2]).sum() >= 72 and np.nanmean(loss[2]) < np.nanmean(loss[0])
+
+
+KEEPING = [{}, {"confidence": "LabelPosterior(every='10')"}, {"confidence": "CoTeaching(share=0.2)"}, {"views": 2}]
+
+
+@pytest.mark.parametrize("parts", KEEPING, ids=lambda parts: "".join(map(str, parts.values())).split("(")[0] or "plain")
+def test_losses_over_time_change_nothing_and_resume_exactly(settings, tmp_path, stop_at, parts):
+    """Stopped in the middle of a pass and asked to go on without them, it keeps them still."""
+    settings |= {"noise": "Uniform(share=0.3)", "loss": "NormSoftmax()", "evaluate": False, "length": "20"} | parts
+    plain = train(Train(**settings | {"out": str(tmp_path / "plain")}))
+    whole = train(Train(**settings | {"out": str(tmp_path / "whole")}, keep_losses=True))
+    assert plain.losses() is None
+    assert_same_network(plain, whole)
+    assert told(plain) == told(whole)
+    first, second = plain.load_state(), whole.load_state()
+    assert first["total"] == second["total"]
+    with pytest.raises(Interrupted):
+        train(Train(**settings, keep_losses=True), hooks=stop_at(11))
+    assert Run(settings["out"]).losses().step.tolist() == [6]
+    resumed = train(Train(**settings))
+    assert (resumed.path / "losses.npz").read_bytes() == (whole.path / "losses.npz").read_bytes()
+    assert whole.losses().step.tolist() == [6, 12, 18, 20]
+
+
+def test_losses_over_time_are_of_the_labels_trained_with(settings, monkeypatch):
+    """Those that a verdict leaves out have none; a repaired label's loss is that of the new one."""
+    from likewise.confidence import LabelPosterior
+    from likewise.types import Verdict
+
+    def judge(self, e):
+        y, w = e.y.clone(), torch.ones(len(e.y))
+        y[:12], w[12:20] = 1, 0.0
+        return Verdict(y, w)
+
+    monkeypatch.setattr(LabelPosterior, "judge", judge)
+    settings |= {"confidence": "LabelPosterior()", "loss": "ProxyNCA()", "evaluate": False, "length": "120"}
+    loss = train(Train(**settings, keep_losses=True)).losses().loss
+    assert np.isnan(loss[:, 12:20]).all() and not np.isnan(loss[:, :12]).all(0).any()
+    assert np.nanmean(loss[-3:, :12]) < 0.7 * np.nanmean(loss[0, :12])  # learned, though of class 0
+
+
+def test_of_two_networks_the_first_ones_losses_are_kept(settings, tmp_path):
+    """It starts as it would alone."""
+    settings |= {"loss": "NormSoftmax()", "evaluate": False, "length": "1"}
+    alone, first = (
+        train(Train(**settings | {"out": str(tmp_path / str(doubt))}, confidence=doubt, keep_losses=True)).losses().loss
+        for doubt in (None, "CoTeaching(share=0.2)")
+    )
+    assert np.array_equal(alone, first, equal_nan=True) and (~np.isnan(first)).sum() == 24

@@ -24,7 +24,8 @@ from likewise.config import Train
 from likewise.data import load
 from likewise.runs.folder import Run
 from likewise.runs.open import resolve
-from likewise.training.step import Stepping, must_be_as_many
+from likewise.training.build import build_state, make_samples
+from likewise.training.step import check_chunks
 from likewise.types import LikewiseError
 
 pytestmark = pytest.mark.process
@@ -100,24 +101,22 @@ def test_one_goes_on_to_the_bit(folder, name):
     np.testing.assert_equal(b, a)
 
 
-def test_mixtures_need_the_whole_batch(settings, monkeypatch):
-    settings = Train(**settings, mixup=2.0, mixup_at="input")
-    items = load(settings.data)
-    monkeypatch.setattr("likewise.training.state.world", lambda: (0, 2))
+def test_mixtures_need_the_whole_batch(settings):
+    config, device = Train(**settings, mixup=2.0, mixup_at="input"), torch.device("cpu")
+    items = load(config.data)
+    config = resolve(config, items)
     with pytest.raises(
         LikewiseError, match=r"mixup mixes the samples of a process, so that several would .*; leave one"
     ):
-        Stepping(resolve(settings, items), items, torch.device("cpu"))
+        build_state(config, make_samples(config, items, device), device, rank=0, processes=2)
 
 
-def test_processes_have_as_many_chunks_as_one_another(monkeypatch):
+def test_processes_have_as_many_chunks_as_one_another():
     """They meet in every norm."""
-    must_be_as_many(9, 4)
-    monkeypatch.setattr("likewise.distributed.collectives.world", lambda: (0, 2))
-    monkeypatch.setattr("likewise.training.step.world", lambda: (0, 2))
+    check_chunks(9, 4, processes=1)
     for count, chunk in ((8, 4), (9, 5), (9, 3), (16, 3)):
-        must_be_as_many(count, chunk)
+        check_chunks(count, chunk, processes=2)
     with pytest.raises(
         LikewiseError, match=r"batch of 9 is shared among 2 processes, .* give a chunk of 5, or a batch"
     ):
-        must_be_as_many(9, 4)
+        check_chunks(9, 4, processes=2)

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from likewise.engine.grad_cache import generators, unmoved
-from likewise.models.embedder import Embedder
 from likewise.types import Output
 
 Mode = Literal["eager", "graph", "compile"]
@@ -41,7 +40,7 @@ class Captured(nn.Module):
         compiled: compile before capturing.
     """
 
-    def __init__(self, embedder: Embedder, x: Shaped[Tensor, "B ..."], bf16: bool, compiled: bool = False):
+    def __init__(self, embedder: nn.Module, x: Shaped[Tensor, "B ..."], bf16: bool, compiled: bool = False):
         super().__init__()
         self.embedder = embedder
         self.learning = [p for p in embedder.parameters() if p.requires_grad]
@@ -53,9 +52,12 @@ class Captured(nn.Module):
             with torch.no_grad():
                 out = embedder(x[:2])
             self.fields = work.fields = tuple(name for name in Output._fields if getattr(out, name) is not None)
-            self._capture(torch.compile(work, dynamic=False) if compiled else work)
+            work = torch.compile(work, dynamic=False) if compiled else work
+            self.outs, self.slopes, self.grads = self._capture(work)
 
-    def _capture(self, work: Callable[..., Any]) -> None:
+    def _capture(self, work: Callable[..., Any]) -> tuple[tuple[Tensor, ...], list[Tensor], tuple[Tensor | None, ...]]:
+        """Capture both passes. Returns the tensors that hold outputs, the gradients of outputs, and those of parameters."""
+
         def both_ways() -> None:
             outs = work(self.x)
             self._slopes(outs, [torch.ones_like(t) for t in outs])
@@ -64,10 +66,10 @@ class Captured(nn.Module):
         # Threads that read pictures may allocate memory meanwhile; by default that breaks a capture.
         how = {"pool": torch.cuda.graph_pool_handle(), "capture_error_mode": "thread_local"}
         with torch.cuda.graph(self.graphs[0], **how):
-            self.outs = work(self.x)
-        self.slopes = [torch.zeros_like(t) for t in self.outs]
+            outs = work(self.x)
+        slopes = [torch.zeros_like(t) for t in outs]
         with torch.cuda.graph(self.graphs[1], **how):
-            self.grads = self._slopes(self.outs, self.slopes)
+            return outs, slopes, self._slopes(outs, slopes)
 
     def _slopes(self, outs: tuple[Tensor, ...], slopes: list[Tensor]) -> tuple[Tensor | None, ...]:
         moving = [(t, slope) for t, slope in zip(outs, slopes, strict=True) if t.requires_grad]
@@ -117,7 +119,7 @@ class _Replay(torch.autograd.Function):
 class _Fields(nn.Module):
     """What the embedder gives, without what is not there: graphs know tensors only."""
 
-    def __init__(self, embedder: Embedder):
+    def __init__(self, embedder: nn.Module):
         super().__init__()
         self.embedder = embedder
         self.fields: tuple[str, ...] = ()
@@ -134,7 +136,7 @@ class Looking:
     comes out is to be copied before the next call, which writes over it.
     """
 
-    def __init__(self, embedder: Embedder):
+    def __init__(self, embedder: nn.Module):
         self.embedder, self.graph = embedder, torch.cuda.CUDAGraph()
         self.x: Tensor | None = None
         self.out: Output | None = None
@@ -188,7 +190,7 @@ class Fast:
         known: the way an earlier part of this training went, which it keeps unless another is wished.
     """
 
-    embedder: Embedder
+    embedder: nn.Module
     wish: Literal["auto"] | Mode
     steps: int
     known: Mode | None = None
@@ -240,7 +242,7 @@ class Fast:
         return self.embedder if mode == "eager" else Captured(self.embedder, x, bf16, compiled=mode == "compile")
 
 
-def milliseconds(network: Embedder | Captured, x: Tensor, bf16: bool, rounds: int = 8) -> float:
+def milliseconds(network: nn.Module | Captured, x: Tensor, bf16: bool, rounds: int = 8) -> float:
     """Of a forward and backward pass on this batch."""
     with unmoved(generators(x.device), list(network.buffers())):
         for number in range(3 + rounds):

@@ -13,7 +13,15 @@ from pathlib import Path
 import torch
 
 from likewise.durations import seconds_of
+from likewise.runs.folder import Run
 from likewise.types import LikewiseError
+
+
+class Interrupted(KeyboardInterrupt):
+    """Training was stopped on request; its state is saved and the same call goes on from there."""
+
+    def __init__(self, run: Run, step: int, steps: int):
+        super().__init__(f"stopped at step {step} of {steps}; the same command goes on from there ({run.path})")
 
 
 @contextmanager
@@ -60,7 +68,8 @@ class Saves:
     """When a state is due: every so many steps, or seconds; then saving takes a twentieth of the time at most."""
 
     def __init__(self, every: int | str):
-        self.every, self.last, self.took = every, time.monotonic(), 0.0
+        self.every, self.took = every, 0.0
+        self.last = self.began = time.monotonic()
 
     def due(self, step: int) -> bool:
         if isinstance(self.every, int):

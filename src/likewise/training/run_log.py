@@ -1,96 +1,153 @@
-"""What a training writes of itself on the way: its log, and what it thinks of its samples. Nothing in here waits for the device
-but `must_be_sound` and those that ask it."""
+"""What a training writes: lines of the log, checkpoints, sample weights and losses. Only the first process writes."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import torch
 
-from likewise.distributed.collectives import world
+from likewise.distributed.process_group import same_for_all, wait_for_all
+from likewise.engine.cuda_graphs import Mode
+from likewise.errors import LikewiseError
 from likewise.io.files import write_aside
 from likewise.runs.folder import Run
 from likewise.runs.usage import Session
 from likewise.training.async_scalars import Journal
 from likewise.training.interrupts import must_be_finite
 from likewise.training.logger_dispatch import Telling
-from likewise.training.step import Stepping
+from likewise.training.state import TrainState
+
+SHOWN = ("embedder.", "loss.")
+"""Tensors of model.safetensors: the network, and the loss with what it learned."""
 
 
-class Recording(Stepping):
-    """What a training is made of, how it moves, and the record of it."""
+class RunLog:
+    """Writes into the run folder and to the loggers.
 
-    def keep_record(self, run: Run, session: Session, telling: Telling) -> None:
-        """Where to, from here on."""
-        self.run, self.session, self.telling = run, session, telling
-        self.journal, self.shown, self.told = Journal(), None, None
+    Args:
+        session: counts the time and energy of this process.
+        loggers: other destinations of the log.
+        writes: whether this process writes; the others take part in what all must compute.
 
-    def must_be_sound(self) -> None:
-        """A diverged network is neither saved nor scored."""
-        self.journal.settle(wait=True)
-        if self.counted:
-            must_be_finite(float(self.total) / self.counted, self.step, self.run.path)
-        parts = (*self.embedders, *self.losses, *self.terms)
-        moved = [p.detach() for part in parts for p in part.parameters() if p.numel() and p.is_floating_point()]
-        if moved and not torch.stack([n.float() for n in torch._foreach_norm(moved, math.inf)]).isfinite().all():
-            must_be_finite(math.nan, self.step, self.run.path, "a weight")
+    Attributes:
+        shown: text for the progress bar, once the first numbers have come.
+    """
+
+    def __init__(self, run: Run, session: Session, loggers: Telling, writes: bool = True):
+        self.run, self.session, self.loggers, self.writes = run, session, loggers, writes
+        self.scalars = Journal()
+        self.shown: str | None = None
+        self.logged_mode: Mode | None = None
+
+    def restore(self, state: TrainState) -> None:
+        """Load the last checkpoint into the state, if there is one, and cut the log back to its step."""
+        if (stored := self.run.load_state()) is not None:
+            state.load_state_dict(stored, self.run.path / "state.pt")
+        wait_for_all()
+        if int(same_for_all(torch.tensor(state.step))) != state.step:
+            raise LikewiseError(
+                f"train: all processes must see one folder '{self.run.path}', and this one finds step {state.step} in it, the "
+                "first another; put it where all machines can read it"
+            )
+        if self.writes:
+            self.loggers.begin(state.step)
+            self.run.rewind_log(state.step)
+        self.session.trained(state.step)
+
+    def check_finite(self, state: TrainState) -> None:
+        """Raise if the loss or a weight is not finite: a diverged network is neither saved nor scored."""
+        self.scalars.settle(wait=True)
+        if state.counted:
+            must_be_finite(float(state.total) / state.counted, state.step, self.run.path)
+        every = [p.detach() for part in state.parts.trained() for p in part.parameters()]
+        every = [p for p in every if p.numel() and p.is_floating_point()]
+        if every and not torch.stack([n.float() for n in torch._foreach_norm(every, math.inf)]).isfinite().all():
+            must_be_finite(math.nan, state.step, self.run.path, "a weight")
 
     def note(self, line: dict) -> None:
-        """A line of the log, after those that are still on their way."""
-        self.journal.settle(wait=True)
+        """Write a line of the log, after those whose numbers are still on their way from the device."""
+        self.scalars.settle(wait=True)
         self.write(line)
 
     def write(self, line: dict) -> None:
-        """Into the log, and to whoever else is told of it."""
-        if world()[0] == 0:
+        """Write a line to the log and to the loggers."""
+        if self.writes:
             self.run.log([line])
-            self.telling.tell(line)
+            self.loggers.tell(line)
 
-    def log(self, rate: float) -> None:
-        """A line of the log, once its numbers have come."""
-        line = {"step": self.step, "loss": None, "lr": {g["name"]: g["lr"] for g in self.optimizer.param_groups}}
-        line |= {"images_per_s": round(rate, 1)} | self.tried()
-        seen = {"loss": self.total / self.counted}
-        for part in (self.loss, self.sampler, self.confidence, *self.terms):
+    def log_step(self, state: TrainState, mode: Mode | None, milliseconds: Mapping[Mode, float], rate: float) -> None:
+        """Write a line about the steps since the last one, once its numbers have come from the device.
+
+        Args:
+            mode: how the network runs, once that is known; milliseconds: per step, of every way that was tried.
+            rate: images per second.
+        """
+        line = {"step": state.step, "loss": None, "lr": {g["name"]: g["lr"] for g in state.optimizer.param_groups}}
+        line |= {"images_per_s": round(rate, 1)} | self.mode_facts(mode, milliseconds)
+        seen = {"loss": state.total / state.counted}
+        for part in (state.parts.loss, state.sampler, state.parts.confidence, *state.parts.terms):
             seen |= {} if part is None else part.observe_state()
-        known = tuple(seen)
+        names, monitor = tuple(seen), state.monitor
 
         def write(numbers: dict[str, float]) -> None:
             must_be_finite(numbers["loss"], line["step"], self.run.path)
-            trust = self.watch.means(numbers)
-            self.write(line | {name: numbers[name] for name in known} | ({"trust": trust} if trust else {}))
+            trust = monitor.means(numbers)
+            self.write(line | {name: numbers[name] for name in names} | ({"trust": trust} if trust else {}))
             self.shown = f"loss {numbers['loss']:.3f}  {rate:.0f} images/s"
 
-        self.journal.add(seen | self.watch.take(), write)
-        self.journal.settle(wait=world()[1] > 1)  # all processes must learn of a NaN in the same step
-        self.total, self.counted = torch.zeros_like(self.total), 0
+        self.scalars.add(seen | monitor.take(), write)
+        self.scalars.settle(wait=state.processes > 1)  # all processes must see a NaN in the same step
+        state.total, state.counted = torch.zeros_like(state.total), 0
 
-    def tried(self) -> dict:
-        """How the network runs, in the first line after that was found out."""
-        known = self.fast[0].known
-        if known is None or known == self.told:
+    def mode_facts(self, mode: Mode | None, milliseconds: Mapping[Mode, float]) -> dict:
+        """Return how the network runs, for the first line after that was measured; later nothing."""
+        if mode is None or mode == self.logged_mode:
             return {}
-        self.told = known
-        tried = {way: round(ms, 2) for way, ms in self.fast[0].tried.items() if ms < math.inf}
-        return {"speed": known} | ({"speed_ms": tried} if tried else {})
+        self.logged_mode = mode
+        tried = {name: round(ms, 2) for name, ms in milliseconds.items() if ms < math.inf}
+        return {"speed": mode} | ({"speed_ms": tried} if tried else {})
 
-    def log_trust(self) -> None:
-        """What the confidence makes of the samples, once a pass."""
-        if (histogram := self.watch.histogram()) is not None:
-            self.note({"step": self.step, "suspicion": histogram})
+    def log_suspicion(self, state: TrainState) -> None:
+        """Write the histogram of how suspect the labels are."""
+        if (histogram := state.monitor.histogram()) is not None:
+            self.note({"step": state.step, "suspicion": histogram})
 
-    def keep_trust(self) -> None:
-        """The same in the end, sample by sample."""
-        suspicion, _, w = self.watch.last.cpu().numpy()
-        names = np.asarray(self.class_names)
-        columns = {"row": self.rows, "given": names[self.labels], "label": names[self.y.cpu()], "weight": w}
+    def save_best(self, state: TrainState) -> None:
+        """Save the network and the loss as the best on validation."""
+        best = state.tensors("embedder", "loss")  # all processes take part
+        if self.writes:
+            self.run.save_tensors("best.safetensors", best)
+
+    def save(self, state: TrainState) -> None:
+        """Save a checkpoint for an exact resume, and the network for everyone else."""
+        self.check_finite(state)
+        stored = state.state_dict()  # all processes take part
+        if not self.writes:
+            return
+        self.run.save_state(stored)
+        shown = {k: v for k, v in stored["tensors"].items() if k.startswith(SHOWN)}
+        self.run.save_tensors("model.safetensors", shown)
+        if state.history:
+            self.save_losses(state)
+        self.session.trained(state.step)
+
+    def save_sample_weights(self, state: TrainState) -> None:
+        """Write trust.npz: the last suspicion, label and weight of every training sample."""
+        if not self.writes:
+            return
+        samples = state.samples
+        suspicion, _, w = state.monitor.last.cpu().numpy()
+        names = np.asarray(samples.class_names)
+        columns = {"row": samples.rows, "given": names[samples.labels], "label": names[state.y.cpu()], "weight": w}
         with write_aside(self.run.path / "trust.npz") as aside, aside.open("wb") as file:
             np.savez_compressed(file, suspicion=suspicion, **columns)
 
-    def keep_losses(self) -> None:
-        """What `Run.losses` reads."""
-        assert self.history is not None
-        loss = np.reshape([line.numpy() for line in self.history.loss], (-1, len(self.rows))).astype(np.float32)
+    def save_losses(self, state: TrainState) -> None:
+        """Write losses.npz: the loss of every training sample in every pass."""
+        history, rows = state.history, state.samples.rows
+        assert history is not None
+        loss = np.reshape([line.numpy() for line in history.loss], (-1, len(rows))).astype(np.float32)
         with write_aside(self.run.path / "losses.npz") as aside, aside.open("wb") as file:
-            np.savez(file, row=self.rows, loss=loss, step=np.asarray(self.history.step, np.int64))
+            np.savez(file, row=rows, loss=loss, step=np.asarray(history.step, np.int64))

@@ -1,9 +1,10 @@
-"""One optimiser step over one batch, on one process or many. Nothing in here waits for the device."""
+"""One optimiser step over one batch, in one process or several. Nothing here waits for the device."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -12,176 +13,209 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from likewise.contracts import BatchSampler
-from likewise.distributed.collectives import gathered, share, world
+from likewise.distributed.collectives import gathered
 from likewise.distributed.sharded_proxies import shares
-from likewise.engine.cuda_graphs import Fast
+from likewise.engine.cuda_graphs import Fast, Mode
 from likewise.engine.grad_cache import Chunked
 from likewise.models.synced_norm import sync_norms
 from likewise.training.optim import clip, forget
-from likewise.training.state import Parts
+from likewise.training.state import TrainState
 from likewise.types import Batch, LikewiseError, Output, Trust
 
 
-class Stepping(Parts):
-    """What a training is made of, and how it moves."""
+class StepResult(NamedTuple):
+    """What a step computed. `place`: the batch's places among the training samples; `losses`: unweighted, per network."""
 
-    def line_up(self) -> None:
-        """Before the first step, once the state is what it is to go on from."""
-        config = self.config
-        if world()[1] > 1:
-            for module in self.modules().values():
-                agree(module)
-            for embedder in self.embedders:
+    output: Output
+    place: Int[Tensor, "B"]
+    value: Float[Tensor, ""]
+    weights: list[Trust]
+    losses: list[Float[Tensor, "B"]]
+
+
+def step(state: TrainState, runner: NetworkRunner, batch: Batch) -> StepResult:
+    """Train on one batch: forward pass, objective, backward pass, optimiser; then move everything on to the next step.
+
+    Args:
+        batch: this process's share of the pictures, and the rows of the whole batch.
+    """
+    config, parts, samples = state.config, state.parts, state.samples
+    state.schedule.before_step(state.step)
+    state.optimizer.zero_grad(set_to_none=True)
+    runner.train_backbone(state.step >= state.plan.warmup)
+    place = samples.position[batch.row]
+    weight = samples.weight[batch.row]
+    batch = Batch(batch.x, state.y[place], place)
+    bf16 = config.precision == "bf16"
+    networks = [] if parts.mixup else runner.networks(batch.x, len(place), bf16)
+    state.seed(1 + state.rank)
+    with torch.autocast(state.device.type, torch.bfloat16, enabled=bf16):
+        if parts.mixup:
+            output, value = mixed_loss(state, batch, weight)
+            weights, losses = [], []
+        else:
+            outputs = [gather_outputs(network(batch.x), len(place), state.processes) for network in networks]
+            state.seed(0)
+            if parts.teacher is not None:
+                target = gathered(parts.teacher(batch.x).z, len(place))
+                for miner in parts.taught:
+                    miner.look(target)
+            output = outputs[0]
+            value, weights, losses = state.objective(outputs, batch, weight)
+    value.backward()
+    runner.finish_backward()
+    sum_gradients(state)
+    clip(config, parts.trained())
+    state.optimizer.step()
+    state.step, state.mode = state.step + 1, runner.mode
+    result = StepResult(output, place, value, weights, losses)
+    advance(state, result)
+    return result
+
+
+def advance(state: TrainState, result: StepResult) -> None:
+    """Update what moves on by itself after a step (memories, samplers, teacher), and what the log sums up."""
+    parts = state.parts
+    if type(state.sampler).observe is not BatchSampler.observe:
+        state.sampler.observe(result.output.z.detach(), state.within[result.place])
+    for part in (*parts.losses, state.sampler, parts.confidence, *parts.terms):
+        if part is not None:
+            forget(state.optimizer, part.after_step(state.step))
+    if parts.teacher is not None:
+        parts.teacher.update(parts.embedder)
+    for weights in result.weights[:1]:
+        state.monitor.see(weights, result.place)
+    if state.history:
+        state.history.see(result.losses[0], result.place)
+    # Pair losses skip pairs whose similarity is NaN and stay finite; the logged value must not.
+    state.total += result.value.detach() + 0 * result.output.e.detach().sum()
+    state.counted += 1
+
+
+def mixed_loss(state: TrainState, batch: Batch, weight: Float[Tensor, "B"]) -> tuple[Output, Float[Tensor, ""]]:
+    """Return the output for mixtures of samples, and their loss: every label that is mixed in brings its sample weight."""
+    assert state.parts.mixup is not None
+    loss = state.parts.loss
+    output, mixture = state.parts.mixup(batch.x)
+    z = output.z if loss.input == "unit" else output.e
+    values = [share * (weight[source] * loss(z, batch.y[source])).mean() for source, share in mixture]
+    return output, state.config.loss_weight * sum(values)  # pyright: ignore[reportReturnType]
+
+
+class NetworkRunner:
+    """Runs the networks of a training: as they are, as CUDA graphs, compiled, or a chunk at a time.
+
+    Make it once the state is the one to go on from: processes then agree on all tensors.
+    """
+
+    def __init__(self, state: TrainState):
+        config, embedders = state.config, state.parts.embedders
+        if state.processes > 1:
+            for module in state.parts.modules().values():
+                broadcast(module)
+            for embedder in embedders:
                 sync_norms(embedder)
-        for embedder in self.embedders:
+        for embedder in embedders:
             embedder.train()
             if config.recompute:
                 embedder.recompute()
-        norms = [m for e in self.embedders for m in e.modules() if isinstance(m, _BatchNorm) and m.training]
-        self.meet = world()[1] > 1 and bool(norms)  # processes do, inside of the network
+        norms = [m for e in embedders for m in e.modules() if isinstance(m, _BatchNorm) and m.training]
+        self.embedders, self.chunk, self.processes = embedders, config.chunk, state.processes
+        self.meets_in_norms = state.processes > 1 and bool(norms)
         wish = config.speed
-        if wish == "auto" and (config.recompute or self.items.x is not None or self.meet):
-            wish = "eager"  # what is done twice, and norms over processes, are not for a graph
-        self.learns: bool | None = None  # whether backbones do, once it was decided
-        self.fast = [Fast(e, wish, self.steps - self.step, self.way) for e in self.embedders]
-        self.chunked = [Chunked(e, config.chunk) for e in self.embedders] if config.chunk else []
+        if wish == "auto" and (config.recompute or state.samples.items.x is not None or self.meets_in_norms):
+            wish = "eager"  # a graph can hold neither a repeated forward pass nor a norm over processes
+        self.fast = [Fast(e, wish, state.plan.steps - state.step, state.mode) for e in embedders]
+        self.chunked = [Chunked(e, config.chunk) for e in embedders] if config.chunk else []
+        self.backbone_trains: bool | None = None
+        self.mode: Mode | None = state.mode
 
-    def one_step(self, batch: Batch) -> None:
-        """The batch holds this process's share of the pictures, and the rows of all."""
-        self.schedule.before_step(self.step)
-        self.optimizer.zero_grad(set_to_none=True)
-        self.thaw()
-        place = self.place[batch.row]
-        batch, w = Batch(batch.x, self.y[place], place), self.weight[batch.row]
-        networks = self.networks(batch.x, len(place))
-        self.seed(1 + world()[0])
-        bf16 = self.config.precision == "bf16"
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
-            if self.mixup:
-                out, value = self.mixed(batch, w)
-                trusts, losses = [], []
-            else:
-                outs = [gather_outputs(network(batch.x), len(place)) for network in networks]
-                self.seed(0)
-                if self.teacher is not None:
-                    seen = gathered(self.teacher(batch.x).z, len(place))
-                    for miner in self.watchers:
-                        miner.look(seen)
-                out = outs[0]
-                value, trusts, losses = self.objective(outs, batch, w)
-        value.backward()
-        for chunked in self.chunked:
-            chunked.finish()
-        self.add_up()
-        clip(self.config, [*self.embedders, *self.losses, *self.terms])
-        self.optimizer.step()
-        self.step += 1
-        self.after(out, place, value, trusts, losses)
-
-    def thaw(self) -> None:
-        """The backbone learns once the warm-up is over."""
-        learns = self.step >= self.warmup
-        if learns == self.learns:
+    def train_backbone(self, trains: bool) -> None:
+        """Freeze the backbones during the warm-up, and let them learn after it."""
+        if trains == self.backbone_trains:
             return
-        self.learns = learns
+        self.backbone_trains = trains
         for embedder, fast in zip(self.embedders, self.fast, strict=True):
             fast.renew()
             for parameter in embedder.backbone_parameters():
-                parameter.requires_grad_(learns)
+                parameter.requires_grad_(trains)
 
-    def networks(self, x: Tensor, count: int) -> Sequence[nn.Module | Chunked]:
-        """What to call for this batch."""
-        if self.mixup:
-            return []
-        bf16 = self.config.precision == "bf16"
-        chunk = self.config.chunk
-        if chunk and self.chunked and self.meet:
-            must_be_as_many(count, chunk)
-        part = x.tensor_split(max(1, -(-len(x) // chunk)))[0] if chunk and self.chunked else x
+    def networks(self, x: Tensor, count: int, bf16: bool) -> Sequence[nn.Module | Chunked]:
+        """Return what to call for a batch of `count` samples, of which `x` is this process's share."""
+        if self.chunk and self.meets_in_norms:
+            check_chunks(count, self.chunk, self.processes)
+        part = x.tensor_split(max(1, -(-len(x) // self.chunk)))[0] if self.chunk else x
         made = [fast.network(part, bf16) for fast in self.fast]
-        self.way = self.fast[0].known if self.fast[0].tried else self.way
+        self.mode = self.fast[0].known if self.fast[0].tried else self.mode
         for chunked, network in zip(self.chunked, made, strict=False):
             chunked.network = network
         return self.chunked or made
 
-    def mixed(self, batch: Batch, w: Float[Tensor, "B"]) -> tuple[Output, Float[Tensor, ""]]:
-        """Mixtures of samples: a label, wherever it is mixed in, brings its weight."""
-        assert self.mixup is not None
-        out, shares = self.mixup(batch.x)
-        z = out.z if self.loss.input == "unit" else out.e
-        parts = [share * (w[whose] * self.loss(z, batch.y[whose])).mean() for whose, share in shares]
-        return out, self.config.loss_weight * sum(parts)  # pyright: ignore[reportReturnType]
+    @property
+    def known_mode(self) -> Mode | None:
+        """How the first network runs; None until that was decided."""
+        return self.fast[0].known
 
-    def add_up(self) -> None:
-        """Gradients of all processes. Each has the network's from its own pictures, which are added, and those of losses and
-        terms from the whole batch, which are the same up to rounding and are made one."""
-        many = world()[1]
-        if many == 1:
-            return
-        own = [p for e in self.embedders for p in e.parameters() if p.requires_grad]
-        cut = {p for part in (*self.losses, *self.terms) for _, p, _ in shares(part)}
-        alike = dict.fromkeys(p for part in (*self.losses, *self.terms) for p in part.parameters() if p.requires_grad)
-        alike = [p for p in alike if p not in cut and p.grad is not None]
-        for p in own:  # a process whose pictures did not reach a parameter still takes part
-            p.grad = torch.zeros_like(p) if p.grad is None else p.grad
-        if alike:
-            torch._foreach_div_([p.grad for p in alike], many)
-        grads = [p.grad for p in (*own, *alike) if p.grad is not None]
-        for kind in dict.fromkeys(g.dtype for g in grads):  # in the same order everywhere
-            some = [g for g in grads if g.dtype == kind]
-            flat = torch.cat([g.flatten() for g in some])
-            dist.all_reduce(flat)
-            parts = flat.split([g.numel() for g in some])
-            torch._foreach_copy_(some, [p.view_as(g) for p, g in zip(parts, some, strict=True)])
+    @property
+    def milliseconds(self) -> Mapping[Mode, float]:
+        """Milliseconds per step of every way to run the first network that was tried."""
+        return self.fast[0].tried
 
-    def after(
-        self,
-        out: Output,
-        place: Int[Tensor, "B"],
-        value: Float[Tensor, ""],
-        trusts: list[Trust],
-        losses: list[Float[Tensor, "B"]],
-    ) -> None:
-        """What follows a step: parts that move on by themselves, and the record."""
-        if type(self.sampler).observe is not BatchSampler.observe:
-            self.sampler.observe(out.z.detach(), self.within[place])
-        for part in (*self.losses, self.sampler, self.confidence, *self.terms):
-            if part is not None:
-                forget(self.optimizer, part.after_step(self.step))
-        if self.teacher is not None:
-            self.teacher.update(self.embedder)
-        for trust in trusts[:1]:
-            self.watch.see(trust, place)
-        if self.history:
-            self.history.see(losses[0], place)
-        # Pair losses skip pairs whose similarity is NaN and stay finite; what is logged must not.
-        self.total += value.detach() + 0 * out.e.detach().sum()
-        self.counted += 1
+    def finish_backward(self) -> None:
+        """Carry gradients on into networks that ran a chunk at a time."""
+        for chunked in self.chunked:
+            chunked.finish()
 
 
-def gather_outputs(out: Output, count: int) -> Output:
-    """What the networks of all processes make of the batch, in its order; gradients flow to this process's own share."""
-    if world()[1] == 1:
+def sum_gradients(state: TrainState) -> None:
+    """Combine the gradients of all processes.
+
+    Each process has the gradient of the network from its own pictures: these are summed. Those of losses and terms come
+    from the whole batch and agree up to rounding: they are averaged.
+    """
+    if state.processes == 1:
+        return
+    parts = (*state.parts.losses, *state.parts.terms)
+    own = [p for e in state.parts.embedders for p in e.parameters() if p.requires_grad]
+    sharded = {p for part in parts for _, p, _ in shares(part)}
+    alike = dict.fromkeys(p for part in parts for p in part.parameters() if p.requires_grad)
+    alike = [p for p in alike if p not in sharded and p.grad is not None]
+    for p in own:  # a process whose pictures did not reach a parameter still takes part
+        p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+    if alike:
+        torch._foreach_div_([p.grad for p in alike if p.grad is not None], state.processes)
+    grads = [p.grad for p in (*own, *alike) if p.grad is not None]
+    for dtype in dict.fromkeys(g.dtype for g in grads):  # in the same order in every process
+        some = [g for g in grads if g.dtype == dtype]
+        flat = torch.cat([g.flatten() for g in some])
+        dist.all_reduce(flat)
+        pieces = flat.split([g.numel() for g in some])
+        torch._foreach_copy_(some, [p.view_as(g) for p, g in zip(pieces, some, strict=True)])
+
+
+def gather_outputs(out: Output, count: int, processes: int) -> Output:
+    """Return the outputs of all processes in the order of the batch; gradients flow to this process's own share."""
+    if processes == 1:
         return out
-    there = [t for t in out if t is not None]
-    flat = gathered(torch.cat([t.flatten(1) for t in there], 1), count)  # at once: asking costs more than carrying
-    parts = iter(flat.split([t.shape[1:].numel() for t in there], 1))
-    return Output(*(None if t is None else next(parts).reshape(count, *t.shape[1:]).to(t).contiguous() for t in out))  # pyright: ignore[reportArgumentType]
+    present = [t for t in out if t is not None]
+    flat = gathered(torch.cat([t.flatten(1) for t in present], 1), count)  # one call: latency costs more than bytes
+    pieces = iter(flat.split([t.shape[1:].numel() for t in present], 1))
+    return Output(*(None if t is None else next(pieces).reshape(count, *t.shape[1:]).to(t).contiguous() for t in out))  # pyright: ignore[reportArgumentType]
 
 
-def must_be_as_many(count: int, chunk: int) -> None:
-    """Processes meet in every norm, so all of them need the same number of chunks."""
-    many = world()[1]
-    if len({math.ceil(len(range(count)[share(count, rank)]) / chunk) for rank in range(many)}) > 1:
+def check_chunks(count: int, chunk: int, processes: int) -> None:
+    """Raise unless all processes need the same number of chunks: they meet in every norm."""
+    sizes = {count * (rank + 1) // processes - count * rank // processes for rank in range(processes)}
+    if len({math.ceil(size / chunk) for size in sizes}) > 1:
         raise LikewiseError(
-            f"train: a batch of {count} is shared among {many} processes, some of which would need one chunk of {chunk} more "
-            f"than others; give a chunk of {chunk + 1}, or a batch that {many} divides"
+            f"train: a batch of {count} is shared among {processes} processes, some of which would need one chunk of {chunk} "
+            f"more than others; give a chunk of {chunk + 1}, or a batch that {processes} divides"
         )
 
 
-def agree(module: nn.Module) -> None:
-    """Everyone goes on with what the first process has; of shared-out parameters each keeps its own."""
-    cut = {p.data_ptr() for _, p, _ in shares(module)}
+def broadcast(module: nn.Module) -> None:
+    """Copy all tensors of the first process to the others; of sharded parameters each process keeps its own rows."""
+    sharded = {p.data_ptr() for _, p, _ in shares(module)}
     for t in module.state_dict().values():
-        if t.data_ptr() not in cut and t.numel():
+        if t.data_ptr() not in sharded and t.numel():
             dist.broadcast(t, 0)

@@ -1,0 +1,78 @@
+"""Build the state of a training from its settings, in an order that the seed fixes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from likewise.config import Train
+from likewise.config.spec import build
+from likewise.contracts import BatchSampler, Confidence, Loss, Miner, Term
+from likewise.distributed.sharded_proxies import shard
+from likewise.errors import LikewiseError
+from likewise.models.mixup import Mixup
+from likewise.models.teacher import Teacher
+from likewise.runs.open import facts_of, facts_with, make_embedder, make_protocol, spoil, to_device
+from likewise.training.compatibility import check_compatibility
+from likewise.training.optim import make_optimizer
+from likewise.training.plan import make_plan
+from likewise.training.samples import Samples, number_samples
+from likewise.training.schedule import Schedule
+from likewise.training.state import Components, TrainState, build_sampler
+from likewise.types import Items
+
+
+def make_samples(config: Train, loaded: Items, device: torch.device) -> Samples:
+    """Select and number the samples of a training, by the protocol and with the label noise of the settings."""
+    protocol = make_protocol(config)
+    items = spoil(loaded, protocol, config.noise, config.seed, config.allow_imports)
+    samples = number_samples(loaded, items, protocol, device)
+    if len(samples.rows) == 0:
+        raise LikewiseError(f"train: the train part of '{loaded.name}' is empty; check its `split` column")
+    if not len(samples.val_rows) and (config.patience is not None or config.schedule == "plateau"):
+        raise LikewiseError(
+            "train: patience and the plateau schedule listen to validation, and there is no validation part; "
+            'carve one from the training classes: --protocol "UnseenClasses(val=0.2)"'
+        )
+    return samples
+
+
+def build_state(config: Train, samples: Samples, device: torch.device, rank: int = 0, processes: int = 1) -> TrainState:
+    """Build everything that trains, as it is before the first step. Settings that do not go together are refused."""
+    parts, sampler = build_components(config, samples, device)
+    check_compatibility(config, parts, sampler, device, processes)
+    if config.mixup is not None:
+        parts = replace(parts, mixup=Mixup(parts.embedder, config.mixup, config.mixup_at))
+    plan = make_plan(config, len(sampler), parts.confidence and parts.confidence.every)
+    optimizer = make_optimizer(config, parts.embedders, parts.losses, parts.terms)
+    schedule = Schedule(config, optimizer, plan.steps, plan.per_pass)
+    return TrainState(config, samples, parts, sampler, plan, optimizer, schedule, device, rank, processes)
+
+
+def build_components(config: Train, samples: Samples, device: torch.device) -> tuple[Components, BatchSampler]:
+    """Build everything that trains, and the first sampler."""
+    embedder = to_device(make_embedder(config, samples.features), device)
+    facts = facts_of(config, samples.class_names, samples.labels, samples.items.taxonomy)
+    sampler = build_sampler(config, facts)
+    facts |= facts_with(config, sampler, embedder)
+
+    def make(text: str, kind: type, **more) -> Any:
+        return build(text, kind, allow_imports=config.allow_imports, **(facts | more)).to(device)
+
+    embedders, losses = [embedder], [make(config.loss, Loss)]
+    with torch.random.fork_rng(devices=[]):  # a confidence must not change the initial values of the terms
+        confidence = make(config.confidence, Confidence) if config.confidence else None
+    for number in range(1, confidence.peers if confidence else 1):
+        other = replace(config, seed=config.seed + 1000 * number)  # another start for the same network
+        embedders.append(to_device(make_embedder(other, samples.features), device))
+    losses += [make(config.loss, Loss) for _ in embedders[1:]]
+    if config.shard:
+        for loss in losses:
+            shard(loss)
+    terms = [make(text, Term, make_loss=lambda dim: make(config.loss, Loss, dim=dim)) for text in config.terms]
+    inside = [module for part in (*losses, *terms) for module in part.modules()]
+    taught = [module for module in inside if isinstance(module, Miner) and module.momentum is not None]
+    teacher = Teacher(embedder, taught[0].momentum) if taught and taught[0].momentum is not None else None
+    return Components(embedders, losses, confidence, terms, teacher, taught, facts), sampler

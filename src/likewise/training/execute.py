@@ -1,0 +1,68 @@
+"""Train one run in its folder: build the state, own the folder, resume, loop, mark the run as done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+
+import numpy as np
+import torch
+
+from likewise.config import Train
+from likewise.data.decoded_cache import Pixels
+from likewise.distributed.collectives import world
+from likewise.distributed.process_group import one_by_one, wait_for_all
+from likewise.evaluation.evaluate import check_plan
+from likewise.runs.folder import RESULTS
+from likewise.runs.identity import Claim, take
+from likewise.training.build import build_state, make_samples
+from likewise.training.inputs import open_inputs, prepare_terms, start_sampler, training_batches
+from likewise.training.loop import Hooks, Looks, loop
+from likewise.training.run_log import RunLog
+from likewise.training.step import NetworkRunner
+from likewise.training.validation import peek, relabel, validate
+from likewise.types import Items
+
+
+def execute(
+    claim: Claim,
+    config: Train,
+    items: Items,
+    device: torch.device,
+    log: RunLog,
+    hooks: Hooks,
+    say: Callable[[str], None],
+    default_sampler: bool = False,
+) -> Pixels | None:
+    """Train from the last checkpoint, or from the start, to the end. Returns decoded pictures for what follows.
+
+    Args:
+        default_sampler: the sampler was not chosen by the user, who hears which classes it leaves out.
+    """
+    run, first = claim.run, log.writes
+    samples = make_samples(config, items, device)
+    check_plan(config, items, samples.protocol)
+    state = build_state(config, samples, device, *world())  # first: settings that cannot work leave no folder behind
+    hooks.built(state)
+    if default_sampler and (single := int((np.bincount(samples.labels) == 1).sum())):
+        say(f"classes with one sample are left out of training: {single} of {len(samples.class_names)}")
+    with run.owned() if first else nullcontext():
+        wait_for_all()  # no process reads the folder while the first one fills it
+        if first:
+            take(claim, config, device)
+        wait_for_all()
+        inputs = open_inputs(state, say)
+        one_by_one(lambda: prepare_terms(state, inputs, run))
+        log.restore(state)
+        hooks.restored(state)
+        runner = NetworkRunner(state)
+        start_sampler(state, inputs)
+        looks = Looks(*(partial(look, state, inputs, log) for look in (relabel, validate, peek)))
+        loop(state, runner, training_batches(state, inputs), log, looks, hooks, inputs.workers(state))
+        if first:
+            for name in RESULTS:  # scores of a checkpoint, if the run was evaluated on the way
+                (run.path / name).unlink(missing_ok=True)
+            (run.path / "done").touch()
+        wait_for_all()
+    return inputs.held and inputs.held.pixels

@@ -1,0 +1,109 @@
+"""What the network sees of the samples: transforms, where decoded pictures are held, and the batches of a training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from likewise.contracts import BatchSampler
+from likewise.data.augment import Augment, Plain
+from likewise.data.loader import batches, choose_workers, in_order
+from likewise.data.placement import Resident, hold
+from likewise.engine.embed import embed_rows
+from likewise.runs.folder import Run
+from likewise.runs.open import bytes_of, transforms
+from likewise.training.state import TrainState
+from likewise.types import Batch, Embedded, Given
+
+
+class Inputs(NamedTuple):
+    """Transforms of pictures in training and in evaluation, and decoded pictures; all None for feature vectors.
+
+    `held` is also None where pictures are read from their files every time.
+    """
+
+    augment: Augment | None
+    plain: Plain | None
+    held: Resident | None
+
+    def workers(self, state: TrainState) -> int:
+        """Return the number of processes that read picture files during training."""
+        from_files = state.samples.items.x is None and self.held is None
+        return choose_workers(state.config.workers) if from_files else 0
+
+
+def open_inputs(state: TrainState, say: Callable[[str], None] = print, hold: Callable = hold) -> Inputs:
+    """Make the transforms, and decode the pictures that training, validation and peeks will need.
+
+    Args:
+        hold: places decoded pictures on disk, in memory or on the device.
+    """
+    config, samples = state.config, state.samples
+    augment, plain = transforms(config, state.parts.embedder)
+    rows = [samples.rows, samples.val_rows]
+    rows += [samples.protocol.rows(samples.loaded, "test")] if config.peek_every else []
+    held = hold(
+        samples.items, np.concatenate(rows), state.device, config.keep, config.keep_side, workers=config.workers,
+        quiet=config.quiet, budget=bytes_of(config.keep_budget) if config.keep_budget else None, say=say,
+    )  # fmt: skip
+    return Inputs(augment, plain, held)
+
+
+def embed(state: TrainState, inputs: Inputs, rows: np.ndarray, features: bool = False) -> Embedded:
+    """Embed rows of the data with the first network as it is now, as evaluation would."""
+    return embed_rows(
+        state.parts.embedder, state.samples.items, rows, inputs.plain, device=state.device, held=inputs.held,
+        workers=state.config.workers, quiet=True, features=features,
+    )  # fmt: skip
+
+
+def prepare_terms(state: TrainState, inputs: Inputs, run: Run) -> None:
+    """Let every term compute what it needs once, from the training samples."""
+    config, samples = state.config, state.samples
+
+    def pictures(transform: Callable | None) -> Iterator[tuple[Tensor, Tensor]]:
+        held = inputs.held if transform is None else None
+        feed = batches(
+            samples.items, in_order(samples.rows, 128), transform or inputs.plain, device=state.device, held=held,
+            workers=choose_workers(config.workers),
+        )  # fmt: skip
+        for batch in feed:
+            yield batch.x, samples.position[batch.row]
+
+    given = Given(samples.labels, samples.class_names, pictures, run.path, state.device, config.quiet)
+    for term in state.parts.terms:
+        term.prepare(given)
+
+
+def start_sampler(state: TrainState, inputs: Inputs) -> None:
+    """Let the sampler fill its memory with the embeddings of the samples it draws from, which it numbers from 0."""
+    numbers = torch.arange(len(state.kept))
+    state.sampler.start(lambda: replace(embed(state, inputs, state.samples.rows[state.kept]), row=numbers))
+
+
+def training_batches(state: TrainState, inputs: Inputs) -> Iterator[Batch]:
+    """Yield the batches from the current step on; each process gets its share of the pictures."""
+    return batches(
+        state.samples.items, batch_rows(state), inputs.augment, device=state.device, held=inputs.held,
+        workers=inputs.workers(state), seed=state.config.seed, first_draw=state.step, shared=True,
+    )  # fmt: skip
+
+
+def batch_rows(state: TrainState) -> Iterator[list[int] | None]:
+    """Yield the rows of every batch; None where readers must not look ahead, because the next batch depends on this one."""
+    step, relabel_every = state.step, state.plan.relabel_every
+    while True:
+        observes = type(state.sampler).observe is not BatchSampler.observe
+        for chosen in state.sampler:
+            yield state.samples.rows[state.kept[chosen]].tolist() * state.config.views
+            step += 1
+            if relabel_every and step % relabel_every == 0:
+                yield None  # relabelling may replace the sampler
+                break
+            if observes and step % len(state.sampler) == 0:
+                yield None

@@ -1,0 +1,78 @@
+"""The samples of a training: rows, labels and weights, numbered from 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from likewise.contracts import Protocol
+from likewise.types import Items
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Training and validation samples of a data set. N rows in the data, n of them train, C classes.
+
+    Attributes:
+        loaded: the data as it was loaded. Evaluation uses its labels.
+        items: the same with the labels that training sees: `--noise` has changed some.
+        rows: rows of the data that train, in order; val_rows: rows that validate.
+        class_names: names of the classes 0..C-1 that the training labels use.
+        labels: class number of every training sample, as given.
+        clean: its true class number where that is known; -1 where no training label names the true class.
+        weight: sample weight of every row of the data.
+        position: place of every row of the data among the training samples; -1 for the others.
+    """
+
+    loaded: Items
+    items: Items
+    protocol: Protocol
+    rows: Int[np.ndarray, "n"]
+    val_rows: Int[np.ndarray, "m"]
+    class_names: tuple[str, ...]
+    labels: Int[np.ndarray, "n"]
+    clean: Int[Tensor, "n"] | None
+    weight: Float[Tensor, "N"]
+    position: Int[Tensor, "N"]
+
+    @property
+    def noisy(self) -> Bool[np.ndarray, "n"] | None:
+        """Which labels are wrong, where that is known."""
+        return None if self.clean is None else self.clean.cpu().numpy() != self.labels
+
+    @property
+    def features(self) -> int | None:
+        """Length of the feature vectors; None for pictures."""
+        return None if self.items.x is None else self.items.x.shape[1]
+
+
+def number_samples(loaded: Items, items: Items, protocol: Protocol, device: torch.device) -> Samples:
+    """Select the samples of a training by the protocol, and number them and their classes from 0.
+
+    Args:
+        loaded: the data as it was loaded; items: with the labels that training sees.
+    """
+    rows, val_rows = (protocol.rows(items, part) for part in ("train", "val"))
+    used = np.unique(items.y[rows])
+    number = np.full(items.classes, -1)
+    number[used] = np.arange(len(used))
+    clean = None if items.y_clean is None else torch.as_tensor(number[items.y_clean[rows]], device=device)
+    weight = np.ones(len(items)) if items.weight is None else items.weight
+    position = torch.full((len(items),), -1, dtype=torch.int64)
+    position[torch.as_tensor(rows)] = torch.arange(len(rows))
+    return Samples(
+        loaded=loaded,
+        items=items,
+        protocol=protocol,
+        rows=rows,
+        val_rows=val_rows,
+        class_names=tuple(items.class_name[c] for c in used),
+        labels=number[items.y[rows]],
+        clean=clean,
+        weight=torch.as_tensor(weight, dtype=torch.float32, device=device),
+        position=position.to(device),
+    )

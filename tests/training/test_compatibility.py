@@ -1,0 +1,63 @@
+"""Settings that do not go together are refused before anything is written."""
+
+from pathlib import Path
+
+import pytest
+from training.small_training import built
+
+from likewise.config import Train
+from likewise.data import load
+from likewise.training.fit import train
+from likewise.types import LikewiseError
+
+
+def test_a_budget_that_is_none_is_told_before_anything_is_done(pictures, small):
+    given = load(str(pictures))
+    with pytest.raises(LikewiseError, match="an amount such as '512MB' or '4GB', got 'much'"):
+        built(Train(data=str(pictures), keep_budget="much", **small), given)
+
+
+@pytest.mark.parametrize(("inner", "views"), [(2, 1), (3, 2)])
+def test_a_loss_and_its_batches_agree_on_views(items, make, inner, views):
+    """Else it would take other pictures for views of one."""
+    for loss in (f"AdaptiveHierarchical(views={inner})", f"CrossBatchMemory(loss=AdaptiveHierarchical(views={inner}))"):
+        with pytest.raises(LikewiseError, match=f"has views={inner}, but a batch holds every picture {views} times"):
+            make(items, loss=loss, views=views)
+    assert make(items, loss=f"AdaptiveHierarchical(views={views})", views=views).parts.loss.views == views
+
+
+def test_terms_go_with_one_network(items, make):
+    with pytest.raises(LikewiseError, match=r"CoTeaching\(.*trains 2 networks, and SelfDistillation\(.*goes with one"):
+        make(items, loss="NormSoftmax()", confidence="CoTeaching(share=0.2)", terms=("SelfDistillation()",))
+
+
+def test_co_teaching_plus_wants_a_loss_with_classes(items, make):
+    with pytest.raises(LikewiseError, match=r"CoTeachingPlus\(.*asks which class the loss would name.*use NormSoftmax"):
+        make(items, loss="MultiSimilarity()", confidence="CoTeachingPlus(share=0.2)")
+
+
+@pytest.mark.parametrize("more", [{"chunk": 4}, {"recompute": True}])
+def test_mixup_goes_with_nothing_that_cuts_or_repeats(items, make, more):
+    with pytest.raises(LikewiseError, match=r"train: mixup mixes .*; leave one of them out"):
+        make(items, mixup=2.0, mixup_at="input", **more)
+
+
+@pytest.mark.parametrize(
+    "parts", [{"confidence": "ProcSim()"}, {"terms": ("SelfDistillation()",)}, {"confidence": "LabelPosterior()"}]
+)
+def test_mixtures_cannot_be_judged(settings, parts):
+    with pytest.raises(LikewiseError, match=r"(ProcSim|SelfDist|LabelPost).* judges samples, and mixup .*leave one"):
+        train(Train(**settings | parts, mixup=2.0))
+    assert not Path(settings["out"]).exists()
+
+
+@pytest.mark.parametrize("loss", ["CrossBatchMemory(size=64)", "Hierarchical(loss=ProxyAnchor(), by='means')"])
+def test_mixtures_are_not_remembered(settings, loss):
+    with pytest.raises(LikewiseError, match="would remember embeddings of mixtures"):
+        train(Train(**settings | {"loss": loss}, mixup=2.0))
+
+
+def test_a_mixture_has_no_loss_of_its_own(settings):
+    with pytest.raises(LikewiseError, match="keep_losses wants the loss of every sample, and mixup .*leave one"):
+        train(Train(**settings, keep_losses=True, mixup=2.0))
+    assert not Path(settings["out"]).exists()
