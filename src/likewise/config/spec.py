@@ -207,7 +207,7 @@ def _make(node: ast.expr, text: str, facts: dict, allow_imports: bool):
     if missing:
         raise LikewiseError(f"{part.__name__} needs {', '.join(missing)}; write {part.__name__}({missing[0]}=...)")
     try:
-        made = part(**given, **filled)  # pyright: ignore[reportCallIssue]
+        made: typing.Any = part(**given, **filled)  # pyright: ignore[reportCallIssue]
     except (TypeError, KeyError, AssertionError, ValueError) as error:
         if part.__module__.startswith("likewise."):
             raise

@@ -37,9 +37,7 @@ def read_own(data: str, root: str | None, allow_imports: bool) -> Items:
     if not callable(reader):
         raise LikewiseError(f"data: '{name}' must be a function that returns Items, got a {type(reader).__name__}")
     arguments = fit_arguments(name, reader, root, arguments)
-    items = reader(**arguments)
-    check_items(items, name)
-    return items
+    return check_items(reader(**arguments), name)
 
 
 def parse_call(data: str) -> tuple[str, dict]:
@@ -74,13 +72,14 @@ def fit_arguments(name: str, reader: Callable, root: str | None, arguments: dict
     return arguments
 
 
-def check_items(items: object, owner: str) -> None:
-    """Raise unless the columns of a table agree: one entry per row, class numbers 0..C-1, pictures or features."""
+def check_items(items: object, owner: str) -> Items:
+    """The table, if its columns agree: one entry per row, class numbers 0..C-1, pictures or features. Raises otherwise."""
     if not isinstance(items, Items):
         raise LikewiseError(f"data: {owner} must return likewise.types.Items, got a {type(items).__name__}")
     for said, holds in _must_hold(items):
         if not holds:
             raise LikewiseError(f"data: {owner} returned a table in which {said}; correct the reader")
+    return items
 
 
 def _must_hold(items: Items):

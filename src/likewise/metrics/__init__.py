@@ -7,7 +7,7 @@ own code is a class under `QueryMetric` or `SetMetric`, named by its dotted name
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ __all__ = [
 class PerQuery(NamedTuple):
     """A built-in metric per query: its function, the line that `likewise list metrics` shows, and what it reads of a ranking."""
 
-    measure: Metric | partial  # takes the argument k too, if the name has @k
+    measure: Callable[..., Tensor]  # from a Retrieval; takes k too, if the name has @k
     about: str
     all_hits: bool = False  # whether it reads the ranks of all relevant answers, however deep
 
