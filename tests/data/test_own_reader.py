@@ -9,6 +9,7 @@ from likewise import evaluate
 from likewise.config import Train
 from likewise.data import load
 from likewise.data.own_reader import check_items, is_own
+from likewise.runs.artifacts import read_per_query
 from likewise.training.fit import train
 from likewise.types import Items, LikewiseError
 
@@ -73,6 +74,8 @@ def test_a_run_with_a_reader_and_metrics_of_ones_own_does_not_carry_the_permissi
     assert evaluate(run, quiet=True, allow_imports=True, metrics=own_metrics)["metrics"] == {
         name: found[name] for name in own_metrics
     }
+    kept = read_per_query(run.path / "per_query.parquet", "test", own_metrics[:1])  # what compare and bench read
+    assert kept.each[own_metrics[0]].mean() == pytest.approx(found[own_metrics[0]])
     with pytest.raises(LikewiseError, match="--allow-imports"):
         evaluate(run.path / "embeddings.npz", quiet=True, metrics=own_metrics)
     stored = evaluate(run.path / "embeddings.npz", quiet=True, metrics=own_metrics, allow_imports=True)

@@ -101,7 +101,9 @@ def test_a_dotted_metric_is_imported_only_with_permission(own):
     assert measure_set(["rho@1", spread], z, torch.tensor([0, 1]))[spread] == pytest.approx(0.6, abs=1e-6)
     with pytest.raises(LikewiseError, match="one number for a whole set"):
         metric(spread)
-    assert as_text(early, 0.5) == "0.5000" and as_text("R@1", 0.5) == "50.0 %" and as_text("R@1", math.nan) == "nan"
+    assert as_text(early, 0.5) == as_text("R@1", 0.5) == as_text("unknown.Mine", 0.5) == "50.0 %"
+    assert as_text(spread, 0.5) == "0.5000" and as_text("unknown.Mine", 96.0) == "96.0000"
+    assert as_text("R@1", math.nan) == as_text(spread, math.nan) == "nan"
 
 
 def test_what_is_imported_must_be_a_metric(own):

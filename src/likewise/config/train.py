@@ -41,7 +41,8 @@ class Train:
     data: Annotated[Positional[str], called("DATA")]
     """A folder with one sub-folder per class, a table (.csv, .parquet) with path,label, features (.npz) with x,label, or a name.
 
-    A table may also have split, query, gallery, class_name, group, box and weight; `likewise list data` shows the names."""
+    A table may also have split, query, gallery, class_name, group, box and weight; `likewise list data` shows the names. With
+    --allow-imports, also a reader of your own: "my_lab.readers.boats()"."""
     root: str | None = None
     """Where the original download of a named data set was unpacked, or where a table's paths start."""
     recipe: str | None = None
@@ -196,7 +197,7 @@ class Train:
     skip_bad: bool = False
     """Decode every picture first and go on without the broken ones, counting them."""
     allow_imports: bool = False
-    """Let specs import parts by dotted name (my_lab.losses.Mine()), which runs their code."""
+    """Let specs, metrics and data import components by dotted name (my_lab.losses.Mine()), which runs their code."""
     quiet: bool = False
     """No progress bar, no table."""
 

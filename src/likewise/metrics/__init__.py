@@ -175,10 +175,14 @@ def measure_set(names: Iterable[str], z: Float[Tensor, "N D"], y: Int[Tensor, "N
 
 
 def as_text(name: str, value: float) -> str:
-    """A value as text: shares in percent, numbers of other kinds (decay, density, thresholds) and imported metrics plainly."""
+    """A value as text: shares in percent, numbers of other kinds (decay, density, thresholds) plainly.
+
+    A dotted name need not be imported to be shown: a value from 0 to 1 is then taken for a share, as metrics per query are.
+    """
     if math.isnan(value):
         return "nan"
-    plain = spectrum.knows(name) or name.startswith("threshold") or _is_dotted(name)
+    own = isinstance(_OWN.get(name), SetMetric) or (_is_dotted(name) and not 0 <= value <= 1)
+    plain = own or spectrum.knows(name) or name.startswith("threshold")
     return f"{value:.4f}" if plain else f"{100 * value:.1f} %"
 
 
