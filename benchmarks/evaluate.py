@@ -37,8 +37,7 @@ def embeddings(rows: int, dim: int, per_class: int, device: str = "cpu"):
 
 
 def score(z, y, names, **how) -> dict:
-    from likewise.metrics import metric
-    from likewise.metrics.ranking import reach
+    from likewise.metrics import metric, reach
     from likewise.retrieval.ranking import rank
 
     wanted = reach(names)

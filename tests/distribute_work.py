@@ -13,7 +13,7 @@ from likewise.distributed.collectives import share, world
 from likewise.distributed.process_group import anybody, one_by_one, same_for_all
 from likewise.evaluation.scoring import retrieve
 from likewise.losses import CrossBatchMemory, MultiSimilarity
-from likewise.metrics.ranking import Reach
+from likewise.metrics import Reach
 from likewise.protocols import QueryGallery, UnseenClasses
 from likewise.terms import LanguageGuidance
 from likewise.training.objective import Objective

@@ -7,9 +7,10 @@ from bare_work import LOSSES, check_fault, check_spec
 
 from likewise import confidence, metrics, miners, noise, samplers, terms
 from likewise.config.spec import build
-from likewise.contracts import BatchSampler, Confidence, Miner, NoiseModel, Term
+from likewise.contracts import BatchSampler, Confidence, Miner, NoiseModel, QueryMetric, SetMetric, Term
 from likewise.losses import MultiSimilarity
-from likewise.metrics.ranking import metric
+from likewise.metrics import metric
+from likewise.metrics.ranking import recall_at
 from likewise.pretrained.encoders import Looker
 from likewise.terms import _language_targets as guidance
 from likewise.testing import (
@@ -20,11 +21,12 @@ from likewise.testing import (
     check_metric,
     check_miner,
     check_noise,
+    check_reader,
     check_sampler,
     check_term,
 )
 from likewise.testing.loss import ONE_GRAPH
-from likewise.types import Pairs, Trust, Verdict
+from likewise.types import Items, Pairs, Trust, Verdict
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -300,6 +302,70 @@ def test_a_faulty_metric_is_caught():
         check_metric(lambda found: torch.ones(len(found.relevant)))
     with pytest.raises(AssertionError, match="must score 1"):
         check_metric(lambda found: metric("RP")(found) * 0.9)
+
+
+class Spread(SetMetric):
+    """Length of the mean embedding, to spoil in one way at a time."""
+
+    def __init__(self, fault: str = ""):
+        self.fault = fault
+
+    def __call__(self, z, y):
+        if self.fault == "inputs":
+            z.mul_(2)
+        value = z.mean(0).norm()
+        if self.fault == "order":
+            return float(z[0, 0])
+        return value if self.fault == "tensor" else float(value + ((y == 0).sum() if self.fault == "classes" else 0))
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("tensor", "one number, got a Tensor"),
+        ("inputs", "inputs were changed"),
+        ("order", "the order of the rows changed the value"),
+        ("classes", "the numbering of the classes changed the value"),
+    ],
+)
+def test_a_faulty_metric_of_the_set_is_caught(fault, says):
+    check_metric(Spread())
+    with pytest.raises(AssertionError, match=says):
+        check_metric(Spread(fault))
+
+
+class Deep(QueryMetric):
+    """Whether one of the first three answers is right; it looks three ranks deep."""
+
+    depth = 3
+
+    def __call__(self, found):
+        return recall_at(found, 3)
+
+
+def test_a_metric_that_looks_deeper_is_given_deeper_rankings():
+    check_metric(Deep())
+
+
+def test_a_faulty_reader_is_caught(tmp_path):
+    draws = np.random.default_rng(0)
+
+    def read(y=(0, 1), fresh=False):
+        x = (draws if fresh else np.random.default_rng(0)).normal(size=(2, 3)).astype(np.float32)
+        return Items("two", np.array(y), ("a", "b"), x=x)
+
+    def pictures():
+        return Items("two", np.array([0, 1]), ("a", "b"), path=("a.png", "b.png"), root=str(tmp_path))
+
+    check_reader(read)
+    for bad, says in (
+        (lambda: read(y=(0, 2)), "y is not within 0 to 1"),
+        (lambda: read(fresh=True), "called twice, the reader returns different data"),
+        (pictures, "a.png"),
+        (lambda: [read()], "must return likewise.types.Items"),
+    ):
+        with pytest.raises(AssertionError, match=says):
+            check_reader(bad)
 
 
 class Doubt(Confidence):

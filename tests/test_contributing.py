@@ -1,13 +1,80 @@
-"""The worked example of CONTRIBUTING.md: the loss keeps its contract, and its test by hand passes."""
+"""CONTRIBUTING.md is performed: its example loss is added to a copy of the tree as the page says, and the tests run there.
 
+The fast suite runs the tests that a new loss can break: the house rules, the contract, the doc pages, the recipes, the listing
+and the example's own test. The whole fast suite in that copy is a slow test.
+"""
+
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
-from bare_work import run_block
+import pytest
 
-PAGE = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text("utf-8")
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+COPIED = ("src", "tests", "tools", "docs", "examples", "benchmarks")
+TESTS = (
+    "tests/losses/test_nca.py", "tests/test_house.py", "tests/test_contracts.py", "tests/test_docs.py",
+    "tests/test_recipes.py", "tests/stages/test_listing.py", "tests/losses/test_hyperbolic.py",
+)  # fmt: skip
+CHOSEN = "NCA or test_nca or test_house or fresh or link or pictures_are or test_recipes or test_listing or space"
 
 
-def test_the_example_is_a_loss_and_a_test(bare, tmp_path):
-    blocks = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
-    bare(run_block, "\n".join([*blocks, "test_by_hand()"]), str(tmp_path))
+def changes() -> dict[str, str]:
+    """File -> its text, or the line for it, as the page gives them: a path in the sentence before a Python block."""
+    found = re.findall(r"^The \w+(?: in)? `([\w/.]+)`[^\n]*:\n\n```python\n(.*?)^```", PAGE, re.M | re.S)
+    return dict(found)
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory) -> Path:
+    """A copy of the tree with the changes of the page."""
+    place = tmp_path_factory.mktemp("copy")
+    for name in COPIED:
+        shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "site"))
+    for file in (*ROOT.glob("*.md"), *ROOT.glob("*.toml"), *ROOT.glob("*.yml"), ROOT / "test", ROOT / "likewise"):
+        shutil.copy(file, place)
+    for name, text in changes().items():
+        file = place / name
+        if not file.exists():
+            file.write_text(text)
+            continue
+        assert text.count("\n") == 1, "a file that exists gets one line"
+        head, imports, rest = re.split(r"((?:^from .*\n)+)", file.read_text("utf-8"), maxsplit=1, flags=re.M)
+        file.write_text(head + "".join(sorted([*imports.splitlines(True), text])) + rest)
+    return place
+
+
+def run_there(copy: Path, *words: str) -> None:
+    """Run pytest on the copy, with the copy's own package."""
+    made = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n", "0", *words],
+        cwd=copy, env=os.environ | {"PYTHONPATH": str(copy / "src")}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stdout[-6000:] + made.stderr[-2000:]
+
+
+def test_the_page_names_three_files():
+    assert list(changes()) == [
+        "src/likewise/losses/nca.py", "src/likewise/losses/__init__.py", "tests/losses/test_nca.py",
+    ]  # fmt: skip
+
+
+@pytest.mark.process
+def test_a_loss_is_a_file_a_line_and_a_test(copy):
+    run_there(copy, *TESTS, "-k", CHOSEN)
+    told = subprocess.run(
+        [sys.executable, "-m", "likewise", "list", "losses"], cwd=copy,
+        env=os.environ | {"PYTHONPATH": str(copy / "src")}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "NCA" in told.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.timeout(3600)
+def test_the_whole_fast_suite_passes_with_it(copy):
+    run_there(copy, "--ignore=tests/test_contributing.py")

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Collection
 from html import escape
+from pathlib import Path
 
 from likewise.config.spec import FACTS, find, spec, usage
 from likewise.metrics import NAMES as PER_QUERY
 from likewise.metrics import SET_NAMES
 from likewise.stages.listing import SHELVES, entries
+
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "shelves"
+"""Where the pictures are."""
 
 PAIR = (
     "The pictures are drawn by calling the loss: one anchor, one class mate and one stranger (of losses of rankings: several "
@@ -76,21 +81,31 @@ RECIPES = (
 )
 
 
-def pages() -> dict[str, str]:
-    """File name -> text, for all pages."""
-    made = {f"{shelf}.md": shelf_page(shelf) for shelf in SHELVES}
-    made["metrics.md"] = metrics_page()
-    made["data.md"] = names_page("data", "Data sets", DATA)
-    made["recipes.md"] = names_page("recipes", "Recipes", RECIPES)
-    made["README.md"] = first_page()
+def pages(without: Collection[str] = ()) -> dict[str, str]:
+    """File name -> text, for all pages.
+
+    Args:
+        without: names of components, metrics, data sets and recipes to leave out, such as those that no page shows yet.
+    """
+    made = {f"{shelf}.md": shelf_page(shelf, without) for shelf in SHELVES}
+    made["metrics.md"] = metrics_page(without)
+    made["data.md"] = names_page("data", "Data sets", DATA, without)
+    made["recipes.md"] = names_page("recipes", "Recipes", RECIPES, without)
+    made["README.md"] = first_page(without)
     return made
 
 
-def first_page() -> str:
+def but(found: dict, without: Collection[str]) -> dict:
+    """What was found without some names."""
+    return {name: value for name, value in found.items() if name not in without}
+
+
+def first_page(without: Collection[str] = ()) -> str:
     shelves = []
     for shelf in SHELVES:
         title, what, _ = ABOUT[shelf]
-        names = ", ".join(f"[{name}]({shelf}.md#{name.lower()})" for name in find(SHELVES[shelf]))
+        parts = but(find(SHELVES[shelf]), without)
+        names = ", ".join(f"[{name}]({shelf}.md#{name.lower()})" for name in parts)
         shelves.append(f"| [{title}]({shelf}.md) | {what} {names} |")
     return f"""# Shelves
 
@@ -102,15 +117,15 @@ the same in Python, as a flag, in a grid and in a table. `likewise list SHELF` p
 | shelf | what is there |
 |---|---|
 {chr(10).join(shelves)}
-| [Metrics](metrics.md) | `--metrics`: {len(PER_QUERY)} per query, {len(SET_NAMES)} of a whole set |
-| [Data sets](data.md) | DATA by name: {", ".join(f"`{name}`" for name in entries("data"))} |
-| [Recipes](recipes.md) | `--recipe`: {len(entries("recipes"))} settings of papers, each value with its source |
+| [Metrics](metrics.md) | `--metrics`: {len(but(PER_QUERY, without))} per query, {len(but(SET_NAMES, without))} of a whole set |
+| [Data sets](data.md) | DATA by name: {", ".join(f"`{name}`" for name in but(entries("data"), without))} |
+| [Recipes](recipes.md) | `--recipe`: {len(but(entries("recipes"), without))} settings of papers, each value with its source |
 """
 
 
-def shelf_page(shelf: str) -> str:
+def shelf_page(shelf: str, without: Collection[str] = ()) -> str:
     title, what, picture = ABOUT[shelf]
-    parts = find(SHELVES[shelf])
+    parts = but(find(SHELVES[shelf]), without)
     lines = [f"# {title}", "", NOTE, "", what, *(["", picture] if picture else []), "", "| | |", "|---|---|"]
     for name, part in parts.items():
         lines.append(f"| [{name}](#{name.lower()}) | {cell(sections(part)['summary'])} |")
@@ -120,12 +135,10 @@ def shelf_page(shelf: str) -> str:
 
 
 def entry(shelf: str, name: str, part: type) -> list[str]:
-    """One part: what it does, how it is written, its picture, its formula, what to know, its arguments."""
-    from shelf_pictures import DRAW
-
+    """One part: what it does, how it is written, its picture if one was drawn, its formula, what to know, its arguments."""
     found = sections(part)
     lines = [f"## {name}", "", prose(found["summary"]), "", "```py", broken(usage(part)), "```", ""]
-    if shelf in DRAW:
+    if (FOLDER / f"{shelf}-{name.lower()}.svg").exists():
         lines += [f"![{name}, drawn]({shelf}-{name.lower()}.svg)", ""]
     if "Formula" in found:
         lines += [f'<p class="formula">{typeset(found["Formula"])}</p>', ""]
@@ -249,8 +262,8 @@ def _closing(text: str, at: int) -> int:
     return len(text)
 
 
-def names_page(shelf: str, title: str, what: str) -> str:
-    return f"# {title}\n\n{NOTE}\n\n{what}\n\n{table(entries(shelf))}\n"
+def names_page(shelf: str, title: str, what: str, without: Collection[str] = ()) -> str:
+    return f"# {title}\n\n{NOTE}\n\n{what}\n\n{table(but(entries(shelf), without))}\n"
 
 
 def table(lines: dict[str, str]) -> str:
@@ -259,7 +272,7 @@ def table(lines: dict[str, str]) -> str:
     )
 
 
-def metrics_page() -> str:
+def metrics_page(without: Collection[str] = ()) -> str:
     return f"""# Metrics
 
 {NOTE}
@@ -274,9 +287,9 @@ at ranks 97 to 100.
 
 ![what rankings score](metrics.svg)
 
-{table(PER_QUERY)}
+{table(but(PER_QUERY, without))}
 
 ## Of a whole set
 
-{table(SET_NAMES)}
+{table(but(SET_NAMES, without))}
 """

@@ -118,10 +118,10 @@ def tune(config: str | PathLike, **settings) -> Found:
 
 def _plain(settings: dict) -> dict:
     """Python values as the command line has them: parts become specs, paths and counts text, numbers plain."""
+    from likewise.config import Train, duration_fields, spec_fields
     from likewise.config.spec import spec
 
-    parts = ("loss", "sampler", "protocol", "noise", "confidence", "terms", "head", "loggers")
-    counts = ("length", "warmup", "schedule_every", "validate_every", "peek_every", "checkpoint_every")
+    parts, counts = spec_fields(Train), duration_fields(Train)
 
     def text(part) -> str:
         return part if isinstance(part, str) else f"{part.__name__}()" if isinstance(part, type) else spec(part)

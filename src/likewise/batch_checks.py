@@ -5,12 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from likewise.similarity import at_least_float32, observed
 from likewise.types import LikewiseError, Ref
 
 
-def must_fit(loss, z: Tensor, y: Tensor, ref: Ref | None) -> None:
-    """Raise unless shapes and kinds are right. Costs nothing on any device."""
+def must_fit(loss, z: Tensor, y: Tensor, ref: Ref | None, watched: bool = False) -> None:
+    """Raise unless shapes and kinds are right. Costs nothing on any device.
+
+    Args:
+        watched: whether a compiler or a transform traces the call, so that values must not be read (`similarity.observed`).
+    """
     name = type(loss).__name__
     if z.dim() != 2 or not z.is_floating_point() or not len(z):
         raise LikewiseError(
@@ -38,10 +41,10 @@ def must_fit(loss, z: Tensor, y: Tensor, ref: Ref | None) -> None:
             f"y {_form(ref.y)}"
         )
     if ref is not None:
-        _must_point(name, ref, len(y))
+        _must_point(name, ref, len(y), watched)
 
 
-def _must_point(name: str, ref: Ref, size: int) -> None:
+def _must_point(name: str, ref: Ref, size: int, watched: bool) -> None:
     """`own` and `used` of a reference have the right shapes, and point into it where looking costs nothing."""
     rows = len(ref.y)
     if ref.own is not None and ref.own.shape != (size,):
@@ -50,7 +53,7 @@ def _must_point(name: str, ref: Ref, size: int) -> None:
         raise LikewiseError(
             f"{name}: ref.used needs one yes or no per row of the reference ({rows}), got {_form(ref.used)}"
         )
-    if ref.own is None or ref.own.device.type != "cpu" or observed():
+    if ref.own is None or ref.own.device.type != "cpu" or watched:
         return
     if ref.own.max() >= rows or ref.own.min() < -1:
         raise LikewiseError(
@@ -59,14 +62,15 @@ def _must_point(name: str, ref: Ref, size: int) -> None:
         )
 
 
-def is_sound(loss, z: Tensor, y: Tensor) -> Tensor | None:
+def is_sound(loss, z: Tensor, y: Tensor, watched: bool = False) -> Tensor | None:
     """Check what the numbers themselves must be: raise on the CPU; elsewhere, where that would mean waiting for the device or
-    stopping the compiler, return which samples are right."""
-    length = torch.linalg.vector_norm(at_least_float32(z.detach()), dim=1) if loss.input == "unit" else None
+    stopping the compiler, return which samples are right. `watched` as in `must_fit`."""
+    exact = z.detach() if z.dtype == torch.float64 else z.detach().float()
+    length = torch.linalg.vector_norm(exact, dim=1) if loss.input == "unit" else None
     classes = getattr(loss, "classes", None)
     unit = None if length is None else (length - 1).abs() <= 0.01
     known = None if classes is None else y == y.clamp(0, classes - 1)
-    if z.device.type != "cpu" or observed():
+    if z.device.type != "cpu" or watched:
         return unit if known is None else known if unit is None else unit & known
     name = type(loss).__name__
     if length is not None and unit is not None and not unit.all():

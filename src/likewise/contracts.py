@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from likewise.batch_checks import is_sound, must_fit
-from likewise.distributed.sharded_proxies import nearest
+from likewise.similarity import observed
 from likewise.types import (
     Batch,
     Embedded,
@@ -55,7 +55,8 @@ class Loss(nn.Module, Stepper, ABC):
     `input` says what z must be: unit embeddings, or the raw ones before the norm (then evaluation is Euclidean too).
     `lr_factor` times the network's learning rate is what the paper gives to the loss's own parameters. `remembers`: it keeps
     embeddings by their labels, so mixtures of samples must not come in. `can_shard`: its `proxies` can be shared out among
-    processes.
+    processes. `ref` is what samples are compared with in place of the batch. A loss that compares them with parameters of its own
+    (proxies) does not use it, and its docstring says so.
     """
 
     input: Literal["unit", "raw"] = "unit"
@@ -75,9 +76,10 @@ class Loss(nn.Module, Stepper, ABC):
     def __call__(self, z: Tensor, y: Tensor, ref: Ref | None = None) -> Tensor:
         """`forward`, once the batch is what it must be. Where looking would mean waiting for an accelerator, numbers of wrong
         samples become NaN instead of an error."""
-        must_fit(self, z, y, ref)
+        watched = observed()
+        must_fit(self, z, y, ref, watched)
         y = y.long()  # shorter whole numbers are labels too, but no indices
-        sound = is_sound(self, z, y)
+        sound = is_sound(self, z, y, watched)
         if sound is None:
             return super().__call__(z, y, ref)
         classes = getattr(self, "classes", None)
@@ -92,6 +94,10 @@ class Loss(nn.Module, Stepper, ABC):
         proxies = getattr(self, "proxies", None)
         if proxies is None or proxies.ndim != 2 or self.input != "unit":
             return None
+        from likewise.distributed.sharded_proxies import (
+            nearest,  # not above: components without classes need none of it
+        )
+
         return nearest(z, proxies, getattr(self, "classes", len(proxies)))
 
 
@@ -275,4 +281,25 @@ class Logger(ABC):
 
 
 Metric = Callable[[Retrieval], Float[Tensor, "Q"]]
-"""One number per query, NaN where there is nothing to find. A metric with settings is a class with `__call__`."""
+"""A metric per query as a function: one number per query, NaN where there is nothing to find."""
+
+
+class QueryMetric(ABC):
+    """Retrieval -> one number per query; high is good, NaN where there is nothing to find. For metrics of your own.
+
+    `depth`: the rank to which every ranking must go; the first R + 1 ranks are always there. `all_hits`: it reads the ranks of
+    all relevant answers, however deep.
+    """
+
+    depth: int = 1
+    all_hits: bool = False
+
+    @abstractmethod
+    def __call__(self, found: Retrieval) -> Float[Tensor, "Q"]: ...
+
+
+class SetMetric(ABC):
+    """Unit embeddings of a whole set and their labels -> one number; NaN where it is not defined. For metrics of your own."""
+
+    @abstractmethod
+    def __call__(self, z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) -> float: ...

@@ -1,7 +1,10 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
+
+from likewise.types import Items
 
 
 @pytest.fixture
@@ -28,3 +31,26 @@ def write(tmp_path):
         return str(file)
 
     return text
+
+
+@pytest.fixture
+def items(tmp_path):
+    """Six pictures of three classes with every column."""
+    for row in range(6):
+        pixels = np.random.default_rng(0).integers(0, 256, (40, 50 + row, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{row}.png")
+    return Items(
+        "six",
+        np.array([0, 0, 1, 1, 2, 2]),
+        ("a", "b", "c"),
+        path=tuple(f"{row}.png" for row in range(6)),
+        root=str(tmp_path),
+        split=np.array(["train"] * 4 + ["test"] * 2),
+        query=np.array([0, 1, 0, 1, 0, 1], bool),
+        gallery=np.array([1, 0, 1, 0, 1, 0], bool),
+        group=np.array([0, 0, 1, 1, -1, -1]),
+        box=np.array([[np.nan] * 4] * 5 + [[0, 0, 30, 30]]),
+        weight=np.arange(6.0),
+        y_clean=np.array([0, 0, 1, 1, 2, 2]),
+        taxonomy={"a": ("top",), "b": ("top",), "c": ("top", "low")},
+    )

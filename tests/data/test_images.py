@@ -2,35 +2,9 @@ import dataclasses
 
 import numpy as np
 import pytest
-from PIL import Image
 
-from likewise.data.images import check_files, drop, find_bad, fingerprint
+from likewise.data.images import check_files, drop, find_bad
 from likewise.types import Items, LikewiseError
-
-
-def noisy(size=(64, 64)):
-    return Image.fromarray(np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8))
-
-
-@pytest.fixture
-def items(tmp_path):
-    for row in range(6):
-        noisy((40, 50 + row)).save(tmp_path / f"{row}.png")
-    return Items(
-        "six",
-        np.array([0, 0, 1, 1, 2, 2]),
-        ("a", "b", "c"),
-        path=tuple(f"{row}.png" for row in range(6)),
-        root=str(tmp_path),
-        split=np.array(["train"] * 4 + ["test"] * 2),
-        query=np.array([0, 1, 0, 1, 0, 1], bool),
-        gallery=np.array([1, 0, 1, 0, 1, 0], bool),
-        group=np.array([0, 0, 1, 1, -1, -1]),
-        box=np.array([[np.nan] * 4] * 5 + [[0, 0, 30, 30]]),
-        weight=np.arange(6.0),
-        y_clean=np.array([0, 0, 1, 1, 2, 2]),
-        taxonomy={"a": ("top",), "b": ("top",), "c": ("top", "low")},
-    )
 
 
 def test_check_files(items, tmp_path):
@@ -100,61 +74,3 @@ def test_drop_of_features_and_of_nothing(items):
         drop(features, [1, 0])
     with pytest.raises(LikewiseError, match=r"rows must lie in 0\.\.5, got 2 to 6"):
         drop(items, [6, 2])
-
-
-class TestFingerprint:
-    def test_it_does_not_know_where_the_data_lies(self, items, tmp_path):
-        there = tmp_path.parent / f"{tmp_path.name}-moved"
-        name = fingerprint(items)
-        tmp_path.rename(there)
-        moved = dataclasses.replace(items, root=str(there), name="other")
-        assert fingerprint(moved) == name
-        full = dataclasses.replace(moved, path=tuple(str(there / p) for p in items.path))
-        assert fingerprint(full) == name
-        there.rename(tmp_path)
-        assert len(name) == 64
-
-    def test_every_column_counts(self, items):
-        changed = {
-            "y": items.y[::-1].copy(),
-            "class_name": ("a", "b", "d"),
-            "path": ("1.png", "0.png", *items.path[2:]),
-            "split": None,
-            "query": ~items.query,
-            "gallery": items.query,
-            "group": items.group + 1,
-            "box": items.box + 1,
-            "weight": items.weight * 2,
-            "y_clean": None,
-            "taxonomy": None,
-        }
-        names = {fingerprint(items)} | {fingerprint(dataclasses.replace(items, **{k: v})) for k, v in changed.items()}
-        assert len(names) == len(changed) + 1
-
-    def test_words_are_framed(self, items):
-        a, b = (dataclasses.replace(items, class_name=names) for names in (("a", "bc", "d"), ("ab", "c", "d")))
-        assert fingerprint(a) != fingerprint(b)
-
-    def test_columns_are_told_apart(self, items):
-        asks = dataclasses.replace(items, gallery=None)
-        answers = dataclasses.replace(items, query=None, gallery=items.query)
-        assert fingerprint(asks) != fingerprint(answers)
-
-    def test_the_type_of_numbers_does_not_count(self, items):
-        small = dataclasses.replace(items, y=items.y.astype(np.int32), box=items.box.astype(np.float32))
-        assert fingerprint(small) == fingerprint(items)
-
-    def test_sizes_of_files_count(self, items, tmp_path):
-        before = fingerprint(items)
-        with open(tmp_path / "0.png", "ab") as file:
-            file.write(b"x")
-        assert fingerprint(items) != before
-        (tmp_path / "0.png").unlink()
-        with pytest.raises(LikewiseError, match=r"0\.png \(missing\)"):
-            fingerprint(items)
-
-    def test_features_count_by_their_bytes(self):
-        features = Items("f", np.array([0, 1]), ("a", "b"), x=np.array([[1, 2], [3, 4]], np.float32))
-        other = dataclasses.replace(features, x=features.x + np.float32(1e-6))
-        assert fingerprint(features) != fingerprint(other)
-        assert fingerprint(features) == fingerprint(dataclasses.replace(features, x=np.asfortranarray(features.x)))

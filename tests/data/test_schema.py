@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from likewise.data.features import read_features
-from likewise.data.images import drop, fingerprint
+from likewise.data.fingerprint import fingerprint
+from likewise.data.images import drop
 from likewise.data.schema import boxes, check_names, class_numbers, flags, galleries, groups, splits, weights
 from likewise.data.tabular import Sheet
 from likewise.types import LikewiseError

@@ -2,7 +2,6 @@ import math
 
 import pytest
 import torch
-from pytorch_metric_learning.losses import NormalizedSoftmaxLoss
 
 from likewise.config.spec import build
 from likewise.contracts import Loss
@@ -32,14 +31,6 @@ def test_by_hand_and_golden(golden):
     torch.testing.assert_close(each, by_hand(golden.z, golden.y, golden.proxies, 0.05))
     torch.testing.assert_close(each, golden.each["norm_softmax"], rtol=0, atol=1e-8)
     assert math.isclose(each.mean().item(), golden.value["norm_softmax"], abs_tol=1e-8)
-
-
-@pytest.mark.parity
-def test_agrees_with_pytorch_metric_learning(golden):
-    other = NormalizedSoftmaxLoss(6, 8, temperature=0.05).double()
-    other.W.data = golden.proxies.T.clone()
-    value = other(golden.z, golden.y)
-    assert math.isclose(made(golden)(golden.z, golden.y).mean().item(), value.item(), abs_tol=1e-6)
 
 
 def test_proxies_start_within_their_bounds_from_the_seed():

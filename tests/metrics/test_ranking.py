@@ -9,7 +9,7 @@ from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 from pytorch_metric_learning.utils.inference import CustomKNN
 from sklearn.metrics import average_precision_score, ndcg_score
 
-from likewise.metrics.ranking import NAMES, Reach, knows, metric, reach
+from likewise.metrics import NAMES, metric, reach
 from likewise.retrieval.ranking import rank
 from likewise.types import LikewiseError, Retrieval
 
@@ -160,48 +160,6 @@ def test_same_as_scikit_learn():
         score = [-float(i) for i in range(len(hits))]
         assert precision[q].item() == pytest.approx(average_precision_score(hits, score), abs=1e-12)
         assert gain[q].item() == pytest.approx(ndcg_score([hits], [score], k=7), abs=1e-12)
-
-
-def test_names():
-    for name in (n.replace("@k", "@3") for n in NAMES):
-        assert knows(name) and metric(name)
-    for name in (
-        "R@0", "R@k", "R", "RP@3", "P@5/R", "mAP@k/R", "mAP@3/", "mAP@3/N", "mAP@R", "MAP", "R@1\n", "R@1.5", "mrr",
-        "rho", "",
-    ):  # fmt: skip
-        assert not knows(name), name
-    with pytest.raises(LikewiseError, match="there is no 'R'.*R@k, P@k, RP, MAP@R"):
-        metric("R")
-    for name in ("R@0", "R@k", "R@-1", "R@1.5"):
-        with pytest.raises(LikewiseError, match=f"in R@k k must be a whole number from 1 on.*got '{name}'"):
-            metric(name)
-    for name in ("TAR@FAR=2", "TAR@FAR=x", "TAR@FAR="):
-        with pytest.raises(LikewiseError, match=f"in TAR@FAR=x x must be a share from 0 to 1.*got '{name}'"):
-            metric(name)
-    with pytest.raises(LikewiseError, match="there is no 'R@1,R@10'.*names stand apart, as in R@1 R@10"):
-        metric("R@1,R@10")
-    with pytest.raises(LikewiseError, match="there is no 'mAP@R'; did you mean 'MAP@R'"):
-        metric("mAP@R")
-    with pytest.raises(LikewiseError, match="'rho' is one number for a whole set.*take one of R@k"):
-        metric("rho")
-
-
-@pytest.mark.parametrize("name", ["mAP@10", "MAP@10"])
-def test_a_bare_map_at_k_is_refused_with_its_meanings(name):
-    with pytest.raises(
-        LikewiseError,
-        match=r"means several things.*mAP@10/R \(pytorch-metric-learning\), mAP@10/min \(.*\), mAP@10/hits \(OML.*\), "
-        r"mAP@10/C \(Roth",
-    ):
-        metric(name)
-
-
-def test_how_deep_to_rank():
-    assert reach(["R@1", "P@8", "MAP@R", "rho@20"]) == Reach(8, False)
-    assert reach([]) == reach(["RP", "mAP@C"]) == (1, False)
-    assert reach(["mAP@1000/C", "NDCG@10"]) == (1000, False)
-    for name in DEEP:
-        assert reach(["MRR@5", name]) == (5, True)
 
 
 def test_a_ranking_that_ends_too_early_is_refused():

@@ -16,7 +16,7 @@ from likewise.config.spec import spec
 from likewise.evaluation.checks import rows_of
 from likewise.evaluation.compare import compare
 from likewise.evaluation.scoring import as_compared, score
-from likewise.metrics import of_the_set
+from likewise.metrics import admit, of_the_set
 from likewise.runs.dataset import make_protocol
 from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
@@ -77,6 +77,7 @@ def ask(run: Run, settings: Train, items: Items, config: Audit, file: Path) -> N
         items=items,
     )  # fmt: skip
     protocol, similarity = opened.protocol, opened.similarity
+    admit(settings.metrics, settings.allow_imports)
     rows = rows_of(protocol, items, "test")
     e = as_compared(opened.embed(items, rows, title=f"embed test part, {file.stem}"), similarity)
     metrics = [name for name in settings.metrics if not of_the_set(name)] or ["MAP@R"]

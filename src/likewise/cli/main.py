@@ -200,11 +200,11 @@ def readable(kind: type) -> type:
         for a, b in pairwise(source.body)
         if isinstance(a, ast.AnnAssign) and isinstance(b, ast.Expr)
     }
-    hints, fields = get_type_hints(kind, include_extras=True), []
+    hints, bare, fields = get_type_hints(kind, include_extras=True), get_type_hints(kind), []
     for field in dataclasses.fields(kind):
         about: dict[str, Any] = {"help": " ".join(said[field.name].split())}
         if field.default is None and get_origin(hints[field.name]) is not Annotated:  # those have a name already
-            about["metavar"] = placeholder(hints[field.name])
+            about["metavar"] = placeholder(bare[field.name])
         if field.default is None or field.default == ():
             about["help_behavior_hint"] = ""
         fields.append((field.name, Annotated[hints[field.name], tyro.conf.arg(**about)], copy(field)))

@@ -1,17 +1,10 @@
-"""How far to believe each label while training. `__all__` is the registry."""
+"""How far to believe each label while training. The classes imported here are the registry."""
 
-from likewise.confidence.co_teaching import CoTeaching
-from likewise.confidence.co_teaching_plus import CoTeachingPlus
-from likewise.confidence.label_posterior import LabelPosterior
-from likewise.confidence.prism import PRISM
-from likewise.confidence.proc_sim import ProcSim
-from likewise.confidence.super_loss import SuperLoss
+from likewise.confidence.co_teaching import CoTeaching as CoTeaching
+from likewise.confidence.co_teaching_plus import CoTeachingPlus as CoTeachingPlus
+from likewise.confidence.label_posterior import LabelPosterior as LabelPosterior
+from likewise.confidence.prism import PRISM as PRISM
+from likewise.confidence.proc_sim import ProcSim as ProcSim
+from likewise.confidence.super_loss import SuperLoss as SuperLoss
 
-__all__ = [
-    "CoTeaching",
-    "CoTeachingPlus",
-    "LabelPosterior",
-    "PRISM",
-    "ProcSim",
-    "SuperLoss",
-]
+__all__ = sorted((name for name in dir() if name[0].isupper()), key=str.casefold)  # pyright: ignore[reportUnsupportedDunderAll]

@@ -2,6 +2,7 @@
 
 from likewise.config.audit import Audit, Review
 from likewise.config.checks import check, to_dict
+from likewise.config.cli_types import duration_fields, spec_fields, texts_of
 from likewise.config.evaluate import Compare, Embed, Evaluate, Hierarchy, List, RecipeDiff, RecipeShow
 from likewise.config.experiments import Bench, Demo, Published, Tune
 from likewise.config.noise import Noise
@@ -30,5 +31,8 @@ __all__ = [
     "Train",
     "Tune",
     "check",
+    "duration_fields",
+    "spec_fields",
+    "texts_of",
     "to_dict",
 ]

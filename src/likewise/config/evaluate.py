@@ -42,7 +42,7 @@ class Evaluate:
     skip_bad: bool = False
     """Decode every picture first and go on without the broken ones, counting them."""
     allow_imports: bool = False
-    """Let the run's specs import parts by dotted name, which runs their code."""
+    """Let the run's specs, its data and --metrics import components by dotted name, which runs their code."""
     quiet: bool = False
     """No progress bar, no table."""
 

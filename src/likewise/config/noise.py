@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from likewise.config.cli_types import Positional, called
+from likewise.config.cli_types import Positional, Spec, called
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class Noise:
 
     data: Annotated[Positional[str], called("DATA")]
     """Anything `likewise train` takes."""
-    model: str
+    model: Spec
     """How labels go wrong, such as "Uniform(share=0.2)" or "Semantic(share=0.2)"; see `likewise list noise`."""
     out: str
     """Table to write (.csv; .parquet for features), with the true labels in `label_clean`. Pictures stand beside it (.png)."""
@@ -26,7 +26,7 @@ class Noise:
     """The class tree, if not the data's own: cub200, cars196-type, cars196-deep, a .json or .csv file, or wordnet:ROOT."""
     root: str | None = None
     """Where the data's paths start, as in train."""
-    protocol: str | None = None
+    protocol: Spec | None = None
     """Which rows train, as in train; the table's `split` says it. Train a closed set with SeenClasses(own_split=True) then."""
     allow_imports: bool = False
     """Let specs import parts by dotted name, which runs their code."""

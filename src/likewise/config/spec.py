@@ -16,8 +16,8 @@ from functools import cache
 from pathlib import Path
 
 from likewise.config import type_check as kinds
-from likewise.errors import nearest_name
-from likewise.types import LikewiseError
+from likewise.config.imports import import_dotted
+from likewise.errors import LikewiseError, nearest_name
 
 Kind = typing.TypeVar("Kind")
 
@@ -94,9 +94,7 @@ def _described(node: ast.expr, text: str, want: typing.Any, allow_imports: bool)
 
 def spec(part) -> str:
     """The text that builds this part again: the arguments that differ from their defaults, in order."""
-    from likewise.adapters.pml import FromPML
-
-    if isinstance(part, FromPML):
+    if hasattr(type(part), "written"):  # of another library: it keeps the text it was built from
         return part.written
     arguments = []
     for name, parameter in _parameters(type(part)).items():
@@ -226,16 +224,14 @@ def _make(node: ast.expr, text: str, facts: dict, allow_imports: bool):
     if missing:
         raise LikewiseError(f"{part.__name__} needs {', '.join(missing)}; write {part.__name__}({missing[0]}=...)")
     try:
-        made = part(**given, **filled)  # pyright: ignore[reportCallIssue]
+        made: typing.Any = part(**given, **filled)  # pyright: ignore[reportCallIssue]
     except (TypeError, KeyError, AssertionError, ValueError) as error:
         if part.__module__.startswith("likewise."):
             raise
         raise LikewiseError(
             f"spec '{text}': {part.__name__} cannot be made so ({error}); see its documentation"
         ) from None
-    from likewise.adapters.pml import FromPML
-
-    if isinstance(made, FromPML):
+    if hasattr(part, "written"):
         made.source = ast.unparse(node)
     return made
 
@@ -271,9 +267,11 @@ def check_names(text: str) -> None:
 
 def _adopted(value, want, node: ast.expr):
     """A loss of another library as one of ours, where one of ours is wanted."""
+    if want is None or kinds.fits(value, want):
+        return value
     from likewise.adapters.pml import FromPML, is_pml
 
-    if want is None or kinds.fits(value, want) or not is_pml(value):
+    if not is_pml(value):
         return value
     made = FromPML(value)
     made.source = ast.unparse(node)
@@ -311,16 +309,7 @@ def _resolve(node: ast.expr, text: str, allow_imports: bool):
         return registry[name]
     if not isinstance(node, ast.Attribute):
         raise LikewiseError(f"spec '{text}': '{name}' is not a name")
-    if not allow_imports:
-        raise LikewiseError(
-            f"spec '{text}': '{name}' would be imported, which runs its code; "
-            "say --allow-imports if you trust where this spec comes from"
-        )
-    module, _, attribute = name.rpartition(".")
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise LikewiseError(f"spec '{text}': '{name}' cannot be imported ({error})") from None
+    return import_dotted(name, f"spec '{text}'", allow_imports)
 
 
 def _parameters(part: type) -> dict[str, inspect.Parameter]:

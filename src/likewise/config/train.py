@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from likewise.config.cli_types import Positional, called
+from likewise.config.cli_types import Duration, Positional, Spec, called, spec_fields
 
 KEPT_OUT = (
     "root",
@@ -34,10 +34,6 @@ KEPT_OUT = (
 """Settings that do not change what is learned, and so are no part of a run's identity."""
 
 
-SPECS = ("loss", "sampler", "protocol", "confidence", "terms", "noise", "head")
-"""Settings that are specs of components."""
-
-
 @dataclass(frozen=True)
 class Train:
     """Train an embedding, then evaluate it on the test part."""
@@ -45,27 +41,28 @@ class Train:
     data: Annotated[Positional[str], called("DATA")]
     """A folder with one sub-folder per class, a table (.csv, .parquet) with path,label, features (.npz) with x,label, or a name.
 
-    A table may also have split, query, gallery, class_name, group, box and weight; `likewise list data` shows the names."""
+    A table may also have split, query, gallery, class_name, group, box and weight; `likewise list data` shows the names. With
+    --allow-imports, also a reader of your own: "my_lab.readers.boats()"."""
     root: str | None = None
     """Where the original download of a named data set was unpacked, or where a table's paths start."""
     recipe: str | None = None
     """Start from a named recipe (see `likewise list recipes`); flags given beside it win. `--robust`, for labels that may be
     wrong, is short for `--recipe robust` and may stand beside another recipe."""
 
-    loss: str = "MultiSimilarity()"
+    loss: Spec = "MultiSimilarity()"
     """What is minimised, as a spec: "Triplet(margin=0.1)"; see `likewise list losses`."""
-    sampler: str | None = None
+    sampler: Spec | None = None
     """How batches are made, as a spec; see `likewise list samplers`. By default 4 samples each of up to 28 classes."""
-    protocol: str | None = None
+    protocol: Spec | None = None
     """What trains, validates and tests, as a spec: "UnseenClasses(val=0.2)". By default unseen classes, or marked queries."""
-    confidence: str | None = None
+    confidence: Spec | None = None
     """How far to believe each label while training, as a spec: "LabelPosterior()"; see `likewise list confidence`. By default all
     labels are believed. `--robust` chooses for you."""
-    terms: tuple[str, ...] = ()
+    terms: tuple[Spec, ...] = ()
     """What the objective adds beside the loss, as specs: "LanguageGuidance(weight=10)"; see `likewise list terms`."""
     loss_weight: float = 1.0
     """Weight of the loss beside the terms."""
-    noise: str | None = None
+    noise: Spec | None = None
     """Spoil this share of the training labels on purpose, as a spec: "Uniform(share=0.3)". Never touches test labels."""
 
     backbone: str | None = None
@@ -76,7 +73,7 @@ class Train:
     """Start from a local weight file instead."""
     dim: int = 128
     """Size of the embedding."""
-    head: str = "Linear()"
+    head: Spec = "Linear()"
     """From the pooled feature to the embedding, as a spec: "Linear()" or "MLP(hidden=512)"."""
     pool: Literal["avg", "max", "avg+max"] = "avg"
     """How the last feature map becomes one vector."""
@@ -110,7 +107,7 @@ class Train:
     mixup_at: Literal["any", "input"] = "any"
     """Where samples are mixed: at the input or before one of the backbone's first three stages, or at the input only."""
 
-    length: str = "20e"
+    length: Duration = "20e"
     """How long to train: steps ("5000") or passes over the training data ("20e")."""
     optimizer: Literal["adam", "adamw", "rmsprop", "sgd"] = "adamw"
     """Optimiser."""
@@ -130,11 +127,11 @@ class Train:
     """Epsilon for the loss's own parameters. By default eps."""
     loss_weight_decay: float = 0.0
     """Weight decay of the loss's own parameters."""
-    warmup: str = "0"
+    warmup: Duration = "0"
     """Train only head and loss for so long at first, the backbone frozen ("1e", "100")."""
     schedule: Literal["constant", "step", "cosine", "plateau"] = "constant"
     """Learning rate over time: constant; times factor every so long; half a cosine to 0; times factor when validation stalls."""
-    schedule_every: str = "10e"
+    schedule_every: Duration = "10e"
     """Period of the step schedule."""
     schedule_factor: float = 0.5
     """Factor of the step and plateau schedules."""
@@ -157,19 +154,19 @@ class Train:
 
     select: str = "MAP@R"
     """Metric that picks the best network on the validation part."""
-    validate_every: str = "1e"
+    validate_every: Duration = "1e"
     """How often to validate, where the protocol has a validation part."""
     patience: int | None = None
     """Stop after so many validations in a row without a new best. By default train to the end."""
-    peek_every: str | None = None
+    peek_every: Duration | None = None
     """Also score the test part this often, and report the best of each metric apart as "best test epoch": chosen by test
     labels, only to compare with papers that do so. It never decides which network counts. By default it is not looked at."""
-    checkpoint_every: str = "30s"
+    checkpoint_every: Duration = "30s"
     """How often to save a state that training can go on from: seconds ("30s"), passes ("1e") or steps ("500"). By seconds, saving
     never takes more than a twentieth of the time."""
     log_every: int = 20
     """Steps between two lines of the log."""
-    loggers: tuple[str, ...] = ()
+    loggers: tuple[Spec, ...] = ()
     """Where the log also goes, as specs: "TensorBoard()" "WandB(project='birds')" "MLflow()"; see `likewise list loggers`."""
     keep_losses: bool = False
     """Keep the loss of every training sample in every pass (losses.npz), for audits: labels that are learned late are suspect.
@@ -200,6 +197,10 @@ class Train:
     skip_bad: bool = False
     """Decode every picture first and go on without the broken ones, counting them."""
     allow_imports: bool = False
-    """Let specs import parts by dotted name (my_lab.losses.Mine()), which runs their code."""
+    """Let specs, metrics and data import components by dotted name (my_lab.losses.Mine()), which runs their code."""
     quiet: bool = False
     """No progress bar, no table."""
+
+
+SPECS = tuple(name for name in spec_fields(Train) if name not in KEPT_OUT)
+"""Settings that are specs of components and change what is learned."""

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable
 from pathlib import Path
 
+from likewise.data.own_reader import is_own, read_own
 from likewise.errors import LikewiseError, nearest_name
 from likewise.types import Items
 
@@ -22,6 +23,7 @@ NAMES: dict[str, str] = {
     "inaturalist": "iNaturalist 2018: 461,939 pictures of 8,142 species; the lists published with Smooth-AP",
     "imagenet": "ImageNet-1k training pictures: 1,281,167 of 1,000 classes; first half of them train, rest test",
 }
+"""Named data sets. A new one is a module here with a function of its name (root, ... -> Items), and one line above."""
 
 HUB = {
     "hf:NAME": "a data set of Hugging Face, or its folder: hf:NAME[:CONFIG][?image=COLUMN&label=COLUMN&split=train,test]"
@@ -30,19 +32,22 @@ HUB = {
 
 FORMS = (
     f"a name ({', '.join(NAMES)}), a folder with one sub-folder per class, "
-    "a .csv or .parquet table with path and label, features in .npz or .parquet with x and label, or hf:NAME, a data set of "
-    "Hugging Face"
+    "a .csv or .parquet table with path and label, features in .npz or .parquet with x and label, hf:NAME, a data set of "
+    "Hugging Face, or my_lab.readers.boats(), a reader of your own"
 )
 
 
-def load(data: str, root: str | None = None, *, fetch: bool = True) -> Items:
+def load(data: str, root: str | None = None, *, fetch: bool = True, allow_imports: bool = False) -> Items:
     """Read the data set that `data` names.
 
     Args:
         data: a name from `NAMES`, a folder, a table, a feature file, or `hf:NAME` (see `hugging_face`). `glyphs` takes
             arguments in its name: `glyphs(size=32, classes=40)`. A folder called like a known name is meant by `./name`.
-        root: for a name, where the original download was unpacked; for a table, the folder its paths start from.
+            `my_lab.readers.boats(year=2020)` calls a reader of your own; see `own_reader`.
+        root: for a name, where the original download was unpacked; for a table, the folder its paths start from; for a reader
+            of your own, its argument `root`.
         fetch: whether data may be fetched from a hub; without, only what is in the cache already.
+        allow_imports: whether a reader of your own may be imported, which runs its code.
     """
     data, root = str(data), None if root is None else str(root)
     if data in NAMES:
@@ -52,6 +57,8 @@ def load(data: str, root: str | None = None, *, fetch: bool = True) -> Items:
     path = Path(data).expanduser()
     if path.exists():
         return load_path(path, root)
+    if is_own(data):
+        return read_own(data, root, allow_imports)
     if data.strip().endswith(")"):
         name, arguments = parse(data)
         return load_name(name, root, arguments)
@@ -75,17 +82,20 @@ def parse(text: str) -> tuple[str, dict]:
 
 
 def load_name(name: str, root: str | None, arguments: dict) -> Items:
+    """Call the reader of a named data set: the function of that name in the module of that name in this package."""
     if name not in NAMES:
         raise LikewiseError(f"data: there is no data set {name!r}{nearest_name(name, NAMES)} DATA is {FORMS}")
-    if arguments and name != "glyphs":
+    make: Callable[..., Items] = getattr(importlib.import_module(f"likewise.data.{name}"), name)
+    parameters = dict(inspect.signature(make).parameters)
+    needs_root = parameters.pop("root").default is inspect.Parameter.empty
+    takes = list(parameters)
+    if arguments and not takes:
         raise LikewiseError(f"data: {name} takes no arguments, got {', '.join(arguments)}; write just {name!r}")
-    if root is None and name != "glyphs":
+    if root is None and needs_root:
         raise LikewiseError(
             f"{name}: root must be the folder where the original download was unpacked, and none was given; "
             f"pass root (for a folder ./{name} of class folders, write ./{name})"
         )
-    make: Callable[..., Items] = getattr(importlib.import_module(f"likewise.data.{name}"), name)
-    takes = [word for word in inspect.signature(make).parameters if word != "root"]
     for word in arguments:
         if word not in takes:
             raise LikewiseError(

@@ -15,7 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from likewise.data.color_jitter import check_jitter, factors, jitter
-from likewise.data.crop_resize import send, shrink, stretch
+from likewise.data.crop_resize import check_size, send, shrink, stretch
 from likewise.errors import LikewiseError, nearest_name
 
 Kind = Literal["crop", "affine", "none"]
@@ -205,8 +205,8 @@ def _move(x: UInt8[Tensor, "b 3 s s"], motion: Int[Tensor, "b 4"]) -> UInt8[Tens
 
 
 def check(size: int, kind: str) -> None:
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise LikewiseError(f"augment: size must be a whole number of pixels above 0, got {size!r}")
+    """Raise unless this is a side in pixels and a kind of augmentation."""
+    check_size(size)
     if kind not in KINDS:
         raise LikewiseError(
             f"augment: there is no kind {kind!r}{nearest_name(str(kind), KINDS)} It is one of: {', '.join(KINDS)}"

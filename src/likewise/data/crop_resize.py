@@ -16,11 +16,19 @@ from jaxtyping import Float, Int, UInt8
 from PIL import Image
 from torch import Tensor
 
+from likewise.errors import LikewiseError
+
 PIXELS = 2**22
 """Pixels worked on at once, which bounds memory."""
 
 BITS = 22
 """Of Pillow's weights, which are whole numbers and add up to 2**BITS."""
+
+
+def check_size(size: int) -> None:
+    """Raise unless this is the side of a picture in pixels."""
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise LikewiseError(f"augment: size must be a whole number of pixels above 0, got {size!r}")
 
 
 def cut(

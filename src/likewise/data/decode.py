@@ -12,8 +12,7 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
-from likewise.data.augment import check
-from likewise.data.crop_resize import shrink
+from likewise.data.crop_resize import check_size, shrink
 from likewise.data.images import cut, file_of, image_of, upright
 from likewise.io.image_files import open_picture
 from likewise.io.progress import bar
@@ -58,10 +57,11 @@ def decoded_bytes(items: Items, side: int | None) -> int:
 
 
 def check_pictures(items: Items, side: int | None) -> None:
+    """Raise unless the data holds pictures and the side is one in pixels."""
     if items.x is not None or not items.path:
         raise LikewiseError(f"pixels: the data must be pictures, and {items.name} has none; leave it out")
     if side is not None:
-        check(side, "none")
+        check_size(side)
 
 
 def _area(items: Items, side: int | None, row: int) -> int:

@@ -21,7 +21,6 @@ import numpy as np
 from jaxtyping import Int, UInt8, UInt32
 
 from likewise.data.decode import check_pictures, decoded
-from likewise.data.decode import decoded_bytes as decoded_bytes  # what a cache of them takes
 from likewise.data.images import BadImage, check_files, file_of
 from likewise.io.files import cache_folder, write_aside
 from likewise.io.locks import file_lock, share_lock

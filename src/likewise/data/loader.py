@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -19,12 +19,27 @@ from torch.utils.data import DataLoader, Dataset
 from likewise.data.augment import Plain
 from likewise.data.crop_resize import send
 from likewise.data.images import image_of
-from likewise.data.placement import Resident
 from likewise.distributed.collectives import cores, share_of
 from likewise.types import Batch, Items, LikewiseError
 
 AHEAD = 2
 """Batches put together before they are asked for, where their pixels lie elsewhere than on the device."""
+
+
+@runtime_checkable
+class Held(Protocol):
+    """Decoded pictures that batches are cut from; `placement.Resident` is one. `ahead`: `stage` is worth doing ahead of time."""
+
+    device: torch.device
+    ahead: bool
+
+    def stage(self, rows: list[int], look: Plain, drawn: np.ndarray) -> Any:
+        """What is done on the host for a batch of these rows."""
+        ...
+
+    def make(self, staged: Any, size: int) -> Tensor:
+        """The squares of the batch on the device."""
+        ...
 
 
 class Key(NamedTuple):
@@ -41,7 +56,7 @@ def batches(
     look: Plain | Callable | None,
     *,
     device: torch.device,
-    held: Resident | None = None,
+    held: Held | None = None,
     workers: int = 0,
     seed: int = 0,
     first_draw: int = 0,
@@ -80,7 +95,7 @@ def batches(
         yield Batch(x, send(y[row], device), send(row, device))
 
 
-def _from_held(keys: _Keys, held: Resident, look: Plain, seed: int) -> Iterator[tuple[Tensor, Key]]:
+def _from_held(keys: _Keys, held: Held, look: Plain, seed: int) -> Iterator[tuple[Tensor, Key]]:
     def stage(key: Key):
         return held.stage(key.rows[key.own], look, look.draw(len(key.rows), seed, key.number)[key.own])
 
@@ -126,7 +141,7 @@ def _one_ahead(keys: _Keys, make: Callable[[Key], Tensor], device: torch.device)
             yield handed(*waiting)  # pyright: ignore[reportArgumentType]
 
 
-def _taken(waiting: deque[tuple[Future, Key]], held: Resident, look: Plain) -> tuple[Tensor, Key]:
+def _taken(waiting: deque[tuple[Future, Key]], held: Held, look: Plain) -> tuple[Tensor, Key]:
     staged, key = waiting.popleft()
     return held.make(staged.result(), look.size), key
 

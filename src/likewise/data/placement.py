@@ -17,7 +17,8 @@ from torch import Tensor
 
 from likewise.data.augment import Plain
 from likewise.data.crop_resize import cut, send
-from likewise.data.decoded_cache import Pixels, decoded_bytes, is_there, open_pixels
+from likewise.data.decode import decoded_bytes
+from likewise.data.decoded_cache import Pixels, is_there, open_pixels
 from likewise.data.images import BadImage
 from likewise.distributed.collectives import world
 from likewise.io.files import cache_folder

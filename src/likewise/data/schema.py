@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from likewise.data.tabular import Sheet
-from likewise.types import LikewiseError
+from likewise.errors import LikewiseError
 
 SPLITS = ("train", "val", "test")
 FLAGS = {"1": True, "true": True, "0": False, "false": False, "": False}

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from likewise.errors import LikewiseError
 from likewise.io.files import first_line
-from likewise.types import LikewiseError
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,7 @@ import torch
 from jaxtyping import Int
 
 from likewise.data.augment import Plain
-from likewise.data.loader import batches, choose_workers, in_order
-from likewise.data.placement import Resident, at_hand
+from likewise.data.loader import Held, batches, choose_workers, in_order
 from likewise.distributed.collectives import gathered, share
 from likewise.engine.cuda_graphs import Looking
 from likewise.io.progress import bar
@@ -30,7 +29,7 @@ def embed_rows(
     look: Plain | None,
     *,
     device: torch.device,
-    held: Resident | None = None,
+    held: Held | None = None,
     batch: int = 256,
     workers: int = 0,
     features: bool = False,
@@ -60,6 +59,8 @@ def embed_rows(
 
     workers = choose_workers(workers) if len(own) > 2 * batch else 0  # processes cost more than a few pictures
     if held is None and look is not None:
+        from likewise.data.placement import at_hand  # not above: features and pictures at hand need no cache
+
         held = at_hand(items, own, device, look.side)
     see = Looking(embedder) if device.type == "cuda" and len(own) > MANY * batch else embedder
     try:

@@ -12,8 +12,7 @@ from likewise.contracts import Part, Protocol
 from likewise.data.leakage import leaks, say_leaks
 from likewise.evaluation.answers import answers_for, findable
 from likewise.io.progress import bar
-from likewise.metrics import measure_set, metric, of_the_set, spectrum
-from likewise.metrics.ranking import reach
+from likewise.metrics import admit, measure_set, metric, of_the_set, reach, spectrum
 from likewise.types import Items, LikewiseError
 
 
@@ -48,6 +47,7 @@ def check_length(z: Float[torch.Tensor, "N D"], cosine: bool) -> list[float]:
 
 def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
     """What evaluation will refuse must not surface after hours of training."""
+    admit((config.select, *config.metrics), config.allow_imports)
     rows, asked = protocol.rows(items, "test"), [name for name in config.metrics if not of_the_set(name)]
     for name in (config.select, *asked):
         metric(name)

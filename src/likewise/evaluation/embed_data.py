@@ -33,7 +33,7 @@ def embed(config: Embed, say=print, fetch: bool = True) -> Embedded:
     opened = OpenRun(Run(config.run), **way) if is_run else of_backbone(config)
     items = load_items(
         config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say,
-        flat=True, fetch=fetch,
+        flat=True, fetch=fetch, allow_imports=config.allow_imports,
     )  # fmt: skip
     must_fit(config, opened.run.about["features"] if isinstance(opened, OpenRun) else None, items)
     network, transform = network_of(opened, device)

@@ -15,7 +15,7 @@ from likewise.evaluation.checks import check_length, find_leaks, rows_of
 from likewise.evaluation.excluded_pairs import read_pairs
 from likewise.evaluation.scoring import score_with_galleries
 from likewise.io.files import check_out
-from likewise.metrics import of_the_set
+from likewise.metrics import admit, of_the_set
 from likewise.runs.dataset import protocol_for
 from likewise.runs.devices import bytes_of
 from likewise.runs.embeddings import origin
@@ -28,6 +28,7 @@ def evaluate_embeddings(config: Evaluate, file: Path, device: torch.device) -> d
     for name, usual in (("data", None), ("root", None), ("which", "best")):
         if getattr(config, name) != usual:
             raise LikewiseError(f"evaluate: '{file}' is a file of embeddings, and --{name} is for a run; leave it out")
+    admit(config.metrics, config.allow_imports)
     out = check_out(config.per_query, ".parquet", "evaluate", "--per-query") if config.per_query else None
     if out and all(map(of_the_set, config.metrics)):
         raise LikewiseError("evaluate: --per-query takes at least one metric per query; add R@1")

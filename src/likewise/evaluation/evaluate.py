@@ -13,12 +13,12 @@ from likewise.data.decoded_cache import Pixels
 from likewise.distributed.process_group import joined, world
 from likewise.evaluation.checks import find_leaks, rows_of
 from likewise.evaluation.excluded_pairs import read_pairs
-from likewise.evaluation.results import write_results
+from likewise.evaluation.results import best_test_epoch, write_results
 from likewise.evaluation.scoring import as_compared, score_with_galleries
+from likewise.metrics import admit
 from likewise.retrieval.ranking import BUDGET
 from likewise.runs.devices import bytes_of, choose_device
 from likewise.runs.folder import Run, find_target
-from likewise.runs.log import best_test_epoch
 from likewise.runs.open import OpenRun
 from likewise.types import Items, LikewiseError
 
@@ -99,6 +99,7 @@ def evaluate_open(
     pixels: Pixels | None = None,
 ) -> dict:
     """Score the network of an open run on a part of its data; see `evaluate_run`."""
+    admit(metrics, opened.settings.allow_imports)
     run, items, protocol, finished = opened.run, opened.items, opened.protocol, opened.run.done
     rows, pairs = rows_of(protocol, items, part), read_pairs(exclude, items)
     similarity = similarity or opened.similarity
@@ -109,7 +110,7 @@ def evaluate_open(
     )
     result |= {"which": opened.which, "part": part}
     if part == "test":
-        best = best_test_epoch(run.read_log()) if opened.which == "best" else None
+        best = best_test_epoch(run) if opened.which == "best" else None
         result |= {"leaks": find_leaks(items, protocol, opened.quiet), "best_test_epoch": best}
     own = opened.which == "best" and part == "test" and similarity == opened.similarity and pairs is None
     if own and found is not None and run.done == finished and world()[0] == 0:  # training did not end meanwhile

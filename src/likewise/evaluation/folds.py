@@ -13,6 +13,7 @@ from likewise.config import KEPT_OUT, Train, to_dict
 from likewise.config.spec import spec
 from likewise.evaluation.scoring import score, summary
 from likewise.io.files import load_arrays
+from likewise.metrics import admit
 from likewise.protocols import ClassFolds
 from likewise.runs.dataset import make_protocol
 from likewise.runs.embeddings import EMBEDDINGS
@@ -22,7 +23,14 @@ from likewise.runs.settings import read_config
 from likewise.types import Embedded, Items, LikewiseError
 
 
-def score_folds(runs: Sequence[Run], metrics: Sequence[str], *, device: torch.device, quiet: bool = False) -> dict:
+def score_folds(
+    runs: Sequence[Run],
+    metrics: Sequence[str],
+    *,
+    device: torch.device,
+    quiet: bool = False,
+    allow_imports: bool = False,
+) -> dict:
     """Score fold models on their common test part.
 
     "separated": every model by itself, then the mean of each metric, with the values of the folds behind it. "concatenated":
@@ -30,15 +38,19 @@ def score_folds(runs: Sequence[Run], metrics: Sequence[str], *, device: torch.de
     on raw embeddings are separately scored by Euclidean distance, and are brought to unit length for joining as the others.
 
     Paper: Musgrave et al., A Metric Learning Reality Check, ECCV 2020.
+
+    Args:
+        allow_imports: whether components that the runs give by dotted name may be imported, which runs their code.
     """
-    config, runs = order_folds(runs)
+    config, runs = order_folds(runs, allow_imports)
+    admit(metrics, allow_imports)
     first = OpenRun(runs[0], device=device, settings=config, quiet=quiet, say=lambda line: None)
     items, protocol = first.items, first.protocol
     rows = protocol.rows(items, "test")
     y, row = torch.as_tensor(items.y[rows]), torch.as_tensor(rows)
     apart, joined = [], []
     for run in runs:
-        x = read_embedded(run, items, rows, device, quiet)
+        x = read_embedded(run, items, rows, device, quiet, allow_imports)
         known = run.scores
         assert known is not None  # the run is done
         if set(metrics) - known["metrics"].keys():
@@ -57,13 +69,13 @@ def score_folds(runs: Sequence[Run], metrics: Sequence[str], *, device: torch.de
     }
 
 
-def order_folds(runs: Sequence[Run]) -> tuple[Train, list[Run]]:
+def order_folds(runs: Sequence[Run], allow_imports: bool = False) -> tuple[Train, list[Run]]:
     """The settings of the first fold and the runs in the order of their folds, if these are all folds of one setting."""
     if not runs:
         raise LikewiseError("folds: the runs of all folds are needed, got none; train them first")
     by_fold: dict[int, tuple[Train, Run]] = {}
     for run in runs:
-        config = read_config(run)
+        config = read_config(run, allow_imports=allow_imports)
         if not (config.protocol or "").startswith(f"{ClassFolds.__name__}("):
             raise LikewiseError(
                 f"folds: every run must be trained under ClassFolds, but '{run.path}' has {config.protocol}; leave it out"
@@ -109,14 +121,14 @@ def _learned(config: Train) -> dict:
 
 
 def read_embedded(
-    run: Run, items: Items, rows: Int[np.ndarray, "n"], device: torch.device, quiet: bool
+    run: Run, items: Items, rows: Int[np.ndarray, "n"], device: torch.device, quiet: bool, allow_imports: bool
 ) -> Float[torch.Tensor, "n D"]:
     """The embeddings of these rows that evaluating the run left; it is evaluated first where they are missing."""
     file = run.path / EMBEDDINGS
     if run.scores is None or not file.exists():
         from likewise.evaluation.evaluate import evaluate_open
 
-        opened = OpenRun(run, device=device, quiet=quiet, items=items)
+        opened = OpenRun(run, device=device, quiet=quiet, items=items, allow_imports=allow_imports)
         # Numbers of the whole set alone would leave nothing behind.
         evaluate_open(opened, tuple(dict.fromkeys([*opened.settings.metrics, "R@1"])))
     x, row = load_arrays(file, "folds", "delete it, and the run is evaluated anew", ("x", "row")).values()

@@ -5,11 +5,17 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Bool
 
+from likewise.runs import log
 from likewise.runs.embeddings import EMBEDDINGS, save_embeddings
 from likewise.runs.folder import Run
 from likewise.runs.per_query import PER_QUERY, write_per_query
 from likewise.runs.scores import write_scores
 from likewise.types import Embedded, Items, Retrieval, Scores
+
+
+def best_test_epoch(run: Run) -> dict | None:
+    """Return the best test scores that the log of a run holds, with their steps; None where training never peeked."""
+    return log.best_test_epoch(run.read_log())
 
 
 def write_results(

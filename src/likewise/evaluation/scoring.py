@@ -13,8 +13,7 @@ from likewise.contracts import Protocol
 from likewise.distributed.process_group import rank_in_shares, world
 from likewise.evaluation.answers import answers_for, findable
 from likewise.io.progress import bar
-from likewise.metrics import measure_set, metric, of_the_set
-from likewise.metrics.ranking import Reach, reach
+from likewise.metrics import Reach, measure_set, metric, of_the_set, reach
 from likewise.numerics.bootstrap import FEW, bootstrap
 from likewise.retrieval.integer_scores import euclidean_scale
 from likewise.retrieval.ranking import BUDGET, rank

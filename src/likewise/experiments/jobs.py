@@ -11,7 +11,7 @@ import numpy as np
 from likewise.config import Train
 from likewise.config.spec import build
 from likewise.contracts import Confidence, NoiseModel
-from likewise.data.images import fingerprint
+from likewise.data.fingerprint import fingerprint
 from likewise.durations import period_of, steps_of
 from likewise.experiments.grid_types import Cell, Grid
 from likewise.runs.folder import Run
@@ -93,8 +93,9 @@ class Planner:
         key = (config.data, config.root, config.skip_bad)
         if key not in self._items:
             items = load_items(
-                config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=True, say=self.say
-            )
+                config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=True, say=self.say,
+                allow_imports=config.allow_imports,
+            )  # fmt: skip
             self._items[key] = items, fingerprint(items)
         return self._items[key]
 

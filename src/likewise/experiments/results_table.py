@@ -100,7 +100,8 @@ def score(trainings: Sequence, device: torch.device) -> dict[str, dict[str, floa
     chosen = {f"{m}{BEST_EPOCH}": sum(b[m] for b in best) / len(best) for m in names}
     if trainings[0].fold is None:
         return {"": {m: stored[0]["metrics"][m] for m in metrics} | chosen}
-    both = score_folds([t.job.run for t in trainings], metrics, device=device, quiet=True)
+    allowed = trainings[0].job.config.allow_imports
+    both = score_folds([t.job.run for t in trainings], metrics, device=device, quiet=True, allow_imports=allowed)
     return {kind: both[kind]["metrics"] | (chosen if kind == "separated" else {}) for kind in both}
 
 

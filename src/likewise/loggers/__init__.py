@@ -1,7 +1,7 @@
-"""Loggers: where the log of a training also goes. `__all__` is the registry."""
+"""Loggers: where the log of a training also goes. The classes imported here are the registry."""
 
-from likewise.loggers.ml_flow import MLflow
-from likewise.loggers.tensor_board import TensorBoard
-from likewise.loggers.wand_b import WandB
+from likewise.loggers.ml_flow import MLflow as MLflow
+from likewise.loggers.tensor_board import TensorBoard as TensorBoard
+from likewise.loggers.wand_b import WandB as WandB
 
-__all__ = ["MLflow", "TensorBoard", "WandB"]
+__all__ = sorted((name for name in dir() if name[0].isupper()), key=str.casefold)  # pyright: ignore[reportUnsupportedDunderAll]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 
-from likewise.types import LikewiseError
+from likewise.errors import LikewiseError
 
 
 def must_have(package: str, owner: str) -> None:

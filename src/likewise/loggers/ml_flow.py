@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 from likewise.contracts import Logger
 from likewise.loggers.extras import must_have
@@ -24,13 +25,16 @@ class MLflow(Logger):
         self.uri = uri
         self.experiment = experiment
         self.last = 0
+        self.client: Any = None  # until it starts
+        self.key = ""
 
     def start(self, name: str, folder: Path, config: dict, key: str | None) -> str:
         from mlflow import MlflowClient  # pyright: ignore[reportMissingImports]
         from mlflow.entities import Param  # pyright: ignore[reportMissingImports]
 
-        self.client, self.key = MlflowClient(tracking_uri=self.uri), key
+        self.client = MlflowClient(tracking_uri=self.uri)
         if key is not None:
+            self.key = key
             self.client.update_run(key, status="RUNNING")
             return key
         found = self.client.get_experiment_by_name(self.experiment)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from likewise.contracts import Logger
 from likewise.loggers.extras import must_have
@@ -16,6 +17,7 @@ class TensorBoard(Logger):
     def __init__(self):
         must_have("tensorboard", "TensorBoard")
         self.last = 0
+        self.writer: Any = None  # until it starts
 
     def start(self, name: str, folder: Path, config: dict, key: str | None) -> str:
         from torch.utils.tensorboard import SummaryWriter

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from likewise.contracts import Logger
+from likewise.errors import LikewiseError
 from likewise.loggers.extras import must_have
-from likewise.types import LikewiseError
 
 
 class WandB(Logger):
@@ -28,6 +28,7 @@ class WandB(Logger):
         self.project = project
         self.entity = entity
         self.mode: Literal["online", "offline"] = mode
+        self.run: Any = None  # until it starts
 
     def start(self, name: str, folder: Path, config: dict, key: str | None) -> str:
         import wandb

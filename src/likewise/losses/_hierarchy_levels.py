@@ -12,8 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from likewise.contracts import Loss
+from likewise.errors import LikewiseError
 from likewise.taxonomies import ancestors
-from likewise.types import LikewiseError
 
 Plan = tuple[int, int] | Int[Tensor, "K"]
 """Of a level: how many there are below it and how many groups, or the group of each of those below."""

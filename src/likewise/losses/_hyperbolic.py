@@ -14,8 +14,8 @@ from typing import NamedTuple
 from jaxtyping import Float
 from torch import Tensor
 
+from likewise.errors import LikewiseError
 from likewise.similarity import NEAREST, distance, length, squared_distance
-from likewise.types import LikewiseError
 
 REACH = math.sinh(2) / 2
 """Half a distance is arsinh(REACH * Euclid's) for unit embeddings."""

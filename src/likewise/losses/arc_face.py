@@ -4,11 +4,11 @@ import math
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from likewise.contracts import Loss
-from likewise.distributed.sharded_proxies import cross_entropy
-from likewise.similarity import NEAREST, at_least_float32, full_precision
+from likewise.losses._margin_softmax import check_scale, margin_softmax, uniform_proxies
+from likewise.similarity import NEAREST
 from likewise.types import LikewiseError, Ref
 
 
@@ -34,8 +34,7 @@ class ArcFace(Loss):
 
     def __init__(self, classes: int, dim: int, scale: float = 16.0, margin: float = 0.5):
         super().__init__()
-        if scale <= 0:
-            raise LikewiseError(f"ArcFace: scale must be above 0, got {scale}")
+        check_scale("ArcFace", scale)
         if not 0 <= margin <= math.pi / 2:
             raise LikewiseError(
                 f"ArcFace: margin is an angle in radians between 0 and pi/2, got {margin}; 28.6 degrees are 0.5"
@@ -44,12 +43,11 @@ class ArcFace(Loss):
         self.dim = dim
         self.scale = scale
         self.margin = margin
-        self.proxies = nn.Parameter(torch.empty(classes, dim).uniform_(-(dim**-0.5), dim**-0.5))
+        self.proxies = uniform_proxies(classes, dim)
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        with full_precision(z):
-            z, scale = self.scale * at_least_float32(z), self.scale
-            return cross_entropy(z, y, self.proxies, self.classes, lambda own: scale * self._turned(own / scale))
+        scale = self.scale
+        return margin_softmax(z, y, self.proxies, self.classes, scale, lambda own: scale * self._turned(own / scale))
 
     def _turned(self, cosine: Float[Tensor, "B 1"]) -> Float[Tensor, "B 1"]:
         """The cosine of an angle, after the margin is added to it."""

@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from likewise.contracts import Loss
-from likewise.distributed.sharded_proxies import cross_entropy
-from likewise.similarity import at_least_float32, full_precision
+from likewise.losses._margin_softmax import check_scale, margin_softmax, uniform_proxies
 from likewise.types import LikewiseError, Ref
 
 
@@ -29,8 +27,7 @@ class CosFace(Loss):
 
     def __init__(self, classes: int, dim: int, scale: float = 64.0, margin: float = 0.35):
         super().__init__()
-        if scale <= 0:
-            raise LikewiseError(f"CosFace: scale must be above 0, got {scale}")
+        check_scale("CosFace", scale)
         if not 0 <= margin < 2:
             raise LikewiseError(
                 f"CosFace: margin must be 0 or more and below 2 (cosines differ by at most 2), got {margin}"
@@ -39,9 +36,8 @@ class CosFace(Loss):
         self.dim = dim
         self.scale = scale
         self.margin = margin
-        self.proxies = nn.Parameter(torch.empty(classes, dim).uniform_(-(dim**-0.5), dim**-0.5))
+        self.proxies = uniform_proxies(classes, dim)
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        with full_precision(z):
-            z = self.scale * at_least_float32(z)
-            return cross_entropy(z, y, self.proxies, self.classes, lambda own: own - self.scale * self.margin)
+        less = self.scale * self.margin
+        return margin_softmax(z, y, self.proxies, self.classes, self.scale, lambda own: own - less)

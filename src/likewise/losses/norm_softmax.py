@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from likewise.contracts import Loss
 from likewise.distributed.sharded_proxies import cross_entropy
+from likewise.losses._margin_softmax import uniform_proxies
 from likewise.similarity import at_least_float32, full_precision
 from likewise.types import LikewiseError, Ref
 
@@ -34,7 +34,7 @@ class NormSoftmax(Loss):
         self.classes = classes
         self.dim = dim
         self.temperature = temperature
-        self.proxies = nn.Parameter(torch.empty(classes, dim).uniform_(-(dim**-0.5), dim**-0.5))
+        self.proxies = uniform_proxies(classes, dim)
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         with full_precision(z):

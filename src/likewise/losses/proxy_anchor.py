@@ -17,7 +17,7 @@ class ProxyAnchor(Loss):
                + 1/C sum_c log(1 + sum_{i not in c} e^(a (s_ic + m)))
     Differs: the paper defines one number per proxy. Each proxy's number is shared among its samples in proportion to their
         exponentials, as constants; mean and gradient over the batch are the paper's. A sample of weight 0 still counts in the
-        sums of its proxies, as a partner does in a pair loss.
+        sums of its proxies, as a partner does in a pair loss. `ref` is not used: the proxies are the reference.
 
     Args:
         classes: number of training classes; the run fills it in.

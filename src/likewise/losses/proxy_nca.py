@@ -5,8 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from likewise.contracts import Loss
-from likewise.distributed.sharded_proxies import cross_entropy
-from likewise.similarity import at_least_float32, full_precision
+from likewise.losses._margin_softmax import check_scale, margin_softmax
 from likewise.types import LikewiseError, Ref
 
 
@@ -32,8 +31,7 @@ class ProxyNCA(Loss):
 
     def __init__(self, classes: int, dim: int, scale: float = 3.0, positive_in_denominator: bool = False):
         super().__init__()
-        if scale <= 0:
-            raise LikewiseError(f"ProxyNCA: scale must be above 0, got {scale}")
+        check_scale("ProxyNCA", scale)
         if classes < 2 and not positive_in_denominator:
             raise LikewiseError(
                 f"ProxyNCA: it compares with the proxies of other classes, got classes={classes}; give it two or more"
@@ -45,6 +43,5 @@ class ProxyNCA(Loss):
         self.proxies = nn.Parameter(torch.randn(classes, dim) / 8)
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        with full_precision(z):
-            z = 2 * self.scale**2 * at_least_float32(z)
-            return cross_entropy(z, y, self.proxies, self.classes, with_own=self.positive_in_denominator)
+        scale, with_own = 2 * self.scale**2, self.positive_in_denominator
+        return margin_softmax(z, y, self.proxies, self.classes, scale, with_own=with_own)

@@ -13,10 +13,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.errors import LikewiseError
 from likewise.metrics.spectrum import check
 from likewise.numerics.kmeans import kmeans
 from likewise.retrieval.integer_scores import unit_rows
-from likewise.types import LikewiseError
 
 NAMES = {
     "NMI": "mutual information of classes and k-means clusters, divided by the mean of their entropies",

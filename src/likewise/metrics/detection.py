@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from likewise.errors import LikewiseError
 from likewise.numerics.bootstrap import BLOCK, Interval
-from likewise.types import LikewiseError
 
 POINTS = 100
 """Steps of the curve."""

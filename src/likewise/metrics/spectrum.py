@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.types import LikewiseError
+from likewise.errors import LikewiseError
 
 NAMES = {
     "rho": "spectral decay of all embeddings without the largest singular value, the same as rho@2; 0 = flat",

@@ -18,9 +18,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from likewise.errors import LikewiseError
 from likewise.metrics.spectrum import check
 from likewise.similarity import full_products
-from likewise.types import LikewiseError
 
 NAMES = {
     "AUROC": "chance that a same pair is more alike than a different pair, a tie counting half",

@@ -1,15 +1,13 @@
-"""Miners: which pairs or triplets of a batch a loss learns from. `__all__` is the registry."""
+"""Miners: which pairs or triplets of a batch a loss learns from. The classes imported here are the registry."""
 
-from likewise.miners.batch_hard import BatchHard
-from likewise.miners.distance_weighted import DistanceWeighted
-from likewise.miners.easy_positive import EasyPositive
-from likewise.miners.hard_pairs import HardPairs
-from likewise.miners.random import Random
-from likewise.miners.semi_hard import SemiHard
-from likewise.miners.soft_hard import SoftHard
-from likewise.miners.switch import Switch
-from likewise.miners.tsint import TSINT
+from likewise.miners.batch_hard import BatchHard as BatchHard
+from likewise.miners.distance_weighted import DistanceWeighted as DistanceWeighted
+from likewise.miners.easy_positive import EasyPositive as EasyPositive
+from likewise.miners.hard_pairs import HardPairs as HardPairs
+from likewise.miners.random import Random as Random
+from likewise.miners.semi_hard import SemiHard as SemiHard
+from likewise.miners.soft_hard import SoftHard as SoftHard
+from likewise.miners.switch import Switch as Switch
+from likewise.miners.tsint import TSINT as TSINT
 
-__all__ = [
-    "BatchHard", "DistanceWeighted", "EasyPositive", "HardPairs", "Random", "SemiHard", "SoftHard", "Switch", "TSINT",
-]  # fmt: skip
+__all__ = sorted((name for name in dir() if name[0].isupper()), key=str.casefold)  # pyright: ignore[reportUnsupportedDunderAll]

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from likewise.errors import LikewiseError
 from likewise.models.bn_inception import BNInception, flatten_caffe
 from likewise.models.conv_small import ConvSmall
 from likewise.pretrained.weights import (
@@ -25,7 +26,6 @@ from likewise.pretrained.weights import (
     load_whole,
     read_weights,
 )
-from likewise.types import LikewiseError
 
 OWN = ("bn_inception", "conv_small", "googlenet")
 

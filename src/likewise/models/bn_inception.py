@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from likewise.types import LikewiseError
+from likewise.errors import LikewiseError
 
 # Widths of each block: 1x1, (3x3 reduce, 3x3), (double 3x3 reduce, double 3x3), pool projection.
 # Without 1x1 and projection the block halves the map.

@@ -9,8 +9,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from likewise.errors import LikewiseError
 from likewise.similarity import at_least_float32, full_precision
-from likewise.types import LikewiseError
 
 __all__ = ["MLP", "Identity", "Linear", "Relational"]
 

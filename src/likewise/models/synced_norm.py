@@ -12,8 +12,8 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from likewise.distributed.collectives import gathered, total, world
+from likewise.errors import LikewiseError
 from likewise.similarity import at_least_float32
-from likewise.types import LikewiseError
 
 KINDS = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "BatchNormAct2d")
 """What can be synced. The last is timm's, which drops and activates after the norm."""

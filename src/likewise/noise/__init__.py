@@ -1,9 +1,9 @@
-"""Noise models: spoil labels on purpose, to measure what wrong labels do. `__all__` is the registry."""
+"""Noise models: spoil labels on purpose, to measure what wrong labels do. The classes imported here are the registry."""
 
-from likewise.noise.class_frequency import ClassFrequency
-from likewise.noise.class_shift import ClassShift
-from likewise.noise.semantic import Semantic
-from likewise.noise.small_cluster import SmallCluster
-from likewise.noise.uniform import Uniform
+from likewise.noise.class_frequency import ClassFrequency as ClassFrequency
+from likewise.noise.class_shift import ClassShift as ClassShift
+from likewise.noise.semantic import Semantic as Semantic
+from likewise.noise.small_cluster import SmallCluster as SmallCluster
+from likewise.noise.uniform import Uniform as Uniform
 
-__all__ = ["ClassFrequency", "ClassShift", "Semantic", "SmallCluster", "Uniform"]
+__all__ = sorted((name for name in dir() if name[0].isupper()), key=str.casefold)  # pyright: ignore[reportUnsupportedDunderAll]

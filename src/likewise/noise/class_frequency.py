@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Int
 
 from likewise.contracts import NoiseModel
+from likewise.errors import LikewiseError
 from likewise.noise._selection import check_share, choose, number_classes
-from likewise.types import LikewiseError
 
 
 class ClassFrequency(NoiseModel):

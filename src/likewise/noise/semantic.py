@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from likewise.contracts import NoiseModel
+from likewise.errors import LikewiseError
 from likewise.noise._selection import check_share, choose, number_classes
 from likewise.taxonomies import ancestors, must_have
-from likewise.types import LikewiseError
 
 
 class Semantic(NoiseModel):

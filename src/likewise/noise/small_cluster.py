@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Float, Int
 
 from likewise.contracts import NoiseModel
+from likewise.errors import LikewiseError
 from likewise.noise._selection import check_share, number_classes
 from likewise.numerics.kmeans import kmeans
-from likewise.types import LikewiseError
 
 
 class SmallCluster(NoiseModel):

@@ -23,6 +23,9 @@ class Discriminant:
         self.count = x.new_zeros(folds, classes)
         self.total = x.new_zeros(folds, classes, x.shape[1])
         self.square = torch.stack([x[fold == k].T @ x[fold == k] for k in range(folds)])
+        self.weight = x.new_zeros(folds, x.shape[1], classes)
+        self.offset = x.new_zeros(folds, classes)
+        self.known: Tensor | None = None  # scores of all rows, where they are few
 
     def blocks(self) -> Iterator[Tensor]:
         """Rows in blocks whose scores fit in memory."""

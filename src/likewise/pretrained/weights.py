@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import torch
 from torch import Tensor, nn
 
-from likewise.types import LikewiseError
+from likewise.errors import LikewiseError
 
 CLASSIFIERS = ("fc", "head", "head_dist", "classifier", "last_linear", "aux1", "aux2")
 PREFIXES = ("module.", "model.", "backbone.", "net.")

@@ -1,8 +1,8 @@
-"""Protocols: which rows train and test, who asks and who may answer. `__all__` is the registry."""
+"""Protocols: which rows train and test, who asks and who may answer. The classes imported here are the registry."""
 
-from likewise.protocols.class_folds import ClassFolds
-from likewise.protocols.query_gallery import QueryGallery
-from likewise.protocols.seen_classes import SeenClasses
-from likewise.protocols.unseen_classes import UnseenClasses
+from likewise.protocols.class_folds import ClassFolds as ClassFolds
+from likewise.protocols.query_gallery import QueryGallery as QueryGallery
+from likewise.protocols.seen_classes import SeenClasses as SeenClasses
+from likewise.protocols.unseen_classes import UnseenClasses as UnseenClasses
 
-__all__ = ["ClassFolds", "QueryGallery", "SeenClasses", "UnseenClasses"]
+__all__ = sorted((name for name in dir() if name[0].isupper()), key=str.casefold)  # pyright: ignore[reportUnsupportedDunderAll]

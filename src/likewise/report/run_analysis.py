@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from likewise.config import KEPT_OUT, Report, Train
+from likewise.config import KEPT_OUT, SPECS, Report, Train
 from likewise.config.spec import brief
 from likewise.metrics import as_text
 from likewise.render.scores import with_interval
@@ -31,8 +31,6 @@ FIRST = (
     "seed",
 )
 """Settings that are always told, in this order; the others where they are not the usual."""
-
-SPECS = ("loss", "confidence", "sampler", "protocol", "head")
 
 
 def view(one: Opened, number: int, pool: Pool | None, config: Report) -> Viewed:
@@ -96,11 +94,8 @@ def told(settings: Train) -> dict[str, str]:
     names = [*FIRST, *(n for n in every if n not in FIRST and n not in KEPT_OUT and every[n] != usual[n])]
     shown = {}
     for name in (n for n in names if every[n] not in (None, (), "")):
-        value = every[name]
-        if name in SPECS:
-            shown[name] = brief(value)
-        else:
-            shown[name] = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        value = every[name] if isinstance(every[name], list | tuple) else (every[name],)
+        shown[name] = ", ".join(map(brief if name in SPECS else str, value))
     return shown
 
 

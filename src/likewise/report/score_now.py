@@ -12,7 +12,7 @@ from likewise.config import Evaluate, Report, Train
 from likewise.evaluation.answers import answers_for, findable
 from likewise.evaluation.checks import check_length
 from likewise.evaluation.scoring import score_with_galleries
-from likewise.metrics.ranking import reach
+from likewise.metrics import reach
 from likewise.report.opened import Opened
 from likewise.runs.dataset import make_protocol, protocol_for
 from likewise.runs.devices import choose_device

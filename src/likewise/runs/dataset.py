@@ -13,8 +13,9 @@ from likewise.config import Train
 from likewise.config.spec import build
 from likewise.contracts import NoiseModel, Protocol
 from likewise.data import NAMES, load
+from likewise.data.fingerprint import fingerprint
 from likewise.data.folder import is_flat, read_flat
-from likewise.data.images import check_files, drop, find_bad, fingerprint
+from likewise.data.images import check_files, drop, find_bad
 from likewise.errors import printable
 from likewise.io.files import cache_folder
 from likewise.io.progress import bar
@@ -32,14 +33,19 @@ def load_items(
     say: Callable[[str], None],
     flat: bool = False,
     fetch: bool = True,
+    allow_imports: bool = False,
 ) -> Items:
     """The data set, with every file known to be there; with `skip_bad`, with every picture known to be whole.
 
     Args:
         flat: a folder without class folders will do, as one class.
         fetch: whether data may be fetched from a hub. False for data that a run names: the run may be a stranger's.
+        allow_imports: whether a reader given by dotted name may be imported, which runs its code.
     """
-    items = read_flat(data) if flat and data not in NAMES and is_flat(data) else load(data, root, fetch=fetch)
+    if flat and data not in NAMES and is_flat(data):
+        items = read_flat(data)
+    else:
+        items = load(data, root, fetch=fetch, allow_imports=allow_imports)
     if not skip_bad or items.path is None or items.x is not None:
         if items.x is None:
             check_files(items)

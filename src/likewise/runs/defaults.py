@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from likewise.config import Train
+from likewise.config import SPECS, Train, texts_of
 from likewise.config.spec import build, canonical, check_names, spec
 from likewise.contracts import Loss, Protocol
 from likewise.data import NAMES
@@ -22,8 +22,7 @@ from likewise.types import Items, LikewiseError
 
 def check_texts(config: Train) -> None:
     """A slip in a spec, a duration or the network's name is told at once, before pictures are opened and weights fetched."""
-    parts = (config.loss, config.sampler, config.protocol, config.confidence, config.noise, config.head, *config.terms)
-    for text in filter(None, parts):
+    for text in texts_of(config, SPECS):
         check_names(text)
     steps_of(config.length, 1, "length")
     if config.backbone not in (None, "features", "efficientnet_lite0", *OWN):

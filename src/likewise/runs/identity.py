@@ -8,9 +8,9 @@ from pathlib import Path
 
 import torch
 
-from likewise.config import KEPT_OUT, Train, to_dict
+from likewise.config import KEPT_OUT, SPECS, Train, texts_of, to_dict
 from likewise.config.spec import files
-from likewise.data.images import fingerprint
+from likewise.data.fingerprint import fingerprint
 from likewise.pretrained.encoders import content_of
 from likewise.runs.environment import environment
 from likewise.runs.folder import FORMAT, RESULTS, TRAINED, Run, identity
@@ -36,8 +36,7 @@ def find_run(config: Train, items: Items, data: str | None = None) -> Claim:
     """
     settings, data = to_dict(config), data or fingerprint(items)
     learned = {k: v for k, v in settings.items() if k not in KEPT_OUT}
-    specs = [text for text in (config.loss, config.noise, config.confidence, *config.terms) if text]
-    read = {file: content_of(file) for text in specs for file in files(text)}
+    read = {file: content_of(file) for text in texts_of(config, SPECS) for file in files(text)}
     counts = learned | {"weights": hash_of(config.weights)} | ({"files": read} if read else {})
     key = identity(counts, data)
     run = Run(config.out or f"runs/{items.name}-{config.loss.split('(')[0]}-{key[:8]}")

@@ -89,6 +89,7 @@ class OpenRun:
     def load(self) -> Items:
         """Return the data that the settings name, wherever it stands now. Whether it has changed is not checked."""
         way = {"skip_bad": self.skip_bad, "workers": self.workers, "quiet": self.quiet, "say": self.say}
+        way |= {"allow_imports": self.settings.allow_imports}
         try:  # a run may be a stranger's: only data that the user names is fetched from a hub
             return load_items(self.settings.data, self.settings.root, **way, fetch=self.named)
         except LikewiseError as error:

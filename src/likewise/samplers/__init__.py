@@ -1,10 +1,10 @@
-"""Batch samplers: which rows make a batch. `__all__` is the registry."""
+"""Batch samplers: which rows make a batch. The classes imported here are the registry."""
 
-from likewise.samplers.distance_matching import DistanceMatching
-from likewise.samplers.frechet_matching import FrechetMatching
-from likewise.samplers.greedy_coreset import GreedyCoreset
-from likewise.samplers.samples_per_class import SamplesPerClass
-from likewise.samplers.samples_random import SamplesRandom
-from likewise.samplers.shuffled import Shuffled
+from likewise.samplers.distance_matching import DistanceMatching as DistanceMatching
+from likewise.samplers.frechet_matching import FrechetMatching as FrechetMatching
+from likewise.samplers.greedy_coreset import GreedyCoreset as GreedyCoreset
+from likewise.samplers.samples_per_class import SamplesPerClass as SamplesPerClass
+from likewise.samplers.samples_random import SamplesRandom as SamplesRandom
+from likewise.samplers.shuffled import Shuffled as Shuffled
 
-__all__ = ["DistanceMatching", "FrechetMatching", "GreedyCoreset", "SamplesPerClass", "SamplesRandom", "Shuffled"]
+__all__ = sorted((name for name in dir() if name[0].isupper()), key=str.casefold)  # pyright: ignore[reportUnsupportedDunderAll]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Int
 
-from likewise.types import LikewiseError
+from likewise.errors import LikewiseError
 
 
 class Members:

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import BatchSampler
-from likewise.samplers._class_index import candidates, check_batch, check_pool, usable
+from likewise.samplers._class_index import Members, candidates, check_batch, check_pool, usable
 from likewise.types import Embedded, LikewiseError
 
 
@@ -87,16 +87,18 @@ class Watching(BatchSampler):
     lonely: Literal["error", "skip"]
     class_names: tuple[str, ...] | None
     seed: int
+    _members: Members
+    _bank: Bank
     _choose: Callable[[np.ndarray, int], list[list[int]]]
 
-    def _watch(self) -> None:
-        """Last in a constructor: check what it stored, and make the bank."""
+    def _watched(self) -> tuple[Members, Bank]:
+        """Check what a constructor stored, and return the rows by class and an empty bank: its last line."""
         owner = type(self).__name__
         check_batch(owner, self.batch, self.per_class)
         why = f"per_class={self.per_class}" if self.per_class > 1 else None
-        self._members = usable(owner, self.labels, why, self.lonely, self.class_names)
-        check_pool(owner, self.pool, self.batch, self._members)
-        self._bank = Bank(owner, len(self.labels))
+        members = usable(owner, self.labels, why, self.lonely, self.class_names)
+        check_pool(owner, self.pool, self.batch, members)
+        return members, Bank(owner, len(self.labels))
 
     def __len__(self) -> int:
         return len(self._members.every) // self.batch

@@ -6,9 +6,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from likewise.contracts import BatchSampler
+from likewise.errors import LikewiseError
 from likewise.samplers._class_index import check_candidates
 from likewise.samplers._embedding_bank import Watching
-from likewise.types import LikewiseError
 
 
 class DistanceMatching(Watching, BatchSampler):
@@ -61,7 +61,7 @@ class DistanceMatching(Watching, BatchSampler):
         self.class_names = class_names
         self.published_cost = published_cost
         self.seed = seed
-        self._watch()
+        self._members, self._bank = self._watched()
 
     def _choose(self, z: Float[np.ndarray, "N D"], number: int) -> list[list[int]]:
         return self._best(z, number, self._cost)

@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Int
 
 from likewise.contracts import BatchSampler
+from likewise.errors import LikewiseError
 from likewise.samplers._class_index import check_batch, usable
-from likewise.types import LikewiseError
 
 
 class SamplesPerClass(BatchSampler):

@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Int
 
 from likewise.contracts import BatchSampler
-from likewise.types import LikewiseError
+from likewise.errors import LikewiseError
 
 
 class Shuffled(BatchSampler):

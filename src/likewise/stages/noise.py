@@ -42,7 +42,8 @@ def noise(config: Noise, say=print) -> Spoiled:
         raise LikewiseError(
             f"noise: --out must not be the data itself, got '{config.out}' for both; choose another --out"
         )
-    items = load_items(config.data, config.root, skip_bad=False, workers=0, quiet=True, say=say)
+    way = {"skip_bad": False, "workers": 0, "quiet": True, "allow_imports": config.allow_imports}
+    items = load_items(config.data, config.root, **way, say=say)
     if items.y_clean is not None:
         raise LikewiseError(
             f"noise: the labels of '{config.data}' are spoiled already, it has `label_clean`; start from the clean data"

@@ -1,8 +1,8 @@
-"""What the objective adds beside the loss. `__all__` is the registry."""
+"""What the objective adds beside the loss. The classes imported here are the registry."""
 
-from likewise.terms.ensemble import Ensemble
-from likewise.terms.language_guidance import LanguageGuidance
-from likewise.terms.s2_sd import S2SD
-from likewise.terms.self_distillation import SelfDistillation
+from likewise.terms.ensemble import Ensemble as Ensemble
+from likewise.terms.language_guidance import LanguageGuidance as LanguageGuidance
+from likewise.terms.s2_sd import S2SD as S2SD
+from likewise.terms.self_distillation import SelfDistillation as SelfDistillation
 
-__all__ = ["Ensemble", "LanguageGuidance", "S2SD", "SelfDistillation"]
+__all__ = sorted((name for name in dir() if name[0].isupper()), key=str.casefold)  # pyright: ignore[reportUnsupportedDunderAll]

@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from likewise.contracts import Loss, Miner, Term
+from likewise.terms._held import hold_without_registering
 from likewise.types import Batch, LikewiseError, Output
 
 MOMENTUM = 0.9
@@ -58,7 +59,7 @@ class Ensemble(Term):
         if reconstruction < 0:
             raise LikewiseError(f"Ensemble: reconstruction must be 0 or more, got {reconstruction}")
         self.make_loss = make_loss
-        vars(self)["embedder"] = embedder  # by self.embedder = embedder it would be saved and trained a second time
+        hold_without_registering(self, "embedder", embedder)  # self.embedder = embedder would save and train it twice
         self.weight = weight
         self.reconstruction = reconstruction
         self.balanced = balanced

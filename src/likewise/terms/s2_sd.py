@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from likewise.contracts import Loss, Term
 from likewise.similarity import at_least_float32
 from likewise.terms._distillation import kl_rows, similarities
+from likewise.terms._held import hold_without_registering
 from likewise.types import Batch, LikewiseError, Output
 
 
@@ -54,7 +55,7 @@ class S2SD(Term):
         if temperature <= 0 or delay < 0:
             raise LikewiseError(f"S2SD: temperature > 0 and delay >= 0 must hold, got {temperature} and {delay}")
         self.make_loss = make_loss
-        vars(self)["embedder"] = embedder  # by self.embedder = embedder it would be saved and trained a second time
+        hold_without_registering(self, "embedder", embedder)  # self.embedder = embedder would save and train it twice
         self.dims = dims
         self.distill = distill
         self.distill_feature = distill_feature

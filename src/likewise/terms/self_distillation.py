@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from likewise.contracts import Term
 from likewise.distributed.collectives import gathered
 from likewise.terms._distillation import kl_rows, similarities
+from likewise.terms._held import hold_without_registering
 from likewise.types import Batch, LikewiseError, Output
 
 
@@ -48,7 +49,7 @@ class SelfDistillation(Term):
             raise LikewiseError(f"SelfDistillation: temperature must be above 0, got {temperature}")
         if per_pass < 1 or steps < 1:
             raise LikewiseError(f"SelfDistillation: per_pass and steps must be 1 or more, got {per_pass} and {steps}")
-        vars(self)["embedder"] = embedder  # by self.embedder = embedder it would be saved and trained a second time
+        hold_without_registering(self, "embedder", embedder)  # self.embedder = embedder would save and train it twice
         self.per_pass = per_pass
         self.steps = steps
         self.weight = weight

@@ -1,4 +1,4 @@
-"""What miners, samplers, noise models and metrics must keep."""
+"""What miners, samplers, noise models, metrics and data readers must keep."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from likewise.contracts import BatchSampler, Metric, Miner, NoiseModel
+from likewise.contracts import BatchSampler, Metric, Miner, NoiseModel, SetMetric
+from likewise.data.fingerprint import fingerprint
+from likewise.data.images import check_files, image_of
+from likewise.data.own_reader import check_items
 from likewise.retrieval.ranking import rank
 from likewise.similarity import compare
 from likewise.testing.loss import DIM, batch
-from likewise.types import Embedded, Pairs, Tuples
+from likewise.types import Embedded, Items, LikewiseError, Pairs, Tuples
 
 
 def check_miner(make: Callable[[], Miner]) -> None:
@@ -91,25 +94,65 @@ def check_noise(make: Callable[[float], NoiseModel], share: float = 0.3) -> None
     assert np.array_equal(make(0.0)(y, np.random.default_rng(1)), y), "share=0 changed labels"
 
 
-def check_metric(metric: Metric, best: float = 1.0) -> None:
-    """NaN where there is nothing to find, 1 on a perfect ranking, within [0, 1], whatever the order of the gallery.
+def check_metric(metric: Metric | SetMetric, best: float = 1.0) -> None:
+    """Check a metric per query or of the whole set.
+
+    Per query: NaN where there is nothing to find, 1 on a perfect ranking, within [0, 1], whatever the order of the gallery.
+    Of the whole set: one number, the same for every order of the rows and every numbering of the classes, inputs unchanged.
 
     Args:
         best: what a perfect ranking of one answer scores instead, for a metric whose divisor counts the query.
     """
-    y = torch.tensor([0, 0, 1, 1, 2, 2, 3])
-    z = F.one_hot(y, 4).double()
-    perfect = metric(rank(z, y, k=1))
-    assert perfect[-1].isnan(), "a query with nothing to find must be NaN"
-    assert (perfect[:-1] == best).all(), f"a perfect ranking must score {best:g}"
+    if isinstance(metric, SetMetric):
+        return _check_set_metric(metric)
+    deep = getattr(metric, "depth", 1)
+    how = {"depth": deep, "all_hits": getattr(metric, "all_hits", False)}
+    y = torch.cat([torch.tensor([0, 0, 1, 1, 2, 2]), torch.arange(3, 4 + deep)])  # pairs, and rows alone in their class
+    z = F.one_hot(y, len(y)).double()
+    perfect = metric(rank(z, y, k=1, **how))
+    assert perfect.shape == y.shape, f"{len(y)} queries must give {len(y)} numbers, got shape {tuple(perfect.shape)}"
+    assert perfect[6:].isnan().all(), "a query with nothing to find must be NaN"
+    assert (perfect[:6] == best).all(), f"a perfect ranking must score {best:g}"
+    g = torch.Generator().manual_seed(0)
+    rows = 40 + deep
+    y = torch.randint(0, 4, (rows,), generator=g)
+    z = torch.randn(rows, 6, generator=g)
+    value = metric(rank(z, y, k=5, **how))
+    assert ((value >= 0) & (value <= 1)).all(), "a value outside [0, 1]"
+    order = torch.randperm(rows, generator=g)
+    gallery = metric(rank(z, y, z[order], y[order], k=5, own=order.argsort(), **how))
+    assert torch.allclose(gallery, value), "the order of the gallery changed the value"
+
+
+def _check_set_metric(metric: SetMetric) -> None:
     g = torch.Generator().manual_seed(0)
     y = torch.randint(0, 4, (40,), generator=g)
-    z = torch.randn(40, 6, generator=g)
-    value = metric(rank(z, y, k=5))
-    assert ((value >= 0) & (value <= 1)).all(), "a value outside [0, 1]"
-    order = torch.randperm(40, generator=g)
-    gallery = metric(rank(z, y, z[order], y[order], k=5, own=order.argsort()))
-    assert torch.allclose(gallery, value), "the order of the gallery changed the value"
+    z = F.normalize(torch.randn(40, 6, generator=g), dim=1)
+    kept, labels, order = z.clone(), y.clone(), torch.randperm(40, generator=g)
+    value = metric(z, y)
+    assert isinstance(value, int | float), f"a metric of the whole set gives one number, got a {type(value).__name__}"
+    assert torch.equal(z, kept) and torch.equal(y, labels), "inputs were changed"
+    for what, again in (
+        ("the order of the rows", metric(z[order], y[order])),
+        ("the numbering of the classes", metric(z, 3 - y)),
+    ):
+        assert again == value or abs(again - value) <= 1e-5 * abs(value) or (value != value and again != again), (
+            f"{what} changed the value from {value} to {again}"
+        )
+
+
+def check_reader(read: Callable[[], Items]) -> None:
+    """A table whose columns agree, the same at every call, with pictures that can be read. `read` is your reader, called without
+    arguments: `check_reader(lambda: boats("/data/boats"))`."""
+    first, second = read(), read()
+    try:
+        check_items(first, "the reader")
+        if first.x is None:
+            check_files(first)
+            image_of(first, 0)
+    except LikewiseError as error:
+        raise AssertionError(str(error)) from None
+    assert fingerprint(first) == fingerprint(second), "called twice, the reader returns different data"
 
 
 def _take(sampler: BatchSampler, count: int) -> list[list[int]]:

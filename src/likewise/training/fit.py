@@ -52,8 +52,9 @@ def train_here(config: Train, device: torch.device, say: Callable[[str], None], 
     config = config if first else replace(config, quiet=True)
     loggers = make_loggers(config)  # raises for a missing package before the work begins
     items = load_items(
-        config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say
-    )
+        config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say,
+        allow_imports=config.allow_imports,
+    )  # fmt: skip
     if folds := config.protocol and fold_specs(config.protocol):
         say(f"this trains the first of {len(folds)} folds; `likewise bench` trains them all and scores them together")
     default_sampler, config = config.sampler is None, resolve(config, items)

@@ -1,0 +1,110 @@
+"""Data of your own by dotted name: `my_lab.readers.boats(year=2020)` calls that function, which returns `Items`."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+from likewise.errors import nearest_name
+from likewise.types import Items, LikewiseError
+
+SPLITS = ("train", "val", "test", "")
+ROWS = ("path", "x", "split", "query", "gallery", "gallery_name", "group", "box", "weight", "y_clean")
+"""Optional columns of `Items`: one entry per row."""
+
+
+def is_own(data: str) -> bool:
+    """Whether DATA is written as a call of a dotted name: `my_lab.readers.boats()`. The brackets tell it from a path."""
+    return re.fullmatch(r"\s*[^\W\d]\w*(\.[^\W\d]\w*)+\s*\(.*\)\s*", data, re.DOTALL) is not None
+
+
+def read_own(data: str, root: str | None, allow_imports: bool) -> Items:
+    """Import the reader that `data` names, call it, and check what it returns.
+
+    Args:
+        root: passed to the reader's argument `root`, where one was given.
+        allow_imports: whether the reader may be imported, which runs its code.
+    """
+    from likewise.config.imports import import_dotted
+
+    name, arguments = parse_call(data)
+    reader = import_dotted(name, "data", allow_imports)
+    if not callable(reader):
+        raise LikewiseError(f"data: '{name}' must be a function that returns Items, got a {type(reader).__name__}")
+    arguments = fit_arguments(name, reader, root, arguments)
+    return check_items(reader(**arguments), name)
+
+
+def parse_call(data: str) -> tuple[str, dict]:
+    """`my_lab.readers.boats(year=2020)` -> the dotted name and its arguments. Only literals are read; nothing is evaluated."""
+    try:
+        call = ast.parse(data.strip(), mode="eval").body
+        if not isinstance(call, ast.Call) or call.args or any(word.arg is None for word in call.keywords):
+            raise ValueError("it is not a name with named arguments")
+        return ast.unparse(call.func), {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError) as error:
+        raise LikewiseError(
+            f"data: {data!r} cannot be read ({error}); write it as my_lab.readers.boats(year=2020), with plain values"
+        ) from None
+
+
+def fit_arguments(name: str, reader: Callable, root: str | None, arguments: dict) -> dict:
+    """The arguments of a call with `root` among them, if the reader takes them all and needs no others."""
+    takes = inspect.signature(reader).parameters
+    if root is not None and "root" in arguments:
+        raise LikewiseError(f"data: {name} has root twice, in DATA and as --root; leave one out")
+    arguments = arguments | ({} if root is None else {"root": root})
+    free = any(p.kind is p.VAR_KEYWORD for p in takes.values())
+    for word in arguments:
+        if word not in takes and not free:
+            raise LikewiseError(
+                f"data: {name} has no argument {word!r}{nearest_name(word, takes)} It takes: {', '.join(takes) or 'none'}"
+            )
+    needed = [n for n, p in takes.items() if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    if missing := [n for n in needed if n not in arguments]:
+        way = "pass --root" if missing[0] == "root" else f"write {name}({missing[0]}=...)"
+        raise LikewiseError(f"data: {name} needs {', '.join(missing)}; {way}")
+    return arguments
+
+
+def check_items(items: object, owner: str) -> Items:
+    """The table, if its columns agree: one entry per row, class numbers 0..C-1, pictures or features. Raises otherwise."""
+    if not isinstance(items, Items):
+        raise LikewiseError(f"data: {owner} must return likewise.types.Items, got a {type(items).__name__}")
+    for said, holds in _must_hold(items):
+        if not holds:
+            raise LikewiseError(f"data: {owner} returned a table in which {said}; correct the reader")
+    return items
+
+
+def _must_hold(items: Items):
+    """What is wrong with a table, in words, and whether it is right in this respect; in an order that each can rely on."""
+    y, count = items.y, items.classes
+    yield (
+        "the name is empty or a path",
+        bool(items.name) and not set(items.name) & set("/\\\0") and items.name[0] != ".",
+    )
+    yield (
+        "y is not a vector of whole numbers",
+        (isinstance(y, np.ndarray) and y.ndim == 1 and np.issubdtype(y.dtype, np.integer) and len(y) > 0),
+    )
+    yield f"y is not within 0 to {count - 1}, the {count} entries of class_name", y.min() >= 0 and y.max() < count
+    yield "class_name holds a name twice", len(set(items.class_name)) == count
+    yield "rows have neither pictures (path) nor features (x)", items.path is not None or items.x is not None
+    for name in ROWS:
+        column = getattr(items, name)
+        yield f"{name} has not one entry for each of the {len(y)} rows", column is None or len(column) == len(y)
+    yield "split holds a word besides train, val, test and ''", items.split is None or set(items.split) <= set(SPLITS)
+    if items.x is not None:
+        fits = items.x.ndim == 2 and np.issubdtype(items.x.dtype, np.floating)
+        yield "x is not a matrix of finite numbers", fits and bool(np.isfinite(items.x).all())
+    if items.box is not None:
+        yield "box has not four numbers a row", items.box.shape == (len(y), 4)
+    known = {f.name: getattr(items, f.name) for f in dataclasses.fields(items)}
+    for name in ("query", "gallery"):
+        yield f"{name} is not a mask (bool)", known[name] is None or known[name].dtype == bool
