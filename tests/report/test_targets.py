@@ -1,7 +1,5 @@
 """What a report is pointed at: names that tell targets apart, parts, sides, and what is left of a run."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -9,11 +7,11 @@ from likewise.config import Report, Search, Train
 from likewise.data.features import read_embeddings
 from likewise.report.score_now import UNTESTED
 from likewise.report.sections.scores import scales
-from likewise.report.targets import one_part, open_target, tell_apart
+from likewise.report.targets import open_target, tell_apart
 from likewise.report.write import find_facts
 from likewise.stages.search import search
 from likewise.training.fit import train
-from likewise.types import Items, LikewiseError
+from likewise.types import LikewiseError
 
 WAY = {"quiet": True, "device": "cpu", "workers": 0}
 
@@ -30,22 +28,6 @@ def test_names_are_as_long_as_it_takes(tmp_path):
         tell_apart((targets[0], f"{targets[0]}/../run"))
     with pytest.raises(LikewiseError, match="there is no"):
         tell_apart(("nowhere",))
-
-
-def test_the_test_part_is_shown_where_there_are_several():
-    items = Items(
-        "some", np.array([0, 1, 0, 1]), ("a", "b"), ("0", "1", "2", "3"), x=np.eye(4, dtype=np.float32),
-        split=np.array(["train", "test", "test", "val"]), group=np.arange(4),
-    )  # fmt: skip
-    shown, row, part = one_part(items, np.array([10, 11, 12, 13]))
-    assert part == "test" and row.tolist() == [11, 12] and shown.path == ("1", "2") and shown.y.tolist() == [1, 0]
-    third = dataclasses.replace(items, y=np.array([0, 2, 1, 1]), class_name=("a", "b", "c"))
-    shown = one_part(third, np.arange(4))[0]  # classes that only train are gone
-    assert shown.class_name == ("b", "c") and shown.y.tolist() == [1, 0] and shown.classes == 2
-    assert shown.group.tolist() == [1, 2] and (shown.x == np.eye(4)[1:3]).all()
-    same = dataclasses.replace(items, split=np.full(4, "train"))
-    assert one_part(same, np.arange(4))[2] == "train" and len(one_part(same, np.arange(4))[0]) == 4
-    assert one_part(dataclasses.replace(items, split=None), np.arange(4))[2] == "all"
 
 
 def test_a_run_comes_with_its_data_which_is_opened_once(finished):

@@ -10,8 +10,6 @@ import torch
 
 from likewise.config import Evaluate, Report, Train
 from likewise.evaluation.answers import answers_for, findable
-from likewise.evaluation.checks import check_length
-from likewise.evaluation.scoring import score_with_galleries
 from likewise.metrics import reach
 from likewise.report.opened import Opened
 from likewise.runs.dataset import make_protocol, protocol_for
@@ -32,6 +30,9 @@ def is_tested(settings: Train) -> bool:
 
 def score_now(one: Opened, config: Report) -> Opened:
     """With scores of embeddings that bring none, as `likewise evaluate` finds them; where nothing can be found, a note."""
+    from likewise.evaluation.checks import check_length
+    from likewise.evaluation.scoring import score_with_galleries
+
     items, row = one.items, one.row
     assert items is not None and items.x is not None and row is not None
     protocol, place = protocol_for(items), np.arange(len(items))

@@ -6,9 +6,9 @@ import dataclasses
 
 from likewise.config import Report
 from likewise.report.neighbours import as_tensor
+from likewise.report.parts import vectors_of
 from likewise.report.records import Viewed
 from likewise.report.sections.map import unfold, wanted
-from likewise.report.targets import vectors_of
 
 
 def slow_map(seen: Viewed, config: Report) -> str:
