@@ -1,5 +1,7 @@
 """One run as a page shows it: scores in words, settings that matter, what sections find."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -33,6 +35,8 @@ def test_settings_are_those_that_matter(one):
     assert list(found)[:2] == ["data", "loss"] and found["loss"] == "MultiSimilarity()"
     assert found["protocol"] == "UnseenClasses(val=0.3)" and found["validate_every"] == "20"
     assert "out" not in found and "quiet" not in found and "noise" not in found
+    noisy = dataclasses.replace(one.settings, noise="Uniform(share=0.3, exact=True)")
+    assert told(noisy)["noise"] == "Uniform(share=0.3, exact=True)", "a rate is told even if it is the default"
 
 
 def test_samples_that_only_answer_have_neighbours_too(tmp_path):

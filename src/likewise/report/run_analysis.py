@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from likewise.config import KEPT_OUT, SPECS, Report, Train
+from likewise.config import KEPT_OUT, Report, Train
 from likewise.config.spec import brief
 from likewise.metrics import as_text
 from likewise.render.scores import with_interval
@@ -31,6 +31,9 @@ FIRST = (
     "seed",
 )
 """Settings that are always told, in this order; the others where they are not the usual."""
+
+BRIEF = ("loss", "confidence", "sampler", "protocol", "head")
+"""Specs that are told without arguments that have their default. Noise and terms are told in full: a rate is never left out."""
 
 
 def view(one: Opened, number: int, pool: Pool | None, config: Report) -> Viewed:
@@ -95,7 +98,7 @@ def told(settings: Train) -> dict[str, str]:
     shown = {}
     for name in (n for n in names if every[n] not in (None, (), "")):
         value = every[name] if isinstance(every[name], list | tuple) else (every[name],)
-        shown[name] = ", ".join(map(brief if name in SPECS else str, value))
+        shown[name] = ", ".join(map(brief if name in BRIEF else str, value))
     return shown
 
 
