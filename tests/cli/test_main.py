@@ -48,7 +48,7 @@ def call(*words, cwd=None, python=()):
 def loaded(*words):
     """Modules that a command loads."""
     code = (
-        "import sys\nfrom likewise import cli\n"
+        "import sys\nfrom likewise.cli import main as cli\n"
         f"try:\n    cli.main({list(words)!r})\nexcept SystemExit:\n    pass\n"
         "print('LOADED', *sorted(m for m in sys.modules if '.' not in m), file=sys.stderr)\n"
     )
@@ -151,7 +151,7 @@ def test_version_and_no_words_at_all(capsys):
     assert capsys.readouterr().out == f"{__version__}\n"
     for words in ([], ["-h"], ["help"]):
         cli.main(words)
-        assert capsys.readouterr().out == cli.USAGE
+        assert capsys.readouterr().out == cli.usage()
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_a_folder_that_may_not_be_written_is_named(toy, tmp_path, capsys):
 
 @pytest.mark.parametrize("words", [["--help"], ["recipe", "show", "triplet"]])
 def test_a_reader_that_goes_away_is_no_error(words):
-    code = f"import sys\nsys.stdin.readline()\nfrom likewise import cli\ncli.main({words!r})"
+    code = f"import sys\nsys.stdin.readline()\nfrom likewise.cli import main as cli\ncli.main({words!r})"
     first = subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

@@ -15,6 +15,7 @@ from jaxtyping import Float, Shaped
 from PIL import Image
 from torch import Tensor
 
+from likewise._notebook import table, view
 from likewise._version import __version__
 from likewise.config import Evaluate, Export, Train, check, to_dict
 from likewise.data.images import file_of, image_of
@@ -71,9 +72,20 @@ class Parity:
 
 @dataclass(frozen=True)
 class Exported:
+    """The folder of an export, its files, and how they compare with the run's network."""
+
     folder: Path
     files: tuple[str, ...]
     parity: Parity
+
+    def __fspath__(self) -> str:
+        """The folder, so that an export can stand wherever a path can."""
+        return str(self.folder)
+
+    @view
+    def _repr_html_(self) -> str:
+        lines = [("folder", self.folder), ("files", ", ".join(self.files)), ("checked on", self.parity)]
+        return table("exported network", (), lines)
 
 
 def export(config: Export, say=print) -> Exported:

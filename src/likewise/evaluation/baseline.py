@@ -47,7 +47,7 @@ def score_before(run: Run, config: Train, metrics: list[str]) -> dict:
     _, plain = transforms(settings, embedder)
     e = embed_rows(
         embedder, items, rows_of(protocol, items, "test"), plain, device=device, workers=config.workers,
-        title="embed test part, before training",
+        quiet=config.quiet, title="embed test part, before training",
     )  # fmt: skip
     e = as_compared(e, similarity)
     each, _ = score(e, items, protocol, metrics, similarity, device)
