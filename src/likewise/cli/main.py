@@ -129,13 +129,23 @@ def fail(text: str) -> NoReturn:
     sys.exit(2)
 
 
+def config_class(name: str) -> type:
+    """Return the config of a command: the class of its name in `likewise.config`, such as RecipeShow for `recipe show`."""
+    from likewise import config as configs
+
+    return getattr(configs, "".join(word.title() for word in name.split()))
+
+
 def parse(name: str, words: list[str]):
-    """Words -> the command's config. A recipe's values stand in for the defaults; `--robust` is one more recipe."""
+    """Words -> the command's config. A recipe's values stand in for the defaults; `--robust` is one more recipe.
+
+    With a recipe the words are parsed twice: the first time for the recipe and the data, which decide the defaults.
+    """
     import tyro
 
     from likewise import config as configs
 
-    kind = getattr(configs, "".join(word.title() for word in name.split()))
+    kind = config_class(name)
     robust = ["robust"] if kind is configs.Train and "--robust" in words else []
     words = [word for word in words if not (robust and word == "--robust")]
     words = spelled(kind, words)
