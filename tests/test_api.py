@@ -82,6 +82,8 @@ def toys(finished, finished_pictures, features, pictures, tmp_path_factory):
 
 
 HERE = {"device": "cpu"}
+# One call of every function, at toy size. `review` serves until Ctrl-C (tests/web/review/test_serve.py), and `load` returns
+# a network (tests/deploy/test_model.py).
 CALLS = {
     "train": lambda t: likewise.train(t.features, out=t.folder / "mine", length=2, dim=4, **HERE),
     "evaluate": lambda t: likewise.evaluate(t.run, **HERE),
@@ -112,12 +114,6 @@ def test_a_call_prints_nothing_and_its_result_shows_itself(name, everything, toy
     assert capsys.readouterr().out == ""
     html = found._repr_html_()
     assert html.startswith("<div") and "cannot be shown" not in html
-
-
-def test_every_function_is_called():
-    served = {"review"}  # serves until Ctrl-C: tests/web/review/test_serve.py
-    shown = {"load"}  # tests/deploy/test_model.py
-    assert CALLS.keys() | served | shown == {FUNCTION.get(name, name) for name in COMMANDS} | ONLY_IN_PYTHON
 
 
 def test_messages_go_to_stderr_and_quiet_is_quiet(toys, capsys):
