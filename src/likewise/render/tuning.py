@@ -12,6 +12,10 @@ import numpy as np
 from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+
+from likewise.render.benchmark import show_sheet
 
 INK, SOFT, RULE, LINE, CROSS = "#1d2430", "#6b7585", "#d5dae2", "#0072b2", "#d55e00"
 """Blue and vermilion of Okabe and Ito's palette, told apart by colour-blind people too."""
@@ -157,3 +161,23 @@ def ticks(dial: Dial) -> list[tuple[float, str]]:
 
 def _short(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def show_found(found) -> None:
+    """Print the best settings of a search, how its trials ended, and the table of the final runs if there is one.
+
+    Args:
+        found: a `likewise.experiments.tune.Found`.
+    """
+    best, count = found.about["best"], found.about["count"]
+    table = Table("", f"best, trial {best['number']}")
+    for name, value in best["values"].items():
+        table.add_row(name, f"{value:.6g}" if isinstance(value, float) else str(value))
+    table.add_row(f"val {found.about['select']}", f"{100 * best['value']:.1f} %")
+    Console().print(table)
+    print("trials: " + ", ".join(f"{number} {state}" for state, number in count.items() if number))
+    for reason in sorted({t["reason"] for t in found.about["trials"] if t["reason"]})[:5]:
+        print(f"  failed: {reason}")
+    if found.final:
+        show_sheet(found.final)
+    print(f"settings: {found.folder / 'best.toml'}\npicture:  {found.folder / 'tune.png'}")
