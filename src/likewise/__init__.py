@@ -2,14 +2,21 @@
 
     from likewise import train, evaluate, embed, losses
 
-Importing it is cheap: torch and the networks are loaded when they are first used.
+Every command is a function here. It has the command's defaults, takes the fields of the command's config as keyword arguments
+(`likewise.config`; a setting such as `loss` may also be an object), returns an object that shows itself in a notebook, and
+prints nothing on stdout. Progress and messages go to stderr; `quiet=True` turns them off.
+
+Importing the package is cheap: torch and the networks are loaded when they are first used.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from likewise._version import __version__ as __version__
 
@@ -17,21 +24,50 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
     from likewise import confidence, data, losses, metrics, miners, models, noise, protocols, samplers, terms
+    from likewise.audit.audit import Audited
+    from likewise.audit.label_audit import LabelAudit
+    from likewise.deploy.export import Exported
     from likewise.deploy.model import Model
     from likewise.experiments.tune import Found
     from likewise.render.benchmark_table import Sheet
+    from likewise.render.error_overlap import Overlapped
+    from likewise.render.hierarchy import Learned
+    from likewise.render.listing import Listing
+    from likewise.render.neighbours import Neighbours
+    from likewise.render.noise import Spoiled
+    from likewise.render.published import Numbers
+    from likewise.render.recipes import RecipeDifference, ShownRecipe
+    from likewise.render.results import Compared, Demonstrated, Page, Scored
     from likewise.render.tables import Table
     from likewise.runs.folder import Run
     from likewise.types import Embedded
+    from likewise.web.review.serve import Reviewed
+
+Config = TypeVar("Config")
+Place = str | PathLike
+"""A file or folder. Runs, audits and exports are paths too."""
 
 __all__ = [
     "train",
     "evaluate",
     "embed",
     "load",
+    "search",
     "compare",
     "bench",
     "tune",
+    "demo",
+    "export",
+    "hierarchy",
+    "audit_run",
+    "audit_labels",
+    "review",
+    "write_report",
+    "spoil_labels",
+    "list_components",
+    "published_numbers",
+    "show_recipe",
+    "compare_recipes",
     "losses",
     "miners",
     "samplers",
@@ -45,98 +81,230 @@ __all__ = [
 ]
 
 
-def train(data: str | PathLike | Dataset, *, recipe: str | None = None, **settings) -> Run:
+def train(data: Place | Dataset, *, recipe: str | None = None, **settings) -> Run:
     """Train an embedding and evaluate it; the same as `likewise train`.
 
     Args:
         data: a folder, a table, a feature file, a name, or a Dataset of Hugging Face.
-        recipe: named settings to start from.
-        settings: fields of `likewise.config.Train`; parts may be given as objects or as specs.
+        recipe: named settings to start from, such as "proxy-anchor+robust".
+        settings: fields of `likewise.config.Train`; components may be given as objects or as specs.
     """
+    from likewise.config import Train
+    from likewise.config.from_python import plain_settings
     from likewise.recipes import apply
-    from likewise.training.fit import train as stage
+    from likewise.stages.train import sentences
+    from likewise.stages.train import train as stage
 
+    text, say = str(data), _say(settings)
     if hasattr(data, "save_to_disk"):
         from likewise.data.hugging_face import from_object
 
-        data = from_object(data)
-    return stage(apply(recipe, str(data), **_plain(settings)))
+        text = from_object(data)
+    run = stage(apply(recipe, text, **plain_settings(Train, settings)), say)
+    for line in sentences(run):
+        say(line)
+    return run
 
 
-def evaluate(target: str | PathLike | Run, **settings) -> dict:
-    """Scores of a run or an embedding file; the same as `likewise evaluate`."""
+def evaluate(target: Place | Any, labels: Place | Any = None, **settings) -> Scored:
+    """Scores of a run, of a file of embeddings, or of arrays; the same as `likewise evaluate`.
+
+    Args:
+        target: a run, a file of embeddings, or an array of embeddings (N, D) of numpy or torch.
+        labels: with an array: its N labels, whole numbers or words. With a file that has no labels: a file with them.
+            With a run: nothing, since a run has labels of its own.
+        settings: fields of `likewise.config.Evaluate`. `data`, `root`, `which`, `workers`, `skip_bad` and `allow_imports`
+            are for runs; `per_query` is for files and arrays; `part` is for runs and for files with a column `split`.
+    """
     from likewise.config import Evaluate
-    from likewise.evaluation.evaluate import evaluate as stage
-    from likewise.render.results import Scored
+    from likewise.errors import LikewiseError
+    from likewise.stages.evaluate import evaluate as stage
+    from likewise.stages.evaluate import evaluate_arrays
 
-    return Scored(stage(Evaluate(target=str(getattr(target, "path", target)), **_plain(settings))))
+    is_array, has_array = (not isinstance(one, str | PathLike) for one in (target, labels))
+    if is_array and (labels is None or not has_array):
+        raise LikewiseError(
+            "evaluate: an array of embeddings must come with an array of labels, got "
+            f"{'no labels' if labels is None else 'a file'}; pass evaluate(z, y)"
+        )
+    if not is_array and labels is not None and has_array:
+        raise LikewiseError(
+            "evaluate: the labels of a file must be a file too, and a run has labels of its own, got an array; "
+            "pass evaluate(z, y), or labels='labels.npy'"
+        )
+    if is_array:
+        return evaluate_arrays(_config(Evaluate, target="arrays", **settings), target, labels)
+    return stage(_config(Evaluate, target=target, labels=labels, **settings), _say(settings))
 
 
-def embed(run: str | PathLike | Run, data: str | PathLike, *, out: str | PathLike = "", **settings) -> Embedded:
+def embed(run: Place, data: Place, *, out: Place = "", **settings) -> Embedded:
     """Embeddings of data under a trained network; written to `out` (.npz) if given. The same as `likewise embed`."""
     from likewise.config import Embed
-    from likewise.evaluation.embed_data import embed as stage
+    from likewise.stages.embed import embed as stage
 
-    return stage(Embed(run=str(getattr(run, "path", run)), data=str(data), out=str(out), **_plain(settings)))
-
-
-def load(
-    path: str | PathLike | Run, *, which: str = "best", device: str | None = None, allow_imports: bool = False
-) -> Model:
-    """The network of a run, or of what `likewise export --to safetensors` wrote: `load("runs/mine")(["a.jpg"])` embeds."""
-    from likewise.deploy.model import load as stage
-
-    place: str | PathLike = getattr(path, "path", path)  # pyright: ignore[reportAssignmentType] - of a Run
-    return stage(place, which=which, device=device, allow_imports=allow_imports)
+    return stage(_config(Embed, run=run, data=data, out=out, **settings), _say(settings))
 
 
-def compare(run_a: str | PathLike | Run, run_b: str | PathLike | Run, **settings) -> dict:
-    """What changes from one run to another, with intervals; the same as `likewise compare`."""
+def load(path: Place, *, which: str = "best", device: str | None = None, allow_imports: bool = False) -> Model:
+    """The network of a run, or of an export to safetensors: `load("runs/mine")(["a.jpg"])` embeds."""
+    from likewise.deploy.model import load as open_model
+
+    return open_model(path, which=which, device=device, allow_imports=allow_imports)
+
+
+def search(target: Place, query: Place | int | None = None, **settings) -> Neighbours:
+    """Nearest rows of a picture or of a row; the same as `likewise search`. `serve=True` serves a page until Ctrl-C."""
+    from likewise.config import Search
+    from likewise.stages.search import search as stage
+
+    return stage(_config(Search, target=target, query=query, **settings), _say(settings))
+
+
+def compare(run_a: Place, run_b: Place, **settings) -> Compared:
+    """Differences between two evaluated runs, with intervals; the same as `likewise compare`."""
     from likewise.config import Compare
-    from likewise.evaluation.compare import compare as stage
-    from likewise.render.results import Compared
+    from likewise.stages.compare import compare as stage
 
-    sides = {"run_a": str(getattr(run_a, "path", run_a)), "run_b": str(getattr(run_b, "path", run_b))}
-    return Compared(stage(Compare(**sides, **_plain(settings))))
+    return stage(_config(Compare, run_a=run_a, run_b=run_b, **settings), _say(settings))
 
 
-def bench(grid: str | PathLike, **settings) -> Sheet | Table:
+def bench(grid: Place, **settings) -> Sheet | Table:
     """Train every cell of a paper's table, by name, or of a grid file; the same as `likewise bench`."""
     from likewise.config import Bench
-    from likewise.experiments.bench import bench as stage
+    from likewise.stages.bench import bench as stage
 
-    return stage(Bench(grid=str(grid), **_plain(settings)))
+    return stage(_config(Bench, grid=grid, **settings), _say(settings))
 
 
-def tune(config: str | PathLike, **settings) -> Found:
+def tune(config: Place, **settings) -> Found:
     """Search for the best settings on validation classes; the same as `likewise tune`."""
     from likewise.config import Tune
-    from likewise.experiments.tune import tune as stage
+    from likewise.stages.tune import tune as stage
 
-    return stage(Tune(config=str(getattr(config, "path", config)), **_plain(settings)))
+    return stage(_config(Tune, config=config, **settings), _say(settings))
 
 
-def _plain(settings: dict) -> dict:
-    """Python values as the command line has them: parts become specs, paths and counts text, numbers plain."""
-    from likewise.config import Train, duration_fields, spec_fields
-    from likewise.config.spec import spec
+def demo(**settings) -> Demonstrated:
+    """Train on glyphs with wrong labels, plainly and robustly, and evaluate both; the same as `likewise demo`."""
+    from likewise.config import Demo
+    from likewise.stages.demo import demo as stage
 
-    parts, counts = spec_fields(Train), duration_fields(Train)
+    return stage(_config(Demo, **settings), _say(settings))
 
-    def text(part) -> str:
-        return part if isinstance(part, str) else f"{part.__name__}()" if isinstance(part, type) else spec(part)
 
-    plain = {}
-    for name, value in settings.items():
-        value = value.item() if hasattr(value, "dtype") and hasattr(value, "item") else value
-        if name in parts and value is not None:
-            value = tuple(map(text, value)) if isinstance(value, list | tuple) else text(value)
-        if name in ("terms", "loggers", "metrics") and isinstance(value, str):
-            value = (value,)
-        elif isinstance(value, PathLike) or (name in counts and isinstance(value, int)):
-            value = str(value)
-        plain[name] = tuple(value) if isinstance(value, list) else value
-    return plain
+def export(run: Place, to: str = "onnx", **settings) -> Exported:
+    """Write a run's network for use elsewhere, and compare both; the same as `likewise export`."""
+    from likewise.config import Export
+    from likewise.stages.export import export as stage
+
+    return stage(_config(Export, run=run, to=to, **settings), _say(settings))
+
+
+def hierarchy(run: Place, **settings) -> Learned:
+    """Tree of the training classes as a run sees them; the same as `likewise hierarchy`."""
+    from likewise.config import Hierarchy
+    from likewise.stages.hierarchy import hierarchy as stage
+
+    return stage(_config(Hierarchy, run=run, **settings), _say(settings))
+
+
+def audit_run(targets: Place | Sequence[Place], **settings) -> Audited | Overlapped:
+    """Suspect labels, test errors and their causes in a run or a file of embeddings; the same as `likewise audit`.
+
+    With `overlap=True`, the classes at which several runs fail.
+    """
+    from likewise.config import Audit
+    from likewise.stages.audit import audit as stage
+
+    return stage(_config(Audit, targets=targets, **settings), _say(settings))
+
+
+def audit_labels(z: Any, y: Any, features: Any = None, *, seed: int = 0, device: str | None = None) -> LabelAudit:
+    """Probability that each label is right, and the label it should have otherwise, from embeddings in memory.
+
+    The numbers are those of `likewise audit` for a file with these embeddings.
+
+        found = likewise.audit_labels(z, y)
+        found.score, found.issues, found.suggested, found.noise_rate
+
+    Args:
+        z: embeddings (N, D) of numpy or torch.
+        y: N labels, whole numbers or words.
+        features: features (N, F) below the embedding, if there are any; they have learned less of the wrong labels.
+    """
+    from likewise.audit.label_audit import audit_labels as work
+
+    return work(z, y, features, seed=seed, device=device)
+
+
+def review(audit: Place, **settings) -> Reviewed:
+    """Serve the page on which people judge an audit, until Ctrl-C; the same as `likewise review`."""
+    from likewise.config import Review
+    from likewise.stages.review import review as stage
+
+    return stage(_config(Review, audit=audit, **settings), _say(settings))
+
+
+def write_report(runs: Place | Sequence[Place], **settings) -> Page:
+    """Write one HTML page about runs or files of embeddings; the same as `likewise report`."""
+    from likewise.config import Report
+    from likewise.stages.report import report as stage
+
+    return stage(_config(Report, runs=runs, **settings), _say(settings))
+
+
+def spoil_labels(data: Place, model: Any, out: Place, **settings) -> Spoiled:
+    """Write data as a table with wrong training labels, as a noise model makes them; the same as `likewise noise`."""
+    from likewise.config import Noise
+    from likewise.stages.noise import noise as stage
+
+    return stage(_config(Noise, data=data, model=model, out=out, **settings), _say(settings))
+
+
+def list_components(shelf: str = "all") -> Listing:
+    """Registry -> name -> one line: losses, miners, samplers, metrics, data sets, recipes, ...; as `likewise list`."""
+    from likewise.config import List
+    from likewise.stages.listing import listing as stage
+
+    return stage(List(shelf))
+
+
+def published_numbers(**settings) -> Numbers:
+    """Numbers that papers report, chosen by `paper`, `table`, `dataset`, ...; the same as `likewise published`."""
+    from likewise.config import Published
+    from likewise.stages.published import published as stage
+
+    return stage(_config(Published, **settings), _say(settings))
+
+
+def show_recipe(name: str, data: str | None = None) -> ShownRecipe:
+    """A recipe: every value with its source, and the command it stands for; the same as `likewise recipe show`."""
+    from likewise.config import RecipeShow
+    from likewise.stages.recipe import show as stage
+
+    return stage(RecipeShow(name, data))
+
+
+def compare_recipes(a: Place, b: Place | None = None, data: str | None = None) -> RecipeDifference:
+    """Settings in which two recipes, or a recipe and a run, differ; the same as `likewise recipe diff`."""
+    from likewise.config import RecipeDiff
+    from likewise.stages.recipe import diff as stage
+
+    return stage(_config(RecipeDiff, a=a, b=b, data=data))
+
+
+def _config(kind: type[Config], **settings) -> Config:
+    """Return the config of a command from Python values."""
+    from likewise.config.from_python import make_config
+
+    return make_config(kind, **settings)
+
+
+def _say(settings: dict) -> Callable[[str], None]:
+    """Return what takes a stage's messages: stderr; nothing if `quiet`, or if this is not the first of several processes."""
+    if settings.get("quiet") or os.environ.get("RANK", "0") != "0":
+        return lambda line: None
+    return lambda line: print(line, file=sys.stderr, flush=True)
 
 
 def __getattr__(name: str):

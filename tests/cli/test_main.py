@@ -111,7 +111,7 @@ def test_help_says_everything_in_80_columns(name, capsys, monkeypatch):
     assert max(map(len, out.splitlines()[1:])) <= 80
     assert "None" not in out and "default: )" not in out
     said = " ".join(re.sub("^ *[│|]|[│|] *$", "", out, flags=re.M).split())
-    kind = getattr(configs, "".join(word.title() for word in name.split()))
+    kind = cli.config_class(name)
     for field, text in re.findall(r'^    (\w+): [^"]*\n    """(.*?)"""', inspect.getsource(kind), re.M | re.S):
         assert " ".join(text.split()) in said, f"{field} is not explained"
 
@@ -151,7 +151,7 @@ def test_version_and_no_words_at_all(capsys):
     assert capsys.readouterr().out == f"{__version__}\n"
     for words in ([], ["-h"], ["help"]):
         cli.main(words)
-        assert capsys.readouterr().out == cli.USAGE
+        assert capsys.readouterr().out == cli.usage()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from likewise.data.features import read_embeddings, read_features
+from likewise.data.features import from_arrays, read_embeddings, read_features
 from likewise.types import LikewiseError
 
 X = np.arange(6, dtype=np.float32).reshape(3, 2)
@@ -278,3 +278,16 @@ def test_whatever_byte_of_a_compressed_file_is_damaged_it_is_told(tmp_path):
         except LikewiseError:  # any other error fails the test
             refused += 1
     assert refused > len(whole) // 10
+
+
+def test_arrays_are_read_as_a_file_with_them_is(tmp_path):
+    x, y = np.random.default_rng(0).normal(size=(4, 3)), np.array([10, 9, 10, -1])
+    np.savez(tmp_path / "z.npz", x=x, label=y)
+    want = read_embeddings(str(tmp_path / "z.npz"))
+    for arrays in ((x, y), (torch.as_tensor(x), torch.as_tensor(y)), (x.tolist(), y.astype(str))):
+        items = from_arrays(*arrays)
+        assert np.array_equal(items.x, want.x) and items.x.dtype == np.float32
+        assert items.y.tolist() == want.y.tolist() == [2, 1, 2, 0] and items.class_name == ("-1", "9", "10")
+    assert from_arrays(torch.ones(2, 1, dtype=torch.bfloat16), [0, 1]).x.tolist() == [[1.0], [1.0]]
+    with pytest.raises(LikewiseError, match="x of the arrays has 4 rows, but label has 3"):
+        from_arrays(x, y[:3])

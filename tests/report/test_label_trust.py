@@ -8,11 +8,12 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from likewise.config import Report, Train
-from likewise.report.label_trust import noise_of, transition
+from likewise.report.label_trust import noise_of, say_detected, transition
 from likewise.report.targets import open_target
 from likewise.runs.dataset import make_protocol, spoil
 from likewise.runs.folder import Run
 from likewise.training.fit import train
+from likewise.types import Items
 
 
 @pytest.fixture(scope="module")
@@ -106,3 +107,17 @@ def test_an_audit_stands_beside_what_training_found(judged, tmp_path):
     (run.path / "audit" / "audit.csv").write_text(lines)
     (doubt,) = look(run)[1].doubts
     assert (doubt.row, doubt.given, doubt.suggested) == (3, "0", "5") and np.isclose(doubt.suspicion, 0.8)
+
+
+def test_what_is_said_of_doubted_labels_is_counted_by_the_truth(tmp_path):
+    true = ["a", "a", "b", "b", "c", "c"]
+    given = ["a", "b", "b", "a", "c", "a"]  # three are wrong
+    label = ["a", "a", "c", "a", "c", "b"]  # the second is repaired, the third and the last changed for worse
+    weight = np.array([1, 1, 1, 0, 0, 1])  # the fourth, wrong, and the fifth, right, are left out
+    suspicion = np.full(6, np.nan)
+    np.savez(tmp_path / "trust.npz", row=np.arange(2, 8), given=given, label=label, weight=weight, suspicion=suspicion)
+    items = Items("x", np.array([0, 0, *("abc".index(c) for c in true)]), ("a", "b", "c"))
+    assert say_detected(Run(tmp_path), items) == [
+        "robust doubted 5 of 6 labels: 3 of the 3 wrong ones, and 2 right ones",
+        "it changed 3 of them, 1 to the true class, and left out 2",
+    ]

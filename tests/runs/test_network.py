@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from likewise.config import Train
 from likewise.data import load
@@ -12,7 +11,6 @@ from likewise.runs.defaults import resolve
 from likewise.runs.network import (
     facts_of,
     facts_with,
-    load_into,
     make_embedder,
     open_embedder,
     open_loss,
@@ -45,13 +43,6 @@ def test_evaluation_sees_the_size_that_training_sees():
     train, plain = transforms(config, make_embedder(config, None, reseed=False))
     picture = Image.new("RGB", (50, 70))
     assert train(picture).shape == plain(picture).shape == (3, 24, 24)
-
-
-def test_a_checkpoint_of_another_architecture_is_told_in_full():
-    with pytest.raises(
-        LikewiseError, match=r"another architecture: bias is missing; odd is unknown; weight is \(2, 3\), not \(4, 3\)"
-    ):
-        load_into(nn.Linear(3, 4), {"weight": torch.zeros(2, 3), "odd": torch.zeros(1)}, "x")
 
 
 def test_what_parts_are_told():

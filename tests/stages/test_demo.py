@@ -8,10 +8,7 @@ from PIL import Image
 
 from likewise.config import Demo
 from likewise.render.gallery import CAPTION, EDGE, GAP, RIGHT, TILE, WRONG
-from likewise.runs.folder import Run
-from likewise.runs.sample_weights import FinalWeights, write_sample_weights
-from likewise.stages.demo import demo, doubts
-from likewise.types import Items
+from likewise.stages.demo import demo
 
 pytestmark = pytest.mark.slow  # it trains twice
 
@@ -44,20 +41,6 @@ def test_the_numbers_are_those_of_the_runs(shown):
     assert run.path.name == "robust" and result["before"]["which"] == "untrained"
     assert result["plain"]["metrics"] != result["robust"]["metrics"]
     assert "30% of the training labels wrong" in lines[0]
-
-
-def test_what_is_said_of_doubted_labels_is_counted_by_the_truth(tmp_path):
-    true = ["a", "a", "b", "b", "c", "c"]
-    given = ["a", "b", "b", "a", "c", "a"]  # three are wrong
-    label = ["a", "a", "c", "a", "c", "b"]  # the second is repaired, the third and the last changed for worse
-    weight = np.array([1.0, 1, 1, 0, 0, 1])  # the fourth, wrong, and the fifth, right, are left out
-    final = FinalWeights(np.arange(2, 8), np.array(given), np.array(label), np.zeros(6), weight)
-    write_sample_weights(tmp_path, final)
-    items = Items("x", np.array([0, 0, *("abc".index(c) for c in true)]), ("a", "b", "c"))
-    assert doubts(Run(tmp_path), items) == [
-        "robust doubted 5 of 6 labels: 3 of the 3 wrong ones, and 2 right ones",
-        "it changed 3 of them, 1 to the true class, and left out 2",
-    ]
 
 
 def test_the_picture_shows_eight_queries_with_five_answers(shown):

@@ -1,6 +1,7 @@
 import pytest
 
 from likewise import confidence, loggers, losses, metrics, terms
+from likewise.config import List
 from likewise.experiments.grid import table_names
 from likewise.recipes import names
 from likewise.stages.listing import listing
@@ -8,7 +9,7 @@ from likewise.types import LikewiseError
 
 
 def test_a_shelf_lists_its_parts_each_with_a_line():
-    found = listing("losses")
+    found = listing(List("losses"))
     assert list(found) == ["losses"]
     assert list(found["losses"]) == list(losses.__all__)
     assert found["losses"]["Triplet"] == losses.Triplet.__doc__.strip().splitlines()[0]
@@ -17,11 +18,11 @@ def test_a_shelf_lists_its_parts_each_with_a_line():
 @pytest.mark.parametrize("shelf", [confidence, terms, loggers])
 def test_every_shelf_of_the_objective_is_listed(shelf):
     name = shelf.__name__.rsplit(".")[-1]
-    assert listing(name) == {name: {n: getattr(shelf, n).__doc__.strip().splitlines()[0] for n in shelf.__all__}}
+    assert listing(List(name)) == {name: {n: getattr(shelf, n).__doc__.strip().splitlines()[0] for n in shelf.__all__}}
 
 
 def test_everything_has_a_line():
-    found = listing()
+    found = listing(List())
     assert set(found) == {
         "losses", "miners", "samplers", "confidence", "terms", "noise", "protocols", "heads", "loggers", "metrics", "data",
         "recipes", "tables",
@@ -40,7 +41,7 @@ def test_everything_has_a_line():
 
 
 def test_backbones_are_listed_on_request():
-    found = listing("backbones")["backbones"]
+    found = listing(List("backbones"))["backbones"]
     assert {"conv_small", "bn_inception", "googlenet", "resnet50"} <= set(found)
     assert len(found) > 500
 
@@ -49,4 +50,4 @@ def test_an_unknown_shelf_suggests_the_nearest():
     with pytest.raises(
         LikewiseError, match=r"there is no shelf 'loses'; did you mean 'losses'.*There are: losses, miners"
     ):
-        listing("loses")
+        listing(List("loses"))

@@ -16,11 +16,12 @@ from PIL import Image
 
 pytest.importorskip("fastapi", reason="the review page needs FastAPI")
 
+from likewise.audit.read import find_audit
 from likewise.config import Review
 from likewise.data.images import check_files
 from likewise.data.table import read_table
 from likewise.errors import LikewiseError
-from likewise.stages.review import find_audit, review
+from likewise.stages.review import review
 from likewise.web.http import take_port
 
 AUDIT = """row,path,label,score,suggested,confidence,margin,reason,split,left,top,right,bottom
@@ -100,7 +101,7 @@ def test_from_audit_to_corrected_table(run):
 
 
 def test_an_audit_is_found_by_its_folder_or_its_run(run):
-    assert find_audit(str(run)) == find_audit(str(run / "audit")) and find_audit(str(run)) == run / "audit"
+    assert find_audit(str(run), "review") == find_audit(str(run / "audit"), "review") == run / "audit"
     with pytest.raises(LikewiseError, match="the folder of an audit is wanted.*got '.*nowhere'; run `likewise audit`"):
         review(Review(str(run / "nowhere")))
 

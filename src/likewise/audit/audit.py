@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Int
 from PIL import Image
 
+from likewise._notebook import view
 from likewise.audit.attribution import WAYS, explain
 from likewise.audit.label_quality import SCORES, judge_part, measure
 from likewise.audit.near_duplicates import Duplicates, near_duplicates
@@ -34,6 +35,16 @@ class Audited:
     folder: Path
     about: dict
     quiet: bool = False
+
+    def __fspath__(self) -> str:
+        """The folder, so that an audit can stand wherever a path can."""
+        return str(self.folder)
+
+    @view
+    def _repr_html_(self) -> str:
+        from likewise.audit.summary import findings_html
+
+        return findings_html(self)
 
 
 def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:

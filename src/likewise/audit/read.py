@@ -287,3 +287,15 @@ def read_near(file: Path, sample: dict[int, Sample]) -> dict[int, list[int]]:
         )
     must_be_rows(np.unique(np.append(row, near[near >= 0])).tolist(), sample, file.name)
     return {one: [other for other in others if other >= 0] for one, others in zip(row.tolist(), near.tolist())}
+
+
+def find_audit(place: str, owner: str) -> Path:
+    """Return the folder of an audit: the given folder, or `audit` in the given run's folder."""
+    given = Path(place).expanduser()
+    folder = next((one for one in (given, given / "audit") if (one / "audit.json").is_file()), None)
+    if folder is None:
+        raise LikewiseError(
+            f"{owner}: the folder of an audit is wanted, with audit.json, or a run with one in `audit`, got '{place}'; "
+            "run `likewise audit` first"
+        )
+    return folder

@@ -8,6 +8,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
+from likewise._notebook import table
 from likewise.audit.read import Findings, read_findings
 from likewise.render.gallery import one_line
 from likewise.render.html import score_text
@@ -17,6 +18,8 @@ SUSPECTS, GROUPS, MERGES = 10, 5, 10
 
 WEAK = 0.5
 """Share of test errors from which the network is too weak to judge labels by."""
+
+PARTS = ("part", ">samples", ">classes", ">wrong labels, estimated", ">flagged")
 
 NARROW = 12
 """Cells that a column of names has at least."""
@@ -49,13 +52,28 @@ def show_findings(audited) -> None:
     console.print(f"next: likewise review {audited.folder}", soft_wrap=True)
 
 
-def show_parts(console: Console, found: Findings) -> None:
+def findings_html(audited) -> str:
+    """Return the parts and the most suspect labels as tables for a notebook."""
+    found = read_findings(audited.folder)
+    notes = [*found.about["notes"], f"report: {audited.folder / 'audit.html'}"]
+    suspects = [line[:3] + line[4:] for line in suspect_lines(found)]
+    heads = ("score", "row", "label", "suggested", "nearest with the suggested label")
+    return table(found.about["title"], [name.lstrip(">") for name in PARTS], part_lines(found), notes) + table(
+        f"the most suspect labels{counted(len(suspects), len(found.suspects))}", heads, suspects
+    )
+
+
+def part_lines(found: Findings) -> list[tuple[str, ...]]:
+    """Name, samples, classes, estimated wrong labels and flagged labels of every part."""
     lines = []
     for name, part in found.about["parts"].items():
         share = f"{part['wrong']:,.0f} ({part['wrong'] / max(1, part['samples']):.1%})"
         lines.append((name, f"{part['samples']:,}", f"{part['classes']:,}", share, f"{part['flagged']:,}"))
-    head = ("part", ">samples", ">classes", ">wrong labels, estimated", ">flagged")
-    show_columns(console, found.about["title"], head, lines)
+    return lines
+
+
+def show_parts(console: Console, found: Findings) -> None:
+    show_columns(console, found.about["title"], PARTS, part_lines(found))
     errors = found.about["errors"]
     if errors.get("queries"):
         share = errors["confusion"] / errors["queries"]
@@ -64,15 +82,21 @@ def show_parts(console: Console, found: Findings) -> None:
             console.print("The network tells these classes apart badly, so more labels are doubted than are wrong.")
 
 
-def show_suspects(console: Console, found: Findings) -> None:
-    if not found.suspects:
-        console.print("\nNo label is suspect.")
-        return
+def suspect_lines(found: Findings) -> list[tuple[str, ...]]:
+    """Score, row, label, an arrow, suggested label and the neighbours' votes of the most suspect labels."""
     lines = []
     for one in found.suspects[:SUSPECTS]:
         there = [found.sample[row].label for row in found.near.get(one.row, [])]
         votes = f"{there.count(one.suggested)} of {len(there)}" if there else ""
         lines.append((score_text(one.score), str(one.row), one.label, "->", one.suggested, votes))
+    return lines
+
+
+def show_suspects(console: Console, found: Findings) -> None:
+    if not found.suspects:
+        console.print("\nNo label is suspect.")
+        return
+    lines = suspect_lines(found)
     title = f"The most suspect labels{counted(len(lines), len(found.suspects))} (nearest: with the suggested label)"
     show_columns(console, title, (">score", ">row", "label", "", "suggested", ">nearest"), lines)
 

@@ -1,4 +1,4 @@
-"""What each command does with its settings: work by its stage, and what is printed. Torch is loaded only to work."""
+"""Every command: call its stage, then show the result. Torch is loaded only by a command that needs it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,32 @@ import os
 import sys
 from collections.abc import Callable
 
+COMMANDS: dict[str, Callable] = {}
+"""Name -> function that takes the command's config. The config is the class of that name in `likewise.config`."""
 
+USAGE: dict[str, tuple[str, str]] = {}
+"""Name -> the call as `likewise --help` writes it, and one line on what the command does."""
+
+
+def command(call: str, summary: str) -> Callable[[Callable], Callable]:
+    """Register a command: its name is the words in small letters with which the call begins."""
+
+    def register(run: Callable) -> Callable:
+        words = call.split()
+        end = next((place for place, word in enumerate(words) if not word.isalpha() or word.isupper()), len(words))
+        name = " ".join(words[:end])
+        COMMANDS[name], USAGE[name] = run, (call, summary)
+        return run
+
+    return register
+
+
+def shown_once(config):
+    """Return the config for this process: of several that torchrun started, all but the first are quiet."""
+    return config if os.environ.get("RANK", "0") == "0" else dataclasses.replace(config, quiet=True)
+
+
+@command("demo", "train on glyphs with wrong labels, plain and robust, and show what was learned")
 def run_demo(config) -> None:
     from likewise.render.scores import show_scores
     from likewise.stages.demo import demo
@@ -17,32 +42,27 @@ def run_demo(config) -> None:
     print("\n".join([*result["doubts"], f"run:     {result['run'].path}", f"picture: {result['picture']}"]))
 
 
-def shown_once(config):
-    """Of the processes that torchrun started, the first one alone has something to say."""
-    return config if os.environ.get("RANK", "0") == "0" else dataclasses.replace(config, quiet=True)
-
-
+@command("train DATA [--robust]", "train an embedding on DATA, whose labels may be wrong, and evaluate it")
 def run_train(config) -> None:
-    from likewise.evaluation.baseline import add_before, say_loss
     from likewise.render.scores import by_gallery, show_scores
-    from likewise.report.label_trust import say_doubts
-    from likewise.training.fit import train
+    from likewise.stages.train import sentences, train
 
     config = shown_once(config)
     run = train(config)
-    if config.evaluate and not config.quiet and run.scores is not None:
-        scores = add_before(run, config)
+    if config.quiet:
+        return
+    if config.evaluate and (scores := run.scores) is not None:
         before = {"before training": scores | scores["before"]} if "before" in scores else {}
         show_scores(before | by_gallery("after training" if before else "test part", scores))
-        for line in filter(None, (say_loss(scores), say_doubts(run))):
+        for line in sentences(run):
             print(line)
-    if not config.quiet:
-        print(f"run: {run.path}")
+    print(f"run: {run.path}")
 
 
+@command("evaluate RUN_OR_EMBEDDINGS", "score an embedding by retrieval")
 def run_evaluate(config) -> None:
-    from likewise.evaluation.evaluate import evaluate
     from likewise.render.scores import by_gallery, show_scores
+    from likewise.stages.evaluate import evaluate
 
     config = shown_once(config)
     scores = evaluate(config)
@@ -52,47 +72,31 @@ def run_evaluate(config) -> None:
         show_scores(by_gallery(title, scores))
 
 
+@command("embed RUN DATA --out z.npz", "turn data into embeddings")
 def run_embed(config) -> None:
-    from likewise.evaluation.embed_data import embed
+    from likewise.stages.embed import embed
 
     e = embed(config)
     print(f"{e.z.shape[0]} {config.layer}s of {e.z.shape[1]} numbers: {config.out}")
 
 
+@command("search TARGET --query IMAGE", "find the nearest neighbours of a picture; --serve: on a page in the browser")
 def run_search(config) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from likewise.errors import printable
-    from likewise.render.tables import escape
+    from likewise.render.neighbours import show_neighbours
     from likewise.stages.search import search
 
     found = search(config)
-    lines = [(f"{f['similarity']:.4f}", f["class"], str(f["row"]), f["path"]) for f in found]
     if config.query is None:
         return
-    console = Console()
-    if console.is_terminal:
-        table = Table(
-            "", "similarity", "class", "row", title=f"nearest to {escape(config.query)}", title_justify="left"
-        )
-        table.add_column("path", overflow="fold")
-        for place, line in enumerate(lines, 1):
-            table.add_row(str(place), *map(escape, line))
-        console.print(table)
-        for hit in found:
-            if hit["same"]:
-                print(f"row {hit['row']} is the same picture")
-    else:  # for other programs: one line a neighbour, its fields apart by tabs
-        for line in lines:
-            print("\t".join(map(printable, line)))
+    show_neighbours(found)
     if config.out:
         print(f"picture: {config.out}")
 
 
+@command("compare RUN_A RUN_B", "tell whether B is better than A, how sure that is, and what changed")
 def run_compare(config) -> None:
-    from likewise.evaluation.compare import compare
     from likewise.render.comparison import show_comparison
+    from likewise.stages.compare import compare
 
     show_comparison(compare(config))
     for what, file in (("picture", config.out), ("queries that changed", config.csv)):
@@ -100,10 +104,14 @@ def run_compare(config) -> None:
             print(f"{what}: {file}")
 
 
+@command(
+    "bench TABLE_OR_GRID",
+    "a paper's table, or a grid of your own: train every cell, print it beside the paper's",
+)
 def run_bench(config) -> None:
-    from likewise.experiments.bench import bench
     from likewise.render.benchmark import show_sheet
     from likewise.render.tables import Table, show_table
+    from likewise.stages.bench import bench
 
     found = bench(config)
     if isinstance(found, Table):
@@ -115,30 +123,17 @@ def run_bench(config) -> None:
         sys.exit(1)
 
 
+@command("tune CONFIG --ranges ...", "search for the best settings on validation classes")
 def run_tune(config) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from likewise.experiments.tune import tune
-    from likewise.render.benchmark import show_sheet
+    from likewise.render.tuning import show_found
+    from likewise.stages.tune import tune
 
     found = tune(config)
-    if config.quiet:
-        return
-    best, count = found.about["best"], found.about["count"]
-    table = Table("", f"best, trial {best['number']}")
-    for name, value in best["values"].items():
-        table.add_row(name, f"{value:.6g}" if isinstance(value, float) else str(value))
-    table.add_row(f"val {found.about['select']}", f"{100 * best['value']:.1f} %")
-    Console().print(table)
-    print("trials: " + ", ".join(f"{number} {state}" for state, number in count.items() if number))
-    for reason in sorted({t["reason"] for t in found.about["trials"] if t["reason"]})[:5]:
-        print(f"  failed: {reason}")
-    if found.final:
-        show_sheet(found.final)
-    print(f"settings: {found.folder / 'best.toml'}\npicture:  {found.folder / 'tune.png'}")
+    if not config.quiet:
+        show_found(found)
 
 
+@command("noise DATA --model ...", "spoil training labels on purpose, and write the data as a table")
 def run_noise(config) -> None:
     from likewise.render.noise import show_noise
     from likewise.stages.noise import noise
@@ -149,107 +144,79 @@ def run_noise(config) -> None:
         print("\n".join([f"table: {spoiled.table}", *(f"picture: {file}" for file in spoiled.pictures)]))
 
 
+@command("report RUNS", "one page about runs: scores, curves, map, galleries, confusions, doubts about labels")
 def run_report(config) -> None:
-    from likewise.report.write import report
+    from likewise.stages.report import report
 
     print(f"page: {report(config)}")
 
 
+@command("hierarchy RUN", "which classes a run sees as relatives: their tree drawn, and beside the known one")
 def run_hierarchy(config) -> None:
-    from likewise.evaluation.hierarchy import hierarchy
     from likewise.render.hierarchy import show_learned
+    from likewise.stages.hierarchy import hierarchy
 
     show_learned(hierarchy(config))
 
 
+@command("audit RUN_OR_EMBEDDINGS", "which labels are probably wrong, and which training samples cause which errors")
 def run_audit(config) -> None:
-    if config.overlap:
-        from likewise.evaluation.overlap_runs import overlap
-        from likewise.render.error_overlap import show_overlap
-
-        found = overlap(config)
-        return None if config.quiet else show_overlap(found)
-    from likewise.audit.audit import audit
     from likewise.audit.summary import show_findings
+    from likewise.render.error_overlap import Overlapped, show_overlap
+    from likewise.stages.audit import audit
 
-    show_findings(audit(config))
+    found = audit(config)
+    if not config.quiet:
+        show_overlap(found) if isinstance(found, Overlapped) else show_findings(found)
 
 
+@command("review AUDIT", "a page in the browser on which people judge what an audit found")
 def run_review(config) -> None:
     from likewise.stages.review import review
 
-    review(config)
+    print(f"\nreview: {review(config)}")
 
 
+@command("export RUN --to onnx", "the network for use elsewhere, checked, with a model card")
 def run_export(config) -> None:
-    from likewise.deploy.export import export
+    from likewise.stages.export import export
 
     made = export(config)
     print(f"export: {made.folder} ({', '.join(made.files)})\nchecked on {made.parity}")
 
 
+@command("list [SHELF]", "losses, miners, samplers, confidence, terms, noise, protocols, heads, metrics, data, ...")
 def run_list(config) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
+    from likewise.render.listing import show_listing
     from likewise.stages.listing import listing
 
-    for shelf, entries in listing(config.shelf).items():
-        table = Table(
-            box=None, show_header=False, title=shelf, title_justify="left", title_style="bold", padding=(0, 2, 0, 0)
-        )
-        for name, line in entries.items():
-            table.add_row(name, line)
-        Console().print(table)
+    show_listing(listing(config))
 
 
+@command("published [--paper ...]", "what the papers report, and what must be known about their numbers")
 def run_published(config) -> None:
-    from likewise.io.files import check_out
-    from likewise.published import find, numbers, papers, write
     from likewise.render.published import show_papers, show_published
+    from likewise.stages.published import published
 
-    file = check_out(config.csv, ".csv", "published", "--csv") if config.csv else None
-    asked = {name: value for name, value in vars(config).items() if name != "csv" and value}
-    found = find(**asked) if asked else numbers()
-    (show_published if asked else show_papers)(found, papers())
-    if file:
-        write(found, file)
-        print(f"numbers: {file}")
+    found = published(config)
+    (show_published if found.is_chosen else show_papers)(found, found.papers)
+    if config.csv:
+        print(f"numbers: {os.path.expanduser(config.csv)}")
 
 
+@command("recipe show NAME", "the settings of a paper, and where each value comes from")
 def run_recipe_show(config) -> None:
-    from likewise.recipes import command, read
     from likewise.render.recipes import show_recipe
+    from likewise.stages.recipe import show
 
-    recipe = read(config.name, config.data)
-    show_recipe(recipe, config.data, command(recipe, config.data or "DATA"))
+    found = show(config)
+    show_recipe(found.recipe, found.data, found.command)
 
 
+@command("recipe diff A B", "the settings in which two recipes, or a recipe and a run, differ")
 def run_recipe_diff(config) -> None:
-    from likewise.recipes import difference, read_pair
     from likewise.render.recipes import show_difference
+    from likewise.stages.recipe import diff
 
-    a, b, data = read_pair(config.a, config.b, config.data)
-    show_difference(a, b, difference(a, b), data)
-
-
-COMMANDS: dict[str, Callable] = {
-    "demo": run_demo,
-    "train": run_train,
-    "evaluate": run_evaluate,
-    "embed": run_embed,
-    "search": run_search,
-    "compare": run_compare,
-    "bench": run_bench,
-    "tune": run_tune,
-    "noise": run_noise,
-    "report": run_report,
-    "hierarchy": run_hierarchy,
-    "audit": run_audit,
-    "review": run_review,
-    "export": run_export,
-    "list": run_list,
-    "published": run_published,
-    "recipe show": run_recipe_show,
-    "recipe diff": run_recipe_diff,
-}
+    found = diff(config)
+    show_difference(found.a, found.b, found.settings, found.data)

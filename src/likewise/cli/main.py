@@ -12,33 +12,19 @@ from contextlib import contextmanager
 from itertools import zip_longest
 from typing import NoReturn
 
+from likewise.cli import commands
 from likewise.cli.commands import COMMANDS
 from likewise.errors import LikewiseError, is_out_of_memory, memory_sentence, nearest_name, printable
 
-USAGE = """likewise: visual-similarity learning that people can trust, even when the labels are wrong.
+TITLE = "likewise: visual-similarity learning that people can trust, even when the labels are wrong."
+DATA = """DATA is a folder with one sub-folder per class, a .csv or .parquet table with path,label, features in .npz with x,label,
+or a name such as glyphs, cub200 or hf:food101. `likewise COMMAND --help` explains every flag with its default."""
 
-  likewise demo                         train on glyphs with wrong labels, plain and robust, and show what was learned
-  likewise train DATA [--robust]        train an embedding on DATA, whose labels may be wrong, and evaluate it
-  likewise evaluate RUN_OR_EMBEDDINGS   score an embedding by retrieval
-  likewise embed RUN DATA --out z.npz   turn data into embeddings
-  likewise search TARGET --query IMAGE  find the nearest neighbours of a picture; --serve: on a page in the browser
-  likewise compare RUN_A RUN_B          tell whether B is better than A, how sure that is, and what changed
-  likewise bench TABLE_OR_GRID          a paper's table, or a grid of your own: train every cell, print it beside the paper's
-  likewise tune CONFIG --ranges ...     search for the best settings on validation classes
-  likewise noise DATA --model ...       spoil training labels on purpose, and write the data as a table
-  likewise report RUNS                  one page about runs: scores, curves, map, galleries, confusions, doubts about labels
-  likewise hierarchy RUN                which classes a run sees as relatives: their tree drawn, and beside the known one
-  likewise audit RUN_OR_EMBEDDINGS      which labels are probably wrong, and which training samples cause which errors
-  likewise review AUDIT                 a page in the browser on which people judge what an audit found
-  likewise export RUN --to onnx         the network for use elsewhere, checked, with a model card
-  likewise list [SHELF]                 losses, miners, samplers, confidence, terms, noise, protocols, heads, metrics, data, ...
-  likewise published [--paper ...]      what the papers report, and what must be known about their numbers
-  likewise recipe show NAME             the settings of a paper, and where each value comes from
-  likewise recipe diff A B              the settings in which two recipes, or a recipe and a run, differ
 
-DATA is a folder with one sub-folder per class, a .csv or .parquet table with path,label, features in .npz with x,label,
-or a name such as glyphs, cub200 or hf:food101. `likewise COMMAND --help` explains every flag with its default.
-"""
+def usage() -> str:
+    """Return what `likewise --help` prints: one line per command, from their registry."""
+    lines = (f"  {f'likewise {call}':<36}  {summary}\n" for call, summary in commands.USAGE.values())
+    return f"{TITLE}\n\n{''.join(lines)}\n{DATA}\n"
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -112,7 +98,7 @@ def end_stopped(text: str = "") -> NoReturn:
 def start(words: list[str]) -> None:
     """Find the command and run it."""
     if not words or words[0] in ("-h", "--help", "help"):
-        print(USAGE, end="")
+        print(usage(), end="")
         return
     if words[0] == "--version":
         from likewise._version import __version__
@@ -143,13 +129,23 @@ def fail(text: str) -> NoReturn:
     sys.exit(2)
 
 
+def config_class(name: str) -> type:
+    """Return the config of a command: the class of its name in `likewise.config`, such as RecipeShow for `recipe show`."""
+    from likewise import config as configs
+
+    return getattr(configs, "".join(word.title() for word in name.split()))
+
+
 def parse(name: str, words: list[str]):
-    """Words -> the command's config. A recipe's values stand in for the defaults; `--robust` is one more recipe."""
+    """Words -> the command's config. A recipe's values stand in for the defaults; `--robust` is one more recipe.
+
+    With a recipe the words are parsed twice: the first time for the recipe and the data, which decide the defaults.
+    """
     import tyro
 
     from likewise import config as configs
 
-    kind = getattr(configs, "".join(word.title() for word in name.split()))
+    kind = config_class(name)
     robust = ["robust"] if kind is configs.Train and "--robust" in words else []
     words = [word for word in words if not (robust and word == "--robust")]
     words = spelled(kind, words)

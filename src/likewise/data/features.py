@@ -56,6 +56,31 @@ def read_embeddings(file: str, labels: str | None = None, root: str | None = Non
     return to_items(file, x, as_sheet(name, columns, len(x)), root)
 
 
+def from_arrays(x: Any, y: Any, name: str = "the arrays") -> Items:
+    """Return vectors in memory as items with `x`, as `read_embeddings` returns those of a file.
+
+    Args:
+        x: (N, F) numbers; a numpy array, a tensor of torch, or anything that numpy makes an array of.
+        y: N labels, whole numbers or words.
+        name: what errors call them.
+    """
+    x, y = check_x(as_array(x), name), as_array(y)
+    return to_items(name, x, as_sheet(name, {"label": y}, len(x)), None)
+
+
+def as_array(values: Any) -> np.ndarray:
+    """Return values of numpy, torch or Python as a numpy array; bfloat16, which numpy does not have, becomes float32."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        values = values.float() if str(values.dtype) == "torch.bfloat16" else values
+    try:
+        return np.asarray(values)
+    except ValueError as error:  # rows of different lengths
+        raise LikewiseError(
+            f"features: an array of equal rows must be given ({first_line(error)}); reshape it"
+        ) from None
+
+
 def labelled_by(labels: str, name: str, columns: dict, count: int) -> Sheet:
     """A file of labels, and beside it what the file of vectors says besides labels."""
     sheet = read_labels(labels)

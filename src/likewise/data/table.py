@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 from pathlib import Path
 
 import numpy as np
 
-from likewise.data.images import file_of
+from likewise.data.images import drop, file_of
 from likewise.data.schema import check_names, class_numbers, optional_columns
 from likewise.data.tabular import Sheet, read_csv, read_parquet
 from likewise.io.files import write_aside, write_csv
@@ -106,6 +107,19 @@ def write_table(items: Items, file: str) -> None:
         columns["x"] = pa.FixedSizeListArray.from_arrays(flat, items.x.shape[1])
     with write_aside(Path(file)) as aside:
         pq.write_table(pa.table(columns), aside)
+
+
+def write_spoiled(items: Items, file: Path, *, drop_wrong: bool = False) -> None:
+    """Write items with wrong labels as a table that finds its pictures from where it is.
+
+    Args:
+        drop_wrong: leave the rows with a wrong label out, and with them the columns of true labels.
+    """
+    written = dataclasses.replace(items, path=places(items, file))
+    if drop_wrong:
+        wrong = np.flatnonzero(items.y != items.y_clean).tolist()
+        written = dataclasses.replace(drop(written, wrong), y_clean=None)
+    write_table(written, str(file))
 
 
 def item_columns(items: Items) -> dict[str, list]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from likewise._notebook import table, view
 from likewise._version import __version__
 from likewise.config import Export, Train, check, to_dict
 from likewise.deploy.model import Model, load, model_of, settings_to_rebuild
@@ -35,9 +36,20 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Exported:
+    """The folder of an export, its files, and how they compare with the run's network."""
+
     folder: Path
     files: tuple[str, ...]
     parity: Parity
+
+    def __fspath__(self) -> str:
+        """The folder, so that an export can stand wherever a path can."""
+        return str(self.folder)
+
+    @view
+    def _repr_html_(self) -> str:
+        lines = [("folder", self.folder), ("files", ", ".join(self.files)), ("checked on", self.parity)]
+        return table("exported network", (), lines)
 
 
 def export(config: Export, say=print) -> Exported:

@@ -19,8 +19,9 @@ from likewise.data.images import check_shape, read_image, to_rgb, upright
 from likewise.models.embedder import Embedder, check_range
 from likewise.runs.devices import choose_device
 from likewise.runs.folder import Run
-from likewise.runs.network import load_into, make_embedder, to_device, transforms
+from likewise.runs.network import make_embedder, to_device, transforms
 from likewise.runs.open import OpenRun
+from likewise.runs.tensors import load_into
 from likewise.types import LikewiseError
 
 FORMAT = 1

@@ -45,7 +45,7 @@ def score_before(run: Run, config: Train, metrics: list[str]) -> dict:
     )  # fmt: skip
     items, protocol, similarity, device = opened.items, opened.protocol, opened.similarity, opened.device
     rows = rows_of(protocol, items, "test")
-    e = as_compared(opened.embed(items, rows, title="embed test part, before training", quiet=False), similarity)
+    e = as_compared(opened.embed(items, rows, title="embed test part, before training", quiet=config.quiet), similarity)
     each, _ = score(e, items, protocol, metrics, similarity, device)
     name = opened.settings.select if opened.settings.select in each.each else next(iter(each.each))
     after = read_per_query(run.path / PER_QUERY, "train", [name])

@@ -1,4 +1,4 @@
-"""Score embeddings in a file: a run's, or anybody's."""
+"""Score embeddings in a file or in arrays."""
 
 from __future__ import annotations
 
@@ -8,33 +8,60 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from likewise.config import Evaluate
-from likewise.data.features import read_embeddings
-from likewise.distributed.process_group import world
+from likewise.config import Evaluate, check
+from likewise.data.features import from_arrays, read_embeddings
+from likewise.distributed.process_group import joined, world
 from likewise.evaluation.checks import check_length, find_leaks, rows_of
 from likewise.evaluation.excluded_pairs import read_pairs
 from likewise.evaluation.scoring import score_with_galleries
 from likewise.io.files import check_out
 from likewise.metrics import admit, of_the_set
 from likewise.runs.dataset import protocol_for
-from likewise.runs.devices import bytes_of
+from likewise.runs.devices import bytes_of, choose_device
 from likewise.runs.embeddings import origin
 from likewise.runs.per_query import write_per_query
-from likewise.types import Embedded, LikewiseError
+from likewise.types import Embedded, Items, LikewiseError
 
 
 def evaluate_embeddings(config: Evaluate, file: Path, device: torch.device) -> dict:
     """Return the scores of a file of embeddings, as the content of scores.json; `per_query` is written where asked for."""
+    out = check_for_embeddings(config, f"'{file}' is a file of embeddings")
+    items = read_embeddings(str(file), config.labels)
+    similarity = config.similarity or origin(file).get("similarity", "cosine")
+    return score_items(config, items, f"'{file}'", similarity, device, out)
+
+
+def evaluate_arrays(config: Evaluate, z, y) -> dict:
+    """Score embeddings (N, D) with their N labels, as a file with these vectors is scored."""
+    check(config)
+    out = check_for_embeddings(config, "arrays of embeddings were given")
+    if config.labels:
+        raise LikewiseError(
+            f"evaluate: the labels of an array must be an array too, got the file '{config.labels}'; pass evaluate(z, y)"
+        )
+    items = from_arrays(z, y)
+    with joined(choose_device(config.device)) as device:
+        return score_items(config, items, "an array", config.similarity or "cosine", device, out)
+
+
+def check_for_embeddings(config: Evaluate, what: str) -> Path | None:
+    """Return the file for scores per query, if any. Settings that only a run has are an error."""
     for name, usual in (("data", None), ("root", None), ("which", "best")):
         if getattr(config, name) != usual:
-            raise LikewiseError(f"evaluate: '{file}' is a file of embeddings, and --{name} is for a run; leave it out")
+            raise LikewiseError(f"evaluate: {what}, and --{name} is for a run; leave it out")
     admit(config.metrics, config.allow_imports)
     out = check_out(config.per_query, ".parquet", "evaluate", "--per-query") if config.per_query else None
     if out and all(map(of_the_set, config.metrics)):
         raise LikewiseError("evaluate: --per-query takes at least one metric per query; add R@1")
-    items = read_embeddings(str(file), config.labels)
+    return out
+
+
+def score_items(
+    config: Evaluate, items: Items, name: str, similarity: str, device: torch.device, out: Path | None
+) -> dict:
+    """Score the embeddings in `items.x`; scores per query go to `out`."""
     if items.split is None and config.part != "test":
-        raise LikewiseError(f"evaluate: '{file}' has no `split`, so no {config.part} part; add it, or leave out --part")
+        raise LikewiseError(f"evaluate: {name} has no `split`, so no {config.part} part; add it, or leave out --part")
     if config.part == "test" and (items.split is None or not (items.split != "").any()):
         items = dataclasses.replace(items, split=np.full(len(items), "test"))
     protocol = protocol_for(items)
@@ -43,7 +70,6 @@ def evaluate_embeddings(config: Evaluate, file: Path, device: torch.device) -> d
     x = items.x if len(rows) == len(items) else items.x[rows]  # all of them may be more than memory holds
     x = x if x.flags.writeable else x.copy()  # torch takes no others
     e = Embedded(torch.as_tensor(x), torch.as_tensor(items.y[rows]), torch.as_tensor(rows))
-    similarity = config.similarity or origin(file).get("similarity", "cosine")
     how = {"budget": bytes_of(config.memory), "exclude": read_pairs(config.exclude, items)}
     length = check_length(e.z, similarity == "cosine" or any(map(of_the_set, config.metrics)))
     result, scores, found = score_with_galleries(

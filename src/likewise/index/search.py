@@ -10,14 +10,14 @@ from jaxtyping import Float
 from PIL import Image
 
 from likewise.config import Search
-from likewise.data.images import image_of, read_image
-from likewise.index.build import Network, add_data, no_picture, path_of, picture_of
+from likewise.data.images import read_image
+from likewise.index.build import Network, add_data, path_of, picture_of
 from likewise.index.index import Hit, Index
 from likewise.io.files import write_aside
 from likewise.render.gallery import Tile, draw_gallery
 from likewise.runs.dataset import data_folders, tell_outside
 from likewise.runs.settings import read_config
-from likewise.types import Items, LikewiseError
+from likewise.types import LikewiseError
 
 SAME = 1e-4
 """Share of its length by which embeddings of one picture differ at most."""
@@ -85,11 +85,6 @@ def answer(index: Index, network: Network | None, config: Search, out: Path | No
 def is_same(z: Float[np.ndarray, "D"], other: Float[np.ndarray, "D"]) -> bool:
     """Whether two embeddings are of the same pixels: networks do not sum in one order, and tell other pictures far apart."""
     return bool(np.linalg.norm(z - other) <= SAME * np.linalg.norm(other))
-
-
-def picture(items: Items, row: int) -> Image.Image:
-    """A row's picture, or an empty one where the data has none."""
-    return no_picture() if items.path is None else image_of(items, row)
 
 
 def embed_picture(image: Image.Image, network: Network | None) -> Float[np.ndarray, "D"]:

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
+from likewise._notebook import table, view
 from likewise.render.figures import COLOURS, INK, SOFT, shorten
 from likewise.render.tables import escape
 
@@ -52,6 +53,16 @@ class Overlapped:
     by: dict[str, Named]
     folder: Path | None = None
 
+    @view
+    def _repr_html_(self) -> str:
+        lines = [
+            (way, named.classes[column], f"{int(named.heat[:, column].sum())} of {len(self.runs)}")
+            for way, named in self.by.items()
+            for column in range(min(LISTED, len(named.classes)))
+        ]
+        said = [say_overlap(self, way) for way in self.by]
+        return table("most wrong classes", ("by", "class", "runs that name it"), lines, said)
+
 
 def say_overlap(found: Overlapped, way: str) -> str:
     """How far runs agree, in one sentence."""
@@ -67,13 +78,13 @@ def show_overlap(found: Overlapped) -> None:
     """The sentences, and the classes that most runs name."""
     console = Console(highlight=False)
     for way, named in found.by.items():
-        table = Table(f"most wrong by {way}", "runs that name it", *map(escape, dict.fromkeys(found.methods)))
+        shown = Table(f"most wrong by {way}", "runs that name it", *map(escape, dict.fromkeys(found.methods)))
         for column in range(min(LISTED, len(named.classes))):
             counts = [str(int(named.heat[rows, column].sum())) for rows in _groups(found).values()]
-            table.add_row(
+            shown.add_row(
                 escape(named.classes[column]), f"{int(named.heat[:, column].sum())} of {len(found.runs)}", *counts
             )
-        console.print(table)
+        console.print(shown)
     for way in found.by:
         sentence = say_overlap(found, way)
         console.print(f"[bold]{sentence[0].upper()}{escape(sentence[1:])}.[/]")

@@ -17,11 +17,14 @@ from rich.console import Console
 from rich.table import Table
 from scipy.cluster.hierarchy import leaves_list, linkage
 
+from likewise._notebook import table, view
 from likewise.render.gallery import EDGE, INK, PAPER, SOFT, WRONG, fit, font_of, one_line
 from likewise.render.tables import escape
 
 TILE, GAP, LINE, ACROSS, PAD, HEAD, PARENT = 66, 8, 13, 6, 12, 32, 36
 CARD, RULE = "#f4f6f9", "#d5dae2"
+
+AGREEMENT = ("level", "clusters", "depth of the tree", "groups", "AMI", "purity")
 
 CARDS, MOST = 40, 12
 """Clusters in the picture, the largest; cells in a card, the last for how many classes had no room."""
@@ -52,6 +55,11 @@ class Learned:
     notes: list[str]
     picture: Path
 
+    @view
+    def _repr_html_(self) -> str:
+        said = [f"clusters: {self.how}", *self.notes, f"picture: {self.picture}"]
+        return table("tree of classes", AGREEMENT, agreement_lines(self), said)
+
 
 class Leaf(NamedTuple):
     """A class, a picture of it where there is one, its known group where its cluster is not named by it, and whether it
@@ -73,15 +81,22 @@ class Card(NamedTuple):
     parent: str = ""
 
 
+def agreement_lines(learned: Learned) -> list[tuple[str, ...]]:
+    """Level, clusters, depth, groups, AMI and purity of every comparison with the known tree."""
+    return [
+        (*map(str, (one.level, one.clusters, one.depth, one.groups)), f"{one.ami:.3f}", f"{100 * one.purity:.1f} %")
+        for one in learned.comparison
+    ]
+
+
 def show_learned(learned: Learned) -> None:
     """A table of how far the known tree agrees, and what must be said below it."""
     console = Console(highlight=False)
     if learned.comparison:
-        table = Table("level", "clusters", "depth of the tree", "groups", "AMI", "purity")
-        for one in learned.comparison:
-            cells = (one.level, one.clusters, one.depth, one.groups, f"{one.ami:.3f}", f"{100 * one.purity:.1f} %")
-            table.add_row(*map(str, cells))
-        console.print(table)
+        shown = Table(*AGREEMENT)
+        for line in agreement_lines(learned):
+            shown.add_row(*line)
+        console.print(shown)
     for note in (f"clusters: {learned.how}", *learned.notes, f"picture: {learned.picture}"):
         console.print(escape(note), soft_wrap=True)
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -15,7 +16,9 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from likewise.render.figures import BETTER, FAINT, INK, SOFT, WORSE
+from likewise._notebook import table as notebook_table
+from likewise._notebook import view
+from likewise.render.figures import BETTER, FAINT, INK, SOFT, WORSE, save_figure
 from likewise.render.tables import escape
 from likewise.types import Items
 
@@ -26,6 +29,39 @@ NAMED, BINS, GROUPS, LEAVES = 60, 400, 40, 500
 """The matrix names up to so many classes, has at most so many lines, names at most so many groups; the tree's leaves."""
 
 WRONG = LinearSegmentedColormap.from_list("wrong", ["#ffffff", "#fbd9b8", "#f0a35c", WORSE, "#7a2e00"])
+
+
+@dataclass(frozen=True, eq=False)
+class Spoiled:
+    """Items with wrong labels, the rows whose labels could change, the table and the pictures that were written."""
+
+    items: Items
+    rows: Int[np.ndarray, "n"]
+    table: Path
+    pictures: tuple[Path, ...]
+
+    @view
+    def _repr_html_(self) -> str:
+        assert self.items.y_clean is not None
+        wrong = int((self.items.y_clean[self.rows] != self.items.y[self.rows]).sum())
+        lines = [
+            ("training labels", len(self.rows)),
+            ("wrong", f"{wrong} ({wrong / max(1, len(self.rows)):.2%})"),
+            ("table", self.table),
+            ("pictures", ", ".join(map(str, self.pictures))),
+        ]
+        return notebook_table(f"{self.items.name} with wrong labels", (), lines)
+
+
+def draw_noise(items: Items, rows: Int[np.ndarray, "n"], table: Path) -> tuple[Path, ...]:
+    """Write pictures of what changed beside the table, and return their paths: the transitions, and the class tree if any."""
+    pictures = {table.with_name(f"{table.stem}.png"): draw_transitions(items, rows)}
+    if items.taxonomy is not None and items.y_clean is not None:
+        names = [items.class_name[c] for c in np.unique(items.y_clean[rows])]
+        pictures[table.with_name(f"{table.stem}_tree.png")] = draw_tree(items.taxonomy, names)
+    for file, figure in pictures.items():
+        save_figure(figure, file)
+    return tuple(pictures)
 
 
 def show_noise(items: Items, rows: Int[np.ndarray, "n"]) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 
 from rich.console import Console
 
+from likewise._notebook import table, view
 from likewise.render.tables import Table, show_table
 
 FIELDS = ("paper", "table", "dataset", "noise", "share", "method", "miner", "sampler", "metric")
@@ -16,13 +18,39 @@ WIDEST = 8
 """Columns of values in one table; of more, every table of a paper becomes one here."""
 
 
+class Numbers(list):
+    """Printed numbers of papers. `is_chosen`: some were chosen; otherwise these are all numbers, shown as an overview."""
+
+    def __init__(self, found: Iterable, papers: Mapping, *, is_chosen: bool = True):
+        super().__init__(found)
+        self.papers, self.is_chosen = papers, is_chosen
+
+    @view
+    def _repr_html_(self) -> str:
+        if not self.is_chosen:
+            return overview(self, self.papers)._repr_html_()
+        return "".join(one._repr_html_() for one in tables(self, self.papers)) + table(
+            "notes", (), [[n] for n in notes_of(self)]
+        )
+
+
+def notes_of(found) -> list[str]:
+    """The caveats of these numbers, each once."""
+    return list(dict.fromkeys(text for n in found for text in n.about))
+
+
+def tables(found, papers) -> list[Table]:
+    """One table of all numbers where it is narrow enough, otherwise one for each table of a paper."""
+    few = len({(labels(n), n.metric) for n in found}) <= WIDEST
+    return [lay_out(list(part), papers) for _, part in groupby(found, lambda n: few or (n.paper, n.table))]
+
+
 def show_published(found, papers) -> None:
     """Numbers, as the papers' tables print them, and below all of them what must be known, each thing once."""
-    notes = list(dict.fromkeys(text for n in found for text in n.about))
+    notes = notes_of(found)
     if Console().is_terminal:
-        few = len({(labels(n), n.metric) for n in found}) <= WIDEST
-        for _, part in groupby(found, lambda n: few or (n.paper, n.table)):
-            show_table(lay_out(list(part), papers))
+        for one in tables(found, papers):
+            show_table(one)
         print("\n".join(f"- {note}" for note in notes))
     else:  # for other programs: one line a number, its fields apart by tabs
         for n in found:
@@ -82,14 +110,20 @@ def as_printed(number, digits: int) -> str:
     return f"{number.mean:.{digits}f}" + ("" if number.spread is None else f" ± {number.spread:.{digits}f}")
 
 
-def show_papers(found, papers) -> None:
-    """What there is to choose from: every table, what it shows, and how many numbers are known of it."""
+def overview(found, papers) -> Table:
+    """Every table of every paper: what it shows, and how many numbers are known of it."""
     count = Counter((n.paper, n.table) for n in found)
     sets = {key: ", ".join(dict.fromkeys(n.dataset for n in found if (n.paper, n.table) == key)) for key in count}
     lines = [[*key, papers[key[0]].tables[key[1]].shows, sets[key], str(number)] for key, number in count.items()]
+    return Table(f"{len(found):,} numbers", ["paper", "table", "shows", "data", "numbers"], lines)
+
+
+def show_papers(found, papers) -> None:
+    """What there is to choose from."""
+    whole = overview(found, papers)
     if not Console().is_terminal:
-        return print("\n".join("\t".join(line) for line in lines))
-    show_table(Table(f"{len(found):,} numbers", ["paper", "table", "shows", "data", "numbers"], lines))
+        return print("\n".join("\t".join(line) for line in whole.lines))
+    show_table(whole)
     for key, paper in papers.items():
         print(f"{key}: {paper.authors}: {paper.title}, {paper.venue} {paper.year}")
     print("choose with --paper, --table, --dataset, --metric, --method and --noise")

@@ -2,14 +2,51 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from likewise._notebook import table, view
 from likewise.render.tables import escape
 
 NOTHING = "-"
 """In place of a value: a setting that is off, or left to the data."""
+
+
+@dataclass(frozen=True)
+class ShownRecipe:
+    """A recipe, the data set it was read for, and the command that it stands for."""
+
+    recipe: Any  # a `likewise.recipes.Recipe`
+    data: str | None
+    command: str
+
+    @view
+    def _repr_html_(self) -> str:
+        one = self.recipe
+        lines = [(key, words(value), one.source[key]) for key, value in one.values.items()]
+        notes = [text for text in (one.paper, one.note, self.command) if text]
+        title = f"{one.title} ({one.name}{f', for {self.data}' if self.data else ''})"
+        return table(title, ("setting", "value", "from"), lines, notes)
+
+
+@dataclass(frozen=True)
+class RecipeDifference:
+    """Two recipes, and setting -> ((value, source) of a, (value, source) of b) where they differ."""
+
+    a: Any  # a `likewise.recipes.Recipe`, as is b
+    b: Any
+    settings: dict[str, tuple]
+    data: str | None
+
+    @view
+    def _repr_html_(self) -> str:
+        lines = [(key, *(words(value) for value, _ in sides)) for key, sides in self.settings.items()]
+        notes = [f"values for {self.data}"] if self.data else []
+        return table(f"{self.a.title} and {self.b.title}", ("setting", self.a.name, self.b.name), lines, notes)
 
 
 def show_recipe(recipe, data: str | None, command: str) -> None:

@@ -1,8 +1,13 @@
-"""What `evaluate` and `compare` give back: dicts like any other, which show themselves in notebooks."""
+"""Results of commands that show themselves in notebooks; the scores and comparisons are dicts like any other."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
 from likewise._notebook import table, view
+from likewise.metrics import as_text
 from likewise.render.comparison import SCOPE, verdict
 from likewise.render.scores import score_lines
 
@@ -40,3 +45,34 @@ class Compared(dict):
             lines.append((name, *sides, f"{100 * about['difference']:+.2f}", span))
         heads = ("points", "A", "B", "B - A", f"95 % interval over {self['over']}")
         return table(f"{verdict(self)}.", heads, lines, [f"A: {self['a']}", f"B: {self['b']}", SCOPE])
+
+
+class Demonstrated(dict):
+    """Scores before training, of the plain and of the robust run; sentences on flagged labels; the robust run; a picture."""
+
+    @view
+    def _repr_html_(self) -> str:
+        sides = ("before", "plain", "robust")
+        lines = [
+            (name, *(as_text(name, self[side]["metrics"][name]) for side in sides))
+            for name in self["robust"]["metrics"]
+        ]
+        said = [*self["doubts"], f"run: {self['run'].path}", f"picture: {self['picture']}"]
+        return table("glyphs with wrong labels", ("metric", "before training", *sides[1:]), lines, said)
+
+
+@dataclass(frozen=True)
+class Page:
+    """An HTML page on disk, which a notebook shows as a link."""
+
+    path: Path
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @view
+    def _repr_html_(self) -> str:
+        return f'<div>page: <a href="{escape(self.path.as_posix())}">{escape(str(self.path))}</a></div>'

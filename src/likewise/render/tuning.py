@@ -12,7 +12,10 @@ import numpy as np
 from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
 
+from likewise.render.benchmark import show_sheet
 from likewise.render.figures import BETTER, FAINT, INK, WORSE, shorten
 
 SOFT, RULE, LINE, CROSS = "#6b7585", FAINT, BETTER, WORSE
@@ -154,3 +157,23 @@ def ticks(dial: Dial) -> list[tuple[float, str]]:
     even = [i / 4 for i in range(5)]
     low, high = (math.log(v) if dial.log else v for v in (dial.low, dial.high))
     return [(h, f"{math.exp(low + h * (high - low)) if dial.log else low + h * (high - low):.3g}") for h in even]
+
+
+def show_found(found) -> None:
+    """Print the best settings of a search, how its trials ended, and the table of the final runs if there is one.
+
+    Args:
+        found: a `likewise.experiments.tune.Found`.
+    """
+    best, count = found.about["best"], found.about["count"]
+    table = Table("", f"best, trial {best['number']}")
+    for name, value in best["values"].items():
+        table.add_row(name, f"{value:.6g}" if isinstance(value, float) else str(value))
+    table.add_row(f"val {found.about['select']}", f"{100 * best['value']:.1f} %")
+    Console().print(table)
+    print("trials: " + ", ".join(f"{number} {state}" for state, number in count.items() if number))
+    for reason in sorted({t["reason"] for t in found.about["trials"] if t["reason"]})[:5]:
+        print(f"  failed: {reason}")
+    if found.final:
+        show_sheet(found.final)
+    print(f"settings: {found.folder / 'best.toml'}\npicture:  {found.folder / 'tune.png'}")

@@ -36,6 +36,25 @@ def say_doubts(run: Run) -> str:
     )
 
 
+def say_detected(run: Run, items: Items) -> list[str]:
+    """Return sentences on the labels that a training flagged, checked against the true labels in `items`.
+
+    A label is flagged if the training left its sample out in the end, or changed it.
+    """
+    trusted = read_sample_weights(run.path, "report")
+    if trusted is None:
+        return []
+    given, label, used = trusted.given, trusted.label, trusted.weight > 0
+    true = np.asarray(items.class_name)[items.y[trusted.row]]
+    wrong, changed = given != true, used & (label != given)
+    flagged = changed | ~used
+    found, false, right = (flagged & wrong).sum(), (flagged & ~wrong).sum(), (changed & (label == true)).sum()
+    return [
+        f"robust doubted {flagged.sum()} of {len(given)} labels: {found} of the {wrong.sum()} wrong ones, and {false} right ones",
+        f"it changed {changed.sum()} of them, {right} to the true class, and left out {(~used).sum()}",
+    ]
+
+
 def noise_of(one: Opened, lines: Sequence[dict], top: int) -> Noise | None:
     """What a run's log, its trust and its audit tell of its labels; None where nobody doubted them and none was spoiled."""
     run, settings = one.run, one.settings

@@ -63,6 +63,10 @@ class Run:
     def __repr__(self) -> str:
         return f"Run('{self.path}')"
 
+    def __fspath__(self) -> str:
+        """The folder, so that a run can stand wherever a path can."""
+        return str(self.path)
+
     @view
     def _repr_html_(self) -> str:
         from likewise.render.results import Scored

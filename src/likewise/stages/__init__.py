@@ -1,1 +1,6 @@
-"""Stages: straight lines of parts, each from one config to one result."""
+"""Stages: one thin file per command. Only the command line and the functions of `likewise` import them.
+
+A stage takes the config of its command and `say`, which takes lines for the user, calls the library and returns an object
+that shows itself in a notebook. It prints nothing. The config is checked once: by the library function that takes it,
+otherwise by the stage. A stage imports the library when it is called, so that importing a stage is cheap.
+"""

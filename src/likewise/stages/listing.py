@@ -1,15 +1,14 @@
-"""list: what is on the shelves, one line each."""
+"""`likewise list`: the components of every registry, one line each."""
 
 from __future__ import annotations
 
-from likewise.config.spec import find
-from likewise.data import HUB
-from likewise.data import NAMES as DATA
+from typing import TYPE_CHECKING
+
+from likewise.config import List, check
 from likewise.errors import LikewiseError, nearest_name
-from likewise.experiments.grid import read_grid, table_names
-from likewise.metrics import NAMES as METRICS
-from likewise.metrics import SET_NAMES
-from likewise.recipes import names, read
+
+if TYPE_CHECKING:
+    from likewise.render.listing import Listing
 
 SHELVES = {
     "losses": "losses",
@@ -25,26 +24,35 @@ SHELVES = {
 OTHERS = ("metrics", "data", "recipes", "tables", "backbones")
 
 
-def listing(shelf: str = "all") -> dict[str, dict[str, str]]:
-    """Shelf -> name -> one line. "all" leaves out the backbones, which are more than a thousand."""
+def listing(config: List, say=print) -> Listing:
+    """Return registry -> name -> one line. "all" leaves out the backbones, which are more than a thousand."""
+    check(config)
+    from likewise.render.listing import Listing
+
     everything = (*SHELVES, *OTHERS)
-    if shelf not in ("all", *everything):
+    if config.shelf not in ("all", *everything):
         raise LikewiseError(
-            f"list: there is no shelf '{shelf}'{nearest_name(shelf, everything)} There are: {', '.join(everything)}"
+            f"list: there is no shelf '{config.shelf}'{nearest_name(config.shelf, everything)} "
+            f"There are: {', '.join(everything)}"
         )
-    wanted = [s for s in everything if s != "backbones"] if shelf == "all" else [shelf]
-    return {name: entries(name) for name in wanted}
+    wanted = [s for s in everything if s != "backbones"] if config.shelf == "all" else [config.shelf]
+    return Listing({name: entries(name) for name in wanted})
 
 
 def entries(shelf: str) -> dict[str, str]:
+    """Return the one line of every name in a registry."""
+    from likewise import data, metrics, recipes
+    from likewise.config.spec import find
+    from likewise.experiments.grid import read_grid, table_names
+
     if shelf in SHELVES:
         return {name: first_line(part) for name, part in find(SHELVES[shelf]).items()}
     if shelf == "metrics":
-        return METRICS | SET_NAMES
+        return metrics.NAMES | metrics.SET_NAMES
     if shelf == "data":
-        return DATA | HUB
+        return data.NAMES | data.HUB
     if shelf == "recipes":
-        return {name: read(name).title for name in names()}
+        return {name: recipes.read(name).title for name in recipes.names()}
     if shelf == "tables":
         return {name: read_grid(name).title for name in table_names()}
     import timm

@@ -1,16 +1,18 @@
-"""search: a picture (or a row) and a set of embeddings -> its nearest neighbours, as a table, a picture, or on a page."""
+"""`likewise search`: nearest neighbours of a picture or a row, as a table, a picture, or on a page."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from likewise.config import Search, check
 from likewise.errors import LikewiseError, printable
-from likewise.index.build import open_index
-from likewise.index.search import answer, change, outside_of
-from likewise.io.files import check_out
+
+if TYPE_CHECKING:
+    from likewise.render.neighbours import Neighbours
 
 
-def search(config: Search, say=print) -> list[dict]:
-    """Save or change the index, answer the query, serve the page: whatever was asked for, in this order.
+def search(config: Search, say=print) -> Neighbours:
+    """Save or change the index, answer the query and serve the page, as far as the config asks for each, in this order.
 
     Returns:
         The k nearest rows of the query: row, similarity, class and path of each, and whether it is the very picture that was
@@ -21,9 +23,14 @@ def search(config: Search, say=print) -> list[dict]:
         raise LikewiseError("search: there is nothing to do; give --query, --serve, --save, --add, --remove or --index")
     if config.out and config.query is None:
         raise LikewiseError("search: --out is a picture of the answers to a --query, and there is none; give one")
+    from likewise.index.build import open_index
+    from likewise.index.search import answer, change, outside_of
+    from likewise.io.files import check_out
+    from likewise.render.neighbours import Neighbours
+
     out = check_out(config.out, ".png", "search") if config.out else None
     if config.serve:
-        from likewise.web.search.serve import check_serving  # needs what not everybody has installed
+        from likewise.web.search.serve import check_serving, serve  # needs an extra of likewise
 
         upload, token = check_serving(config)
     index, network = open_index(config, say)
@@ -32,7 +39,5 @@ def search(config: Search, say=print) -> list[dict]:
     change(index, network, config, say)
     found = [] if config.query is None else answer(index, network, config, out)
     if config.serve:
-        from likewise.web.search.serve import serve
-
-        serve(index, network, config, upload, token)
-    return found
+        serve(index, network, config, upload, token, say)
+    return Neighbours(found, config.query or "")

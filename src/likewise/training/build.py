@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from likewise.config import Train
@@ -20,7 +21,7 @@ from likewise.training.optim import make_optimizer
 from likewise.training.plan import make_plan
 from likewise.training.samples import Samples, number_samples
 from likewise.training.schedule import Schedule
-from likewise.training.state import Components, TrainState, build_sampler
+from likewise.training.state import Components, TrainState
 from likewise.types import Items, LikewiseError
 
 
@@ -48,7 +49,11 @@ def build_state(config: Train, samples: Samples, device: torch.device, rank: int
     plan = make_plan(config, len(sampler), parts.confidence and parts.confidence.every)
     optimizer = make_optimizer(config, parts.embedders, parts.losses, parts.terms)
     schedule = Schedule(config, optimizer, plan.steps, plan.per_pass)
-    return TrainState(config, samples, parts, sampler, plan, optimizer, schedule, device, rank, processes)
+
+    def make_sampler(labels: np.ndarray) -> BatchSampler:
+        return build_sampler(config, parts.facts | {"labels": labels})
+
+    return TrainState(config, samples, parts, sampler, make_sampler, plan, optimizer, schedule, device, rank, processes)
 
 
 def build_components(config: Train, samples: Samples, device: torch.device) -> tuple[Components, BatchSampler]:
@@ -76,3 +81,9 @@ def build_components(config: Train, samples: Samples, device: torch.device) -> t
     taught = [module for module in inside if isinstance(module, Miner) and module.momentum is not None]
     teacher = Teacher(embedder, taught[0].momentum) if taught and taught[0].momentum is not None else None
     return Components(embedders, losses, confidence, terms, teacher, taught, facts), sampler
+
+
+def build_sampler(config: Train, facts: dict[str, Any]) -> BatchSampler:
+    """Build the sampler of the settings, for the labels in `facts`."""
+    assert config.sampler is not None
+    return build(config.sampler, BatchSampler, allow_imports=config.allow_imports, **facts)

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from likewise.config import Train
-from likewise.config.spec import build
 from likewise.contracts import BatchSampler, Confidence, Loss, Miner, Term
 from likewise.distributed.sharded_proxies import own, own_memory, whole, whole_memory
 from likewise.engine.cuda_graphs import Mode
@@ -21,7 +20,7 @@ from likewise.engine.grad_cache import generators
 from likewise.errors import LikewiseError
 from likewise.models.embedder import Embedder
 from likewise.models.teacher import Teacher
-from likewise.runs.network import load_into
+from likewise.runs.tensors import load_into
 from likewise.training.noise_monitor import LossHistory, Watch
 from likewise.training.objective import Objective
 from likewise.training.plan import Plan
@@ -77,7 +76,7 @@ class TrainState:
     Args:
         config: resolved settings.
         samples: what it trains and validates on.
-        sampler: the first one; relabelling builds others.
+        sampler: the first one; `make_sampler` builds another for the labels of the samples that remain.
         rank, processes: number of this process, and of all processes.
 
     Attributes:
@@ -94,6 +93,7 @@ class TrainState:
         samples: Samples,
         parts: Components,
         sampler: BatchSampler,
+        make_sampler: Callable[[np.ndarray], BatchSampler],
         plan: Plan,
         optimizer: torch.optim.Optimizer,
         schedule: Schedule,
@@ -105,7 +105,8 @@ class TrainState:
         self.device, self.rank, self.processes = device, rank, processes
         self.objective = Objective(parts.losses, parts.confidence, parts.terms, config.loss_weight)
         self.similarity = "cosine" if parts.loss.input == "unit" else "euclidean"
-        self.optimizer, self.schedule, self.sampler = optimizer, schedule, sampler
+        self.optimizer, self.schedule = optimizer, schedule
+        self.sampler, self.make_sampler = sampler, make_sampler
         self.y = torch.as_tensor(samples.labels, device=device)
         self.kept = np.arange(len(samples.rows))
         self.within = torch.arange(len(samples.rows), device=device)
@@ -132,8 +133,7 @@ class TrainState:
         self.relabelling, self.y = verdict, verdict.y.to(self.device)
         self.kept, step = np.flatnonzero(verdict.w.cpu().numpy() > 0), self.sampler.step
         try:
-            labels = self.y.cpu().numpy()[self.kept]
-            self.sampler = build_sampler(self.config, self.parts.facts | {"labels": labels})
+            self.sampler = self.make_sampler(self.y.cpu().numpy()[self.kept])
         except LikewiseError as error:
             raise LikewiseError(
                 f"{error}. That is after {self.config.confidence} left out labels; smaller batches need less"
@@ -189,9 +189,3 @@ class TrainState:
         if stored := state["losses"]:
             self.history = LossHistory(**stored | {"sums": stored["sums"].to(self.device)})
         self.mode = state["way"]
-
-
-def build_sampler(config: Train, facts: dict[str, Any]) -> BatchSampler:
-    """Build the sampler of the settings, for the labels in `facts`."""
-    assert config.sampler is not None
-    return build(config.sampler, BatchSampler, allow_imports=config.allow_imports, **facts)

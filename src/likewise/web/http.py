@@ -15,6 +15,7 @@ import reprlib
 import secrets
 import socket
 import stat
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -133,12 +134,13 @@ def new_app(owner: str, token: str, largest: int) -> FastAPI:
     return app
 
 
-def run_app(app: FastAPI, owner: str, host: str, port: int, token: str) -> None:
-    """Serve until interrupted and print the address, which opens the page; port 0 is any free one."""
+def run_app(app: FastAPI, owner: str, host: str, port: int, token: str, say: Callable[[str], None] = print) -> None:
+    """Serve until interrupted. `say` takes the address, which opens the page; port 0 is any free one."""
     with take_port(owner, host, port) as door:
         name = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
         key = quote(token, safe="")
-        print(f"{owner}: http://{name}:{door.getsockname()[1]}/?token={key} (Ctrl-C ends it)", flush=True)
+        say(f"{owner}: http://{name}:{door.getsockname()[1]}/?token={key} (Ctrl-C ends it)")
+        sys.stdout.flush()  # a program that reads the address from a pipe waits for it
         how = {"log_level": "warning", "lifespan": "off", "ws": "none", "timeout_graceful_shutdown": 2}
         uvicorn.Server(uvicorn.Config(app, **how)).run(sockets=[door])
 

@@ -54,9 +54,10 @@ def serve(
     port: int = 8017,
     root: str = "",
     title: str = "",
+    say: Callable[[str], None] = print,
 ) -> None:
-    """Serve the page until interrupted. Arguments as for `make_app`; port 0 is any free one."""
-    run_app(make_app(store, token, picture, root, title), "review", host, port, token)
+    """Serve the page until interrupted. Arguments as for `make_app`; `say` takes the address, and port 0 is any free one."""
+    run_app(make_app(store, token, picture, root, title), "review", host, port, token, say)
 
 
 def make_app(store: Store, token: str, picture: Picture | None = None, root: str = "", title: str = "") -> FastAPI:

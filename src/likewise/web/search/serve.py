@@ -36,8 +36,8 @@ def check_serving(config: Search) -> tuple[int, str]:
     return upload, choose_token("search", config.token_file)
 
 
-def serve(index: Index, network: Network | None, config: Search, upload: int, token: str) -> None:
-    """Serve the page over an index until Ctrl-C."""
+def serve(index: Index, network: Network | None, config: Search, upload: int, token: str, say=print) -> None:
+    """Serve the page over an index until Ctrl-C. `say` takes its address."""
     if network is not None and network.run.about["features"] is None:
         _ = network.opened.network  # opened now: the first client need not wait, and what is wrong is said here
     else:
@@ -48,7 +48,7 @@ def serve(index: Index, network: Network | None, config: Search, upload: int, to
         changes=index.folder is not None and config.host in HERE,
     )  # fmt: skip
     with suppress(KeyboardInterrupt):  # how it is meant to end
-        run_app(make_app(desk, token), "search", config.host, config.port, token)
+        run_app(make_app(desk, token), "search", config.host, config.port, token, say)
 
 
 def open_picture(body: bytes, formats: tuple[str, ...]) -> Image.Image | None:

@@ -1,0 +1,58 @@
+"""Python values as the settings of a command: components become specs, paths and counts text, numbers plain."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import typing
+from typing import Any, TypeVar
+
+from likewise.config.spec import spec
+from likewise.errors import LikewiseError, nearest_name
+
+Config = TypeVar("Config")
+
+
+def make_config(kind: type[Config], **settings: object) -> Config:
+    """Return a command's config from Python values; see `plain_settings`."""
+    return kind(**plain_settings(kind, settings))
+
+
+def plain_settings(kind: type, settings: dict[str, object]) -> dict[str, Any]:
+    """Return settings as the command line has them. A name that the config does not have is an error.
+
+    A component (`losses.Triplet(margin=0.1)`, or the class itself) becomes its spec, a path or a run its text, and a scalar
+    of numpy or torch a plain number. A list becomes a tuple, and a single value stands for a tuple of one. A whole number
+    becomes text where the setting is text, such as `length=40`.
+    """
+    hints, owner = typing.get_type_hints(kind), kind.__name__.lower()
+    known = [field.name for field in dataclasses.fields(kind)]  # pyright: ignore[reportArgumentType]
+    for name in settings:
+        if name not in known:
+            raise LikewiseError(
+                f"{owner} has no setting '{name}'{nearest_name(name, known)} It takes: {', '.join(known)}"
+            )
+    return {name: fitted(plain(value), hints[name]) for name, value in settings.items()}
+
+
+def plain(value: Any) -> Any:
+    """Return a value as text, a number, None, or a tuple of these."""
+    if getattr(value, "ndim", None) == 0:
+        value = value.item()
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, list | tuple) or hasattr(value, "tolist"):
+        return tuple(plain(one) for one in (value if isinstance(value, list | tuple) else value.tolist()))
+    return f"{value.__name__}()" if isinstance(value, type) else spec(value)
+
+
+def fitted(value: Any, hint: Any) -> Any:
+    """Return a plain value in the form that its setting has: text for whole numbers, a tuple for a single text."""
+    kinds = typing.get_args(hint) or (hint,)
+    options = kinds if type(None) in kinds else (hint,)
+    if isinstance(value, int) and not isinstance(value, bool) and str in options and int not in options:
+        return str(value)
+    is_tuple = any(typing.get_origin(option) is tuple for option in options)
+    return (value,) if is_tuple and isinstance(value, str) else value

@@ -1,0 +1,27 @@
+"""The components of every registry, for the terminal and for a notebook."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from likewise._notebook import table, view
+
+
+class Listing(dict):
+    """Registry -> name -> one line."""
+
+    @view
+    def _repr_html_(self) -> str:
+        return "".join(table(shelf, (), list(entries.items())) for shelf, entries in self.items())
+
+
+def show_listing(found: Listing) -> None:
+    """Print one table for each registry."""
+    for shelf, entries in found.items():
+        shown = Table(
+            box=None, show_header=False, title=shelf, title_justify="left", title_style="bold", padding=(0, 2, 0, 0)
+        )
+        for name, line in entries.items():
+            shown.add_row(name, line)
+        Console().print(shown)

@@ -1,0 +1,39 @@
+"""A gallery of queries drawn at random, not chosen: each with its nearest neighbours among the embeddings of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from likewise.data.features import read_embeddings
+from likewise.data.images import image_of
+from likewise.io.files import write_aside
+from likewise.render.gallery import Tile, draw_gallery
+from likewise.retrieval.ranking import nearest
+
+
+def draw_random_gallery(
+    embeddings: Path, file: Path, title: str, *, seed: int = 0, queries: int = 8, k: int = 5
+) -> None:
+    """Draw random queries and their k nearest neighbours, and write the picture.
+
+    Args:
+        embeddings: embeddings with the paths of their pictures, such as embeddings.npz of a run.
+        file: the picture to write (.png).
+    """
+    items = read_embeddings(str(embeddings))
+    chosen = np.sort(np.random.default_rng(seed).permutation(len(items))[:queries])
+    z = torch.as_tensor(items.x)
+    row, sim = nearest(z[chosen], z, k, own=torch.as_tensor(chosen))
+    page = []
+    for query, answers, sims in zip(chosen.tolist(), row.tolist(), sim.tolist(), strict=True):
+        tiles = [
+            Tile(image_of(items, a), items.class_name[items.y[a]], f"{s:.3f}", bool(items.y[a] == items.y[query]))
+            for a, s in zip(answers, sims, strict=True)
+        ]
+        page.append((Tile(image_of(items, query), items.class_name[items.y[query]], "query"), tiles))
+    note = f"{queries} random queries and their {k} nearest; green: the same class, red: another"
+    with write_aside(file) as aside:
+        draw_gallery(page, title, note).save(aside, format="PNG")

@@ -1,0 +1,21 @@
+"""`likewise audit`: labels that are probably wrong, test errors and their causes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from likewise.audit.audit import Audited
+    from likewise.config import Audit
+    from likewise.render.error_overlap import Overlapped
+
+
+def audit(config: Audit, say=print) -> Audited | Overlapped:
+    """Return what is suspect in a run or in embeddings; with `overlap`, the classes at which several runs fail."""
+    if config.overlap:
+        from likewise.evaluation.overlap_runs import overlap
+
+        return overlap(config, say)
+    from likewise.audit.audit import audit as work
+
+    return work(config, say)

@@ -1,0 +1,17 @@
+"""`likewise bench`: train every cell of a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from likewise.config import Bench
+    from likewise.render.benchmark_table import Sheet
+    from likewise.render.tables import Table
+
+
+def bench(config: Bench, say=print) -> Sheet | Table:
+    """Return the table of all cells, or, with `list` or `slurm`, the table of what would be trained."""
+    from likewise.experiments.bench import bench as work
+
+    return work(config, say)

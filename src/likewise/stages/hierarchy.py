@@ -1,0 +1,16 @@
+"""`likewise hierarchy`: the tree of a run's training classes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from likewise.config import Hierarchy
+    from likewise.render.hierarchy import Learned
+
+
+def hierarchy(config: Hierarchy, say=print) -> Learned:
+    """Return the clusters of the training classes, level by level, and how far the known tree agrees with them."""
+    from likewise.evaluation.hierarchy import hierarchy as work
+
+    return work(config, say)

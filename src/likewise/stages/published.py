@@ -1,0 +1,25 @@
+"""`likewise published`: the numbers that the papers report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from likewise.config import Published, check
+
+if TYPE_CHECKING:
+    from likewise.render.published import Numbers
+
+
+def published(config: Published, say=print) -> Numbers:
+    """Return the chosen numbers, all of them if nothing is chosen, and write them to `config.csv` if it is given."""
+    check(config)
+    from likewise.io.files import check_out
+    from likewise.published import find, numbers, papers, write
+    from likewise.render.published import Numbers
+
+    file = check_out(config.csv, ".csv", "published", "--csv") if config.csv else None
+    chosen = {name: value for name, value in vars(config).items() if name != "csv" and value}
+    found = find(**chosen) if chosen else numbers()
+    if file:
+        write(found, file)
+    return Numbers(found, papers(), is_chosen=bool(chosen))

@@ -1,0 +1,16 @@
+"""`likewise tune`: search for the best settings on validation classes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from likewise.config import Tune
+    from likewise.experiments.tune import Found
+
+
+def tune(config: Tune, say=print) -> Found:
+    """Return the best settings, every trial, and the table of the final runs if there are any."""
+    from likewise.experiments.tune import tune as work
+
+    return work(config, say)

@@ -1,0 +1,15 @@
+from PIL import Image
+
+from likewise.render.gallery import CAPTION, EDGE, GAP, TILE
+from likewise.report.random_gallery import draw_random_gallery
+
+
+def test_the_picture_has_a_line_for_every_query_and_is_the_same_again(finished_pictures, tmp_path):
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        draw_random_gallery(
+            finished_pictures.path / "embeddings.npz", tmp_path / f"{name}.png", "title", seed=seed, queries=3, k=2
+        )
+    page = Image.open(tmp_path / "a.png")
+    assert page.size == (2 * EDGE + 3 * (TILE + GAP) + GAP, 74 + 3 * (TILE + CAPTION + GAP) + EDGE)
+    a, b, c = ((tmp_path / f"{name}.png").read_bytes() for name in "abc")
+    assert a == b != c
