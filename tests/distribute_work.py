@@ -80,7 +80,7 @@ def train_together(name: str) -> dict[str, torch.Tensor]:
     for step in range(3):
         rows = torch.randperm(SAMPLES, generator=torch.Generator().manual_seed(step))[:13]
         mine = x[rows[share(len(rows))]]
-        out = gather_outputs(network(mine), len(rows))
+        out = gather_outputs(network(mine), len(rows), world()[1])
         value, (trust,), _ = objective([out], Batch(mine, rows % CLASSES, rows), weight[rows])
         network.zero_grad()
         value.backward()

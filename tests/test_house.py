@@ -2,7 +2,9 @@
 
 import ast
 import importlib
+import json
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -178,6 +180,30 @@ def wrong_sizes_and_names(file: Path) -> Iterator[str]:
                 yield f"{node.name} has {length} lines"
             if re.match(r"(get|calc|compute|do)_", node.name):
                 yield f"{node.name} is not named as a verb of its own"
+
+
+def test_no_name_is_undefined():
+    """Checked here, since shapes in annotations look like undefined names to linters and type checkers."""
+    words = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "check",
+        "--select",
+        "F821",
+        "--output-format",
+        "json",
+        "src",
+        "tests",
+        "tools",
+    ]
+    wrong = []
+    for found in json.loads(subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False).stdout):
+        row, column = found["location"]["row"] - 1, found["location"]["column"] - 1
+        line = Path(found["filename"]).read_text("utf-8").splitlines()[row]
+        if line[:column].count('"') % 2 == 0:  # not inside of a string, as the axes of a shape are
+            wrong.append(f"{found['filename']}:{row + 1}: {found['message']}")
+    assert wrong == []
 
 
 def stored(function: ast.FunctionDef) -> set[str]:

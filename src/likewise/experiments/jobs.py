@@ -103,7 +103,7 @@ class Planner:
         """The job of these settings. What cannot work is refused here, as far as can be seen without a network."""
         from likewise.evaluation.checks import check_plan
         from likewise.runs.dataset import make_protocol
-        from likewise.runs.defaults import resolve
+        from likewise.runs.defaults import check_loss, resolve
 
         items, data = self.items(config)
         config = replace(resolve(config, items), quiet=True, again=False, out=None)
