@@ -20,19 +20,6 @@ import import_graph  # noqa: E402
 
 COMPONENTS = ("losses", "miners", "samplers", "noise", "confidence", "terms", "protocols")
 """Packages with one public class per file."""
-BY_FOLDER = (
-    *COMPONENTS,
-    "adapters",
-    "data",
-    "loggers",
-    "metrics",
-    "models",
-    "published",
-    "recipes",
-    "tables",
-    "taxonomies",
-)
-"""Packages that the documented tree names without their files, so that a new component needs no line in it."""
 MAX_ROOT_MODULES = 12
 MAX_STAGE_LINES = 80
 MAX_FILE_LINES = 400
@@ -51,18 +38,19 @@ def section(title: str) -> str:
 
 
 def documented_tree() -> set[str]:
-    """Paths of the tree in the docs: `name/` opens a folder, deeper lines lie in it."""
+    """Paths of the tree in the docs: `name/` opens a folder with its purpose behind it; names of files lie in the last folder."""
     found: set[str] = set()
     above: list[str] = []
-    block = section("The tree").split("```")[1]
-    for line in block.splitlines()[1:]:
-        match = re.match(r"( *)([\w.]+/?)(?: |$)", line)
-        if not match or not line.strip():
-            continue
-        depth = len(match[1]) // 2
-        above[depth:] = [match[2].rstrip("/")]
-        found.add("/".join(above) + ("/" if match[2].endswith("/") else ""))
-    return {path.removeprefix("likewise/") for path in found} - {""}
+    for line in section("The tree").split("```")[1].splitlines()[2:]:
+        depth, names = (len(line) - len(line.lstrip())) // 2 - 1, line.split()
+        if names[0].endswith("/"):
+            above[depth:] = [names[0]]
+            found.add("".join(above))
+        else:
+            found |= {
+                "".join(above[:depth]) + name for name in names if name.endswith(".py") and (depth or name == names[0])
+            }
+    return found
 
 
 def real_tree() -> set[str]:
@@ -70,8 +58,9 @@ def real_tree() -> set[str]:
     found = set()
     for file in FILES:
         place = file.relative_to(HOME)
-        found |= {f"{folder.as_posix()}/" for folder in place.parents if folder.parts}
-        if place.parts[0] not in BY_FOLDER and (len(place.parts) == 1 or place.name != "__init__.py"):
+        folders = [folder.as_posix() for folder in place.parents if folder.parts]
+        found |= {f"{folder}/" for folder in folders}
+        if import_graph.BY_FOLDER.isdisjoint(folders) and (not folders or place.name != "__init__.py"):
             found.add(place.as_posix())
     return found
 

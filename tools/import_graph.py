@@ -2,7 +2,7 @@
 
     python tools/import_graph.py                        # the counts
     python tools/import_graph.py --packages             # the packages that every package imports
-    python tools/import_graph.py --tree                 # the tree, with the first line of every docstring
+    python tools/import_graph.py --tree                 # the tree in docs/architecture.md
     python tools/import_graph.py --picture docs/packages.svg
 
 An edge is any import inside `likewise`: at the top of a file, inside a function, under TYPE_CHECKING, relative or absolute,
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -33,6 +34,8 @@ BANDS = {
     "core": ("types", "contracts", "similarity", "batch_checks", "durations", "errors", "_notebook", "_version"),
 }  # fmt: skip
 """Packages and root modules that almost all others import: the picture shows them without arrows."""
+BY_FOLDER = {*BANDS["components"], "data", "published", "recipes", "tables", "taxonomies", "report/sections"}
+"""Folders that the tree names without their files, so that a new component or section needs no line in it."""
 BELOW = {name for names in BANDS.values() for name in names} | {"__main__"}
 
 
@@ -190,22 +193,28 @@ def report(graph: Graph, home: Path = HOME) -> str:
     return "\n".join(lines)
 
 
-def tree_lines(home: Path = HOME, by_folder: Collection[str] = ()) -> Iterator[str]:
-    """Yield the tree of the package, a line per folder and file with the first line of its docstring.
+def first_line(file: Path) -> str:
+    """Return the first line of a module's docstring, without its full stop."""
+    return (ast.get_docstring(ast.parse(file.read_text("utf-8"))) or "").split("\n")[0].rstrip(".")
 
-    Args:
-        by_folder: packages whose files are left out.
+
+def tree_lines(home: Path = HOME, depth: int = 1) -> Iterator[str]:
+    """Yield the tree of the package: every folder with its purpose, the names of its files below it.
+
+    Files of the root have a line each. Those of `BY_FOLDER` are left out.
     """
-    yield "likewise/"
-    for file in sorted(
-        home.rglob("*.py"), key=lambda f: (len(f.relative_to(home).parts) > 1, str(f.relative_to(home)))
-    ):
-        place = file.relative_to(home)
-        doc = (ast.get_docstring(ast.parse(file.read_text("utf-8"))) or "").split("\n")[0]
-        if place.name == "__init__.py" and len(place.parts) > 1:
-            yield f"{'  ' * (len(place.parts) - 1)}{place.parts[-2]}/".ljust(26) + doc
-        elif place.parts[0] not in by_folder:
-            yield f"{'  ' * len(place.parts)}{place.name}".ljust(26) + doc
+    if home == HOME:
+        yield "likewise/"
+        for file in sorted(home.glob("*.py")):
+            yield f"  {file.name}".ljust(20) + first_line(file)
+    for folder in sorted(file.parent for file in home.glob("*/__init__.py")):
+        indent = "  " * depth
+        yield f"{indent}{folder.name}/".ljust(20) + first_line(folder / "__init__.py")
+        if folder.relative_to(HOME).as_posix() in BY_FOLDER:
+            continue
+        names = [file.name for file in sorted(folder.glob("*.py")) if file.name != "__init__.py"]
+        yield from textwrap.wrap(" ".join(names), 118, initial_indent=indent + "  ", subsequent_indent=indent + "  ")
+        yield from tree_lines(folder, depth + 1)
 
 
 def levels(graph: Graph) -> dict[str, int]:
@@ -260,7 +269,7 @@ def draw_packages(packages: Graph) -> Drawing:
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--packages", action="store_true", help="print the packages that every package imports")
-    parser.add_argument("--tree", action="store_true", help="print the tree with the first line of every docstring")
+    parser.add_argument("--tree", action="store_true", help="print the tree of the package")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the package graph as SVG")
     parser.add_argument("--home", type=Path, default=HOME, help="the package's folder")
     return parser.parse_args(words)
@@ -274,7 +283,7 @@ def main(words: Sequence[str] | None = None) -> None:
         for name, targets in sorted(packages.items()):
             print(f"| `{name or 'likewise'}` | {' '.join(f'`{target}`' for target in sorted(targets)) or '-'} |")
     if asked.tree:
-        print("\n".join(tree_lines(asked.home)))
+        print("\n".join(tree_lines()))
     if asked.picture:
         asked.picture.write_text(draw_packages(packages).text, "utf-8")
     if not (asked.packages or asked.tree or asked.picture):

@@ -1,3 +1,5 @@
+"""`python -m likewise`: the command line."""
+
 from likewise.cli.main import main
 
 main()

@@ -1,4 +1,4 @@
-"""How objects show themselves in notebooks: small tables of escaped text, in the colours of the page they stand on."""
+"""Notebook views of results: small HTML tables of escaped text."""
 
 from __future__ import annotations
 

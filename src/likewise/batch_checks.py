@@ -1,4 +1,4 @@
-"""What a loss may take for granted: shapes, kinds, unit embeddings and labels that exist."""
+"""Checks of a batch before a loss: shapes, dtypes, unit embeddings, labels below the number of classes."""
 
 from __future__ import annotations
 

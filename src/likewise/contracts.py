@@ -1,4 +1,4 @@
-"""The verbs of the house: what each kind of part takes and gives. Read this file first.
+"""Contracts: what each kind of component takes and returns. Read this file first.
 
 A part with settings is a class under one of these contracts; a part without settings is a plain function.
 Depth: contract, class, stop. Loss, Term, Confidence and BatchSampler may also override `after_step` and `observe_state`.

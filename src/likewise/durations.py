@@ -1,4 +1,4 @@
-"""How long: steps ("500") or passes over the data ("20e"), as settings and parts write it; now and then seconds ("30s")."""
+"""Durations: steps ("500"), passes over the training data ("20e"), or seconds ("30s")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors that a user is meant to read, and what can be found out about others. Without torch."""
+"""Errors for users: LikewiseError and its kinds, suggestions for misspelt names. Without torch."""
 
 import re
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""The nouns of the house: frozen records that parts hand to one another. None of them computes anything.
+"""Data classes that components exchange: Items, Batch, Output, Ref, Trust, Embedded, Retrieval and others.
 
 Axes: B batch, R reference, N data set, Q query, K neighbour, D embedding, F feature, C class, T tuple.
 Directions, fixed once: similarity high = near; metric high = good; label score low = suspect; influence high = harmful.

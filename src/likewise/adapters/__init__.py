@@ -1,4 +1,4 @@
-"""Adapters: parts of other libraries as parts of this one. `__all__` is the registry."""
+"""Adapters: components of other libraries as components of this one. `__all__` is the registry."""
 
 from likewise.adapters.pml import FromPML
 

@@ -1,1 +1,1 @@
-"""Audit: which labels are probably wrong, which pairs a model confuses, and what causes it."""
+"""Audit: labels that are probably wrong, retrieval errors and the training samples that cause them."""

@@ -1,4 +1,4 @@
-"""How far to believe each label while training. The classes imported here are the registry."""
+"""Confidences: sample weights and relabelling during training. The classes imported here are the registry."""
 
 from likewise.confidence.co_teaching import CoTeaching as CoTeaching
 from likewise.confidence.co_teaching_plus import CoTeachingPlus as CoTeachingPlus

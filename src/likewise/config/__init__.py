@@ -1,4 +1,4 @@
-"""Every setting of every command, without torch: fields are flags, the texts below them are their help."""
+"""Settings of every command, without torch: fields are flags, the texts below them are their help."""
 
 from likewise.config.audit import Audit, Review
 from likewise.config.checks import check, to_dict

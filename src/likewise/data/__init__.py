@@ -1,4 +1,4 @@
-"""Data sets as tables of items: read them from their original downloads, folders, tables or feature files."""
+"""Data sets as tables of items: readers of every format, decoded cache, augmentation, loader."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Files written atomically, processes, progress bars, image files."""
+"""Files written atomically, locks, child processes, progress bars, image files."""

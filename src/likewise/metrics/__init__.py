@@ -1,4 +1,4 @@
-"""Metrics by name. Per query, from one ranked pass: `metric("R@10")`. Of a whole set of embeddings: `measure_set(["rho"], z, y)`.
+"""Metrics by name: per query from one ranked pass, or of a whole set of embeddings.
 
 A new metric per query is a function in a file of this package and one line in `PER_QUERY`. A new family of metrics of the whole
 set is a module with `NAMES`, `knows(name)` and `measure(names, z, y)`, and one entry in `FAMILIES`. A metric that stays in your

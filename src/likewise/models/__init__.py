@@ -1,4 +1,4 @@
-"""Networks that turn pictures into embeddings. Heads, as parts of a spec, are listed in `likewise.models.heads`."""
+"""Networks: backbone, pooling, head. The heads that a spec may name are in `likewise.models.heads`."""
 
 from likewise.models.embedder import Embedder
 

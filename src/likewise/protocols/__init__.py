@@ -1,4 +1,4 @@
-"""Protocols: which rows train and test, who asks and who may answer. The classes imported here are the registry."""
+"""Protocols: training rows, test rows, queries and gallery. The classes imported here are the registry."""
 
 from likewise.protocols.class_folds import ClassFolds as ClassFolds
 from likewise.protocols.query_gallery import QueryGallery as QueryGallery

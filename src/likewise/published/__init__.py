@@ -1,4 +1,4 @@
-"""The papers' numbers, as printed, and what must be known about them: data that is shipped, and the reader for it.
+"""The papers' numbers as printed, with their caveats, and the reader for them.
 
 `results.csv` has a line a number, `papers.toml` says what each table shows and which caveats hold for which numbers, and
 `wrong_classes.csv` names the test classes that the influence study found most often wrong. All per cent, as printed.

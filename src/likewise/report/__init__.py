@@ -1,1 +1,1 @@
-"""Pictures and tables for people."""
+"""The report: one HTML page about runs, made of sections."""

@@ -1,4 +1,4 @@
-"""Tables of papers as grids: one TOML file each, in the format of `likewise.experiments.grid`; settings come from recipes.
+"""Tables of papers as grids: one TOML file each; settings come from recipes.
 
 `likewise bench procsim-table5 --data cub200 --root DIR` trains one. Files whose names begin with _ are not tables: some start
 from them, and `_quick.toml` is what --quick does to all of them.

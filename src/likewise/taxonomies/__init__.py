@@ -1,4 +1,4 @@
-"""Class trees: what every class is a kind of. Shipped ones, those in a file, and those that WordNet gives."""
+"""Class trees: the ancestors of every class. Shipped ones, those in a file, and those of WordNet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contract checks for parts, yours and ours: `check_loss(make)` raises AssertionError naming what a part breaks.
+"""Contract checks for components, yours and ours. Each raises an AssertionError that names the broken rule.
 
     from likewise.testing import check_loss
     check_loss(lambda: MyLoss(margin=0.3))
