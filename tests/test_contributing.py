@@ -1,7 +1,7 @@
 """CONTRIBUTING.md is performed: its example loss is added to a copy of the tree as the page says, and the tests run there.
 
-The fast suite runs the tests that a new loss can break: the house rules, the contract, the doc pages, the recipes, the listing
-and the example's own test. The whole fast suite in that copy is a slow test.
+The fast suite runs a few tests that a new loss can break: its own, the contract, the house rules about components, the doc pages.
+The whole fast suite in that copy is a slow test.
 """
 
 import os
@@ -18,9 +18,9 @@ PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 COPIED = ("src", "tests", "tools", "docs", "examples", "benchmarks")
 TESTS = (
     "tests/losses/test_nca.py", "tests/test_house.py", "tests/test_contracts.py", "tests/test_docs.py",
-    "tests/test_recipes.py", "tests/stages/test_listing.py", "tests/losses/test_hyperbolic.py",
+    "tests/losses/test_hyperbolic.py",
 )  # fmt: skip
-CHOSEN = "NCA or test_nca or test_house or fresh or link or pictures_are or test_recipes or test_listing or space"
+CHOSEN = "[NCA] or test_nca or a_component_is or documented_tree or table_allows or shelf_pages or unknown_space or or_a_reason"
 
 
 def changes() -> dict[str, str]:
@@ -48,13 +48,13 @@ def copy(tmp_path_factory) -> Path:
     return place
 
 
-def run_there(copy: Path, *words: str) -> None:
-    """Run pytest on the copy, with the copy's own package."""
-    made = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n", "0", *words],
-        cwd=copy, env=os.environ | {"PYTHONPATH": str(copy / "src")}, capture_output=True, text=True,
-    )  # fmt: skip
+def run_there(copy: Path, *words: str) -> str:
+    """Run a Python module on the copy, with the copy's own package, and return what it prints."""
+    path = os.pathsep.join([str(copy / "src"), *filter(None, sys.path)])
+    words = (sys.executable, "-m", *words)
+    made = subprocess.run(words, cwd=copy, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True)
     assert made.returncode == 0, made.stdout[-6000:] + made.stderr[-2000:]
+    return made.stdout
 
 
 def test_the_page_names_three_files():
@@ -65,16 +65,12 @@ def test_the_page_names_three_files():
 
 @pytest.mark.process
 def test_a_loss_is_a_file_a_line_and_a_test(copy):
-    run_there(copy, *TESTS, "-k", CHOSEN)
-    told = subprocess.run(
-        [sys.executable, "-m", "likewise", "list", "losses"], cwd=copy,
-        env=os.environ | {"PYTHONPATH": str(copy / "src")}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert "NCA" in told.stdout
+    run_there(copy, "pytest", "-q", "-n", "0", *TESTS, "-k", CHOSEN)
+    assert "NCA" in run_there(copy, "likewise", "list", "losses")
 
 
 @pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.timeout(3600)
 def test_the_whole_fast_suite_passes_with_it(copy):
-    run_there(copy, "--ignore=tests/test_contributing.py")
+    run_there(copy, "pytest", "-q", "-n", "0", "--ignore=tests/test_contributing.py")

@@ -173,6 +173,7 @@ def wrong_sizes_and_names(file: Path) -> Iterator[str]:
 
 def test_no_name_is_undefined():
     """Checked here, since shapes in annotations look like undefined names to linters and type checkers."""
+    pytest.importorskip("ruff")
     words = [
         sys.executable,
         "-m",

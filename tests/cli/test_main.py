@@ -331,7 +331,8 @@ def test_the_front_door_takes_what_python_has(toy, tmp_path):
         metrics=["R@1", "RP"], device="cpu", quiet=True,
     )  # fmt: skip
     config = run.about["config"]
-    assert config["loss"] == "Triplet(margin=0.1, squared=False, miner=DistanceWeighted(lower=0.5, upper=None))"
+    miner = "DistanceWeighted(lower=0.5, upper=None)"
+    assert config["loss"] == f"Triplet(margin=0.1, squared=False, miner={miner}, space='cosine')"
     assert config["noise"] == "Uniform(share=0.2, exact=True)"
     assert config["seed"] == 3
     assert config["length"] == "4"

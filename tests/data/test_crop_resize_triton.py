@@ -82,7 +82,7 @@ def interpreter_fails() -> str | None:
 @pytest.mark.skipif(not cut_cuda.available(), reason="needs Triton")
 def test_interpreted_on_the_cpu_it_equals_the_reference_to_the_bit():
     """In a process of its own: Triton chooses when it is imported."""
-    words = [sys.executable, "-c", "import test_cut_cuda; test_cut_cuda.interpreted()"]
+    words = [sys.executable, "-c", "import test_crop_resize_triton as test; test.interpreted()"]
     path = os.pathsep.join([os.path.dirname(__file__), *sys.path])
     environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": path}
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
