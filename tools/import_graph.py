@@ -34,8 +34,8 @@ BANDS = {
     "core": ("types", "contracts", "similarity", "batch_checks", "durations", "errors", "_notebook", "_version"),
 }  # fmt: skip
 """Packages and root modules that almost all others import: the picture shows them without arrows."""
-BY_FOLDER = {*BANDS["components"], "data", "published", "recipes", "tables", "taxonomies", "report/sections"}
-"""Folders that the tree names without their files, so that a new component or section needs no line in it."""
+BY_FOLDER = {*BANDS["components"], "data", "published", "recipes", "tables", "taxonomies", "report/sections", "stages"}
+"""Folders that the tree names without their files, so that a new component, section or command needs no line in it."""
 BELOW = {name for names in BANDS.values() for name in names} | {"__main__"}
 
 

@@ -7,6 +7,7 @@ from training.small_training import built
 
 from likewise.config import Train
 from likewise.data import load
+from likewise.losses import Triplet
 from likewise.training.fit import train
 from likewise.types import LikewiseError
 
@@ -61,3 +62,16 @@ def test_a_mixture_has_no_loss_of_its_own(settings):
     with pytest.raises(LikewiseError, match="keep_losses wants the loss of every sample, and mixup .*leave one"):
         train(Train(**settings, keep_losses=True, mixup=2.0))
     assert not Path(settings["out"]).exists()
+
+
+def test_a_loss_that_hides_its_input_is_refused(items, make, monkeypatch):
+    """Evaluation reads from the spec whether embeddings are compared at unit length."""
+    made = Triplet.__init__
+
+    def hide(self, *arguments, **settings):
+        made(self, *arguments, **settings)
+        self.input = "raw"
+
+    monkeypatch.setattr(Triplet, "__init__", hide)
+    with pytest.raises(LikewiseError, match="takes raw embeddings, but its class declares unit; make `input` a class"):
+        make(items, loss="Triplet()")

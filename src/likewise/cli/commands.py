@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 
 COMMANDS: dict[str, Callable] = {}
-"""Name -> function that takes the command's config. The config is the class of that name in `likewise.config`."""
+"""Name -> function that takes the command's config. The config is the class of that name in a module of `likewise.config`."""
 
 USAGE: dict[str, tuple[str, str]] = {}
 """Name -> the call as `likewise --help` writes it, and one line on what the command does."""

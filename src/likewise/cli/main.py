@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
+from pkgutil import iter_modules
 from typing import NoReturn
 
 from likewise.cli import commands
@@ -130,10 +132,12 @@ def fail(text: str) -> NoReturn:
 
 
 def config_class(name: str) -> type:
-    """Return the config of a command: the class of its name in `likewise.config`, such as RecipeShow for `recipe show`."""
+    """Return the config of a command: the class of its name in a module of `likewise.config`, RecipeShow for `recipe show`."""
     from likewise import config as configs
 
-    return getattr(configs, "".join(word.title() for word in name.split()))
+    title = "".join(word.title() for word in name.split())
+    modules = (importlib.import_module(f"likewise.config.{found.name}") for found in iter_modules(configs.__path__))
+    return next(vars(module)[title] for module in modules if title in vars(module))
 
 
 def parse(name: str, words: list[str]):

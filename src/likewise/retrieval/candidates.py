@@ -1,6 +1,6 @@
 """The first rows of a ranking: fast arithmetic proposes, exact scores decide, and a bound on its error proves nobody was missed.
 
-Float32 (float16 on a GPU) keeps some more candidates than are wanted; these are scored exactly (`exact`). A query whose
+Float32 (float16 on a GPU) keeps some more candidates than are wanted; these are scored exactly (`integer_scores`). A query whose
 proposal cannot be proven complete, because too many neighbours are nearly equal, is scored exactly against the whole gallery.
 """
 

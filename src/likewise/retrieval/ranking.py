@@ -1,7 +1,7 @@
 """Exact nearest neighbours in bounded memory, the same rows on every device.
 
 Ranking is by (similarity, row): equal similarities go to the lower row, on every device and for every chunk size.
-`exact` says how, `propose` makes it fast.
+`integer_scores` defines the scores, `candidates` makes the ranking fast.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from likewise.config import Train
-from likewise.contracts import BatchSampler
+from likewise.config.spec import describe
+from likewise.contracts import BatchSampler, Loss, input_of
 from likewise.errors import LikewiseError
 from likewise.runs.devices import bytes_of
 from likewise.training.state import Components
@@ -33,7 +34,13 @@ def check_compatibility(
 
 
 def check_loss_arguments(config: Train, parts: Components) -> None:
-    """Raise where a loss, or one inside of it, was given another number of classes, dimensions or views."""
+    """Raise where a loss, or one inside of it, was given another number of classes, dimensions or views, or hides its input."""
+    declared = input_of(describe(config.loss, Loss, allow_imports=config.allow_imports))
+    if declared != parts.loss.input:  # evaluation goes by the spec alone
+        raise LikewiseError(
+            f"train: {config.loss} takes {parts.loss.input} embeddings, but its class declares {declared}; make `input` a "
+            "class attribute, or override `input_of`"
+        )
     for part in parts.loss.modules():
         for name in ("classes", "dim", "largest_class"):
             given = getattr(part, name, None)
