@@ -73,4 +73,4 @@ def test_a_loss_is_a_file_a_line_and_a_test(copy):
 @pytest.mark.process
 @pytest.mark.timeout(3600)
 def test_the_whole_fast_suite_passes_with_it(copy):
-    run_there(copy, "pytest", "-q", "-n", "0", "--ignore=tests/test_contributing.py")
+    run_there(copy, "pytest", "-q", "-n", "2", "--dist", "loadfile", "--ignore=tests/test_contributing.py")

@@ -34,7 +34,17 @@ BANDS = {
     "core": ("types", "contracts", "similarity", "batch_checks", "durations", "errors", "_notebook", "_version"),
 }  # fmt: skip
 """Packages and root modules that almost all others import: the picture shows them without arrows."""
-BY_FOLDER = {*BANDS["components"], "data", "published", "recipes", "tables", "taxonomies", "report/sections", "stages"}
+BY_FOLDER = {
+    *BANDS["components"],
+    "data",
+    "published",
+    "recipes",
+    "tables",
+    "taxonomies",
+    "report/sections",
+    "stages",
+    "config",
+}
 """Folders that the tree names without their files, so that a new component, section or command needs no line in it."""
 BELOW = {name for names in BANDS.values() for name in names} | {"__main__"}
 
@@ -154,7 +164,7 @@ def longest_chain(graph: Graph) -> list[str]:
 def is_counted(module: str, graph: Graph) -> bool:
     """Whether the fan-out limit holds for a module: not for packages' own files and the command line, which list others."""
     is_package = any(other.startswith(f"{module}.") for other in graph) or module == ""
-    return not is_package and module not in ("commands", "cli.commands")
+    return not is_package and module != "cli.commands"
 
 
 def fan_out(graph: Graph) -> dict[str, int]:
@@ -271,13 +281,12 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--packages", action="store_true", help="print the packages that every package imports")
     parser.add_argument("--tree", action="store_true", help="print the tree of the package")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the package graph as SVG")
-    parser.add_argument("--home", type=Path, default=HOME, help="the package's folder")
     return parser.parse_args(words)
 
 
 def main(words: Sequence[str] | None = None) -> None:
     asked = parse(words)
-    graph = import_graph(asked.home)
+    graph = import_graph()
     packages = package_graph(graph)
     if asked.packages:
         for name, targets in sorted(packages.items()):
@@ -287,7 +296,7 @@ def main(words: Sequence[str] | None = None) -> None:
     if asked.picture:
         asked.picture.write_text(draw_packages(packages).text, "utf-8")
     if not (asked.packages or asked.tree or asked.picture):
-        print(report(graph, asked.home))
+        print(report(graph))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 
 Every command is a function here. It has the command's defaults, takes the fields of the command's config as keyword arguments
 (`likewise.config`; a setting such as `loss` may also be an object), returns an object that shows itself in a notebook, and
-prints nothing on stdout. Progress and messages go to stderr; `quiet=True` turns them off.
+prints nothing on stdout. Progress and messages go to stderr; `quiet=True`, where the command has it, turns them off.
 
 Importing the package is cheap: torch and the networks are loaded when they are first used.
 """

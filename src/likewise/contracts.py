@@ -230,7 +230,7 @@ class NoiseModel(ABC):
 
 
 class Protocol(ABC):
-    """Which rows belong to a part; who asks, and who may answer.
+    """Which rows belong to a part, which are queries and which the gallery.
 
     `shares_classes`: train and test hold the same classes by design, which elsewhere would be a leak. `tests`: there is a test
     part; without one everything trains, and nothing is scored.

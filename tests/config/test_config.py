@@ -2,9 +2,11 @@
 
 import ast
 import dataclasses
+import importlib
 import inspect
 import json
 import re
+from pkgutil import iter_modules
 
 import pytest
 
@@ -31,8 +33,9 @@ def texts_below(kind):
 
 
 def test_every_command_has_its_config():
-    exported = {kind for name in configs.__all__ if dataclasses.is_dataclass(kind := getattr(configs, name))}
-    assert set(KINDS.values()) == exported
+    modules = [importlib.import_module(f"likewise.config.{found.name}") for found in iter_modules(configs.__path__)]
+    defined = {kind for module in modules for kind in vars(module).values() if dataclasses.is_dataclass(kind)}
+    assert set(KINDS.values()) == defined
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda k: k.__name__)

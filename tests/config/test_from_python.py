@@ -50,3 +50,18 @@ def test_a_setting_that_takes_numbers_or_text_keeps_numbers():
 
     Both.__annotations__["value"] = int | str
     assert plain_settings(Both, {"value": 3}) == {"value": 3}
+
+
+class Mine(losses.Triplet):
+    """A loss of the user's own."""
+
+
+def test_a_class_of_ones_own_keeps_its_module_and_a_function_is_refused():
+    assert plain_settings(Train, {"loss": Mine})["loss"] == f"{__name__}.Mine()"
+    assert plain_settings(Train, {"loss": losses.Triplet})["loss"] == "Triplet()"
+    with pytest.raises(LikewiseError, match="cannot be the function .*; name it as text, 'my_module.test_a_class"):
+        plain_settings(Train, {"loss": test_a_class_of_ones_own_keeps_its_module_and_a_function_is_refused})
+
+
+def test_a_single_value_stands_for_a_tuple_of_one():
+    assert plain_settings(Search, {"remove": 5})["remove"] == (5,)

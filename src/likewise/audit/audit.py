@@ -34,7 +34,6 @@ class Audited:
 
     folder: Path
     about: dict
-    quiet: bool = False
 
     def __fspath__(self) -> str:
         """The folder, so that an audit can stand wherever a path can."""
@@ -66,7 +65,7 @@ def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
     if config.retrain:
         about["retrain"] = act(subject, verdicts, config, folder, say)
         finish(folder, subject, about, config)
-    return Audited(folder, about, config.quiet)
+    return Audited(folder, about)
 
 
 def finish(folder: Path, subject: Subject, about: dict, config: Audit) -> None:

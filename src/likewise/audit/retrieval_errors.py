@@ -12,7 +12,7 @@ from likewise.audit.label_scores import class_sizes, must_be_labelled
 from likewise.audit.records import Found, WrongPairs
 from likewise.errors import LikewiseError
 from likewise.evaluation.error_overlap import most_wrong
-from likewise.retrieval import integer_scores as exact
+from likewise.retrieval import integer_scores
 from likewise.retrieval.ranking import nearest
 from likewise.similarity import squared_distance
 
@@ -54,10 +54,10 @@ def _mates(
     """
     order = y.argsort(stable=True)
     at = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))[query].sort().values
-    side, y = exact.prepare(z[order], z.device, None, "z"), y[order]
+    side, y = integer_scores.prepare(z[order], z.device, None, "z"), y[order]
     start, end = torch.searchsorted(y, y[at]), torch.searchsorted(y, y[at], right=True)
     mate, near = torch.full_like(y, -1, dtype=torch.int64), torch.full_like(y, torch.nan, dtype=torch.float64)
-    for part in exact.cut(len(at), min(256, AT_ONCE // len(y))):
+    for part in integer_scores.cut(len(at), min(256, AT_ONCE // len(y))):
         some = at[part]
         band = torch.arange(int(start[part][0]), int(end[part][-1]), device=y.device)
         key = side.whole(some) @ side.whole(slice(int(band[0]), int(band[-1]) + 1)).T
@@ -65,7 +65,7 @@ def _mates(
         best = key.amax(1, keepdim=True)
         found = order[band.where(key == best, len(y)).amin(1)]
         mate[order[some]] = found.where(best[:, 0] > -torch.inf, -1)
-        near[order[some]] = exact.readable(best, side, some)[:, 0]
+        near[order[some]] = integer_scores.readable(best, side, some)[:, 0]
     return mate[query], near[query]
 
 

@@ -29,10 +29,8 @@ def show_findings(audited) -> None:
     """What is worth knowing first, and where the rest stands.
 
     Args:
-        audited: has `folder`, and `quiet`, with which nothing is shown.
+        audited: has the `folder` of the audit.
     """
-    if audited.quiet:
-        return
     console, found = Console(highlight=False, markup=False), read_findings(audited.folder)
     show_parts(console, found)
     show_suspects(console, found)

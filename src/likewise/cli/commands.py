@@ -38,6 +38,8 @@ def run_demo(config) -> None:
     from likewise.stages.demo import demo
 
     result = demo(config)
+    if config.quiet:
+        return print(f"run:     {result['run'].path}\npicture: {result['picture']}")
     show_scores({"before training": result["before"], "plain": result["plain"], "robust": result["robust"]})
     print("\n".join([*result["doubts"], f"run:     {result['run'].path}", f"picture: {result['picture']}"]))
 

@@ -137,7 +137,8 @@ def config_class(name: str) -> type:
 
     title = "".join(word.title() for word in name.split())
     modules = (importlib.import_module(f"likewise.config.{found.name}") for found in iter_modules(configs.__path__))
-    return next(vars(module)[title] for module in modules if title in vars(module))
+    found = ((vars(module).get(title), module.__name__) for module in modules)
+    return next(kind for kind, home in found if kind is not None and kind.__module__ == home)
 
 
 def parse(name: str, words: list[str]):

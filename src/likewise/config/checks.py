@@ -7,7 +7,7 @@ import math
 import typing
 from collections.abc import Mapping
 
-from likewise.config import type_check as kinds
+from likewise.config import type_check
 from likewise.errors import LikewiseError
 
 Config = typing.TypeVar("Config")
@@ -42,8 +42,8 @@ def check(config) -> None:
     hints = typing.get_type_hints(type(config), include_extras=True)
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        if not kinds.fits(value, hints[field.name]):
-            raise LikewiseError(f"{name}: {field.name} must be {kinds.words(hints[field.name])}, got {value!r}")
+        if not type_check.fits(value, hints[field.name]):
+            raise LikewiseError(f"{name}: {field.name} must be {type_check.words(hints[field.name])}, got {value!r}")
         if any("\0" in text for text in (value if isinstance(value, tuple) else (value,)) if isinstance(text, str)):
             raise LikewiseError(f"{name}: {field.name} must not hold a NUL character, got {value!r}")
         if isinstance(value, int) and abs(value) > 2**53:  # not all of them are floating-point numbers any more

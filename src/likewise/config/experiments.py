@@ -24,6 +24,8 @@ class Demo:
     """Seed of everything random."""
     again: bool = False
     """Train anew although the demo has been run before."""
+    quiet: bool = False
+    """Show no progress, and print only where the run and the picture are."""
 
 
 @dataclass(frozen=True)

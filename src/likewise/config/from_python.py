@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import os
 import typing
 from typing import Any, TypeVar
 
-from likewise.config.spec import spec
+from likewise.config.spec import name_of, spec
 from likewise.errors import LikewiseError, nearest_name
 
 Config = TypeVar("Config")
@@ -45,14 +46,19 @@ def plain(value: Any) -> Any:
         return os.fspath(value)
     if isinstance(value, list | tuple) or hasattr(value, "tolist"):
         return tuple(plain(one) for one in (value if isinstance(value, list | tuple) else value.tolist()))
-    return f"{value.__name__}()" if isinstance(value, type) else spec(value)
+    if inspect.isroutine(value):
+        raise LikewiseError(
+            f"a setting cannot be the function {value.__qualname__}; name it as text, 'my_module.{value.__name__}', with "
+            "allow_imports=True"
+        )
+    return f"{name_of(value)}()" if isinstance(value, type) else spec(value)
 
 
 def fitted(value: Any, hint: Any) -> Any:
-    """Return a plain value in the form that its setting has: text for whole numbers, a tuple for a single text."""
+    """Return a plain value in the form that its setting has: text for whole numbers, a tuple of one for a single value."""
     kinds = typing.get_args(hint) or (hint,)
     options = kinds if type(None) in kinds else (hint,)
     if isinstance(value, int) and not isinstance(value, bool) and str in options and int not in options:
         return str(value)
     is_tuple = any(typing.get_origin(option) is tuple for option in options)
-    return (value,) if is_tuple and isinstance(value, str) else value
+    return (value,) if is_tuple and value is not None and not isinstance(value, tuple) else value

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from likewise.config import type_check as kinds
+from likewise.config import type_check
 from likewise.config.imports import import_dotted
 from likewise.errors import LikewiseError, nearest_name
 
@@ -103,7 +103,7 @@ def spec(part) -> str:
         value = getattr(part, name)
         if parameter.default is inspect.Parameter.empty or not _same(value, parameter.default):
             arguments.append(f"{name}={_text(value)}")
-    return f"{_name(type(part))}({', '.join(arguments)})"
+    return f"{name_of(type(part))}({', '.join(arguments)})"
 
 
 def usage(part: type) -> str:
@@ -214,9 +214,9 @@ def _make(node: ast.expr, text: str, facts: dict, allow_imports: bool):
     given = {k.arg: _adopted(given[k.arg], hints.get(k.arg), k.value) for k in node.keywords}
     _must_take(part, given, parameters)
     for name, value in given.items():
-        if name in hints and not kinds.fits(value, hints[name]):
+        if name in hints and not type_check.fits(value, hints[name]):
             shown = type(value).__name__ if _is_part(value) else repr(value)
-            raise LikewiseError(f"{part.__name__}: {name} must be {kinds.words(hints[name])}, got {shown}")
+            raise LikewiseError(f"{part.__name__}: {name} must be {type_check.words(hints[name])}, got {shown}")
     filled = {name: facts[name] for name in parameters if name not in given and name in facts}
     needed = [n for n, p in parameters.items() if p.default is p.empty and n not in given and n not in filled]
     filled |= {n: facts[ELSEWHERE[n]] for n in needed if ELSEWHERE.get(n) in facts}
@@ -267,7 +267,7 @@ def check_names(text: str) -> None:
 
 def _adopted(value, want, node: ast.expr):
     """A loss of another library as one of ours, where one of ours is wanted."""
-    if want is None or kinds.fits(value, want):
+    if want is None or type_check.fits(value, want):
         return value
     from likewise.adapters.pml import FromPML, is_pml
 
@@ -337,7 +337,7 @@ def _hints(part: type) -> dict:
         return {}
 
 
-def _name(part: type) -> str:
+def name_of(part: type) -> str:
     return part.__name__ if _registry().get(part.__name__) is part else f"{part.__module__}.{part.__qualname__}"
 
 

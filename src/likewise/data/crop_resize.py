@@ -40,10 +40,10 @@ def cut(
     if not len(plan):  # a share of a small batch
         return pixels.new_empty(0, 3, size, size)
     if pixels.is_cuda:
-        from likewise.data import crop_resize_triton as cut_cuda
+        from likewise.data import crop_resize_triton
 
-        if cut_cuda.works():
-            return cut_cuda.cut(pixels, send(torch.from_numpy(plan), pixels.device), size)
+        if crop_resize_triton.works():
+            return crop_resize_triton.cut(pixels, send(torch.from_numpy(plan), pixels.device), size)
     pieces = math.ceil(len(plan) * int(plan[:, 4:6].max(0).prod()) / PIXELS)
     return torch.cat([_cut_by_torch(pixels, piece, size) for piece in np.array_split(plan, min(pieces, len(plan)))])
 

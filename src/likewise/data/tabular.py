@@ -1,4 +1,4 @@
-"""A file of rows as columns of raw cells, each row with the line it came from. What cells mean is said in `columns`."""
+"""A file of rows as columns of raw cells, each row with the line it came from. What cells mean is defined in `schema`."""
 
 from __future__ import annotations
 

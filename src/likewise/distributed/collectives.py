@@ -16,7 +16,9 @@ def started() -> int:
     """How many processes torchrun, or `--gpus`, started together: WORLD_SIZE, or 1 where it is not set."""
     text = os.environ.get("WORLD_SIZE", "1")
     if not text.isdecimal() or not 1 <= int(text) <= 10**6:
-        raise LikewiseError(f"ranks: WORLD_SIZE must be a number of processes, got '{text}'; unset it, or use torchrun")
+        raise LikewiseError(
+            f"processes: WORLD_SIZE must be a number of processes, got '{text}'; unset it, or use torchrun"
+        )
     return int(text)
 
 
@@ -25,13 +27,15 @@ def must_know_the_others() -> None:
     missing = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]
     if missing:
         raise LikewiseError(
-            f"ranks: WORLD_SIZE={started()} needs {', '.join(missing)} beside it; start the processes with torchrun, "
+            f"processes: WORLD_SIZE={started()} needs {', '.join(missing)} beside it; start the processes with torchrun, "
             "or unset it"
         )
     for name, least, most in (("RANK", 0, started() - 1), ("MASTER_PORT", 1, 65535)):
         text = os.environ[name]
         if not text.isdecimal() or not least <= int(text) <= most:
-            raise LikewiseError(f"ranks: {name} must be a number from {least} to {most}, got '{text}'; use torchrun")
+            raise LikewiseError(
+                f"processes: {name} must be a number from {least} to {most}, got '{text}'; use torchrun"
+            )
 
 
 def world() -> tuple[int, int]:

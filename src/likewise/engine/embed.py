@@ -38,7 +38,7 @@ def embed_rows(
 ) -> Embedded:
     """Embeddings of these rows, in evaluation mode, in float32, on the CPU. The network is left in the mode it was in.
 
-    Processes that work together (see `ranks`) call it together: each embeds its share, and all get the whole.
+    Processes that work together (see `distributed.collectives`) call it together: each embeds its share, and all get the whole.
 
     Args:
         look: what the network sees of pictures; None for features.

@@ -1,11 +1,11 @@
-"""gain: what a network was before training, scored beside what it became, and a plain word where training made it worse."""
+"""Baseline: scores of the network before training beside those after it, and a sentence where training made it worse."""
 
 from __future__ import annotations
 
 from likewise.config import Train
 from likewise.evaluation.checks import rows_of
 from likewise.evaluation.scoring import as_compared, score, summary
-from likewise.metrics import as_text
+from likewise.metrics import admit, as_text
 from likewise.numerics.bootstrap import paired
 from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
@@ -39,6 +39,7 @@ def add_before(run: Run, config: Train, say=print) -> dict:
 
 def score_before(run: Run, config: Train, metrics: list[str]) -> dict:
     """What `summary` says of the untrained network, and how training changed the deciding metric, query by query."""
+    admit(metrics, config.allow_imports)
     opened = OpenRun(
         run, which="untrained", device=config.device, data=config.data, root=config.root, workers=config.workers,
         allow_imports=config.allow_imports, quiet=True, say=lambda line: None,

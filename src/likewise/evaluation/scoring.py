@@ -35,7 +35,7 @@ def retrieve(
     exclude: Int[np.ndarray, "M 2"] | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Retrieval:
-    """Rank those who may answer for each who asks, as the protocol says; rows of one group never answer each other.
+    """Rank the gallery for every query, as the protocol defines them; rows of one group never answer each other.
 
     Where several processes work together, each ranks a share of the queries.
 

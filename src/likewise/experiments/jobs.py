@@ -10,7 +10,7 @@ import numpy as np
 
 from likewise.config import Train
 from likewise.config.spec import build
-from likewise.contracts import Confidence, NoiseModel
+from likewise.contracts import Confidence
 from likewise.data.fingerprint import fingerprint
 from likewise.durations import period_of, steps_of
 from likewise.experiments.grid_types import Cell, Grid
@@ -114,9 +114,8 @@ class Planner:
             "classes": items.classes,
             "dim": config.dim, "labels": items.y, "per_pass": 100, "steps": 100,
         }  # fmt: skip
-        for text, kind in ((config.noise, NoiseModel), (config.confidence, Confidence)):
-            if text:
-                build(text, kind, allow_imports=config.allow_imports, **facts)
+        if config.confidence:
+            build(config.confidence, Confidence, allow_imports=config.allow_imports, **facts)
         for name in ("length", "warmup", "schedule_every", "validate_every", "peek_every"):
             steps_of(getattr(config, name) or "1", 100, name)
         period_of(config.checkpoint_every, 100, "checkpoint_every")

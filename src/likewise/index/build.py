@@ -18,7 +18,7 @@ from torch import Tensor
 from likewise.config import Embed, Search
 from likewise.data.features import read_embeddings
 from likewise.data.images import file_of, read_image
-from likewise.index import storage as kept
+from likewise.index import storage
 from likewise.index.index import Index
 from likewise.index.snapshot import Rows, fitting, pack
 from likewise.runs.embeddings import EMBEDDINGS, origin, rows_in
@@ -35,7 +35,7 @@ def no_picture() -> Image.Image:
 def open_index(config: Search, say: Callable[[str], None]) -> tuple[Index, Network | None]:
     """The index of a target and the network of its run, where there is one. A run is evaluated first where it was not."""
     target = find_target(config.target, "search")
-    if kept.is_index(target):
+    if storage.is_index(target):
         index = Index.open(target, config.index)
         made_by, path = index.about["made_by"], config.model or index.about["made_by"].get("run")
         run = Run(path) if path and (config.model or os.path.isdir(path)) else None
@@ -43,9 +43,9 @@ def open_index(config: Search, say: Callable[[str], None]) -> tuple[Index, Netwo
     if (
         target.is_dir()
         and not (target / "config.json").exists()
-        and any((target / name).exists() for name in kept.FILES)
+        and any((target / name).exists() for name in storage.FILES)
     ):
-        kept.read(target)  # half an index: says so
+        storage.read(target)  # half an index: says so
     gallery, run, made_by = open_gallery(config, say)
     similarity = made_by.get("similarity", "cosine")
     known = {"which": made_by.get("which", "best")}  # whose network it is, is told apart when the index is saved

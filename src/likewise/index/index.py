@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.errors import LikewiseError
-from likewise.index import storage as kept
+from likewise.index import storage
 from likewise.index.faiss_backend import Approximate, BadGraph
 from likewise.index.snapshot import Rows, fitting, pack
 from likewise.retrieval.integer_scores import euclidean_scale, prepare, readable
@@ -49,13 +49,13 @@ class Index:
         Args:
             kind: the approximate index that will be made next: a damaged one of another kind, or of this one, is no error.
         """
-        rows, about = kept.read(folder)
+        rows, about = storage.read(folder)
         known, graph = about["graph"], None
         if known is not None and kind != "exact":
             try:
                 graph = Approximate.read(folder / known["file"], known, about["dim"])
             except BadGraph:
-                if kept.read_about(folder)["version"] != about["version"]:  # another command replaced it meanwhile
+                if storage.read_about(folder)["version"] != about["version"]:  # another command replaced it meanwhile
                     return cls.open(folder, kind)
                 if kind is None:
                     raise
@@ -73,8 +73,8 @@ class Index:
             raise LikewiseError(
                 f"search: --save keeps what is not kept yet, and '{self.folder}' is an index; to have it twice, copy the folder"
             )
-        self.about = kept.create(folder, self.rows, self.about["made_by"]) | {"graph": None}
-        self.folder, self.rows = folder, kept.read(folder, known=True)[0]
+        self.about = storage.create(folder, self.rows, self.about["made_by"]) | {"graph": None}
+        self.folder, self.rows = folder, storage.read(folder, known=True)[0]
         if self.graph is not None:
             self._keep_graph(self.about["graph"])
 
@@ -126,24 +126,24 @@ class Index:
                 f"search: new rows must have {self.rows.vectors.shape[1]} dimensions as the index has, got {vectors.shape[1]}"
             )
         home = self._home()
-        with self.lock, kept.changing(home, self.about):
+        with self.lock, storage.changing(home, self.about):
             classes = dict.fromkeys((*self.rows.class_name, *names))
             number = {name: label for label, name in enumerate(classes)}
             row = self.about["next"] + np.arange(len(names))
             label = np.asarray([number[name] for name in names], np.int64)
             table, text = pack(row, label, list(paths), box, self.about["sizes"]["paths.txt"])
             fit = fitting(vectors, self.rows.similarity)
-            self.about = kept.append(home, self.about, fit, table, text, tuple(classes))
-            self.rows = kept.read(home, known=True)[0]
+            self.about = storage.append(home, self.about, fit, table, text, tuple(classes))
+            self.rows = storage.read(home, known=True)[0]
         return row
 
     def remove(self, rows: Sequence[int]) -> None:
-        with self.lock, kept.changing(self._home(), self.about):
+        with self.lock, storage.changing(self._home(), self.about):
             place = self.rows.places(rows)
             here = self.rows.here.copy()
             here[place] = False
             removed = self.rows.table["row"][~here].tolist()
-            self.about = kept.settle(self._home(), self.about | {"removed": removed})
+            self.about = storage.settle(self._home(), self.about | {"removed": removed})
             self.rows = replace(self.rows, here=here)
 
     def approximate(self, kind: str, k: int, quiet: bool = True) -> str | None:
@@ -158,7 +158,7 @@ class Index:
             return None
         found = None if self.graph is None else recall(self, k)
         if self.folder is not None:
-            with self.lock, kept.changing(self.folder, self.about):
+            with self.lock, storage.changing(self.folder, self.about):
                 self._keep_graph(found and {"recall": found[0], "k": k})
         if found is None:
             return None
@@ -187,7 +187,7 @@ class Index:
     def _keep_graph(self, known: dict | None) -> None:
         graph = self.graph
         facts = None if graph is None else (known or {}) | {"kind": graph.kind, "upto": graph.upto}
-        self.about = kept.keep_graph(self._home(), self.about, facts, graph and graph.write)
+        self.about = storage.keep_graph(self._home(), self.about, facts, graph and graph.write)
 
     def _home(self) -> Path:
         if self.folder is None:

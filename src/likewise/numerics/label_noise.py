@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import one_hot, threshold
 
-from likewise.numerics import lda as discriminant
+from likewise.numerics import lda
 from likewise.numerics.lda import Discriminant
 
 SHARPNESS = tuple(0.02 * 1.5**i for i in range(13))  # to 2.6
@@ -54,7 +54,7 @@ class Known:
 
     def blocks(self) -> Iterator[Int[Tensor, "b"]]:
         rows = torch.arange(len(self.table), device=self.table.device)
-        yield from rows.split(max(1, discriminant.AT_ONCE // self.classes))
+        yield from rows.split(max(1, lda.AT_ONCE // self.classes))
 
     def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "b C"]:
         return self.table[rows]
@@ -123,7 +123,7 @@ def fit_noise(
             are wrong". And without mix-ups of similar classes where they would explain more than half of all labels away.
     """
     if by is not None:
-        rows = by.split(max(1, discriminant.AT_ONCE // each.classes))
+        rows = by.split(max(1, lda.AT_ONCE // each.classes))
         each, y = Known(torch.cat([each.scores(some) for some in rows])), y[by]
     similar = similar and each.classes <= CONFUSABLE
 

@@ -44,14 +44,13 @@ def say_detected(run: Run, items: Items) -> list[str]:
     trusted = read_sample_weights(run.path, "report")
     if trusted is None:
         return []
-    given, label, used = trusted.given, trusted.label, trusted.weight > 0
+    given, label, changed = trusted.given, trusted.label, trusted.relabelled
     true = np.asarray(items.class_name)[items.y[trusted.row]]
-    wrong, changed = given != true, used & (label != given)
-    flagged = changed | ~used
+    wrong, flagged = given != true, changed | trusted.dropped
     found, false, right = (flagged & wrong).sum(), (flagged & ~wrong).sum(), (changed & (label == true)).sum()
     return [
         f"robust doubted {flagged.sum()} of {len(given)} labels: {found} of the {wrong.sum()} wrong ones, and {false} right ones",
-        f"it changed {changed.sum()} of them, {right} to the true class, and left out {(~used).sum()}",
+        f"it changed {changed.sum()} of them, {right} to the true class, and left out {trusted.dropped.sum()}",
     ]
 
 
@@ -61,14 +60,19 @@ def noise_of(one: Opened, lines: Sequence[dict], top: int) -> Noise | None:
     assert run is not None and settings is not None
     has_audit = (run.path / "audit" / "audit.json").exists()
     given, notes = one.data, []
+    protocol = None
     if given is not None:
-        given = spoil(given, make_protocol(settings), settings.noise, settings.seed, settings.allow_imports)
+        try:
+            protocol = make_protocol(settings)
+            given = spoil(given, protocol, settings.noise, settings.seed, settings.allow_imports)
+        except LikewiseError as error:
+            given, notes = None, [f"its labels could not be rebuilt ({error})"]
     known = given is not None and given.y_clean is not None
     if not (settings.confidence or settings.noise or known or has_audit):
         return None
     rows = wrong = share = None
-    if given is not None and given.y_clean is not None:
-        rows, wrong = make_protocol(settings).rows(given, "train"), given.y != given.y_clean
+    if given is not None and given.y_clean is not None and protocol is not None:
+        rows, wrong = protocol.rows(given, "train"), given.y != given.y_clean
         share = float(wrong[rows].mean()) if len(rows) else None
     trusted, curves, doubts = None, [], ()
     try:

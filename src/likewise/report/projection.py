@@ -93,7 +93,7 @@ def tsne(
 
 
 class Counted:
-    """Told of every so many iterations, of whichever stage."""
+    """openTSNE callback: reports progress every EVERY iterations, over both phases."""
 
     EVERY = 25
 

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise.retrieval import integer_scores as exact
+from likewise.retrieval import integer_scores
 from likewise.retrieval.integer_scores import Forbidden, Side, cut
 from likewise.similarity import full_products
 
@@ -63,7 +63,7 @@ def top(
         progress(before + (1 - before) * done / len(order))
     left = torch.cat(unproven)
     for ids in left.split(4096) if len(left) else ():
-        for found in exact.exhaustive(queries, gallery, forbidden, ids, int(depth[ids].max()), budget):
+        for found in integer_scores.exhaustive(queries, gallery, forbidden, ids, int(depth[ids].max()), budget):
             yield found
             done += len(found[0])
             progress(before + (1 - before) * done / len(order))
@@ -198,7 +198,9 @@ def largest(block: Float[Tensor, "A B"], keep: int) -> tuple[Float[Tensor, "A K"
 def _rescore(queries: Side, gallery: Side, ids: Tensor, candidate: Tensor, floor: Tensor, k: int, budget: int):
     """Exact keys of the candidates, the first k in order, and whether nothing outside them can belong there."""
     candidate = candidate.sort(dim=1).values  # ascending rows, so that a stable sort by key leaves ties in row order
-    key = exact.pair_keys(queries, gallery, ids, candidate.clamp_min(0), budget).masked_fill_(candidate < 0, -torch.inf)
+    key = integer_scores.pair_keys(queries, gallery, ids, candidate.clamp_min(0), budget).masked_fill_(
+        candidate < 0, -torch.inf
+    )
     key, order = key.sort(dim=1, descending=True, stable=True)
     row, key = candidate.gather(1, order)[:, :k], key[:, :k]
     everything = candidate.shape[1] >= len(gallery)

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise.retrieval import integer_scores as exact
+from likewise.retrieval import integer_scores
 from likewise.retrieval.candidates import top
 from likewise.types import LikewiseError, Retrieval
 
@@ -52,7 +52,7 @@ def rank(
         group: rows of the same group (>= 0) are no answers either, and nobody misses them.
         exclude: pairs of a query and a gallery row that is no answer to it. Without a gallery it holds both ways.
         similarity: "cosine", or "euclidean" for raw embeddings.
-        scale: of "euclidean", where these queries are only some of those that must be ranked alike: `exact.euclidean_scale` of
+        scale: of "euclidean", where these queries are only some of those that must be ranked alike: `euclidean_scale` of
             all of them and the gallery.
         budget: bytes of working memory beyond embeddings and result; smaller means smaller blocks, never other results.
         device: where to compute. By default where the queries are. Embeddings that a GPU has no room for come in blocks; on a
@@ -72,12 +72,12 @@ def rank(
     z = _bring(z, device)
     gallery_z = z if same else _bring(gallery_z, device)
     if similarity == "euclidean" and scale is None:
-        scale = exact.euclidean_scale(*([z] if same else [z, gallery_z]))
-    queries = exact.prepare(z, device, scale, "query", room=budget // 4)
-    gallery = queries if same else exact.prepare(gallery_z, device, scale, "gallery", room=budget // 4)
+        scale = integer_scores.euclidean_scale(*([z] if same else [z, gallery_z]))
+    queries = integer_scores.prepare(z, device, scale, "query", room=budget // 4)
+    gallery = queries if same else integer_scores.prepare(gallery_z, device, scale, "gallery", room=budget // 4)
     pairs = _excluded(exclude, len(z), len(gallery_z), own, same, device)
     groups = None if group is None or gallery_group is None else (group, gallery_group)
-    forbidden = exact.Forbidden(len(z), own, pairs, groups)
+    forbidden = integer_scores.Forbidden(len(z), own, pairs, groups)
     relevant = count_relevant(y, gallery_y, forbidden)
     n, report = len(gallery_z), progress or (lambda share: None)
     shown, wanted = min(k, n), min(max(k, depth), n)
@@ -87,7 +87,7 @@ def rank(
 
     shelf = _Shelf(len(z), shown, device)
     for ids, row, key in top(queries, gallery, forbidden, looked, budget, same, report):
-        shelf.put(ids, row, exact.readable(key[:, :shown], queries, ids), gallery_y, y, looked)
+        shelf.put(ids, row, integer_scores.readable(key[:, :shown], queries, ids), gallery_y, y, looked)
     who, where, hit_rank = (torch.cat(part) for part in zip(*shelf.hits))
     shelf.hits.clear()
     hits = [who * (n + 1) + hit_rank]  # in one number, which sorts by both
@@ -187,7 +187,7 @@ def _excluded(exclude, queries: int, gallery: int, own, same: bool, device) -> I
     return exclude if own is None else exclude[own[exclude[:, 0]] != exclude[:, 1]]
 
 
-def count_relevant(y, gallery_y, forbidden: exact.Forbidden) -> Int[Tensor, "Q"]:
+def count_relevant(y, gallery_y, forbidden: integer_scores.Forbidden) -> Int[Tensor, "Q"]:
     """Gallery rows of the query's class, less those that are no answer to it."""
     labels = torch.cat([y, gallery_y]).unique()
     yq, yg = torch.searchsorted(labels, y), torch.searchsorted(labels, gallery_y)
@@ -207,7 +207,7 @@ def count_relevant(y, gallery_y, forbidden: exact.Forbidden) -> Int[Tensor, "Q"]
     return count - torch.bincount(query[mates], minlength=len(y))
 
 
-def _pairs(forbidden: exact.Forbidden) -> tuple[Int[Tensor, "M"], Int[Tensor, "M"]]:
+def _pairs(forbidden: integer_scores.Forbidden) -> tuple[Int[Tensor, "M"], Int[Tensor, "M"]]:
     """Forbidden pairs, but for those by group."""
     if forbidden.own is None:
         return forbidden.query, forbidden.row
@@ -235,5 +235,5 @@ def _missing_hits(queries, gallery, forbidden, y, gallery_y, missing, seen, budg
             g = forbidden.groups[0][who]
             new &= (g < 0) | (g != forbidden.groups[1][row])
         who, row = who[new], row[new]
-        out.append(who * (n + 1) + exact.places(queries, gallery, forbidden, who, row, budget // 2))
+        out.append(who * (n + 1) + integer_scores.places(queries, gallery, forbidden, who, row, budget // 2))
     return out

@@ -71,7 +71,7 @@ def whole_path(data: str) -> str:
 
 
 def marked(items: Items) -> bool:
-    """Whether the data says who asks or who answers."""
+    """Whether the data marks queries or gallery rows."""
     return any(column is not None and bool(column.any()) for column in (items.query, items.gallery))
 
 
@@ -81,11 +81,14 @@ def make_protocol(config: Train) -> Protocol:
     return build(config.protocol, Protocol, allow_imports=config.allow_imports)
 
 
-def protocol_for(items: Items) -> Protocol:
-    """Return the protocol for data without settings: its own queries and gallery where it marks them, else unseen classes."""
-    from likewise.protocols import QueryGallery, UnseenClasses
+def default_protocol(items: Items) -> str:
+    """Return the spec of the protocol for data without settings: marked queries and gallery, or else unseen classes."""
+    return "QueryGallery()" if marked(items) else "UnseenClasses()"
 
-    return QueryGallery() if marked(items) else UnseenClasses()
+
+def protocol_for(items: Items) -> Protocol:
+    """Return the protocol for data without settings."""
+    return build(default_protocol(items), Protocol)
 
 
 def spoil(items: Items, protocol: Protocol, noise: str | None, seed: int, allow_imports: bool = False) -> Items:

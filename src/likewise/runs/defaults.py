@@ -16,7 +16,7 @@ from likewise.data import NAMES
 from likewise.durations import steps_of
 from likewise.models.backbones import OWN, check_name, width_of
 from likewise.protocols.class_folds import ClassFolds
-from likewise.runs.dataset import make_protocol, marked, spoil, whole_path
+from likewise.runs.dataset import default_protocol, make_protocol, spoil, whole_path
 from likewise.types import Items, LikewiseError
 
 
@@ -38,7 +38,7 @@ def resolve(config: Train, items: Items) -> Train:
         raise LikewiseError(
             f"train: the data holds {kind}, so backbone '{backbone}' does not fit; leave --backbone out"
         )
-    protocol = canonical(config.protocol or ("QueryGallery()" if marked(items) else "UnseenClasses()"))
+    protocol = canonical(config.protocol or default_protocol(items))
     sampler = config.sampler
     if sampler is None:
         part = build(protocol, Protocol, allow_imports=config.allow_imports)

@@ -83,13 +83,13 @@ def _stored(run: Run, which: str, prefix: str) -> tuple[dict[str, torch.Tensor],
 
 
 def facts_of(config: Train, class_names: tuple[str, ...], labels: Int[np.ndarray, "n"], taxonomy: dict | None) -> dict:
-    """What parts may be told of the training samples."""
+    """Facts about the training samples that fill open arguments of specs."""
     facts = {"classes": len(class_names), "dim": config.dim, "labels": labels, "class_names": class_names}
     return facts | {"seed": config.seed, "taxonomy": taxonomy}
 
 
 def facts_with(config: Train, sampler: BatchSampler, embedder: Embedder) -> dict:
-    """What parts may be told once batches and network are there."""
+    """Facts that need the sampler and the network."""
     steps = steps_of(config.length, len(sampler), "length")
     return {"largest_class": sampler.largest_class, "per_pass": len(sampler), "steps": steps, "embedder": embedder}
 

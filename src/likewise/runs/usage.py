@@ -60,7 +60,7 @@ class Session:
 
 
 def sessions(run: Run) -> list[dict]:
-    """Of a run, in their order; none where it is older than such records."""
+    """Sessions of a run in order; empty before the first one has written anything."""
     if not (run.path / FILE).exists():
         return []
     found = run.read_json(FILE).get("sessions")
@@ -80,7 +80,7 @@ def is_session(one: object) -> bool:
 
 
 def cost(run: Run) -> dict:
-    """Summed over the sessions of a run; None where nobody kept count. `energy_joules`: of what counted in all of them."""
+    """Summed over the sessions of a run; None where nothing was recorded. `energy_joules`: of what counted in all of them."""
     all_ = sessions(run)
     if not all_:
         begun = run.environment

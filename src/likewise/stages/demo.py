@@ -61,7 +61,14 @@ def settings_of(config: Demo, items: Items) -> dict[str, Train]:
     classes = len(np.unique(items.y[UnseenClasses().rows(items, "train")]))
     few = {"sampler": f"SamplesPerClass(batch={6 * classes}, per_class=6)"} if classes < 20 else {}
     noise = f"Uniform(share={config.share})" if config.share else None
-    how = {"length": config.length, "seed": config.seed, "again": config.again, "noise": noise, **few}
+    how = {
+        "length": config.length,
+        "seed": config.seed,
+        "again": config.again,
+        "noise": noise,
+        "quiet": config.quiet,
+        **few,
+    }
     return {
         way: apply(recipe, config.data, out=config.out and str(Path(config.out) / way), **how)
         for way, recipe in RECIPES.items()

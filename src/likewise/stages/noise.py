@@ -25,7 +25,7 @@ def noise(config: Noise, say=print) -> Spoiled:
     from likewise.io.files import check_out
     from likewise.protocols.splits import split_by
     from likewise.render.noise import Spoiled, draw_noise
-    from likewise.runs.dataset import marked, spoil
+    from likewise.runs.dataset import default_protocol, spoil
 
     suffix = Path(config.out).suffix.lower()
     out = check_out(config.out, suffix if suffix == ".parquet" else ".csv", "noise")
@@ -34,7 +34,7 @@ def noise(config: Noise, say=print) -> Spoiled:
             f"noise: --out must not be the data itself, got '{config.out}' for both; choose another --out"
         )
     items = read_clean(config, say)
-    text = config.protocol or ("QueryGallery()" if marked(items) else "UnseenClasses()")
+    text = config.protocol or default_protocol(items)
     protocol = build(text, Protocol, allow_imports=config.allow_imports)
     split = split_by(protocol, items)
     rows = np.flatnonzero((split == "train") | (split == "val"))

@@ -38,7 +38,7 @@ def execute(
     """Train from the last checkpoint, or from the start, to the end. Returns decoded pictures for what follows.
 
     Args:
-        default_sampler: the sampler was not chosen by the user, who hears which classes it leaves out.
+        default_sampler: True: report the classes that the default sampler leaves out.
     """
     run, first = claim.run, log.writes
     samples = make_samples(config, items, device)

@@ -36,7 +36,7 @@ def train(config: Train, say: Callable[[str], None] = print, hooks: Hooks = Hook
     check(config)
     check_texts(config)
     if config.gpus and config.gpus > 1 and not is_started():
-        return launch(config, "likewise.training.fit:train")
+        return launch(config, "likewise.training.fit:train", say)
     with joined(choose_device(config.device)) as device:
         rank, processes = world()
         if config.gpus and config.gpus != processes:

@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -32,11 +33,12 @@ def is_started() -> bool:
     return started() > 1 or world()[1] > 1
 
 
-def launch(config: Train, train: str) -> Run:
+def launch(config: Train, train: str, say: Callable[[str], None] = print) -> Run:
     """Train in `config.gpus` processes, and return the run.
 
     Args:
         train: "module:function" that every process calls with the config, and that returns the run.
+        say: where messages of the first process go: `print` means stdout; for others they go to stderr, unless quiet.
     """
     must_be_there(config)
     assert config.gpus is not None
@@ -46,7 +48,8 @@ def launch(config: Train, train: str) -> Run:
     meet |= {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, cores() // config.gpus)))}
     with tempfile.TemporaryDirectory() as folder, stop_on_signal() as stop:
         Path(folder, "config.json").write_text(json.dumps(to_dict(config)), "utf-8")
-        words = command("likewise.training.launch:work", train, folder)
+        stream = "stdout" if say is print else "none" if config.quiet else "stderr"
+        words = command("likewise.training.launch:work", train, folder, stream)
         ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(config.gpus)]
         codes = wait_together([Child(words, os.environ | meet | rank) for rank in ranks], stop)
         answers = [Path(folder, f"{rank}.json") for rank in range(config.gpus)]
@@ -61,9 +64,9 @@ def must_be_there(config: Train) -> None:
     there = torch.cuda.device_count()
     if config.device not in (None, "cuda") or (config.gpus or 0) > there:
         raise LikewiseError(
-            f"train: --gpus {config.gpus} takes so many GPUs, and here are {there}"
+            f"train: --gpus {config.gpus} needs {config.gpus} GPUs, and this machine has {there}"
             + (f", of which --device {config.device} is one" if config.device not in (None, "cuda") else "")
-            + "; give fewer, or train in so many processes on the CPU with --device cpu"
+            + "; give fewer, or train in several processes on the CPU with --device cpu"
         )
 
 
@@ -93,9 +96,15 @@ def work() -> None:
     module, function = sys.argv[1].split(":")
     folder = Path(sys.argv[2])
     config = from_dict(Train, json.loads((folder / "config.json").read_text("utf-8")))
+    stream = getattr(sys, sys.argv[3], None)
     answer, code = {}, 0
+
+    def say(line: str) -> None:
+        if stream is not None:
+            print(line, file=stream, flush=True)
+
     try:
-        answer = {"run": str(getattr(importlib.import_module(module), function)(config).path)}
+        answer = {"run": str(getattr(importlib.import_module(module), function)(config, say).path)}
     except LikewiseError as error:
         answer, code = {"error": str(error), "kind": type(error).__name__}, 2
     except KeyboardInterrupt as stop:

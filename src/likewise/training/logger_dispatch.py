@@ -1,4 +1,4 @@
-"""Loggers of a training: they are told its log in a thread of their own, so that nothing waits for them, and may fail."""
+"""Passes the log of a training to loggers, in a thread of its own; a logger may fail."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Telling:
         self.run.write_json(KEPT, there)
 
     def tell(self, line: dict) -> None:
-        """A line of the log, to everybody."""
+        """Send a line of the log to every logger."""
         if self.thread is None:
             return
         for text in list(self.loggers):

@@ -74,7 +74,7 @@ class Objective:
 
 
 def partners(z: Float[Tensor, "B D"], batch: Batch, trust: Trust | None) -> Ref | None:
-    """The batch as its own reference, without those whom nobody is to be compared with."""
+    """The batch as a `Ref`, masking samples that the confidence excludes as partners; None if it excludes none."""
     if trust is None or trust.partner is None:
         return None
     return Ref(z, batch.y, torch.arange(len(batch.y), device=batch.y.device), used=trust.partner)

@@ -1,4 +1,4 @@
-"""The state of a training: everything that a checkpoint holds, and nothing that it does not need."""
+"""The state of a training: what changes from step to step and is checkpointed, beside what it is made of."""
 
 from __future__ import annotations
 

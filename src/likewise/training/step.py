@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from likewise.contracts import BatchSampler
-from likewise.distributed.collectives import gathered
+from likewise.distributed.collectives import gathered, share_of
 from likewise.distributed.sharded_proxies import shares
 from likewise.engine.cuda_graphs import Fast, Mode
 from likewise.engine.grad_cache import Chunked
@@ -205,8 +205,8 @@ def gather_outputs(out: Output, count: int, processes: int) -> Output:
 
 def check_chunks(count: int, chunk: int, processes: int) -> None:
     """Raise unless all processes need the same number of chunks: they meet in every norm."""
-    sizes = {count * (rank + 1) // processes - count * rank // processes for rank in range(processes)}
-    if len({math.ceil(size / chunk) for size in sizes}) > 1:
+    shares = [range(count)[share_of(count, rank, processes)] for rank in range(processes)]
+    if len({math.ceil(len(share) / chunk) for share in shares}) > 1:
         raise LikewiseError(
             f"train: a batch of {count} is shared among {processes} processes, some of which would need one chunk of {chunk} "
             f"more than others; give a chunk of {chunk + 1}, or a batch that {processes} divides"
