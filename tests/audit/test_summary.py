@@ -15,11 +15,9 @@ def folder(tmp_path):
     return write_audit(tmp_path, owl="[bold]owl\x1b[2J")
 
 
-def test_the_terminal_shows_what_matters_and_stays_quiet_if_asked(folder, capsys, monkeypatch):
+def test_the_terminal_shows_what_matters(folder, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    show_findings(SimpleNamespace(folder=folder, quiet=True))
-    assert capsys.readouterr().out == ""
-    show_findings(SimpleNamespace(folder=folder, quiet=False))
+    show_findings(SimpleNamespace(folder=folder))
     told = capsys.readouterr().out
     lines = [" ".join(line.split()) for line in told.splitlines()]
     assert "train 6 2 2 (26.7%) 1" in lines
@@ -38,7 +36,7 @@ def test_long_names_give_way_and_numbers_do_not(folder, capsys, monkeypatch):
     text = (folder / "audit.csv").read_text()
     (folder / "audit.csv").write_text(text.replace("wren", "wren_" * 20).replace("robin", "鳥" * 50))
     monkeypatch.setenv("COLUMNS", "80")
-    show_findings(SimpleNamespace(folder=folder, quiet=False))
+    show_findings(SimpleNamespace(folder=folder))
     [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  < 0.001")]
     assert cell_len(line) == 80 and line.endswith("  0 of 2") and "…  ->  鳥" in line
 
@@ -50,7 +48,7 @@ def test_an_audit_that_found_nothing_says_so(folder, capsys):
     (folder / "audit.csv").write_text(text)
     for name in ("causes.csv", "classes.csv"):
         (folder / name).unlink()
-    show_findings(SimpleNamespace(folder=folder, quiet=False))
+    show_findings(SimpleNamespace(folder=folder))
     told = capsys.readouterr().out
     assert "No label is suspect." in told and "worst" not in told and "perhaps one" not in told
 

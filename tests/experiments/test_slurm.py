@@ -127,6 +127,16 @@ def test_a_task_that_must_stop_saves_first(cluster, how, code, then):
     assert heard(file)[1:] == [["ready", "saved", *then]]
 
 
+def test_a_signal_before_the_training_is_known_is_not_lost(cluster):
+    file = cluster(script(["bench", "x"], 3).replace("training=$!\n", "sleep 0.5; training=$!\n"))
+    task = start(file, 2, BEHAVE=SAVES, CODE="130")
+    end = time.monotonic() + 600
+    while ["ready"] not in heard(file) and time.monotonic() < end:
+        time.sleep(0.02)
+    task.send_signal(signal.SIGTERM)
+    assert task.wait(600) == 130 and heard(file)[1:] == [["ready", "saved"]]
+
+
 def test_the_words_give_the_same_settings_again():
     config = Bench(
         "my grid.toml", data="cub200", set=("size=160", "lr=1e-3"), quick=True, metrics=("R@1", "MAP@R"), device="cuda",

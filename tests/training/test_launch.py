@@ -140,16 +140,16 @@ def test_processes_import_nothing_from_the_current_folder(settings, monkeypatch)
     with pytest.raises(FileNotFoundError):
         launch(Train(**settings | {"gpus": 2}), TRAIN)
     (words,) = started
-    assert words == command("likewise.training.launch:work", TRAIN, words[-1])
+    assert words == command("likewise.training.launch:work", TRAIN, words[-2], "stdout")
 
 
 def test_as_many_gpus_as_asked_for(settings, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(
-        LikewiseError, match=r"train: --gpus 2 takes so many GPUs, and here are 1; give fewer, or .*--device cpu"
+        LikewiseError, match=r"train: --gpus 2 needs 2 GPUs, and this machine has 1; give fewer, or .*--device cpu"
     ):
         launch(Train(**settings | {"gpus": 2, "device": None}), TRAIN)
-    with pytest.raises(LikewiseError, match=r"here are 1, of which --device cuda:0 is one; give fewer"):
+    with pytest.raises(LikewiseError, match=r"this machine has 1, of which --device cuda:0 is one; give fewer"):
         launch(Train(**settings | {"gpus": 2, "device": "cuda:0"}), TRAIN)
     must_be_there(Train(**settings | {"gpus": 9}))  # the CPU is shared by any number
 

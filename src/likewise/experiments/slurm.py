@@ -42,11 +42,13 @@ SCRIPT = """\
 # module load ...; source .../bin/activate
 
 cd {here} || exit 2  # where paths start, wherever this is submitted from
-again=
-trap 'kill -TERM "$training"' TERM
-trap 'again=yes; kill -TERM "$training"' USR1
+again= stop= training=
+stop() {{ stop=yes; [ -z "$training" ] || kill -TERM "$training"; }}
+trap stop TERM
+trap 'again=yes; stop' USR1
 {cells}
 training=$!
+[ -z "$stop" ] || kill -TERM "$training"  # a signal came before the number of the process was known
 wait "$training"; code=$?
 while [ "$code" -gt 128 ] && kill -0 "$training" 2>/dev/null; do  # a signal ends the wait before training has saved
     wait "$training"; code=$?
