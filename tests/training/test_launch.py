@@ -140,7 +140,7 @@ def test_processes_import_nothing_from_the_current_folder(settings, monkeypatch)
     with pytest.raises(FileNotFoundError):
         launch(Train(**settings | {"gpus": 2}), TRAIN)
     (words,) = started
-    assert words == command("likewise.training.launch:work", TRAIN, words[-2], "stdout")
+    assert words == command("likewise.training.launch:work", TRAIN, "stdout", words[-1])
 
 
 def test_as_many_gpus_as_asked_for(settings, monkeypatch):

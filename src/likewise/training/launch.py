@@ -49,7 +49,7 @@ def launch(config: Train, train: str, say: Callable[[str], None] = print) -> Run
     with tempfile.TemporaryDirectory() as folder, stop_on_signal() as stop:
         Path(folder, "config.json").write_text(json.dumps(to_dict(config)), "utf-8")
         stream = "stdout" if say is print else "none" if config.quiet else "stderr"
-        words = command("likewise.training.launch:work", train, folder, stream)
+        words = command("likewise.training.launch:work", train, stream, folder)
         ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(config.gpus)]
         codes = wait_together([Child(words, os.environ | meet | rank) for rank in ranks], stop)
         answers = [Path(folder, f"{rank}.json") for rank in range(config.gpus)]
@@ -94,9 +94,9 @@ def work() -> None:
     """Train in this process, which `launch` started, and leave the answer in a file named by its rank."""
     heed_parent()
     module, function = sys.argv[1].split(":")
-    folder = Path(sys.argv[2])
+    folder = Path(sys.argv[3])
     config = from_dict(Train, json.loads((folder / "config.json").read_text("utf-8")))
-    stream = getattr(sys, sys.argv[3], None)
+    stream = getattr(sys, sys.argv[2], None)
     answer, code = {}, 0
 
     def say(line: str) -> None:
