@@ -141,6 +141,10 @@ def test_processes_import_nothing_from_the_current_folder(settings, monkeypatch)
         launch(Train(**settings | {"gpus": 2}), TRAIN)
     (words,) = started
     assert words == command("likewise.training.launch:work", TRAIN, "stdout", words[-1])
+    for quiet, stream in ((True, "none"), (False, "stderr")):  # messages for somebody else than the terminal
+        with pytest.raises(FileNotFoundError):
+            launch(Train(**settings | {"gpus": 2, "quiet": quiet}), TRAIN, lambda line: None)
+        assert started[-1][-2] == stream
 
 
 def test_as_many_gpus_as_asked_for(settings, monkeypatch):

@@ -48,7 +48,8 @@ def launch(config: Train, train: str, say: Callable[[str], None] = print) -> Run
     meet |= {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, cores() // config.gpus)))}
     with tempfile.TemporaryDirectory() as folder, stop_on_signal() as stop:
         Path(folder, "config.json").write_text(json.dumps(to_dict(config)), "utf-8")
-        stream = "stdout" if say is print else "none" if config.quiet else "stderr"
+        prints = getattr(say, "__name__", "") == "print"  # not by identity: some libraries replace the built-in
+        stream = "stdout" if prints else "none" if config.quiet else "stderr"
         words = command("likewise.training.launch:work", train, stream, folder)
         ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(config.gpus)]
         codes = wait_together([Child(words, os.environ | meet | rank) for rank in ranks], stop)
