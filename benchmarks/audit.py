@@ -1,6 +1,6 @@
 """How well wrong labels are found: every score of an audit beside cleanlab, on the same networks, where the truth is known.
 
-    python benchmarks/audit.py RUN... --out found    # runs trained with --noise (and --keep-losses): found/NAME.npz for each
+    python benchmarks/audit.py RUN... --out found    # runs trained with --noise (and --record-losses): found/NAME.npz for each
     python benchmarks/audit.py --table found         # table.json and table.md of all of them
 
 cleanlab gets what its documentation recommends: out-of-sample probabilities of a logistic regression on embeddings, here on the
@@ -170,7 +170,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     asked.add_argument(
         "--without", type=Path, help="rows judged naturally wrong, one a line: no longer counted as right"
     )
-    asked.add_argument("--draws", type=int, default=1000)
+    asked.add_argument("--resamples", type=int, default=1000)
     asked.add_argument("--device")
     return parse_with_quick(asked, words, draws=100)
 

@@ -41,8 +41,8 @@ def believe(find, losses: Tensor) -> Tensor:
     return weigh(losses, find(losses), 0.1)
 
 
-def step(part: Confidence, judge, inputs: tuple) -> None:
-    judge(*inputs)
+def step(part: Confidence, relabel, inputs: tuple) -> None:
+    relabel(*inputs)
     part.after_step(1)
 
 
@@ -99,8 +99,8 @@ def part(spec: str, size: int, classes: int, options) -> dict:
     works = {}
     for way in ("plain", "compiled") if options.compile else ("plain",):
         made = build(spec, Confidence, classes=classes, dim=options.dim, labels=labels).to(options.device)
-        judge = torch.compile(made, fullgraph=True) if way == "compiled" else made
-        works[way] = partial(step, made, judge, (z, y, row, torch.rand(size, device=options.device)))
+        relabel = torch.compile(made, fullgraph=True) if way == "compiled" else made
+        works[way] = partial(step, made, relabel, (z, y, row, torch.rand(size, device=options.device)))
     return measure(spec, works, options, batch=size, classes=classes)
 
 
@@ -110,7 +110,9 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--batch", type=int, nargs="+", default=[360])
     parser.add_argument("--classes", type=int, nargs="+", default=[100, 11_318])
     parser.add_argument("--dim", type=int, default=512)
-    parser.add_argument("--samples", type=int, default=8054, help="training samples, which is what PRISM remembers")
+    parser.add_argument(
+        "--parity-samples", type=int, default=8054, help="training samples, which is what PRISM remembers"
+    )
     parser.add_argument("--compile", action="store_true", help="also measure the compiled ways")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=1, help="on the CPU")

@@ -1,6 +1,6 @@
 """Every criterion once on the demo: glyphs with wrong labels, tested on classes that training never saw.
 
-    python benchmarks/criteria.py [--length 6e] [--share 0.2] [--only Triplet Margin] [--out result.json]
+    python benchmarks/criteria.py [--epochs 6] [--share 0.2] [--only Triplet Margin] [--out result.json]
 
 All train with the demo's settings (network, batches, learning rate) and their own defaults; parameters of a loss learn at 1e-3,
 with two exceptions named below. Nothing is tuned for any of them, so the table says that each learns, not which is best. rho is
@@ -38,7 +38,7 @@ RATES = {"SoftTriple": 1e-4}
 def settings(name: str, options, out: Path):
     own = any(True for _ in build(SPECS.get(name, name), Loss, classes=5, dim=8).parameters())
     return apply(
-        "demo", options.data, loss=SPECS.get(name, f"{name}()"), length=options.length, seed=options.seed, out=str(out / name),
+        "demo", options.data, loss=SPECS.get(name, f"{name}()"), epochs=options.epochs, seed=options.seed, out=str(out / name),
         metrics=METRICS, device=options.device,
         noise=f"Uniform(share={options.share})" if options.share else None, quiet=True, workers=options.workers,
         **({"loss_lr": RATES.get(name, 1e-3)} if own else {}), **({"lr": options.lr} if options.lr else {}),
@@ -48,7 +48,7 @@ def settings(name: str, options, out: Path):
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", default="glyphs")
-    parser.add_argument("--length", default="6e")
+    parser.add_argument("--epochs", type=float, default=6)
     parser.add_argument("--share", type=float, default=0.2, help="of the training labels made wrong")
     parser.add_argument("--lr", type=float, help="instead of the demo's")
     parser.add_argument("--seed", type=int, default=0)
@@ -56,7 +56,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", default=losses.__all__)
     parser.add_argument("--out", help="write the result here as JSON")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    toy = {"data": "glyphs(classes=48, per_class=8)", "length": "2", "workers": 0, "device": "cpu"}
+    toy = {"data": "glyphs(classes=48, per_class=8)", "steps": 2, "workers": 0, "device": "cpu"}
     return parse_with_quick(parser, words, **toy)
 
 
@@ -70,7 +70,7 @@ def main(words: Sequence[str] | None = None) -> None:
             if not lines:
                 stored = read_config(run)
                 items = load_items(stored.data, None, skip_bad=False, workers=0, quiet=True, say=print)
-                how = {"device": torch.device(options.device), "which": "untrained", "quiet": True}
+                how = {"device": torch.device(options.device), "checkpoint": "untrained", "quiet": True}
                 before = evaluate_run(run, config=stored, items=items, metrics=METRICS, **how)
                 lines.append({"loss": "untrained", "seconds": 0.0, **before["metrics"]})
                 print(f"{'':20s} {'R@1':>7s} {'MAP@R':>7s} {'rho':>7s} {'seconds':>8s}")

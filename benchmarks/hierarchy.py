@@ -1,6 +1,6 @@
 """What groups of classes cost: a step of training with Hierarchical around a loss, over a step with that loss alone.
 
-    python benchmarks/hierarchy.py [--device cuda] [--classes 11318] [--coarse 500] [--batch 128] [--backbone resnet50]
+    python benchmarks/hierarchy.py [--device cuda] [--classes 11318] [--clusters 500] [--batch 128] [--backbone resnet50]
 
 "loss" is the loss alone: forward, backward, the optimiser's step on its proxies, and what it does after a step, the clustering of
 every 20th (--period) included. "captured": forward, backward and optimiser as one CUDA graph, so that the device never waits
@@ -79,7 +79,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--classes", type=int, default=11318)
-    parser.add_argument("--coarse", type=int, default=500)
+    parser.add_argument("--clusters", type=int, default=500)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--dim", type=int, default=512)
     parser.add_argument("--backbone", default="resnet50", help='"none" leaves out the step with a network')

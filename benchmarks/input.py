@@ -149,7 +149,7 @@ def glyph_steps(data: str, options) -> dict:
 def our_training(data: str, options) -> float:
     with tempfile.TemporaryDirectory() as folder:
         config = Train(
-            data, device=options.device, quiet=True, length=str(options.steps), log_every=max(1, options.steps // 10),
+            data, device=options.device, quiet=True, steps=options.steps, log_every=max(1, options.steps // 10),
             evaluate=False, workers=options.workers, out=f"{folder}/run",
         )  # fmt: skip
         return training_rate(train(config, say=lambda line: None))

@@ -79,7 +79,7 @@ class Data:
         return [j for j in rows if j != query]
 
     @property
-    def sides(self) -> tuple[Tensor, ...]:
+    def query_gallery(self) -> tuple[Tensor, ...]:
         """Queries and their labels, gallery and its labels; the latter two only where there is a gallery."""
         if self.gallery is None:
             return self.z, self.y

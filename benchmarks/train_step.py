@@ -13,7 +13,7 @@ steps    "bare": forward, backward and a fused optimiser step of the network on 
          first fifth. Both in bfloat16 on a GPU. Ratios are between numbers of the same call.
 embed    `embed_rows` on the same pictures, beside the bare network in evaluation mode, as it is and captured.
 proxies  a step of ArcFace with --classes classes, its proxies shared out among --processes on the same device.
-memory   the peak memory of steps with the network in chunks of --chunk and without.
+memory   the peak memory of steps with the network in chunks of --chunk-size and without.
 run      a whole run of --passes passes, from settings to scores, with decoded pictures.
 
 Without --data, pictures are made up: 2,000 of 500 x 375. A network whose package is missing is reported and left out.
@@ -71,7 +71,7 @@ def finished(options) -> float:
 def settings(data: str, name: str, size: int, folder: str, options, **more) -> Train:
     """The training of this network that is measured, but for the batches."""
     usual = {
-        "keep": "device",
+        "cache": "device",
         "evaluate": False,
         "precision": "fp32" if options.device == "cpu" else "bf16",
         "lr": 1e-5,
@@ -112,7 +112,7 @@ def training(net: tuple[str, int, int], way: str, loss: str, data: str, options)
     torch.compiler.reset()
     sampler = f"SamplesPerClass(batch={batch}, per_class=4)"
     with tempfile.TemporaryDirectory() as folder:
-        more = {"speed": way, "loss": loss, "sampler": sampler, "length": str(10 * every), "log_every": every}
+        more = {"execution": way, "loss": loss, "sampler": sampler, "steps": 10 * every, "log_every": every}
         run = train(settings(data, name, size, folder, options, **more), say=lambda line: None)
         return training_rate(run)
 
@@ -200,7 +200,7 @@ def one_size(text: str, chunk: int | None, data: str, options) -> dict:
     found, gpu = {}, options.device != "cpu"
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     sampler = f"SamplesPerClass(batch={batch}, per_class={max(2, batch // 256)}, with_replacement=True)"
-    more = {"speed": "eager", "length": "2", "log_every": 1, "chunk": chunk, "sampler": sampler, "keep": "auto"}
+    more = {"execution": "eager", "steps": 2, "log_every": 1, "chunk_size": chunk, "sampler": sampler, "cache": "auto"}
     with tempfile.TemporaryDirectory() as folder:
         try:
             run = train(settings(data, name, size, folder, options, **more), say=lambda line: None)
@@ -261,8 +261,8 @@ def whole_run(data: str, options) -> dict:
             config = settings(
                 data, name, size, folder, options, weights=options.weights, pool="avg+max", freeze_bn=True, optimizer="adam",
                 weight_decay=4e-4, lr=3e-4, backbone_lr=3e-5, loss="ProxyNCA(scale=3, positive_in_denominator=True)",
-                sampler=f"SamplesPerClass(batch={batch}, per_class=2)", length=f"{options.passes}e", speed=way,
-                keep="auto", evaluate=True,
+                sampler=f"SamplesPerClass(batch={batch}, per_class=2)", epochs=options.passes, execution=way,
+                cache="auto", evaluate=True,
             )  # fmt: skip
             began = time.perf_counter()
             run = train(config, say=lambda line: None)
@@ -292,13 +292,13 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--data", help="a table of pictures; by default they are made up")
     parser.add_argument("--weights", help="a file of weights, for a whole run")
     parser.add_argument("--passes", type=int, default=30, help="of a whole run")
-    parser.add_argument("--chunk", type=int, default=128, help="of the part memory")
+    parser.add_argument("--chunk-size", type=int, default=128, help="of the part memory")
     parser.add_argument("--classes", type=int, default=1_000_000, help="of the part proxies")
     parser.add_argument("--processes", type=int, nargs="+", default=[1], help="that share the proxies out, such as 1 2")
     parser.add_argument("--device", default=device)
     parser.add_argument("--out", help="write the result here as JSON")
     toy = {
-        "nets": ["conv_small:16:16"], "steps": 10, "rounds": 1, "dim": 8, "passes": 1, "chunk": 8, "classes": 20,
+        "nets": ["conv_small:16:16"], "steps": 10, "rounds": 1, "dim": 8, "passes": 1, "chunk_size": 8, "classes": 20,
         "processes": [1], "device": "cpu", "ways": ["eager"],
     }  # fmt: skip
     return parse_with_quick(parser, words, **toy)
@@ -310,9 +310,11 @@ def main(words: Sequence[str] | None = None) -> None:
     result = {"device": name, "torch": torch.__version__, "options": vars(options)}
     made = (64, (32, 24), 16) if options.quick else (2000, (500, 375), 100)
     needs = {"steps": steps, "embed": embed, "run": whole_run}
-    pictures = made_up(*made) if needs.keys() & set(options.parts) and not options.data else nullcontext(options.data)
+    pictures = (
+        made_up(*made) if needs.keys() & set(options.components) and not options.data else nullcontext(options.data)
+    )
     with pictures as data:
-        for part in options.parts:
+        for part in options.components:
             others = {"memory": memory, "proxies": proxies}
             try:
                 result[part] = needs[part](data, options) if part in needs else others[part](options)

@@ -58,7 +58,7 @@ class OnePass:
 
 
 def evaluate(module: Glyphs, x: torch.Tensor, items: Items) -> dict[str, float]:
-    """Scores of the test part, as `likewise evaluate` gives them."""
+    """Scores of the test split, as `likewise evaluate` gives them."""
     rows = UnseenClasses().rows(items, "test")
     with torch.no_grad():
         z = module(x[rows])

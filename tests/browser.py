@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = shutil.checkpoint("chromium") or shutil.checkpoint("chromium-browser") or shutil.checkpoint("google-chrome")
 
 
 @pytest.fixture(scope="module")

@@ -58,7 +58,7 @@ def look(text: str) -> dict[str, torch.Tensor]:
     spoiled = torch.cat([z.detach(), torch.full((1, DIM), torch.nan, dtype=torch.float64)])
     return {
         "each": each.detach(), "z": z.grad, "proxies": gathered(loss.proxies.grad, CLASSES),
-        "guess": loss.guess(spoiled)[:9], "guess of NaN": loss.guess(spoiled)[9], "held": torch.tensor(len(loss.proxies)),
+        "guess": loss.predict(spoiled)[:9], "guess of NaN": loss.predict(spoiled)[9], "held": torch.tensor(len(loss.proxies)),
         "kept": torch.tensor(sum(shape == (9, len(loss.proxies)) for shape in kept)),
     }  # fmt: skip
 

@@ -29,7 +29,7 @@ def settings(features, tmp_path):
     """Settings for a training of a second on the features."""
     return {
         "data": features, "out": str(tmp_path / "run"), "sampler": "SamplesPerClass(batch=24, per_class=4)", "dim": 8,
-        "length": "40", "lr": 3e-3, "log_every": 10, "checkpoint_every": "10", "quiet": True, "device": "cpu",
+        "steps": 40, "lr": 3e-3, "log_every": 10, "checkpoint_every": "10", "quiet": True, "device": "cpu",
     }  # fmt: skip
 
 
@@ -37,7 +37,7 @@ def settings(features, tmp_path):
 def finished(features, tmp_path_factory):
     """A finished run on the features."""
     return train(Train(
-        data=features, out=str(tmp_path_factory.mktemp("runs") / "finished"), dim=8, length="60", lr=3e-3, quiet=True,
+        data=features, out=str(tmp_path_factory.mktemp("runs") / "finished"), dim=8, steps=60, lr=3e-3, quiet=True,
         sampler="SamplesPerClass(batch=24, per_class=4)", protocol="UnseenClasses(val=0.3)", validate_every="20",
         device="cpu",
     ))  # fmt: skip
@@ -74,7 +74,7 @@ def small():
     """Settings for a training of a second on pictures."""
     return {
         "backbone": "conv_small", "size": 16, "sampler": "SamplesPerClass(batch=6, per_class=2)", "dim": 8,
-        "length": "20", "augment": "none", "workers": 0, "quiet": True, "device": "cpu",
+        "steps": 20, "augment": "none", "workers": 0, "quiet": True, "device": "cpu",
     }  # fmt: skip
 
 

@@ -70,7 +70,7 @@ def toys(finished, finished_pictures, features, pictures, tmp_path_factory):
     """Runs, data and files for one call of every function."""
     folder = tmp_path_factory.mktemp("api")
     settings = (
-        f'[settings]\ndata = "{features}"\ndim = 4\nlength = 2\nsampler = "SamplesPerClass(batch=16, per_class=4)"\n'
+        f'[settings]\ndata = "{features}"\ndim = 4\nsteps = 2\nsampler = "SamplesPerClass(batch=16, per_class=4)"\n'
     )
     (folder / "grid.toml").write_text(f"{settings}[axes]\nseed = [0]\n")
     (folder / "tune.toml").write_text(f'{settings}protocol = "ClassFolds(folds=2)"\n')
@@ -85,14 +85,14 @@ HERE = {"device": "cpu"}
 # One call of every function, at toy size. `review` serves until Ctrl-C (tests/web/review/test_serve.py), and `load` returns
 # a network (tests/deploy/test_model.py).
 CALLS = {
-    "train": lambda t: likewise.train(t.features, out=t.folder / "mine", length=2, dim=4, **HERE),
+    "train": lambda t: likewise.train(t.features, out=t.folder / "mine", steps=2, dim=4, **HERE),
     "evaluate": lambda t: likewise.evaluate(t.run, **HERE),
     "embed": lambda t: likewise.embed(t.run, t.features, **HERE),
     "search": lambda t: likewise.search(t.picture_run, 20, workers=0, **HERE),
-    "compare": lambda t: likewise.compare(t.run, t.run, draws=100),
+    "compare": lambda t: likewise.compare(t.run, t.run, resamples=100),
     "bench": lambda t: likewise.bench(t.folder / "grid.toml", out=t.folder / "bench", list=True, **HERE),
     "tune": lambda t: likewise.tune(t.folder / "tune.toml", ranges="lr=1e-4..1e-2 log", trials=1, out=t.folder / "tune", **HERE),
-    "demo": lambda t: likewise.demo(data="glyphs(classes=20, per_class=8)", length=1, out=t.folder / "demo"),
+    "demo": lambda t: likewise.demo(data="glyphs(classes=20, per_class=8)", steps=1, out=t.folder / "demo"),
     "export": lambda t: likewise.export(t.run, "safetensors"),
     "hierarchy": lambda t: likewise.hierarchy(t.run, **HERE),
     "audit_run": lambda t: likewise.audit_run(t.run, pairs=1, groups=0, **HERE),
@@ -117,7 +117,7 @@ def test_a_call_prints_nothing_and_its_result_shows_itself(name, everything, toy
 
 
 def test_messages_go_to_stderr_and_quiet_is_quiet(toys, capsys):
-    again = {"data": toys.features, "out": toys.folder / "again", "length": 2, "dim": 4, **HERE}
+    again = {"data": toys.features, "out": toys.folder / "again", "steps": 2, "dim": 4, **HERE}
     likewise.train(**again, quiet=True)
     likewise.train(**again, quiet=True)
     assert capsys.readouterr() == ("", "")

@@ -26,7 +26,7 @@ from likewise.testing import (
     check_term,
 )
 from likewise.testing.loss import ONE_GRAPH
-from likewise.types import Items, Pairs, Trust, Verdict
+from likewise.types import Items, Pairs, Relabelling, SampleWeights
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -49,7 +49,7 @@ def test_every_loss(name, bare):
         "MultiSimilarity(space='hyperbolic')",
         "Histogram(space='hyperbolic')",
         "ForwardCorrection(share=0.0)",
-        *(f"Triplet(miner={name}())" for name in miners.__all__ if getattr(miners, name).gives == "triplets"),
+        *(f"Triplet(miner={name}())" for name in miners.__all__ if getattr(miners, name).yields == "triplets"),
     ],
 )
 def test_losses_with_other_miners(text, bare):
@@ -395,13 +395,13 @@ class Doubt(Confidence):
             case "broken loss":
                 w = w + 0 * loss.detach()
             case "partner":
-                return Trust(w, partner=w)
+                return SampleWeights(w, partner=w)
             case "suspicion":
-                return Trust(w, suspicion=w.mean())
+                return SampleWeights(w, suspicion=w.mean())
             case "threshold":
-                return Trust(w, threshold=w)
+                return SampleWeights(w, threshold=w)
             case "mean":
-                return Trust(w, mean_over="all")
+                return SampleWeights(w, mean_over="all")
             case "other":
                 return w
             case "inputs":
@@ -416,7 +416,7 @@ class Doubt(Confidence):
                 w = w * self.bias.exp()
             case "waits":
                 w = w * (2 if z.device.type == "meta" and bool((w > 0).any()) else 1)
-        return Trust(w, suspicion=each.detach())
+        return SampleWeights(w, suspicion=each.detach())
 
     def after_step(self, step):
         if self.seen is not None and self.fault != "types":
@@ -424,23 +424,23 @@ class Doubt(Confidence):
         elif self.fault == "types" and step > 3:
             self.mean = self.mean.double()
 
-    def judge(self, e):
+    def relabel(self, e):
         match self.fault:
             case "verdict":
                 return e.y
             case "short":
-                return Verdict(e.y[:5], torch.ones(5))
+                return Relabelling(e.y[:5], torch.ones(5))
             case "class":
-                return Verdict(e.y + 1, torch.ones(12))
+                return Relabelling(e.y + 1, torch.ones(12))
             case "weight":
-                return Verdict(e.y, -torch.ones(12))
+                return Relabelling(e.y, -torch.ones(12))
             case "moody":
-                return Verdict(e.y, torch.rand(12))
+                return Relabelling(e.y, torch.rand(12))
             case "given":
                 e.f.zero_()
             case "forgets":
                 self.believed = 0.5
-        return Verdict(e.y, torch.ones(12))
+        return Relabelling(e.y, torch.ones(12))
 
 
 def test_the_plain_confidence_and_the_plain_term_pass():

@@ -91,7 +91,7 @@ def test_the_script_writes_pages_and_pictures(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(docs, "FOLDER", tmp_path / "docs" / "shelves")
     monkeypatch.setattr(docs, "build", lambda out: out.mkdir())
     some = ["Triplet", "SemiHard", "Shuffled", "SuperLoss", "Uniform", "ClassFolds", "Linear"]
-    docs.main(["--out", str(tmp_path / "site"), "--pictures", *some])
+    docs.main(["--out", str(tmp_path / "site"), "--max-images", *some])
     assert capsys.readouterr().out == f"open {tmp_path / 'site' / 'index.html'}\n" and (tmp_path / "site").is_dir()
     drawn = {file.name for file in docs.FOLDER.glob("*.svg")}
     assert drawn == {"metrics.svg", *(f"{s}-{n.lower()}.svg" for s, n in zip(shelf_pictures.DRAW, some, strict=True))}
@@ -101,7 +101,7 @@ def test_the_script_writes_pages_and_pictures(tmp_path, monkeypatch, capsys):
         fresh = (tmp_path / "docs" / name).read_text("utf-8")
         if unwritten() and name.endswith(".md"):
             continue  # the fast suite compares what is written
-        assert fresh == (ROOT / "docs" / name).read_text("utf-8"), "run python tools/docs.py --pictures"
+        assert fresh == (ROOT / "docs" / name).read_text("utf-8"), "run python tools/docs.py --max-images"
     assert {file.name for file in docs.FOLDER.glob("*.md")} == set(shelf_pages.pages())
 
 
@@ -140,7 +140,7 @@ def test_formulas_are_set_and_not_changed(text, html):
 
 
 def test_a_docstring_is_taken_apart():
-    class Part:
+    class Split:
         """What it does.
 
         More of it.
@@ -155,7 +155,7 @@ def test_a_docstring_is_taken_apart():
             b: another | one.
         """
 
-    found = shelf_pages.sections(Part)
+    found = shelf_pages.sections(Split)
     assert (found["summary"], found["more"]) == ("What it does.", "More of it.")
     assert " ".join(found["Paper"].split()) == "Somebody, 2020; and others." and found["Differs"] == "nothing."
     assert found["Args"] == {"a": "one thing. Paper: 2.", "b": "another | one."}

@@ -43,8 +43,8 @@ def test_exhausted_memory_in_all_its_forms_is_one_sentence():
     for error in real + others:
         assert is_out_of_memory(error), error
         with (
-            pytest.raises(OutOfMemory, match=r"^train: memory is exhausted.*; give --chunk$"),
-            memory_errors("train", "give --chunk"),
+            pytest.raises(OutOfMemory, match=r"^train: memory is exhausted.*; give --chunk-size$"),
+            memory_errors("train", "give --chunk-size"),
         ):
             raise error
     with pytest.raises(OutOfMemory, match="an allocation of 20.00 GiB failed"), memory_errors("train", "x"):

@@ -30,7 +30,7 @@ GRIDS = [file for file in EXAMPLES if not read_grid(file).ranges]
 SETS = sorted((ROOT / "benchmarks" / "tables").glob("*.toml"))
 COMMAND = re.compile(r"^(?:# (?:.*: )?)?(likewise (?:bench|tune|noise) .*\.(?:toml|csv).*)$", re.M)
 SAMPLER = "SamplesPerClass(batch=16, per_class=2, lonely='skip')"
-TOY = ("length=2", "dim=16", f"sampler={SAMPLER}", "precision=fp32", "workers=0", "warmup=0")
+TOY = ("steps=2", "dim=16", f"sampler={SAMPLER}", "precision=fp32", "workers=0", "warmup=0")
 SMALL = ("backbone=conv_small", "size=16", "pretrained=false", "weights=none")
 
 
@@ -127,7 +127,7 @@ def test_the_example_search_is_searched(tmp_path, monkeypatch):
     assert [file.stem for file in files] == ["tune"]
     grid = read_grid(files[0])
     as_train(grid.settings)
-    toy = {"data": "glyphs(classes=48, per_class=8)", "length": "2", "validate_every": "1", "sampler": SAMPLER}
+    toy = {"data": "glyphs(classes=48, per_class=8)", "steps": 2, "validate_every": "1", "sampler": SAMPLER}
     (tmp_path / "toy.toml").write_text(toml(replace(grid, settings=grid.settings | toy)), "utf-8")
     config = Tune(str(tmp_path / "toy.toml"), trials=1, out=str(tmp_path / "out"), device="cpu", quiet=True)
     found = tune_module.tune(config)

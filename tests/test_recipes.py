@@ -117,7 +117,7 @@ def build_parts(name, data):
             build(text, kind, **facts)
     if "AdaptiveHierarchical" in values.get("loss", ""):
         assert build(values["loss"], Loss, **facts).views == values["views"]
-    for key in ("length", "warmup", "schedule_every", "validate_every", "checkpoint_every"):
+    for key in ("warmup", "schedule_every", "validate_every", "checkpoint_every"):
         if key in values:
             assert steps_of(values[key], 10, key) >= 0
 
@@ -137,12 +137,12 @@ def test_the_printed_command_gives_the_same_settings(subtests):
 
 def test_procsim_has_the_values_of_its_paper():
     """lambda, omega, learning rate and passes differ from one data set to the next."""
-    for data, lam, weight, lr, length in (
-        ("cub200", 1, 10, 1e-4, "150e"), ("cars196", 0.1, 5.5, 1e-5, "250e"), ("sop", 0.1, 0.5, 1e-5, "250e"),
+    for data, lam, weight, lr, epochs in (
+        ("cub200", 1, 10, 1e-4, 150), ("cars196", 0.1, 5.5, 1e-5, 250), ("sop", 0.1, 0.5, 1e-5, 250),
     ):  # fmt: skip
         config = recipes.apply("procsim", data)
         assert config.confidence == f"ProcSim(lam={lam})" and config.terms == (f"LanguageGuidance(weight={weight})",)
-        assert (config.lr, config.length, config.weight_decay, config.dim) == (lr, length, 4e-4, 512)
+        assert (config.lr, config.epochs, config.weight_decay, config.dim) == (lr, epochs, 4e-4, 512)
         assert config.freeze_bn and "batch=360" in config.sampler
         plain = recipes.apply("ms-plg", data)
         assert plain.confidence is None and plain.terms == config.terms and plain.loss == config.loss
@@ -157,7 +157,7 @@ def test_hierarchical_proxies_have_the_values_of_their_paper(kind):
         assert (recipe.source["loss"] == "paper") == (data in known and kind == "pa"), "of Proxy-NCA it says no scale"
         stated = {
             "sampler": "Shuffled(batch=128)", "backbone": "resnet50", "dim": 512, "pool": "avg+max", "optimizer": "adamw",
-            "lr": 1e-4, "length": "30e",
+            "lr": 1e-4, "epochs": 30,
         }  # fmt: skip
         assert stated.items() <= recipe.values.items() and {recipe.source[key] for key in stated} == {"paper"}
         groups = build(recipe.values["loss"], Loss, classes=1000, dim=8, per_pass=10)
@@ -258,7 +258,7 @@ def test_a_run_is_compared_by_what_it_was_trained_with(tmp_path, monkeypatch):
         "lr": ((1e-3, "ours"), (0.5, "run")),
     }
     assert recipes.read_pair("triplet", None)[:2] == (recipes.read("triplet"), recipes.DEFAULTS), "no folder is meant"
-    assert recipes.read_pair("triplet", "./triplet", "sop")[0].values["length"] == "100e"
+    assert recipes.read_pair("triplet", "./triplet", "sop")[0].values["epochs"] == 100
     with pytest.raises(LikewiseError, match=r"run: 'runs/none' is not a run folder"):
         recipes.read_pair("triplet", "runs/none")
     Run("triplet").write_json("config.json", {"format": 1, "identity": "x", "config": {"lr": 1}})

@@ -77,8 +77,8 @@ def pictures(tmp_path_factory):
 def run(pictures, tmp_path_factory):
     """A run on these pictures with wrong labels, a few steps long."""
     return train(Train(
-        str(pictures / "table.csv"), backbone="conv_small", size=16, dim=8, noise="Uniform(share=0.3)", keep_losses=True,
-        sampler="SamplesPerClass(batch=12, per_class=2)", length="6", workers=0, device="cpu", quiet=True, metrics=("R@1",),
+        str(pictures / "table.csv"), backbone="conv_small", size=16, dim=8, noise="Uniform(share=0.3)", record_losses=True,
+        sampler="SamplesPerClass(batch=12, per_class=2)", steps=6, workers=0, device="cpu", quiet=True, metrics=("R@1",),
         out=str(tmp_path_factory.mktemp("runs") / "noisy"),
     ))  # fmt: skip
 

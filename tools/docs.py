@@ -1,7 +1,7 @@
-"""Builds the documentation as a site that works offline: python tools/docs.py [--out site] [--pictures [PART ...]]
+"""Builds the documentation as a site that works offline: python tools/docs.py [--out site] [--max-images [PART ...]]
 
-The shelf pages are written from the docstrings first. `--pictures` draws the pictures anew, which takes half a minute; with
-names of parts (`--pictures Circle`), only theirs.
+The shelf pages are written from the docstrings first. `--max-images` draws the pictures anew, which takes half a minute; with
+names of parts (`--max-images Circle`), only theirs.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def build(out: Path) -> None:
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     flags = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     flags.add_argument("--out", type=Path, default=ROOT / "site", help="folder of the site")
-    flags.add_argument("--pictures", nargs="*", metavar="PART", help="draw the pictures anew, all or of these parts")
+    flags.add_argument("--max-images", nargs="*", metavar="PART", help="draw the pictures anew, all or of these parts")
     return flags.parse_args(words)
 
 

@@ -27,8 +27,8 @@ def draw(name: str) -> Drawing:
     if name == "Hierarchical":
         sides.append((THIRD, sweep(name, "cousin")))
     drawing = Drawing(640, 214, f"{name}: loss and gradient by similarity")
-    for left, title, which in ((44, "loss", 0), (372, "gradient: below 0 pulls, above 0 pushes", 1)):
-        values = torch.stack([side[which] for _, side in sides])
+    for left, title, checkpoint in ((44, "loss", 0), (372, "gradient: below 0 pulls, above 0 pushes", 1)):
+        values = torch.stack([side[checkpoint] for _, side in sides])
         low, high = float(values.min()), float(values.max())
         room = max((high - low) * 0.06, 1e-3)
         panel = Panel(drawing, (left, 26, 250, 122), (-1, 1), (low - room, high + room))
@@ -41,7 +41,7 @@ def draw(name: str) -> Drawing:
         if low < 0 < high:
             panel.curve((-1, 1), (0, 0), "currentColor", width=1, opacity="0.45")
         for colour, side in sides:
-            panel.curve(SWEEP.tolist(), side[which].tolist(), colour)
+            panel.curve(SWEEP.tolist(), side[checkpoint].tolist(), colour)
     words = ("own proxy", "another's proxy") if has_proxies(name) else ("a class mate", "a stranger")
     third = [(THIRD, "another's proxy, same group")] if name == "Hierarchical" else []
     legend(drawing, 44, 204, [(PULL, words[0]), (PUSH, words[1] + (", other group" if third else "")), *third])

@@ -16,7 +16,7 @@ from likewise.data import load
 from likewise.data.images import image_of
 from likewise.metrics import metric
 from likewise.similarity import compare
-from likewise.types import Embedded, Items, Pairs, Retrieval, Seen, Verdict
+from likewise.types import Embedded, Items, Pairs, PeerView, Relabelling, Retrieval
 
 GREY = "#8a93a0"
 
@@ -134,7 +134,7 @@ def draw_confidence(name: str) -> Drawing:
         drawing.dot(x, up, PUSH if wrong[number] else PULL, 2.2, opacity="0.75")
     right, bad = float(w[~wrong].mean()), float(w[wrong].mean())
     words = f"wrong label, mean weight {bad:.2f}"
-    if isinstance(said, Verdict):
+    if isinstance(said, Relabelling):
         words = f"wrong label: {int((said.y == true)[wrong].sum())} of {int(wrong.sum())} made right"
     legend(drawing, 44, 204, [(PULL, f"right label, mean weight {right:.2f}"), (PUSH, words)])
     return drawing
@@ -145,7 +145,9 @@ def weigh(part, z, y, row, loss, centres):
         return part(z, y, row, loss if part.needs_loss else None)
     turn = torch.roll(z, 1, 1) * 0.9  # the second network sees things a little otherwise
     views = [z, F.normalize(z + turn, dim=1)]
-    seen = [Seen(v, F.cross_entropy(4 * v @ centres.T, y, reduction="none"), (v @ centres.T).argmax(1)) for v in views]
+    seen = [
+        PeerView(v, F.cross_entropy(4 * v @ centres.T, y, reduction="none"), (v @ centres.T).argmax(1)) for v in views
+    ]
     return part.exchange(seen, y, row)[1]
 
 
@@ -215,7 +217,7 @@ def draw_protocol(name: str) -> Drawing:
         for part, word in (("val", "validates"), ("train", "trains")):  # training rows may answer in validation
             role[protocol.rows(items, part)] = word
         test = protocol.rows(items, "test")
-        asks, answers = protocol.sides(items, test)
+        asks, answers = protocol.query_gallery(items, test)
         both = np.select([asks & answers, asks], ["tests: asks and answers", "tests: asks"], "answers only")
         trains = role[test] == "trains"
         role[test[~trains]] = both[~trains]

@@ -145,11 +145,11 @@ def embed(run: Place, data: Place, *, out: Place = "", **settings) -> Embedded:
     return stage(_config(Embed, run=run, data=data, out=out, **settings), _say(settings))
 
 
-def load(path: Place, *, which: str = "best", device: str | None = None, allow_imports: bool = False) -> Model:
+def load(path: Place, *, checkpoint: str = "best", device: str | None = None, allow_imports: bool = False) -> Model:
     """The network of a run, or of an export to safetensors: `load("runs/mine")(["a.jpg"])` embeds."""
     from likewise.deploy.model import load as open_model
 
-    return open_model(path, which=which, device=device, allow_imports=allow_imports)
+    return open_model(path, checkpoint=checkpoint, device=device, allow_imports=allow_imports)
 
 
 def search(target: Place, query: Place | int | None = None, **settings) -> Neighbours:
@@ -261,12 +261,12 @@ def spoil_labels(data: Place, model: Any, out: Place, **settings) -> Spoiled:
     return stage(_config(Noise, data=data, model=model, out=out, **settings), _say(settings))
 
 
-def list_components(shelf: str = "all") -> Listing:
+def list_components(registry: str = "all") -> Listing:
     """Registry -> name -> one line: losses, miners, samplers, metrics, data sets, recipes, ...; as `likewise list`."""
     from likewise.config import List
     from likewise.stages.listing import listing as stage
 
-    return stage(List(shelf))
+    return stage(List(registry))
 
 
 def published_numbers(**settings) -> Numbers:

@@ -21,20 +21,20 @@ from likewise.similarity import observed
 from likewise.types import (
     Batch,
     Embedded,
-    Given,
     Items,
     LikewiseError,
     Output,
     Pairs,
+    PeerView,
     Ref,
+    Relabelling,
     Retrieval,
-    Seen,
-    Trust,
+    SampleWeights,
+    TrainingSetInfo,
     Tuples,
-    Verdict,
 )
 
-Part = Literal["train", "val", "test"]
+Split = Literal["train", "val", "test"]
 
 
 class Stepper:
@@ -89,7 +89,7 @@ class Loss(nn.Module, Stepper, ABC):
     @abstractmethod
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]: ...
 
-    def guess(self, z: Float[Tensor, "B D"]) -> Int[Tensor, "B"] | None:
+    def predict(self, z: Float[Tensor, "B D"]) -> Int[Tensor, "B"] | None:
         """The class it would name for each sample: that of the nearest proxy. None: it has no classes."""
         proxies = getattr(self, "proxies", None)
         if proxies is None or proxies.ndim != 2 or self.input != "unit":
@@ -120,13 +120,13 @@ class Term(nn.Module, Stepper, ABC):
     """
 
     weight: float = 1.0
-    trusted: bool = False
-    waits: bool = False
+    weighted: bool = False
+    syncs: bool = False
 
     @abstractmethod
     def forward(self, out: Output, batch: Batch) -> Float[Tensor, "B"]: ...
 
-    def prepare(self, given: Given) -> None:
+    def prepare(self, given: TrainingSetInfo) -> None:
         """Called once before the first step, and again when a training goes on: for what is worked out once and kept."""
 
 
@@ -137,11 +137,11 @@ class Miner(ABC):
     `momentum`: it wants a teacher, a moving average of the network, that keeps so much of itself at a step.
     """
 
-    gives: Literal["pairs", "triplets"] = "triplets"
+    yields: Literal["pairs", "triplets"] = "triplets"
     whole: bool = False
     momentum: float | None = None
 
-    def look(self, z: Float[Tensor, "B D"]) -> None:  # noqa: B027 - most miners have no teacher
+    def see_teacher(self, z: Float[Tensor, "B D"]) -> None:  # noqa: B027 - most miners have no teacher
         """For a miner with a teacher, before every loss: what the teacher makes of the batch."""
 
     @abstractmethod
@@ -150,7 +150,7 @@ class Miner(ABC):
 
 def must_give(miner: Miner | None, kind: Literal["pairs", "triplets"], loss: str, example: str) -> None:
     """For a loss's constructor: raise if the miner makes the other kind."""
-    if miner is not None and miner.gives != kind:
+    if miner is not None and miner.yields != kind:
         raise LikewiseError(f"{loss} needs a miner of {kind}, such as {example}, got {type(miner).__name__}")
 
 
@@ -204,20 +204,20 @@ class Confidence(nn.Module, Stepper, ABC):
     """
 
     needs_loss: bool = False
-    needs_guess: bool = False
+    needs_prediction: bool = False
     every: str | None = None
     peers: int = 1
 
     @abstractmethod
     def forward(
         self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], row: Int[Tensor, "B"], loss: Float[Tensor, "B"] | None
-    ) -> Trust: ...
+    ) -> SampleWeights: ...
 
-    def judge(self, e: Embedded) -> Verdict | None:
+    def relabel(self, e: Embedded) -> Relabelling | None:
         """A look at the whole training set, its labels as they were given. None: no verdict yet."""
         return None
 
-    def exchange(self, seen: list[Seen], y: Int[Tensor, "B"], row: Int[Tensor, "B"]) -> list[Trust]:
+    def exchange(self, seen: list[PeerView], y: Int[Tensor, "B"], row: Int[Tensor, "B"]) -> list[SampleWeights]:
         """For several networks in training: how far each believes every label, given what all of them see."""
         return [self(one.z, y, row, one.loss) for one in seen]
 
@@ -233,16 +233,18 @@ class Protocol(ABC):
     """Which rows belong to a part, which are queries and which the gallery.
 
     `shares_classes`: train and test hold the same classes by design, which elsewhere would be a leak. `tests`: there is a test
-    part; without one everything trains, and nothing is scored.
+    split; without one everything trains, and nothing is scored.
     """
 
     shares_classes: bool = False
-    tests: bool = True
+    has_test_split: bool = True
 
     @abstractmethod
-    def rows(self, items: Items, part: Part) -> Int[np.ndarray, "n"]: ...
+    def rows(self, items: Items, part: Split) -> Int[np.ndarray, "n"]: ...
 
-    def sides(self, items: Items, rows: Int[np.ndarray, "n"]) -> tuple[Bool[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
+    def query_gallery(
+        self, items: Items, rows: Int[np.ndarray, "n"]
+    ) -> tuple[Bool[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
         """Which of these rows ask, and which may answer; all of them, unless a protocol says otherwise."""
         return np.ones(len(rows), bool), np.ones(len(rows), bool)
 
@@ -277,7 +279,7 @@ class Logger(ABC):
 
     @abstractmethod
     def end(self, scores: dict[str, float] | None) -> None:
-        """The last call, with the scores of the test part; None: the training stopped on the way, and may go on."""
+        """The last call, with the scores of the test split; None: the training stopped on the way, and may go on."""
 
 
 Metric = Callable[[Retrieval], Float[Tensor, "Q"]]

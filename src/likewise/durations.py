@@ -13,6 +13,11 @@ def seconds_of(text: str) -> float | None:
     return float(found[1]) if found else None
 
 
+def training_steps(epochs: float, steps: int | None, per_epoch: int) -> int:
+    """Return the optimiser steps of a training: `steps` where it is given, else `epochs` of `per_epoch` batches each."""
+    return round(epochs * per_epoch) if steps is None else steps
+
+
 def steps_of(text: str, per_pass: int, name: str, least: int = 0, owner: str = "train") -> int:
     """ "500" = 500 steps, "20e" = 20 passes over the data of so many steps each."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(e?)", text.strip())

@@ -110,7 +110,7 @@ class Tuples:
 
 
 @dataclass(frozen=True, eq=False)
-class Trust:
+class SampleWeights:
     """How far each label of the batch is believed. What it was judged by is kept for the record alone.
 
     `w` times a sample's number is what it adds to the objective. `partner`: which samples others may be compared with and a
@@ -125,7 +125,7 @@ class Trust:
 
 
 @dataclass(frozen=True, eq=False)
-class Verdict:
+class Relabelling:
     """The labels to train with from here on, one a training sample, and how far each is believed (0: leave it out).
 
     `suspicion` and `threshold` as in `Trust`; `facts` are numbers for the log.
@@ -138,16 +138,16 @@ class Verdict:
     facts: dict[str, float] = field(default_factory=dict)
 
 
-class Seen(NamedTuple):
+class PeerView(NamedTuple):
     """What one of several networks in training makes of a batch."""
 
     z: Float[Tensor, "B D"]
     loss: Float[Tensor, "B"]
-    guess: Int[Tensor, "B"] | None  # the class its loss would name, where the loss has classes
+    prediction: Int[Tensor, "B"] | None  # the class its loss would name, where the loss has classes
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class TrainingSetInfo:
     """What is known before the first step, for a term that works something out once.
 
     `pictures(transform)` gives the training samples in order, as (x, place) batches on the device: pictures through that

@@ -30,7 +30,7 @@ def run(tmp_path_factory):
     file = tmp_path_factory.mktemp("planted") / "planted.npz"
     np.savez(file, x=x, label=y, split=np.where(y < 6, "train", "test"))
     return train(Train(
-        data=str(file), out=str(file.parent / "run"), loss="NormSoftmax()", dim=6, length="200", lr=3e-3, quiet=True,
+        data=str(file), out=str(file.parent / "run"), loss="NormSoftmax()", dim=6, steps=200, lr=3e-3, quiet=True,
         sampler="SamplesPerClass(batch=24, per_class=4)", device="cpu", evaluate=False,
     ))  # fmt: skip
 

@@ -84,7 +84,7 @@ def make(features, tmp_path_factory):
 
     def made(name="run", **changes):
         settings = {
-            "data": features, "sampler": "SamplesPerClass(batch=24, per_class=4)", "dim": 8, "length": "6", "lr": 3e-3,
+            "data": features, "sampler": "SamplesPerClass(batch=24, per_class=4)", "dim": 8, "steps": 6, "lr": 3e-3,
             "quiet": True, "device": "cpu", "evaluate": False, "out": str(tmp_path_factory.mktemp("runs") / name),
         }  # fmt: skip
         return train(Train(**settings | changes), lambda text: None)
@@ -100,7 +100,7 @@ def proxy(make, tmp_path_factory):
     np.savez(file, x=rng.normal(size=(16, 12))[y] * 1.5 + rng.normal(size=(256, 12)), label=y)
     return make(
         "proxies", data=str(file), loss="NormSoftmax()", noise="Uniform(share=0.2)", protocol="UnseenClasses(val=0.2)",
-        length="60", keep_losses=True, validate_every="30",
+        steps=60, record_losses=True, validate_every="30",
     )  # fmt: skip
 
 
@@ -178,7 +178,7 @@ def test_every_way_to_find_causes(proxy, audited, way, tmp_path):
         ({"loss": "Triplet(miner=SemiHard())"}, []),
         ({"loss": "Triplet(miner=DistanceWeighted())", "layer_norm": True}, []),
         ({"loss": "LiftedStructure()"}, ["by cosine, though this run's loss compares raw embeddings"]),
-        ({"loss": "Hierarchical(loss=ProxyAnchor(), coarse=3)", "length": "20"}, []),
+        ({"loss": "Hierarchical(loss=ProxyAnchor(), coarse=3)", "steps": 20}, []),
         ({"loss": "CrossBatchMemory(loss=MultiSimilarity(), size=64)"}, []),
         ({"loss": "ProxyAnchor()", "head": "MLP(layers=1)", "protocol": "SeenClasses()"}, []),
         ({"loss": "SoftTriple()", "protocol": "SeenClasses(gallery='train')"}, []),
@@ -210,11 +210,11 @@ def test_a_head_that_is_not_linear(make, tmp_path):
 
 
 def test_networks_before_and_within_training(proxy, make, tmp_path):
-    found = look(proxy.path, tmp_path / "untrained", which="untrained")
+    found = look(proxy.path, tmp_path / "untrained", checkpoint="untrained")
     keeps_the_contract(found)
     assert lines(found.folder, "causes.csv") == [] and "loss" not in found.about["scores"]
     assert found.about["notes"] == ["an untrained network has no loss to ask for causes"]
-    half = make("half", loss="NormSoftmax()", length="3")
+    half = make("half", loss="NormSoftmax()", steps=3)
     (half.path / "done").unlink()
     found = look(half.path, tmp_path / "half")
     causes_in(found, 8)

@@ -40,7 +40,7 @@ def again(run, suggested, out, audit=AUDIT, **changes):
 def spoiled(features, tmp_path_factory):
     """A run with most of its labels wrong, and a part that validates."""
     return train(Train(
-        data=features, out=str(tmp_path_factory.mktemp("runs") / "spoiled"), dim=8, length="150", lr=3e-3, quiet=True,
+        data=features, out=str(tmp_path_factory.mktemp("runs") / "spoiled"), dim=8, steps=150, lr=3e-3, quiet=True,
         sampler="SamplesPerClass(batch=24, per_class=4)", protocol="UnseenClasses(val=0.2)", noise="Uniform(share=0.8)",
         device="cpu", loss="NormSoftmax()",
     ))  # fmt: skip
@@ -66,7 +66,7 @@ def test_noise_undone_makes_it_better(spoiled, tmp_path):
     for part in rows:
         assert np.array_equal(kept[np.flatnonzero(table.split == part)], np.intersect1d(rows[part], kept))
     new = read_config(Run(tmp_path / "retrained"))
-    same = ("seed", "loss", "sampler", "length", "lr", "dim", "optimizer")
+    same = ("seed", "loss", "sampler", "epochs", "steps", "lr", "dim", "optimizer")
     assert new.noise is None and all(getattr(new, name) == getattr(settings, name) for name in same)
     before, after = (read_per_query(tmp_path / name, "test") for name in ("before.parquet", "after.parquet"))
     assert np.array_equal(before.row, rows["test"]) and np.array_equal(after.row, rows["test"])
@@ -117,7 +117,7 @@ def test_pictures(picture_run, tmp_path):
 
 
 def test_training_samples_that_answer_keep_their_labels_for_both(features, settings, tmp_path):
-    own = settings | {"protocol": "SeenClasses(gallery='train')", "out": str(tmp_path / "seen"), "length": "4"}
+    own = settings | {"protocol": "SeenClasses(gallery='train')", "out": str(tmp_path / "seen"), "steps": 4}
     closed = train(Train(**own))
     _, items = given(closed)
     rows = SeenClasses(gallery="train").rows(items, "train")
@@ -134,7 +134,7 @@ def test_bad_input(run, tmp_path):
     with pytest.raises(LikewiseError, match=f"labels must be among the 8 classes that train, got 23 for row {row}"):
         again(run, {row: 23}, tmp_path)
     with pytest.raises(LikewiseError, match="an untrained network cannot be trained again"):
-        again(run, {row: 1}, tmp_path, replace(AUDIT, which="untrained"))
+        again(run, {row: 1}, tmp_path, replace(AUDIT, checkpoint="untrained"))
 
     class Odd(UnseenClasses.__base__):
         def rows(self, items, part): ...

@@ -40,14 +40,14 @@ def test_a_run(run):
 
 def test_features_are_what_the_head_sees(features, settings):
     """With layer_norm too, which comes between the pooled feature and the head."""
-    run = train(Train(**settings | {"layer_norm": True, "length": "3", "evaluate": False}))
+    run = train(Train(**settings | {"layer_norm": True, "steps": 3, "evaluate": False}))
     found = opened(run.path)
     head, e = found.embedder.head.fc, found.test.e
     torch.testing.assert_close(F.linear(e.f, head.weight, head.bias), e.e)
 
 
 def test_training_samples_that_answer_stay_in_their_part(features, settings):
-    run = train(Train(**settings | {"protocol": "SeenClasses(gallery='train')", "length": "3", "evaluate": False}))
+    run = train(Train(**settings | {"protocol": "SeenClasses(gallery='train')", "steps": 3, "evaluate": False}))
     found = opened(run.path)
     rows = [part.e.row.tolist() for part in found.part.values()]
     assert sorted(sum(rows, [])) == list(range(288)) and len(found.test.e.row) == 288
@@ -95,7 +95,7 @@ def test_embeddings(tmp_path):
 def test_what_cannot_be_audited(run, tmp_path):
     x = np.random.default_rng(0).normal(size=(4, 3))
     file, label = save(tmp_path, x, label=[0, 0, 1, 1]), [0, 0, 1, 1]
-    for name, value in (("data", "x"), ("which", "last"), ("verify", True), ("retrain", True)):
+    for name, value in (("data", "x"), ("checkpoint", "last"), ("verify", True), ("retrain", True)):
         with pytest.raises(LikewiseError, match=f"is a file of embeddings, and --{name} is for a run"):
             opened(file, **{name: value})
     with pytest.raises(LikewiseError, match="has labels of its own; leave out --labels"):

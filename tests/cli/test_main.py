@@ -32,8 +32,8 @@ def toy(tmp_path_factory):
     return file
 
 
-FEW = {"dim": 4, "length": "4", "sampler": "SamplesPerClass(batch=8, per_class=2)", "device": "cpu", "quiet": True}
-FLAGS = ["--dim", "4", "--length", "4", "--sampler", FEW["sampler"], "--device", "cpu"]
+FEW = {"dim": 4, "steps": 4, "sampler": "SamplesPerClass(batch=8, per_class=2)", "device": "cpu", "quiet": True}
+FLAGS = ["--dim", "4", "--steps", "4", "--sampler", FEW["sampler"], "--device", "cpu"]
 
 
 def call(*words, cwd=None, python=()):
@@ -192,7 +192,7 @@ def test_mistakes_get_one_line(words, says, capsys, tmp_path, monkeypatch):
         (["train"], "DATA"),
         (["train", "x", "--lrr", "1"], "--lr"),
         (["train", "x", "--lr", "fast"], "fast"),
-        (["evaluate", "x", "--which", "first"], "first"),
+        (["evaluate", "x", "--checkpoint", "first"], "first"),
         (["embed", "run", "data"], "--out"),
         (["audit", "run", "--influence", "newton"], "kronecker"),
         (["review"], "AUDIT"),
@@ -239,7 +239,7 @@ def test_every_command_prints_what_it_found(toy, tmp_path, capsys, monkeypatch):
     out = capsys.readouterr().out
     assert "P@3" in out
     assert "MAP@R" not in out
-    assert "test part (95 % interval)" in out
+    assert "test split (95 % interval)" in out
     cli.main(["embed", "run", str(toy), "--out", "z.npz"])
     assert "120 embeddings of 4 numbers: z.npz" in capsys.readouterr().out
     cli.main(["evaluate", "z.npz"])
@@ -306,15 +306,15 @@ def test_robust_training_and_its_recipe(toy, tmp_path, capsys):
     out = tmp_path / "run"
     cli.main(["train", str(toy), "--robust", "--noise", "Uniform(share=0.2)", "--out", str(out), *FLAGS])
     config = json.loads((out / "config.json").read_text())["config"]
-    assert config["confidence"].startswith("LabelPosterior(") and config["length"] == "4"
-    assert '"verdict"' in (out / "log.jsonl").read_text() and (out / "trust.npz").exists()
+    assert config["confidence"].startswith("LabelPosterior(") and config["steps"] == 4
+    assert '"verdict"' in (out / "log.jsonl").read_text() and (out / "sample_weights.npz").exists()
     capsys.readouterr()
     cli.main(["recipe", "show", "triplet+robust"])
     said = capsys.readouterr().out
     assert "Triplet, semi-hard + Labels that may be wrong" in said and '--confidence "LabelPosterior()"' in said
     cli.main(["recipe", "diff", "robust", str(out)])
     said = capsys.readouterr().out
-    assert "length" in said and "confidence" not in said.split("the same in both: ")[0] and f"values for {toy}" in said
+    assert "steps" in said and "confidence" not in said.split("the same in both: ")[0] and f"values for {toy}" in said
     for name in ("confidence", "terms"):
         cli.main(["list", name])
         assert ("ProcSim" in capsys.readouterr().out) == (name == "confidence")
@@ -326,7 +326,7 @@ def test_the_front_door_takes_what_python_has(toy, tmp_path):
 
     labels = np.repeat(np.arange(6), 10)
     run = train(
-        toy, out=tmp_path / "run", loss=losses.Triplet(margin=0.1), noise=noise.Uniform(share=0.2), length=4,
+        toy, out=tmp_path / "run", loss=losses.Triplet(margin=0.1), noise=noise.Uniform(share=0.2), steps=4,
         sampler=samplers.SamplesPerClass(labels, batch=8, per_class=2), seed=np.int64(3), lr=np.float32(0.5), dim=4,
         metrics=["R@1", "RP"], device="cpu", quiet=True,
     )  # fmt: skip
@@ -335,7 +335,7 @@ def test_the_front_door_takes_what_python_has(toy, tmp_path):
     assert config["loss"] == f"Triplet(margin=0.1, squared=False, miner={miner}, space='cosine')"
     assert config["noise"] == "Uniform(share=0.2, exact=True)"
     assert config["seed"] == 3
-    assert config["length"] == "4"
+    assert config["steps"] == 4
     assert config["lr"] == 0.5
     assert list(run.scores["metrics"]) == ["R@1", "RP"]
     e = embed(run, toy, out=tmp_path / "z.npz", device="cpu", quiet=True)
@@ -365,7 +365,7 @@ def test_metrics_are_checked_before_training(toy, tmp_path):
     for metrics, says in [
         (["mAQ"], "there is no 'mAQ'"),
         ([], "takes at least one metric"),
-        (["R@60"], "look at 60 answers, but the test part has 59"),
+        (["R@60"], "look at 60 answers, but the test split has 59"),
     ]:
         with pytest.raises(LikewiseError, match=says):
             train(toy, out=tmp_path / "run", metrics=metrics, **FEW)

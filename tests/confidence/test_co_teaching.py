@@ -8,11 +8,11 @@ import torch
 from likewise.confidence import CoTeaching
 from likewise.config.spec import build, spec
 from likewise.contracts import Confidence
-from likewise.types import LikewiseError, Seen
+from likewise.types import LikewiseError, PeerView
 
 
 def look(loss):
-    return Seen(torch.zeros(len(loss), 2), torch.as_tensor(loss, dtype=torch.float32), None)
+    return PeerView(torch.zeros(len(loss), 2), torch.as_tensor(loss, dtype=torch.float32), None)
 
 
 def exchange(part, *losses):
@@ -82,7 +82,7 @@ def test_waits_for_nothing():
     """Tensors without data: whoever looked at a value would fail."""
     part = CoTeaching(share=0.5, per_pass=2).to("meta")
     part.after_step(3)
-    found = part.exchange([Seen(torch.ones(6, 2, device="meta"), torch.ones(6, device="meta"), None)] * 2,
+    found = part.exchange([PeerView(torch.ones(6, 2, device="meta"), torch.ones(6, device="meta"), None)] * 2,
                           torch.ones(6, device="meta").long(), torch.ones(6, device="meta").long())  # fmt: skip
     assert found[0].w.shape == (6,)
 

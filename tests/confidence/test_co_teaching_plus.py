@@ -7,12 +7,12 @@ from likewise.confidence import CoTeachingPlus
 from likewise.config.spec import build
 from likewise.contracts import Confidence
 from likewise.losses import Contrastive, NormSoftmax
-from likewise.types import LikewiseError, Seen
+from likewise.types import LikewiseError, PeerView
 
 
 def exchange(part, losses, guesses):
     size = len(losses[0])
-    seen = [Seen(torch.zeros(size, 2), torch.tensor(v), torch.tensor(g)) for v, g in zip(losses, guesses)]
+    seen = [PeerView(torch.zeros(size, 2), torch.tensor(v), torch.tensor(g)) for v, g in zip(losses, guesses)]
     return part.exchange(seen, torch.zeros(size, dtype=torch.int64), torch.arange(size))
 
 
@@ -78,11 +78,11 @@ def test_guesses_of_a_loss_with_classes_do():
     z = torch.nn.functional.normalize(torch.randn(6, 4, generator=torch.Generator().manual_seed(0)), dim=1)
     y = torch.arange(6) % 3
     pair = [NormSoftmax(classes=3, dim=4) for _ in range(2)]
-    found = part.exchange([Seen(z, one(z, y), one.guess(z)) for one in pair], y, y)
+    found = part.exchange([PeerView(z, one(z, y), one.predict(z)) for one in pair], y, y)
     assert all(t.w.sum() >= 1 for t in found)
     plain = Contrastive()
     with pytest.raises(LikewiseError, match=r"must name a class for each sample.*such as NormSoftmax\(\)"):
-        part.exchange([Seen(z, plain(z, y), plain.guess(z))] * 2, y, y)
+        part.exchange([PeerView(z, plain(z, y), plain.predict(z))] * 2, y, y)
 
 
 def test_bad_use():

@@ -34,9 +34,9 @@ def spoil(y, share, group=CLASSES, seed=1):
     return given
 
 
-def judge(x, given, **settings):
+def relabel(x, given, **settings):
     part = LabelPosterior(classes=int(given.max()) + 1, labels=given, **settings)
-    return part, part.judge(Embedded(torch.tensor(x), torch.tensor(given), torch.arange(len(x))))
+    return part, part.relabel(Embedded(torch.tensor(x), torch.tensor(given), torch.arange(len(x))))
 
 
 def repaired(verdict, y, given):
@@ -50,7 +50,7 @@ def test_uniform_noise_is_measured_and_repaired(share, seed):
     """Bounds with room: seen were shares off by up to 0.003, and 95 to 99.6 % repaired."""
     x, y = gaussians(seed)
     given = spoil(y, share, seed=seed + 5)
-    _, verdict = judge(x, given)
+    _, verdict = relabel(x, given)
     found = verdict.facts["wrong labels, any"] + verdict.facts["wrong labels, similar"]
     assert abs(found - share) < 0.02 and repaired(verdict, y, given) > 0.9
     used = verdict.w > 0
@@ -63,7 +63,7 @@ def test_uniform_noise_is_measured_and_repaired(share, seed):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_clean_labels_are_left_alone(apart, group, seed):
     x, y = gaussians(seed, apart, group)
-    _, verdict = judge(x, y)
+    _, verdict = relabel(x, y)
     assert ((verdict.y != torch.tensor(y)) | (verdict.w == 0)).float().mean() < 0.02
     assert verdict.facts["wrong labels, any"] + verdict.facts["wrong labels, similar"] < 0.02
 
@@ -74,7 +74,7 @@ def test_noise_among_similar_classes_is_measured_and_repaired(group, share):
     """Classes of one kind mixed up; the share found is a little low, for such noise may pass as bluntness."""
     x, y = gaussians(group=group)
     given = spoil(y, share, group)
-    _, verdict = judge(x, given)
+    _, verdict = relabel(x, given)
     used = verdict.w > 0
     assert share - 0.09 < verdict.facts["wrong labels, any"] + verdict.facts["wrong labels, similar"] < share + 0.02
     assert (verdict.y == torch.tensor(y))[used].float().mean() > 0.92
@@ -85,7 +85,7 @@ def test_noise_among_similar_classes_is_measured_and_repaired(group, share):
 def test_never_for_the_worse(group, share, apart):
     x, y = gaussians(apart=apart, group=group % CLASSES or 1)
     given = spoil(y, share, group)
-    _, verdict = judge(x, given)
+    _, verdict = relabel(x, given)
     used = verdict.w > 0
     assert (verdict.y == torch.tensor(y))[used].float().mean() >= (given == y).mean() - 0.01
 
@@ -93,15 +93,15 @@ def test_never_for_the_worse(group, share, apart):
 def test_features_that_say_nothing_change_nothing():
     rng = np.random.default_rng(0)
     x, given = rng.normal(size=(400, DIM)).astype(np.float32), np.arange(400) % CLASSES
-    _, verdict = judge(x, given)
+    _, verdict = relabel(x, given)
     assert ((verdict.y != torch.tensor(given)) | (verdict.w == 0)).float().mean() < 0.02
 
 
 def test_without_repair_labels_are_only_left_out():
     x, y = gaussians()
     given = spoil(y, 0.3)
-    _, both = judge(x, given)
-    _, verdict = judge(x, given, repair=False)
+    _, both = relabel(x, given)
+    _, verdict = relabel(x, given, repair=False)
     used = verdict.w > 0
     assert (verdict.y == torch.tensor(given))[used].all()
     assert torch.equal(used, (both.w > 0) & (both.y == torch.tensor(given)))
@@ -111,7 +111,7 @@ def test_without_repair_labels_are_only_left_out():
 def test_the_surer_the_fewer():
     x, y = gaussians(apart=4.0)
     given = spoil(y, 0.3)
-    used = [judge(x, given, least=least)[1].w.mean().item() for least in (0.0, 0.5, 0.9)]
+    used = [relabel(x, given, least=least)[1].w.mean().item() for least in (0.0, 0.5, 0.9)]
     assert used[0] == 1 > used[1] > used[2]
 
 
@@ -124,7 +124,7 @@ def test_no_class_is_lost():
     given[given == 7] = 8
     given[300] = 7
     for settings in ({}, {"least": 1.0}, {"repair": False}, {"rounds": 4}):
-        _, verdict = judge(x, given, **settings)
+        _, verdict = relabel(x, given, **settings)
         left = torch.bincount(verdict.y[verdict.w > 0], minlength=CLASSES)
         assert (left >= torch.bincount(torch.tensor(given), minlength=CLASSES).clamp_max(2)).all(), settings
 
@@ -136,16 +136,16 @@ def test_a_class_that_stays_may_leave_another_without_samples(monkeypatch):
     sure = torch.nn.functional.one_hot(believed, 3).float()
     monkeypatch.setattr(Noise, "posterior", lambda self, scores, y: sure)
     x = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
-    _, verdict = judge(x, given, folds=2)
+    _, verdict = relabel(x, given, folds=2)
     assert verdict.y.tolist() == given.tolist() and (verdict.w == 1).all()
 
 
 def test_the_block_size_changes_nothing(monkeypatch):
     x, y = gaussians(apart=5.0)
     given = spoil(y, 0.3)
-    _, whole = judge(x, given)
+    _, whole = relabel(x, given)
     monkeypatch.setattr(discriminant, "AT_ONCE", 37 * CLASSES)
-    _, parts = judge(x, given)
+    _, parts = relabel(x, given)
     assert torch.equal(whole.y, parts.y) and torch.equal(whole.w, parts.w)
     assert torch.allclose(whole.suspicion, parts.suspicion, atol=1e-4)
     assert whole.facts == pytest.approx(parts.facts, abs=1e-4)
@@ -155,7 +155,7 @@ def test_many_classes_go_without_the_table_of_similar_ones(monkeypatch):
     x, y = gaussians()
     given = spoil(y, 0.3)
     monkeypatch.setattr(label_noise, "CONFUSABLE", CLASSES - 1)
-    _, verdict = judge(x, given)
+    _, verdict = relabel(x, given)
     assert verdict.facts["wrong labels, similar"] == 0 and repaired(verdict, y, given) > 0.95
 
 
@@ -164,8 +164,8 @@ def test_features_are_preferred_to_embeddings_and_their_scale_and_place_do_not_m
     given = torch.tensor(spoil(y, 0.3))
     part = LabelPosterior(CLASSES, given.numpy())
     noise = torch.randn(len(x), DIM, generator=torch.Generator().manual_seed(0))
-    plain = part.judge(Embedded(torch.tensor(x), given, torch.arange(len(x))))
-    moved = part.judge(Embedded(noise, given, torch.arange(len(x)), f=torch.tensor(x) * 64 + 32))
+    plain = part.relabel(Embedded(torch.tensor(x), given, torch.arange(len(x))))
+    moved = part.relabel(Embedded(noise, given, torch.arange(len(x)), f=torch.tensor(x) * 64 + 32))
     assert torch.equal(plain.y, moved.y) and torch.equal(plain.w, moved.w)
 
 
@@ -174,7 +174,7 @@ def test_the_seed_decides_the_cut_and_nothing_else_is_drawn():
     given = spoil(y, 0.3)
     torch.manual_seed(0)
     before = torch.get_rng_state()
-    first, second, third = (judge(x, given, seed=seed)[1] for seed in (3, 3, 4))
+    first, second, third = (relabel(x, given, seed=seed)[1] for seed in (3, 3, 4))
     assert torch.equal(before, torch.get_rng_state())
     assert torch.equal(first.suspicion, second.suspicion) and not torch.equal(first.suspicion, third.suspicion)
 
@@ -186,7 +186,7 @@ def test_weights_wait_for_the_first_verdict_and_are_in_the_state():
     rows = torch.arange(0, len(x), 3)
     labels, z = torch.tensor(given)[rows], torch.zeros(len(rows), 4)
     assert (part(z, labels, rows, None).w == 1).all()
-    verdict = part.judge(Embedded(torch.tensor(x), torch.tensor(given), torch.arange(len(x))))
+    verdict = part.relabel(Embedded(torch.tensor(x), torch.tensor(given), torch.arange(len(x))))
     trust = part(z, labels, rows, None)
     assert torch.equal(trust.w, verdict.w[rows]) and 0 < trust.w.mean() < 1 and trust.partner is None
     again = LabelPosterior(CLASSES, given)
@@ -199,7 +199,7 @@ def test_broken_features_are_refused(bad):
     x, y = gaussians()
     x[5, 3] = bad
     with pytest.raises(LikewiseError, match="LabelPosterior: the features hold NaN or infinite numbers; lower lr"):
-        judge(x, y)
+        relabel(x, y)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def test_specs_of_a_training():
 
 
 def test_durations_of_a_training():
-    want = ("length", "warmup", "schedule_every", "validate_every", "peek_every", "checkpoint_every")
+    want = ("warmup", "schedule_every", "validate_every", "test_every", "checkpoint_every")
     assert duration_fields(Train) == want
 
 

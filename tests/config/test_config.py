@@ -61,17 +61,18 @@ def test_what_is_kept_out_of_a_runs_identity_are_settings():
         "dim",
         "head",
         "lr",
-        "length",
+        "epochs",
+        "steps",
         "seed",
         "protocol",
         "weights",
         "precision",
         "jitter",
-        "keep_side",
+        "short_side",
         "chunk",
     }
     assert not learned & set(KEPT_OUT)
-    only_faster = {"speed", "keep", "keep_budget", "recompute", "gpus", "shard", "workers", "checkpoint_every"}
+    only_faster = {"speed", "keep", "cache_memory", "recompute", "gpus", "shard", "workers", "checkpoint_every"}
     assert only_faster <= set(KEPT_OUT)
 
 
@@ -128,7 +129,12 @@ def test_help_shows_every_flag_with_its_text_and_default(command, capsys, monkey
 
 def test_a_config_becomes_json_and_comes_back():
     config = Train(
-        data="x", metrics=("R@1",), crop_scale=(0.2, 1.0), jitter=(0.4, 0.4, 0.0), noise="Uniform(share=0.1)", gpus=2
+        data="x",
+        metrics=("R@1",),
+        crop_scale=(0.2, 1.0),
+        color_jitter=(0.4, 0.4, 0.0),
+        noise="Uniform(share=0.1)",
+        gpus=2,
     )
     stored = json.loads(json.dumps(to_dict(config)))
     assert from_dict(Train, stored) == config

@@ -16,11 +16,11 @@ from likewise.runs.folder import Run
 
 def test_values_become_what_flags_would_be(tmp_path):
     made = make_config(
-        Train, data=tmp_path, loss=losses.Triplet(margin=0.1), terms=[terms.SelfDistillation], length=40, seed=np.int64(3),
+        Train, data=tmp_path, loss=losses.Triplet(margin=0.1), terms=[terms.SelfDistillation], steps=40, seed=np.int64(3),
         lr=torch.tensor(0.5), metrics="R@1", crop_scale=[0.2, 1.0], freeze_bn=np.bool_(True), warmup=np.int32(2), dim=4,
     )  # fmt: skip
     assert made == Train(
-        data=str(tmp_path), loss=made.loss, terms=("SelfDistillation()",), length="40", seed=3, lr=0.5, metrics=("R@1",),
+        data=str(tmp_path), loss=made.loss, terms=("SelfDistillation()",), steps=40, seed=3, lr=0.5, metrics=("R@1",),
         crop_scale=(0.2, 1.0), freeze_bn=True, warmup="2", dim=4,
     )  # fmt: skip
     assert made.loss.startswith("Triplet(margin=0.1") and type(made.seed) is int and made.freeze_bn is True

@@ -19,7 +19,7 @@ BASE = Train(
     [
         ("size=160", "size", 160),
         ("lr = 1e-3", "lr", 1e-3),
-        ("length=40", "length", "40"),
+        ("steps=40", "steps", 40),
         ("freeze_bn=true", "freeze_bn", True),
         ("backbone=efficientnet_lite0", "backbone", "efficientnet_lite0"),
         ("loss=Triplet(margin=0.1)", "loss", "Triplet(margin=0.1)"),
@@ -113,7 +113,7 @@ def test_names_in_braces_are_filled_in_specs_alone():
 
 def test_a_whole_number_is_a_number_with_a_point_where_train_has_that():
     assert repr(plain("loss_weight", 1)) == "1.0" and repr(plain("backbone_lr", 1)) == "1.0"
-    assert repr(plain("dim", 64)) == "64" and plain("length", 5) == "5" and plain("freeze_bn", True) is True
+    assert repr(plain("dim", 64)) == "64" and plain("warmup", 5) == "5" and plain("freeze_bn", True) is True
 
 
 def test_values_are_as_train_has_them():

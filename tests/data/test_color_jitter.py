@@ -40,14 +40,14 @@ def test_jitter_by_hand():
 
 
 @pytest.mark.parity
-@pytest.mark.parametrize("which", range(3))
-def test_each_is_within_one_grey_level_of_torchvision(which):
-    theirs = (functional.adjust_brightness, functional.adjust_contrast, functional.adjust_saturation)[which]
+@pytest.mark.parametrize("number", range(3))
+def test_each_is_within_one_grey_level_of_torchvision(number):
+    theirs = (functional.adjust_brightness, functional.adjust_contrast, functional.adjust_saturation)[number]
     x = pictures()
     factor = torch.full((20, 3), UNIT)
-    factor[:, which] = torch.from_numpy(factors(np.random.default_rng(2).random((20, 3)), (0.8, 0.8, 0.8)))[:, which]
+    factor[:, number] = torch.from_numpy(factors(np.random.default_rng(2).random((20, 3)), (0.8, 0.8, 0.8)))[:, number]
     for one, three, found in zip(x, factor, jitter(x, factor)):
-        assert (found.int() - theirs(one, three[which].item() / UNIT).int()).abs().max() <= 1
+        assert (found.int() - theirs(one, three[number].item() / UNIT).int()).abs().max() <= 1
 
 
 @pytest.mark.parity

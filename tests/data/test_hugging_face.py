@@ -195,7 +195,7 @@ def test_a_run_does_not_make_others_contact_a_hub(monkeypatch, tmp_path):
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     cached, names = (
         True,
-        {"backbone": "conv_small", "size": 16, "dim": 8, "length": "1", "augment": "none", "workers": 0},
+        {"backbone": "conv_small", "size": 16, "dim": 8, "steps": 1, "augment": "none", "workers": 0},
     )
     names |= {"device": "cpu", "sampler": "SamplesPerClass(batch=4, per_class=2)", "protocol": "SeenClasses()"}
     monkeypatch.setattr("likewise.pretrained.weights.within_reach", lambda address: True)
@@ -235,7 +235,7 @@ def test_it_trains_and_is_evaluated_again(tmp_path):
         "backbone": "conv_small",
         "size": 16,
         "dim": 8,
-        "length": "4",
+        "steps": 4,
         "augment": "none",
         "workers": 0,
         "quiet": True,

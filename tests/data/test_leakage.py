@@ -96,14 +96,14 @@ def test_a_file_that_is_gone_is_named(tmp_path):
         (Leaks(None, ()), "train and test share no image"),
         (
             Leaks((), tuple((0, row) for row in range(12)), "a.jpg = b.jpg"),
-            "12 images of the test part are also in training (train or val) (first: a.jpg = b.jpg)",
+            "12 images of the test split are also in training (train or val) (first: a.jpg = b.jpg)",
         ),
         (
             Leaks(("a", "b", "c", "d"), ((1, 2),), "a = b"),
-            "4 classes of the test part are also in training (train or val) (a, b, c, ...); "
-            "1 image of the test part is also in training (train or val) (first: a = b)",
+            "4 classes of the test split are also in training (train or val) (a, b, c, ...); "
+            "1 image of the test split is also in training (train or val) (first: a = b)",
         ),
-        (Leaks(("a",), ()), "1 class of the test part is also in training (train or val) (a)"),
+        (Leaks(("a",), ()), "1 class of the test split is also in training (train or val) (a)"),
     ],
 )
 def test_one_plain_sentence(found, words):

@@ -60,7 +60,7 @@ def test_a_run_with_a_reader_and_metrics_of_ones_own_does_not_carry_the_permissi
     (tmp_path / f"{own}.py").write_text(OWN.replace('assert root == "harbour"', "") + METRICS)
     own_metrics = (f"{own}.First", f"{own}.Rows()")
     settings = {
-        "data": f"{own}.boats()", "root": str(tmp_path), "out": str(tmp_path / "run"), "length": "2", "dim": 4,
+        "data": f"{own}.boats()", "root": str(tmp_path), "out": str(tmp_path / "run"), "steps": 2, "dim": 4,
         "quiet": True, "device": "cpu", "sampler": "SamplesPerClass(batch=8, per_class=2)",
         "protocol": "UnseenClasses(val=0.3)", "select": own_metrics[0], "metrics": ("R@1", *own_metrics),
     }  # fmt: skip

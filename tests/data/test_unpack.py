@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from likewise.data import load
-from likewise.data.unpack import Split, class_of, put, unpack
+from likewise.data.unpack import SplitFiles, class_of, put, unpack
 from likewise.types import LikewiseError
 
 pa = pytest.importorskip("pyarrow")
@@ -70,11 +70,11 @@ def test_an_object_may_name_pictures_anywhere_but_nothing_else(tmp_path):
 
 def test_the_name_of_a_split_is_a_plain_word(tmp_path):
     for name in ("../evil", "/tmp/evil", "a/b", "..", "", "a\\b"):
-        split = {name: Split({"image": "image", "label": "int64"}, "f", lambda *_: [({"bytes": png()}, 0)])}
+        split = {name: SplitFiles({"image": "image", "label": "int64"}, "f", lambda *_: [({"bytes": png()}, 0)])}
         with pytest.raises(LikewiseError, match=f"name of a split must be a plain word, got {re.escape(repr(name))}"):
             unpack(split, "d", {})
     assert not list(tmp_path.rglob("*.png"))
-    split = {"test.2-b": Split({"image": "image", "label": "int64"}, "f", lambda *_: [({"bytes": png()}, 0)])}
+    split = {"test.2-b": SplitFiles({"image": "image", "label": "int64"}, "f", lambda *_: [({"bytes": png()}, 0)])}
     assert unpack(split, "d", {}).is_file()
 
 

@@ -56,7 +56,7 @@ def odd(tmp_path_factory):
 @pytest.fixture(scope="module")
 def photographs(odd, small, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "photographs"
-    settings = small | {"augment": "crop", "keep_side": 40, "length": "1", "evaluate": False}
+    settings = small | {"augment": "crop", "short_side": 40, "steps": 1, "evaluate": False}
     return train(Train(data=str(odd), out=str(out), sampler="SamplesPerClass(batch=4, per_class=2)", **{
         name: value for name, value in settings.items() if name != "sampler"
     }))  # fmt: skip
@@ -77,7 +77,7 @@ def test_the_example_gives_the_runs_embeddings_without_torch(exported, photograp
         names(exported.folder) == sorted(exported.files) == ["README.md", "example.py", "model.onnx", "preprocess.json"]
     )
     assert exported.parity.difference < 1e-5 and exported.parity.cosine > 0.99999 and exported.parity.neighbours == 1
-    assert exported.parity.samples == 8 and exported.parity.of == "pictures of the test part"
+    assert exported.parity.samples == 8 and exported.parity.of == "pictures of the test split"
     files = sorted(map(str, odd.rglob("*.*g")))
     code = (
         "import sys, json; sys.modules['torch'] = sys.modules['likewise'] = None\n"
@@ -90,7 +90,7 @@ def test_the_example_gives_the_runs_embeddings_without_torch(exported, photograp
 
 def test_the_card_says_what_was_measured(exported, photographs):
     text = (exported.folder / "README.md").read_text("utf-8")
-    assert "8 pictures of the test part: embeddings differ by" in text and "This network was not scored." in text
+    assert "8 pictures of the test split: embeddings differ by" in text and "This network was not scored." in text
     assert "16 (8 train, 8 test)" in text and photographs.about["data"] in text and "short side has 18 pixels" in text
     assert str(photographs.path.parent) not in text  # no path of this machine
 
@@ -110,10 +110,10 @@ def test_weights_alone_are_opened_by_load(photographs, odd, monkeypatch, capsys)
 
 
 def test_features_and_what_the_terminal_says(run, capsys):
-    run_export(Export(run=str(run.path), to="onnx", samples=10, quiet=True))
+    run_export(Export(run=str(run.path), to="onnx", parity_samples=10, quiet=True))
     said = capsys.readouterr().out
     assert said.startswith(f"export: {run.path / 'export-onnx'} (model.onnx, preprocess.json, README.md, example.py)\n")
-    assert "checked on 10 vectors of the test part: embeddings " in said and said.count("\n") == 2
+    assert "checked on 10 vectors of the test split: embeddings " in said and said.count("\n") == 2
     text = (run.path / "export-onnx" / "README.md").read_text("utf-8")
     assert "| R@1 | " in text and "jpg" not in text
 
@@ -122,7 +122,7 @@ def test_boxes_are_cut_first(pictures, small, tmp_path):
     table = tmp_path / "boxed.csv"
     lines = [f"{path},{path.parent.name},2,3,18,17" for path in sorted(pictures.rglob("*.png"))]
     table.write_text("path,label,left,top,right,bottom\n" + "\n".join(lines), "utf-8")
-    run = train(Train(data=str(table), out=str(tmp_path / "run"), **small | {"length": "1", "evaluate": False}))
+    run = train(Train(data=str(table), out=str(tmp_path / "run"), **small | {"steps": 1, "evaluate": False}))
     made = export(Export(run=str(run.path), to="safetensors", quiet=True))
     assert made.parity.difference == 0 and "cut to the boxes" in (made.folder / "README.md").read_text("utf-8")
 
@@ -174,21 +174,21 @@ def test_the_folder_one_stands_in(run, tmp_path, monkeypatch):
 
 def test_data_that_is_gone(photographs, odd, tmp_path):
     config = Export(run=str(photographs.path), to="safetensors", data=str(tmp_path / "gone"), out=str(tmp_path / "out"))
-    with pytest.raises(LikewiseError, match="--samples 0"):
+    with pytest.raises(LikewiseError, match="--parity-samples 0"):
         export(config)
     other = tmp_path / "other"
     (other / "x").mkdir(parents=True)
     (other / "y").mkdir(parents=True)
     for name in ("x/1.png", "x/2.png", "y/1.png", "y/2.png"):
         draw((1, 2, 3), 0).save(other / name)
-    with pytest.raises(LikewiseError, match="is not what .* was trained with.*--samples 0"):
+    with pytest.raises(LikewiseError, match="is not what .* was trained with.*--parity-samples 0"):
         export(dataclasses.replace(config, data=str(other)))
-    made = export(dataclasses.replace(config, data=None, samples=0))
+    made = export(dataclasses.replace(config, data=None, parity_samples=0))
     assert made.parity.samples == 16 and "made-up pictures (none of the data)" in str(made.parity)
     text = (made.folder / "README.md").read_text("utf-8")
     assert "16 made-up pictures" in text and "| samples |" not in text
     with pytest.raises(LikewiseError, match="samples must be 0 or more, got -1"):
-        export(dataclasses.replace(config, samples=-1))
+        export(dataclasses.replace(config, parity_samples=-1))
 
 
 def test_no_run_and_a_place_that_cannot_be(run, tmp_path):
@@ -201,14 +201,16 @@ def test_no_run_and_a_place_that_cannot_be(run, tmp_path):
 
 def test_scores_of_another_network_are_not_claimed(run):
     assert (run.path / "best.safetensors").exists()
-    for which, told in (("best", True), ("last", False), ("untrained", False)):
-        made = export(Export(run=str(run.path), to="safetensors", which=which, quiet=True))
+    for checkpoint, told in (("best", True), ("last", False), ("untrained", False)):
+        made = export(Export(run=str(run.path), to="safetensors", checkpoint=checkpoint, quiet=True))
         text = (made.folder / "README.md").read_text("utf-8")
         assert ("| R@1 |" in text) == told and ("was not scored" in text) != told
-        assert ("best on validation" in text) == (which != "untrained") and ("untrained" in text) == (
-            which == "untrained"
+        assert ("best on validation" in text) == (checkpoint != "untrained") and ("untrained" in text) == (
+            checkpoint == "untrained"
         )
-        assert ("| training |" in text) == ("## Training" in text) == ("believed" in text) == (which != "untrained")
+        assert (
+            ("| training |" in text) == ("## Training" in text) == ("believed" in text) == (checkpoint != "untrained")
+        )
     (run.path / "done").unlink()
     text = (export(Export(run=str(run.path), to="safetensors", quiet=True)).folder / "README.md").read_text("utf-8")
     assert "| R@1 |" not in text and "was not finished" in text
@@ -220,7 +222,7 @@ def test_confidence_and_noise_are_told(settings):
     made = export(Export(run=str(run.path), to="safetensors", quiet=True))
     text = (made.folder / "README.md").read_text("utf-8")
     assert "Noise put in on purpose: `Uniform(share=0.25" in text and "judged in training by `SuperLoss(" in text
-    with np.load(Run(run.path).path / "trust.npz") as trust:
+    with np.load(Run(run.path).path / "sample_weights.npz") as trust:
         weight = trust["weight"]
     assert "In the end, of 144 training samples 0 were left out (0.0%) and 0 relabelled." in text
     assert f"had weights from {weight.min():.3g} to {weight.max():.3g}." in text and weight.min() > 0
@@ -232,8 +234,8 @@ def test_wrong_labels_of_a_table_are_told(settings, features, tmp_path):
         x, clean = toy["x"], toy["label"]
     label = np.where(np.arange(288) % 12 == 0, (clean + 1) % 12 + 12 * (clean // 12), clean)  # one of twelve
     np.savez(tmp_path / "noisy.npz", x=x, label=label, label_clean=clean)
-    run = train(Train(**settings | {"data": str(tmp_path / "noisy.npz"), "length": "2", "evaluate": False}))
+    run = train(Train(**settings | {"data": str(tmp_path / "noisy.npz"), "steps": 2, "evaluate": False}))
     for samples, told in ((8, True), (0, False)):
-        made = export(Export(run=str(run.path), to="safetensors", samples=samples, quiet=True))
+        made = export(Export(run=str(run.path), to="safetensors", parity_samples=samples, quiet=True))
         text = (made.folder / "README.md").read_text("utf-8")
         assert "This training put in no noise." in text and ("8.3% of 144 training labels are wrong" in text) == told

@@ -79,7 +79,7 @@ def test_features_go_in_as_an_array(finished, features):
 
 
 def test_a_loss_of_raw_embeddings_gives_those(settings):
-    run = train(Train(**settings | {"loss": "NPair()", "length": "1", "evaluate": False}))
+    run = train(Train(**settings | {"loss": "NPair()", "steps": 1, "evaluate": False}))
     model, x = load(run.path, device="cpu"), data(settings["data"]).x[:5]
     assert model.similarity == "euclidean"
     with torch.no_grad():
@@ -101,9 +101,9 @@ def test_a_folder_that_is_none(tmp_path):
 
 def test_only_networks_that_there_are(finished):
     with pytest.raises(LikewiseError, match="best, last or untrained, got 'worst'"):
-        load(finished.path, which="worst")
+        load(finished.path, checkpoint="worst")
     assert not np.allclose(
-        load(finished.path, device="cpu", which="untrained")(np.ones((1, 16), np.float32)),
+        load(finished.path, device="cpu", checkpoint="untrained")(np.ones((1, 16), np.float32)),
         load(finished.path, device="cpu")(np.ones((1, 16), np.float32)),
     )
 

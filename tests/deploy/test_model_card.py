@@ -16,14 +16,14 @@ CONFIG = {
 }
 SCORES = {
     "metrics": {"R@1": 0.5}, "interval": {"R@1": [0.4, 0.6]}, "interval_over": "classes", "class_mean": {"R@1": 0.45},
-    "queries": 10, "unscored": 2, "similarity": "cosine", "part": "test", "leaks": "train and test share no class",
+    "queries": 10, "unscored": 2, "similarity": "cosine", "split": "test", "leaks": "train and test share no class",
 }  # fmt: skip
 
 
 @pytest.fixture
 def card():
     return Card(
-        name="birds", folder="export-onnx", to="onnx", which="best", dim=128, similarity="cosine", preprocess=SEES, boxed=False,
+        name="birds", folder="export-onnx", to="onnx", checkpoint="best", dim=128, similarity="cosine", preprocess=SEES, boxed=False,
         config=CONFIG, data={"name": "cub | 200", "classes": "200"}, labels=("All labels were believed.",), scores=SCORES,
         checked="Compared on 64 pictures.", made={"hardware": "a card"}, finished=True,
     )  # fmt: skip
@@ -32,7 +32,7 @@ def card():
 def test_scores_stand_with_their_intervals_and_what_they_are_of(card):
     text = write_card(card)
     assert "| R@1 | 50.0 % | 40.0 % to 60.0 % | 45.0 % |" in text
-    assert "10 queries of the test part, cosine similarity; intervals: bootstrap over classes." in text
+    assert "10 queries of the test split, cosine similarity; intervals: bootstrap over classes." in text
     assert "2 more queries have nothing to find" in text and "Train and test share no class." in text
 
 
@@ -47,7 +47,7 @@ def test_names_are_shown_as_they_are_and_not_as_markup(card):
     bad = "<img src=x onerror=alert(1)>\n# ![a](http://evil.example) `b` & \\"
     shown = "&lt;img src=x onerror=alert(1)&gt; # !\\[a](http://evil.example) \\`b\\` &amp; \\\\"
     spoilt = {
-        "name": bad, "data": {"name": bad}, "scores": SCORES | {"leaks": f"1 class ({bad})", "part": bad},
+        "name": bad, "data": {"name": bad}, "scores": SCORES | {"leaks": f"1 class ({bad})", "split": bad},
         "made": {"run": bad}, "config": CONFIG | {"weights": bad, "loss": bad, "protocol": bad},
         "folder": 'a"); f("', "to": "safetensors",
     }  # fmt: skip
@@ -75,10 +75,10 @@ def test_nothing_is_claimed_that_was_not_measured(card):
 
 def test_which_network_it_is(card):
     assert "this was the best on validation" in write_card(card)
-    assert "last network of its training" in write_card(dataclasses.replace(card, which="last"))
-    assert "that its training ended with" in write_card(dataclasses.replace(card, which="only"))
-    assert "of the last checkpoint" in write_card(dataclasses.replace(card, which="only", finished=False))
-    text = write_card(dataclasses.replace(card, which="untrained", scores=None, finished=False))
+    assert "last network of its training" in write_card(dataclasses.replace(card, checkpoint="last"))
+    assert "that its training ended with" in write_card(dataclasses.replace(card, checkpoint="only"))
+    assert "of the last checkpoint" in write_card(dataclasses.replace(card, checkpoint="only", finished=False))
+    text = write_card(dataclasses.replace(card, checkpoint="untrained", scores=None, finished=False))
     assert "It is untrained: `resnet50` as it was before the first step, from published weights of resnet50." in text
     assert "## Labels" not in text and "## Training" not in text and "not finished" not in text and "\n\n\n" not in text
 

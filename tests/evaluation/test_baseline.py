@@ -23,7 +23,7 @@ def began(pictures, small, tmp_path):
     save_file(ConvSmall().state_dict(), tmp_path / "theirs.safetensors")
     return small | {
         "data": str(pictures), "out": str(tmp_path / "run"), "weights": str(tmp_path / "theirs.safetensors"), "lr": 0.3,
-        "length": "5", "metrics": ("R@1", "MAP@R"),
+        "steps": 5, "metrics": ("R@1", "MAP@R"),
     }  # fmt: skip
 
 
@@ -31,7 +31,7 @@ def test_it_is_the_untrained_network_and_asked_once(began, tmp_path, monkeypatch
     run = train(Train(**began))
     assert "before" not in run.scores  # others who train do not pay for it
     scores = add_before(run, Train(**began))
-    untrained = evaluate(Evaluate(target=str(run.path), which="untrained", metrics=("R@1", "MAP@R"), quiet=True))
+    untrained = evaluate(Evaluate(target=str(run.path), checkpoint="untrained", metrics=("R@1", "MAP@R"), quiet=True))
     assert scores["before"]["metrics"] == untrained["metrics"] and scores["before"]["interval"] == untrained["interval"]
     monkeypatch.setattr(gain, "score_before", None)  # not called any more: evaluating again, or training it, keeps it
     evaluate(Evaluate(target=str(run.path), metrics=("R@1", "MAP@R"), quiet=True))
@@ -41,11 +41,11 @@ def test_it_is_the_untrained_network_and_asked_once(began, tmp_path, monkeypatch
 def test_the_change_is_that_of_a_comparison(began, tmp_path):
     run = train(Train(**began))
     scores = add_before(run, Train(**began))
-    for which, name in (("untrained", "a"), ("best", "b")):
+    for checkpoint, name in (("untrained", "a"), ("best", "b")):
         from likewise import embed
 
         file = str(tmp_path / f"{name}.npz")
-        embed(run, began["data"], out=file, which=which, quiet=True, device="cpu")
+        embed(run, began["data"], out=file, checkpoint=checkpoint, quiet=True, device="cpu")
         with np.load(file) as all_rows:
             x, y = all_rows["x"][18:], all_rows["label"][18:]
         np.savez(file, x=x, label=y)
@@ -59,7 +59,7 @@ def test_the_change_is_that_of_a_comparison(began, tmp_path):
 def test_only_who_began_with_weights_and_trained_is_asked(finished, began):
     config = Train(data=finished.about["config"]["data"])
     assert add_before(finished, config) == finished.scores and "before" not in finished.scores
-    assert "before" not in add_before(train(Train(**began | {"length": "0"})), Train(**began))
+    assert "before" not in add_before(train(Train(**began | {"steps": 0})), Train(**began))
 
 
 def test_a_loss_is_said_where_the_interval_is_sure():
@@ -85,4 +85,4 @@ def test_the_command_shows_both_and_says_what_it_cannot_know(began, capsys, monk
     monkeypatch.setattr(gain, "score_before", gone)
     run_train(Train(**began | {"quiet": False}))
     told = capsys.readouterr().out
-    assert "what the network was before training cannot be told (no hub)" in told and "test part" in told
+    assert "what the network was before training cannot be told (no hub)" in told and "test split" in told

@@ -50,7 +50,7 @@ def pair(tmp_path):
 def other(features, tmp_path_factory):
     """A run on the features like `finished`, trained less."""
     return train(Train(
-        data=features, out=str(tmp_path_factory.mktemp("runs") / "other"), dim=8, length="2", lr=3e-3, quiet=True,
+        data=features, out=str(tmp_path_factory.mktemp("runs") / "other"), dim=8, steps=2, lr=3e-3, quiet=True,
         sampler="SamplesPerClass(batch=24, per_class=4)", protocol="UnseenClasses(val=0.3)", device="cpu",
     ))  # fmt: skip
 
@@ -203,7 +203,7 @@ def test_what_cannot_be_compared_is_named(run, pair, tmp_path):
         ((a, b), {"out": "x.jpg"}, "compare: --out must end in .png"),
         ((a, b), {"csv": "x.txt"}, "compare: --csv must end in .csv"),
         ((a, b), {"csv": str(tmp_path / "no" / "x.csv")}, "compare: the folder of --csv '.*' does not exist"),
-        ((a, b), {"draws": 5}, "draws must be 100 or more"),
+        ((a, b), {"resamples": 5}, "resamples must be 100 or more"),
         ((a, b), {"seed": -1}, "seed must be between 0 and"),
     ]:
         with pytest.raises(LikewiseError, match=says):
@@ -216,7 +216,7 @@ def test_what_cannot_be_compared_is_named(run, pair, tmp_path):
 def test_the_command_speaks_plainly(pair, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     (a, b), _, _ = pair
-    cli.main(["compare", a, b, "--metrics", "R@1", "MAP@R", "--csv", str(tmp_path / "c.csv"), "--draws", "300"])
+    cli.main(["compare", a, b, "--metrics", "R@1", "MAP@R", "--csv", str(tmp_path / "c.csv"), "--resamples", "300"])
     out = capsys.readouterr().out
     assert "95 % over 12 classes" in out and "95 % over 47 queries" in out and "fixed" in out
     said = look(a, b, metrics=("R@1", "MAP@R"), draws=300)["metrics"]["R@1"]["conclusion"]

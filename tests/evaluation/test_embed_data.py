@@ -58,7 +58,7 @@ def test_pictures_keep_their_names_places_and_classes(picture_run, pictures, tmp
     assert items.path[8] == str(pictures / "1 färg" / "bild 2.png")
     about = origin(tmp_path / "z.npz")
     assert about.pop("row").tolist() == list(range(36))
-    assert about == {"run": str(picture_run.path.absolute()), "which": "best", "similarity": "cosine"}
+    assert about == {"run": str(picture_run.path.absolute()), "checkpoint": "best", "similarity": "cosine"}
 
 
 def test_features_are_what_the_head_gets_and_train_a_new_one(picture_run, pictures, tmp_path):
@@ -70,7 +70,7 @@ def test_features_are_what_the_head_gets_and_train_a_new_one(picture_run, pictur
         )
     assert "run" not in origin(tmp_path / "f.npz")  # a query would have to be a feature, too
     run = train(Train(
-        data=str(tmp_path / "f.npz"), out=str(tmp_path / "head"), length="2", dim=4, quiet=True, device="cpu",
+        data=str(tmp_path / "f.npz"), out=str(tmp_path / "head"), steps=2, dim=4, quiet=True, device="cpu",
         sampler="SamplesPerClass(batch=6, per_class=2)",
     ))  # fmt: skip
     assert run.about["features"] == network.feature_dim and run.scores["queries"] == 18
@@ -96,7 +96,7 @@ def test_what_is_neither_a_run_nor_a_backbone(run, features, pictures):
         ({"run": "resnet5o"}, "is not a run folder, and no backbone either .* did you mean .*resnet50"),
         ({"run": "runs/none"}, "'runs/none' is not a run folder"),
         ({"run": "conv_small"}, "conv_small has none; take efficientnet_lite0"),
-        ({"run": "resnet18", "which": "last"}, "--which is for a run"),
+        ({"run": "resnet18", "checkpoint": "last"}, "--checkpoint is for a run"),
         ({"run": "resnet18", "data": features}, "'resnet18' was trained on pictures, but .* features of 16 numbers"),
     ]:
         with pytest.raises(LikewiseError, match=says):
@@ -120,13 +120,13 @@ def test_as_many_rows_as_classes_do_not_mix_the_names(run, tmp_path):
 
 
 def test_the_test_part_keeps_its_names_where_rows_equal_classes(tmp_path):
-    """Twelve classes of two: the test part has twelve rows of six classes, and all twelve names are known."""
+    """Twelve classes of two: the test split has twelve rows of six classes, and all twelve names are known."""
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(12), 2)
     names = np.asarray([f"name {c:02}" for c in y])
     np.savez(tmp_path / "toy.npz", x=rng.normal(size=(24, 4)).astype(np.float32), label=y, class_name=names)
     run = train(Train(
-        data=str(tmp_path / "toy.npz"), out=str(tmp_path / "run"), dim=4, length="2", quiet=True, device="cpu",
+        data=str(tmp_path / "toy.npz"), out=str(tmp_path / "run"), dim=4, steps=2, quiet=True, device="cpu",
         sampler="SamplesPerClass(batch=4, per_class=2)",
     ))  # fmt: skip
     items = load(str(run.path / "embeddings.npz"))
@@ -207,13 +207,16 @@ def test_a_damaged_checkpoint_is_refused(run, features, tmp_path):
     (run.path / "best.safetensors").write_bytes(b"\x00" * 100)
     with pytest.raises(LikewiseError, match=r"best.safetensors is damaged"):
         write(run, features, tmp_path / "z.npz")
-    write(run, features, tmp_path / "z.npz", which="last")
+    write(run, features, tmp_path / "z.npz", checkpoint="last")
 
 
 def test_each_network_of_a_run_can_be_asked(run, features, tmp_path):
-    z = {which: write(run, features, tmp_path / f"{which}.npz", which=which).z for which in ("last", "untrained")}
+    z = {
+        checkpoint: write(run, features, tmp_path / f"{checkpoint}.npz", checkpoint=checkpoint).z
+        for checkpoint in ("last", "untrained")
+    }
     assert not torch.allclose(z["last"], z["untrained"], atol=1e-3)
-    assert origin(tmp_path / "untrained.npz")["which"] == "untrained"
+    assert origin(tmp_path / "untrained.npz")["checkpoint"] == "untrained"
 
 
 def test_grey_pictures_are_welcome(picture_run, tmp_path):

@@ -12,16 +12,16 @@ from likewise.types import LikewiseError
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"which": "untrained"}, "--which is for a run"),
+        ({"checkpoint": "untrained"}, "--checkpoint is for a run"),
         ({"data": "birds"}, "--data is for a run"),
         ({"per_query": "each.csv"}, "--per-query must end in .parquet"),
         ({"per_query": "each.parquet", "metrics": ("rho",)}, "takes at least one metric per query"),
-        ({"part": "test", "split": "train"}, "the test part of 'z' is empty.*or say --part train"),
+        ({"split": "test", "column": "train"}, "the test split of 'z' is empty.*or say --split train"),
     ],
 )
 def test_what_a_file_of_embeddings_has_no_answer_to_is_refused_at_once(tmp_path, settings, says):
     x, y = some()
-    split = settings.pop("split", "test")
-    np.savez(tmp_path / "z.npz", x=x, label=y, split=np.full(60, split))
+    column = settings.pop("column", "test")
+    np.savez(tmp_path / "z.npz", x=x, label=y, split=np.full(60, column))
     with pytest.raises(LikewiseError, match=says):
         evaluate(Evaluate(**{"target": str(tmp_path / "z.npz"), "metrics": NAMES, "quiet": True, **settings}))

@@ -170,7 +170,7 @@ def test_queries_of_a_run_and_their_answers_are_rows_of_its_data(tmp_path):
     gallery = (split == "test") & ~query
     np.savez(tmp_path / "toy.npz", x=x, label=y, split=split, query=query, gallery=gallery)
     run = train(Train(
-        data=str(tmp_path / "toy.npz"), out=str(tmp_path / "run"), dim=4, length="5", quiet=True, device="cpu",
+        data=str(tmp_path / "toy.npz"), out=str(tmp_path / "run"), dim=4, steps=5, quiet=True, device="cpu",
         sampler="SamplesPerClass(batch=8, per_class=2)", metrics=NAMES,
     ))  # fmt: skip
     assert run.about["config"]["protocol"] == "QueryGallery(train=0.5, val=0.0, gallery=None)"
@@ -189,19 +189,19 @@ def test_queries_of_a_run_and_their_answers_are_rows_of_its_data(tmp_path):
 
 
 def test_best_last_and_untrained_are_three_networks(run):
-    found = {which: score(run.path, which=which) for which in ("best", "last", "untrained")}
-    assert [found[w]["which"] for w in found] == ["best", "last", "untrained"]
+    found = {checkpoint: score(run.path, checkpoint=checkpoint) for checkpoint in ("best", "last", "untrained")}
+    assert [found[w]["checkpoint"] for w in found] == ["best", "last", "untrained"]
     assert json.loads((run.path / "scores.json").read_text()) == found["best"]
     assert found["untrained"]["metrics"]["MAP@R"] < found["last"]["metrics"]["MAP@R"]
-    score(run.path, which="best")
+    score(run.path, checkpoint="best")
     shutil.copy(run.path / "best.safetensors", run.path / "model.safetensors")
-    assert score(run.path, which="last")["metrics"] == found["best"]["metrics"]
+    assert score(run.path, checkpoint="last")["metrics"] == found["best"]["metrics"]
 
 
 def test_data_that_changed_since_training_is_refused(settings, tmp_path):
     moving = tmp_path / "toy.npz"
     shutil.copy(settings["data"], moving)
-    run = train(Train(**settings | {"data": str(moving), "length": "2", "evaluate": False}))
+    run = train(Train(**settings | {"data": str(moving), "steps": 2, "evaluate": False}))
     before = score(run.path)
     moving.rename(tmp_path / "moved.npz")
     with pytest.raises(LikewiseError, match="neither a known name nor an existing path"):
@@ -218,7 +218,7 @@ def test_data_that_changed_since_training_is_refused(settings, tmp_path):
 def test_a_run_opens_from_any_folder(settings, tmp_path, monkeypatch):
     shutil.copy(settings["data"], tmp_path / "toy.npz")
     monkeypatch.chdir(tmp_path)
-    run = train(Train(**settings | {"data": "toy.npz", "out": "here/run", "length": "2"}))
+    run = train(Train(**settings | {"data": "toy.npz", "out": "here/run", "steps": 2}))
     assert run.scores["queries"] == 144
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -255,17 +255,15 @@ def test_a_half_trained_run_is_scored_with_a_word_and_scored_again_when_finished
 
 def test_a_run_without_a_network_is_no_use_yet(run):
     (run.path / "model.safetensors").unlink()
-    with pytest.raises(LikewiseError, match=r"has no model.safetensors any more; --again"):
-        score(run.path, which="last")
+    with pytest.raises(LikewiseError, match=r"has no model.safetensors any more; --restart"):
+        score(run.path, checkpoint="last")
 
 
 def test_pictures_left_out_in_training_are_left_out_here(tmp_path, pictures, small):
     """A run that skipped broken pictures is evaluated without being told so again."""
     folder = shutil.copytree(pictures, tmp_path / "data")
     (folder / "5 färg" / "bild 2.png").write_bytes(b"no picture")
-    train(
-        Train(data=str(folder), out=str(tmp_path / "run"), skip_bad=True, **small | {"length": "2"}), lambda line: None
-    )
+    train(Train(data=str(folder), out=str(tmp_path / "run"), skip_bad=True, **small | {"steps": 2}), lambda line: None)
     lines = []
     result = evaluate(Evaluate(target=str(tmp_path / "run"), workers=0, quiet=True, device="cpu"), lines.append)
     assert result["rows"] == 17
@@ -336,9 +334,9 @@ def test_a_loss_on_raw_embeddings_is_scored_by_distance(settings, tmp_path, monk
 
 def test_only_the_runs_own_result_is_written(settings):
     """Another network or another similarity is a question, not the result of the run."""
-    run = train(Train(**settings | {"length": "4"}))
+    run = train(Train(**settings | {"steps": 4}))
     before = {p.name: p.read_bytes() for p in run.path.iterdir()}
-    for question in ({"which": "last"}, {"which": "untrained"}, {"similarity": "euclidean"}):
+    for question in ({"checkpoint": "last"}, {"checkpoint": "untrained"}, {"similarity": "euclidean"}):
         assert evaluate(Evaluate(target=str(run.path), quiet=True, device="cpu", **question))["queries"] == 144
         assert {p.name: p.read_bytes() for p in run.path.iterdir()} == before
 
@@ -398,11 +396,11 @@ def test_a_run_says_what_train_and_test_share(run, settings, features, tmp_path)
 
 def test_the_best_test_epoch_is_kept_apart_and_decides_nothing(settings, tmp_path):
     plain = train(Train(**settings))
-    peeked = train(Train(**settings | {"out": str(tmp_path / "peeked"), "peek_every": "10"}))
+    peeked = train(Train(**settings | {"out": str(tmp_path / "peeked"), "test_every": "10"}))
     assert plain.scores["best_test_epoch"] is None
     best = peeked.scores["best_test_epoch"]
     assert peeked.scores["metrics"] == plain.scores["metrics"]
-    seen = [line["peek at test R@1"] for line in peeked.read_log() if "peek at test R@1" in line]
+    seen = [line["test R@1"] for line in peeked.read_log() if "test R@1" in line]
     assert len(seen) == 4 and best["R@1"] == max(seen) and seen[-1] == pytest.approx(plain.scores["metrics"]["R@1"])
 
 
@@ -443,12 +441,12 @@ def test_marked_queries_whose_class_is_not_in_the_gallery_are_counted_or_all_ref
 
 
 def test_peeking_keeps_metrics_of_which_high_is_good(settings):
-    run = train(Train(**settings | {"peek_every": "20", "metrics": ("R@1", "EER", "rho")}))
+    run = train(Train(**settings | {"test_every": "20", "metrics": ("R@1", "EER", "rho")}))
     assert list(run.scores["best_test_epoch"]) == ["R@1"] and "EER" in run.scores["metrics"]
 
 
 def test_peeking_goes_by_the_labels_that_evaluation_goes_by(settings):
     """Training rows that answer have wrong labels in training, and true ones in every score."""
-    how = {"protocol": "SeenClasses(gallery='train')", "noise": "Uniform(share=0.5)", "peek_every": "40"}
+    how = {"protocol": "SeenClasses(gallery='train')", "noise": "Uniform(share=0.5)", "test_every": "40"}
     run = train(Train(**settings | how))
     assert run.scores["best_test_epoch"] == pytest.approx(run.scores["metrics"])

@@ -39,7 +39,7 @@ def trained(features, tmp_path_factory):
     made = []
     for fold, protocol in enumerate(fold_specs("ClassFolds(folds=3)")):
         made.append(train(Train(
-            data=features, out=str(folder / str(fold)), dim=6, length="30", lr=3e-3, quiet=True, device="cpu",
+            data=features, out=str(folder / str(fold)), dim=6, steps=30, lr=3e-3, quiet=True, device="cpu",
             sampler="SamplesPerClass(batch=16, per_class=4)", protocol=protocol, validate_every="10", metrics=METRICS,
             evaluate=fold < 2,
         )))  # fmt: skip

@@ -38,7 +38,7 @@ def families(tmp_path_factory):
 def learn(families, out, loss="ProxyAnchor()", **more):
     settings = {
         "data": str(families / "x.npz"), "out": str(out), "sampler": "SamplesPerClass(batch=24, per_class=4)", "dim": 4,
-        "length": "30", "lr": 3e-2, "loss_lr": 0.1, "evaluate": False, "quiet": True, "device": "cpu",
+        "steps": 30, "lr": 3e-2, "loss_lr": 0.1, "evaluate": False, "quiet": True, "device": "cpu",
     }  # fmt: skip
     return train(Train(loss=loss, **settings | more))
 
@@ -105,7 +105,7 @@ def test_numbers_are_those_of_scikit_learn():
 def test_any_run_is_grouped_by_its_class_means(plain, families, tmp_path):
     out = tmp_path / "new" / "folder"
     tree = str(families / "tree.json")
-    found = hierarchy(Hierarchy(str(plain.path), coarse=3, tree=tree, out=str(out), **CPU))
+    found = hierarchy(Hierarchy(str(plain.path), clusters=3, taxonomy=tree, out=str(out), **CPU))
     assert found.class_names == tuple(f"c{c:02d}" for c in range(9))  # those that train
     assert len({*found.levels[0][:3]}) == 3 and np.array_equal(found.levels[0][:3], found.levels[0][3:6])
     assert [one[:4] for one in found.comparison] == [(1, 3, 2, 3)] and found.comparison[0].ami == pytest.approx(1)
@@ -114,14 +114,14 @@ def test_any_run_is_grouped_by_its_class_means(plain, families, tmp_path):
     assert about["comparison"] == [one._asdict() for one in found.comparison]
     assert about["classes"]["c04"] == [f"level 1 cluster {found.levels[0][4]}"]
     # What was written is a tree itself, and agrees with itself.
-    again = hierarchy(Hierarchy(str(plain.path), coarse=3, tree=str(out / "hierarchy.csv"), out=str(out), **CPU))
+    again = hierarchy(Hierarchy(str(plain.path), clusters=3, taxonomy=str(out / "hierarchy.csv"), out=str(out), **CPU))
     assert again.comparison[0].ami == pytest.approx(1) and np.array_equal(again.levels[0], found.levels[0])
 
 
 def test_without_a_known_tree_it_is_drawn_all_the_same(plain, capsys):
     cli.main(["hierarchy", str(plain.path), "--device", "cpu"])
     out = capsys.readouterr().out
-    assert "no class tree to compare with; name one with --tree" in out and "AMI" not in out
+    assert "no class tree to compare with; name one with --taxonomy" in out and "AMI" not in out
     assert "by k-means" in out and (plain.path / "hierarchy.png").exists()
     with (plain.path / "hierarchy.csv").open() as file:
         rows = list(csv.reader(file))
@@ -130,13 +130,13 @@ def test_without_a_known_tree_it_is_drawn_all_the_same(plain, capsys):
 
 def test_clusters_of_the_loss_are_taken_as_they_are(own, families):
     run = own()
-    found = hierarchy(Hierarchy(str(run.path), tree=str(families / "tree.json"), **CPU))
+    found = hierarchy(Hierarchy(str(run.path), taxonomy=str(families / "tree.json"), **CPU))
     assert found.levels[0].tolist() == [3, 1, 0, 3, 1, 0, 3, 2, 0]
     assert found.levels[1].tolist() == [1, 0, 0, 1, 0, 0, 1, 0, 0]
     assert [one[:4] for one in found.comparison] == [(1, 4, 2, 3), (2, 2, 2, 3)]
     assert found.comparison[0].purity == 1 and found.comparison[1].purity == pytest.approx(6 / 9)
     assert taxonomy(str(run.path / "hierarchy.csv"))["c07"] == ("level 2 cluster 0", "level 1 cluster 2")
-    other = {"coarse": 3}, {"which": "untrained"}
+    other = {"clusters": 3}, {"checkpoint": "untrained"}
     for question, how in zip(other, ("k-means.* in its best network", "k-means.* before training")):
         with pytest.raises(LikewiseError, match="keeps its own tree, and this is another one; .*--out FOLDER"):
             hierarchy(Hierarchy(str(run.path), **question, **CPU))
@@ -157,7 +157,7 @@ def test_what_a_damaged_or_unfinished_run_says(own, families):
     (run.path / "done").unlink()
     assert "this run is not finished; its last state is shown" in hierarchy(Hierarchy(str(run.path), **CPU)).notes
     (families / "flat.csv").write_text("".join(f"c{c:02d},all\n" for c in range(12)))
-    found = hierarchy(Hierarchy(str(run.path), tree=str(families / "flat.csv"), **CPU))
+    found = hierarchy(Hierarchy(str(run.path), taxonomy=str(families / "flat.csv"), **CPU))
     assert found.comparison == [] and "the tree tells none of these classes apart" in found.notes[-1]
     tensors = run.load_tensors("model.safetensors")
     run.save_tensors("model.safetensors", {k: v * torch.nan if "head" in k else v for k, v in tensors.items()})
@@ -174,10 +174,10 @@ def test_pictures_of_the_classes_are_shown(picture_run):
 
 
 def test_labels_are_those_that_it_trained_with(families, tmp_path, monkeypatch):
-    run = learn(families, tmp_path / "noisy", noise="Uniform(share=0.5)", length="2")
+    run = learn(families, tmp_path / "noisy", noise="Uniform(share=0.5)", steps=2)
     labels = []
     monkeypatch.setattr(stage, "class_directions", lambda z, y: (labels.append(y), class_directions(z, y))[1])
-    hierarchy(Hierarchy(str(run.path), coarse=3, **CPU))
+    hierarchy(Hierarchy(str(run.path), clusters=3, **CPU))
     assert (labels[0].numpy() != np.repeat(np.arange(9), 8)).sum() == 36
 
 
@@ -185,17 +185,17 @@ def test_a_training_with_a_hierarchy_of_its_own(families, tmp_path):
     loss = "Hierarchical(loss=ProxyAnchor(), coarse=(4, 2), every=5, start=10)"
     run = learn(families, tmp_path / "learned", loss)
     held = run.load_tensors("model.safetensors")
-    found = hierarchy(Hierarchy(str(run.path), tree=str(families / "tree.json"), **CPU))
+    found = hierarchy(Hierarchy(str(run.path), taxonomy=str(families / "tree.json"), **CPU))
     first, second = (held[f"loss.cluster_{n}"].numpy() for n in (1, 2))
     assert np.array_equal(found.levels[0], first) and np.array_equal(found.levels[1], second[first])
     run.save_tensors("best.safetensors", held | {"loss.begun": torch.zeros(())})
-    with pytest.raises(LikewiseError, match="from before the first clustering; say --which last"):
+    with pytest.raises(LikewiseError, match="from before the first clustering; say --checkpoint last"):
         hierarchy(Hierarchy(str(run.path), **CPU))
-    assert np.array_equal(hierarchy(Hierarchy(str(run.path), which="last", **CPU)).levels[0], first)
+    assert np.array_equal(hierarchy(Hierarchy(str(run.path), checkpoint="last", **CPU)).levels[0], first)
     run.save_tensors("model.safetensors", held | {"loss.begun": torch.zeros(())})
     with pytest.raises(LikewiseError, match="training ended before; train longer"):
         hierarchy(Hierarchy(str(run.path), **CPU))
-    assert hierarchy(Hierarchy(str(run.path), coarse=2, out=str(tmp_path / "o"), **CPU)).levels[0].max() == 1
+    assert hierarchy(Hierarchy(str(run.path), clusters=2, out=str(tmp_path / "o"), **CPU)).levels[0].max() == 1
 
 
 @pytest.mark.parametrize(
@@ -221,10 +221,10 @@ def test_what_cannot_be_shown_is_said(plain, families, finished_pictures, tmp_pa
     (tmp_path / "other.json").write_text('{"c00": ["a"]}')
     cases = {
         "is not a run folder": {"run": str(tmp_path)},
-        "at least 2 and less than the 9 training classes, got 9; change it": {"coarse": 9},
-        "less than the 9 training classes, got 1": {"coarse": 1},
-        "there is no tree 'cub20'; did you mean 'cub200'": {"tree": "cub20"},
-        "hierarchy: 8 of 9 classes are not in the tree": {"tree": str(tmp_path / "other.json")},
+        "at least 2 and less than the 9 training classes, got 9; change it": {"clusters": 9},
+        "less than the 9 training classes, got 1": {"clusters": 1},
+        "there is no tree 'cub20'; did you mean 'cub200'": {"taxonomy": "cub20"},
+        "hierarchy: 8 of 9 classes are not in the tree": {"taxonomy": str(tmp_path / "other.json")},
         "neither a known name nor an existing path": {"data": str(tmp_path / "gone.npz")},
         "not what '.*' was trained with": {"data": finished_pictures.about["config"]["data"]},
     }
@@ -232,7 +232,7 @@ def test_what_cannot_be_shown_is_said(plain, families, finished_pictures, tmp_pa
         with pytest.raises(LikewiseError, match=words):
             hierarchy(Hierarchy(**{"run": run} | settings, **CPU))
     data = shutil.copy(families / "x.npz", tmp_path / "x.npz")
-    moved = learn(families, tmp_path / "moved", data=str(data), length="1")
+    moved = learn(families, tmp_path / "moved", data=str(data), steps=1)
     data = shutil.move(data, tmp_path / "y.npz")
     with pytest.raises(LikewiseError, match="say where it is: --data, --root"):
         hierarchy(Hierarchy(str(moved.path), **CPU))
@@ -244,6 +244,6 @@ def test_two_classes_make_no_tree(families, tmp_path):
         few = {key: file[key][np.isin(file["label"], (0, 1, 9, 10))] for key in file.files}
     np.savez(tmp_path / "few.npz", **few)
     sampler = "SamplesPerClass(batch=8, per_class=4)"
-    run = learn(families, tmp_path / "few", data=str(tmp_path / "few.npz"), length="1", sampler=sampler)
+    run = learn(families, tmp_path / "few", data=str(tmp_path / "few.npz"), steps=1, sampler=sampler)
     with pytest.raises(LikewiseError, match="three training classes or more, got 2"):
         hierarchy(Hierarchy(str(run.path), **CPU))

@@ -10,7 +10,7 @@ SEARCH = """
 data = "{data}"
 sampler = "SamplesPerClass(batch=16, per_class=4)"
 dim = 8
-length = 8
+steps = 8
 validate_every = 4
 protocol = "{protocol}"
 """

@@ -14,7 +14,7 @@ from likewise.experiments.worker import Outcome, attempt
 from likewise.runs.folder import Run
 from likewise.runs.usage import cost, sessions
 
-LONG = {"length": "400", "checkpoint_every": "5", "log_every": 5}
+LONG = {"steps": 400, "checkpoint_every": "5", "log_every": 5}
 """Long enough to be killed on the way."""
 
 
@@ -68,7 +68,7 @@ def check_that_a_kill_loses_nothing(executor, planner, settings) -> None:
 
 def check_that_a_wish_to_stop_is_heard(executor, planner, settings) -> None:
     """Ctrl-C while two of three train: what they learned is saved, and the third is not begun."""
-    jobs = [planner.job(Train(**settings | {"length": "1000000", "seed": seed})) for seed in (0, 1, 2)]
+    jobs = [planner.job(Train(**settings | {"steps": 1000000, "seed": seed})) for seed in (0, 1, 2)]
 
     def interrupt() -> None:
         try:

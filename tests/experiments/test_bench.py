@@ -25,7 +25,7 @@ SETTINGS = """
 data = "{data}"
 sampler = "SamplesPerClass(batch=16, per_class=4)"
 dim = 8
-length = 12
+steps = 12
 lr = 3e-3
 metrics = ["R@1", "MAP@R"]
 """
@@ -82,7 +82,7 @@ def test_a_grid_is_trained_once_and_summed_up_by_hand(grid, nobody):
         assert run.scores["metrics"]["MAP@R"] == float(r["MAP@R"])
         assert run.about["config"]["seed"] == int(r["seed"])
         assert r["device"] and r["torch"] and float(r["train_seconds"]) > 0 and r["sessions"] == "1"
-        assert r["commit"] == (run.read_json("cost.json")["sessions"][0]["commit"] or "")
+        assert r["commit"] == (run.read_json("usage.json")["sessions"][0]["commit"] or "")
     assert (sheet.heads, headline(sheet)) == (("loss",), "losses | noise")
     values = [100 * float(r["MAP@R"]) for r in lines[:3]]
     mean = sum(values) / 3
@@ -189,7 +189,7 @@ def test_folds_are_scored_apart_and_together(grid):
 
 def test_numbers_chosen_on_the_test_part_stand_apart(grid):
     assert shown(bench(grid("seed = [0]")), "all the same")["R@1"].of == "1 run"
-    sheet = bench(grid('peek_every = ["4"]\nseed = [0]'))
+    sheet = bench(grid('test_every = ["4"]\nseed = [0]'))
     (line,) = read_csv(sheet.folder)
     best = Run(line["run"]).scores["best_test_epoch"]
     found = shown(sheet, "4")
@@ -197,7 +197,7 @@ def test_numbers_chosen_on_the_test_part_stand_apart(grid):
     assert [found[f"{m} (best test epoch)"].ours for m in ("R@1", "MAP@R")] == [
         f"{100 * best[m]:.1f}" for m in ("R@1", "MAP@R")
     ]
-    assert any("chosen by looking at the test part" in note for note in sheet.notes)
+    assert any("chosen by looking at the test split" in note for note in sheet.notes)
 
 
 @pytest.mark.parametrize(
@@ -340,7 +340,7 @@ def test_the_papers_tables_can_be_planned_in_small(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_papers_table_in_small_on_the_command_line(tmp_path, capsys):
-    small = ["length=1", "sampler.batch=24", "data=glyphs(classes=24, per_class=6)"]
+    small = ["steps=1", "sampler.batch=24", "data=glyphs(classes=24, per_class=6)"]
     words = ["bench", "influence-table1", "--quick", "--set", *small, "--device", "cpu", "--out", str(tmp_path)]
     cli.main([*words, "--quiet"])
     assert "table.html" not in capsys.readouterr().out
@@ -350,4 +350,4 @@ def test_a_papers_table_in_small_on_the_command_line(tmp_path, capsys):
     assert "Most wrong classes: two runs of one method share" in said
     assert "In the study" not in said and "69.04" not in said  # glyphs are not the paper's birds
     assert (tmp_path / "overlap.png").stat().st_size > 5000
-    assert {Run(r["run"]).about["config"]["length"] for r in read_csv(tmp_path)} == {"1"}
+    assert {Run(r["run"]).about["config"]["steps"] for r in read_csv(tmp_path)} == {1}

@@ -23,7 +23,7 @@ then = {then}
 data = "{data}"
 sampler = "SamplesPerClass(batch=16, per_class=4)"
 dim = 8
-length = {length}
+steps = {length}
 lr = 3e-3
 metrics = ["R@1"]
 {axes}
@@ -34,9 +34,9 @@ metrics = ["R@1"]
 def config(features, tmp_path):
     """Settings of bench for a grid with these things to follow, and these axes."""
 
-    def config(then, axes, top="", length=12):
+    def config(then, axes, top="", steps=12):
         file = tmp_path / "grid.toml"
-        file.write_text(GRID.format(then=json.dumps(then), top=top, axes=axes, data=features, length=length), "utf-8")
+        file.write_text(GRID.format(then=json.dumps(then), top=top, axes=axes, data=features, length=steps), "utf-8")
         return Bench(str(file), out=str(tmp_path / "out"), device="cpu", quiet=True)
 
     return config
@@ -66,7 +66,7 @@ loss = "Triplet()"
 
 @pytest.mark.slow
 def test_wrong_labels_are_looked_for_once_and_the_curve_is_the_mean_over_seeds(config, monkeypatch):
-    settings = config(["detection"], NOISE, 'columns = ["noise"]', length=4)
+    settings = config(["detection"], NOISE, 'columns = ["noise"]', steps=4)
     drawn = []
     real = module.draw_detected
     monkeypatch.setattr(module, "draw_detected", lambda curves: drawn.append(curves) or real(curves))
@@ -95,7 +95,7 @@ def test_wrong_labels_are_looked_for_once_and_the_curve_is_the_mean_over_seeds(c
 
 
 def test_labels_that_cannot_be_judged_leave_a_note_and_without_noise_there_is_nothing_to_find(config, monkeypatch):
-    settings = config(["detection"], "[axes]\nseed = [0, 1]", length=2)
+    settings = config(["detection"], "[axes]\nseed = [0, 1]", steps=2)
 
     def broken(*_, **__):
         raise LikewiseError("audit: no")

@@ -106,7 +106,7 @@ def test_a_worker_imports_nothing_from_the_current_folder():
 def test_a_child_may_start_processes_that_read_pictures(planner, executor):
     """It listens to its parent while it works; a process forked from it must not wait for what the listener holds."""
     settings = {
-        "data": "glyphs(classes=6, per_class=4, size=16)", "size": 16, "dim": 8, "length": "2", "workers": 1, "device": "cpu",
+        "data": "glyphs(classes=6, per_class=4, size=16)", "size": 16, "dim": 8, "steps": 2, "workers": 1, "device": "cpu",
         "sampler": "SamplesPerClass(batch=4, per_class=2)", "evaluate": False,
     }  # fmt: skip
     job = planner.job(Train(**settings))
@@ -115,5 +115,5 @@ def test_a_child_may_start_processes_that_read_pictures(planner, executor):
 
 def test_the_executor_of_bench():
     assert isinstance(choose_executor(Bench("grid.toml", jobs=3)), LocalExecutor)
-    ray = choose_executor(Bench("grid.toml", on="ray://head:10001", jobs=3, gpus_each=0.5))
-    assert (ray.address, ray.jobs, ray.gpus_each) == ("ray://head:10001", 3, 0.5)
+    ray = choose_executor(Bench("grid.toml", executor="ray://head:10001", jobs=3, gpus_per_run=0.5))
+    assert (ray.address, ray.jobs, ray.gpus_per_run) == ("ray://head:10001", 3, 0.5)

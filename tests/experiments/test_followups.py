@@ -22,7 +22,7 @@ then = {then}
 data = "{data}"
 sampler = "SamplesPerClass(batch=16, per_class=4)"
 dim = 8
-length = {length}
+steps = {length}
 lr = 3e-3
 metrics = ["R@1"]
 {axes}
@@ -33,9 +33,9 @@ metrics = ["R@1"]
 def config(features, tmp_path):
     """Settings of bench for a grid with these things to follow, and these axes."""
 
-    def config(then, axes, top="", length=12):
+    def config(then, axes, top="", steps=12):
         file = tmp_path / "grid.toml"
-        file.write_text(GRID.format(then=json.dumps(then), top=top, axes=axes, data=features, length=length), "utf-8")
+        file.write_text(GRID.format(then=json.dumps(then), top=top, axes=axes, data=features, length=steps), "utf-8")
         return Bench(str(file), out=str(tmp_path / "out"), device="cpu", quiet=True)
 
     return config
@@ -50,7 +50,7 @@ BIRDS = '[published]\npaper = "influence"\ntable = "1"\ndataset = "CUB200"'
 
 
 def test_where_networks_fail_together_is_said_beside_the_study(config):
-    sheet = bench(config(["overlap"], "[axes]\ndim = [2, 4]\nseed = [0, 1]", BIRDS, length=2))
+    sheet = bench(config(["overlap"], "[axes]\ndim = [2, 4]\nseed = [0, 1]", BIRDS, steps=2))
     about = json.loads((sheet.folder / "overlap.json").read_text("utf-8"))
     said = [note for note in sheet.notes if note.startswith("Most wrong classes: two runs of one method share ")]
     assert len(said) == 2 and f"share {100 * about['count']['within']:.0f} % of their 10" in said[0]

@@ -24,7 +24,7 @@ TEXT = """
 title = "a study"
 [settings]
 data = "glyphs"
-length = 40
+steps = 40
 crop_scale = [0.2, 1.0]
 augment = "none"
 lr = 1e-3
@@ -62,7 +62,7 @@ def test_every_combination_is_a_cell_by_hand(read):
     expected = []
     axes = (["MultiSimilarity()", "Triplet(margin=0.2)"], ["none", "Uniform(share=0.3)"], [0, 1, 2], ["ours", "theirs"])
     for loss, noise, seed, method in itertools.product(*axes):
-        settings = {"data": "glyphs", "length": "40", "crop_scale": (0.2, 1.0), "augment": "none", "lr": 1e-3}
+        settings = {"data": "glyphs", "steps": 40, "crop_scale": (0.2, 1.0), "augment": "none", "lr": 1e-3}
         settings |= {"loss": loss, "noise": None if noise == "none" else noise, "seed": seed}
         settings |= {"lr": 0.01, "dim": 64} if method == "ours" else {}
         expected.append(({"loss": loss, "noise": noise, "seed": str(seed), "method": method}, settings))
@@ -189,7 +189,7 @@ def test_other_data_brings_the_recipes_values_for_it_and_changes_lie_between_axi
     there = adapted(grid, "cars196", "pictures", ["dim=64", "lr=0.25", "terms.encoder=models/x", "confidence.lam=9"])
     prism, _, ours, _ = (as_train(c.settings) for c in cells(there) if c.names["seed"] == "0")
     assert {(c.data, c.root, c.dim, c.lr) for c in (prism, ours)} == {("cars196", "pictures", 64, 0.25)}
-    assert ours.length == "250e" and "weight=5.5" in ours.terms[0]  # of Cars196
+    assert ours.epochs == 250 and "weight=5.5" in ours.terms[0]  # of Cars196
     assert "encoder='models/x'" in ours.terms[0] and prism.terms == ()
     assert "lam=0.5" in ours.confidence  # a point wins
     assert as_train(cells(grid)[0].settings).data == "cub200"
@@ -246,16 +246,16 @@ def test_quick_wins_over_points_and_cuts_axes_and_is_not_there_unless_asked_for(
     }  # fmt: skip
     config = as_train(cells(quick)[0].settings)
     assert config.data.startswith("glyphs(") and (config.lr, config.noise) == (0.5, None)
-    assert config.length == "8e" and "batch=48" in config.sampler and config.root is None
+    assert config.epochs == 8 and "batch=48" in config.sampler and config.root is None
     assert "lam=0.5" in config.confidence
     assert grid.published and quick.published == {}  # nobody printed that
     assert quick.name == f"{grid.name}-cars196-quick" and quick.title.endswith(
         "quick: small glyphs, not the paper's data"
     )
-    (tmp_path / "small.toml").write_text('[settings]\nlength = "2e"\ndim = 16', "utf-8")
+    (tmp_path / "small.toml").write_text("[settings]\nepochs = 2\ndim = 16", "utf-8")
     words = adapted(grid, changes=[str(tmp_path / "small.toml"), "lr=0.1", "sampler.batch=24"], quick=True)
     config = as_train(cells(words)[0].settings)
-    assert (config.length, config.dim) == ("8e", 16)
+    assert (config.epochs, config.dim) == (8, 16)
     assert config.lr == 0.1 and "batch=24" in config.sampler  # what is typed wins
     assert all("glyphs" not in str(c.settings) for c in cells(adapted(grid)))
 
@@ -310,11 +310,11 @@ def test_a_missing_file_and_missing_or_wrong_settings_are_named(tmp_path, unchec
 
 def test_settings_come_back_from_a_config_and_from_a_file(tmp_path):
     config = Train(
-        data='my "data" ü', loss="Triplet(miner=SemiHard())", crop_scale=(0.2, 1.0), lr=1e-5, freeze_bn=True, length="40",
+        data='my "data" ü', loss="Triplet(miner=SemiHard())", crop_scale=(0.2, 1.0), lr=1e-5, freeze_bn=True, steps=40,
         out="x", quiet=True, recipe="margin", device="cpu",
     )  # fmt: skip
     settings = settings_of(config)
-    assert settings.keys() == {"data", "loss", "crop_scale", "lr", "freeze_bn", "length"}
+    assert settings.keys() == {"data", "loss", "crop_scale", "lr", "freeze_bn", "steps"}
     grid = Grid(
         "a title",
         settings | {"noise": None},

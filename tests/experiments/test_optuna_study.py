@@ -24,7 +24,7 @@ from likewise.io.processes import mark
 
 RANGES = [
     Range("lr", "", low=1e-5, high=1e-2, log=True), Range("dim", "", choices=("8", "16")),
-    Range("length", "", low=1, high=9, whole=True, unit="e"),
+    Range("warmup", "", low=1, high=9, whole=True, unit="e"),
 ]  # fmt: skip
 
 
@@ -49,7 +49,7 @@ def test_values_lie_in_their_ranges(study):
     assert len(drawn) == 30
     assert all(1e-5 <= d["lr"] <= 1e-2 for d in drawn)
     assert {d["dim"] for d in drawn} == {"8", "16"}
-    assert {d["length"] for d in drawn} <= set(range(1, 10))
+    assert {d["warmup"] for d in drawn} <= set(range(1, 10))
     assert sum(d["lr"] < 1e-3 for d in drawn) > 10  # two thirds of a log range
 
 

@@ -103,7 +103,7 @@ def fake_ray(answers: list):
 def test_what_is_lost_too_often_has_crashed(deaths, outcome, settings, monkeypatch):
     fake = fake_ray([*["killed"] * deaths, (None, False, False)])
     monkeypatch.setitem(sys.modules, "ray", fake)
-    with RayExecutor("ray", gpus_each=0.25) as executor:
+    with RayExecutor("ray", gpus_per_run=0.25) as executor:
         executor.here_only = True
         assert list(executor.work([Train(**settings)])) == [(0, outcome)]
     assert fake.asked == [{"num_gpus": 0.25, "num_cpus": 2, "max_retries": 0, "max_calls": 1}]
@@ -162,11 +162,11 @@ def test_a_folder_that_a_node_does_not_see_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"on": "rays"}, '--on must be "ray" or "ray://HOST:PORT", got "rays"'),
-        ({"on": "ray", "gpus_each": 1.5}, "a share of a GPU or a whole number of them, got 1.5"),
-        ({"on": "ray", "gpus_each": -1.0}, "a share of a GPU or a whole number of them, got -1"),
-        ({"on": "ray", "jobs": 0}, "jobs must be 1 or more, got 0"),
-        ({"gpus_each": 0.5}, "--gpus-each 0.5 is for a Ray cluster; add --on ray"),
+        ({"executor": "rays"}, '--executor must be "ray" or "ray://HOST:PORT", got "rays"'),
+        ({"executor": "ray", "gpus_per_run": 1.5}, "a share of a GPU or a whole number of them, got 1.5"),
+        ({"executor": "ray", "gpus_per_run": -1.0}, "a share of a GPU or a whole number of them, got -1"),
+        ({"executor": "ray", "jobs": 0}, "jobs must be 1 or more, got 0"),
+        ({"gpus_per_run": 0.5}, "--gpus-per-run 0.5 is for a Ray cluster; add --executor ray"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(settings, words):

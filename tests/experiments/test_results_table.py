@@ -181,8 +181,8 @@ def test_what_is_missing_is_named_up_to_a_dozen(tmp_path):
 
 
 def test_what_differs_is_said_once_with_two_of_its_values():
-    plan = [SimpleNamespace(differs=(("dim", "8", "512"), ("length", f"{n}e", "60e"))) for n in (1, 1, 2, 3)]
-    assert differing(plan) == ("dim 8, not 512", "length 1e or 2e or others, not 60e")
+    plan = [SimpleNamespace(differs=(("dim", "8", "512"), ("epochs", f"{n}", "60"))) for n in (1, 1, 2, 3)]
+    assert differing(plan) == ("dim 8, not 512", "epochs 1 or 2 or others, not 60")
 
 
 def test_what_made_a_run(finished, tmp_path):

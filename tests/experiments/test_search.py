@@ -30,7 +30,7 @@ def test_a_damaged_summary_is_one_sentence_and_the_search_goes_on_without_it(sea
 
 def test_a_run_that_had_no_validation_part_is_searched_in_folds_with_batches_that_fit(settings, tmp_path, monkeypatch):
     monkeypatch.setattr(tune_files, "draw_search", lambda file, *_: file.touch())
-    run = train(Train(**settings | {"length": "4", "sampler": None}))
+    run = train(Train(**settings | {"steps": 4, "sampler": None}))
     assert "batch=48" in run.about["config"]["sampler"]  # all 12 training classes; a fold has 9
     said, out = [], tmp_path / "out"
     found = tune(

@@ -25,8 +25,8 @@ def test_texts_of_ranges():
     assert ends("-1.5..2.") == (-1.5, 2, False, False, "")
     assert ends("8..64 log", "dim") == (8, 64, True, True, "")
     assert ends("16..64", "sampler.batch") == (16, 64, False, True, "")
-    assert ends("100..500", "length") == (100, 500, False, True, "")
-    assert ends("10e..40e", "length") == (10, 40, False, True, "e")
+    assert ends("100..500", "warmup") == (100, 500, False, True, "")
+    assert ends("10e..40e", "warmup") == (10, 40, False, True, "e")
     assert read_range("dim", "64| 128 |256", BASE).choices == ("64", "128", "256")
 
 
@@ -72,7 +72,7 @@ def test_values_reach_settings_and_arguments():
         [
             "lr=1e-5..1e-2 log",
             "dim=8|16",
-            "length=1e..9e",
+            "epochs=1..9",
             "loss.miner.eps=0..0.5",
             "loss.base=0..1",
             "noise=none|Uniform()",
@@ -80,9 +80,9 @@ def test_values_reach_settings_and_arguments():
         BASE.loss,
     )
     ranges = read_ranges(entries, BASE)
-    values = {"lr": 0.001, "dim": "16", "length": 4, "loss.miner.eps": 0.25, "loss.base": 0.5, "noise": "none"}
+    values = {"lr": 0.001, "dim": "16", "steps": 4, "loss.miner.eps": 0.25, "loss.base": 0.5, "noise": "none"}
     config = settle(BASE, ranges, values)
-    assert (config.lr, config.dim, config.length, config.noise) == (0.001, 16, "4e", None)
+    assert (config.lr, config.dim, config.epochs, config.noise) == (0.001, 16, 4, None)
     loss = build(config.loss, Loss)
     assert (loss.miner.eps, loss.base, loss.alpha) == (0.25, 0.5, 2.0)
     assert config.sampler == BASE.sampler

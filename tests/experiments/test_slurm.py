@@ -140,7 +140,7 @@ def test_a_signal_before_the_training_is_known_is_not_lost(cluster):
 def test_the_words_give_the_same_settings_again():
     config = Bench(
         "my grid.toml", data="cub200", set=("size=160", "lr=1e-3"), quick=True, metrics=("R@1", "MAP@R"), device="cuda",
-        out="x y", only=("seed=0",), jobs=4, on="ray", gpus_each=0.5, slurm="job.sh", list=True,
+        out="x y", only=("seed=0",), jobs=4, executor="ray", gpus_per_run=0.5, slurm="job.sh", list=True,
     )  # fmt: skip
     command, *words = words_of(config)
     assert command == "bench"

@@ -16,7 +16,7 @@ GRID = """
 data = "{data}"
 sampler = "SamplesPerClass(batch=16, per_class=4)"
 dim = 4
-length = 2
+steps = 2
 metrics = ["R@1"]
 [axes]
 seed = [0, 1, 2]

@@ -35,8 +35,8 @@ def test_a_trial_is_worth_the_mean_over_folds_of_the_best_validation(search_conf
                 folds["fold=1" in settings["protocol"]] = max(scores)
         assert trial["folds"] == [folds[False], folds[True]]
         assert trial["value"] == pytest.approx((folds[False] + folds[True]) / 2)
-    for run in runs_in(found.folder):  # the test part was not looked at, and networks do not fill the disk
-        kept = {"config.json", "environment.json", "log.jsonl", "cost.json", "done"}
+    for run in runs_in(found.folder):  # the test split was not looked at, and networks do not fill the disk
+        kept = {"config.json", "environment.json", "log.jsonl", "usage.json", "done"}
         assert {p.name for p in run.path.iterdir()} == kept
 
 
@@ -85,7 +85,7 @@ def test_an_interruption_hands_the_trial_back(search_config, tmp_path, monkeypat
 
 
 def test_the_final_runs_have_fresh_seeds_and_are_scored_apart_and_together(search_config):
-    found = tune(search_config(trials=1, final=2))
+    found = tune(search_config(trials=1, final_runs=2))
     assert isinstance(found.final, Sheet)
     assert {e.column[0] for e in found.final.entries} == {"separated", "concatenated"}
     assert all(len(e.values) == e.wanted == 2 for e in found.final.entries)

@@ -40,7 +40,7 @@ def test_when_all_fails_it_says_why(search_config, tmp_path):
 
 def test_a_run_folder_is_a_config_and_a_plain_protocol_one_fold(run, tmp_path, capsys):
     out = tmp_path / "out"
-    ranges = ["lr=1e-4..1e-2 log", "length=4..9"]
+    ranges = ["lr=1e-4..1e-2 log", "steps=4..9"]
     cli.main(["tune", str(run.path), "--ranges", *ranges, "--trials", "2", "--out", str(out), "--device", "cpu"])
     text = capsys.readouterr().out
     assert "trials: 2 complete" in text
@@ -49,8 +49,8 @@ def test_a_run_folder_is_a_config_and_a_plain_protocol_one_fold(run, tmp_path, c
     about = json.loads((out / "tune.json").read_text())
     assert about["folds"] == 1
     assert about["protocol"].startswith("UnseenClasses(") and "val=0.3" in about["protocol"]
-    assert all(4 <= t["values"]["length"] <= 9 for t in about["trials"])
-    assert {r.about["config"]["length"] for r in runs_in(out)} == {str(t["values"]["length"]) for t in about["trials"]}
+    assert all(4 <= t["values"]["steps"] <= 9 for t in about["trials"])
+    assert {r.about["config"]["steps"] for r in runs_in(out)} == {t["values"]["steps"] for t in about["trials"]}
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_a_run_folder_is_a_config_and_a_plain_protocol_one_fold(run, tmp_path, c
         (("protocol.folds=2..4",), {}, "'protocol' is the same for all trials"),
         (("seed=0..9",), {}, "'seed' is the same for all trials"),
         (("select=R@1|MAP@R",), {}, "'select' is the same for all trials"),
-        (("peek_every=1e|2e",), {}, "peek_every looks at the test part"),
-        (("lr=0..1",), {"protocol": "UnseenClasses()"}, "has no validation part"),
+        (("test_every=1e|2e",), {}, "test_every looks at the test split"),
+        (("lr=0..1",), {"protocol": "UnseenClasses()"}, "has no validation split"),
         (("lr=0..1",), {"jobs": 0}, "jobs must be between 1 and 1024"),
         (("margin=0..1",), {}, "no setting 'margin'"),
         (("reality-check",), {"storage": "nosuch://x"}, "the storage 'nosuch://x' cannot be used"),

@@ -62,7 +62,7 @@ def test_a_run_that_another_trains_is_waited_for(planner, settings):
 @pytest.mark.process
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_a_child_hears_although_its_parent_was_started_deaf(planner, settings):
-    job = planner.job(Train(**settings | {"length": "1000000"}))
+    job = planner.job(Train(**settings | {"steps": 1000000}))
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell starts what it puts into the background
     try:
         child = start_worker(2)

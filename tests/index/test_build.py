@@ -138,12 +138,12 @@ def test_a_network_tells_itself_from_others(picture_run):
     made = Network(picture_run, {}, "cosine", Search(target="x", device="cpu"))
     first = made.stamp()
     assert first["identity"] == picture_run.about["identity"] and first["weights"] > 0
-    assert Network(picture_run, {"which": "untrained"}, "cosine", made.config).stamp()["weights"] == 0
+    assert Network(picture_run, {"checkpoint": "untrained"}, "cosine", made.config).stamp()["weights"] == 0
 
 
 def test_a_run_that_trained_on_everything_is_searched_among_everything(look, told, pictures, small, tmp_path):
     everything = {"data": str(pictures), "out": str(tmp_path / "final"), "protocol": "UnseenClasses(train=1)"}
-    run = train(Train(**small | everything | {"length": "1"}), told.append)
+    run = train(Train(**small | everything | {"steps": 1}), told.append)
     file = str(pictures / "0 färg" / "bild 2.png")
     assert look(run.path, query=file)[0]["path"] == file
     assert told[-1] == "all of this run's data trained, so all of it is searched"

@@ -36,7 +36,7 @@ def test_a_row_finds_the_others(picture_run):
     items = load(str(picture_run.path / "embeddings.npz"))
     sims = items.x.astype(np.float64) @ items.x[2]
     order = [r for r in np.argsort(-sims, kind="stable") if r != 2]
-    found = look(picture_run.path, 20, k=4)  # the test part begins at row 18 of the data
+    found = look(picture_run.path, 20, k=4)  # the test split begins at row 18 of the data
     assert [f["row"] for f in found] == [18 + r for r in order[:4]]
     assert [f["similarity"] for f in found] == pytest.approx([sims[r] for r in order[:4]], abs=1e-6)
     assert [f["path"] for f in found] == [items.path[r] for r in order[:4]]
@@ -113,11 +113,11 @@ def test_embeddings_of_somebody_elses_model(picture_run, pictures, tmp_path):
         look(tmp_path / "one.npz", 0)
 
 
-@pytest.mark.parametrize("which", ["last", "untrained"])
-def test_the_query_passes_through_the_network_that_made_the_gallery(picture_run, pictures, tmp_path, which):
+@pytest.mark.parametrize("checkpoint", ["last", "untrained"])
+def test_the_query_passes_through_the_network_that_made_the_gallery(picture_run, pictures, tmp_path, checkpoint):
     """Else two spaces would be compared, and nobody would notice."""
     embed(Embed(
-        run=str(picture_run.path), data=str(pictures), out=str(tmp_path / "z.npz"), which=which, quiet=True,
+        run=str(picture_run.path), data=str(pictures), out=str(tmp_path / "z.npz"), checkpoint=checkpoint, quiet=True,
         device="cpu", workers=0,
     ))  # fmt: skip
     changed = {k: v.flip(0) for k, v in picture_run.load_tensors("model.safetensors").items()}
@@ -154,7 +154,7 @@ def test_boxes_are_cut_in_the_picture_too(tmp_path, small):
             image.save(tmp_path / f"{c}{i}.png")
             lines.append(f"{c}{i}.png,{c},0 0 20 20")
     (tmp_path / "t.csv").write_text("\n".join(lines))
-    settings = small | {"length": "1", "sampler": "SamplesPerClass(batch=4, per_class=2)", "metrics": ("R@1",)}
+    settings = small | {"steps": 1, "sampler": "SamplesPerClass(batch=4, per_class=2)", "metrics": ("R@1",)}
     run = train(Train(data=str(tmp_path / "t.csv"), out=str(tmp_path / "run"), **settings))
     look(run.path, 6, k=3, out=str(tmp_path / "page.png"))
     page = np.asarray(Image.open(tmp_path / "page.png"))[74 : 74 + TILE]
@@ -176,7 +176,7 @@ def test_pictures_that_a_strangers_file_names_elsewhere_are_told(picture_run, pi
 
 def test_a_loss_on_raw_embeddings_is_searched_by_distance(settings, tmp_path):
     x = np.array([[1, 0], [10, 0], [1, 1], [0, 1]], np.float32)
-    meta = {"run": str(tmp_path), "which": "best", "similarity": "euclidean"}
+    meta = {"run": str(tmp_path), "checkpoint": "best", "similarity": "euclidean"}
     np.savez(tmp_path / "z.npz", x=x, label=[0, 0, 1, 1], **{k: np.asarray(v) for k, v in meta.items()})
     found = look(tmp_path / "z.npz", 0, k=3)
     assert [f["row"] for f in found] == [2, 3, 1]  # by cosine row 1 would be first
@@ -194,6 +194,6 @@ def test_home_and_relative_paths(picture_run, pictures, monkeypatch):
 def test_searching_leaves_the_random_numbers_of_the_caller_alone(picture_run, pictures):
     before = torch.get_rng_state()
     look(picture_run.path, pictures / "3 färg" / "bild 1.png")
-    for which in ("best", "untrained"):
-        evaluate(Evaluate(target=str(picture_run.path), which=which, workers=0, quiet=True, device="cpu"))
+    for checkpoint in ("best", "untrained"):
+        evaluate(Evaluate(target=str(picture_run.path), checkpoint=checkpoint, workers=0, quiet=True, device="cpu"))
     assert torch.equal(before, torch.get_rng_state())

@@ -12,7 +12,7 @@ from likewise.contracts import Miner
 from likewise.types import Tuples
 
 
-class Given(Miner):
+class TrainingSetInfo(Miner):
     """The triplets of the fixed batch, one per anchor."""
 
     def __init__(self, triplets=()):
@@ -33,7 +33,7 @@ def golden():
     proxies = torch.tensor(data["proxies"], dtype=torch.float64)
     return SimpleNamespace(
         z=z, raw=raw, centres=torch.tensor(data["centres"], dtype=torch.float64), quadruplets=torch.tensor(data["quadruplets"]),
-        y=torch.tensor(data["y"]), half=half, proxies=proxies, miner=Given(data["triplets"]), value=data["value"],
+        y=torch.tensor(data["y"]), half=half, proxies=proxies, miner=TrainingSetInfo(data["triplets"]), value=data["value"],
         each={k: torch.tensor(v, dtype=torch.float64) for k, v in data["each"].items()},
         half_value=data["multi_similarity_half_solved"], half_values=data["value_half_solved"],
     )  # fmt: skip

@@ -307,7 +307,7 @@ def test_around_every_loss_with_proxies(text, batch):
     loss = made(f"Hierarchical(loss={text}(), coarse=4)")
     assert loss.lr_factor == loss.loss.lr_factor and loss.input == "unit"
     loss.after_step(1)
-    torch.testing.assert_close(loss.guess(z), loss.loss.guess(z))
+    torch.testing.assert_close(loss.predict(z), loss.loss.predict(z))
     loss(z, y).mean().backward()
     assert all(p.grad.isfinite().all() and p.grad.any() for p in loss.parameters())
 

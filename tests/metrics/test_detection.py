@@ -168,16 +168,16 @@ def test_a_better_score_is_seen_to_be_better():
     a, b = (torch.randn(600, generator=g) - gap * wrong for gap in (0.5, 2.5))
     seen = paired_bootstrap(a, b, wrong, draws=200)
     assert 0 < seen.low < seen.mean < seen.high
-    assert paired_bootstrap(a, a, wrong, draws=100)[:3] == (0, 0, 0)
+    assert paired_bootstrap(a, a, wrong, resamples=100)[:3] == (0, 0, 0)
     assert paired_bootstrap(a, b, wrong, draws=200) == seen != paired_bootstrap(a, b, wrong, draws=200, seed=1)
 
 
 def test_strata_are_kept():
     """With every sample a stratum of its own, every draw is the data again."""
     (a, wrong), b = some(40, 1), some(40, 2)[0]
-    seen = paired_bootstrap(a, b, wrong, strata=torch.arange(40) * 3 - 7, draws=100)
+    seen = paired_bootstrap(a, b, wrong, strata=torch.arange(40) * 3 - 7, resamples=100)
     assert seen.low == seen.high == pytest.approx(seen.mean)
-    loose = paired_bootstrap(a, b, wrong, strata=torch.arange(40) % 2, draws=100)
+    loose = paired_bootstrap(a, b, wrong, strata=torch.arange(40) % 2, resamples=100)
     assert loose.low < loose.high
 
 

@@ -204,7 +204,7 @@ def run(tmp_path_factory):
     file = tmp_path_factory.mktemp("data") / "toy.npz"
     np.savez(file, x=(rng.normal(size=(12, 6))[y] * 2 + rng.normal(size=(120, 6))).astype(np.float32), label=y)
     return train(Train(
-        data=str(file), out=str(file.parent / "run"), dim=5, length="8", sampler="SamplesPerClass(batch=8, per_class=2)",
+        data=str(file), out=str(file.parent / "run"), dim=5, steps=8, sampler="SamplesPerClass(batch=8, per_class=2)",
         metrics=("R@1", *ALL), noise="Uniform(share=0.3)", device="cpu", quiet=True,
     ))  # fmt: skip
 
@@ -220,7 +220,7 @@ def expected(x, y):
 
 def test_a_run_records_them_beside_the_metrics_per_query(run):
     stored = json.loads((run.path / "scores.json").read_text())
-    assert list(stored["metrics"]) == ["R@1", *ALL] and stored["part"] == "test"
+    assert list(stored["metrics"]) == ["R@1", *ALL] and stored["split"] == "test"
     with np.load(run.path / "embeddings.npz") as saved:
         assert [stored["metrics"][name] for name in ALL] == pytest.approx(
             expected(saved["x"], saved["label"]), rel=1e-5
@@ -233,16 +233,16 @@ def test_a_run_records_them_beside_the_metrics_per_query(run):
 
 def test_the_training_part_can_be_asked_and_the_runs_result_stays(run):
     before = {p.name: p.read_bytes() for p in run.path.iterdir()}
-    found = ask(run.path, part="train", metrics=("MAP@R", *ALL))
+    found = ask(run.path, split="train", metrics=("MAP@R", *ALL))
     from likewise import embed
 
     e = embed(run, run.about["config"]["data"], device="cpu", quiet=True)
-    assert found["part"] == "train" and found["rows"] == found["queries"] == 60
+    assert found["split"] == "train" and found["rows"] == found["queries"] == 60
     assert [found["metrics"][name] for name in ALL] == pytest.approx(expected(e.z[:60], e.y[:60]), rel=1e-4)
     assert found["metrics"]["rho"] != ask(run.path, metrics=("rho",))["metrics"]["rho"]  # a question, and not written
     assert {p.name: p.read_bytes() for p in run.path.iterdir()} == before
     with pytest.raises(LikewiseError, match="the val part of 'toy' is empty; check its `split` column"):
-        ask(run.path, part="val")
+        ask(run.path, split="val")
 
 
 def test_numbers_of_the_set_need_nobody_to_find(tmp_path):
@@ -254,10 +254,10 @@ def test_numbers_of_the_set_need_nobody_to_find(tmp_path):
     assert math.isnan(found["metrics"]["pi_intra"]) and found["queries"] == found["unscored"] == 0
     split = np.where(np.arange(30) < 20, "train", "test")
     np.savez(tmp_path / "split.npz", x=x, label=np.arange(30) // 2, split=split)
-    part = ask(tmp_path / "split.npz", metrics=ALL, part="train")
+    split = ask(tmp_path / "split.npz", metrics=ALL, split="train")
     assert list(part["metrics"].values()) == pytest.approx(expected(x[:20], np.arange(20) // 2), rel=1e-5)
-    with pytest.raises(LikewiseError, match="has no `split`, so no train part; add it, or leave out --part"):
-        ask(tmp_path / "alone.npz", metrics=ALL, part="train")
+    with pytest.raises(LikewiseError, match="has no `split`, so no train split; add it, or leave out --split"):
+        ask(tmp_path / "alone.npz", metrics=ALL, split="train")
 
 
 def test_distance_or_cosine_is_no_matter(run):
@@ -284,10 +284,10 @@ def test_what_cannot_be_measured_is_told_before_training(run, tmp_path, change, 
 def test_the_command_shows_them_as_plain_numbers(run, capsys):
     from likewise.cli import main as cli
 
-    cli.main(["evaluate", str(run.path), "--part", "train", "--metrics", "R@1", *ALL, "--device", "cpu"])
+    cli.main(["evaluate", str(run.path), "--split", "train", "--metrics", "R@1", *ALL, "--device", "cpu"])
     out = capsys.readouterr().out
-    found = ask(run.path, part="train", metrics=("R@1", *ALL))["metrics"]
-    assert "best, train part" in out and f"{100 * found['R@1']:.1f} %" in out
+    found = ask(run.path, split="train", metrics=("R@1", *ALL))["metrics"]
+    assert "best, train split" in out and f"{100 * found['R@1']:.1f} %" in out
     assert all(f"{found[name]:.4f}" in out for name in ALL) and "60 queries scored" in out
     cli.main(["evaluate", str(run.path), "--metrics", "rho", "--device", "cpu"])
     assert "60 rows of 5 dimensions, scaled to unit length; no query was asked" in capsys.readouterr().out

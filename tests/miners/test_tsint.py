@@ -59,7 +59,7 @@ def test_by_hand_batch_after_batch(share):
         teacher, y = units(seed)
         student, _ = units(seed + 10)
         cuts, (pos, neg) = by_hand(teacher, y, cuts, share, 3, 0.7)
-        miner.look(teacher)
+        miner.see_teacher(teacher)
         found = miner(*compare(student, y), 4)
         assert miner.cuts.tolist() == pytest.approx(cuts)
         assert kept(found.pos) == pos and kept(found.neg) == neg
@@ -82,7 +82,7 @@ def test_the_share_of_pairs_kept_is_that_of_right_ones():
     y = torch.arange(400) % 10
     z = F.normalize(torch.randn(400, 16, generator=torch.Generator().manual_seed(0)), dim=1)
     miner = TSINT(classes=10, share=0.2)
-    miner.look(z)
+    miner.see_teacher(z)
     sim, pairs = compare(z, y)
     found = miner(sim, pairs, 16)
     assert found.pos.sum() / pairs.pos.sum() == pytest.approx(0.64, abs=1e-3)
@@ -95,7 +95,7 @@ def test_it_finds_wrong_labels_that_a_teacher_sees():
     y = truth.clone()
     y[:6] = (y[:6] + 1) % 3
     miner = TSINT(classes=3, share=0.1)
-    miner.look(z)
+    miner.see_teacher(z)
     sim, pairs = compare(z, y)
     found = miner(sim, pairs, 3)
     same = truth[:, None] == truth[None, :]
@@ -109,13 +109,13 @@ def test_one_look_moves_the_cuts_once():
     z, y = units(0)
     other, _ = units(1)
     for teacher in (z, other):
-        miner.look(teacher)
+        miner.see_teacher(teacher)
         first = miner(*compare(z, y), 4)
         cuts = miner.cuts.clone()
         again = miner(*compare(z, y), 4)
         assert torch.equal(miner.cuts, cuts) and torch.equal(first.pos, again.pos) and torch.equal(first.neg, again.neg)
     miner.eval()
-    miner.look(z)
+    miner.see_teacher(z)
     miner(*compare(z, y), 4)
     assert torch.equal(miner.cuts, cuts)
 
@@ -124,13 +124,13 @@ def test_a_batch_without_a_kind_of_pair_leaves_its_cut_alone():
     miner = TSINT(classes=3)
     z, y = units(0)
     lonely = torch.arange(8)
-    miner.look(z)
+    miner.see_teacher(z)
     found = miner(*compare(z, lonely), 4)
     assert miner.cuts[0] == math.inf and torch.isfinite(miner.cuts[1]) and not found.pos.any()
-    miner.look(z)
+    miner.see_teacher(z)
     miner(*compare(z, y), 4)
     before = miner.cuts.clone()
-    miner.look(z)
+    miner.see_teacher(z)
     found = miner(*compare(z, torch.zeros_like(y)), 4)
     assert miner.cuts[0] != before[0] and miner.cuts[1] == before[1] and not found.neg.any()
 
@@ -139,13 +139,13 @@ def test_cuts_travel_with_the_loss():
     text = "Contrastive(miner=TSINT(share=0.3))"
     first, late = (build(text, Loss, classes=3) for _ in range(2))
     z, y = units(0)
-    first.miner.look(z)
+    first.miner.see_teacher(z)
     first(z, y)
     assert torch.isfinite(first.state_dict()["miner.cuts"]).all() and not list(first.parameters())
     late.load_state_dict(first.state_dict())
     teacher, _ = units(1)
     for loss in (first, late):
-        loss.miner.look(teacher)
+        loss.miner.see_teacher(teacher)
     assert torch.equal(first(z, y), late(z, y)) and torch.equal(first.miner.cuts, late.miner.cuts)
     assert spec(late) == "Contrastive(miner=TSINT(classes=3, share=0.3))"
 
@@ -153,7 +153,7 @@ def test_cuts_travel_with_the_loss():
 def test_gradients_of_every_order_see_the_same_pairs():
     loss = build("Contrastive(miner=TSINT(share=0.3))", Loss, classes=3)
     z, y = units(0)
-    loss.miner.look(units(1)[0])
+    loss.miner.see_teacher(units(1)[0])
     x = z.clone().requires_grad_()
     (slope,) = torch.autograd.grad(loss(x, y).mean(), x)
     (recorded,) = torch.autograd.grad(loss(x, y).mean(), x, create_graph=True)
@@ -177,11 +177,11 @@ class Fixed(TSINT):
 def test_waits_for_nothing_and_takes_16_bits():
     miner = TSINT(classes=3).to("meta")
     z, y = (t.to("meta") for t in units(0))
-    miner.look(z)
+    miner.see_teacher(z)
     assert miner(*compare(z, y), 4).pos.shape == (8, 8)
     miner = TSINT(classes=3)
     z, y = units(0)
-    miner.look(z.bfloat16())
+    miner.see_teacher(z.bfloat16())
     with torch.autocast("cpu", torch.bfloat16):
         miner(*compare(z, y), 4)
     assert miner.cuts.dtype == torch.float32 and torch.isfinite(miner.cuts).all()
@@ -192,10 +192,10 @@ def test_bad_use():
     miner = TSINT(classes=3)
     with pytest.raises(LikewiseError, match=r"needs a teacher's view of the batch; call look\(z\) before the loss"):
         Contrastive(miner=miner)(z, y)
-    miner.look(z[:5])
+    miner.see_teacher(z[:5])
     with pytest.raises(LikewiseError, match=r"the teacher saw 5 samples, but \(8, 8\) pairs"):
         Contrastive(miner=miner)(z, y)
-    miner.look(z)
+    miner.see_teacher(z)
     with pytest.raises(LikewiseError, match="without a memory"):
         CrossBatchMemory(dim=4, loss=Contrastive(miner=miner), size=4)(z, y)
     with pytest.raises(LikewiseError, match="TSINT: share is the share of wrong labels.*got 1.0"):

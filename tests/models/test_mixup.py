@@ -189,10 +189,12 @@ def test_glyphs_are_learned_from_mixtures(tmp_path, loss):
 
     larger = {"data": "glyphs(classes=16, per_class=12, size=24)", "size": 24, "evaluate": False}
     larger["sampler"] = "SamplesPerClass(batch=32, per_class=4)"
-    run = train(Train(**GLYPHS | larger, loss=loss, mixup=2.0, length="80", out=str(tmp_path / "run"), log_every=20))
+    run = train(Train(**GLYPHS | larger, loss=loss, mixup=2.0, steps=80, out=str(tmp_path / "run"), log_every=20))
     assert all(np.isfinite(line["loss"]) for line in run.read_log())
-    asked = {"part": "train", "metrics": ["MAP@R"], "quiet": True, "device": "cpu"}
-    before, after = (evaluate(run, which=which, **asked)["metrics"]["MAP@R"] for which in ("untrained", "last"))
+    asked = {"split": "train", "metrics": ["MAP@R"], "quiet": True, "device": "cpu"}
+    before, after = (
+        evaluate(run, checkpoint=checkpoint, **asked)["metrics"]["MAP@R"] for checkpoint in ("untrained", "last")
+    )
     assert after > before + 0.1
 
 
@@ -211,7 +213,7 @@ def test_the_objective_by_hand(tmp_path):
     np.savez(tmp_path / "toy.npz", x=x, label=y, weight=weight, split=np.full(24, "train"))
     settings = {
         "data": str(tmp_path / "toy.npz"), "sampler": "Shuffled(batch=24)", "loss": "NormSoftmax()", "dim": 3, "seed": 3,
-        "length": "1", "log_every": 1, "mixup": 2.0, "mixup_at": "input", "evaluate": False, "quiet": True, "device": "cpu",
+        "steps": 1, "log_every": 1, "mixup": 2.0, "mixup_at": "input", "evaluate": False, "quiet": True, "device": "cpu",
     }  # fmt: skip
     run = train(Train(**settings, out=str(tmp_path / "run")))
     items = load(settings["data"])
@@ -235,7 +237,7 @@ def test_the_objective_by_hand(tmp_path):
 
 
 def test_a_training_whose_shares_are_whole_is_a_training_without(tmp_path, monkeypatch):
-    settings = GLYPHS | {"loss": "NormSoftmax()", "length": "8", "evaluate": False}
+    settings = GLYPHS | {"loss": "NormSoftmax()", "steps": 8, "evaluate": False}
     plain = train(Train(**settings, out=str(tmp_path / "plain")))
     monkeypatch.setattr(torch.distributions.Beta, "sample", lambda self: torch.tensor(1.0))
     whole = train(Train(**settings, mixup=2.0, out=str(tmp_path / "whole")))
@@ -244,7 +246,7 @@ def test_a_training_whose_shares_are_whole_is_a_training_without(tmp_path, monke
 
 
 def test_a_stopped_training_goes_on_to_the_same_numbers(tmp_path, stop_at):
-    settings = GLYPHS | {"mixup": 2.0, "length": "14", "checkpoint_every": "5", "loss": "Triplet()"}
+    settings = GLYPHS | {"mixup": 2.0, "steps": 14, "checkpoint_every": "5", "loss": "Triplet()"}
     whole = train(Train(**settings, out=str(tmp_path / "whole")))
     with pytest.raises(Interrupted):
         train(Train(**settings, out=str(tmp_path / "run")), hooks=stop_at(7))
@@ -257,7 +259,7 @@ def test_a_stopped_training_goes_on_to_the_same_numbers(tmp_path, stop_at):
 
 def test_validation_sees_no_mixture(tmp_path):
     settings = GLYPHS | {"mixup": 2.0, "lr": 0.0, "freeze_bn": True, "protocol": "UnseenClasses(val=0.4)"}
-    run = train(Train(**settings, length="6", validate_every="2", evaluate=False, out=str(tmp_path / "run")))
+    run = train(Train(**settings, steps=6, validate_every="2", evaluate=False, out=str(tmp_path / "run")))
     scores = [line["val MAP@R"] for line in run.read_log() if "val MAP@R" in line]
     assert len(scores) == 3 and len(set(scores)) == 1  # a network that does not learn scores the same each time
 

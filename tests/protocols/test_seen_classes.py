@@ -60,7 +60,7 @@ def test_labels_that_were_spoiled_later_do_not_move_the_cut():
     for name in PARTS:
         assert np.array_equal(part.rows(data, name), part.rows(wrong, name))
     rows = part.rows(data, "val")
-    for a, b in zip(part.sides(data, rows), part.sides(wrong, rows), strict=True):
+    for a, b in zip(part.query_gallery(data, rows), part.query_gallery(wrong, rows), strict=True):
         assert np.array_equal(a, b)
 
 
@@ -101,7 +101,7 @@ def test_training_images_answer_and_never_ask():
     held, train = alone.rows(data, "test"), alone.rows(data, "train")
     rows = part.rows(data, "test")
     assert rows.tolist() == list(range(17)) and np.array_equal(part.rows(data, "train"), train)
-    asks, answers = part.sides(data, rows)
+    asks, answers = part.query_gallery(data, rows)
     assert np.array_equal(rows[asks], held) and np.array_equal(rows[answers], train)
     e = Embedded(torch.as_tensor(data.x[rows]), torch.as_tensor(data.y[rows]), torch.as_tensor(rows))
     found = retrieve(e, data, part)
@@ -109,14 +109,14 @@ def test_training_images_answer_and_never_ask():
     for q, seen in zip(held, found.row.tolist(), strict=True):
         assert {rows[a] for a in seen if a >= 0} == set(train.tolist())
         assert int(found.relevant[held.tolist().index(q)]) == sum(data.y[t] == data.y[q] for t in train)
-    assert all(side.all() for side in part.sides(data, train))  # the training part by itself
+    assert all(side.all() for side in part.query_gallery(data, train))  # the training split by itself
 
 
 def test_validation_asks_the_training_images_too():
     data = items([8, 8])
     part = SeenClasses(test=0.25, val=0.5, gallery="train")
     rows = part.rows(data, "val")
-    asks, answers = part.sides(data, rows)
+    asks, answers = part.query_gallery(data, rows)
     assert asks.sum() == 6 and answers.sum() == 6 and not (asks & answers).any()
     assert not set(rows[asks].tolist()) & set(part.rows(data, "test").tolist())
     assert len(SeenClasses(gallery="train").rows(data, "val")) == 0

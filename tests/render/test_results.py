@@ -12,7 +12,7 @@ from likewise.render.results import Compared, Scored
 
 SCORES = {
     "metrics": {"R@1": 0.5, "NMI": 0.25}, "interval": {"R@1": [0.4, 0.6]}, "interval_over": "classes",
-    "class_mean": {"R@1": 0.45}, "queries": 10, "unscored": 1, "rows": 11, "dim": 8, "similarity": "cosine", "part": "test",
+    "class_mean": {"R@1": 0.45}, "queries": 10, "unscored": 1, "rows": 11, "dim": 8, "similarity": "cosine", "split": "test",
     "leaks": "train and test share no class",
 }  # fmt: skip
 
@@ -30,7 +30,7 @@ def test_scores_are_the_dict_they_were():
     assert scored == SCORES and json.loads(json.dumps(scored)) == SCORES
     html = shown(scored)
     assert cells(html)[4:] == ["R@1", "50.0 %", "40.0 % to 60.0 %", "45.0 %", "NMI", "25.0 %", "", ""]
-    assert "10 queries scored, 1 not" in html and "over classes" in html and "scores, test part" in html
+    assert "10 queries scored, 1 not" in html and "over classes" in html and "scores, test split" in html
 
 
 def test_numbers_of_a_set_alone_have_no_queries():

@@ -15,7 +15,7 @@ SCORES = {
 
 
 def test_values_intervals_and_what_could_not_be_scored_are_said(capsys):
-    show_scores({"test part": SCORES})
+    show_scores({"test split": SCORES})
     shown = capsys.readouterr().out
     assert "50.0 % (40.0 to 61.0)" in shown and "45.0 %" in shown and "0.2500" in shown
     assert "20 queries scored, 3 not" in shown and "bootstrap over queries" in shown and "unit vectors" in shown
@@ -23,6 +23,6 @@ def test_values_intervals_and_what_could_not_be_scored_are_said(capsys):
 
 def test_every_gallery_has_a_column():
     alone = {"metrics": {}, "unscored": 1}
-    assert by_gallery("test part", SCORES) == {"test part": SCORES}
-    both = by_gallery("test part", SCORES | {"galleries": {"far": alone}})
+    assert by_gallery("test split", SCORES) == {"test split": SCORES}
+    both = by_gallery("test split", SCORES | {"galleries": {"far": alone}})
     assert list(both) == ["all galleries", "gallery far"] and both["gallery far"] is alone

@@ -1,4 +1,4 @@
-"""Doubts about labels: what trust.npz says, beside the truth drawn again, and the audit where there is one."""
+"""Doubts about labels: what sample_weights.npz says, beside the truth drawn again, and the audit where there is one."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ def judged(tmp_path_factory):
     x = 3 * rng.normal(size=(16, 8))[y] + rng.normal(size=(len(y), 8))
     np.savez(folder / "clear.npz", x=x.astype(np.float32), label=y)
     return train(Train(
-        data=str(folder / "clear.npz"), out=str(folder / "posterior"), dim=8, length="3e", quiet=True, device="cpu",
+        data=str(folder / "clear.npz"), out=str(folder / "posterior"), dim=8, epochs=3, quiet=True, device="cpu",
         confidence="LabelPosterior()", sampler="SamplesPerClass(batch=24, per_class=4)", log_every=2, evaluate=False,
         noise="Uniform(share=0.3)",
     ))  # fmt: skip
@@ -36,7 +36,7 @@ def look(run, top=7):
 
 def test_the_labels_most_suspected_are_those_of_the_file_the_worst_first(judged):
     one, noise = look(judged)
-    with np.load(judged.path / "trust.npz") as file:
+    with np.load(judged.path / "sample_weights.npz") as file:
         columns = {name: file[name] for name in file.files}
     by_hand = sorted(range(len(columns["row"])), key=lambda i: (-columns["suspicion"][i], columns["weight"][i]))[:7]
     truth = spoil(one.data, make_protocol(one.settings), one.settings.noise, one.settings.seed)
@@ -56,7 +56,7 @@ def test_the_labels_most_suspected_are_those_of_the_file_the_worst_first(judged)
 def test_the_detection_curve_is_that_of_sklearn_and_by_hand(judged):
     one, noise = look(judged)
     truth = spoil(one.data, make_protocol(one.settings), one.settings.noise, one.settings.seed)
-    with np.load(judged.path / "trust.npz") as file:
+    with np.load(judged.path / "sample_weights.npz") as file:
         suspicion, row = file["suspicion"].astype(float), file["row"]
     wrong = (truth.y != truth.y_clean)[row]
     (found,) = noise.detection
@@ -82,10 +82,10 @@ def test_the_transition_matrix_by_hand(judged):
 
 def test_without_trust_or_with_a_damaged_file_the_rest_is_told(judged, tmp_path, finished):
     run = Run(shutil.copytree(judged.path, tmp_path / "run"))
-    (run.path / "trust.npz").write_bytes(b"no archive")
+    (run.path / "sample_weights.npz").write_bytes(b"no archive")
     noise = look(run)[1]
     assert "damaged" in noise.notes[0] and noise.suspicion and noise.detection == () and noise.doubts == ()
-    (run.path / "trust.npz").unlink()
+    (run.path / "sample_weights.npz").unlink()
     (run.path / "done").unlink()
     assert "when training has finished" in look(run)[1].notes[0]
     assert look(finished)[1] is None  # nothing doubted, nothing spoiled
@@ -102,7 +102,7 @@ def test_an_audit_stands_beside_what_training_found(judged, tmp_path):
     (run.path / "audit" / "audit.json").write_text("{")
     assert "audit could not be read" in look(run)[1].notes[-1]
     (run.path / "audit" / "audit.json").write_text(json.dumps(about))
-    (run.path / "trust.npz").unlink()
+    (run.path / "sample_weights.npz").unlink()
     lines = "row,path,label,score,suggested,confidence,margin,reason,split\n3,,0,0.2,5,0.9,0.1,why,train\n9,,1,0.9,,,,,train\n"
     (run.path / "audit" / "audit.csv").write_text(lines)
     (doubt,) = look(run)[1].doubts
@@ -115,7 +115,14 @@ def test_what_is_said_of_doubted_labels_is_counted_by_the_truth(tmp_path):
     label = ["a", "a", "c", "a", "c", "b"]  # the second is repaired, the third and the last changed for worse
     weight = np.array([1, 1, 1, 0, 0, 1])  # the fourth, wrong, and the fifth, right, are left out
     suspicion = np.full(6, np.nan)
-    np.savez(tmp_path / "trust.npz", row=np.arange(2, 8), given=given, label=label, weight=weight, suspicion=suspicion)
+    np.savez(
+        tmp_path / "sample_weights.npz",
+        row=np.arange(2, 8),
+        given=given,
+        label=label,
+        weight=weight,
+        suspicion=suspicion,
+    )
     items = Items("x", np.array([0, 0, *("abc".index(c) for c in true)]), ("a", "b", "c"))
     assert say_detected(Run(tmp_path), items) == [
         "robust doubted 5 of 6 labels: 3 of the 3 wrong ones, and 2 right ones",

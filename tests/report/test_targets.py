@@ -41,7 +41,7 @@ def test_a_run_comes_with_its_data_which_is_opened_once(finished):
         and one.scores == finished.scores
         and one.queries.row.tolist() == one.row.tolist()
     )
-    assert [side.all() for side in one.sides] == [True, True]
+    assert [side.all() for side in one.query_gallery] == [True, True]
 
 
 def test_queries_and_gallery_apart_are_asked_as_marked(tmp_path):
@@ -51,7 +51,7 @@ def test_queries_and_gallery_apart_are_asked_as_marked(tmp_path):
     np.savez(tmp_path / "two.npz", x=x, label=y, query=asks, gallery=~asks)
     one = open_target(str(tmp_path / "two.npz"), "two", Report(**WAY), {}, print)
     assert one.queries.row.tolist() == list(range(10)) and (one.queries.nearest >= 10).all()
-    assert [side.sum() for side in one.sides] == [10, 30]
+    assert [side.sum() for side in one.query_gallery] == [10, 30]
     assert one.notes == ("its columns query and gallery decide: 10 of 40 samples ask, and 30 answer",)
     unit = x / np.linalg.norm(x, axis=1, keepdims=True)
     first = 10 + (unit[:10] @ unit[10:].T).argmax(1)
@@ -68,7 +68,7 @@ def marked_runs(tmp_path_factory):
     np.savez(folder / "marked.npz", x=x, label=y, query=asks, gallery=answers)
     return [
         train(Train(
-            data=str(folder / "marked.npz"), out=str(folder / name), protocol=f"{name}()", length="2", dim=4, quiet=True,
+            data=str(folder / "marked.npz"), out=str(folder / name), protocol=f"{name}()", steps=2, dim=4, quiet=True,
             sampler="SamplesPerClass(batch=8, per_class=2)", metrics=("R@1", "MAP@R"), device="cpu",
         ), lambda line: None)
         for name in ("UnseenClasses", "QueryGallery")
@@ -93,7 +93,7 @@ def test_runs_that_were_asked_different_things_have_no_best(marked_runs):
 
 
 def test_a_run_that_trained_on_everything_has_nothing_to_score(settings):
-    run = train(Train(**settings | {"protocol": "UnseenClasses(train=1)", "length": "2"}), lambda line: None)
+    run = train(Train(**settings | {"protocol": "UnseenClasses(train=1)", "steps": 2}), lambda line: None)
     for items in (None, 288):  # embeddings come with the first search
         one = open_target(str(run.path), "all", Report(**WAY), {}, print)
         assert one.notes == (UNTESTED,) and one.scores == {} and (one.items and len(one.items)) == items

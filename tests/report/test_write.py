@@ -134,7 +134,7 @@ def test_a_file_of_embeddings_is_scored_where_nobody_did(tmp_path, facts):
     split = np.where(np.arange(48) % 2, "test", "train")
     np.savez(tmp_path / "parts.npz", x=x.astype(np.float32), label=y, split=split, row=np.arange(48))
     found = facts(tmp_path / "parts.npz")
-    assert found.pools[0].row.tolist() == list(range(1, 48, 2)) and "the test part" in found.runs[0].notes[0]
+    assert found.pools[0].row.tolist() == list(range(1, 48, 2)) and "the test split" in found.runs[0].notes[0]
     np.savez(tmp_path / "alone.npz", x=x[::8].astype(np.float32), label=y[::8])
     (one,) = facts(tmp_path / "alone.npz").runs
     assert one.scores == {} and "no query has an answer" in one.notes[0] and one.found["map"]
@@ -191,7 +191,7 @@ def test_the_page_is_written_where_it_is_wanted(picture_run, tmp_path, monkeypat
 
 
 def test_doubted_labels_come_with_their_pictures(pictures, small, tmp_path, facts):
-    settings = small | {"length": "3", "confidence": "ProcSim()", "noise": "Uniform(share=0.3)", "evaluate": False}
+    settings = small | {"steps": 3, "confidence": "ProcSim()", "noise": "Uniform(share=0.3)", "evaluate": False}
     run = train(Train(data=str(pictures), out=str(tmp_path / "run"), **settings))
     (one,) = facts(run.path, top=3).runs
     assert len(one.found["noise"].doubts) == 3 and all(

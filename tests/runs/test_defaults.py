@@ -39,7 +39,7 @@ def test_a_head_that_does_nothing_gives_the_embedding_the_width_of_the_feature(p
     assert (config.head, config.dim) == ("Identity()", 512)
     assert resolve(Train(data="x", head="Identity()"), items(x=np.zeros((30, 5), np.float32))).dim == 5
     assert resolve(Train(data="x", dim=7), items(x=np.zeros((30, 5), np.float32))).dim == 7
-    run = train(Train(data=str(pictures), out=str(tmp_path / "run"), head="Identity()", **small | {"length": "1"}))
+    run = train(Train(data=str(pictures), out=str(tmp_path / "run"), head="Identity()", **small | {"steps": 1}))
     assert run.about["config"]["dim"] == run.scores["dim"] == width_of("conv_small") != small["dim"]
 
 

@@ -11,7 +11,7 @@ from likewise.types import Embedded, Items, LikewiseError
 
 def test_an_embedding_file_says_where_it_comes_from(run):
     said = origin(run.path / "embeddings.npz")
-    assert said["which"] == "best" and said["similarity"] == "cosine"
+    assert said["checkpoint"] == "best" and said["similarity"] == "cosine"
     assert len(said["row"]) == run.scores["rows"]
 
 

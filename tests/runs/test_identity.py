@@ -21,9 +21,9 @@ def test_identity_changes_with_what_is_learned_and_with_nothing_else(claim, sett
     base = claim().about["identity"]
     for name in ("root", "device", "workers", "log_every", "checkpoint_every", "again", "metrics", "quiet", "evaluate"):
         assert name in KEPT_OUT
-    same = {"workers": 3, "log_every": 7, "quiet": False, "metrics": ("R@1",), "keep_losses": True}
+    same = {"workers": 3, "log_every": 7, "quiet": False, "metrics": ("R@1",), "record_losses": True}
     assert claim(**same, loss="MultiSimilarity( )").about["identity"] == base
-    for change in ({"lr": 1e-5}, {"seed": 1}, {"loss": "Triplet()"}, {"length": "41"}, {"noise": "Uniform(share=0.1)"}):
+    for change in ({"lr": 1e-5}, {"seed": 1}, {"loss": "Triplet()"}, {"steps": 41}, {"noise": "Uniform(share=0.1)"}):
         assert claim(**change).about["identity"] != base
 
 
@@ -54,7 +54,7 @@ def test_taking_a_folder_up_again_drops_results_of_an_earlier_state(claim, setti
         take(claim(), config, torch.device("cpu"))
         assert found.run.scores is None and (found.run.path / "state.pt").exists()
         (found.run.path / "done").touch()
-        take(claim(), dataclasses.replace(config, again=True), torch.device("cpu"))
+        take(claim(), dataclasses.replace(config, restart=True), torch.device("cpu"))
         assert {p.name for p in found.run.path.iterdir()} == {"lock", "config.json", "environment.json"}
 
 
@@ -92,6 +92,6 @@ def test_a_folder_in_which_nothing_was_learned_is_free(claim, settings, tmp_path
 def test_where_pictures_are_kept_is_no_part_of_a_run(claim, settings, tmp_path, monkeypatch):
     base = claim().about["identity"]
     for keep in ("auto", "files", "disk", "host", "device"):
-        assert claim(keep=keep, keep_budget="1GB").about["identity"] == base
-    for change in ({"keep_side": 30}, {"jitter": (0.1, 0.0, 0.0)}):
+        assert claim(keep=keep, cache_memory="1GB").about["identity"] == base
+    for change in ({"short_side": 30}, {"jitter": (0.1, 0.0, 0.0)}):
         assert claim(**change).about["identity"] != base

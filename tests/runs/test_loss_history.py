@@ -22,7 +22,7 @@ def test_losses_over_time_are_read_or_known_to_be_damaged(run):
     assert all(np.array_equal(getattr(found, name), value) for name, value in columns.items())
     for damage in (b"", b"no archive", file.read_bytes()[:200]):
         file.write_bytes(damage)
-        with pytest.raises(LikewiseError, match=r"losses.npz is damaged .*--again"):
+        with pytest.raises(LikewiseError, match=r"losses.npz is damaged .*--restart"):
             run.losses()
     np.savez(file, row=np.arange(3))
     with pytest.raises(LikewiseError, match="is damaged"):

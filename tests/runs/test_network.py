@@ -46,7 +46,7 @@ def test_evaluation_sees_the_size_that_training_sees():
 
 
 def test_what_parts_are_told():
-    config = Train(data="x", dim=6, seed=3, length="4e")
+    config = Train(data="x", dim=6, seed=3, epochs=4)
     labels = np.repeat(np.arange(4), 5)
     tree = {"a": ("animal",)}
     facts = facts_of(config, ("a", "b", "c", "d"), labels, tree)
@@ -63,7 +63,7 @@ def test_what_parts_are_told():
 @pytest.mark.parametrize("loss", ["NormSoftmax()", "CrossBatchMemory(loss=MultiSimilarity(), size=32)", "Triplet()"])
 def test_the_loss_of_a_run_comes_back(settings, loss):
     """With what it has learned, for the labels that trained, and nobody's random numbers are touched."""
-    run = train(Train(**settings | {"loss": loss, "length": "6", "evaluate": False}))
+    run = train(Train(**settings | {"loss": loss, "steps": 6, "evaluate": False}))
     config = read_config(run)
     data = load(config.data)
     rows, device = make_protocol(config).rows(data, "train"), torch.device("cpu")

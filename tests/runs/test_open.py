@@ -29,17 +29,17 @@ def test_an_open_run_has_what_evaluation_used(run):
     assert opened.network is opened.network and opened.items is opened.items and not opened.network.training
 
 
-@pytest.mark.parametrize("which", ["best", "last", "untrained"])
-def test_opening_a_network_leaves_random_numbers_alone(run, which):
+@pytest.mark.parametrize("checkpoint", ["best", "last", "untrained"])
+def test_opening_a_network_leaves_random_numbers_alone(run, checkpoint):
     before = torch.random.get_rng_state()
-    _ = OpenRun(run, which=which, **CPU).network
+    _ = OpenRun(run, checkpoint=checkpoint, **CPU).network
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
 def test_data_is_opened_when_it_is_used_and_must_be_the_same(settings, features, tmp_path):
     file = tmp_path / "mine.npz"
     shutil.copy(features, file)
-    run = train(Train(**settings | {"data": str(file), "length": "1", "evaluate": False}))
+    run = train(Train(**settings | {"data": str(file), "steps": 1, "evaluate": False}))
     moved = file.rename(tmp_path / "moved.npz")
     opened = OpenRun(run, **CPU)
     assert opened.network.dim == 8 and opened.similarity == "cosine"  # without the data
@@ -55,7 +55,7 @@ def test_data_is_opened_when_it_is_used_and_must_be_the_same(settings, features,
 
 def test_noise_is_in_the_labels_that_the_run_trained_with(settings, features):
     noise = "Uniform(share=0.3)"
-    run = train(Train(**settings | {"noise": noise, "length": "1", "evaluate": False}))
+    run = train(Train(**settings | {"noise": noise, "steps": 1, "evaluate": False}))
     opened, data = OpenRun(run, **CPU), load(features)
     assert np.array_equal(opened.items.y, data.y)
     expected = spoil(data, opened.protocol, opened.settings.noise, 0)

@@ -1,4 +1,4 @@
-"""trust.npz comes back as it was written."""
+"""sample_weights.npz comes back as it was written."""
 
 import numpy as np
 import pytest
@@ -24,11 +24,11 @@ def test_they_come_back(tmp_path):
 
 
 def test_damaged_files_are_told(tmp_path):
-    file = tmp_path / "trust.npz"
+    file = tmp_path / "sample_weights.npz"
     write_sample_weights(tmp_path, FINAL)
     for damage in (b"", b"no archive", file.read_bytes()[:100]):
         file.write_bytes(damage)
-        with pytest.raises(LikewiseError, match=r"me: .*trust.npz is damaged .*--again trains the run anew"):
+        with pytest.raises(LikewiseError, match=r"me: .*sample_weights.npz is damaged .*--restart trains the run anew"):
             read_sample_weights(tmp_path, "me")
     write_sample_weights(tmp_path, FINAL._replace(weight=np.ones(3)))
     with pytest.raises(LikewiseError, match="its columns differ in length"):

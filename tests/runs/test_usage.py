@@ -35,15 +35,15 @@ def test_a_run_tells_its_sessions(settings, stop_at):
     assert len(sessions(run)) == 2
     train(Train(**settings | {"metrics": ("R@1", "R@2")}))  # measures more
     assert [s["steps"] for s in sessions(run)] == [[0, 23], [23, 40], None]
-    train(replace(Train(**settings), again=True))
+    train(replace(Train(**settings), restart=True))
     assert [s["steps"] for s in sessions(run)] == [[0, 40]]
 
 
 def test_it_is_no_part_of_what_makes_a_run_itself(settings):
-    run = train(Train(**settings | {"length": "2", "evaluate": False}))
+    run = train(Train(**settings | {"steps": 2, "evaluate": False}))
     there = run.about
-    (run.path / "cost.json").unlink()
-    assert train(Train(**settings | {"length": "2", "evaluate": False})).about == there
+    (run.path / "usage.json").unlink()
+    assert train(Train(**settings | {"steps": 2, "evaluate": False})).about == there
     known = {
         "sessions": 0,
         "train_seconds": None,
@@ -74,7 +74,7 @@ def test_what_was_not_always_counted_has_no_sum(tmp_path, energy, total):
     }  # fmt: skip
     two = one | {"device": "B", "commit": "c", "peak_gpu_bytes": 7, "shared": True}
     both = [s | {"energy_joules": e} for s, e in zip((one, two), energy)]
-    (tmp_path / "cost.json").write_text(json.dumps({"sessions": both}))
+    (tmp_path / "usage.json").write_text(json.dumps({"sessions": both}))
     assert cost(Run(tmp_path)) == {
         "sessions": 2, "train_seconds": 3.0, "evaluate_seconds": 0.5, "peak_gpu_bytes": 10, "energy_joules": total,
         "shared": True, "device": "A, B", "commit": "c",
@@ -89,10 +89,10 @@ def test_damaged_records_are_one_sentence(tmp_path):
     damages = ({"device": []}, {"train_seconds": "2 h"}, {"peak_gpu_bytes": "all"}, {"energy_joules": [1]})
     broken = [[whole | change] for change in damages] + [7, [7], {"a": 1}, [{}]]
     for content in ([], *({"sessions": one} for one in broken)):
-        (tmp_path / "cost.json").write_text(json.dumps(content))
-        with pytest.raises(LikewiseError, match="cost.json is damaged.*; delete it"):
+        (tmp_path / "usage.json").write_text(json.dumps(content))
+        with pytest.raises(LikewiseError, match="usage.json is damaged.*; delete it"):
             cost(Run(tmp_path))
-    (tmp_path / "cost.json").write_text(json.dumps({"sessions": [whole]}))
+    (tmp_path / "usage.json").write_text(json.dumps({"sessions": [whole]}))
     assert cost(Run(tmp_path))["sessions"] == 1
 
 
@@ -100,6 +100,6 @@ def test_of_several_processes_the_first_one_writes_and_no_card_stands_for_all(tm
     for rank in (1, 0):
         monkeypatch.setattr(module, "world", lambda rank=rank: (rank, 2))
         Session(Run(tmp_path), torch.device("cpu")).trained(0)
-        assert (tmp_path / "cost.json").exists() == (rank == 0)
+        assert (tmp_path / "usage.json").exists() == (rank == 0)
     (written,) = sessions(Run(tmp_path))
     assert written["processes"] == 2 and written["energy_joules"] is None and written["shared"]

@@ -12,7 +12,7 @@ from likewise.stages.demo import demo
 
 pytestmark = pytest.mark.slow  # it trains twice
 
-TINY = {"data": "glyphs(classes=20, per_class=8)", "length": "25"}
+TINY = {"data": "glyphs(classes=20, per_class=8)", "steps": 25}
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +35,10 @@ def test_the_numbers_are_those_of_the_runs(shown):
         config = json.loads((other / "config.json").read_text())["config"]
         assert config["noise"] == "Uniform(share=0.3, exact=True)"
         assert (config["confidence"] is None) == (way == "plain")
-        assert result[way]["which"] == "best"
+        assert result[way]["checkpoint"] == "best"
         assert result["before"]["queries"] == result[way]["queries"] == 80
         assert result["before"]["metrics"] != result[way]["metrics"]
-    assert run.path.name == "robust" and result["before"]["which"] == "untrained"
+    assert run.path.name == "robust" and result["before"]["checkpoint"] == "untrained"
     assert result["plain"]["metrics"] != result["robust"]["metrics"]
     assert "30% of the training labels wrong" in lines[0]
 
@@ -71,5 +71,5 @@ def test_asked_again_it_shows_the_same_without_training(shown):
 
 
 def test_without_noise(tmp_path):
-    result = demo(Demo(out=str(tmp_path / "run"), share=0.0, data=TINY["data"], length="1"), lambda line: None)
+    result = demo(Demo(out=str(tmp_path / "run"), share=0.0, data=TINY["data"], steps=1), lambda line: None)
     assert result["run"].about["config"]["noise"] is None

@@ -16,9 +16,11 @@ def test_a_shelf_lists_its_parts_each_with_a_line():
 
 
 @pytest.mark.parametrize("shelf", [confidence, terms, loggers])
-def test_every_shelf_of_the_objective_is_listed(shelf):
-    name = shelf.__name__.rsplit(".")[-1]
-    assert listing(List(name)) == {name: {n: getattr(shelf, n).__doc__.strip().splitlines()[0] for n in shelf.__all__}}
+def test_every_shelf_of_the_objective_is_listed(registry):
+    name = registry.__name__.rsplit(".")[-1]
+    assert listing(List(name)) == {
+        name: {n: getattr(registry, n).__doc__.strip().splitlines()[0] for n in registry.__all__}
+    }
 
 
 def test_everything_has_a_line():
@@ -27,10 +29,10 @@ def test_everything_has_a_line():
         "losses", "miners", "samplers", "confidence", "terms", "noise", "protocols", "heads", "loggers", "metrics", "data",
         "recipes", "tables",
     }  # fmt: skip
-    for shelf, entries in found.items():
-        assert entries, shelf
+    for registry, entries in found.items():
+        assert entries, registry
         for name, line in entries.items():
-            assert line.strip(), f"{shelf}: {name} says nothing"
+            assert line.strip(), f"{registry}: {name} says nothing"
     assert list(found["recipes"]) == names()
     assert list(found["tables"]) == table_names()
     assert "table 5" in found["tables"]["procsim-table5"]

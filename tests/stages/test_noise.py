@@ -37,7 +37,7 @@ def test_the_table_trains_and_keeps_the_true_labels(pictures, tree, small, tmp_p
     assert wrong[train_rows].sum() == round(0.25 * 18) and not np.delete(wrong, train_rows).any()
     assert all(Image.open(file).size[0] > 300 for file in spoiled.pictures)
     assert [file.name for file in spoiled.pictures] == ["noisy ü.png", "noisy ü_tree.png"]
-    run = train(Train(data=str(out), out=str(tmp_path / "run"), evaluate=False, **small | {"length": "2"}))
+    run = train(Train(data=str(out), out=str(tmp_path / "run"), evaluate=False, **small | {"steps": 2}))
     assert (run.path / "done").exists()
 
 

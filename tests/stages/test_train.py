@@ -17,7 +17,7 @@ def words(pictures, tmp_path):
     """A training that starts from somebody's weights and forgets them at once: for Python and as flags."""
     save_file(ConvSmall().state_dict(), tmp_path / "theirs.safetensors")
     settings = {
-        "backbone": "conv_small", "weights": tmp_path / "theirs.safetensors", "size": 16, "dim": 8, "lr": 0.3, "length": 5,
+        "backbone": "conv_small", "weights": tmp_path / "theirs.safetensors", "size": 16, "dim": 8, "lr": 0.3, "steps": 5,
         "sampler": "SamplesPerClass(batch=6, per_class=2)", "augment": "none", "workers": 0, "device": "cpu",
         "confidence": "LabelPosterior()",
     }  # fmt: skip

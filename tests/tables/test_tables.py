@@ -156,7 +156,7 @@ def test_quick_tables_are_small_and_lay_out_on_the_glyphs(tmp_path):
 def test_a_base_is_replaced_key_by_key(tmp_path):
     base, top = tmp_path / "base.toml", tmp_path / "top.toml"
     base.write_text(
-        'note = "n"\n[settings]\ndata = "glyphs"\nloss.margin = 0.1\n[quick]\nlength = "1e"\naxes = {seed = 1}\n'
+        'note = "n"\n[settings]\ndata = "glyphs"\nloss.margin = 0.1\n[quick]\nepochs = 1\naxes = {seed = 1}\n'
         '[axes]\nloss = ["Triplet()", "Margin()"]\nseed = [0, 1]\n',
         "utf-8",
     )
@@ -173,7 +173,7 @@ def test_a_base_is_replaced_key_by_key(tmp_path):
         "seed": ["0", "1"],
         "dim": ["8"],
     }
-    assert grid.quick == {"length": "1e", "lr": 0.1, "axes": {"seed": 1, "loss": 1}}
+    assert grid.quick == {"epochs": 1, "lr": 0.1, "axes": {"seed": 1, "loss": 1}}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from likewise.pretrained.encoders import Looker
 from likewise.terms import _language_targets as guidance
-from likewise.types import Given, Output
+from likewise.types import Output, TrainingSetInfo
 
 
 class Small(nn.Module):
@@ -65,7 +65,7 @@ def given(tmp_path):
             yield x[first : first + 4], torch.arange(6)[first : first + 4]
 
     labels = np.array([0, 1, 0, 2, 1, 0])
-    return Given(
+    return TrainingSetInfo(
         labels, ("001.Black_footed_Albatross", "Crow", "Sofa_7"), pictures, tmp_path, torch.device("cpu"), quiet=True
     )
 

@@ -209,7 +209,7 @@ def test_of_the_network_the_trunk_and_one_branch_of_a_sample_learn(batch):
 def test_spec_and_bad_arguments():
     net, make_loss = network(), maker("ProxyAnchor")
     term = build("Ensemble(weight=2.0, reconstruction=0.5)", Term, make_loss=make_loss, embedder=net)
-    assert spec(term) == "Ensemble(weight=2.0, reconstruction=0.5)" and term.waits
+    assert spec(term) == "Ensemble(weight=2.0, reconstruction=0.5)" and term.syncs
     plain = Embedder("features", 12, features=7)
     with pytest.raises(
         LikewiseError, match=r"Ensemble: .*head with parts, got Linear; train with --head 'Relational\(\)'"
@@ -224,7 +224,7 @@ def test_spec_and_bad_arguments():
 
 def test_a_training_resumes_exactly_and_embeds_without_labels(tmp_path, stop_at):
     settings = {
-        "data": "glyphs(classes=8, per_class=6, size=16)", "size": 16, "dim": 8, "length": "6", "log_every": 2,
+        "data": "glyphs(classes=8, per_class=6, size=16)", "size": 16, "dim": 8, "steps": 6, "log_every": 2,
         "sampler": "SamplesPerClass(batch=8, per_class=2)", "quiet": True, "evaluate": False, "device": "cpu",
         "loss": "ProxyAnchor(alpha=16)", "head": "Relational(k=2)", "terms": ("Ensemble(balanced=True)",),
         "loss_weight": 10.0, "lr": 0.01, "workers": 0,

@@ -39,7 +39,7 @@ def told(run):
 
 
 GLYPHS = {
-    "data": "glyphs(classes=8, per_class=6, size=16)", "size": 16, "dim": 8, "length": "8", "log_every": 2, "lr": 0.01,
+    "data": "glyphs(classes=8, per_class=6, size=16)", "size": 16, "dim": 8, "steps": 8, "log_every": 2, "lr": 0.01,
     "checkpoint_every": "5", "quiet": True, "evaluate": False, "device": "cpu",
 }  # fmt: skip
 
@@ -54,6 +54,6 @@ def pictures(folder: Path, classes=4, each=6):
 
 
 SMALL = {
-    "backbone": "conv_small", "size": 16, "sampler": "SamplesPerClass(batch=4, per_class=2)", "dim": 8, "length": "12",
+    "backbone": "conv_small", "size": 16, "sampler": "SamplesPerClass(batch=4, per_class=2)", "dim": 8, "steps": 12,
     "checkpoint_every": "100", "quiet": True, "device": "cpu",
 }  # fmt: skip

@@ -40,14 +40,14 @@ LOSSES = [AROUND.get(name, f"{name}()") for name in losses.__all__] + [
     "CrossBatchMemory(loss=MultiSimilarity(), size=40, start=2)",
 ]
 
-CASES = {text: {"loss": text, "protocol": None, "length": "4"} for text in LOSSES} | {
-    "ProcSim": {"confidence": "ProcSim(lr=0.05)", "keep_losses": True, **NOISY},
+CASES = {text: {"loss": text, "protocol": None, "steps": 4} for text in LOSSES} | {
+    "ProcSim": {"confidence": "ProcSim(lr=0.05)", "record_losses": True, **NOISY},
     "ProcSim by loss": {"confidence": "ProcSim(judge_by='loss', threshold='mean')", **NOISY},
     "PRISM": {"confidence": "PRISM(share=0.3, window=2)", "loss": "CrossBatchMemory(size=60)", **NOISY},
     "SuperLoss": {"confidence": "SuperLoss(tau='ema')", "loss": "Triplet()", **NOISY},
-    "LabelPosterior": {"confidence": "LabelPosterior(every='2')", "keep_losses": True, **NOISY},
+    "LabelPosterior": {"confidence": "LabelPosterior(every='2')", "record_losses": True, **NOISY},
     "LabelPosterior, proxies": {"confidence": "LabelPosterior(every='3')", "loss": "ProxyAnchor()", **NOISY},
-    "CoTeaching": {"confidence": "CoTeaching(share=0.3, ramp='3')", "loss": "NormSoftmax()", "keep_losses": True, **NOISY},
+    "CoTeaching": {"confidence": "CoTeaching(share=0.3, ramp='3')", "loss": "NormSoftmax()", "record_losses": True, **NOISY},
     "CoTeachingPlus": {"confidence": "CoTeachingPlus(share=0.3, start='2', ramp='3')", "loss": "NormSoftmax()", **NOISY},
     "CoTeachingPlus, sharded": {
         "confidence": "CoTeachingPlus(share=0.3, start='2', ramp='3')", "loss": "NormSoftmax()", "shard": True, **NOISY,
@@ -66,8 +66,8 @@ CASES = {text: {"loss": text, "protocol": None, "length": "4"} for text in LOSSE
     "clip_norm": {"clip_norm": 0.05, "loss": "ProxyAnchor()"},
     "clip_norm, sharded": {"clip_norm": 0.05, "loss": "ArcFace()", "shard": True},
     "clip_value": {"clip_value": 1e-3},
-    "chunk": {"chunk": 5, "loss": "ProxyAnchor()"},
-    "chunk, one has more": {"chunk": 12},
+    "chunk": {"chunk_size": 5, "loss": "ProxyAnchor()"},
+    "chunk, one has more": {"chunk_size": 12},
     "shard ArcFace": {"loss": "ArcFace()", "shard": True, "optimizer": "adamw", "lr": 1e-3},
     "shard CosFace": {"loss": "CosFace()", "shard": True},
     "shard NormSoftmax": {"loss": "NormSoftmax()", "shard": True, "confidence": "SuperLoss()", **NOISY},
@@ -90,7 +90,7 @@ CASES |= {
 }
 
 STOPPED = {
-    "judged": {"confidence": "LabelPosterior(every='3')", "loss": "ProxyAnchor()", "keep_losses": True, **NOISY},
+    "judged": {"confidence": "LabelPosterior(every='3')", "loss": "ProxyAnchor()", "record_losses": True, **NOISY},
     "sharded": {"loss": "ArcFace()", "shard": True, "optimizer": "adamw", "lr": 1e-3},
     "remembering": {"confidence": "PRISM(share=0.3, window=2)", "loss": "CrossBatchMemory(size=60)", **NOISY},
     "chosen": {"sampler": "GreedyCoreset(batch=20, pool=40)", "loss": "Triplet(miner=Random())"},
@@ -115,7 +115,7 @@ def cases(many: int) -> list[str]:
 def config(folder, name: str, more: dict) -> Train:
     """Some steps by sgd, so that rounding stays rounding, on twelve classes of vectors."""
     usual = {
-        "data": f"{folder}/data.npz", "dim": 8, "length": "6", "lr": 0.02, "optimizer": "sgd", "log_every": 1,
+        "data": f"{folder}/data.npz", "dim": 8, "steps": 6, "lr": 0.02, "optimizer": "sgd", "log_every": 1,
         "quiet": True, "device": "cpu", "workers": 0, "evaluate": False, "protocol": "UnseenClasses(val=0.3)",
         "validate_every": "6", "checkpoint_every": "100", "out": f"{folder}/{world()[1]}/{name}",
     } | SPREAD  # fmt: skip
@@ -134,7 +134,7 @@ def encode(texts: list[str]) -> torch.Tensor:
 
 
 def to_double(state) -> None:
-    for module in state.parts.modules().values():
+    for module in state.components.modules().values():
         module.double()
 
 
@@ -185,7 +185,7 @@ def found(run: Run) -> dict:
     out |= {f"sampler {k}": v for k, v in state["sampler"].items()}
     for number, line in enumerate(run.read_log()):
         out |= {f"log {number} {k}": v for k, v in line.items() if k not in ("images_per_s", "speed", "speed_ms")}
-    for name in ("trust.npz", "losses.npz"):
+    for name in ("sample_weights.npz", "losses.npz"):
         if (run.path / name).exists():
             with np.load(run.path / name) as columns:
                 out |= {f"{name} {k}": columns[k] for k in columns.files}

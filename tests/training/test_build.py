@@ -24,13 +24,13 @@ def test_doubting_labels_changes_no_other_start(items, make, confidence):
 
 def test_two_networks_start_apart_and_are_trained_and_stored_both(items, make):
     state = make(items, confidence="CoTeaching(share=0.2)", loss="NormSoftmax()")
-    assert len(state.parts.embedders) == len(state.parts.losses) == 2
-    assert list(state.parts.modules()) == ["embedder", "loss", "embedder_2", "loss_2", "confidence"]
-    first, second = (dict(embedder.named_parameters()) for embedder in state.parts.embedders)
+    assert len(state.components.embedders) == len(state.components.losses) == 2
+    assert list(state.components.modules()) == ["embedder", "loss", "embedder_2", "loss_2", "confidence"]
+    first, second = (dict(embedder.named_parameters()) for embedder in state.components.embedders)
     assert not any(torch.equal(first[k], second[k]) for k in first if k.endswith("weight"))
-    assert not torch.equal(state.parts.losses[0].proxies, state.parts.losses[1].proxies)
+    assert not torch.equal(state.components.losses[0].proxies, state.components.losses[1].proxies)
     trained = {id(p) for group in state.optimizer.param_groups for p in group["params"]}
-    for module in (*state.parts.embedders, *state.parts.losses):
+    for module in (*state.components.embedders, *state.components.losses):
         assert all(id(p) in trained for p in module.parameters())
     alone = make(items, loss="NormSoftmax()")
     assert same(alone, state, "embedder.") and same(
@@ -42,11 +42,11 @@ def test_every_miner_that_wants_a_teacher_gets_to_see_it(items, make):
     """Those of a second network's loss and of a term's copies too."""
     loss = "Contrastive(miner=TSINT(share=0.2))"
     two = make(items, loss=loss, confidence="CoTeaching(share=0.2)")
-    assert two.parts.taught == [own.miner for own in two.parts.losses] and len(two.parts.taught) == 2
+    assert two.components.taught == [own.miner for own in two.components.losses] and len(two.components.taught) == 2
     one = make(items, loss=loss, terms=("S2SD(dims=(6,))",))
     assert (
-        one.parts.taught == [own.miner for own in (one.parts.loss, *one.parts.terms[0].losses)]
-        and len(one.parts.taught) == 2
+        one.components.taught == [own.miner for own in (one.components.loss, *one.components.terms[0].losses)]
+        and len(one.components.taught) == 2
     )
 
 
@@ -55,7 +55,7 @@ def test_a_network_is_trained_once_though_terms_know_it(items, make):
     everyone = [p for group in state.optimizer.param_groups for p in group["params"]]
     assert len({id(p) for p in everyone}) == len(everyone)
     names = [group["name"] for group in state.optimizer.param_groups]
-    assert "terms" in names and not any(p.requires_grad for p in state.parts.terms[0].parameters())
+    assert "terms" in names and not any(p.requires_grad for p in state.components.terms[0].parameters())
 
 
 def test_without_training_rows_it_says_so(items, make):

@@ -15,7 +15,7 @@ from likewise.types import LikewiseError
 def test_a_budget_that_is_none_is_told_before_anything_is_done(pictures, small):
     given = load(str(pictures))
     with pytest.raises(LikewiseError, match="an amount such as '512MB' or '4GB', got 'much'"):
-        built(Train(data=str(pictures), keep_budget="much", **small), given)
+        built(Train(data=str(pictures), cache_memory="much", **small), given)
 
 
 @pytest.mark.parametrize(("inner", "views"), [(2, 1), (3, 2)])
@@ -37,7 +37,7 @@ def test_co_teaching_plus_wants_a_loss_with_classes(items, make):
         make(items, loss="MultiSimilarity()", confidence="CoTeachingPlus(share=0.2)")
 
 
-@pytest.mark.parametrize("more", [{"chunk": 4}, {"recompute": True}])
+@pytest.mark.parametrize("more", [{"chunk_size": 4}, {"recompute": True}])
 def test_mixup_goes_with_nothing_that_cuts_or_repeats(items, make, more):
     with pytest.raises(LikewiseError, match=r"train: mixup mixes .*; leave one of them out"):
         make(items, mixup=2.0, mixup_at="input", **more)
@@ -60,7 +60,7 @@ def test_mixtures_are_not_remembered(settings, loss):
 
 def test_a_mixture_has_no_loss_of_its_own(settings):
     with pytest.raises(LikewiseError, match="keep_losses wants the loss of every sample, and mixup .*leave one"):
-        train(Train(**settings, keep_losses=True, mixup=2.0))
+        train(Train(**settings, record_losses=True, mixup=2.0))
     assert not Path(settings["out"]).exists()
 
 

@@ -12,9 +12,9 @@ from likewise.types import LikewiseError
 
 
 def test_another_runs_folder_is_refused(settings, tmp_path):
-    train(Train(**settings | {"length": "2", "evaluate": False}))
+    train(Train(**settings | {"steps": 2, "evaluate": False}))
     with pytest.raises(LikewiseError, match="holds another run .lr: 0.003 there, 0.01 here.*another --out"):
-        train(Train(**settings | {"length": "2", "lr": 0.01}))
+        train(Train(**settings | {"steps": 2, "lr": 0.01}))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("x")
     with pytest.raises(LikewiseError, match="exists and is not a run"):
@@ -23,10 +23,10 @@ def test_another_runs_folder_is_refused(settings, tmp_path):
 
 
 def test_two_cannot_train_in_one_folder(settings):
-    run = train(Train(**settings | {"length": "2", "evaluate": False}))
+    run = train(Train(**settings | {"steps": 2, "evaluate": False}))
     (run.path / "done").unlink()
     with run.owned(), pytest.raises(LikewiseError, match="another process is training in"):
-        train(Train(**settings | {"length": "2"}))
+        train(Train(**settings | {"steps": 2}))
 
 
 def test_scores_of_a_state_on_the_way_never_pass_for_the_final_ones(settings):
@@ -37,16 +37,16 @@ def test_scores_of_a_state_on_the_way_never_pass_for_the_final_ones(settings):
         if state.step == 11:
             evaluate(settings["out"], quiet=True, device="cpu")
 
-    run = train(Train(**settings | {"length": "80", "lr": 0.02}), hooks=Hooks(after_step=look))
+    run = train(Train(**settings | {"steps": 80, "lr": 0.02}), hooks=Hooks(after_step=look))
     assert run.scores == evaluate(run, quiet=True, device="cpu")
 
 
 def test_again_removes_what_a_run_writes_and_nothing_else(settings):
-    run = train(Train(**settings | {"length": "2"}))
+    run = train(Train(**settings | {"steps": 2}))
     (run.path / "notes").mkdir()
     (run.path / "notes" / "mine.txt").write_text("keep")
     (run.path / "z.npz").write_text("keep")
-    train(Train(**settings | {"length": "2", "again": True}))
+    train(Train(**settings | {"steps": 2, "restart": True}))
     assert (run.path / "notes" / "mine.txt").read_text() == (run.path / "z.npz").read_text() == "keep"
 
 
@@ -54,14 +54,14 @@ def test_a_folder_left_at_the_very_start_is_no_obstacle(settings):
     folder = Path(settings["out"])
     folder.mkdir()
     (folder / "environment.json").write_text("{}")
-    assert train(Train(**settings | {"length": "1", "evaluate": False})).done
+    assert train(Train(**settings | {"steps": 1, "evaluate": False})).done
 
 
 def test_classes_with_one_sample_are_said_to_be_left_out(settings, tmp_path):
     rng = np.random.default_rng(0)
     y = np.asarray([0] * 4 + [1] * 4 + [2] + [3] * 4 + [4] * 4 + [5] * 4)  # the first half trains
     np.savez(tmp_path / "few.npz", x=rng.normal(size=(21, 4)).astype(np.float32), label=y)
-    settings |= {"data": str(tmp_path / "few.npz"), "length": "2", "metrics": ("R@1",)}
+    settings |= {"data": str(tmp_path / "few.npz"), "steps": 2, "metrics": ("R@1",)}
     said = []
     train(Train(**settings | {"sampler": None}), said.append)
     assert said == ["classes with one sample are left out of training: 1 of 3"]

@@ -53,7 +53,7 @@ def steps_told(file: Path) -> list[int]:
 def test_twenty_kills(settings, tmp_path, process):
     """At random moments: between steps, while saving, at the start. At most the steps since the last state are done again."""
     settings |= {
-        "loss": "ProxyAnchor()", "length": "150", "checkpoint_every": "3", "noise": "Uniform(share=0.2)", "keep_losses": True,
+        "loss": "ProxyAnchor()", "steps": 150, "checkpoint_every": "3", "noise": "Uniform(share=0.2)", "record_losses": True,
         "confidence": "ProcSim()",
     }  # fmt: skip
     whole = train(Train(**settings | {"out": str(tmp_path / "whole")}))
@@ -78,7 +78,7 @@ def test_twenty_kills(settings, tmp_path, process):
     train(Train(**settings))
     assert_same_end(whole, run)
     assert {p.name for p in run.path.iterdir()} == {p.name for p in whole.path.iterdir()}
-    for name in ("losses.npz", "trust.npz"):
+    for name in ("losses.npz", "sample_weights.npz"):
         assert (run.path / name).read_bytes() == (whole.path / name).read_bytes()
 
 
@@ -88,13 +88,13 @@ def test_a_kill_at_the_very_start_is_no_obstacle(settings):
     folder.mkdir()
     for name in (".environment.json.123.part", ".config.json.123.part"):
         (folder / name).write_text('{"for')
-    run = train(Train(**settings | {"length": "1", "evaluate": False}))
+    run = train(Train(**settings | {"steps": 1, "evaluate": False}))
     assert run.done and not list(folder.glob(".*"))
 
 
 def test_a_full_disk(settings, tmp_path, process):
     """One line says so; the state before is whole, and the same command goes on from it."""
-    settings |= {"loss": "ProxyAnchor()", "length": "20", "checkpoint_every": "5"}
+    settings |= {"loss": "ProxyAnchor()", "steps": 20, "checkpoint_every": "5"}
     told = tmp_path / "told"
     process(fill_the_disk, settings, str(told)).join()
     run = Run(settings["out"])
@@ -110,13 +110,13 @@ def test_a_full_disk(settings, tmp_path, process):
 
 PICTURES = {
     "data": "glyphs(classes=8, per_class=6, size=16)", "size": 16, "sampler": "SamplesPerClass(batch=8, per_class=2)", "dim": 8,
-    "length": "12", "checkpoint_every": "100", "log_every": 2, "quiet": True, "device": "cpu",
+    "steps": 12, "checkpoint_every": "100", "log_every": 2, "quiet": True, "device": "cpu",
 }  # fmt: skip
 
 
 def test_a_killed_reader_of_pictures(tmp_path):
     """It is told in one line, what was learned until then is saved, and the same command goes on."""
-    settings = PICTURES | {"keep": "files", "workers": 1}
+    settings = PICTURES | {"cache": "files", "workers": 1}
     whole = train(Train(**settings | {"workers": 0}, out=str(tmp_path / "whole")))
     others = set(multiprocessing.active_children())
 
@@ -137,9 +137,9 @@ def test_a_killed_reader_of_pictures(tmp_path):
 
 def test_a_damaged_cache(tmp_path, monkeypatch, stop_at, capsys):
     """Between two halves of a training: what is damaged is decoded again, and the end is that of pictures read from files."""
-    whole = train(Train(**PICTURES, keep="files", workers=0, out=str(tmp_path / "whole")))
+    whole = train(Train(**PICTURES, cache="files", workers=0, out=str(tmp_path / "whole")))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    settings = PICTURES | {"keep": "disk", "out": str(tmp_path / "run"), "workers": 0}
+    settings = PICTURES | {"cache": "disk", "out": str(tmp_path / "run"), "workers": 0}
     with pytest.raises(Interrupted):
         train(Train(**settings), hooks=stop_at(5))
     (pixels,) = (tmp_path / "cache").rglob("pixels.bin")

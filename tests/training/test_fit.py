@@ -19,18 +19,18 @@ from likewise.types import LikewiseError
 
 
 def test_it_learns_and_fills_the_folder(settings):
-    run = train(Train(**settings | {"length": "150"}))
+    run = train(Train(**settings | {"steps": 150}))
     names = {p.name for p in run.path.iterdir()}
     assert names == {
         "config.json", "environment.json", "log.jsonl", "model.safetensors", "state.pt", "scores.json",
-        "per_query.parquet", "embeddings.npz", "cost.json", "done",
+        "per_query.parquet", "embeddings.npz", "usage.json", "done",
     }  # fmt: skip
     log = run.read_log()
     assert [line["step"] for line in log] == list(range(10, 151, 10))
     assert log[-1]["loss"] < 0.8 * log[0]["loss"]
     from likewise import evaluate
 
-    before = evaluate(run, which="untrained", quiet=True)["metrics"]["MAP@R"]
+    before = evaluate(run, checkpoint="untrained", quiet=True)["metrics"]["MAP@R"]
     assert run.scores["metrics"]["MAP@R"] > before + 0.1
     assert run.scores["queries"] == 144 and run.scores["unscored"] == 0
     environment = run.read_json("environment.json")
@@ -44,13 +44,13 @@ def test_a_finished_run_is_kept_unless_asked(settings):
     again = train(Train(**settings), lines.append)
     assert again.path == run.path and (run.path / "model.safetensors").stat().st_mtime_ns == first
     assert "finished already" in lines[-1]
-    train(Train(**settings | {"again": True}))
+    train(Train(**settings | {"restart": True}))
     assert (run.path / "model.safetensors").stat().st_mtime_ns != first
 
 
 def test_the_same_settings_find_the_same_folder(settings, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    settings = {k: v for k, v in settings.items() if k != "out"} | {"length": "2", "evaluate": False}
+    settings = {k: v for k, v in settings.items() if k != "out"} | {"steps": 2, "evaluate": False}
     one = train(Train(**settings))
     two = train(Train(**settings | {"loss": "MultiSimilarity( )", "workers": 0}))
     assert one.path == two.path and one.path.parts[0] == "runs"
@@ -85,9 +85,9 @@ def test_a_frozen_backbone_stays_put_during_warm_up(tmp_path):
         "data": "glyphs(classes=8, per_class=6, size=16)", "size": 16, "sampler": "SamplesPerClass(batch=8, per_class=2)",
         "dim": 8, "lr": 0.01, "quiet": True, "evaluate": False, "workers": 0, "device": "cpu", "warmup": "3",
     }  # fmt: skip
-    start = train(Train(**settings, length="0", out=str(tmp_path / "0")))
-    warm = train(Train(**settings, length="3", out=str(tmp_path / "3")))
-    after = train(Train(**settings, length="5", out=str(tmp_path / "5")))
+    start = train(Train(**settings, steps=0, out=str(tmp_path / "0")))
+    warm = train(Train(**settings, steps=3, out=str(tmp_path / "3")))
+    after = train(Train(**settings, steps=5, out=str(tmp_path / "5")))
     trained = [k for k in weights(start) if "backbone" in k and k.endswith("weight")]
     for name in trained:
         assert torch.equal(weights(start)[name], weights(warm)[name]), name
@@ -97,7 +97,7 @@ def test_a_frozen_backbone_stays_put_during_warm_up(tmp_path):
 
 
 def test_sixteen_bit_trains(settings):
-    run = train(Train(**settings | {"precision": "bf16", "length": "10"}))
+    run = train(Train(**settings | {"precision": "bf16", "steps": 10}))
     assert all(torch.isfinite(v).all() and v.dtype != torch.bfloat16 for v in weights(run).values())
 
 
@@ -114,9 +114,9 @@ def test_settings_that_cannot_work_fail_before_the_first_step(settings, features
         ({"loss": "Tripet()"}, "no part called 'Tripet'; did you mean 'Triplet'"),
         ({"loss": "HardPairs()"}, "makes a HardPairs, but a Loss is wanted"),
         ({"select": "MAP"}, "there is no 'MAP'"),
-        ({"length": "5 epochs"}, "length is a number of steps"),
-        ({"patience": 3}, "no validation part"),
-        ({"schedule": "plateau"}, "no validation part"),
+        ({"warmup": "5 epochs"}, "warmup is a number of steps"),
+        ({"patience": 3}, "no validation split"),
+        ({"schedule": "plateau"}, "no validation split"),
         ({"backbone": "resnet50"}, "holds features, so backbone 'resnet50' does not fit"),
         ({"device": "cuda:99"}, "device 'cuda:99' cannot be used here"),
         ({"sampler": "SamplesPerClass(batch=100, per_class=2)"}, "wants 50 classes, but the labels hold 12"),
@@ -128,7 +128,7 @@ def test_settings_that_cannot_work_fail_before_the_first_step(settings, features
 
 
 def test_a_dotted_loss_is_imported_only_with_permission_and_the_run_does_not_carry_it(settings):
-    settings = settings | {"loss": "likewise.losses.triplet.Triplet(margin=0.1)", "length": "2"}
+    settings = settings | {"loss": "likewise.losses.triplet.Triplet(margin=0.1)", "steps": 2}
     run = train(Train(**settings, allow_imports=True))
     from likewise import evaluate
 
@@ -146,7 +146,7 @@ def test_configs_are_frozen_and_flat():
 def test_a_rows_weight_multiplies_its_loss(settings, tmp_path):
     """Rows of weight 0 teach nothing: without their classes the same training ends the same."""
     data = load(settings["data"])
-    settings = settings | {"sampler": "Shuffled(batch=144)", "loss": "NormSoftmax()", "evaluate": False, "length": "3"}
+    settings = settings | {"sampler": "Shuffled(batch=144)", "loss": "NormSoftmax()", "evaluate": False, "steps": 3}
     files = {}
     for name, weight in (("ones", np.ones(288)), ("twos", np.full(288, 2.0)), ("zeros", np.zeros(288))):
         files[name] = str(tmp_path / f"{name}.npz")
@@ -172,7 +172,7 @@ def test_a_local_weight_file_is_where_training_starts(tmp_path):
     folder = pictures(tmp_path / "data")
     settings = SMALL | {
         "data": str(folder),
-        "length": "0",
+        "steps": 0,
         "evaluate": False,
         "weights": str(tmp_path / "start.safetensors"),
     }
@@ -181,16 +181,16 @@ def test_a_local_weight_file_is_where_training_starts(tmp_path):
         assert torch.equal(weights(run)[f"embedder.backbone.{name}"], value), name
     from likewise.runs.network import open_embedder
 
-    for which in ("untrained", "last"):
-        found = open_embedder(run, read_config(run), which, torch.device("cpu")).backbone.state_dict()
+    for checkpoint in ("untrained", "last"):
+        found = open_embedder(run, read_config(run), checkpoint, torch.device("cpu")).backbone.state_dict()
         assert all(torch.equal(found[k], v) for k, v in start.items())
 
 
 def test_a_training_that_ends_early_tells_what_it_believed(settings):
-    settings = settings | {"protocol": "UnseenClasses(val=0.3)", "validate_every": "5", "length": "100", "lr": 0.0}
+    settings = settings | {"protocol": "UnseenClasses(val=0.3)", "validate_every": "5", "steps": 100, "lr": 0.0}
     run = train(Train(**settings | {"patience": 1, "evaluate": False, "confidence": "ProcSim()"}))
     assert max(line["step"] for line in run.read_log()) < 100
-    assert np.isfinite(np.load(run.path / "trust.npz")["weight"]).any()
+    assert np.isfinite(np.load(run.path / "sample_weights.npz")["weight"]).any()
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_a_training_that_ends_early_tells_what_it_believed(settings):
         ({"log_every": 0}, "log_every must be 1 or more, got 0"),
         ({"dim": 0}, "dim must be 1 or more, got 0"),
         ({"views": 0}, "views must be 1 or more, got 0"),
-        ({"keep_side": 0}, "keep_side must be 1 or more, got 0"),
+        ({"short_side": 0}, "keep_side must be 1 or more, got 0"),
         ({"loss_weight": -1.0}, r"loss_weight must be 0 or more, got -1\.0"),
         ({"patience": -1}, "patience must be 1 or more"),
         ({"clip_norm": -1.0}, "clip_norm must be"),
@@ -226,7 +226,7 @@ def test_settings_out_of_range_are_named(settings, change, says, unchecked):
 
 
 def test_without_a_sampler_the_batch_fits_the_data(settings):
-    run = train(Train(**settings | {"sampler": None, "length": "1", "evaluate": False}))
+    run = train(Train(**settings | {"sampler": None, "steps": 1, "evaluate": False}))
     assert (
         run.about["config"]["sampler"]
         == "SamplesPerClass(batch=48, per_class=4, lonely='error', with_replacement=False)"
@@ -237,7 +237,7 @@ def test_a_recipe_for_pictures_works_on_features(settings):
     from likewise.recipes import apply
 
     values = {k: v for k, v in settings.items() if k not in ("data", "lr")}
-    run = train(apply("proxy-anchor", settings["data"], **values | {"length": "2"}))
+    run = train(apply("proxy-anchor", settings["data"], **values | {"steps": 2}))
     assert run.about["config"]["backbone"] == "features" and run.about["config"]["loss"].startswith(
         "ProxyAnchor(alpha=32"
     )
@@ -246,7 +246,7 @@ def test_a_recipe_for_pictures_works_on_features(settings):
 def test_a_runs_own_network_can_be_where_another_starts(tmp_path):
     folder = pictures(tmp_path / "data")
     first = train(Train(data=str(folder), out=str(tmp_path / "one"), evaluate=False, **SMALL))
-    settings = SMALL | {"length": "0", "evaluate": False, "weights": str(first.path / "model.safetensors"), "dim": 4}
+    settings = SMALL | {"steps": 0, "evaluate": False, "weights": str(first.path / "model.safetensors"), "dim": 4}
     second = train(Train(data=str(folder), out=str(tmp_path / "two"), **settings))
     for name, value in weights(first).items():
         if name.startswith("embedder.backbone") and "num_batches" not in name:
@@ -271,7 +271,7 @@ def test_a_gallery_that_cannot_answer_is_found_before_training(settings, tmp_pat
 def test_with_an_infinite_lambda_proc_sim_is_not_there_bit_for_bit(tmp_path, term):
     """Beside a term that draws its own start, too; and a term of weight 0 is not there either."""
     settings = GLYPHS | {"workers": 0, "sampler": "SamplesPerClass(batch=8)", "log_every": 3}
-    settings |= {"loss": "MultiSimilarity(beta=40)", "noise": "Uniform(share=0.3)", "length": "6"}
+    settings |= {"loss": "MultiSimilarity(beta=40)", "noise": "Uniform(share=0.3)", "steps": 6}
     sure, doubt = {"confidence": "ProcSim(lam=1e999)"}, {"confidence": "ProcSim(lam=0.1)"}
     runs = [
         train(Train(**settings | parts | {"terms": (term.format(5.0),)}, out=str(tmp_path / str(number))))
@@ -290,7 +290,7 @@ def test_with_an_infinite_lambda_proc_sim_is_not_there_bit_for_bit(tmp_path, ter
 def test_seeds_reproduce_with_noise_confidence_terms_and_views(settings, tmp_path):
     parts = {
         "noise": "Uniform(share=0.3)", "confidence": "ProcSim()", "terms": ("SelfDistillation()",), "views": 2,
-        "length": "10", "evaluate": False,
+        "steps": 10, "evaluate": False,
     }  # fmt: skip
     one, same, other = (
         train(Train(**settings | parts | {"out": str(tmp_path / name), "seed": seed}))
@@ -308,7 +308,7 @@ def test_a_state_whose_optimiser_was_told_otherwise_is_refused(settings, stop_at
     state["optimizer"]["param_groups"] = state["optimizer"]["param_groups"][:-1]
     run.save_state(state)
     with pytest.raises(
-        LikewiseError, match="was saved with other parameter groups of the optimiser .*--again trains it anew"
+        LikewiseError, match="was saved with other parameter groups of the optimiser .*--restart trains it anew"
     ):
         train(Train(**settings))
 
@@ -316,31 +316,31 @@ def test_a_state_whose_optimiser_was_told_otherwise_is_refused(settings, stop_at
 def test_pictures_held_on_the_device_train_and_are_evaluated(tmp_path):
     settings = {
         "data": str(pictures(tmp_path / "pictures")), "backbone": "conv_small", "size": 16, "dim": 8, "workers": 0,
-        "sampler": "SamplesPerClass(batch=4, per_class=2)", "length": "6", "device": "cpu", "augment": "crop",
-        "confidence": "ProcSim()", "keep": "device", "peek_every": "3", "metrics": ("R@1",), "quiet": True,
+        "sampler": "SamplesPerClass(batch=4, per_class=2)", "steps": 6, "device": "cpu", "augment": "crop",
+        "confidence": "ProcSim()", "cache": "device", "test_every": "3", "metrics": ("R@1",), "quiet": True,
     }  # fmt: skip
     run = train(Train(**settings, out=str(tmp_path / "held")))
     assert run.scores["queries"] == 12
-    assert [line["step"] for line in run.read_log() if "peek at test R@1" in line] == [3, 6]
+    assert [line["step"] for line in run.read_log() if "test R@1" in line] == [3, 6]
     for augment in ("crop", "affine"):
         held, read = (
-            train(Train(**settings | {"augment": augment, "keep": keep}, out=str(tmp_path / f"{augment} {keep}")))
+            train(Train(**settings | {"augment": augment, "cache": keep}, out=str(tmp_path / f"{augment} {keep}")))
             for keep in ("device", "files")
         )
         assert_same_network(held, read)
 
 
 def test_a_finished_run_without_losses_says_so(settings):
-    settings |= {"evaluate": False, "length": "6"}
+    settings |= {"evaluate": False, "steps": 6}
     lines = []
     train(Train(**settings))
-    run = train(Train(**settings, keep_losses=True), lines.append)
-    assert run.losses() is None and "finished already" in lines[0] and "without --keep-losses" in lines[1]
-    train(Train(**settings, keep_losses=True, again=True), lines.append)
+    run = train(Train(**settings, record_losses=True), lines.append)
+    assert run.losses() is None and "finished already" in lines[0] and "without --record-losses" in lines[1]
+    train(Train(**settings, record_losses=True, restart=True), lines.append)
     assert len(lines) == 2 and run.losses().step.tolist() == [6]
-    train(Train(**settings, keep_losses=True), lines.append)
+    train(Train(**settings, record_losses=True), lines.append)
     assert len(lines) == 3 and "finished already" in lines[2]
-    train(Train(**settings, again=True), lines.append)
+    train(Train(**settings, restart=True), lines.append)
     assert run.losses() is None
 
 
@@ -356,7 +356,7 @@ def test_a_slip_in_a_spec_is_told_before_weights_are_looked_for(pictures, small,
         ({"sampler": "Shufled()"}, "did you mean 'Shuffled'"),
         ({"confidence": "ProcSimm()"}, "did you mean 'ProcSim'"),
         ({"terms": ("S2SD(wait=1)",)}, "S2SD has no argument 'wait'"),
-        ({"length": "5x"}, "length"),
+        ({"warmup": "5x"}, "warmup"),
         ({}, "weights were looked for"),
     ]:
         with pytest.raises(LikewiseError, match=says):
@@ -366,11 +366,11 @@ def test_a_slip_in_a_spec_is_told_before_weights_are_looked_for(pictures, small,
 
 def test_a_training_on_everything_is_not_scored(settings):
     said = []
-    run = train(Train(**settings | {"protocol": "UnseenClasses(train=1)", "length": "2"}), said.append)
+    run = train(Train(**settings | {"protocol": "UnseenClasses(train=1)", "steps": 2}), said.append)
     assert said == ["all classes train, so none is left to test and nothing is scored"]
     assert run.done and run.scores is None
     from likewise import evaluate
 
-    with pytest.raises(LikewiseError, match=r"no test part, for all of it trained .*so there is nothing to score"):
+    with pytest.raises(LikewiseError, match=r"no test split, for all of it trained .*so there is nothing to score"):
         evaluate(run, quiet=True)
-    assert evaluate(run, part="train", quiet=True)["queries"] == 288
+    assert evaluate(run, split="train", quiet=True)["queries"] == 288

@@ -14,9 +14,9 @@ from likewise.training.loop import Hooks
 
 def test_what_is_held_covers_who_trains_validates_and_is_peeked_at(pictures, small, tmp_path):
     asked = []
-    config = {"data": str(pictures), "out": str(tmp_path / "run"), "keep": "device", "keep_budget": "2GB", **small}
+    config = {"data": str(pictures), "out": str(tmp_path / "run"), "cache": "device", "cache_memory": "2GB", **small}
     given = load(str(pictures))
-    for changes, rows in (({"keep_side": 9}, 18), ({"peek_every": "1e"}, 36)):
+    for changes, rows in (({"short_side": 9}, 18), ({"test_every": "1e"}, 36)):
         state = built(Train(**config | changes), given)
         inputs = open_inputs(state, hold=lambda *args, **settings: asked.append((args, settings)))
         (_, held, device, keep, side), settings = asked.pop()
@@ -72,7 +72,7 @@ def test_a_pass_is_chosen_when_the_one_before_was_seen(tmp_path, monkeypatch, wo
     hooks = Hooks(after_step=lambda state: steps.__setitem__(0, state.step))
     watch(GreedyCoreset)
     watch(SamplesPerClass)
-    settings = GLYPHS | {"workers": workers, "keep": "files"}
+    settings = GLYPHS | {"workers": workers, "cache": "files"}
     train(Train(**settings, sampler="GreedyCoreset(batch=8)", out=str(tmp_path / "one")), hooks=hooks)
     assert asked == [(0, 0), (1, 3), (2, 6)]
     asked.clear()
@@ -94,15 +94,15 @@ def test_a_sampler_is_shown_the_embeddings_of_its_own_rows(settings, tmp_path):
     def check_bank(state):
         bank = torch.as_tensor(state.sampler._bank.read())
         with torch.no_grad():
-            z = state.parts.embedder(torch.as_tensor(data.x[144:])).z
+            z = state.components.embedder(torch.as_tensor(data.x[144:])).z
         assert torch.allclose(bank, z, atol=1e-6)  # the network stands still, and has no augmentation
 
-    settings = settings | {"data": file, "sampler": "FrechetMatching(batch=24)", "lr": 0.0, "length": "7"}
+    settings = settings | {"data": file, "sampler": "FrechetMatching(batch=24)", "lr": 0.0, "steps": 7}
     train(Train(**settings | {"evaluate": False}), hooks=Hooks(before_step=check_rows, after_step=check_bank))
 
 
 def test_sixteen_bit_training_fills_a_float32_bank(settings):
-    settings = settings | {"sampler": "GreedyCoreset(batch=24)", "precision": "bf16", "length": "8", "evaluate": False}
+    settings = settings | {"sampler": "GreedyCoreset(batch=24)", "precision": "bf16", "steps": 8, "evaluate": False}
     bank = train(Train(**settings)).load_state()["sampler"]["bank"]
     assert bank.dtype == torch.float32 and bank.norm(dim=1).sub(1).abs().max() < 0.02
 
@@ -114,7 +114,7 @@ def test_two_views_double_the_batch_each_with_its_own_augmentation(tmp_path):
         seen.append(batch)
         return batch
 
-    settings = GLYPHS | {"length": "2", "views": 2, "sampler": "SamplesPerClass(batch=8)", "workers": 0}
+    settings = GLYPHS | {"steps": 2, "views": 2, "sampler": "SamplesPerClass(batch=8)", "workers": 0}
     train(Train(**settings, augment="crop", out=str(tmp_path / "run")), hooks=Hooks(before_step=look))
     for batch in seen:
         first, second = batch.row.chunk(2)

@@ -76,7 +76,7 @@ def saved(out: str, least: int) -> int:
 def test_whatever_happens_on_the_way_the_end_is_that_of_one_process(settings, tmp_path):
     """One run: Ctrl-C on the command line, one process killed, the other one killed; then nothing happens."""
     settings |= {
-        "loss": "ProxyAnchor()", "length": "200", "checkpoint_every": "10", "confidence": "ProcSim()", "optimizer": "sgd",
+        "loss": "ProxyAnchor()", "steps": 200, "checkpoint_every": "10", "confidence": "ProcSim()", "optimizer": "sgd",
         "noise": "Uniform(share=0.2)",
     }  # fmt: skip
     alone = train(Train(**settings | {"out": str(tmp_path / "alone")}))
@@ -118,7 +118,7 @@ def test_an_error_in_the_settings_is_one_line(settings, capfd):
 @pytest.mark.slow
 @pytest.mark.process
 def test_torchrun_trains_too(settings):
-    settings |= {"length": "6", "log_every": 2, "metrics": "R@1"}
+    settings |= {"steps": 6, "log_every": 2, "metrics": "R@1"}
     words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *command_line(settings)]
     done = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr

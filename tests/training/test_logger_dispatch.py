@@ -62,7 +62,14 @@ def told(settings):
 
 
 def test_numbers_of_a_line_by_hand():
-    line = {"step": 5, "loss": 1, "lr": {"head": 0.5, "deep": {"er": 2}}, "speed": "graph", "yes": True, "none": None}
+    line = {
+        "step": 5,
+        "loss": 1,
+        "lr": {"head": 0.5, "deep": {"er": 2}},
+        "execution": "graph",
+        "yes": True,
+        "none": None,
+    }
     line["suspicion"] = {"edges": [0, 1], "threshold": 0.5}
     assert numbers_of(line) == {"loss": 1.0, "lr/head": 0.5, "lr/deep/er": 2.0, "suspicion/threshold": 0.5}
 
@@ -119,7 +126,7 @@ def test_a_logger_that_comes_later_gets_the_log_so_far(told, calls, stop_at):
 
 def test_trained_anew_is_told_anew(told, calls):
     train(Train(**told))
-    train(Train(**told, again=True))
+    train(Train(**told, restart=True))
     assert [key for *_, key in calls("start")] == [None, None] and len(calls("log")) == 16
 
 

@@ -72,10 +72,10 @@ def test_pictures_resume_exactly_with_workers(tmp_path):
     """The augmentation of step n is the same whether or not training began there, in whatever process, from files or not."""
     settings = {
         "data": "glyphs(classes=8, per_class=6, size=16)", "size": 16, "sampler": "SamplesPerClass(batch=8, per_class=2)",
-        "dim": 8, "length": "6", "checkpoint_every": "3", "quiet": True, "evaluate": False, "device": "cpu",
+        "dim": 8, "steps": 6, "checkpoint_every": "3", "quiet": True, "evaluate": False, "device": "cpu",
     }  # fmt: skip
-    whole = train(Train(**settings, workers=1, keep="files", out=str(tmp_path / "whole")))
-    half = train(Train(**settings | {"length": "3"}, workers=0, out=str(tmp_path / "half")))
+    whole = train(Train(**settings, workers=1, cache="files", out=str(tmp_path / "whole")))
+    half = train(Train(**settings | {"steps": 3}, workers=0, out=str(tmp_path / "half")))
     other, items = Run(tmp_path / "other"), load(settings["data"])
     config = resolve(Train(**settings, out=str(other.path)), items)
     with other.owned():
@@ -89,7 +89,7 @@ def test_pictures_resume_exactly_with_workers(tmp_path):
 def test_a_sampler_that_looks_at_embeddings_resumes_exactly(tmp_path, monkeypatch, stop_at, sampler, at):
     """Stopped in the middle of its second pass, or right after its first, of three steps; with and without workers."""
     settings, start = GLYPHS | {"sampler": f"{sampler}(batch=8, pool=16)"}, getattr(samplers, sampler).start
-    whole = train(Train(**settings, workers=1, keep="files", out=str(tmp_path / "whole")))
+    whole = train(Train(**settings, workers=1, cache="files", out=str(tmp_path / "whole")))
     with pytest.raises(Interrupted):
         train(Train(**settings, workers=0, out=str(tmp_path / "half")), hooks=stop_at(at))
     kind = getattr(samplers, sampler)
@@ -108,7 +108,7 @@ def poison(at: int) -> Hooks:
 
     def before_step(state, batch):
         if state.step == at:
-            next(state.parts.embedder.head_parameters()).data.fill_(float("nan"))
+            next(state.components.embedder.head_parameters()).data.fill_(float("nan"))
         return batch
 
     return Hooks(before_step=before_step)
@@ -133,7 +133,7 @@ def test_a_broken_picture_is_named_and_nothing_learned_is_lost(tmp_path, keep, w
     assert "Traceback" not in str(caught.value)
     assert (Path(out) / "state.pt").exists() == (keep == "files")  # others decode all of them before the first step
     lines = []
-    more = {"keep": keep, "workers": workers, "skip_bad": True}
+    more = {"cache": keep, "workers": workers, "skip_bad": True}
     run = train(Train(data=str(folder), out=str(tmp_path / "two"), **more, **SMALL), lines.append)
     assert run.done and "1 of 24 pictures are broken and left out" in lines[0] and "class1/3.png" in lines[0]
 
@@ -150,7 +150,7 @@ def test_ctrl_c_on_the_command_line(settings, features):
         features,
         "--out",
         settings["out"],
-        "--length",
+        "--steps",
         "400",
         "--dim",
         "8",
@@ -217,7 +217,7 @@ def test_a_training_that_doubts_its_labels_resumes_exactly(settings, tmp_path, s
     states = [run.load_state()["tensors"] for run in (whole, resumed)]
     assert states[0].keys() == states[1].keys() and all(torch.equal(v, states[1][k]) for k, v in states[0].items())
     if "confidence" in parts:
-        files = [dict(np.load(run.path / "trust.npz")) for run in (whole, resumed)]
+        files = [dict(np.load(run.path / "sample_weights.npz")) for run in (whole, resumed)]
         assert all(np.array_equal(v, files[1][k], equal_nan=v.dtype.kind == "f") for k, v in files[0].items())
 
 
@@ -226,11 +226,11 @@ def test_weights_that_are_not_finite_are_never_saved(settings, tmp_path):
 
     def spoil_a_weight(state):
         if state.step == 4:
-            next(state.parts.embedder.parameters()).data.flatten()[0] = torch.nan
+            next(state.components.embedder.parameters()).data.flatten()[0] = torch.nan
 
     hooks = Hooks(after_step=spoil_a_weight)
     where = tmp_path / "nan"
     with pytest.raises(LikewiseError, match=r"a weight became nan before step 4; .* The last sound state is kept in"):
-        train(Train(**settings | {"checkpoint_every": "1", "length": "9", "out": str(where)}), hooks=hooks)
+        train(Train(**settings | {"checkpoint_every": "1", "steps": 9, "out": str(where)}), hooks=hooks)
     tensors = Run(where).load_state()["tensors"]
     assert Run(where).load_state()["step"] == 3 and all(t.isfinite().all() for t in tensors.values())

@@ -8,7 +8,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from likewise.training.noise_monitor import BINS, LossHistory, Watch, detection
-from likewise.types import Trust, Verdict
+from likewise.types import Relabelling, SampleWeights
 
 CPU = torch.device("cpu")
 
@@ -69,7 +69,7 @@ def test_what_is_broken_is_most_suspect():
 
 def trust(w, suspicion=None, threshold=None):
     as_tensor = [None if v is None else torch.tensor(v) for v in (w, suspicion, threshold)]
-    return Trust(as_tensor[0], suspicion=as_tensor[1], threshold=as_tensor[2])
+    return SampleWeights(as_tensor[0], suspicion=as_tensor[1], threshold=as_tensor[2])
 
 
 def means(watch):
@@ -150,7 +150,7 @@ GIVEN, CLEAN = torch.tensor([0, 1, 1, 2, 0, 1]), torch.tensor([0, 0, 1, 2, 2, 1]
 
 def test_a_verdict_by_hand():
     watch = Watch(6, (GIVEN != CLEAN).numpy(), CPU)
-    verdict = Verdict(
+    verdict = Relabelling(
         y=torch.tensor([0, 0, 2, 2, 0, 1]), w=torch.tensor([1.0, 1.0, 1.0, 0.0, 1.0, 0.5]),
         suspicion=torch.tensor([0.1, 0.9, 0.8, 0.7, 0.2, 0.0]), threshold=0.5, facts={"own": 3.0},
     )  # fmt: skip
@@ -165,14 +165,14 @@ def test_a_verdict_by_hand():
 
 def test_a_verdict_without_the_truth_tells_its_own_facts():
     watch = Watch(6, None, CPU)
-    facts = watch.verdict(Verdict(GIVEN, torch.ones(6), facts={"own": 1.0}), GIVEN, None)
+    facts = watch.verdict(Relabelling(GIVEN, torch.ones(6), facts={"own": 1.0}), GIVEN, None)
     assert facts == {"labels used": 1.0, "labels repaired": 0.0, "own": 1.0}
     assert watch.last[0].isnan().all()
 
 
 def test_a_verdict_on_clean_labels_says_nothing_of_wrong_ones():
     watch = Watch(6, np.zeros(6, bool), CPU)
-    facts = watch.verdict(Verdict(CLEAN, torch.ones(6), torch.rand(6)), CLEAN, CLEAN)
+    facts = watch.verdict(Relabelling(CLEAN, torch.ones(6), torch.rand(6)), CLEAN, CLEAN)
     assert facts == {"labels used": 1.0, "labels repaired": 0.0, "right before": 1.0, "right among used": 1.0}
     assert not any(math.isnan(v) for v in facts.values())
 

@@ -8,7 +8,7 @@ from likewise.confidence import CoTeaching, ProcSim
 from likewise.contracts import Confidence, Loss, Term
 from likewise.losses import CrossBatchMemory, MultiSimilarity, NormSoftmax
 from likewise.training.objective import Objective
-from likewise.types import Batch, Output, Ref, Trust
+from likewise.types import Batch, Output, Ref, SampleWeights
 
 B, D = 8, 5
 WEIGHT = torch.tensor([1.0, 2.0, 0.5, 1.0, 0.0, 1.0, 3.0, 1.0], dtype=torch.float64)
@@ -52,9 +52,9 @@ class Says(Confidence):
 
 
 class Width(Term):
-    def __init__(self, weight=1.0, trusted=False):
+    def __init__(self, weight=1.0, weighted=False):
         super().__init__()
-        self.weight, self.trusted = weight, trusted
+        self.weight, self.weighted = weight, weighted
 
     def forward(self, out, batch):
         return out.f.square().sum(1) * (batch.row - 19)
@@ -80,7 +80,7 @@ def test_alone_it_is_the_weighted_mean_of_the_loss_by_hand():
 def test_a_loss_of_raw_embeddings_gets_those():
     out, raw, partner = view(), Plain(), torch.arange(B) < 5
     raw.input = "raw"
-    value, _, _ = Objective([raw], Says(Trust(W, partner)))([out], batch(), WEIGHT)
+    value, _, _ = Objective([raw], Says(SampleWeights(W, partner)))([out], batch(), WEIGHT)
     each = plain_by_hand(out.e, range(5))
     assert value.item() == pytest.approx(sum(float(WEIGHT[i] * W[i]) * each[i] for i in range(B)) / B)
 
@@ -88,7 +88,7 @@ def test_a_loss_of_raw_embeddings_gets_those():
 @pytest.mark.parametrize("needs_loss", [False, True])
 def test_trust_before_and_after_the_loss_by_hand(needs_loss):
     """Over the batch, never divided by the sum of the weights; the loss is worked out once."""
-    out, loss, doubt = view(), Plain(), Says(Trust(W), needs_loss)
+    out, loss, doubt = view(), Plain(), Says(SampleWeights(W), needs_loss)
     value, trusts, _ = Objective([loss], doubt)([out], batch(), WEIGHT)
     each = plain_by_hand(out.z)
     assert value.item() == pytest.approx(sum(float(WEIGHT[i] * W[i]) * each[i] for i in range(B)) / B)
@@ -104,10 +104,10 @@ def test_trust_before_and_after_the_loss_by_hand(needs_loss):
 
 def test_a_mean_over_those_kept():
     out = view()
-    value, _, _ = Objective([Plain()], Says(Trust(W, mean_over="kept")))([out], batch(), WEIGHT)
+    value, _, _ = Objective([Plain()], Says(SampleWeights(W, mean_over="kept")))([out], batch(), WEIGHT)
     each = plain_by_hand(out.z)
     assert value.item() == pytest.approx(sum(float(WEIGHT[i] * W[i]) * each[i] for i in range(B)) / 6)
-    nobody, _, _ = Objective([Plain()], Says(Trust(W * 0, mean_over="kept")))([out], batch(), WEIGHT)
+    nobody, _, _ = Objective([Plain()], Says(SampleWeights(W * 0, mean_over="kept")))([out], batch(), WEIGHT)
     assert nobody.item() == 0
 
 
@@ -115,7 +115,7 @@ def test_a_mean_over_those_kept():
 def test_nobody_is_compared_with_those_who_are_no_partners(needs_loss):
     """They have numbers of their own still; whether those count is the weights' business. By hand."""
     out, loss, partner = view(), Plain(), torch.tensor([True, True, False, True, False, True, True, False])
-    value, _, _ = Objective([loss], Says(Trust(W, partner), needs_loss))([out], batch(), WEIGHT)
+    value, _, _ = Objective([loss], Says(SampleWeights(W, partner), needs_loss))([out], batch(), WEIGHT)
     each = plain_by_hand(out.z, [0, 1, 3, 5, 6])
     assert value.item() == pytest.approx(sum(float(WEIGHT[i] * W[i]) * each[i] for i in range(B)) / B)
     ref = loss.asked[-1]
@@ -124,7 +124,7 @@ def test_nobody_is_compared_with_those_who_are_no_partners(needs_loss):
 
 def test_a_memory_forgets_those_who_are_no_partners():
     memory, partner = CrossBatchMemory(D, size=20).double(), torch.arange(B) % 2 == 0
-    Objective([memory], Says(Trust(W, partner)))([view()], batch(), WEIGHT)
+    Objective([memory], Says(SampleWeights(W, partner)))([view()], batch(), WEIGHT)
     memory.after_step(1)
     assert memory.filled == 4 and memory.memory_y[:4].tolist() == batch().y[partner].tolist()
 
@@ -142,7 +142,7 @@ def test_what_is_not_believed_may_be_broken(mean_over, needs_loss):
     found = []
     for loss in (Plain(), Broken()):
         out = view()
-        value, _, _ = Objective([loss], Says(Trust(W, mean_over=mean_over), needs_loss))([out], batch(), WEIGHT)
+        value, _, _ = Objective([loss], Says(SampleWeights(W, mean_over=mean_over), needs_loss))([out], batch(), WEIGHT)
         found.append((value, *torch.autograd.grad(value, out.e)))
     assert torch.equal(found[0][0], found[1][0]) and torch.equal(found[0][1], found[1][1])
     assert torch.isfinite(found[1][1]).all() and found[1][1].abs().sum() > 0
@@ -150,8 +150,8 @@ def test_what_is_not_believed_may_be_broken(mean_over, needs_loss):
 
 def test_terms_are_added_and_trusted_only_if_they_say_so():
     out = view()
-    terms = [Width(2.0), Width(0.5, trusted=True)]
-    value, _, _ = Objective([Plain()], Says(Trust(W, mean_over="kept")), terms, loss_weight=0.25)(
+    terms = [Width(2.0), Width(0.5, weighted=True)]
+    value, _, _ = Objective([Plain()], Says(SampleWeights(W, mean_over="kept")), terms, loss_weight=0.25)(
         [out], batch(), WEIGHT
     )
     each, width = plain_by_hand(out.z), width_by_hand(out)
@@ -170,7 +170,7 @@ def test_it_hands_out_the_losses_before_any_weight(needs_loss):
     out, terms = view(), [Width(2.0)]
     _, _, (alone,) = Objective([Plain()], None, terms, loss_weight=0.25)([out], batch(), WEIGHT)
     assert alone.tolist() == pytest.approx(plain_by_hand(out.z)) and not alone.requires_grad
-    doubt = Says(Trust(W, torch.arange(B) < 5), needs_loss)
+    doubt = Says(SampleWeights(W, torch.arange(B) < 5), needs_loss)
     _, _, (doubted,) = Objective([Plain()], doubt)([out], batch(), WEIGHT)
     assert doubted.tolist() == pytest.approx(plain_by_hand(out.z, range(5)))
     outs = [view(1), view(2)]
@@ -207,16 +207,16 @@ def test_two_networks_teach_each_other_by_hand():
 
 
 def test_several_networks_without_an_exchange_are_judged_one_by_one():
-    outs, doubt = [view(1), view(2)], Says(Trust(W))
+    outs, doubt = [view(1), view(2)], Says(SampleWeights(W))
     value, trusts, _ = Objective([Plain(), Plain()], doubt)(outs, batch(), WEIGHT)
-    parts = [Objective([Plain()], Says(Trust(W)))([out], batch(), WEIGHT)[0] for out in outs]
+    parts = [Objective([Plain()], Says(SampleWeights(W)))([out], batch(), WEIGHT)[0] for out in outs]
     assert len(trusts) == 2 and value.item() == pytest.approx(float(sum(parts)))
 
 
 def test_an_exchange_is_asked_whether_or_not_it_says_that_it_needs_the_loss():
     class Swaps(Says):
         def exchange(self, seen, y, row):
-            return [Trust(one.loss.abs()) for one in reversed(seen)]
+            return [SampleWeights(one.loss.abs()) for one in reversed(seen)]
 
     outs = [view(1), view(2)]
     _, trusts, _ = Objective([Plain(), Plain()], Swaps(None))(outs, batch(), WEIGHT)

@@ -132,4 +132,4 @@ def test_where_nothing_learns_training_is_refused_and_scoring_is_not():
     still = Embedder("features", 6, heads.Identity, features=6)
     with pytest.raises(LikewiseError, match=r"train: something must learn, but head Identity\(\) and loss"):
         make_optimizer(Train("z.npz", head="Identity()"), [still], [MultiSimilarity()])
-    make_optimizer(Train("z.npz", head="Identity()", length="0"), [still], [MultiSimilarity()])
+    make_optimizer(Train("z.npz", head="Identity()", steps=0), [still], [MultiSimilarity()])

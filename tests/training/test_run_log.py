@@ -55,7 +55,7 @@ def test_only_the_first_process_writes(make_log, heard):
 def test_how_the_network_runs_is_said_once(make_log):
     log, tried = make_log(), {"eager": 2.2501, "compile": math.inf}
     assert log.mode_facts(None, tried) == {}
-    assert log.mode_facts("eager", tried) == {"speed": "eager", "speed_ms": {"eager": 2.25}}
+    assert log.mode_facts("eager", tried) == {"execution": "eager", "speed_ms": {"eager": 2.25}}
     assert log.mode_facts("eager", tried) == {}
 
 
@@ -71,7 +71,7 @@ def test_a_diverged_network_is_not_sound(make_log, settings, broken):
         state.total = torch.tensor(math.nan)
     else:
         with torch.no_grad():
-            next(state.parts.embedder.parameters()).view(-1)[0] = math.inf
+            next(state.components.embedder.parameters()).view(-1)[0] = math.inf
     with pytest.raises(LikewiseError, match="step 7"):
         log.check_finite(state)
 
@@ -83,22 +83,22 @@ def losses_by_hand(config):
     config = resolve(config, items)
     samples = make_samples(config, items, device)
     state = build_state(config, samples, device)
-    parts = state.parts
+    components = state.components
     x, y = torch.as_tensor(items.x[samples.rows]), torch.as_tensor(samples.labels)
-    parts.embedder.train()
+    components.embedder.train()
     lines = []
     for step in range(state.plan.steps):
         number, within = divmod(step, state.plan.per_pass)
         if within == 0:
             lines.append({})
         chosen = state.sampler.one_pass(number)[within]
-        each = parts.loss(parts.embedder(x[chosen]).z, y[chosen])
+        each = components.loss(components.embedder(x[chosen]).z, y[chosen])
         for place, loss in zip(chosen, each.tolist(), strict=True):
             lines[-1].setdefault(place, []).append(loss)
         state.optimizer.zero_grad()
         (samples.weight[samples.rows[chosen]] * each).mean().backward()
         state.optimizer.step()
-        parts.loss.after_step(step + 1)
+        components.loss.after_step(step + 1)
     return lines
 
 
@@ -107,8 +107,8 @@ def test_losses_over_time_are_those_of_a_loop_by_hand(settings, tmp_path):
     with np.load(settings["data"]) as data:
         weight = np.linspace(0.5, 2, 288)
         np.savez(tmp_path / "weighted.npz", x=data["x"], label=data["label"], weight=weight)
-    settings |= {"data": str(tmp_path / "weighted.npz"), "loss": "ProxyNCA()", "evaluate": False, "length": "15"}
-    config = Train(**settings, keep_losses=True)
+    settings |= {"data": str(tmp_path / "weighted.npz"), "loss": "ProxyNCA()", "evaluate": False, "steps": 15}
+    config = Train(**settings, record_losses=True)
     run = train(config)
     row, loss, step = run.losses()
     by_hand = losses_by_hand(config)
@@ -126,16 +126,16 @@ KEEPING = [{}, {"confidence": "LabelPosterior(every='10')"}, {"confidence": "CoT
 @pytest.mark.parametrize("parts", KEEPING, ids=lambda parts: "".join(map(str, parts.values())).split("(")[0] or "plain")
 def test_losses_over_time_change_nothing_and_resume_exactly(settings, tmp_path, stop_at, parts):
     """Stopped in the middle of a pass and asked to go on without them, it keeps them still."""
-    settings |= {"noise": "Uniform(share=0.3)", "loss": "NormSoftmax()", "evaluate": False, "length": "20"} | parts
+    settings |= {"noise": "Uniform(share=0.3)", "loss": "NormSoftmax()", "evaluate": False, "steps": 20} | parts
     plain = train(Train(**settings | {"out": str(tmp_path / "plain")}))
-    whole = train(Train(**settings | {"out": str(tmp_path / "whole")}, keep_losses=True))
+    whole = train(Train(**settings | {"out": str(tmp_path / "whole")}, record_losses=True))
     assert plain.losses() is None
     assert_same_network(plain, whole)
     assert told(plain) == told(whole)
     first, second = plain.load_state(), whole.load_state()
     assert first["total"] == second["total"]
     with pytest.raises(Interrupted):
-        train(Train(**settings, keep_losses=True), hooks=stop_at(11))
+        train(Train(**settings, record_losses=True), hooks=stop_at(11))
     assert Run(settings["out"]).losses().step.tolist() == [6]
     resumed = train(Train(**settings))
     assert (resumed.path / "losses.npz").read_bytes() == (whole.path / "losses.npz").read_bytes()
@@ -145,25 +145,27 @@ def test_losses_over_time_change_nothing_and_resume_exactly(settings, tmp_path, 
 def test_losses_over_time_are_of_the_labels_trained_with(settings, monkeypatch):
     """Those that a verdict leaves out have none; a repaired label's loss is that of the new one."""
     from likewise.confidence import LabelPosterior
-    from likewise.types import Verdict
+    from likewise.types import Relabelling
 
     def judge(self, e):
         y, w = e.y.clone(), torch.ones(len(e.y))
         y[:12], w[12:20] = 1, 0.0
-        return Verdict(y, w)
+        return Relabelling(y, w)
 
     monkeypatch.setattr(LabelPosterior, "judge", judge)
-    settings |= {"confidence": "LabelPosterior()", "loss": "ProxyNCA()", "evaluate": False, "length": "120"}
-    loss = train(Train(**settings, keep_losses=True)).losses().loss
+    settings |= {"confidence": "LabelPosterior()", "loss": "ProxyNCA()", "evaluate": False, "steps": 120}
+    loss = train(Train(**settings, record_losses=True)).losses().loss
     assert np.isnan(loss[:, 12:20]).all() and not np.isnan(loss[:, :12]).all(0).any()
     assert np.nanmean(loss[-3:, :12]) < 0.7 * np.nanmean(loss[0, :12])  # learned, though of class 0
 
 
 def test_of_two_networks_the_first_ones_losses_are_kept(settings, tmp_path):
     """It starts as it would alone."""
-    settings |= {"loss": "NormSoftmax()", "evaluate": False, "length": "1"}
+    settings |= {"loss": "NormSoftmax()", "evaluate": False, "steps": 1}
     alone, first = (
-        train(Train(**settings | {"out": str(tmp_path / str(doubt))}, confidence=doubt, keep_losses=True)).losses().loss
+        train(Train(**settings | {"out": str(tmp_path / str(doubt))}, confidence=doubt, record_losses=True))
+        .losses()
+        .loss
         for doubt in (None, "CoTeaching(share=0.2)")
     )
     assert np.array_equal(alone, first, equal_nan=True) and (~np.isnan(first)).sum() == 24

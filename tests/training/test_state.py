@@ -5,7 +5,7 @@ import pytest
 import torch
 from training.small_training import same
 
-from likewise.types import Embedded, LikewiseError, Verdict
+from likewise.types import Embedded, LikewiseError, Relabelling
 
 
 def test_a_verdict_changes_labels_and_who_is_drawn(items, make):
@@ -13,7 +13,7 @@ def test_a_verdict_changes_labels_and_who_is_drawn(items, make):
     state.sampler.step = 4
     y, w = torch.as_tensor(state.samples.labels).clone(), torch.ones(144)
     y[0], w[20:30] = 3, 0.0
-    state.relabel(Verdict(y, w))
+    state.relabel(Relabelling(y, w))
     assert state.sampler.step == 4 and state.y[0] == 3 and state.samples.labels[0] == 0
     assert set(state.kept.tolist()) == set(range(144)) - set(range(20, 30))
     assert state.within[state.kept].tolist() == list(range(134))
@@ -24,7 +24,7 @@ def test_a_verdict_changes_labels_and_who_is_drawn(items, make):
 
 def test_a_verdict_that_leaves_too_little_says_whose_it_was(items, make):
     state = make(items, confidence="LabelPosterior()")
-    verdict = Verdict(
+    verdict = Relabelling(
         torch.as_tensor(state.samples.labels), torch.as_tensor((state.samples.labels < 3).astype(np.float32))
     )
     with pytest.raises(LikewiseError, match=r"after LabelPosterior\(.*\) left out labels; smaller batches"):
@@ -37,7 +37,7 @@ def test_a_verdict_that_leaves_too_little_says_whose_it_was(items, make):
         {"confidence": "ProcSim(threshold='mean')", "terms": ("SelfDistillation()",)},
         {"confidence": "CoTeaching(share=0.2)", "loss": "NormSoftmax()"},
         {"confidence": "LabelPosterior()"},
-        {"keep_losses": True},
+        {"record_losses": True},
     ],
 )
 def test_the_state_is_everything(items, make, changes):
@@ -47,7 +47,7 @@ def test_the_state_is_everything(items, make, changes):
         make(items, **changes, noise="Uniform(share=0.3)"),
     )
     with torch.no_grad():
-        for part in state.parts.modules().values():
+        for part in state.components.modules().values():
             for t in part.state_dict().values():
                 t.add_(1)
     state.step = 7
@@ -60,7 +60,7 @@ def test_the_state_is_everything(items, make, changes):
     if state.plan.relabel_every:
         x = torch.as_tensor(state.samples.items.x[state.samples.rows])
         state.relabel(
-            state.parts.confidence.judge(Embedded(x, torch.as_tensor(state.samples.labels), torch.arange(144)))
+            state.components.confidence.judge(Embedded(x, torch.as_tensor(state.samples.labels), torch.arange(144)))
         )
         assert len(state.kept) < 144
     other.load_state_dict(state.state_dict(), "state.pt")
@@ -71,7 +71,7 @@ def test_the_state_is_everything(items, make, changes):
         "sum of weight": 0.5,
         "count of weight": 1.0,
     }
-    assert bool(other.history) == bool(changes.get("keep_losses"))
+    assert bool(other.history) == bool(changes.get("record_losses"))
     if state.history:
         assert other.history.step == [6] and torch.equal(other.history.loss[0].isnan(), state.history.sums[1] == 0)
         assert other.history.sums[:, [0, 5, 9]].tolist() == [[0, 1, 2], [1, 1, 1]]

@@ -19,7 +19,7 @@ from likewise.types import LikewiseError
 
 def test_validation_chooses_and_stops_and_test_labels_have_no_say(settings, tmp_path):
     settings = settings | {
-        "protocol": "UnseenClasses(val=0.3)", "validate_every": "10", "patience": 2, "length": "400", "lr": 0.0,
+        "protocol": "UnseenClasses(val=0.3)", "validate_every": "10", "patience": 2, "steps": 400, "lr": 0.0,
         "schedule": "plateau", "schedule_patience": 0, "evaluate": False,
     }  # fmt: skip
     run = train(Train(**settings))
@@ -83,7 +83,7 @@ def test_an_error_while_validating_does_not_skip_a_validation(settings, tmp_path
 
 
 def test_patience_is_the_number_of_validations_without_a_new_best(settings):
-    settings = settings | {"protocol": "UnseenClasses(val=0.3)", "validate_every": "5", "length": "100", "lr": 0.0}
+    settings = settings | {"protocol": "UnseenClasses(val=0.3)", "validate_every": "5", "steps": 100, "lr": 0.0}
     run = train(Train(**settings | {"patience": 3, "evaluate": False}))
     assert [line["step"] for line in run.read_log() if "val MAP@R" in line] == [5, 10, 15, 20]
 
@@ -112,14 +112,14 @@ def test_a_verdict_is_told_once(settings, tmp_path):
 
 def test_labels_left_out_are_not_drawn_and_repaired_ones_are_used(settings, monkeypatch):
     from likewise.confidence import LabelPosterior
-    from likewise.types import Verdict
+    from likewise.types import Relabelling
 
     seen = []
 
-    def judge(self, e):
+    def relabel(self, e):
         y, w = e.y.clone(), torch.ones(len(e.y))
         y[:5], w[5:10] = 1, 0.0
-        return Verdict(y, w)
+        return Relabelling(y, w)
 
     def look(state, batch):
         place = state.samples.position[batch.row]
@@ -127,11 +127,11 @@ def test_labels_left_out_are_not_drawn_and_repaired_ones_are_used(settings, monk
         seen.extend(place.tolist())
         return batch
 
-    monkeypatch.setattr(LabelPosterior, "judge", judge)
+    monkeypatch.setattr(LabelPosterior, "judge", relabel)
     settings = settings | {"confidence": "LabelPosterior()", "evaluate": False}
     run = train(Train(**settings), hooks=Hooks(before_step=look))
     assert set(range(5)) <= set(seen) and not set(range(5, 10)) & set(seen)
-    trust = np.load(run.path / "trust.npz")
+    trust = np.load(run.path / "sample_weights.npz")
     assert trust["label"][:5].tolist() == ["1"] * 5 and trust["given"][:5].tolist() == ["0"] * 5
     assert (trust["weight"][5:10] == 0).all() and trust["row"].tolist() == list(range(144))
 
@@ -145,7 +145,7 @@ def test_what_is_true_never_reaches_a_part(settings, tmp_path, monkeypatch, conf
     y = data.y.copy()
     y[half] = np.where(rng.random(len(half)) < 0.3, rng.permutation(y[half]), y[half])
     garbage = rng.integers(0, 24, len(y))
-    settings = settings | {"confidence": confidence, "length": "12", "loss": "ProxyAnchor()"}
+    settings = settings | {"confidence": confidence, "steps": 12, "loss": "ProxyAnchor()"}
     runs = []
     for name, clean in (("true", data.y), ("garbage", garbage), ("unknown", None)):
         split = np.where(data.y < 12, "train", "test")  # without one, true labels say who tests, as they must

@@ -35,7 +35,7 @@ WAYS = {
 
 
 def explain(subject: Subject, config: Audit) -> Explained:
-    """Find the errors of the test part, and for the worst of them, and the worst classes, the samples that cause them."""
+    """Find the errors of the test split, and for the worst of them, and the worst classes, the samples that cause them."""
     test = subject.test.e
     found = find_pairs(test.z.to(subject.device), test.y.to(subject.device))
     found = Found(*(type(p)(*(t.cpu() for t in p)) for p in found))
@@ -67,7 +67,7 @@ def choose(found: Found, subject: Subject, config: Audit) -> Errors:
             error.append(len(name))
             name.append((f"{row[query]}-{row[partner]}", kind))
     if config.groups and len(found.confusion.query):
-        for group in group_by_class(found.confusion, subject.test.e.y, config.groups, by=config.by):
+        for group in group_by_class(found.confusion, subject.test.e.y, config.groups, by=config.worst_by):
             own = torch.stack([found.confusion.query, found.confusion.partner], 1)[group.member].tolist()
             pair += own
             sign += [1.0] * len(own)
@@ -99,7 +99,7 @@ def one_way(
     if way == "finite":
         found = []
         with one_thread():
-            for scores in empirical(subject.loss, train, test, *of, thetas=config.thetas, seed=config.seed):
+            for scores in empirical(subject.loss, train, test, *of, heads=config.heads, seed=config.seed):
                 found.append(scores.to(g))
                 advance(1)
         return torch.stack(found)

@@ -206,7 +206,7 @@ def empirical(
     sign: Float[Tensor, "P"],
     group: Int[Tensor, "P"] | None = None,
     *,
-    thetas: int = 1,
+    heads: int = 1,
     step: float = 1e-3,
     steps: int = 50,
     limit: float = 1.0,

@@ -37,7 +37,7 @@ SCORES = {
 
 
 def judge_part(subject: Subject, name: str, explained: Explained, config: Audit) -> Verdicts:
-    """Every label of a part, by the part itself; of the train part also by what training made of it."""
+    """Every label of a part, by the part itself; of the train split also by what training made of it."""
     e = moved(subject.part[name].e, subject.device)
     near = neighbours(e.z)
     if int(e.y.max()) < 1 or not bool((class_sizes(e.y) > 1).any()):

@@ -30,7 +30,7 @@ class Part(NamedTuple):
 class Subject:
     """What is audited. `part` has every row once; `test` is where errors are looked for, as the protocol pools it.
 
-    `loss` is there where its gradient by a linear head can be had. `history`: losses of the train part in every pass.
+    `loss` is there where its gradient by a linear head can be had. `history`: losses of the train split in every pass.
     """
 
     title: str
@@ -85,7 +85,7 @@ class Causes:
 
 
 class Errors(NamedTuple):
-    """Errors to explain: the pairs of test samples of each (positions in the test part), and what each error is called."""
+    """Errors to explain: the pairs of test samples of each (positions in the test split), and what each error is called."""
 
     pair: Int[Tensor, "P 2"]
     sign: Float[Tensor, "P"]

@@ -1,7 +1,7 @@
 """retrain: a run and corrected training labels -> the same training again, and whether it retrieves better.
 
-The corrected table keeps the parts of the run; labels and rows outside the train part stay as they are. Both networks are asked
-the same queries of the same test part, with the labels the run was tested by.
+The corrected table keeps the parts of the run; labels and rows outside the train split stay as they are. Both networks are asked
+the same queries of the same test split, with the labels the run was tested by.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def retrain(
     Args:
         settings: those of the run; all of them but the data count again, the seed too.
         items: the run's data with labels as it was given them: noise that the settings ask for is in them.
-        suggested: row of the data -> its label (a class number of `items`), or None: leave it out. Rows outside the train part
+        suggested: row of the data -> its label (a class number of `items`), or None: leave it out. Rows outside the train split
             are not touched.
         out: an existing folder. It gets corrected.csv (or .parquet), before.parquet and after.parquet too.
     """
-    if config.which == "untrained":
-        raise LikewiseError("retrain: an untrained network cannot be trained again; leave out --which untrained")
+    if config.checkpoint == "untrained":
+        raise LikewiseError("retrain: an untrained network cannot be trained again; leave out --checkpoint untrained")
     protocol = make_protocol(settings)
     rows = protocol.rows(items, "train")
     inside = set(rows.tolist())
@@ -55,7 +55,7 @@ def retrain(
         return found | {"told": "no training label is to be changed, so nothing was trained anew"}
     new = replace(
         settings, data=str(write_corrected(items, protocol, mine, out).absolute()), root=None, noise=None,
-        protocol=spec(by_its_split(protocol)), out=str(out / "retrained"), again=False, evaluate=False, skip_bad=False,
+        protocol=spec(by_its_split(protocol)), out=str(out / "retrained"), restart=False, evaluate=False, skip_bad=False,
         device=config.device, workers=config.workers, allow_imports=config.allow_imports, quiet=config.quiet,
     )  # fmt: skip
     from likewise.training.fit import train
@@ -73,13 +73,13 @@ def ask(run: Run, settings: Train, items: Items, config: Audit, file: Path) -> N
     """Write one line for every test query of the data, by labels that no noise has touched."""
     items = replace(items, y=items.y_first)  # training samples may be among those who answer
     opened = OpenRun(
-        run, which=config.which, device=config.device, workers=config.workers, quiet=config.quiet, settings=settings,
+        run, checkpoint=config.checkpoint, device=config.device, workers=config.workers, quiet=config.quiet, settings=settings,
         items=items,
     )  # fmt: skip
     protocol, similarity = opened.protocol, opened.similarity
     admit(settings.metrics, settings.allow_imports)
     rows = rows_of(protocol, items, "test")
-    e = as_compared(opened.embed(items, rows, title=f"embed test part, {file.stem}"), similarity)
+    e = as_compared(opened.embed(items, rows, title=f"embed test split, {file.stem}"), similarity)
     metrics = [name for name in settings.metrics if not of_the_set(name)] or ["MAP@R"]
     scores, answers = score(e, items, protocol, metrics, similarity, opened.device, config.quiet)
     assert answers is not None

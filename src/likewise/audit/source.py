@@ -42,7 +42,7 @@ def open_subject(config: Audit, say: Callable[[str], None]) -> Subject:
 
 def subject_of_file(config: Audit, file: Path) -> Subject:
     """Vectors from elsewhere: labels, pairs and duplicates can be looked at, causes cannot."""
-    for name, usual in (("data", None), ("which", "best"), ("verify", False), ("retrain", False)):
+    for name, usual in (("data", None), ("checkpoint", "best"), ("verify", False), ("retrain", False)):
         if getattr(config, name) != usual:
             raise LikewiseError(
                 f"audit: '{file}' is a file of embeddings, and --{name} is for a run; leave it out, or audit the run"
@@ -80,7 +80,7 @@ def subject_of_run(config: Audit, folder: Path, say: Callable[[str], None]) -> S
         raise LikewiseError(f"audit: '{folder}' is a run and has labels of its own; leave out --labels")
     run, notes = Run(folder), []
     opened = OpenRun(
-        run, which=config.which, device=config.device, data=config.data, root=config.root,
+        run, checkpoint=config.checkpoint, device=config.device, data=config.data, root=config.root,
         allow_imports=config.allow_imports, workers=config.workers, quiet=config.quiet, say=say,
     )  # fmt: skip
     settings, items, protocol = opened.settings, opened.noisy_items, opened.protocol
@@ -100,7 +100,7 @@ def subject_of_run(config: Audit, folder: Path, say: Callable[[str], None]) -> S
     if len(bad):
         raise LikewiseError(
             f"audit: the network of '{run.path}' must give finite embeddings, and {len(bad)} are not (first: row "
-            f"{int(e.row[bad[0]])}); it diverged, --again trains it anew"
+            f"{int(e.row[bad[0]])}); it diverged, --restart trains it anew"
         )
     if opened.similarity != "cosine":
         notes.append("errors and labels go by cosine, though this run's loss compares raw embeddings")
@@ -111,10 +111,10 @@ def subject_of_run(config: Audit, folder: Path, say: Callable[[str], None]) -> S
     if not run.done:
         notes.append("this run is not finished; its last state is audited")
     linear = isinstance(embedder.head, Linear) or getattr(embedder.head, "layers", 0) == 1
-    if config.which == "untrained":
+    if config.checkpoint == "untrained":
         loss, told = None, "an untrained network has no loss to ask for causes"
     else:
-        loss, told = open_loss(run, settings, items, rows["train"], embedder, config.which, device), ""
+        loss, told = open_loss(run, settings, items, rows["train"], embedder, config.checkpoint, device), ""
         if not linear and config.influence != "deep":
             told = (
                 f"causes are told by a linear head, and this one is {settings.head}; --influence deep asks all layers"

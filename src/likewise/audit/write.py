@@ -122,10 +122,10 @@ def class_lines(subject: Subject, verdicts: dict[str, Verdicts]) -> Iterable[lis
             yield [split, part.names[label], c.size[at], c.moved[at], share, target, number(c.entropy[at]), c.kind[at]]
 
 
-def copy_lines(subject: Subject, row: np.ndarray, which: np.ndarray, found) -> Iterable[list]:
+def copy_lines(subject: Subject, row: np.ndarray, checkpoint: np.ndarray, found) -> Iterable[list]:
     names, y = list(subject.part), subject.items.y
     for a, b, similarity, bits, kind in zip(found.row, found.other, found.similarity, found.bits, found.kind):
-        parts = f"{names[which[a]]}-{names[which[b]]}"
+        parts = f"{names[checkpoint[a]]}-{names[checkpoint[b]]}"
         same = int(y[row[a]] == y[row[b]])
         yield [row[a], row[b], number(similarity), "" if bits < 0 else int(bits), kind, parts, same]
 

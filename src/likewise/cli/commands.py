@@ -55,7 +55,7 @@ def run_train(config) -> None:
         return
     if config.evaluate and (scores := run.scores) is not None:
         before = {"before training": scores | scores["before"]} if "before" in scores else {}
-        show_scores(before | by_gallery("after training" if before else "test part", scores))
+        show_scores(before | by_gallery("after training" if before else "test split", scores))
         for line in sentences(run):
             print(line)
     print(f"run: {run.path}")
@@ -69,8 +69,10 @@ def run_evaluate(config) -> None:
     config = shown_once(config)
     scores = evaluate(config)
     if not config.quiet:
-        title = config.which if "which" in scores else "embeddings"
-        title = f"{title}, {config.part} part" if config.part != "test" else "test part" if title == "best" else title
+        title = config.checkpoint if "checkpoint" in scores else "embeddings"
+        title = (
+            f"{title}, {config.split} part" if config.split != "test" else "test split" if title == "best" else title
+        )
         show_scores(by_gallery(title, scores))
 
 

@@ -166,7 +166,8 @@ def parse(name: str, words: list[str]):
         return first
     from likewise.recipes import read
 
-    default = configs.Train(**{"data": first.data, **read(recipe, first.data).values})
+    given = {"epochs": first.epochs} if any(word.split("=")[0] == "--epochs" for word in words) else {}
+    default = configs.Train(**{"data": first.data} | configs.merged_settings(read(recipe, first.data).values, given))
     return dataclasses.replace(tyro.cli(kind, args=words, prog=f"likewise {name}", default=default), recipe=recipe)
 
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from likewise.contracts import Confidence
 from likewise.durations import steps_of
-from likewise.types import LikewiseError, Seen, Trust
+from likewise.types import LikewiseError, PeerView, SampleWeights
 
 
 class CoTeaching(Confidence):
@@ -46,10 +46,10 @@ class CoTeaching(Confidence):
 
     def forward(
         self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], row: Int[Tensor, "B"], loss: Float[Tensor, "B"] | None
-    ) -> Trust:
+    ) -> SampleWeights:
         raise needs_two("CoTeaching", 1)
 
-    def exchange(self, seen: list[Seen], y: Int[Tensor, "B"], row: Int[Tensor, "B"]) -> list[Trust]:
+    def exchange(self, seen: list[PeerView], y: Int[Tensor, "B"], row: Int[Tensor, "B"]) -> list[SampleWeights]:
         if len(seen) != 2:
             raise needs_two("CoTeaching", len(seen))
         return [trust_easy(other.loss, self._left_out()) for other in reversed(seen)]
@@ -71,7 +71,9 @@ def left_out(step: Int[Tensor, ""], per_pass: int, ramp: int, share: float, powe
     return rising.masked_fill(number * per_pass >= ramp, share)
 
 
-def trust_easy(loss: Float[Tensor, "B"], rate: Float[Tensor, ""], among: Bool[Tensor, "B"] | None = None) -> Trust:
+def trust_easy(
+    loss: Float[Tensor, "B"], rate: Float[Tensor, ""], among: Bool[Tensor, "B"] | None = None
+) -> SampleWeights:
     """Believe the samples of least loss, all but this share of them; nobody outside of `among`, if that is given."""
     loss = loss.detach()
     among = torch.ones_like(loss, dtype=torch.bool) if among is None else among
@@ -80,7 +82,7 @@ def trust_easy(loss: Float[Tensor, "B"], rate: Float[Tensor, ""], among: Bool[Te
     rank = loss.masked_fill(~among, torch.inf).argsort(stable=True).argsort()
     kept = among & (rank < count)
     threshold = loss.masked_fill(kept | ~among, torch.inf).amin()
-    return Trust(kept.to(loss.dtype), mean_over="kept", suspicion=loss, threshold=threshold)
+    return SampleWeights(kept.to(loss.dtype), mean_over="kept", suspicion=loss, threshold=threshold)
 
 
 def must_be_share(share: float, owner: str) -> None:

@@ -7,7 +7,7 @@ from torch import Tensor
 from likewise.confidence.co_teaching import left_out, must_be_share, needs_two, trust_easy
 from likewise.contracts import Confidence
 from likewise.durations import steps_of
-from likewise.types import LikewiseError, Seen, Trust
+from likewise.types import LikewiseError, PeerView, SampleWeights
 
 
 class CoTeachingPlus(Confidence):
@@ -28,7 +28,7 @@ class CoTeachingPlus(Confidence):
     """
 
     needs_loss = True
-    needs_guess = True
+    needs_prediction = True
     peers = 2
 
     step: Tensor
@@ -47,18 +47,18 @@ class CoTeachingPlus(Confidence):
 
     def forward(
         self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], row: Int[Tensor, "B"], loss: Float[Tensor, "B"] | None
-    ) -> Trust:
+    ) -> SampleWeights:
         raise needs_two("CoTeachingPlus", 1)
 
-    def exchange(self, seen: list[Seen], y: Int[Tensor, "B"], row: Int[Tensor, "B"]) -> list[Trust]:
+    def exchange(self, seen: list[PeerView], y: Int[Tensor, "B"], row: Int[Tensor, "B"]) -> list[SampleWeights]:
         if len(seen) != 2:
             raise needs_two("CoTeachingPlus", len(seen))
-        if seen[0].guess is None or seen[1].guess is None:
+        if seen[0].prediction is None or seen[1].prediction is None:
             raise LikewiseError(
                 "CoTeachingPlus: the loss must name a class for each sample, got one without classes; "
                 "use one with proxies, such as NormSoftmax(), or CoTeaching"
             )
-        differ = seen[0].guess != seen[1].guess
+        differ = seen[0].prediction != seen[1].prediction
         self.differing = differ.float().mean()
         among = differ | ~differ.any() | (self.step < self.start_steps)
         rate = left_out(self.step, self.per_pass, self.ramp_steps, self.share)

@@ -8,7 +8,7 @@ from torch import Tensor
 from likewise.contracts import Confidence
 from likewise.numerics.label_noise import discriminate
 from likewise.similarity import full_products
-from likewise.types import Embedded, LikewiseError, Trust, Verdict
+from likewise.types import Embedded, LikewiseError, Relabelling, SampleWeights
 
 
 class LabelPosterior(Confidence):
@@ -71,11 +71,11 @@ class LabelPosterior(Confidence):
 
     def forward(
         self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], row: Int[Tensor, "B"], loss: Float[Tensor, "B"] | None
-    ) -> Trust:
-        return Trust(w=self.w[row])
+    ) -> SampleWeights:
+        return SampleWeights(w=self.w[row])
 
     @torch.no_grad()
-    def judge(self, e: Embedded) -> Verdict:
+    def relabel(self, e: Embedded) -> Relabelling:
         x, y = (e.z if e.f is None else e.f).float(), e.y
         if not torch.isfinite(x).all():
             raise LikewiseError("LabelPosterior: the features hold NaN or infinite numbers; lower lr or set clip_norm")
@@ -96,4 +96,4 @@ class LabelPosterior(Confidence):
             top, used = top.where(~gone, y), used | gone
         self.w.copy_(used.to(self.w))
         facts = {"wrong labels, any": noise.any, "wrong labels, similar": noise.similar}
-        return Verdict(y=top, w=used.float(), suspicion=1 - own, threshold=0.5, facts=facts)
+        return Relabelling(y=top, w=used.float(), suspicion=1 - own, threshold=0.5, facts=facts)

@@ -8,7 +8,7 @@ from torch import Tensor
 from likewise.contracts import Confidence
 from likewise.numerics.ring_buffer import remember
 from likewise.similarity import at_least_float32, full_precision
-from likewise.types import LikewiseError, Trust
+from likewise.types import LikewiseError, SampleWeights
 
 
 class PRISM(Confidence):
@@ -70,7 +70,7 @@ class PRISM(Confidence):
 
     def forward(
         self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], row: Int[Tensor, "B"], loss: Float[Tensor, "B"] | None
-    ) -> Trust:
+    ) -> SampleWeights:
         z, y = at_least_float32(z.detach()), y.long()
         clean = self._clean(z, y)
         warm = self.steps_done < self.warmup
@@ -80,7 +80,7 @@ class PRISM(Confidence):
         if self.training:
             self.seen = z, y, kept, quantiles
         limit = quantiles.nanmean()
-        return Trust(
+        return SampleWeights(
             w=kept.float(),
             partner=kept,
             mean_over="kept",

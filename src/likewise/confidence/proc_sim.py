@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from likewise.confidence.thresholds import Average, mixture, otsu, weigh
 from likewise.contracts import Confidence
 from likewise.similarity import at_least_float32, full_precision
-from likewise.types import LikewiseError, Trust
+from likewise.types import LikewiseError, SampleWeights
 
 
 class ProcSim(Confidence):
@@ -94,7 +94,7 @@ class ProcSim(Confidence):
 
     def forward(
         self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], row: Int[Tensor, "B"], loss: Float[Tensor, "B"] | None
-    ) -> Trust:
+    ) -> SampleWeights:
         if self.needs_loss and loss is None:
             raise LikewiseError(
                 "ProcSim(judge_by='loss') judges by the training loss, got None; pass one number per sample"
@@ -109,7 +109,7 @@ class ProcSim(Confidence):
         w = weigh(each, tau, self.lam, self.beta0)
         if self.training:
             self.seen = z, y, each, w
-        return Trust(w=w, suspicion=each, threshold=tau.to(each))
+        return SampleWeights(w=w, suspicion=each, threshold=tau.to(each))
 
     def after_step(self, step: int) -> None:
         if self.seen is None:

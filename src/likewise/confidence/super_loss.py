@@ -9,7 +9,7 @@ from torch import Tensor
 from likewise.confidence.thresholds import Average, weigh
 from likewise.contracts import Confidence
 from likewise.similarity import at_least_float32
-from likewise.types import LikewiseError, Trust
+from likewise.types import LikewiseError, SampleWeights
 
 
 class SuperLoss(Confidence):
@@ -52,7 +52,7 @@ class SuperLoss(Confidence):
 
     def forward(
         self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], row: Int[Tensor, "B"], loss: Float[Tensor, "B"] | None
-    ) -> Trust:
+    ) -> SampleWeights:
         if loss is None:
             raise LikewiseError("SuperLoss judges by the training loss, got None; pass one number per sample")
         each = at_least_float32(loss.detach())
@@ -61,7 +61,7 @@ class SuperLoss(Confidence):
             self.seen = each if self.training else None
         else:
             tau = each.new_full((), math.log(self.classes) if self.tau == "log_classes" else float(self.tau))
-        return Trust(w=weigh(each, tau, self.lam, -2 / math.e), suspicion=each, threshold=tau.to(each))
+        return SampleWeights(w=weigh(each, tau, self.lam, -2 / math.e), suspicion=each, threshold=tau.to(each))
 
     def after_step(self, step: int) -> None:
         if self.seen is not None:

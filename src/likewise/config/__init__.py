@@ -7,7 +7,7 @@ from likewise.config.evaluate import Compare, Embed, Evaluate, Hierarchy, List, 
 from likewise.config.experiments import Bench, Demo, Published, Tune
 from likewise.config.noise import Noise
 from likewise.config.present import Export, Report, Search
-from likewise.config.train import KEPT_OUT, SPECS, Train
+from likewise.config.train import KEPT_OUT, SPECS, Train, merged_settings
 
 __all__ = [
     "KEPT_OUT",
@@ -32,6 +32,7 @@ __all__ = [
     "Tune",
     "check",
     "duration_fields",
+    "merged_settings",
     "spec_fields",
     "texts_of",
     "to_dict",

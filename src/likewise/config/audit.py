@@ -20,18 +20,18 @@ class Audit:
     """Folder of the audit. By default `audit` in the run's folder, or audit/NAME for embeddings."""
     influence: Literal["finite", "first", "kronecker", "lissa", "deep"] = "finite"
     """How causes are found: by a finite step of the head, at first order, with a Hessian, or through all layers."""
-    thetas: int = 1
+    heads: int = 1
     """Other heads that a finite step looks at: the repaired one, the worsened one, then others at random."""
     pairs: int = 50
     """Test errors of each kind for which causes are looked for, the worst first; all are listed."""
     groups: int = 10
     """Test classes with most errors for which causes are looked for, over all errors of the class."""
-    by: Literal["count", "rate"] = "count"
+    worst_by: Literal["count", "rate"] = "count"
     """What makes a class one of the worst: how many errors it has, or which share of it is wrong."""
     verify: bool = False
     """Act on the causes: weigh training samples 2 or 0, fine-tune the head, and see whether the pairs move as they should."""
     retrain: bool = False
-    """Train anew with the labels that the audit suggests, and compare on the test part, query by query."""
+    """Train anew with the labels that the audit suggests, and compare on the test split, query by query."""
     overlap: bool = False
     """Compare the most wrong test classes of several runs: do models agree on what is hard?"""
     k: int = 10
@@ -40,7 +40,7 @@ class Audit:
     """Where the run's data stands now, if it has moved."""
     root: str | None = None
     """Where the pictures of a table or a named data set stand now, if they have moved; for embeddings, where paths start."""
-    which: Literal["best", "last", "untrained"] = "best"
+    checkpoint: Literal["best", "last", "untrained"] = "best"
     """Which network of the run: best on validation (the last where there was none), last, or untrained."""
     seed: int = 0
     """Of folds, of batches for losses that compare samples, and of random choices to compare with."""

@@ -26,12 +26,13 @@ def from_dict(kind: type[Config], values: Mapping[str, typing.Any]) -> Config:
 SMALLEST = {
     "dim": 1, "size": 1, "lr": 0, "backbone_lr": 0, "loss_lr": 0, "weight_decay": 0, "loss_weight_decay": 0, "eps": 0,
     "loss_eps": 0, "momentum": 0, "schedule_factor": 0, "schedule_patience": 0, "clip_value": 1e-12, "clip_norm": 1e-12,
-    "patience": 1, "log_every": 1, "seed": 0, "workers": -1, "k": 1, "top": 0, "share": 0,
-    "mixup": 0.01, "jobs": 1, "trials": 1, "final": 0, "views": 1, "keep_side": 1, "loss_weight": 0,
-    "chunk": 1, "gpus": 1, "thetas": 1, "pairs": 0, "groups": 0, "port": 0, "samples": 0, "pictures": 0,
+    "patience": 1, "log_every": 1, "seed": 0, "workers": -1, "k": 1, "top": 0, "noise_rate": 0,
+    "mixup": 0.01, "jobs": 1, "trials": 1, "final_runs": 0, "views": 1, "short_side": 1, "loss_weight": 0,
+    "epochs": 0, "steps": 0, "batch_size": 1,
+    "chunk_size": 1, "gpus": 1, "heads": 1, "pairs": 0, "groups": 0, "port": 0, "parity_samples": 0, "max_images": 0,
 }  # fmt: skip
 LARGEST = {
-    "momentum": 0.999999, "schedule_factor": 1, "share": 1, "seed": 2**31 - 1, "port": 65535, "workers": 1024,
+    "momentum": 0.999999, "schedule_factor": 1, "noise_rate": 1, "seed": 2**31 - 1, "port": 65535, "workers": 1024,
     "jobs": 1024, "gpus": 1024,
 }  # fmt: skip
 

@@ -22,9 +22,9 @@ class Evaluate:
     """Where the pictures of a table or a named data set stand now, if they have moved."""
     metrics: tuple[str, ...] = ("R@1", "R@10", "RP", "MAP@R")
     """What to measure; see `likewise list metrics`."""
-    part: Literal["train", "val", "test"] = "test"
+    split: Literal["train", "val", "test"] = "test"
     """Which part of the data to score. Labels are the data's own, without noise that training added on purpose."""
-    which: Literal["best", "last", "untrained"] = "best"
+    checkpoint: Literal["best", "last", "untrained"] = "best"
     """Which network of a run: best on validation (the last where there was none), last, or untrained: as it was at the start."""
     similarity: Literal["cosine", "euclidean"] | None = None
     """How to compare. By default what the run's loss was written for, also for embeddings of a run; cosine for others."""
@@ -62,7 +62,7 @@ class Embed:
     layer: Literal["embedding", "feature"] = "embedding"
     """What to write: the embedding, or the pooled feature before the head, which `likewise train` trains a new head on. A
     backbone has no head: its embedding is the feature at unit length."""
-    which: Literal["best", "last", "untrained"] = "best"
+    checkpoint: Literal["best", "last", "untrained"] = "best"
     """Which network of the run."""
     device: str | None = None
     """cpu, cuda, mps. By default the GPU if there is one."""
@@ -90,7 +90,7 @@ class Compare:
     """Save a picture of the differences here (.png)."""
     csv: str | None = None
     """Save every query that changed here (.csv)."""
-    draws: int = 2000
+    resamples: int = 2000
     """How many times queries and classes are redrawn for an interval."""
     seed: int = 0
     """Seed of the draws."""
@@ -102,9 +102,9 @@ class Hierarchy:
 
     run: Annotated[Positional[str], called("RUN")]
     """A run folder. Trained with Hierarchical(...), its own clusters are shown; else k-means of its class means."""
-    coarse: int | None = None
+    clusters: int | None = None
     """So many clusters by k-means of the class means, whatever the loss. By default its own, or a tenth of the classes."""
-    tree: str | None = None
+    taxonomy: str | None = None
     """The tree, if not the data's own: cub200, cars196-type, a .json or .csv (another run's hierarchy.csv), wordnet:ROOT."""
     out: str | None = None
     """Folder for hierarchy.png, hierarchy.csv and hierarchy.json. By default the run's."""
@@ -112,7 +112,7 @@ class Hierarchy:
     """Where the run's data stands now, if it has moved."""
     root: str | None = None
     """Where the pictures of a table or a named data set stand now, if they have moved."""
-    which: Literal["best", "last", "untrained"] = "best"
+    checkpoint: Literal["best", "last", "untrained"] = "best"
     """Which network of the run: best on validation (the last where there was none), last, or untrained, by k-means."""
     device: str | None = None
     """cpu, cuda, mps. By default the GPU if there is one."""
@@ -129,7 +129,7 @@ class List:
     """Show a shelf: losses, miners, samplers, confidence, terms, noise, protocols, heads, metrics, data, recipes, tables,
     backbones."""
 
-    shelf: Annotated[Positional[str], called("SHELF")] = "all"
+    registry: Annotated[Positional[str], called("SHELF")] = "all"
     """Which shelf."""
 
 

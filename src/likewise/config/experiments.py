@@ -14,15 +14,15 @@ class Demo:
 
     out: str | None = None
     """Folder of the two runs, plain and robust."""
-    share: float = 0.3
-    """Share of the training labels that are spoiled."""
-    length: str = "9e"
-    """How long to train each time, in passes ("9e") or steps ("410")."""
+    noise_rate: float = 0.3
+    """Share of the training labels that are wrong."""
+    epochs: float = 9
+    """How long to train each time, in passes over the training data."""
     data: str = "glyphs"
     """The glyphs to use, with arguments if wanted: "glyphs(classes=60)"."""
     seed: int = 0
     """Seed of everything random."""
-    again: bool = False
+    restart: bool = False
     """Train anew although the demo has been run before."""
     quiet: bool = False
     """Show no progress, and print only where the run and the picture are."""
@@ -51,10 +51,10 @@ class Bench:
     """Folder of runs, results.csv and the tables (md, tex, csv, html). By default bench/NAME."""
     jobs: int = 1
     """How many trainings at once, each in a process of its own; they share the GPU or the cores."""
-    on: str | None = None
+    executor: str | None = None
     """Where to train: "ray" (the Ray cluster there is, or a local one) or "ray://HOST:PORT". By default here."""
-    gpus_each: float | None = None
-    """With --on, how much of a GPU a training gets; 0.25: four share one. By default 1 where there are GPUs."""
+    gpus_per_run: float | None = None
+    """With --executor, how much of a GPU a training gets; 0.25: four share one. By default 1 where there are GPUs."""
     slurm: str | None = None
     """Train nothing; write a Slurm script to this file, whose array trains one cell a task."""
     metrics: tuple[str, ...] | None = None
@@ -93,7 +93,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Tune:
-    """Search for the best settings on validation classes. The test part is not looked at before the end."""
+    """Search for the best settings on validation classes. The test split is not looked at before the end."""
 
     config: Annotated[Positional[str], called("CONFIG")]
     """A TOML file with [settings] of a training and, if wanted, [ranges]; or a run folder, for its settings."""
@@ -113,8 +113,8 @@ class Tune:
     """Folder of runs, tune.json, best.toml and tune.png. By default tune/CONFIG."""
     jobs: int = 1
     """How many folds at once, each in a process of its own. To share a search, start the same command again."""
-    final: int = 0
-    """Train the best setting so many times more, with fresh seeds, and score it on the test part."""
+    final_runs: int = 0
+    """Train the best setting so many times more, with fresh seeds, and score it on the test split."""
     device: str | None = None
     """cpu, cuda, cuda:1, mps. By default the GPU if there is one."""
     allow_imports: bool = False

@@ -24,7 +24,7 @@ def plain_settings(kind: type, settings: dict[str, object]) -> dict[str, Any]:
 
     A component (`losses.Triplet(margin=0.1)`, or the class itself) becomes its spec, a path or a run its text, and a scalar
     of numpy or torch a plain number. A list becomes a tuple, and a single value stands for a tuple of one. A whole number
-    becomes text where the setting is text, such as `length=40`.
+    becomes text where the setting is text, such as `steps=40`.
     """
     hints, owner = typing.get_type_hints(kind), kind.__name__.lower()
     known = [field.name for field in dataclasses.fields(kind)]  # pyright: ignore[reportArgumentType]

@@ -14,7 +14,7 @@ from likewise.config import SPECS, Train
 from likewise.config.spec import canonical
 from likewise.errors import LikewiseError, nearest_name
 
-OURS = ("out", "again", "evaluate", "allow_imports", "quiet")
+OURS = ("out", "restart", "evaluate", "allow_imports", "quiet")
 """Settings of Train that are not a file's to give: the command decides them."""
 
 

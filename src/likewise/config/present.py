@@ -20,7 +20,7 @@ class Report:
     map: Literal["auto", "pca", "tsne", "umap", "none"] = "auto"
     """How the map of the embedding is drawn: PCA is there at once, t-SNE and UMAP take minutes and `likewise[map]`. By default
     PCA, and t-SNE beside it where it is installed and the set is not huge."""
-    pictures: int = 3000
+    max_images: int = 3000
     """How many samples have their picture in the page, at most. Pictures become smaller, and then fewer, for it to stay below
     15 MB; only maps of a million samples can make it larger."""
     k: int = 8
@@ -48,7 +48,7 @@ class Search:
     """Find the nearest neighbours of a picture: one answer, or a page in the browser that answers until Ctrl-C."""
 
     target: Annotated[Positional[str], called("TARGET")]
-    """Where to look: a run folder (its test part), embeddings made by `likewise embed`, or a folder made with --save."""
+    """Where to look: a run folder (its test split), embeddings made by `likewise embed`, or a folder made with --save."""
     query: str | None = None
     """A picture file, or a row of the data (as in per_query.parquet and in the answers)."""
     model: str | None = None
@@ -77,7 +77,7 @@ class Search:
     token_file: str | None = None
     """File that holds the token for opening the page. By default the environment variable LIKEWISE_TOKEN, or else a new
     random token. The printed address contains it."""
-    upload: str = "20MB"
+    max_upload: str = "20MB"
     """The largest picture that the page takes."""
     device: str | None = None
     """cpu, cuda, mps. By default the GPU if there is one."""
@@ -99,9 +99,9 @@ class Export:
     """onnx: runs without torch (needs `likewise[onnx]`). safetensors: weights and settings, opened by `likewise.load`."""
     out: str | None = None
     """Folder to write. By default export-TO in the run's."""
-    which: Literal["best", "last", "untrained"] = "best"
+    checkpoint: Literal["best", "last", "untrained"] = "best"
     """Which network of the run."""
-    samples: int = 64
+    parity_samples: int = 64
     """Pictures of the run's data by which both are compared; 0: made-up ones, where the data is gone."""
     data: str | None = None
     """Where the run's data stands now, if it has moved."""

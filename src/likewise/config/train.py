@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from likewise.config.cli_types import Duration, Positional, Spec, called, spec_fields
 
@@ -15,16 +15,16 @@ KEPT_OUT = (
     "checkpoint_every",
     "log_every",
     "loggers",
-    "keep_losses",
+    "record_losses",
     "out",
-    "again",
+    "restart",
     "evaluate",
-    "keep",
-    "keep_budget",
-    "speed",
+    "cache",
+    "cache_memory",
+    "execution",
     "recompute",
     "gpus",
-    "shard",
+    "shard_proxies",
     "metrics",
     "skip_bad",
     "data",
@@ -36,7 +36,7 @@ KEPT_OUT = (
 
 @dataclass(frozen=True)
 class Train:
-    """Train an embedding, then evaluate it on the test part."""
+    """Train an embedding, then evaluate it on the test split."""
 
     data: Annotated[Positional[str], called("DATA")]
     """A folder with one sub-folder per class, a table (.csv, .parquet) with path,label, features (.npz) with x,label, or a name.
@@ -51,6 +51,9 @@ class Train:
 
     loss: Spec = "MultiSimilarity()"
     """What is minimised, as a spec: "Triplet(margin=0.1)"; see `likewise list losses`."""
+    batch_size: int | None = None
+    """Samples in a batch; takes precedence over the `batch` of --sampler. By default
+    4 samples of up to 28 classes."""
     sampler: Spec | None = None
     """How batches are made, as a spec; see `likewise list samplers`. By default 4 samples each of up to 28 classes."""
     protocol: Spec | None = None
@@ -91,15 +94,15 @@ class Train:
 
     views: int = 1
     """How often every picture stands in a batch, each time with an augmentation of its own."""
-    jitter: tuple[float, float, float] | None = None
+    color_jitter: tuple[float, float, float] | None = None
     """How much training may change brightness, contrast and saturation: 0.4 0.4 0.4 are factors from 0.6 to 1.4. By default not
     at all."""
-    keep: Literal["auto", "files", "disk", "host", "device"] = "auto"
+    cache: Literal["auto", "files", "disk", "host", "device"] = "auto"
     """Where decoded pictures are kept: nowhere (files: read every time), on disk, in memory (host), on the device; auto: wherever
     they fit. It changes nothing but the time."""
-    keep_budget: str | None = None
-    """Memory of the device that --keep auto may take ("20GB"). By default half of what is free."""
-    keep_side: int | None = None
+    cache_memory: str | None = None
+    """Memory of the device that --cache auto may take ("20GB"). By default half of what is free."""
+    short_side: int | None = None
     """Short side to shrink larger pictures to, before anything else. By default they stay whole."""
 
     mixup: float | None = None
@@ -107,8 +110,10 @@ class Train:
     mixup_at: Literal["any", "input"] = "any"
     """Where samples are mixed: at the input or before one of the backbone's first three stages, or at the input only."""
 
-    length: Duration = "20e"
-    """How long to train: steps ("5000") or passes over the training data ("20e")."""
+    epochs: float = 20
+    """How long to train, in passes over the training data."""
+    steps: int | None = None
+    """How long to train, in optimiser steps; takes precedence over --epochs."""
     optimizer: Literal["adam", "adamw", "rmsprop", "sgd"] = "adamw"
     """Optimiser."""
     lr: float = 1e-4
@@ -143,23 +148,23 @@ class Train:
     """Clip the gradient's norm to this."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """Arithmetic of the network; losses are always fp32."""
-    speed: Literal["auto", "eager", "graph", "compile"] = "auto"
+    execution: Literal["auto", "eager", "graph", "compile"] = "auto"
     """How a GPU runs the network: kernel by kernel, as one CUDA graph, or compiled and then as one. By default the fastest, found
     by trying at the start; compiling, which takes a minute, is tried where a long training can win that back."""
-    chunk: int | None = None
+    chunk_size: int | None = None
     """Pictures that go through the network at once; the loss sees the whole batch all the same. For batches of thousands on a
     small card, at the price of a second forward pass. BatchNorm then sees a chunk at a time."""
     recompute: bool = False
     """Work activations out again on the way back instead of keeping them: less memory, slower, the same numbers."""
 
     select: str = "MAP@R"
-    """Metric that picks the best network on the validation part."""
+    """Metric that picks the best network on the validation split."""
     validate_every: Duration = "1e"
-    """How often to validate, where the protocol has a validation part."""
+    """How often to validate, where the protocol has a validation split."""
     patience: int | None = None
     """Stop after so many validations in a row without a new best. By default train to the end."""
-    peek_every: Duration | None = None
-    """Also score the test part this often, and report the best of each metric apart as "best test epoch": chosen by test
+    test_every: Duration | None = None
+    """Also score the test split this often, and report the best of each metric apart as "best test epoch": chosen by test
     labels, only to compare with papers that do so. It never decides which network counts. By default it is not looked at."""
     checkpoint_every: Duration = "30s"
     """How often to save a state that training can go on from: seconds ("30s"), passes ("1e") or steps ("500"). By seconds, saving
@@ -168,7 +173,7 @@ class Train:
     """Steps between two lines of the log."""
     loggers: tuple[Spec, ...] = ()
     """Where the log also goes, as specs: "TensorBoard()" "WandB(project='birds')" "MLflow()"; see `likewise list loggers`."""
-    keep_losses: bool = False
+    record_losses: bool = False
     """Keep the loss of every training sample in every pass (losses.npz), for audits: labels that are learned late are suspect.
 
     It is the loss of the label trained with, unweighted, where a confidence changes labels or weighs them. Nothing learns from
@@ -178,10 +183,10 @@ class Train:
 
     out: str | None = None
     """Folder of the run. By default runs/DATA-LOSS-IDENTITY: the same settings and data find the same folder."""
-    again: bool = False
+    restart: bool = False
     """Train anew where a finished run stands; by default it is kept and shown."""
     evaluate: bool = True
-    """Evaluate on the test part when done."""
+    """Evaluate on the test split when done."""
     metrics: tuple[str, ...] = ("R@1", "R@10", "RP", "MAP@R")
     """What to measure; see `likewise list metrics`."""
     device: str | None = None
@@ -189,7 +194,7 @@ class Train:
     gpus: int | None = None
     """Train on so many GPUs of this machine (with --device cpu: in so many processes), each with a share of the batch; the
     gradient is the same. By default one. Over several machines: torchrun ... -m likewise train ..."""
-    shard: bool = False
+    shard_proxies: bool = False
     """With --gpus, share the loss's proxies out among them, for very many classes; exact. For ArcFace, CosFace, NormSoftmax and
     ProxyNCA."""
     workers: int = -1
@@ -200,6 +205,12 @@ class Train:
     """Let specs, metrics and data import components by dotted name (my_lab.losses.Mine()), which runs their code."""
     quiet: bool = False
     """No progress bar, no table."""
+
+
+def merged_settings(base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return `base` updated with `given`. A given `epochs` removes the `steps` of `base`, which would take precedence over it."""
+    superseded = {"steps"} if "epochs" in given and "steps" not in given else set()
+    return {key: value for key, value in base.items() if key not in superseded} | given
 
 
 SPECS = tuple(name for name in spec_fields(Train) if name not in KEPT_OUT)

@@ -178,9 +178,9 @@ def load_numpy(file: str) -> Any:
         raise
     except Exception as error:  # numpy, zipfile and zlib raise many kinds for damaged files
         if "pickle" in str(error) or "Python objects" in str(error):
-            which = f"the array {key!r} of {name}" if key else name
+            array_name = f"the array {key!r} of {name}" if key else name
             raise LikewiseError(
-                f"features: {which} holds Python objects, which are never unpickled, for that can run foreign code; "
+                f"features: {array_name} holds Python objects, which are never unpickled, for that can run foreign code; "
                 "save plain arrays of numbers or text (np.asarray(values, dtype=str) for names)"
             ) from None
         raise LikewiseError(

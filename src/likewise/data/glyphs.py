@@ -117,8 +117,10 @@ def glyphs(
 def characters() -> list[tuple[int, str, str, str]]:
     """Every class as (code point, script, kind, split) by class number. Scripts and splits take turns."""
     turns: dict[tuple[str, str], list] = defaultdict(list)
-    for (script, kind), which in _ALPHABETS.items():
-        codes = [ord(c) for c in which] if isinstance(which, str) else [c for a, b in which for c in range(a, b + 1)]
+    for (script, kind), letters in _ALPHABETS.items():
+        codes = (
+            [ord(c) for c in letters] if isinstance(letters, str) else [c for a, b in letters for c in range(a, b + 1)]
+        )
         # By hash, since neighbours in an alphabet often look alike, and a simple half would divide it by looks.
         codes.sort(key=lambda code: hashlib.sha256(f"glyphs {code}".encode()).digest())
         for place, code in enumerate(codes):

@@ -18,7 +18,7 @@ from typing import Any
 
 from likewise.data.table import read_table
 from likewise.data.tabular import parquet_errors
-from likewise.data.unpack import OWNER, Split, unpack
+from likewise.data.unpack import OWNER, SplitFiles, unpack
 from likewise.errors import LikewiseError, nearest_name
 from likewise.io.files import first_line
 from likewise.pretrained.weights import patient_only_online
@@ -158,7 +158,7 @@ def hub_folders(where: str) -> list[str]:
     ]
 
 
-def of_datasets(dataset, within: Sequence[str] | None = None) -> dict[str, Split]:
+def of_datasets(dataset, within: Sequence[str] | None = None) -> dict[str, SplitFiles]:
     datasets = package()
     if not isinstance(dataset, datasets.Dataset | datasets.DatasetDict):
         raise LikewiseError(
@@ -177,7 +177,7 @@ def of_datasets(dataset, within: Sequence[str] | None = None) -> dict[str, Split
         return ((row[image], row[label]) for row in plain)
 
     return {
-        str(name): Split(
+        str(name): SplitFiles(
             {column: kind(feature) for column, feature in split.features.items()},
             split._fingerprint,
             lambda image, label, split=split: rows(split, image, label),
@@ -187,7 +187,7 @@ def of_datasets(dataset, within: Sequence[str] | None = None) -> dict[str, Split
     }
 
 
-def of_parquet(path: Path) -> Split:
+def of_parquet(path: Path) -> SplitFiles:
     """Without the package: what it says of columns stands in the schema."""
     import pyarrow.parquet as pq
 
@@ -202,7 +202,7 @@ def of_parquet(path: Path) -> Split:
             for batch in file.iter_batches(64, columns=[image, label]):
                 yield from zip(batch[image].to_pylist(), batch[label].to_pylist(), strict=True)
 
-    return Split(kinds, f"{path.absolute()} {there.st_size} {there.st_mtime_ns}", rows, [str(path.parent)])
+    return SplitFiles(kinds, f"{path.absolute()} {there.st_size} {there.st_mtime_ns}", rows, [str(path.parent)])
 
 
 def class_names(schema) -> dict[str, list[str]]:

@@ -122,5 +122,5 @@ def say_leaks(found: Leaks) -> str:
 
 
 def _are(count: int, one: str, many: str) -> str:
-    are = f"{one} of the test part is" if count == 1 else f"{many} of the test part are"
+    are = f"{one} of the test split is" if count == 1 else f"{many} of the test split are"
     return f"{count:,} {are} also in training (train or val)"

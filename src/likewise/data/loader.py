@@ -169,7 +169,7 @@ def _from_files(
             if not workers or not known:
                 raise
             raise LikewiseError(
-                "batches: a process that reads pictures was killed (out of memory?); use fewer --workers, or --keep disk"
+                "batches: a process that reads pictures was killed (out of memory?); use fewer --workers, or --cache disk"
             ) from None
 
 

@@ -100,7 +100,7 @@ def gather_rows(
     except RuntimeError:
         raise LikewiseError(
             f"Resident: the pictures of {pixels.items.name} must fit on {device}, and take {3 * total / 1e9:.1f} GB; "
-            "give a smaller --keep-side, or --keep disk"
+            "give a smaller --short-side, or --cache disk"
         ) from None
     runs = np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1) if len(rows) else []
     for run in runs:

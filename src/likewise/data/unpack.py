@@ -23,7 +23,7 @@ UNKNOWN = ".img"
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class SplitFiles:
     """Rows of a data set. `kinds` maps each column to "image", to the names of a ClassLabel, or to its type."""
 
     kinds: dict[str, str | list[str]]
@@ -62,7 +62,7 @@ def choose(kinds: dict[str, str | list[str]], wish: dict[str, str]) -> tuple[str
     return image, label
 
 
-def unpack(splits: dict[str, Split], name: str, wish: dict[str, str]) -> Path:
+def unpack(splits: dict[str, SplitFiles], name: str, wish: dict[str, str]) -> Path:
     """Pictures as files with a table beside them; the table is written last, so where it is, all is there."""
     splits = some(splits, wish.get("split"))
     image, label = choose(next(iter(splits.values())).kinds, wish)
@@ -88,7 +88,7 @@ def unpack(splits: dict[str, Split], name: str, wish: dict[str, str]) -> Path:
     return table
 
 
-def some(splits: dict[str, Split], wanted: str | None) -> dict[str, Split]:
+def some(splits: dict[str, SplitFiles], wanted: str | None) -> dict[str, SplitFiles]:
     names = wanted.split(",") if wanted else list(splits)
     for name in names:
         if name not in splits:

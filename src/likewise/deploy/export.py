@@ -17,7 +17,7 @@ from likewise.config import Export, Train, check, to_dict
 from likewise.deploy.model import Model, load, model_of, settings_to_rebuild
 from likewise.deploy.model_card import Card, code, fill, write_card
 from likewise.deploy.onnx import must_have_onnx, preprocessing, write_onnx
-from likewise.deploy.parity import Parity, compare, samples
+from likewise.deploy.parity import Parity, compare
 from likewise.io.files import FULL, write_json
 from likewise.io.progress import bar
 from likewise.runs.folder import Run
@@ -60,13 +60,14 @@ def export(config: Export, say=print) -> Exported:
     run = Run(config.run)
     out = Path(config.out).expanduser().absolute() if config.out else run.path / f"export-{config.to}"
     opened = OpenRun(
-        run, which=config.which, device=CPU, data=config.data if config.samples else None,
-        root=config.root if config.samples else None, allow_imports=config.allow_imports, workers=0, quiet=config.quiet, say=say,
+        run, checkpoint=config.checkpoint, device=CPU, data=config.data if config.parity_samples else None,
+        root=config.root if config.parity_samples else None, allow_imports=config.allow_imports,
+        workers=0, quiet=config.quiet, say=say,
     )  # fmt: skip
-    items = data_of(opened) if config.samples else None
+    items = data_of(opened) if config.parity_samples else None
     check_out(out)
     model = model_of(opened)
-    given, of = samples(model, opened.protocol, items, config.samples)
+    given, of = parity_samples(model, opened.protocol, items, config.parity_samples)
     with folder_aside(out) as aside, bar("write and compare", 2, quiet=config.quiet) as progress:
         embed = (write_onnx if config.to == "onnx" else write_safetensors)(aside, model, run, opened.settings)
         progress.advance()
@@ -82,7 +83,7 @@ def data_of(opened: OpenRun) -> Items:
     try:
         return opened.items
     except LikewiseError as error:
-        raise LikewiseError(f"{error}; or compare on made-up samples: --samples 0") from None
+        raise LikewiseError(f"{error}; or compare on made-up samples: --parity-samples 0") from None
 
 
 def write_safetensors(folder: Path, model: Model, run: Run, config: Train) -> Callable:
@@ -140,7 +141,9 @@ def folder_aside(out: Path) -> Iterator[Path]:
 def describe(opened: OpenRun, config: Export, items: Items | None, model: Model, parity: Parity, out: Path) -> Card:
     """The facts of the model card, from what the run's folder says."""
     run, settings = opened.run, opened.settings
-    which = "only" if config.which != "untrained" and run.network("best") == run.network("last") else config.which
+    checkpoint = (
+        "only" if config.checkpoint != "untrained" and run.network("best") == run.network("last") else config.checkpoint
+    )
     data = {"name": items.name if items else Path(settings.data).name}
     if items:
         parts = {part: len(opened.protocol.rows(items, part)) for part in ("train", "val", "test")}
@@ -150,7 +153,7 @@ def describe(opened: OpenRun, config: Export, items: Items | None, model: Model,
         name=run.path.resolve().name,
         folder=out.name,
         to=config.to,
-        which=which,
+        checkpoint=checkpoint,
         dim=model.dim,
         similarity=model.similarity,
         preprocess=preprocessing(model.transform) or None,
@@ -158,9 +161,9 @@ def describe(opened: OpenRun, config: Export, items: Items | None, model: Model,
         config=to_dict(settings),
         data=data | {"fingerprint": run.about["data"]},
         labels=labels(opened, items),
-        scores=run.scores if run.done and which in ("best", "only") else None,
+        scores=run.scores if run.done and checkpoint in ("best", "only") else None,
         checked=f"Compared with the run's own network, on the CPU in float32, on {parity}.",
-        made=made(run, which != "untrained"),
+        made=made(run, checkpoint != "untrained"),
         finished=run.done,
     )
 

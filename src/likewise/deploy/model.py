@@ -27,7 +27,7 @@ from likewise.types import LikewiseError
 FORMAT = 1
 """Of an export's config.json."""
 
-KEPT = ("backbone", "head", "dim", "pool", "layer_norm", "augment", "keep_side")
+KEPT = ("backbone", "head", "dim", "pool", "layer_norm", "augment", "short_side")
 """The settings that a network and what it sees of a picture are built from; the size of the picture is kept beside them."""
 
 BATCH = 64
@@ -105,7 +105,7 @@ class Model:
 
 
 def load(
-    path: str | os.PathLike, *, which: str = "best", device: str | None = None, allow_imports: bool = False
+    path: str | os.PathLike, *, checkpoint: str = "best", device: str | None = None, allow_imports: bool = False
 ) -> Model:
     """The network of a run, or of a folder that `likewise export --to safetensors` wrote. Nothing in it is executed.
 
@@ -128,13 +128,13 @@ def load(
     about = run.read_json("config.json")
     if isinstance(about, dict) and "export" in about:
         return open_export(run, about, choose_device(device), allow_imports)
-    return model_of(OpenRun(run, which=which, device=device, allow_imports=allow_imports))
+    return model_of(OpenRun(run, checkpoint=checkpoint, device=device, allow_imports=allow_imports))
 
 
 def model_of(opened: OpenRun) -> Model:
     """Return the network of an open run, ready for use."""
-    if opened.which not in ("best", "last", "untrained"):
-        raise LikewiseError(f"load: which must be best, last or untrained, got '{opened.which}'")
+    if opened.checkpoint not in ("best", "last", "untrained"):
+        raise LikewiseError(f"load: which must be best, last or untrained, got '{opened.checkpoint}'")
     return Model(opened.network, opened.transform, opened.similarity, opened.device)
 
 

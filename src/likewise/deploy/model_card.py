@@ -13,7 +13,7 @@ from likewise.render.html import TEMPLATES
 from likewise.render.scores import score_lines
 
 TOLD = (
-    "recipe", "backbone", "head", "pool", "loss", "sampler", "confidence", "terms", "length", "optimizer", "lr",
+    "recipe", "backbone", "head", "pool", "loss", "sampler", "confidence", "terms", "epochs", "steps", "optimizer", "lr",
     "weight_decay", "schedule", "precision", "augment", "mixup", "protocol", "seed",
 )  # fmt: skip
 """The settings that a card tells, where they are set."""
@@ -32,7 +32,7 @@ class Card:
     name: str
     folder: str
     to: str  # "onnx" or "safetensors"
-    which: str
+    checkpoint: str
     dim: int
     similarity: str
     preprocess: Mapping | None
@@ -102,7 +102,7 @@ def start(config: Mapping) -> str:
 
 def network(card: Card) -> str:
     """Which of its training's networks this is."""
-    if card.which == "untrained":
+    if card.checkpoint == "untrained":
         return (
             f"It is untrained: {code(card.config['backbone'])} as it was before the first step, from "
             f"{plain(start(card.config))}."
@@ -111,7 +111,7 @@ def network(card: Card) -> str:
         "best": "Of the networks on the way of its training, this was the best on validation.",
         "last": "This is the last network of its training; the one that was best on validation is another file.",
         "only": f"This is the network {'that its training ended with' if card.finished else 'of the last checkpoint'}.",
-    }[card.which]
+    }[card.checkpoint]
 
 
 def sees(card: Card) -> str:
@@ -137,8 +137,8 @@ def scored(card: Card) -> list[str]:
     if not scores:
         return ["This network was not scored."]
     over = f"; intervals: bootstrap over {scores['interval_over']}" if scores.get("interval") else ""
-    part, similarity = scores.get("part", "test"), scores["similarity"]
-    said = [plain(f"{scores['queries']} queries of the {part} part, {similarity} similarity{over}.")]
+    split, similarity = scores.get("split", "test"), scores["similarity"]
+    said = [plain(f"{scores['queries']} queries of the {split} split, {similarity} similarity{over}.")]
     if card.config.get("protocol"):
         said.append(f"Queries and gallery: {code(card.config['protocol'])}.")
     if scores.get("unscored"):
@@ -149,7 +149,9 @@ def scored(card: Card) -> list[str]:
 
 def limits(card: Card) -> list[str]:
     said = (
-        [] if card.finished or card.which == "untrained" else ["Its training was not finished when this was written."]
+        []
+        if card.finished or card.checkpoint == "untrained"
+        else ["Its training was not finished when this was written."]
     )
     if card.preprocess:
         size = card.preprocess["size"]

@@ -50,7 +50,7 @@ class Parity:
 
 
 def samples(model: Model, protocol: Protocol, items: Items | None, count: int) -> tuple[Sequence | np.ndarray, str]:
-    """What both are compared on, and what that is in words: spread over the test part, or made up."""
+    """What both are compared on, and what that is in words: spread over the test split, or made up."""
     if items is None:
         rng, kind = np.random.default_rng(0), "pictures" if model.transform else "vectors"
         if model.transform is None:
@@ -59,7 +59,7 @@ def samples(model: Model, protocol: Protocol, items: Items | None, count: int) -
             made = [made_up(rng) for _ in range(MADE_UP)]
         return made, f"made-up {kind} (none of the data)"
     rows = protocol.rows(items, "test")
-    part, rows = ("test part", rows) if len(rows) else ("data", np.arange(len(items)))
+    part, rows = ("test split", rows) if len(rows) else ("data", np.arange(len(items)))
     rows = rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int)]
     if items.x is not None:
         return items.x[rows].astype(np.float32), f"vectors of the {part}"

@@ -14,7 +14,7 @@ from likewise.types import Items
 
 def findable(items: Items, protocol: Protocol, rows: Int[np.ndarray, "n"]) -> Int[torch.Tensor, "Q"]:
     """Return how many answers each query among these rows has to find: of its class, not itself, not of its group."""
-    asks, answers = protocol.sides(items, rows)
+    asks, answers = protocol.query_gallery(items, rows)
     q, g = rows[asks], rows[answers]
     place = np.full(len(items), -1)
     place[g] = np.arange(len(g))

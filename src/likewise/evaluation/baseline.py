@@ -13,7 +13,7 @@ from likewise.runs.per_query import PER_QUERY, read_per_query
 from likewise.runs.scores import write_scores
 from likewise.types import LikewiseError
 
-HINT = "with few pictures train less, more gently (--backbone-lr 1e-5), or not at all (--length 0)"
+HINT = "with few pictures train less, more gently (--backbone-lr 1e-5), or not at all (--epochs 0)"
 
 
 def add_before(run: Run, config: Train, say=print) -> dict:
@@ -25,7 +25,7 @@ def add_before(run: Run, config: Train, say=print) -> dict:
     assert scores is not None
     began = run.about["config"]
     missing = scores["metrics"].keys() - scores.get("before", {}).get("metrics", {}).keys()
-    trained = (began.get("pretrained") or began.get("weights")) and run.read_log()  # --length 0 leaves none
+    trained = (began.get("pretrained") or began.get("weights")) and run.read_log()  # --epochs 0 leaves none
     if not missing or not trained:
         return scores
     try:
@@ -41,12 +41,14 @@ def score_before(run: Run, config: Train, metrics: list[str]) -> dict:
     """What `summary` says of the untrained network, and how training changed the deciding metric, query by query."""
     admit(metrics, config.allow_imports)
     opened = OpenRun(
-        run, which="untrained", device=config.device, data=config.data, root=config.root, workers=config.workers,
+        run, checkpoint="untrained", device=config.device, data=config.data, root=config.root, workers=config.workers,
         allow_imports=config.allow_imports, quiet=True, say=lambda line: None,
     )  # fmt: skip
     items, protocol, similarity, device = opened.items, opened.protocol, opened.similarity, opened.device
     rows = rows_of(protocol, items, "test")
-    e = as_compared(opened.embed(items, rows, title="embed test part, before training", quiet=config.quiet), similarity)
+    e = as_compared(
+        opened.embed(items, rows, title="embed test split, before training", quiet=config.quiet), similarity
+    )
     each, _ = score(e, items, protocol, metrics, similarity, device)
     name = opened.settings.select if opened.settings.select in each.each else next(iter(each.each))
     after = read_per_query(run.path / PER_QUERY, "train", [name])

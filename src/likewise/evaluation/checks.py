@@ -1,4 +1,4 @@
-"""What can be scored: the rows of a part, embeddings with a cosine, and metrics that fit the test part."""
+"""What can be scored: the rows of a part, embeddings with a cosine, and metrics that fit the test split."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 
 from likewise.config import Train
 from likewise.config.spec import spec
-from likewise.contracts import Part, Protocol
+from likewise.contracts import Protocol, Split
 from likewise.data.leakage import leaks, say_leaks
 from likewise.evaluation.answers import answers_for, findable
 from likewise.io.progress import bar
@@ -16,19 +16,19 @@ from likewise.metrics import admit, measure_set, metric, of_the_set, reach, spec
 from likewise.types import Items, LikewiseError
 
 
-def rows_of(protocol: Protocol, items: Items, part: Part) -> Int[np.ndarray, "n"]:
+def rows_of(protocol: Protocol, items: Items, part: Split) -> Int[np.ndarray, "n"]:
     """Return the rows of a part, which must not be empty."""
     rows = protocol.rows(items, part)
-    if part == "test" and not protocol.tests:
+    if part == "test" and not protocol.has_test_split:
         raise LikewiseError(
-            f"evaluate: '{items.name}' has no test part, for all of it trained ({spec(protocol)}), so there is nothing to score; "
+            f"evaluate: '{items.name}' has no test split, for all of it trained ({spec(protocol)}), so nothing can be scored; "
             "train without train=1 to learn how good it is"
         )
     if not len(rows):
         parts = [] if items.split is None else [p for p in ("train", "val", "test") if (items.split == p).any()]
         raise LikewiseError(
             f"evaluate: the {part} part of '{items.name}' is empty; check its `split` column"
-            + (f", or say --part {parts[0]}" if parts else "")
+            + (f", or say --split {parts[0]}" if parts else "")
         )
     return rows
 
@@ -52,11 +52,11 @@ def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
     for name in (config.select, *asked):
         metric(name)
     deepest = reach(asked).k
-    if not config.evaluate and not config.peek_every:
+    if not config.evaluate and not config.test_every:
         return
     if not asked:
         raise LikewiseError("train: evaluating takes at least one metric per query; add R@1, or say --no-evaluate")
-    asks, answers = protocol.sides(items, rows)
+    asks, answers = protocol.query_gallery(items, rows)
     classes = len(np.unique(items.y[rows]))
     if classes < 2:
         raise LikewiseError(
@@ -66,7 +66,7 @@ def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
     room = answers_for(asks, answers)
     if deepest > room:
         raise LikewiseError(
-            f"train: the metrics look at {deepest} answers, but the test part has {room} for a query; ask for a smaller k "
+            f"train: the metrics look at {deepest} answers, but the test split has {room} for a query; ask for a smaller k "
             "with --metrics, or say --no-evaluate"
         )
     if not findable(items, protocol, rows).any():
@@ -80,6 +80,6 @@ def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
 
 
 def find_leaks(items: Items, protocol: Protocol, quiet: bool) -> str:
-    """Return a sentence on what the train and test parts share."""
+    """Return a sentence on what the train and test splits share."""
     with bar("look for leaks", 100, quiet=quiet) as shown:
         return say_leaks(leaks(items, protocol, shown.reach))

@@ -29,7 +29,7 @@ def embed(config: Embed, say=print, fetch: bool = True) -> Embedded:
     out = check_out(config.out, ".npz", "embed") if config.out else None
     device = choose_device(config.device)
     is_run = os.path.exists(os.path.expanduser(config.run)) or os.sep in config.run
-    way = {"which": config.which, "device": device, "allow_imports": config.allow_imports}
+    way = {"checkpoint": config.checkpoint, "device": device, "allow_imports": config.allow_imports}
     opened = OpenRun(Run(config.run), **way) if is_run else of_backbone(config)
     items = load_items(
         config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say,
@@ -46,7 +46,7 @@ def embed(config: Embed, say=print, fetch: bool = True) -> Embedded:
     if out:  # a query by picture needs the network that made the file, up to its head
         made_by = {}
         if isinstance(opened, OpenRun) and not by_feature:
-            made_by = {"run": opened.run.path, "which": config.which}
+            made_by = {"run": opened.run.path, "checkpoint": config.checkpoint}
         save_embeddings(out, e, items, made_by | {"similarity": similarity})
     return e
 
@@ -61,8 +61,8 @@ def must_fit(config: Embed, features: int | None, items: Items) -> None:
 
 def of_backbone(config: Embed) -> Train:
     """Settings of a network that is a backbone and nothing else."""
-    if config.which != "best":
-        raise LikewiseError(f"embed: --which is for a run, and '{config.run}' is no folder here; leave it out")
+    if config.checkpoint != "best":
+        raise LikewiseError(f"embed: --checkpoint is for a run, and '{config.run}' is no folder here; leave it out")
     try:
         dim = width_of(config.run)
     except LikewiseError as error:

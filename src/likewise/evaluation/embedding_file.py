@@ -46,7 +46,7 @@ def evaluate_arrays(config: Evaluate, z, y) -> dict:
 
 def check_for_embeddings(config: Evaluate, what: str) -> Path | None:
     """Return the file for scores per query, if any. Settings that only a run has are an error."""
-    for name, usual in (("data", None), ("root", None), ("which", "best")):
+    for name, usual in (("data", None), ("root", None), ("checkpoint", "best")):
         if getattr(config, name) != usual:
             raise LikewiseError(f"evaluate: {what}, and --{name} is for a run; leave it out")
     admit(config.metrics, config.allow_imports)
@@ -60,12 +60,12 @@ def score_items(
     config: Evaluate, items: Items, name: str, similarity: str, device: torch.device, out: Path | None
 ) -> dict:
     """Score the embeddings in `items.x`; scores per query go to `out`."""
-    if items.split is None and config.part != "test":
-        raise LikewiseError(f"evaluate: {name} has no `split`, so no {config.part} part; add it, or leave out --part")
-    if config.part == "test" and (items.split is None or not (items.split != "").any()):
+    if items.split is None and config.split != "test":
+        raise LikewiseError(f"evaluate: {name} has no `split`, so no {config.split} part; add it, or leave out --split")
+    if config.split == "test" and (items.split is None or not (items.split != "").any()):
         items = dataclasses.replace(items, split=np.full(len(items), "test"))
     protocol = protocol_for(items)
-    rows = rows_of(protocol, items, config.part)
+    rows = rows_of(protocol, items, config.split)
     assert items.x is not None
     x = items.x if len(rows) == len(items) else items.x[rows]  # all of them may be more than memory holds
     x = x if x.flags.writeable else x.copy()  # torch takes no others
@@ -78,6 +78,6 @@ def score_items(
     if out and world()[0] == 0:
         assert found is not None
         write_per_query(out, scores, found, e, items)
-    if config.part == "test" and (items.split == "train").any():
+    if config.split == "test" and (items.split == "train").any():
         result["leaks"] = find_leaks(items, protocol, config.quiet)
     return result | {"length": length}

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from likewise.config import Evaluate, Train, check
-from likewise.contracts import Part
+from likewise.contracts import Split
 from likewise.data.decoded_cache import Pixels
 from likewise.distributed.process_group import joined, world
 from likewise.evaluation.checks import find_leaks, rows_of
@@ -39,13 +39,13 @@ def evaluate_target(config: Evaluate, target: Path, device: torch.device, say) -
                 flag = name.replace("_", "-")
                 raise LikewiseError(f"evaluate: '{target}' is a run and has {flag} of its own; leave out --{flag}")
         opened = OpenRun(
-            Run(target), which=config.which, device=device, data=config.data, root=config.root,
+            Run(target), checkpoint=config.checkpoint, device=device, data=config.data, root=config.root,
             allow_imports=config.allow_imports, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say,
         )  # fmt: skip
         if not opened.run.done:
             say(f"this run is not finished; its last checkpoint is scored: {opened.run.path}")
         return evaluate_open(
-            opened, config.metrics, part=config.part, similarity=config.similarity, budget=bytes_of(config.memory),
+            opened, config.metrics, split=config.split, similarity=config.similarity, budget=bytes_of(config.memory),
             exclude=config.exclude,
         )  # fmt: skip
     from likewise.evaluation.embedding_file import evaluate_embeddings
@@ -60,8 +60,8 @@ def evaluate_run(
     items: Items,
     metrics: Sequence[str],
     device: torch.device,
-    part: Part = "test",
-    which: str = "best",
+    split: Split = "test",
+    checkpoint: str = "best",
     similarity: str | None = None,
     workers: int = -1,
     quiet: bool = False,
@@ -72,7 +72,7 @@ def evaluate_run(
 ) -> dict:
     """Score a run's network on the test part of its data, or on another.
 
-    What counts as the run's result is written into its folder: the best network on the test part, compared the way its loss
+    What counts as the run's result is written into its folder: the best network on the test split, compared the way its loss
     was written for, with all answers allowed. Where only numbers of the whole set are asked for, nothing is ranked and
     nothing written.
 
@@ -80,11 +80,13 @@ def evaluate_run(
         pixels: decoded pictures, where they are at hand.
         known: that these items are the run's.
     """
-    opened = OpenRun(run, which=which, device=device, workers=workers, quiet=quiet, settings=config, items=items)
+    opened = OpenRun(
+        run, checkpoint=checkpoint, device=device, workers=workers, quiet=quiet, settings=config, items=items
+    )
     if not known:
         opened.take(items)
     return evaluate_open(
-        opened, metrics, part=part, similarity=similarity, budget=budget, exclude=exclude, pixels=pixels
+        opened, metrics, split=split, similarity=similarity, budget=budget, exclude=exclude, pixels=pixels
     )
 
 
@@ -92,7 +94,7 @@ def evaluate_open(
     opened: OpenRun,
     metrics: Sequence[str],
     *,
-    part: Part = "test",
+    split: Split = "test",
     similarity: str | None = None,
     budget: int = BUDGET,
     exclude: str | None = None,
@@ -101,18 +103,18 @@ def evaluate_open(
     """Score the network of an open run on a part of its data; see `evaluate_run`."""
     admit(metrics, opened.settings.allow_imports)
     run, items, protocol, finished = opened.run, opened.items, opened.protocol, opened.run.done
-    rows, pairs = rows_of(protocol, items, part), read_pairs(exclude, items)
+    rows, pairs = rows_of(protocol, items, split), read_pairs(exclude, items)
     similarity = similarity or opened.similarity
-    e = as_compared(opened.embed(items, rows, title=f"embed {part} part", pixels=pixels), similarity)
+    e = as_compared(opened.embed(items, rows, title=f"embed {split} split", pixels=pixels), similarity)
     how = {"budget": budget, "exclude": pairs}
     result, scores, found = score_with_galleries(
         e, items, protocol, metrics, similarity, opened.device, opened.quiet, **how
     )
-    result |= {"which": opened.which, "part": part}
-    if part == "test":
-        best = best_test_epoch(run) if opened.which == "best" else None
+    result |= {"checkpoint": opened.checkpoint, "split": split}
+    if split == "test":
+        best = best_test_epoch(run) if opened.checkpoint == "best" else None
         result |= {"leaks": find_leaks(items, protocol, opened.quiet), "best_test_epoch": best}
-    own = opened.which == "best" and part == "test" and similarity == opened.similarity and pairs is None
+    own = opened.checkpoint == "best" and split == "test" and similarity == opened.similarity and pairs is None
     if own and found is not None and run.done == finished and world()[0] == 0:  # training did not end meanwhile
-        write_results(run, items, e, protocol.sides(items, rows), scores, found, result)
+        write_results(run, items, e, protocol.query_gallery(items, rows), scores, found, result)
     return result

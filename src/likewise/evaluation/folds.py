@@ -31,7 +31,7 @@ def score_folds(
     quiet: bool = False,
     allow_imports: bool = False,
 ) -> dict:
-    """Score fold models on their common test part.
+    """Score fold models on their common test split.
 
     "separated": every model by itself, then the mean of each metric, with the values of the folds behind it. "concatenated":
     the models' embeddings of a sample, each at unit length, joined to one longer vector and scored by cosine. Models of losses

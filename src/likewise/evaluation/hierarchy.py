@@ -36,26 +36,26 @@ def hierarchy(config: Hierarchy, say=print) -> Learned:
     check(config)
     run = Run(config.run)
     opened = OpenRun(
-        run, which=config.which, device=choose_device(config.device), data=config.data, root=config.root,
+        run, checkpoint=config.checkpoint, device=choose_device(config.device), data=config.data, root=config.root,
         allow_imports=config.allow_imports, workers=config.workers, quiet=config.quiet, say=say,
     )  # fmt: skip
     items = opened.noisy_items
     rows = rows_of(opened.protocol, items, "train")
     used, y = np.unique(items.y[rows], return_inverse=True)
     names = tuple(items.class_name[c] for c in used)
-    held = clusters_of(run, config.which)
+    held = clusters_of(run, config.checkpoint)
     levels, how = find_levels(run, config, held, len(names))
-    known = config.tree is not None or items.taxonomy is not None
-    paths = ancestors("hierarchy", names, config.tree, items.taxonomy) if known else [()] * len(names)
-    notes = [] if known else ["the data brings no class tree to compare with; name one with --tree"]
+    known = config.taxonomy is not None or items.taxonomy is not None
+    paths = ancestors("hierarchy", names, config.taxonomy, items.taxonomy) if known else [()] * len(names)
+    notes = [] if known else ["the data brings no class tree to compare with; name one with --taxonomy"]
     notes += [] if run.done else ["this run is not finished; its last state is shown"]
     out = folder_for(run, config, bool(held))
-    e = opened.embed(items, rows, title="embed train part")
+    e = opened.embed(items, rows, title="embed train split")
     mean, typical = class_directions(e.z, torch.as_tensor(y))
     if not mean.isfinite().all():
         raise LikewiseError(
             f"hierarchy: the network of '{run.path}' must give finite embeddings, and some are not; it diverged or its file is "
-            "damaged, --again trains it anew"
+            "damaged, --restart trains it anew"
         )
     if isinstance(levels, int):
         levels = [kmeans(mean, levels, spherical=True).label.numpy()]
@@ -63,7 +63,7 @@ def hierarchy(config: Hierarchy, say=print) -> Learned:
     notes += (
         ["the tree tells none of these classes apart, so there is nothing to compare"] if known and not found else []
     )
-    learned = Learned(f"{how}, {WHICH[config.which]}", names, levels, found, notes, out / "hierarchy.png")
+    learned = Learned(f"{how}, {WHICH[config.checkpoint]}", names, levels, found, notes, out / "hierarchy.png")
     cards = make_cards(learned, paths, mean.numpy(), lambda c: thumbnail(items, int(rows[typical[c]])))
     page = draw_hierarchy(cards, f"{run.path.resolve().name}: {brief(opened.settings.loss)}", say_what(learned))
     write(out, learned, page)
@@ -72,7 +72,7 @@ def hierarchy(config: Hierarchy, say=print) -> Learned:
 
 def folder_for(run: Run, config: Hierarchy, has_own: bool) -> Path:
     """Where files go: the run's folder holds its own tree, and answers to other questions go elsewhere."""
-    other = config.which == "untrained" or (config.coarse is not None and has_own)
+    other = config.checkpoint == "untrained" or (config.clusters is not None and has_own)
     if other and not config.out:
         raise LikewiseError(
             f"hierarchy: '{run.path}' keeps its own tree, and this is another one; say where to put it: --out FOLDER"
@@ -88,36 +88,36 @@ def find_levels(
         raise LikewiseError(
             f"hierarchy: a tree takes three training classes or more, got {classes}; bring more classes"
         )
-    if config.coarse is None and held:
-        return stored_levels(run, config.which, held, classes), "as its loss holds them"
-    coarse = max(2, classes // 10) if config.coarse is None else config.coarse
-    if not 2 <= coarse < classes:
+    if config.clusters is None and held:
+        return stored_levels(run, config.checkpoint, held, classes), "as its loss holds them"
+    clusters = max(2, classes // 10) if config.clusters is None else config.clusters
+    if not 2 <= clusters < classes:
         raise LikewiseError(
-            f"hierarchy: coarse must be at least 2 and less than the {classes} training classes, got {coarse}; change it"
+            f"hierarchy: clusters must be at least 2 and less than the {classes} training classes, got {clusters}; change it"
         )
-    return coarse, "by k-means of the mean embeddings of classes"
+    return clusters, "by k-means of the mean embeddings of classes"
 
 
-def clusters_of(run: Run, which: str) -> dict[str, Tensor]:
+def clusters_of(run: Run, checkpoint: str) -> dict[str, Tensor]:
     """What the run's loss says of the clusters of its classes: `cluster_1`, `begun` and so on; nothing where it has none."""
-    tensors = {} if which == "untrained" else run.load_tensors(run.network(which))
+    tensors = {} if checkpoint == "untrained" else run.load_tensors(run.network(checkpoint))
     first = next((key for key in tensors if key.startswith("loss.") and key.endswith(".cluster_1")), None)
     own = first and first.removesuffix("cluster_1")
     return {key.removeprefix(own): value for key, value in tensors.items() if key.startswith(own)} if own else {}
 
 
-def stored_levels(run: Run, which: str, tensors: dict[str, Tensor], classes: int) -> list[Int[np.ndarray, "C"]]:
+def stored_levels(run: Run, checkpoint: str, tensors: dict[str, Tensor], classes: int) -> list[Int[np.ndarray, "C"]]:
     """The clusters in the run's loss, level by level."""
-    name = run.network(which)
+    name = run.network(checkpoint)
     if not tensors.get("begun", torch.ones(())).all():
         if name == "best.safetensors" and clusters_of(run, "last").get("begun", torch.zeros(())).all():
             raise LikewiseError(
                 f"hierarchy: the network of '{run.path}' that was best on validation is from before the first clustering; say "
-                "--which last, or --coarse N for k-means of its class means"
+                "--checkpoint last, or --clusters N for k-means of its class means"
             )
         raise LikewiseError(
             f"hierarchy: the loss of '{run.path}' must have clustered its classes, but training ended before; train longer "
-            "(--length), let it start earlier (start= of the loss), or say --coarse N for k-means of the class means"
+            "(--epochs), let it start earlier (start= of the loss), or say --clusters N for k-means of the class means"
         )
     levels, group = [], np.arange(classes)
     while (key := f"cluster_{len(levels) + 1}") in tensors:
@@ -126,7 +126,7 @@ def stored_levels(run: Run, which: str, tensors: dict[str, Tensor], classes: int
         if not whole or max(int(above.max()), group.max()) >= len(above) or (not levels and len(above) != classes):
             raise LikewiseError(
                 f"hierarchy: loss.{key} in {run.path / name} must hold a cluster for each of {group.max() + 1} classes or "
-                f"clusters, got {above.dtype} {tuple(above.shape)}; the file is damaged, --again trains the run anew"
+                f"clusters, got {above.dtype} {tuple(above.shape)}; the file is damaged, --restart trains the run anew"
             )
         group = above.numpy()[group]
         levels.append(group)
@@ -173,7 +173,7 @@ def thumbnail(items: Items, row: int) -> Image.Image | None:
 
 
 def write(folder: Path, learned: Learned, page: Image.Image) -> None:
-    """The picture; the tree as a table, which `--tree` takes; both the tree and its comparison for other programs."""
+    """The picture; the tree as a table, which `--taxonomy` takes; both the tree and its comparison for other programs."""
     trees = {
         name: [f"level {n} cluster {learned.levels[n - 1][c]}" for n in range(len(learned.levels), 0, -1)]
         for c, name in enumerate(learned.class_names)

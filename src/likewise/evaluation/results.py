@@ -14,7 +14,7 @@ from likewise.types import Embedded, Items, Retrieval, Scores
 
 
 def best_test_epoch(run: Run) -> dict | None:
-    """Return the best test scores that the log of a run holds of every metric; None where training never peeked."""
+    """Return the best test scores that the log of a run holds of every metric; None where training never scored the test split."""
     return log.best_test_epoch(run.read_log())
 
 
@@ -27,9 +27,9 @@ def write_results(
     found: Retrieval,
     result: dict,
 ) -> None:
-    """Write the embeddings of the test part, its queries and its scores; scores from before training are kept."""
-    made_by = {"run": run.path, "which": result["which"], "similarity": result["similarity"]}
-    save_embeddings(run.path / EMBEDDINGS, e, items, made_by, result["part"], sides)
+    """Write the embeddings of the test split, its queries and its scores; scores from before training are kept."""
+    made_by = {"run": run.path, "checkpoint": result["checkpoint"], "similarity": result["similarity"]}
+    save_embeddings(run.path / EMBEDDINGS, e, items, made_by, result["split"], sides)
     write_per_query(run.path / PER_QUERY, scores, found, e, items)
     known = run.scores or {}
     before = (

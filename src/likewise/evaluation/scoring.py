@@ -43,7 +43,7 @@ def retrieve(
         wanted: how deep the metrics look.
         exclude: pairs of rows of the data that are no answers to each other.
     """
-    asks, answers = (torch.as_tensor(side) for side in protocol.sides(items, e.row.numpy()))
+    asks, answers = (torch.as_tensor(side) for side in protocol.query_gallery(items, e.row.numpy()))
     if not asks.any() or not answers.any():
         raise LikewiseError(
             f"{type(protocol).__name__}: both queries and gallery rows are needed among the {len(e.row)} rows evaluated, "
@@ -110,7 +110,7 @@ def score(
     chosen = {name: metric(name) for name in metrics if not of_the_set(name)}
     if not chosen:
         return Scores({}), None
-    wanted, room = reach(chosen), answers_for(*protocol.sides(items, e.row.numpy()))
+    wanted, room = reach(chosen), answers_for(*protocol.query_gallery(items, e.row.numpy()))
     if wanted.k > room:
         raise LikewiseError(
             f"evaluate: the metrics look at {wanted.k} answers, but there are at most {room} for a query here; ask for a "
@@ -211,7 +211,7 @@ def score_with_galleries(
         alone = {}
         for name in names:
             one = protocol.only(name)
-            room = answers_for(*one.sides(items, e.row.numpy()))
+            room = answers_for(*one.query_gallery(items, e.row.numpy()))
             fit = [m for m in asked if reach([m]).k <= room]  # a small gallery has no answer number 10
             if not fit or not findable(items, one, e.row.numpy()).any():
                 alone[name] = {"metrics": {}, "queries": 0, "unscored": len(found.query)}

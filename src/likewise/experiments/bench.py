@@ -36,8 +36,8 @@ def planned(plan: GridPlan, config: Bench) -> Table:
     left = sum(t.job.state != "finished" for t in runs)
     notes = [f"{left} of {len(runs)} trainings are to be done"]
     if config.slurm:
-        if config.only or config.on:
-            flag = "--only" if config.only else "--on"
+        if config.only or config.executor:
+            flag = "--only" if config.only else "--executor"
             raise LikewiseError(f"bench: the script trains every cell that is not finished, got {flag}; leave it out")
         file = Path(config.slurm).expanduser()
         if file.is_dir() or not file.parent.is_dir():

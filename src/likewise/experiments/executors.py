@@ -37,13 +37,13 @@ class Executor(Protocol):
 
 def choose_executor(config: Bench, say: Callable[[str], None] = print) -> Executor:
     """Return the executor that the settings of bench name: this machine, or the Ray cluster in `on`."""
-    if config.on:
+    if config.executor:
         from likewise.experiments.ray_executor import RayExecutor
 
-        return RayExecutor(config.on, config.jobs, config.gpus_each)
-    if config.gpus_each is not None:
+        return RayExecutor(config.executor, config.jobs, config.gpus_per_run)
+    if config.gpus_per_run is not None:
         raise LikewiseError(
-            f"bench: --gpus-each {config.gpus_each} is for a Ray cluster; add --on ray, or leave it out"
+            f"bench: --gpus-per-run {config.gpus_per_run} is for a Ray cluster; add --executor ray, or leave it out"
         )
     return LocalExecutor(config.jobs, say)
 

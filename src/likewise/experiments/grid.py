@@ -48,7 +48,7 @@ from pathlib import Path
 from typing import Any
 
 from likewise import tables
-from likewise.config import Train, check
+from likewise.config import Train, check, merged_settings
 from likewise.config.overrides import fill, flat, has_argument, must_know, plain, read_change, with_argument
 from likewise.errors import LikewiseError, nearest_name
 from likewise.experiments.grid_types import Cell, Grid, Point
@@ -149,7 +149,11 @@ def cells(grid: Grid) -> list[Cell]:
     for along in itertools.product(*grid.axes.values()):
         settings, let, published = dict(grid.settings), {}, {}
         for point in along:
-            settings, let, published = settings | point.settings, let | point.let, published | point.published
+            settings, let, published = (
+                merged_settings(settings, point.settings),
+                let | point.let,
+                published | point.published,
+            )
         settings = {key: fill(key, value, let) for key, value in settings.items()}
         found.append(Cell({axis: point.name for axis, point in zip(grid.axes, along)}, settings, published))
     return found
@@ -188,13 +192,13 @@ def adapted(
     own, data = str(grid.settings.get("data")), str(given.get("data", grid.settings.get("data")))
     if printed and data.casefold() in {n.dataset.casefold() for n in numbers()}:
         printed.pop("dataset", None)  # data says so by its name
-    grid = replace(grid, settings=grid.settings | given, published=printed)
+    grid = replace(grid, settings=merged_settings(grid.settings, given), published=printed)
     if data != own:
         called = Path(data.split("(")[0]).stem
         grid = replace(grid, name=f"{grid.name}-{called}", title=f"{grid.title or grid.name}, on {called}")
     if quick:
         grid = quicken(grid)
-        grid = replace(grid, settings=grid.settings | words)
+        grid = replace(grid, settings=merged_settings(grid.settings, words))
     inside = [name for name in words if "." in name]
     every = [as_train(cell.settings) for cell in cells(grid)] if inside else []
     for name in inside:
@@ -224,7 +228,7 @@ def quicken(grid: Grid) -> Grid:
     }
     title = f"{grid.title or grid.name} \N{EM DASH} quick: small glyphs, not the paper's data"
     return replace(
-        grid, settings=_left(grid.settings, said) | said, axes=axes, published={}, note="", name=f"{grid.name}-quick", title=title
+        grid, settings=merged_settings(_left(grid.settings, said), said), axes=axes, published={}, note="", name=f"{grid.name}-quick", title=title
     )  # fmt: skip
 
 

@@ -106,7 +106,7 @@ class Planner:
         from likewise.runs.defaults import check_loss, resolve
 
         items, data = self.items(config)
-        config = replace(resolve(config, items), quiet=True, again=False, out=None)
+        config = replace(resolve(config, items), quiet=True, restart=False, out=None)
         check_loss(config, items)
         rows = np.arange(len(items))
         facts = {
@@ -116,7 +116,7 @@ class Planner:
         }  # fmt: skip
         if config.confidence:
             build(config.confidence, Confidence, allow_imports=config.allow_imports, **facts)
-        for name in ("length", "warmup", "schedule_every", "validate_every", "peek_every"):
+        for name in ("warmup", "schedule_every", "validate_every", "test_every"):
             steps_of(getattr(config, name) or "1", 100, name)
         period_of(config.checkpoint_every, 100, "checkpoint_every")
         check_plan(config, items, make_protocol(config))

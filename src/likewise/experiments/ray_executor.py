@@ -49,16 +49,16 @@ class RayExecutor:
         gpus_each: share of a GPU a training gets, or how many. None: 1 where the cluster has any.
     """
 
-    def __init__(self, address: str, jobs: int = 1, gpus_each: float | None = None):
+    def __init__(self, address: str, jobs: int = 1, gpus_per_run: float | None = None):
         if address != "ray" and not address.startswith("ray://"):
-            raise LikewiseError(f'bench: --on must be "ray" or "ray://HOST:PORT", got "{address}"')
+            raise LikewiseError(f'bench: --executor must be "ray" or "ray://HOST:PORT", got "{address}"')
         if jobs < 1:
             raise LikewiseError(f"executor: jobs must be 1 or more, got {jobs}")
-        if gpus_each is not None and (gpus_each < 0 or (gpus_each > 1 and gpus_each % 1)):
+        if gpus_per_run is not None and (gpus_per_run < 0 or (gpus_per_run > 1 and gpus_per_run % 1)):
             raise LikewiseError(
-                f"bench: --gpus-each must be a share of a GPU or a whole number of them, got {gpus_each}"
+                f"bench: --gpus-per-run must be a share of a GPU or a whole number of them, got {gpus_per_run}"
             )
-        self.address, self.jobs, self.gpus_each = address, jobs, gpus_each
+        self.address, self.jobs, self.gpus_per_run = address, jobs, gpus_per_run
         self.began = self.here_only = False
         self.ray: Any = None  # the module, once it is needed
 
@@ -66,7 +66,9 @@ class RayExecutor:
         try:
             import ray
         except ModuleNotFoundError:
-            raise LikewiseError('bench: --on ray needs Ray, which is not there; pip install "likewise[ray]"') from None
+            raise LikewiseError(
+                'bench: --executor ray needs Ray, which is not there; pip install "likewise[ray]"'
+            ) from None
         self.ray = ray
         if not ray.is_initialized():
             with elsewhere():
@@ -109,7 +111,7 @@ class RayExecutor:
     def task(self, config: Train):
         """What to ask Ray for, and the settings as they are there."""
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
-        gpus = gpus_for(config, self.gpus_each, nodes)
+        gpus = gpus_for(config, self.gpus_per_run, nodes)
         cpus = cpus_for(gpus, self.jobs, nodes)
         device = "cpu" if not gpus else "cuda" if (config.device or "").startswith("cuda") else config.device
         workers = min(8, cpus // 2) if config.workers < 0 else config.workers

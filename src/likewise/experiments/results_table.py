@@ -34,7 +34,7 @@ FOLDS = (
     "separated: mean over the fold models of a seed. concatenated: their embeddings joined to one vector, scored once."
 )
 UNCLEAR = "{} printed numbers are not shown: which cell each belongs to is not clear; say more in published = {{...}}."
-CHOSEN = "best test epoch: chosen by looking at the test part, so too good; not to be compared with the other columns."
+CHOSEN = "best test epoch: chosen by looking at the test split, so too good; not to be compared with the other columns."
 
 
 def tabulate(grid: Grid, plan: Sequence, folder: Path, device: torch.device, notes: Sequence[str] = ()) -> Sheet:

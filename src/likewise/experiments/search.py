@@ -43,9 +43,9 @@ def prepare(config: Tune, planner: Planner, say: Callable[[str], None]) -> Searc
     path, ours = Path(config.config).expanduser(), {"evaluate": False, "allow_imports": config.allow_imports}
     ours |= {"device": config.device} if config.device else {}
     if path.is_dir():
-        base, grid = replace(read_config(Run(path)), recipe=None, peek_every=None, **ours), Grid("", {}, {}, {})
+        base, grid = replace(read_config(Run(path)), recipe=None, test_every=None, **ours), Grid("", {}, {}, {})
         if not has_val(base, planner):
-            say(f"the protocol of {path} has no validation part; {FOLDS} takes its place")
+            say(f"the protocol of {path} has no validation split; {FOLDS} takes its place")
             usual = resolve(replace(base, sampler=None), planner.items(base)[0]).sampler == base.sampler
             base = replace(base, protocol=FOLDS, sampler=None if usual else base.sampler)  # for fewer classes
     else:
@@ -63,11 +63,11 @@ def prepare(config: Tune, planner: Planner, say: Callable[[str], None]) -> Searc
             raise LikewiseError(
                 f"tune: '{name}' is the same for all trials, or they could not be compared; set it in the config"
             )
-    if base.peek_every or any(r.name == "peek_every" for r in ranges):
-        raise LikewiseError("tune: peek_every looks at the test part, which a search must not; leave it out")
+    if base.test_every or any(r.name == "test_every" for r in ranges):
+        raise LikewiseError("tune: test_every looks at the test split, which a search must not; leave it out")
     if not has_val(replace(base, protocol=protocols[0]), planner):
         raise LikewiseError(
-            f"tune: {base.protocol} has no validation part to search on; use {FOLDS} or UnseenClasses(val=0.2)"
+            f"tune: {base.protocol} has no validation split to search on; use {FOLDS} or UnseenClasses(val=0.2)"
         )
     same = {k: v for k, v in to_dict(base).items() if k not in KEPT_OUT}
     text = json.dumps([same, entries, planner.items(base)[1]], sort_keys=True)

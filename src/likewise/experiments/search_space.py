@@ -112,7 +112,8 @@ def settle(base: Train, ranges: list[Range], values: dict[str, object]) -> Train
         if "." in r.name:
             config = with_argument(config, r.name, value, "tune")
         else:
-            config = replace(config, **{r.name: plain(r.name, _literal(value) if r.choices else value)})
+            changed = {r.name: plain(r.name, _literal(value) if r.choices else value)}
+            config = replace(config, **({"steps": None} if r.name == "epochs" else {}), **changed)
     check(config)
     return config
 

@@ -13,7 +13,7 @@ from likewise.config import Bench
 MOST = 1000
 """Tasks of an array, as Slurm comes (MaxArraySize is 1001); above it, a task trains several cells."""
 
-ELSEWHERE = ("grid", "only", "jobs", "on", "gpus_each", "slurm", "list", "train")
+ELSEWHERE = ("grid", "only", "jobs", "executor", "gpus_per_run", "slurm", "list", "train")
 """Settings of bench that the script decides, or that would keep a task from training."""
 
 SCRIPT = """\

@@ -91,7 +91,7 @@ def validated(job: Job) -> float:
     score = max(seen, default=math.nan)
     if not math.isfinite(score):
         raise LikewiseError(
-            f"tune: '{job.run.path}' has no {job.config.select} on its validation part to go by, got {seen}"
+            f"tune: '{job.run.path}' has no {job.config.select} on its validation split to go by, got {seen}"
         )
     for name in NETWORKS:
         (job.run.path / name).unlink(missing_ok=True)
@@ -101,8 +101,8 @@ def validated(job: Job) -> float:
 def train_final(
     config: Tune, best: Train, search: Search, folder: Path, device: torch.device, say: Callable[[str], None]
 ) -> Sheet:
-    """Train all folds with fresh seeds, score the test part, and return the table; final.toml lets anybody do it again."""
-    seeds = [Point(str(s), {"seed": s}) for s in range(search.base.seed + 1, search.base.seed + 1 + config.final)]
+    """Train all folds with fresh seeds, score the test split, and return the table; final.toml lets anybody do it again."""
+    seeds = [Point(str(s), {"seed": s}) for s in range(search.base.seed + 1, search.base.seed + 1 + config.final_runs)]
     with write_aside(folder / "final.toml") as file:
         file.write_text(
             toml(Grid("the best setting of a search, with fresh seeds", settings_of(best), {"seed": seeds}, {})),

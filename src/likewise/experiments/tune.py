@@ -41,7 +41,7 @@ class Found:
 def tune(config: Tune, say=print) -> Found:
     """Search, or go on searching. Processes that are started with the same settings share the search.
 
-    A trial is worth the mean over the folds of the best validation score of each; the test part is not scored. A trial that
+    A trial is worth the mean over the folds of the best validation score of each; the test split is not scored. A trial that
     diverges or is refused is worth 0. What a search's runs keep is their log, not their networks.
     """
     check(config)
@@ -73,9 +73,9 @@ def tune(config: Tune, say=print) -> Found:
         )
     best, final = search.settings(about["best"]["values"]), None
     running = [t for t in counted(study) if not t.state.is_finished()]
-    if config.final and running:
+    if config.final_runs and running:
         say(f"{len(running)} trials are still under way elsewhere; who ends last trains the final runs")
-    elif config.final:
+    elif config.final_runs:
         final = train_final(config, best, search, folder, device, say)
         from likewise.render.benchmark import rows_for_csv
 

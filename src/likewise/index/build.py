@@ -48,7 +48,9 @@ def open_index(config: Search, say: Callable[[str], None]) -> tuple[Index, Netwo
         storage.read(target)  # half an index: says so
     gallery, run, made_by = open_gallery(config, say)
     similarity = made_by.get("similarity", "cosine")
-    known = {"which": made_by.get("which", "best")}  # whose network it is, is told apart when the index is saved
+    known = {
+        "checkpoint": made_by.get("checkpoint", "best")
+    }  # whose network it is, is told apart when the index is saved
     index = Index(rows_of(gallery, rows_in(made_by, len(gallery)), similarity), known)
     return index, run and Network(run, known, similarity, config)
 
@@ -70,7 +72,7 @@ def open_gallery(config: Search, say: Callable[[str], None]) -> tuple[Items, Run
 
 
 def keep_embeddings(run: Run, config: Search, say: Callable[[str], None]) -> None:
-    """Of the test part, as evaluation leaves them; or of all there is, where all of it trained."""
+    """Of the test split, as evaluation leaves them; or of all there is, where all of it trained."""
     from likewise.evaluation.embed_data import embed
     from likewise.evaluation.evaluate import evaluate_open
 
@@ -82,7 +84,7 @@ def keep_embeddings(run: Run, config: Search, say: Callable[[str], None]) -> Non
     }
     opened = OpenRun(run, say=say, **how)
     settings = opened.settings
-    if opened.protocol.tests:
+    if opened.protocol.has_test_split:
         evaluate_open(opened, settings.metrics)
         return
     say("all of this run's data trained, so all of it is searched")
@@ -105,7 +107,7 @@ class Network:
 
     def __init__(self, run: Run, made_by: dict, similarity: str, config: Search):
         self.run, self.made_by, self.similarity, self.config = run, made_by, similarity, config
-        self.which = made_by.get("which", "best")
+        self.checkpoint = made_by.get("checkpoint", "best")
         self._opened: OpenRun | None = None
 
     @property
@@ -113,7 +115,7 @@ class Network:
         """The run with the network that made the index; an error where it is another network or takes no pictures."""
         if self._opened is None:
             run, config = self.run, self.config
-            opened = OpenRun(run, which=self.which, device=config.device, allow_imports=config.allow_imports)
+            opened = OpenRun(run, checkpoint=self.checkpoint, device=config.device, allow_imports=config.allow_imports)
             if run.about["features"] is not None:
                 raise LikewiseError(
                     f"search: '{run.path}' was trained on features and cannot read pictures; query by row number"
@@ -124,8 +126,8 @@ class Network:
 
     def stamp(self) -> dict:
         """What tells the network from others: its run, and a checksum of its weights."""
-        file = self.run.path / self.run.network(self.which)
-        weights = zlib.crc32(file.read_bytes()) if self.which != "untrained" and file.exists() else 0
+        file = self.run.path / self.run.network(self.checkpoint)
+        weights = zlib.crc32(file.read_bytes()) if self.checkpoint != "untrained" and file.exists() else 0
         return {"run": str(self.run.path.absolute()), "identity": self.run.about["identity"], "weights": weights}
 
     def must_be_the_same(self) -> None:
@@ -159,7 +161,10 @@ def add_data(index: Index, network: Network | None, config: Search, say: Callabl
     shared = {name: getattr(config, name) for name in ("device", "workers", "skip_bad", "allow_imports", "quiet")}
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "new.npz")
-        embed(Embed(run=str(network.run.path), data=config.add or "", out=file, which=network.which, **shared), say)
+        embed(
+            Embed(run=str(network.run.path), data=config.add or "", out=file, checkpoint=network.checkpoint, **shared),
+            say,
+        )
         items = dataclasses.replace(read_embeddings(file), root="")  # its paths are whole
     assert items.x is not None
     paths = [""] * len(items) if items.path is None else list(items.path)

@@ -171,7 +171,7 @@ def _graph(value) -> bool:
 
 
 def _origin(value) -> bool:
-    texts = ("run", "which", "similarity", "identity")
+    texts = ("run", "checkpoint", "similarity", "identity")
     return isinstance(value, dict) and all(isinstance(value.get(name, ""), str) for name in texts)
 
 

@@ -50,7 +50,7 @@ class Contrastive(Loss):
         self.space = space
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        if self.miner is None or self.miner.gives == "pairs":
+        if self.miner is None or self.miner.yields == "pairs":
             return by_rows(self._rows, z, y, ref, miner=self.miner, margin=self.margin / SPACES[self.space].unit)
         t = triplets(z, y, ref, self.miner, self.margin / SPACES[self.space].unit)
         near, far = sides(z, ref, t)

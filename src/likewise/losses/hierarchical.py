@@ -169,8 +169,8 @@ class Hierarchical(Loss):
             above = above + level.weight * level.lent(self.proxies_of(number), z, group)
         return self.loss.forward(z, y, ref) + self.begun * above
 
-    def guess(self, z: Float[Tensor, "B D"]) -> Int[Tensor, "B"] | None:
-        return self.loss.guess(z)
+    def predict(self, z: Float[Tensor, "B D"]) -> Int[Tensor, "B"] | None:
+        return self.loss.predict(z)
 
     def proxies_of(self, level: int) -> Float[Tensor, "K D"]:
         """The vectors of a level: 0 for the classes (of unit length, or means of such), 1 for their groups, and so on."""

@@ -119,7 +119,7 @@ def paired_bootstrap(
     metric: Literal["AUROC", "AP", "recall"] = "AP",
     *,
     strata: Int[Tensor, "N"] | None = None,
-    draws: int = 1000,
+    resamples: int = 1000,
     seed: int = 0,
 ) -> Interval:
     """Whether score b finds wrong labels better than a: metric of b - metric of a, and its 95 % interval over redrawn samples.

@@ -71,7 +71,7 @@ def spectral_decay(z: Float[Tensor, "N D"], drop: int = 1, drop_last: int = 0) -
 
     Paper: Roth et al., Revisiting Training Strategies and Generalization Performance in Deep Metric Learning, ICML 2020.
     Formula: rho = KL(U || p) = 1/m sum_i log( (1/m) / p_i ), p = the m singular values kept, scaled to sum 1
-    Differs: p_i is at least 1e-12. NaN when nothing but zeros is kept. The study measures it on the training part, in
+    Differs: p_i is at least 1e-12. NaN when nothing but zeros is kept. The study measures it on the training split, in
         evaluation mode; which embeddings you hand over is yours to choose and to say.
 
     Args:

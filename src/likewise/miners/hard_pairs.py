@@ -19,7 +19,7 @@ class HardPairs(Miner):
         eps: how much easier than that a pair may be. Paper: 0.1.
     """
 
-    gives = "pairs"
+    yields = "pairs"
 
     def __init__(self, eps: float = 0.1):
         if eps < 0:

@@ -27,7 +27,7 @@ class TSINT(nn.Module, Miner):
         cut_momentum: how much of itself a cut keeps at a step.
     """
 
-    gives = "pairs"
+    yields = "pairs"
     whole = True
 
     cuts: Tensor
@@ -50,7 +50,7 @@ class TSINT(nn.Module, Miner):
         self.fresh = False
         self.register_buffer("cuts", torch.tensor([torch.inf, -torch.inf]))  # nothing is cut before the first look
 
-    def look(self, z: Float[Tensor, "B D"]) -> None:
+    def see_teacher(self, z: Float[Tensor, "B D"]) -> None:
         self.seen, self.fresh = z.detach(), True
 
     def __call__(self, sim: Float[Tensor, "B R"], pairs: Pairs, dim: int, margin: float | None = None) -> Pairs:

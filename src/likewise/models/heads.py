@@ -16,7 +16,7 @@ __all__ = ["MLP", "Identity", "Linear", "Relational"]
 
 
 class Identity(nn.Module):
-    """The pooled feature as it is: what a network embeds that was not trained for it, with `--length 0`.
+    """The pooled feature as it is: what a network embeds that was not trained for it, with `--epochs 0`.
 
     Args:
         features: width of the pooled feature.

@@ -70,7 +70,7 @@ def bootstrap(
     *,
     balanced: bool = False,
     level: float = 0.95,
-    draws: int = 2000,
+    resamples: int = 2000,
     seed: int = 0,
 ) -> Redrawn:
     """Percentile interval of the mean over rows, redrawing rows, or all rows of a unit (a class) together.

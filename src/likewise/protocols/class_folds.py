@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Int
 
-from likewise.contracts import Part, Protocol
+from likewise.contracts import Protocol, Split
 from likewise.protocols.splits import check_groups
 from likewise.types import Items, LikewiseError
 
@@ -21,7 +21,7 @@ class ClassFolds(Protocol):
     Args:
         folds: how many models there are. Paper: 4.
         fold: which of them this is, from 0.
-        own_split: whether the data's own train (and val) part is cut into folds and its test part tests. The paper cuts all
+        own_split: whether the data's own train (and val) part is cut into folds and its test split tests. The paper cuts all
             classes in half: 11,317 of SOP on each side, where its authors train on 11,318.
     """
 
@@ -34,7 +34,7 @@ class ClassFolds(Protocol):
         self.fold = fold
         self.own_split = own_split
 
-    def rows(self, items: Items, part: Part) -> Int[np.ndarray, "n"]:
+    def rows(self, items: Items, part: Split) -> Int[np.ndarray, "n"]:
         if self.own_split and items.split is None:
             raise LikewiseError(
                 f"ClassFolds: own_split=True needs a split, and the data '{items.name}' has none; add the column, or leave "

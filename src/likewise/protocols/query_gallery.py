@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Bool, Int
 
-from likewise.contracts import Part, Protocol
+from likewise.contracts import Protocol, Split
 from likewise.errors import nearest_name
 from likewise.protocols.splits import rows_by_class
 from likewise.types import Items, LikewiseError
@@ -28,7 +28,7 @@ class QueryGallery(Protocol):
         self.val = val
         self.gallery = gallery
 
-    def rows(self, items: Items, part: Part) -> Int[np.ndarray, "n"]:
+    def rows(self, items: Items, part: Split) -> Int[np.ndarray, "n"]:
         if items.query is None and items.gallery is None:
             raise LikewiseError(
                 f"QueryGallery: the data '{items.name}' marks no queries and no gallery; add the columns `query` and "
@@ -37,7 +37,9 @@ class QueryGallery(Protocol):
         self._check_name(items)
         return rows_by_class(items, part, self.train, self.val)
 
-    def sides(self, items: Items, rows: Int[np.ndarray, "n"]) -> tuple[Bool[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
+    def query_gallery(
+        self, items: Items, rows: Int[np.ndarray, "n"]
+    ) -> tuple[Bool[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
         self._check_name(items)
         every = np.ones(len(rows), bool)
         asks = every if items.query is None else items.query[rows]

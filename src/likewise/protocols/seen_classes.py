@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Int
 
-from likewise.contracts import Part, Protocol
+from likewise.contracts import Protocol, Split
 from likewise.protocols.splits import check_groups
 from likewise.types import Items, LikewiseError
 
@@ -16,14 +16,14 @@ class SeenClasses(Protocol):
     Every class keeps a training image; a class with a single image, or a single `group`, only trains. Rows of one group stay
     together, so shares are met as nearly as groups allow.
 
-    With gallery="train" the test part also holds the training rows: they answer and never ask, so that held-out images are
+    With gallery="train" the test split also holds the training rows: they answer and never ask, so that held-out images are
     looked up among the images the network has learned from. Validation is then done in the same way.
 
     Args:
         test: share of a class's images that test; at least one image.
-        val: share of the rest that validates; at least one image where two are left. 0 = there is no validation part.
+        val: share of the rest that validates; at least one image where two are left. 0 = there is no validation split.
         gallery: who answers: the other held-out images ("test"), or the training images ("train").
-        own_split: whether the data's own train, val and test parts count, in place of `test` and `val`.
+        own_split: whether the data's own train, val and test splits count, in place of `test` and `val`.
         seed: of the cut. It is not the run's seed: runs of several seeds are tested on the same images.
     """
 
@@ -49,7 +49,7 @@ class SeenClasses(Protocol):
         self.own_split = own_split
         self.seed = seed
 
-    def rows(self, items: Items, part: Part) -> Int[np.ndarray, "n"]:
+    def rows(self, items: Items, part: Split) -> Int[np.ndarray, "n"]:
         split = self._split(items)
         inside = split == part
         if self.gallery == "train" and inside.any():
@@ -61,10 +61,12 @@ class SeenClasses(Protocol):
             )
         return np.flatnonzero(inside)
 
-    def sides(self, items: Items, rows: Int[np.ndarray, "n"]) -> tuple[Bool[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
+    def query_gallery(
+        self, items: Items, rows: Int[np.ndarray, "n"]
+    ) -> tuple[Bool[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
         trains = self._split(items)[rows] == "train"
         if self.gallery == "test" or trains.all():
-            return super().sides(items, rows)
+            return super().query_gallery(items, rows)
         return ~trains, trains
 
     def _split(self, items: Items) -> np.ndarray:

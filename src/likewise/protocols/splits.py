@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Int
 
-from likewise.contracts import Part, Protocol
+from likewise.contracts import Protocol, Split
 from likewise.types import Items, LikewiseError
 
 
-def rows_by_class(items: Items, part: Part, train: float, val: float) -> Int[np.ndarray, "n"]:
+def rows_by_class(items: Items, part: Split, train: float, val: float) -> Int[np.ndarray, "n"]:
     """Rows of a part. The data's own split counts where it has one; else the first classes train and the rest test.
 
     A `val` part the data does not bring itself is carved from the last training classes. With `train=1` all of it trains.
@@ -65,7 +65,7 @@ def check_groups(items: Items, split: np.ndarray) -> None:
 
 
 def split_by(protocol: Protocol, items: Items) -> np.ndarray:
-    """The part that each row is in, as a table says it; "" = in none. Training rows that also answer in the test part train."""
+    """The part that each row is in, as a table says it; "" = in none. Training rows that also answer in the test split train."""
     split = np.full(len(items), "", "<U5")
     for part in ("test", "val", "train"):
         split[protocol.rows(items, part)] = part

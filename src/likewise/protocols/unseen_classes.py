@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Int
 
-from likewise.contracts import Part, Protocol
+from likewise.contracts import Protocol, Split
 from likewise.protocols.splits import rows_by_class
 from likewise.types import Items, LikewiseError
 
@@ -28,7 +28,7 @@ class UnseenClasses(Protocol):
             )
         self.train = train
         self.val = val
-        self.tests = train < 1
+        self.has_test_split = train < 1
 
-    def rows(self, items: Items, part: Part) -> Int[np.ndarray, "n"]:
+    def rows(self, items: Items, part: Split) -> Int[np.ndarray, "n"]:
         return rows_by_class(items, part, self.train, self.val)

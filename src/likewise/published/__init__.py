@@ -175,7 +175,7 @@ def wrong_classes(dataset: str) -> dict[tuple[str, int], tuple[int, ...]]:
     """Of each run of the influence study, by method and seed: the ten test classes with most wrong answers, the worst first.
 
     Classes count from 0 over the whole set, training classes included, as its published lists do: CUB200 by folder, Cars196
-    by id, InShop with the test classes after the 3,997 of the training part.
+    by id, InShop with the test classes after the 3,997 of the training split.
     """
     with (files(__name__) / "wrong_classes.csv").open(encoding="utf-8", newline="") as file:  # pyright: ignore[reportCallIssue]
         lines = list(csv.DictReader(file))

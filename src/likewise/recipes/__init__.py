@@ -13,11 +13,12 @@ import dataclasses
 import re
 import tomllib
 from dataclasses import dataclass
+from functools import reduce
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from likewise.config import KEPT_OUT, SPECS, Train
+from likewise.config import KEPT_OUT, SPECS, Train, merged_settings
 from likewise.errors import LikewiseError, nearest_name
 
 SOURCES = ("paper", "code", "ours")
@@ -66,7 +67,7 @@ def read(name: str, data: str | None = None) -> Recipe:
     about = {key: " + ".join(filter(None, (getattr(r, key) for r in every))) for key in ABOUT[:2]}
     return Recipe(
         name, **about, note=" ".join(filter(None, (r.note for r in every))),
-        values={k: v for r in every for k, v in r.values.items()}, source={k: v for r in every for k, v in r.source.items()},
+        values=reduce(merged_settings, (r.values for r in every)), source={k: v for r in every for k, v in r.source.items()},
         data_sets=tuple(dict.fromkeys(d for r in every for d in r.data_sets)),
     )  # fmt: skip
 
@@ -80,7 +81,7 @@ def _read_one(name: str, data: str | None) -> Recipe:
     content = tomllib.loads((files(__name__) / f"{file}.toml").read_text("utf-8"))
     about = {key: content.pop(key, "") for key in ABOUT}
     chosen = dict(content.pop("values"))
-    chosen |= content.get((data or "").split("(")[0], {})
+    chosen = merged_settings(chosen, content.get((data or "").split("(")[0], {}))
     if (data or "").lower().endswith((".npz", ".npy")):  # features: what concerns pictures does not apply
         chosen = {key: value for key, value in chosen.items() if key not in FOR_PICTURES}
     values: dict[str, object] = {key: tuple(v) if isinstance(v, list) else v for key, (v, _) in chosen.items()}
@@ -96,7 +97,7 @@ def apply(name: str | None, data: str, **settings) -> Train:
             raise LikewiseError(
                 f"train has no setting '{setting}'{nearest_name(setting, known)} It takes: {', '.join(known)}"
             )
-    return Train(**{"data": data, "recipe": name, **values, **settings})
+    return Train(**{"data": data, "recipe": name} | merged_settings(values, settings))
 
 
 def read_pair(a: str, b: str | None, data: str | None = None) -> tuple[Recipe, Recipe, str | None]:

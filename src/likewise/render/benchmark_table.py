@@ -14,7 +14,7 @@ from likewise.numerics.bootstrap import Interval, t_interval
 from likewise.numerics.significance import Agreement, Contest, agreement
 
 BEST_EPOCH = " (best test epoch)"
-"""What follows the name of a metric whose epoch was chosen by looking at the test part."""
+"""What follows the name of a metric whose epoch was chosen by looking at the test split."""
 
 FEW = 4
 """A note that holds for all rows but a few of them, at most one in so many, names these instead of marking all others."""

@@ -147,7 +147,7 @@ def _tidy(axes: Axes, title: str, names: dict[int, str]) -> None:
     axes.set_xlabel("points   (\N{LEFTWARDS ARROW} A better    B better \N{RIGHTWARDS ARROW})", fontsize=9, color=INK)
     axes.set_yticks(list(names), names.values(), fontsize=10 if len(names) < 8 else 8, color=INK, parse_math=False)
     axes.xaxis.set_major_locator(MaxNLocator(7))
-    axes.tick_params(length=0, colors=INK)
+    axes.tick_params(steps=0, colors=INK)
     axes.margins(x=0.06)
     axes.grid(axis="x", color=FAINT, lw=0.7)
     axes.set_axisbelow(True)

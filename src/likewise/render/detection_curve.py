@@ -46,10 +46,10 @@ def draw_detected(curves: Sequence[Curve]) -> Figure:
         axes = figure.add_subplot(rows, beside, place + 1)
         axes.plot([0, 100], [0, 100], color=FAINT, lw=1.2)
         for curve in (c for c in curves if c.panel == panel):
-            which = names.index(curve.name)
+            chosen = names.index(curve.name)
             axes.plot(
-                100 * curve.at, 100 * curve.found, color=COLOURS[which % len(COLOURS)],
-                ls=STYLES[which // len(COLOURS) % len(STYLES)], lw=1.8, label=_said(curve),
+                100 * curve.at, 100 * curve.found, color=COLOURS[chosen % len(COLOURS)],
+                ls=STYLES[chosen // len(COLOURS) % len(STYLES)], lw=1.8, label=_said(curve),
             )  # fmt: skip
         axes.set_xlim(0, 100)
         axes.set_ylim(0, 102)

@@ -13,14 +13,14 @@ class Listing(dict):
 
     @view
     def _repr_html_(self) -> str:
-        return "".join(table(shelf, (), list(entries.items())) for shelf, entries in self.items())
+        return "".join(table(registry, (), list(entries.items())) for registry, entries in self.items())
 
 
 def show_listing(found: Listing) -> None:
     """Print one table for each registry."""
-    for shelf, entries in found.items():
+    for registry, entries in found.items():
         shown = Table(
-            box=None, show_header=False, title=shelf, title_justify="left", title_style="bold", padding=(0, 2, 0, 0)
+            box=None, show_header=False, title=registry, title_justify="left", title_style="bold", padding=(0, 2, 0, 0)
         )
         for name, line in entries.items():
             shown.add_row(name, line)

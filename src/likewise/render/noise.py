@@ -86,11 +86,11 @@ def show_noise(items: Items, rows: Int[np.ndarray, "n"]) -> None:
         f"{wrong.sum()} of {len(rows)} training labels are wrong ({100 * wrong.mean():.2f} %), in {(lost > 0).sum()} of "
         f"{there.sum()} classes"
     )
-    for what, which in (
+    for what, picked in (
         ("gone", there & (after == 0)),
         ("left with one sample, so without pairs", there & (after == 1)),
     ):
-        names = [escape(items.class_name[c]) for c in np.flatnonzero(which)]
+        names = [escape(items.class_name[c]) for c in np.flatnonzero(picked)]
         if names:
             console.print(f"classes {what}: {len(names)} ({', '.join(names[:5])}{', ...' if len(names) > 5 else ''})")
 
@@ -149,7 +149,7 @@ def paint(figure: Figure, axes: Axes, share: Float[np.ndarray, "L L"]) -> None:
             )
     bar = figure.colorbar(image, ax=axes, shrink=0.5, aspect=25, pad=0.02, format=lambda v, _: f"{100 * v:.3g} %")
     bar.set_label("share of the true class", fontsize=8, color=INK)
-    bar.ax.tick_params(labelsize=8, length=0, labelcolor=INK)
+    bar.ax.tick_params(labelsize=8, steps=0, labelcolor=INK)
     bar.outline.set_visible(False)
 
 
@@ -168,7 +168,7 @@ def label_lines(axes: Axes, names: list[str], paths: list[tuple[str, ...]], plac
     size = 8 if len(ticks) <= 30 else 6.5
     axes.set_xticks(list(ticks), ticks.values(), rotation=90, fontsize=size, color=INK, parse_math=False)
     axes.set_yticks(list(ticks), ticks.values(), fontsize=size, color=INK, parse_math=False)
-    axes.tick_params(length=0)
+    axes.tick_params(steps=0)
     for edge in axes.spines.values():
         edge.set_color(FAINT)
 

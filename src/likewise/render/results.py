@@ -25,7 +25,7 @@ class Scored(dict):
         over = f"; intervals: bootstrap over {self['interval_over']}" if self.get("interval") else ""
         said.append(f"{self['similarity']} similarity in {self['dim']} dimensions{over}")
         said += [self["leaks"]] if self.get("leaks") else []
-        title = f"scores, {self['part']} part" if "part" in self else "scores"
+        title = f"scores, {self['split']} split" if "split" in self else "scores"
         return table(title, HEADS, score_lines(self), said)
 
 

@@ -35,7 +35,7 @@ def neighbours(
         near[place, :width] = places_of(one.queries.nearest[:, :width], one.row)
         sim[place, :width] = np.where(near[place, :width] >= 0, one.queries.similarity[:, :width], np.nan)
         todo[place] = False
-    answers = np.flatnonzero(one.sides[1])
+    answers = np.flatnonzero(one.query_gallery[1])
     ask = np.flatnonzero(todo)
     if z is None or not len(ask) or not len(answers):
         return near, sim

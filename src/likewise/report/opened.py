@@ -36,9 +36,9 @@ class Opened:
     notes: tuple[str, ...] = ()
 
     @property
-    def sides(self) -> tuple[Bool[np.ndarray, "N"], Bool[np.ndarray, "N"]]:
+    def query_gallery(self) -> tuple[Bool[np.ndarray, "N"], Bool[np.ndarray, "N"]]:
         """Which samples ask, and which answer."""
         from likewise.runs.dataset import protocol_for
 
         assert self.items is not None
-        return protocol_for(self.items).sides(self.items, np.arange(len(self.items)))
+        return protocol_for(self.items).query_gallery(self.items, np.arange(len(self.items)))

@@ -21,7 +21,7 @@ from likewise.runs.dataset import data_folders, tell_outside
 
 def add_pictures(studies: Studies, compared: Sequence, say: Callable[[str], None]) -> list[Pool]:
     """Return the pools with pictures; every pool has an equal share of those that may be shown."""
-    share = max(0, studies.config.pictures) // max(1, len(studies.pools))
+    share = max(0, studies.config.max_images) // max(1, len(studies.pools))
     shown = [places_shown(number, studies.viewed, compared) for number in range(len(studies.pools))]
     return [with_pictures(number, studies, first, share, say) for number, first in enumerate(shown)]
 

@@ -20,7 +20,7 @@ def key_of(one: Opened) -> tuple:
     own = one.items.y.tobytes(), one.items.class_name, one.items.path
     samples = (one.row.tobytes(), *((one.run.about["data"],) if one.run is not None else own))
     relevant = None if one.queries is None else one.queries.relevant.astype(np.int64).tobytes()
-    return samples, *(side.tobytes() for side in one.sides), relevant
+    return samples, *(side.tobytes() for side in one.query_gallery), relevant
 
 
 def asked_apart(keys: Sequence[tuple], viewed: Sequence[Viewed]) -> Iterator[str]:

@@ -26,7 +26,8 @@ FIRST = (
     "protocol",
     "backbone",
     "dim",
-    "length",
+    "epochs",
+    "steps",
     "lr",
     "seed",
 )

@@ -21,9 +21,9 @@ UNTESTED = "all of its data trained, so there is nothing to score"
 
 
 def is_tested(settings: Train) -> bool:
-    """Whether the run's protocol leaves a test part; one that may not be imported is taken to."""
+    """Whether the run's protocol leaves a test split; one that may not be imported is taken to."""
     try:
-        return make_protocol(settings).tests
+        return make_protocol(settings).has_test_split
     except LikewiseError:
         return True
 
@@ -39,7 +39,7 @@ def score_now(one: Opened, config: Report) -> Opened:
     if one.settings is not None and not is_tested(one.settings):
         return dataclasses.replace(one, notes=(*one.notes, UNTESTED))
     usual: Any = next(f.default for f in dataclasses.fields(Evaluate) if f.name == "metrics")
-    room = answers_for(*one.sides)
+    room = answers_for(*one.query_gallery)
     metrics = [name for name in usual if reach([name]).k <= room]
     if not metrics or len(np.unique(items.y)) < 2 or not findable(items, protocol, place).any():
         return dataclasses.replace(one, notes=(*one.notes, "no query has an answer to find, so there are no scores"))

@@ -31,9 +31,9 @@ def as_asked(items: Items, one: Opened, row: Int[np.ndarray, "N"]) -> Items:
     except LikewiseError:
         return items  # it may not be imported: as they were saved
     if one.data is not None:
-        asks, answers = protocol.sides(one.data, row)
-    elif type(protocol).sides is Protocol.sides:
-        asks, answers = protocol.sides(items, row)
+        asks, answers = protocol.query_gallery(one.data, row)
+    elif type(protocol).query_gallery is Protocol.query_gallery:
+        asks, answers = protocol.query_gallery(items, row)
     else:
         return items
     if asks.all() and answers.all():
@@ -124,7 +124,7 @@ def with_embeddings(one: Opened, file: Path, config: Report) -> Opened:
     if one.run is not None:
         items = as_asked(items, one, row)
     elif marked(items):
-        asks, answers = (int(side.sum()) for side in protocol_for(items).sides(items, np.arange(len(items))))
+        asks, answers = (int(side.sum()) for side in protocol_for(items).query_gallery(items, np.arange(len(items))))
         notes = (
             *notes,
             f"its columns query and gallery decide: {asks} of {len(items)} samples ask, and {answers} answer",

@@ -172,11 +172,11 @@ class Best:
         score, column = largest(block.contiguous(), min(self.keep, block.shape[1]))
         self._merge(mine, slice(None), score.float(), (column + first).int())
 
-    def _merge(self, mine: slice, which, score: Tensor, row: Tensor) -> None:
-        scores = torch.cat([self.score[mine][which], score[which]], 1)
-        rows = torch.cat([self.row[mine][which], row[which]], 1)
+    def _merge(self, mine: slice, chosen, score: Tensor, row: Tensor) -> None:
+        scores = torch.cat([self.score[mine][chosen], score[chosen]], 1)
+        rows = torch.cat([self.row[mine][chosen], row[chosen]], 1)
         kept, at = scores.topk(self.keep, dim=1)
-        self.score[mine][which], self.row[mine][which] = kept, rows.gather(1, at)
+        self.score[mine][chosen], self.row[mine][chosen] = kept, rows.gather(1, at)
 
 
 def largest(block: Float[Tensor, "A B"], keep: int) -> tuple[Float[Tensor, "A K"], Int[Tensor, "A K"]]:

@@ -92,7 +92,7 @@ def protocol_for(items: Items) -> Protocol:
 
 
 def spoil(items: Items, protocol: Protocol, noise: str | None, seed: int, allow_imports: bool = False) -> Items:
-    """Items with wrong labels among the train and val parts together; the true ones kept in `y_clean`. Who validates is then
+    """Items with wrong labels among the train and val splits together; the true ones kept in `y_clean`. Who validates is then
     decided by the labels as they are now, for nobody has others."""
     if noise is None:
         return items

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from likewise.config import SPECS, Train, texts_of
+from likewise.config.overrides import with_argument
 from likewise.config.spec import build, canonical, check_names, spec
 from likewise.contracts import Loss, Protocol
 from likewise.data import NAMES
-from likewise.durations import steps_of
 from likewise.models.backbones import OWN, check_name, width_of
 from likewise.protocols.class_folds import ClassFolds
 from likewise.runs.dataset import default_protocol, make_protocol, spoil, whole_path
@@ -24,7 +24,6 @@ def check_texts(config: Train) -> None:
     """A slip in a spec, a duration or the network's name is told at once, before pictures are opened and weights fetched."""
     for text in texts_of(config, SPECS):
         check_names(text)
-    steps_of(config.length, 1, "length")
     if config.backbone not in (None, "features", "efficientnet_lite0", *OWN):
         check_name(config.backbone)
 
@@ -46,6 +45,10 @@ def resolve(config: Train, items: Items) -> Train:
         size = np.unique(given.y[part.rows(given, "train")], return_counts=True)[1]
         lonely = ", lonely='skip'" if (size == 1).any() and (size > 1).any() else ""
         sampler = f"SamplesPerClass(batch={4 * max(1, min(28, (size > 1).sum()))}, per_class=4{lonely})"
+    if config.batch_size is not None:
+        sampler = with_argument(
+            dataclasses.replace(config, sampler=sampler), "sampler.batch", config.batch_size, "train"
+        ).sampler
     own_weights = backbone in ("features", "conv_small")
     pretrained = config.pretrained
     if pretrained is None:
@@ -65,7 +68,9 @@ def resolve(config: Train, items: Items) -> Train:
         protocol=protocol,
         augment=config.augment or ("affine" if glyphs else "crop"),
         loss=canonical(config.loss),
-        sampler=canonical(sampler),
+        sampler=canonical(sampler or ""),
+        batch_size=None,  # it is the `batch` of the sampler from here on
+        epochs=float(config.epochs),
         head=head,
         dim=dim,
         noise=canonical(config.noise) if config.noise else None,

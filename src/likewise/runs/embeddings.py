@@ -59,7 +59,7 @@ def origin(file: Path) -> dict:
     """What an embedding file says of itself: the run and which of its networks made it, how to compare, and the data's rows."""
     if file.suffix.lower() != ".npz":
         return {}
-    said = load_arrays(file, "features", "save it again", ("run", "which", "similarity", "row"), need=False)
+    said = load_arrays(file, "features", "save it again", ("run", "checkpoint", "similarity", "row"), need=False)
     row = {name: said.pop(name) for name in ("row",) if name in said}
     words = {name: str(word) for name, word in said.items() if word.ndim == 0}  # a column is something of others
     if words.get("similarity", "cosine") not in ("cosine", "euclidean"):

@@ -2,12 +2,12 @@
 
     config.json          every setting, resolved; the data's fingerprint; the run's identity
     environment.json     versions, device, hardware, commit
-    cost.json            its sessions: when, how long, on what, with how much energy
+    usage.json            its sessions: when, how long, on what, with how much energy
     log.jsonl            one line every so many steps
     model.safetensors    the last network and loss; best.safetensors the best on validation, where there was one
     state.pt             what resuming needs besides
     losses.npz           the loss of every training sample in every pass, where it was to be kept
-    trust.npz            label and weight of every training sample in the end, where a confidence set them
+    sample_weights.npz            label and weight of every training sample in the end, where a confidence set them
     scores.json          means; per_query.parquet the values behind them; embeddings.npz what was scored
     done                 present when training has finished
 
@@ -48,8 +48,8 @@ RESULTS = (
 """What evaluating a run, and showing it, writes: of no other training, so it goes when a run is trained anew."""
 
 TRAINED = (
-    "config.json", "environment.json", "log.jsonl", "model.safetensors", "best.safetensors", "state.pt", "trust.npz",
-    "losses.npz", "guidance.safetensors", "cost.json", "loggers.json", "done",
+    "config.json", "environment.json", "log.jsonl", "model.safetensors", "best.safetensors", "state.pt", "sample_weights.npz",
+    "losses.npz", "guidance.safetensors", "usage.json", "loggers.json", "done",
 )  # fmt: skip
 """What training writes."""
 
@@ -72,7 +72,7 @@ class Run:
         from likewise.render.results import Scored
 
         config = self.about["config"]
-        told = ("data", "backbone", "dim", "loss", "confidence", "noise", "length")
+        told = ("data", "backbone", "dim", "loss", "confidence", "noise", "epochs", "steps")
         lines = [("training", "finished" if self.done else "not finished")]
         lines += [(name, config[name]) for name in told if config.get(name) is not None]
         scores = "" if self.scores is None else Scored(self.scores)._repr_html_()
@@ -121,7 +121,7 @@ class Run:
         return made
 
     def read_json(self, name: str) -> dict:
-        hint = ANEW if name in (*RESULTS, "cost.json") else "delete it, it is only for the record"
+        hint = ANEW if name in (*RESULTS, "usage.json") else "delete it, it is only for the record"
         return read_json(self.path / name, "run", hint=hint if name != "config.json" else "")
 
     def write_json(self, name: str, value) -> None:
@@ -149,10 +149,12 @@ class Run:
             with suppress(OSError):  # it would be for its owner alone
                 shutil.copymode(self.path / "config.json", file)
 
-    def network(self, which: str) -> str:
+    def network(self, checkpoint: str) -> str:
         """The file of the network that is "best" on validation, where there was one, or else the "last"."""
         return (
-            "best.safetensors" if which == "best" and (self.path / "best.safetensors").exists() else "model.safetensors"
+            "best.safetensors"
+            if checkpoint == "best" and (self.path / "best.safetensors").exists()
+            else "model.safetensors"
         )
 
     def load_tensors(self, name: str) -> dict[str, Tensor]:
@@ -160,13 +162,13 @@ class Run:
         if not file.exists():
             raise LikewiseError(
                 f"run: '{self.path}' has no {name} "
-                + ("any more; --again trains it anew" if self.done else "yet; train it first")
+                + ("any more; --restart trains it anew" if self.done else "yet; train it first")
             )
         try:
             return read_safetensors(file)
         except (SafetensorError, OSError, ValueError) as error:
             raise LikewiseError(
-                f"run: {file} is damaged ({error}); restore a copy of it, or train the run anew with --again"
+                f"run: {file} is damaged ({error}); restore a copy of it, or train the run anew with --restart"
             ) from None
 
     def save_state(self, state: dict) -> None:

@@ -86,7 +86,7 @@ def take(claim: Claim, config: Train, device: torch.device) -> None:
     for name in unfinished(run):
         (run.path / name).unlink(missing_ok=True)
     if (run.path / "config.json").exists():
-        if run.about["identity"] == claim.about["identity"] and (not config.again or not run.done):
+        if run.about["identity"] == claim.about["identity"] and (not config.restart or not run.done):
             for name in RESULTS:  # of an earlier state, if somebody looked at it half way
                 (run.path / name).unlink(missing_ok=True)
             return

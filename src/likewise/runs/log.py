@@ -10,8 +10,8 @@ from likewise.io.files import write_aside
 
 FILE = "log.jsonl"
 
-PEEK = "peek at test "
-"""Prefix of a metric of the test part that training measured on the way (`peek_every`)."""
+TEST_PREFIX = "test "
+"""Prefix of a metric of the test part that training measured on the way (`test_every`)."""
 
 
 def append_log(folder: Path, lines: list[dict]) -> None:
@@ -45,13 +45,13 @@ def rewind_log(folder: Path, step: int) -> None:
 
 
 def best_test_epoch(lines: list[dict]) -> dict[str, float] | None:
-    """Return the best value of each metric that training measured on the test part on the way (`peek_every`).
+    """Return the best value of each metric that training measured on the test split on the way (`test_every`).
 
     Chosen by test labels: for comparison with papers that report this, and for nothing else.
     """
     seen: dict[str, list[float]] = {}
     for line in lines:
         for key, value in line.items():
-            if key.startswith(PEEK):
-                seen.setdefault(key.removeprefix(PEEK), []).append(value)
+            if key.startswith(TEST_PREFIX):
+                seen.setdefault(key.removeprefix(TEST_PREFIX), []).append(value)
     return {name: max(values) for name, values in seen.items()} or None

@@ -34,4 +34,4 @@ def read_losses(folder: Path) -> Losses | None:
     """Return the losses in a run folder; None where training kept none."""
     if not (folder / FILE).exists():
         return None
-    return Losses(**load_arrays(folder / FILE, "run", "--again trains the run anew", Losses._fields))
+    return Losses(**load_arrays(folder / FILE, "run", "--restart trains the run anew", Losses._fields))

@@ -14,7 +14,7 @@ from likewise.config import Train
 from likewise.config.spec import build
 from likewise.contracts import BatchSampler, Loss
 from likewise.data.augment import Augment, Plain
-from likewise.durations import steps_of
+from likewise.durations import training_steps
 from likewise.models.embedder import Embedder
 from likewise.runs.folder import Run
 from likewise.runs.tensors import load_into
@@ -61,23 +61,23 @@ def transforms(config: Train, embedder: Embedder) -> tuple[Augment, Plain] | tup
     if config.backbone == "features":
         return None, None
     size = config.size or embedder.input_size
-    kind, side = config.augment, config.keep_side
+    kind, side = config.augment, config.short_side
     assert size is not None and kind is not None
-    return Augment(size, kind, side, config.crop_scale, config.jitter), Plain(size, kind, side)
+    return Augment(size, kind, side, config.crop_scale, config.color_jitter), Plain(size, kind, side)
 
 
-def open_embedder(run: Run, config: Train, which: str, device: torch.device) -> Embedder:
+def open_embedder(run: Run, config: Train, checkpoint: str, device: torch.device) -> Embedder:
     """Return the network of a run, in evaluation mode: "best" on validation, "last", or "untrained"."""
-    stored = None if which == "untrained" else _stored(run, which, "embedder.")
+    stored = None if checkpoint == "untrained" else _stored(run, checkpoint, "embedder.")
     embedder = make_embedder(config, run.about.get("features"), reseed=False, empty=stored is not None)
     if stored is not None:
         load_into(embedder, *stored)
     return to_device(embedder, device).eval()
 
 
-def _stored(run: Run, which: str, prefix: str) -> tuple[dict[str, torch.Tensor], Path]:
+def _stored(run: Run, checkpoint: str, prefix: str) -> tuple[dict[str, torch.Tensor], Path]:
     """The tensors of a checkpoint whose names have this prefix, without it, and the checkpoint's file."""
-    name = run.network(which)
+    name = run.network(checkpoint)
     tensors = run.load_tensors(name)
     return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}, run.path / name
 
@@ -90,7 +90,7 @@ def facts_of(config: Train, class_names: tuple[str, ...], labels: Int[np.ndarray
 
 def facts_with(config: Train, sampler: BatchSampler, embedder: Embedder) -> dict:
     """Facts that need the sampler and the network."""
-    steps = steps_of(config.length, len(sampler), "length")
+    steps = training_steps(config.epochs, config.steps, len(sampler))
     return {"largest_class": sampler.largest_class, "per_pass": len(sampler), "steps": steps, "embedder": embedder}
 
 
@@ -100,7 +100,7 @@ def open_loss(
     items: Items,
     rows: Int[np.ndarray, "n"],
     embedder: Embedder,
-    which: str,
+    checkpoint: str,
     device: torch.device,
 ) -> Loss:
     """The loss of a run with what it has learned; labels of its training rows as the run was given them."""
@@ -111,5 +111,5 @@ def open_loss(
     with torch.random.fork_rng(devices=[]):
         facts |= facts_with(config, build(config.sampler, BatchSampler, **way, **facts), embedder)
         loss = build(config.loss, Loss, **way, **facts)
-    load_into(loss, *_stored(run, which, "loss."))
+    load_into(loss, *_stored(run, checkpoint, "loss."))
     return loss.to(device).eval()

@@ -43,7 +43,7 @@ class OpenRun:
         self,
         run: Run,
         *,
-        which: str = "best",
+        checkpoint: str = "best",
         device: torch.device | str | None = None,
         data: str | None = None,
         root: str | None = None,
@@ -55,7 +55,7 @@ class OpenRun:
         settings: Train | None = None,
         items: Items | None = None,
     ):
-        self.run, self.which, self.workers, self.quiet, self.say = run, which, workers, quiet, say
+        self.run, self.checkpoint, self.workers, self.quiet, self.say = run, checkpoint, workers, quiet, say
         self.named, self.moved = bool(data), {k: v for k, v in (("data", data), ("root", root)) if v}
         self.settings = settings or read_config(run, allow_imports=allow_imports, **self.moved)
         self.skip_bad = skip_bad or self.settings.skip_bad
@@ -67,7 +67,7 @@ class OpenRun:
         self._similarity: str | None = None
 
     def __repr__(self) -> str:
-        return f"OpenRun('{self.run.path}', which='{self.which}')"
+        return f"OpenRun('{self.run.path}', which='{self.checkpoint}')"
 
     @property
     def device(self) -> torch.device:
@@ -112,7 +112,7 @@ class OpenRun:
     def network(self) -> Embedder:
         """The network that `which` names, on the device, in evaluation mode."""
         if self._network is None:
-            self._network = open_embedder(self.run, self.settings, self.which, self.device)
+            self._network = open_embedder(self.run, self.settings, self.checkpoint, self.device)
         return self._network
 
     @property

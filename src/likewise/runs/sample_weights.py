@@ -1,4 +1,4 @@
-"""trust.npz: label, suspicion and sample weight of every training sample when training with a confidence ended."""
+"""sample_weights.npz: label, suspicion and sample weight of every training sample when training with a confidence ended."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from jaxtyping import Bool, Float, Int
 from likewise.errors import LikewiseError
 from likewise.io.files import load_arrays, write_aside
 
-FILE = "trust.npz"
-ADVICE = "--again trains the run anew"
+FILE = "sample_weights.npz"
+ADVICE = "--restart trains the run anew"
 
 
 class FinalWeights(NamedTuple):
@@ -36,7 +36,7 @@ class FinalWeights(NamedTuple):
 
 
 def write_sample_weights(folder: Path, weights: FinalWeights) -> None:
-    """Write trust.npz into a run folder."""
+    """Write sample_weights.npz into a run folder."""
     columns = {name: getattr(weights, name) for name in ("suspicion", "row", "given", "label", "weight")}
     with write_aside(folder / FILE) as aside, aside.open("wb") as file:
         np.savez_compressed(file, **columns)

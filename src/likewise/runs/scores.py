@@ -1,4 +1,4 @@
-"""scores.json: the metrics of a run's network on its test part, their intervals, and the same before training."""
+"""scores.json: the metrics of a run's network on its test split, their intervals, and the same before training."""
 
 from __future__ import annotations
 

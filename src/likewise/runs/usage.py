@@ -1,4 +1,4 @@
-"""What a run cost: its sessions, one a process that worked at it, with their time, memory and energy, in cost.json."""
+"""What a run cost: its sessions, one a process that worked at it, with their time, memory and energy, in usage.json."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from likewise.runs.folder import Run
 from likewise.runs.power import Meter
 from likewise.types import LikewiseError
 
-FILE = "cost.json"
+FILE = "usage.json"
 KINDS = {"peak_gpu_bytes": int | None, "energy_joules": dict | None}
 
 

@@ -34,7 +34,7 @@ def demo(config: Demo, say=print) -> Demonstrated:
 
     items = load_items(config.data, None, skip_bad=False, workers=-1, quiet=True, say=say)
     say(
-        f"learning {config.data} with {config.share:.0%} of the training labels wrong; tested on classes it has never seen"
+        f"learning {config.data} with {config.noise_rate:.0%} of the training labels wrong; tested on classes it has never seen"
     )
     runs = {}
     for way, settings in settings_of(config, items).items():
@@ -43,7 +43,7 @@ def demo(config: Demo, say=print) -> Demonstrated:
         say(f"{way}: R@1 {runs[way].scores['metrics']['R@1']:.1%}")
     run = runs["robust"]
     stored = read_config(run)
-    how = {"metrics": stored.metrics, "device": choose_device(None), "which": "untrained", "quiet": True}
+    how = {"metrics": stored.metrics, "device": choose_device(None), "checkpoint": "untrained", "quiet": True}
     before = evaluate_run(run, config=stored, items=items, **how)
     picture, title = run.path / "gallery.png", f"R@1 {run.scores['metrics']['R@1']:.1%} on unseen characters"
     draw_random_gallery(run.path / "embeddings.npz", picture, title, seed=config.seed)
@@ -60,11 +60,11 @@ def settings_of(config: Demo, items: Items) -> dict[str, Train]:
 
     classes = len(np.unique(items.y[UnseenClasses().rows(items, "train")]))
     few = {"sampler": f"SamplesPerClass(batch={6 * classes}, per_class=6)"} if classes < 20 else {}
-    noise = f"Uniform(share={config.share})" if config.share else None
+    noise = f"Uniform(share={config.noise_rate})" if config.noise_rate else None
     how = {
-        "length": config.length,
+        "epochs": config.epochs,
         "seed": config.seed,
-        "again": config.again,
+        "restart": config.restart,
         "noise": noise,
         "quiet": config.quiet,
         **few,

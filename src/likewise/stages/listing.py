@@ -30,30 +30,30 @@ def listing(config: List, say=print) -> Listing:
     from likewise.render.listing import Listing
 
     everything = (*SHELVES, *OTHERS)
-    if config.shelf not in ("all", *everything):
+    if config.registry not in ("all", *everything):
         raise LikewiseError(
-            f"list: there is no shelf '{config.shelf}'{nearest_name(config.shelf, everything)} "
+            f"list: there is no shelf '{config.registry}'{nearest_name(config.registry, everything)} "
             f"There are: {', '.join(everything)}"
         )
-    wanted = [s for s in everything if s != "backbones"] if config.shelf == "all" else [config.shelf]
+    wanted = [s for s in everything if s != "backbones"] if config.registry == "all" else [config.registry]
     return Listing({name: entries(name) for name in wanted})
 
 
-def entries(shelf: str) -> dict[str, str]:
+def entries(registry: str) -> dict[str, str]:
     """Return the one line of every name in a registry."""
     from likewise import data, metrics, recipes
     from likewise.config.spec import find
     from likewise.experiments.grid import read_grid, table_names
 
-    if shelf in SHELVES:
-        return {name: first_line(part) for name, part in find(SHELVES[shelf]).items()}
-    if shelf == "metrics":
+    if registry in SHELVES:
+        return {name: first_line(part) for name, part in find(SHELVES[registry]).items()}
+    if registry == "metrics":
         return metrics.NAMES | metrics.SET_NAMES
-    if shelf == "data":
+    if registry == "data":
         return data.NAMES | data.HUB
-    if shelf == "recipes":
+    if registry == "recipes":
         return {name: recipes.read(name).title for name in recipes.names()}
-    if shelf == "tables":
+    if registry == "tables":
         return {name: read_grid(name).title for name in table_names()}
     import timm
 

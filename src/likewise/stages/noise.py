@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def noise(config: Noise, say=print) -> Spoiled:
-    """Spoil labels of the train and val parts together, and write the table and the pictures of what changed."""
+    """Spoil labels of the train and val splits together, and write the table and the pictures of what changed."""
     check(config)
     import numpy as np
 

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from likewise.io.progress import bar
 from likewise.pretrained.encoders import Looker, load_classifier, load_image_encoder, text_encoder
-from likewise.types import Given, LikewiseError
+from likewise.types import LikewiseError, TrainingSetInfo
 
 
 class Guidance(NamedTuple):
@@ -28,7 +28,7 @@ class Guidance(NamedTuple):
 
 
 def from_classifier(
-    given: Given,
+    given: TrainingSetInfo,
     classifier: str,
     weights: str | None,
     level: Literal["class", "sample"],
@@ -55,13 +55,13 @@ def from_classifier(
     return encode_names(names, best, prompt, encode)
 
 
-def from_names(given: Given, prompt: str, encoder: str) -> Guidance:
+def from_names(given: TrainingSetInfo, prompt: str, encoder: str) -> Guidance:
     """The data's own class names, such as "001.Black_footed_Albatross" as "Black footed Albatross"."""
     names = tuple(re.sub(r"^\d+\.", "", name).replace("_", " ").strip() for name in given.class_names)
     return encode_names(names, torch.arange(len(names))[:, None], prompt, text_encoder(encoder, given.device))
 
 
-def from_images(given: Given, image_encoder: str, weights: str | None) -> Guidance:
+def from_images(given: TrainingSetInfo, image_encoder: str, weights: str | None) -> Guidance:
     """Every sample by another network's embedding of it."""
     seen = [(e.cpu(), place.cpu()) for e, place in look(given, load_image_encoder(image_encoder, weights))]
     e, place = (torch.cat(tensors) for tensors in zip(*seen))
@@ -69,7 +69,7 @@ def from_images(given: Given, image_encoder: str, weights: str | None) -> Guidan
     return Guidance(table, torch.arange(len(table))[:, None])
 
 
-def look(given: Given, looker: Looker) -> Iterator[tuple[Float[Tensor, "B M"], Int[Tensor, "B"]]]:
+def look(given: TrainingSetInfo, looker: Looker) -> Iterator[tuple[Float[Tensor, "B M"], Int[Tensor, "B"]]]:
     """What a network gives for every training picture, and which sample that is."""
     looker = looker.to(given.device)
     with bar("look at pictures", len(given.labels), quiet=given.quiet) as progress:
@@ -84,14 +84,14 @@ def look(given: Given, looker: Looker) -> Iterator[tuple[Float[Tensor, "B M"], I
 
 
 def encode_names(
-    names: tuple[str, ...], which: Int[Tensor, "S k"], prompt: str, encode: Callable[[list[str]], Tensor]
+    names: tuple[str, ...], chosen: Int[Tensor, "S k"], prompt: str, encode: Callable[[list[str]], Tensor]
 ) -> Guidance:
     """Encode every distinct name among the chosen ones once."""
-    used = sorted({names[i] for i in which.unique().tolist()})
+    used = sorted({names[i] for i in chosen.unique().tolist()})
     number = {name: i for i, name in enumerate(used)}
     place = torch.tensor([number.get(name, -1) for name in names])
     table = F.normalize(encode([prompt.replace("{}", name) for name in used]), dim=1)
-    return Guidance(table, place[which])
+    return Guidance(table, place[chosen])
 
 
 def keep(guidance: Guidance, file: Path, fingerprint: str) -> None:

@@ -36,7 +36,7 @@ class Ensemble(Term):
         trusted: let the confidence's weights apply here too.
     """
 
-    waits = True
+    syncs = True
 
     usual: Tensor
 
@@ -47,7 +47,7 @@ class Ensemble(Term):
         weight: float = 1.0,
         reconstruction: float = 1.0,
         balanced: bool = False,
-        trusted: bool = False,
+        weighted: bool = False,
     ):
         super().__init__()
         head: Any = embedder.head
@@ -63,7 +63,7 @@ class Ensemble(Term):
         self.weight = weight
         self.reconstruction = reconstruction
         self.balanced = balanced
-        self.trusted = trusted
+        self.weighted = weighted
         self.losses = nn.ModuleList(make_loss(head.dim // head.k) for _ in range(head.k))
         for part in self.losses.modules():
             if getattr(part, "views", 1) > 1 or (isinstance(part, Miner) and part.momentum is not None):

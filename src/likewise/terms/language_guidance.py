@@ -13,7 +13,7 @@ from likewise.pretrained.encoders import content_of
 from likewise.similarity import full_precision
 from likewise.terms._distillation import kl_rows, similarities
 from likewise.terms._language_targets import Guidance, from_classifier, from_images, from_names, keep, kept
-from likewise.types import Batch, Given, LikewiseError, Output
+from likewise.types import Batch, LikewiseError, Output, TrainingSetInfo
 
 FILE = "guidance.safetensors"
 
@@ -71,7 +71,7 @@ class LanguageGuidance(Term):
         temperature: float = 1.0,
         direction: Literal["visual", "language"] = "visual",
         delay: int = 0,
-        trusted: bool = False,
+        weighted: bool = False,
     ):
         super().__init__()
         if k < 1 or delay < 0 or temperature <= 0:
@@ -97,12 +97,12 @@ class LanguageGuidance(Term):
         self.temperature = temperature
         self.direction = direction
         self.delay = delay
-        self.trusted = trusted
+        self.weighted = weighted
         self.register_buffer("begun", torch.tensor(float(delay == 0)))
         self.register_buffer("table", None, persistent=False)
         self.register_buffer("index", None, persistent=False)
 
-    def prepare(self, given: Given) -> None:
+    def prepare(self, given: TrainingSetInfo) -> None:
         file, fingerprint = given.folder / FILE, self.fingerprint(given)
         found = kept(file, fingerprint)
         if found is None:
@@ -110,14 +110,14 @@ class LanguageGuidance(Term):
             keep(found, file, fingerprint)
         self.table, self.index = (tensor.to(given.device) for tensor in found)
 
-    def work_out(self, given: Given) -> Guidance:
+    def work_out(self, given: TrainingSetInfo) -> Guidance:
         if self.by == "names":
             return from_names(given, self.prompt, self.encoder)
         if self.by == "images":
             return from_images(given, self.image_encoder, self.weights)
         return from_classifier(given, self.classifier, self.weights, self.level, self.k, self.prompt, self.encoder)
 
-    def fingerprint(self, given: Given) -> str:
+    def fingerprint(self, given: TrainingSetInfo) -> str:
         """What the guidance depends on: settings, the content of local files, labels, class names."""
         settings = [self.by, self.level, self.k, self.encoder, self.classifier, self.image_encoder, self.prompt]
         files = [content_of(name) for name in (self.encoder, self.weights)]

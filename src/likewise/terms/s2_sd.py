@@ -47,7 +47,7 @@ class S2SD(Term):
         distill_feature: float = 50.0,
         delay: int = 1000,
         temperature: float = 1.0,
-        trusted: bool = False,
+        weighted: bool = False,
     ):
         super().__init__()
         if not dims or min(dims) < 1:
@@ -61,7 +61,7 @@ class S2SD(Term):
         self.distill_feature = distill_feature
         self.delay = delay
         self.temperature = temperature
-        self.trusted = trusted
+        self.weighted = weighted
         width: Any = embedder.feature_dim
         self.branches = nn.ModuleList(
             nn.Sequential(nn.Linear(width, dim), nn.ReLU(), nn.Linear(dim, dim)) for dim in dims

@@ -42,7 +42,7 @@ class SelfDistillation(Term):
         steps: int,
         weight: float = 50.0,
         temperature: float = 1.0,
-        trusted: bool = False,
+        weighted: bool = False,
     ):
         super().__init__()
         if temperature <= 0:
@@ -54,7 +54,7 @@ class SelfDistillation(Term):
         self.steps = steps
         self.weight = weight
         self.temperature = temperature
-        self.trusted = trusted
+        self.weighted = weighted
         self.teacher = copy.deepcopy(embedder).eval().requires_grad_(False)
         self.register_buffer("ramp", torch.zeros(()))
 

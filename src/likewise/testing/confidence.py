@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from likewise.config.spec import ARRAYS, build, spec
 from likewise.contracts import Confidence
 from likewise.testing.loss import CLASSES, batch
-from likewise.types import Embedded, Seen, Trust, Verdict
+from likewise.types import Embedded, PeerView, Relabelling, SampleWeights
 
 LABELS = batch()[1].numpy()
 """Classes of the twelve training samples that confidences and terms are checked with."""
@@ -28,12 +28,12 @@ def check_confidence(make: Callable[[], Confidence]) -> None:
         check(make)
 
 
-def _judge(part: Confidence, z: Tensor, y: Tensor, row: Tensor, each: Tensor) -> list[Trust]:
+def _judge(part: Confidence, z: Tensor, y: Tensor, row: Tensor, each: Tensor) -> list[SampleWeights]:
     """As the objective asks: one network or several, whose views depend on the sample alone."""
     if part.peers == 1:
         return [part(z, y, row, each if part.needs_loss else None)]
     views = [z.roll(number, 1) for number in range(part.peers)]
-    return part.exchange([Seen(v, each + v[:, 0], v[:, :CLASSES].argmax(1)) for v in views], y, row)
+    return part.exchange([PeerView(v, each + v[:, 0], v[:, :CLASSES].argmax(1)) for v in views], y, row)
 
 
 def _samples(size: int = 12) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -52,7 +52,7 @@ def _begun(make: Callable[[], Confidence], seed: int = 5, steps: int = 3) -> Con
     return part
 
 
-def _go_on(part: Confidence, first: int, steps: int) -> list[Trust]:
+def _go_on(part: Confidence, first: int, steps: int) -> list[SampleWeights]:
     found = []
     for step in range(first, first + steps):
         z, y, row, each = _samples()
@@ -73,8 +73,8 @@ def _sound_weights(make) -> None:
                 _must_be_sound(trust, len(sample[1]), what)
 
 
-def _must_be_sound(trust: Trust, size: int, what: str) -> None:
-    assert isinstance(trust, Trust), f"a confidence gives Trust, got {type(trust).__name__}"
+def _must_be_sound(trust: SampleWeights, size: int, what: str) -> None:
+    assert isinstance(trust, SampleWeights), f"a confidence gives Trust, got {type(trust).__name__}"
     assert trust.w.shape == (size,), f"{what}: {size} samples must give {size} weights, got {tuple(trust.w.shape)}"
     assert torch.isfinite(trust.w).all() and (trust.w >= 0).all(), f"{what}: a weight is not finite, or below 0"
     for name in ("partner", "suspicion"):
@@ -133,10 +133,10 @@ def _verdict_is_sound(make) -> None:
     if part.every is None:
         return
     e = _embedded()
-    verdict, again = part.judge(e), part.judge(_embedded())
+    verdict, again = part.relabel(e), part.relabel(_embedded())
     if verdict is None:
         return
-    assert isinstance(verdict, Verdict), f"a look at all gives a Verdict or None, got {type(verdict).__name__}"
+    assert isinstance(verdict, Relabelling), f"a look at all gives a Verdict or None, got {type(verdict).__name__}"
     assert verdict.y.shape == verdict.w.shape == (12,), (
         "a verdict has one label and one weight for each training sample"
     )
@@ -166,7 +166,7 @@ def stored(part: nn.Module) -> dict[str, Tensor]:
 def _spec_and_state(make) -> None:
     part = _begun(make)
     if part.every is not None:
-        part.judge(_embedded())
+        part.relabel(_embedded())
     torch.manual_seed(6)  # other draws: what is random must be in the state
     again = built_again(part, Confidence)
     again.load_state_dict(stored(part))

@@ -27,7 +27,7 @@ def check_miner(make: Callable[[], Miner]) -> None:
     def mine(pairs: Pairs = pairs):
         torch.manual_seed(3)
         miner = make()
-        miner.look(z.detach())
+        miner.see_teacher(z.detach())
         return miner(sim, pairs, DIM, 0.2)
 
     first, second = mine(), mine()

@@ -16,7 +16,7 @@ from likewise.contracts import Term
 from likewise.models.heads import Relational
 from likewise.testing.confidence import LABELS, built_again, stored
 from likewise.testing.loss import CLASSES, DIM
-from likewise.types import Batch, Given, Output
+from likewise.types import Batch, Output, TrainingSetInfo
 
 
 def check_term(make: Callable[[nn.Module], Term]) -> None:
@@ -54,14 +54,14 @@ def _pictures() -> Batch:
     return Batch(x, torch.as_tensor(LABELS), torch.arange(12))
 
 
-def _given(folder: Path) -> Given:
+def _given(folder: Path) -> TrainingSetInfo:
     def pictures(transform):
         x = _pictures().x
         for place in torch.arange(12).split(5):
             yield x[place], place
 
     names = tuple(f"class {number}" for number in range(CLASSES))
-    return Given(np.array(LABELS), names, pictures, folder, torch.device("cpu"), quiet=True)
+    return TrainingSetInfo(np.array(LABELS), names, pictures, folder, torch.device("cpu"), quiet=True)
 
 
 def _ready(make, folder: Path) -> tuple[Term, Network]:
@@ -163,7 +163,7 @@ def _spec_and_state(make, folder) -> None:
 
 def _waits_for_nothing(make, folder) -> None:
     term, network = _ready(make, folder)
-    if term.waits:
+    if term.syncs:
         return
     away = Batch(*(t.to("meta") for t in _pictures()))
     try:

@@ -34,7 +34,7 @@ def make_samples(config: Train, loaded: Items, device: torch.device) -> Samples:
         raise LikewiseError(f"train: the train part of '{loaded.name}' is empty; check its `split` column")
     if not len(samples.val_rows) and (config.patience is not None or config.schedule == "plateau"):
         raise LikewiseError(
-            "train: patience and the plateau schedule listen to validation, and there is no validation part; "
+            "train: patience and the plateau schedule listen to validation, and there is no validation split; "
             'carve one from the training classes: --protocol "UnseenClasses(val=0.2)"'
         )
     return samples
@@ -42,18 +42,20 @@ def make_samples(config: Train, loaded: Items, device: torch.device) -> Samples:
 
 def build_state(config: Train, samples: Samples, device: torch.device, rank: int = 0, processes: int = 1) -> TrainState:
     """Build everything that trains, as it is before the first step. Settings that do not go together are refused."""
-    parts, sampler = build_components(config, samples, device)
-    check_compatibility(config, parts, sampler, device, processes)
+    components, sampler = build_components(config, samples, device)
+    check_compatibility(config, components, sampler, device, processes)
     if config.mixup is not None:
-        parts = replace(parts, mixup=Mixup(parts.embedder, config.mixup, config.mixup_at))
-    plan = make_plan(config, len(sampler), parts.confidence and parts.confidence.every)
-    optimizer = make_optimizer(config, parts.embedders, parts.losses, parts.terms)
+        components = replace(components, mixup=Mixup(components.embedder, config.mixup, config.mixup_at))
+    plan = make_plan(config, len(sampler), components.confidence and components.confidence.every)
+    optimizer = make_optimizer(config, components.embedders, components.losses, components.terms)
     schedule = Schedule(config, optimizer, plan.steps, plan.per_pass)
 
     def make_sampler(labels: np.ndarray) -> BatchSampler:
-        return build_sampler(config, parts.facts | {"labels": labels})
+        return build_sampler(config, components.facts | {"labels": labels})
 
-    return TrainState(config, samples, parts, sampler, make_sampler, plan, optimizer, schedule, device, rank, processes)
+    return TrainState(
+        config, samples, components, sampler, make_sampler, plan, optimizer, schedule, device, rank, processes
+    )
 
 
 def build_components(config: Train, samples: Samples, device: torch.device) -> tuple[Components, BatchSampler]:
@@ -73,7 +75,7 @@ def build_components(config: Train, samples: Samples, device: torch.device) -> t
         other = replace(config, seed=config.seed + 1000 * number)  # another start for the same network
         embedders.append(to_device(make_embedder(other, samples.features, reseed=True), device))
     losses += [make(config.loss, Loss) for _ in embedders[1:]]
-    if config.shard:
+    if config.shard_proxies:
         for loss in losses:
             shard(loss)
     terms = [make(text, Term, make_loss=lambda dim: make(config.loss, Loss, dim=dim)) for text in config.terms]

@@ -21,7 +21,7 @@ from likewise.training.inputs import open_inputs, prepare_terms, start_sampler, 
 from likewise.training.loop import Hooks, Looks, loop
 from likewise.training.run_log import RunLog
 from likewise.training.step import NetworkRunner
-from likewise.training.validation import peek, relabel, validate
+from likewise.training.validation import relabel, score_test, validate
 from likewise.types import Items
 
 
@@ -58,7 +58,7 @@ def execute(
         hooks.restored(state)
         runner = NetworkRunner(state)
         start_sampler(state, inputs)
-        looks = Looks(*(partial(look, state, inputs, log) for look in (relabel, validate, peek)))
+        looks = Looks(*(partial(look, state, inputs, log) for look in (relabel, validate, score_test)))
         loop(state, runner, training_batches(state, inputs), log, looks, hooks, inputs.workers(state))
         if first:
             for name in RESULTS:  # scores of a checkpoint, if the run was evaluated on the way

@@ -23,7 +23,7 @@ from likewise.training.logger_dispatch import Telling, make_loggers
 from likewise.training.loop import Hooks
 from likewise.training.run_log import RunLog
 
-LESS_MEMORY = "lower the sampler's batch, --size or --dim, or give --chunk"
+LESS_MEMORY = "lower the sampler's batch, --size or --dim, or give --chunk-size"
 
 
 def train(config: Train, say: Callable[[str], None] = print, hooks: Hooks = Hooks()) -> Run:
@@ -58,17 +58,17 @@ def train_here(config: Train, device: torch.device, say: Callable[[str], None], 
     if folds := config.protocol and fold_specs(config.protocol):
         say(f"this trains the first of {len(folds)} folds; `likewise bench` trains them all and scores them together")
     default_sampler, config = config.sampler is None, resolve(config, items)
-    if config.evaluate and not make_protocol(config).tests:
+    if config.evaluate and not make_protocol(config).has_test_split:
         say("all classes train, so none is left to test and nothing is scored")
         config = replace(config, evaluate=False)
     claim = find_run(config, items)
     run, pixels = claim.run, None
     with Telling(run, config, loggers if first else {}, say) as telling:
         session = Session(run, device)
-        if run.done and not config.again:
-            say(f"this run is finished already: {run.path} (--again trains it anew)")
-            if config.keep_losses and run.losses() is None:
-                say("it was trained without --keep-losses, so it has none; --again trains it anew and keeps them")
+        if run.done and not config.restart:
+            say(f"this run is finished already: {run.path} (--restart trains it anew)")
+            if config.record_losses and run.losses() is None:
+                say("it was trained without --record-losses, so it has none; --restart trains it anew and keeps them")
         else:
             log = RunLog(run, session, telling, writes=first)
             pixels = execute(claim, config, items, device, log, hooks, say, default_sampler)

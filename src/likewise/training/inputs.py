@@ -19,7 +19,7 @@ from likewise.runs.devices import bytes_of
 from likewise.runs.folder import Run
 from likewise.runs.network import transforms
 from likewise.training.state import TrainState
-from likewise.types import Batch, Embedded, Given
+from likewise.types import Batch, Embedded, TrainingSetInfo
 
 
 class Inputs(NamedTuple):
@@ -39,18 +39,18 @@ class Inputs(NamedTuple):
 
 
 def open_inputs(state: TrainState, say: Callable[[str], None] = print, hold: Callable = hold) -> Inputs:
-    """Make the transforms, and decode the pictures that training, validation and peeks will need.
+    """Make the transforms, and decode the pictures that training, validation and test scores will need.
 
     Args:
         hold: places decoded pictures on disk, in memory or on the device.
     """
     config, samples = state.config, state.samples
-    augment, plain = transforms(config, state.parts.embedder)
+    augment, plain = transforms(config, state.components.embedder)
     rows = [samples.rows, samples.val_rows]
-    rows += [samples.protocol.rows(samples.loaded, "test")] if config.peek_every else []
+    rows += [samples.protocol.rows(samples.loaded, "test")] if config.test_every else []
     held = hold(
-        samples.items, np.concatenate(rows), state.device, config.keep, config.keep_side, workers=config.workers,
-        quiet=config.quiet, budget=bytes_of(config.keep_budget) if config.keep_budget else None, say=say,
+        samples.items, np.concatenate(rows), state.device, config.cache, config.short_side, workers=config.workers,
+        quiet=config.quiet, budget=bytes_of(config.cache_memory) if config.cache_memory else None, say=say,
     )  # fmt: skip
     return Inputs(augment, plain, held)
 
@@ -58,7 +58,7 @@ def open_inputs(state: TrainState, say: Callable[[str], None] = print, hold: Cal
 def embed(state: TrainState, inputs: Inputs, rows: np.ndarray, features: bool = False) -> Embedded:
     """Embed rows of the data with the first network as it is now, as evaluation would."""
     return embed_rows(
-        state.parts.embedder, state.samples.items, rows, inputs.plain, device=state.device, held=inputs.held,
+        state.components.embedder, state.samples.items, rows, inputs.plain, device=state.device, held=inputs.held,
         workers=state.config.workers, quiet=True, features=features,
     )  # fmt: skip
 
@@ -76,8 +76,8 @@ def prepare_terms(state: TrainState, inputs: Inputs, run: Run) -> None:
         for batch in feed:
             yield batch.x, samples.position[batch.row]
 
-    given = Given(samples.labels, samples.class_names, pictures, run.path, state.device, config.quiet)
-    for term in state.parts.terms:
+    given = TrainingSetInfo(samples.labels, samples.class_names, pictures, run.path, state.device, config.quiet)
+    for term in state.components.terms:
         term.prepare(given)
 
 

@@ -23,7 +23,7 @@ class Looks:
 
     relabel: Callable[[], None]
     validate: Callable[[], None]
-    peek: Callable[[], None]
+    test: Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -75,15 +75,15 @@ def loop(
                 rate = images / max(time.monotonic() - began, 1e-9)
                 log.log_step(state, runner.known_mode, runner.milliseconds, rate)
                 images, began = 0, time.monotonic()
-            if state.parts.confidence and (pass_ends or last):
+            if state.components.confidence and (pass_ends or last):
                 log.log_suspicion(state)
             if state.history and pass_ends:
                 state.history.end_pass(state.step)
             progress.advance(1, log.shown)
             if len(state.samples.val_rows) and (state.step % plan.validate_every == 0 or last):
                 looks.validate()
-            if plan.peek_every and (state.step % plan.peek_every == 0 or last):
-                looks.peek()
+            if plan.test_every and (state.step % plan.test_every == 0 or last):
+                looks.test()
             due, stopped = anybody(saves.due(state.step), stop.is_set())
             if (due or stopped) and not last:
                 with saves:
@@ -95,7 +95,7 @@ def loop(
         state.history.end_pass(state.step)  # the last pass may be cut short
     log.save(state)
     hooks.saved(state)
-    if state.parts.confidence:
+    if state.components.confidence:
         log.save_sample_weights(state)
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.metrics.detection import auroc, inspect
-from likewise.types import Trust, Verdict
+from likewise.types import Relabelling, SampleWeights
 
 BINS = 60
 
@@ -28,7 +28,7 @@ class Watch:
         self.last = torch.full((3, samples), torch.nan, device=device)  # suspicion, threshold and weight when last seen
         self.sums: dict[str, Tensor] = {}
 
-    def see(self, trust: Trust, row: Tensor) -> None:
+    def see(self, trust: SampleWeights, row: Tensor) -> None:
         """One batch. What is not defined in it (no wrong label, say) is left out of the means."""
         w = trust.w.detach().float()
         suspicion, threshold = (None if t is None else t.detach().float() for t in (trust.suspicion, trust.threshold))
@@ -83,7 +83,7 @@ class Watch:
             "threshold": float(known.mean()) if len(known) else None,
         }
 
-    def verdict(self, verdict: Verdict, given: Tensor, clean: Tensor | None) -> dict[str, float]:
+    def verdict(self, verdict: Relabelling, given: Tensor, clean: Tensor | None) -> dict[str, float]:
         """A verdict's own numbers, and how right it was where that is known."""
         used = verdict.w > 0
         self.last[2] = verdict.w

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from likewise.contracts import Confidence, Loss, Term
-from likewise.types import Batch, Output, Ref, Seen, Trust
+from likewise.types import Batch, Output, PeerView, Ref, SampleWeights
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +29,7 @@ class Objective:
 
     def __call__(
         self, outs: list[Output], batch: Batch, weight: Float[Tensor, "B"]
-    ) -> tuple[Float[Tensor, ""], list[Trust], list[Float[Tensor, "B"]]]:
+    ) -> tuple[Float[Tensor, ""], list[SampleWeights], list[Float[Tensor, "B"]]]:
         """The number to minimise, summed over the networks; how far each believed the labels; each one's unweighted losses.
 
         Args:
@@ -50,12 +50,12 @@ class Objective:
             value = value + self.loss_weight * mean(number, weight, trust)
             for term in self.terms:
                 ones = torch.ones_like(weight)
-                value = value + term.weight * mean(term(out, batch), ones, trust if term.trusted else None)
+                value = value + term.weight * mean(term(out, batch), ones, trust if term.weighted else None)
         return value, trusts, losses
 
     def trust(
         self, outs: list[Output], each: list[Tensor], batch: Batch
-    ) -> tuple[list[Trust], list[Float[Tensor, "B"] | None]]:
+    ) -> tuple[list[SampleWeights], list[Float[Tensor, "B"] | None]]:
         """What the confidence says, and the unweighted losses where it wanted to see them."""
         nothing: list[Tensor | None] = [None] * len(outs)
         if self.confidence is None:
@@ -68,19 +68,19 @@ class Objective:
             trusts = [self.confidence(seen[0], batch.y, batch.row, numbers[0].detach())]
         else:
             every = zip(self.losses, seen, numbers, strict=True)
-            views = [Seen(z, number.detach(), loss.guess(z)) for loss, z, number in every]
+            views = [PeerView(z, number.detach(), loss.predict(z)) for loss, z, number in every]
             trusts = self.confidence.exchange(views, batch.y, batch.row)
         return trusts, [None if t.partner is not None else n for t, n in zip(trusts, numbers, strict=True)]
 
 
-def partners(z: Float[Tensor, "B D"], batch: Batch, trust: Trust | None) -> Ref | None:
+def partners(z: Float[Tensor, "B D"], batch: Batch, trust: SampleWeights | None) -> Ref | None:
     """The batch as a `Ref`, masking samples that the confidence excludes as partners; None if it excludes none."""
     if trust is None or trust.partner is None:
         return None
     return Ref(z, batch.y, torch.arange(len(batch.y), device=batch.y.device), used=trust.partner)
 
 
-def mean(number: Float[Tensor, "B"], weight: Float[Tensor, "B"], trust: Trust | None) -> Float[Tensor, ""]:
+def mean(number: Float[Tensor, "B"], weight: Float[Tensor, "B"], trust: SampleWeights | None) -> Float[Tensor, ""]:
     """Weighted mean; a sample that is not believed adds nothing, whatever its number."""
     if trust is None:
         return (weight * number).mean()

@@ -11,7 +11,7 @@ from torch import nn
 from likewise.config import Train
 from likewise.contracts import Loss, Term
 from likewise.distributed.sharded_proxies import gradient_norm
-from likewise.durations import steps_of
+from likewise.durations import training_steps
 from likewise.errors import LikewiseError
 from likewise.models.embedder import Embedder
 
@@ -39,10 +39,10 @@ def make_optimizer(
     if config.loss_eps is not None and config.optimizer != "sgd":
         groups[2]["eps"] = config.loss_eps
     if not any(g["params"] for g in groups):
-        if steps_of(config.length, 1, "length"):
+        if training_steps(config.epochs, config.steps, 1):
             raise LikewiseError(
                 f"train: something must learn, but head {config.head} and loss {config.loss} have no parameters and there is no "
-                "backbone; give a head, or --length 0 to score the features as they are"
+                "backbone; give a head, or --epochs 0 to score the features as they are"
             )
         groups[1]["params"] = [nn.Parameter(torch.zeros(1))]
     groups = [{**g, "base_lr": g["lr"]} for g in groups if g["params"]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from likewise.config import Train
-from likewise.durations import period_of, steps_of
+from likewise.durations import period_of, steps_of, training_steps
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Plan:
     warmup: int
     log_every: int
     validate_every: int
-    peek_every: int | None
+    test_every: int | None
     relabel_every: int | None
     checkpoint_every: int | str
     patience: int | None
@@ -38,11 +38,11 @@ def make_plan(config: Train, per_pass: int, relabel_every: str | None) -> Plan:
 
     return Plan(
         per_pass=per_pass,
-        steps=steps("length"),
+        steps=training_steps(config.epochs, config.steps, per_pass),
         warmup=steps("warmup"),
         log_every=config.log_every,
         validate_every=steps("validate_every", least=1),
-        peek_every=period(config.peek_every, "peek_every"),
+        test_every=period(config.test_every, "test_every"),
         relabel_every=period(relabel_every, "every", config.confidence or ""),
         checkpoint_every=period_of(config.checkpoint_every, per_pass, "checkpoint_every", least=1),
         patience=config.patience,

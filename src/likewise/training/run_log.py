@@ -62,7 +62,7 @@ class RunLog:
         self.scalars.settle(wait=True)
         if state.counted:
             must_be_finite(float(state.total) / state.counted, state.step, self.run.path)
-        every = [p.detach() for part in state.parts.trained() for p in part.parameters()]
+        every = [p.detach() for part in state.components.trained() for p in part.parameters()]
         every = [p for p in every if p.numel() and p.is_floating_point()]
         if every and not torch.stack([n.float() for n in torch._foreach_norm(every, math.inf)]).isfinite().all():
             must_be_finite(math.nan, state.step, self.run.path, "a weight")
@@ -88,7 +88,7 @@ class RunLog:
         line = {"step": state.step, "loss": None, "lr": {g["name"]: g["lr"] for g in state.optimizer.param_groups}}
         line |= {"images_per_s": round(rate, 1)} | self.mode_facts(mode, milliseconds)
         seen = {"loss": state.total / state.counted}
-        for part in (state.parts.loss, state.sampler, state.parts.confidence, *state.parts.terms):
+        for part in (state.components.loss, state.sampler, state.components.confidence, *state.components.terms):
             seen |= {} if part is None else part.observe_state()
         names, monitor = tuple(seen), state.monitor
 
@@ -108,7 +108,7 @@ class RunLog:
             return {}
         self.logged_mode = mode
         tried = {name: round(ms, 2) for name, ms in milliseconds.items() if ms < math.inf}
-        return {"speed": mode} | ({"speed_ms": tried} if tried else {})
+        return {"execution": mode} | ({"speed_ms": tried} if tried else {})
 
     def log_suspicion(self, state: TrainState) -> None:
         """Write the histogram of how suspect the labels are."""
@@ -135,7 +135,7 @@ class RunLog:
         self.session.trained(state.step)
 
     def save_sample_weights(self, state: TrainState) -> None:
-        """Write trust.npz: the last suspicion, label and weight of every training sample."""
+        """Write sample_weights.npz: the last suspicion, label and weight of every training sample."""
         if not self.writes:
             return
         samples = state.samples

@@ -26,7 +26,7 @@ from likewise.training.objective import Objective
 from likewise.training.plan import Plan
 from likewise.training.samples import Samples
 from likewise.training.schedule import Schedule
-from likewise.types import Output, Verdict
+from likewise.types import Output, Relabelling
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +91,7 @@ class TrainState:
         self,
         config: Train,
         samples: Samples,
-        parts: Components,
+        components: Components,
         sampler: BatchSampler,
         make_sampler: Callable[[np.ndarray], BatchSampler],
         plan: Plan,
@@ -101,19 +101,19 @@ class TrainState:
         rank: int = 0,
         processes: int = 1,
     ):
-        self.config, self.samples, self.parts, self.plan = config, samples, parts, plan
+        self.config, self.samples, self.components, self.plan = config, samples, components, plan
         self.device, self.rank, self.processes = device, rank, processes
-        self.objective = Objective(parts.losses, parts.confidence, parts.terms, config.loss_weight)
-        self.similarity = "cosine" if parts.loss.input == "unit" else "euclidean"
+        self.objective = Objective(components.losses, components.confidence, components.terms, config.loss_weight)
+        self.similarity = "cosine" if components.loss.input == "unit" else "euclidean"
         self.optimizer, self.schedule = optimizer, schedule
         self.sampler, self.make_sampler = sampler, make_sampler
         self.y = torch.as_tensor(samples.labels, device=device)
         self.kept = np.arange(len(samples.rows))
         self.within = torch.arange(len(samples.rows), device=device)
-        self.relabelling: Verdict | None = None
+        self.relabelling: Relabelling | None = None
         self.monitor = Watch(len(samples.rows), samples.noisy, device)
         zeros = torch.zeros(2, len(samples.rows), device=device)
-        self.history = LossHistory(zeros) if config.keep_losses else None
+        self.history = LossHistory(zeros) if config.record_losses else None
         self.step, self.best, self.waited = 0, -math.inf, 0
         self.total, self.counted = torch.zeros((), device=device), 0
         self.mode: Mode | None = None
@@ -128,7 +128,7 @@ class TrainState:
         """Whether validation has not improved for as many times as the settings allow."""
         return self.plan.patience is not None and self.waited >= self.plan.patience
 
-    def relabel(self, verdict: Verdict) -> None:
+    def relabel(self, verdict: Relabelling) -> None:
         """Use the labels of a relabelling from here on, and draw no batch from the samples that it drops."""
         self.relabelling, self.y = verdict, verdict.y.to(self.device)
         self.kept, step = np.flatnonzero(verdict.w.cpu().numpy() > 0), self.sampler.step
@@ -145,7 +145,7 @@ class TrainState:
 
     def tensors(self, *names: str) -> dict[str, Tensor]:
         """Return the tensors of these modules (by default all), sharded ones whole. Every process takes part."""
-        modules = self.parts.modules()
+        modules = self.components.modules()
         return {f"{name}.{k}": v for name in names or modules for k, v in whole(modules[name]).items()}
 
     def state_dict(self) -> dict[str, Any]:
@@ -157,7 +157,7 @@ class TrainState:
             "waited": self.waited,
             "tensors": self.tensors(),
             "way": self.mode,
-            "optimizer": whole_memory(self.optimizer, self.parts.losses),
+            "optimizer": whole_memory(self.optimizer, self.components.losses),
             "schedule": self.schedule.state_dict(),
             "verdict": relabelling,
             "sampler": self.sampler.state_dict(),
@@ -169,18 +169,18 @@ class TrainState:
 
     def load_state_dict(self, state: dict[str, Any], file: str | Path) -> None:
         """Restore what `state_dict` returned; `file` is named in errors."""
-        for name, module in self.parts.modules().items():
+        for name, module in self.components.modules().items():
             stored = {k.removeprefix(f"{name}."): v for k, v in state["tensors"].items() if k.startswith(f"{name}.")}
             load_into(module, own(module, stored), file)
         try:
-            self.optimizer.load_state_dict(own_memory(self.optimizer, state["optimizer"], self.parts.losses))
+            self.optimizer.load_state_dict(own_memory(self.optimizer, state["optimizer"], self.components.losses))
         except ValueError as error:
             raise LikewiseError(
-                f"train: {file} was saved with other parameter groups of the optimiser ({error}); --again trains it anew"
+                f"train: {file} was saved with other parameter groups of the optimiser ({error}); --restart trains it anew"
             ) from None
         self.schedule.load_state_dict(state["schedule"])
         if state["verdict"]:
-            self.relabel(Verdict(**state["verdict"]))
+            self.relabel(Relabelling(**state["verdict"]))
         self.sampler.load_state_dict(state["sampler"])
         self.step, self.best, self.waited = state["step"], state["best"], state["waited"]
         self.total, self.counted = state["total"].to(self.device), state["counted"]

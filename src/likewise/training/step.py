@@ -20,7 +20,7 @@ from likewise.engine.grad_cache import Chunked
 from likewise.models.synced_norm import sync_norms
 from likewise.training.optim import clip, forget
 from likewise.training.state import TrainState
-from likewise.types import Batch, LikewiseError, Output, Trust
+from likewise.types import Batch, LikewiseError, Output, SampleWeights
 
 
 class StepResult(NamedTuple):
@@ -29,7 +29,7 @@ class StepResult(NamedTuple):
     output: Output
     place: Int[Tensor, "B"]
     value: Float[Tensor, ""]
-    weights: list[Trust]
+    weights: list[SampleWeights]
     losses: list[Float[Tensor, "B"]]
 
 
@@ -39,7 +39,7 @@ def step(state: TrainState, runner: NetworkRunner, batch: Batch) -> StepResult:
     Args:
         batch: this process's share of the pictures, and the rows of the whole batch.
     """
-    config, parts, samples = state.config, state.parts, state.samples
+    config, components, samples = state.config, state.components, state.samples
     state.schedule.before_step(state.step)
     state.optimizer.zero_grad(set_to_none=True)
     runner.train_backbone(state.step >= state.plan.warmup)
@@ -47,25 +47,25 @@ def step(state: TrainState, runner: NetworkRunner, batch: Batch) -> StepResult:
     weight = samples.weight[batch.row]
     batch = Batch(batch.x, state.y[place], place)
     bf16 = config.precision == "bf16"
-    networks = [] if parts.mixup else runner.networks(batch.x, len(place), bf16)
+    networks = [] if components.mixup else runner.networks(batch.x, len(place), bf16)
     state.seed(1 + state.rank)
     with torch.autocast(state.device.type, torch.bfloat16, enabled=bf16):
-        if parts.mixup:
+        if components.mixup:
             output, value = mixed_loss(state, batch, weight)
             weights, losses = [], []
         else:
             outputs = [gather_outputs(network(batch.x), len(place), state.processes) for network in networks]
             state.seed(0)
-            if parts.teacher is not None:
-                target = gathered(parts.teacher(batch.x).z, len(place))
-                for miner in parts.taught:
-                    miner.look(target)
+            if components.teacher is not None:
+                target = gathered(components.teacher(batch.x).z, len(place))
+                for miner in components.taught:
+                    miner.see_teacher(target)
             output = outputs[0]
             value, weights, losses = state.objective(outputs, batch, weight)
     value.backward()
     runner.finish_backward()
     sum_gradients(state)
-    clip(config, parts.trained())
+    clip(config, components.trained())
     state.optimizer.step()
     state.step, state.mode = state.step + 1, runner.mode
     result = StepResult(output, place, value, weights, losses)
@@ -75,14 +75,14 @@ def step(state: TrainState, runner: NetworkRunner, batch: Batch) -> StepResult:
 
 def advance(state: TrainState, result: StepResult) -> None:
     """Update what moves on by itself after a step (memories, samplers, teacher), and what the log sums up."""
-    parts = state.parts
+    components = state.components
     if type(state.sampler).observe is not BatchSampler.observe:
         state.sampler.observe(result.output.z.detach(), state.within[result.place])
-    for part in (*parts.losses, state.sampler, parts.confidence, *parts.terms):
+    for part in (*components.losses, state.sampler, components.confidence, *components.terms):
         if part is not None:
             forget(state.optimizer, part.after_step(state.step))
-    if parts.teacher is not None:
-        parts.teacher.update(parts.embedder)
+    if components.teacher is not None:
+        components.teacher.update(components.embedder)
     for weights in result.weights[:1]:
         state.monitor.see(weights, result.place)
     if state.history:
@@ -94,9 +94,9 @@ def advance(state: TrainState, result: StepResult) -> None:
 
 def mixed_loss(state: TrainState, batch: Batch, weight: Float[Tensor, "B"]) -> tuple[Output, Float[Tensor, ""]]:
     """Return the output for mixtures of samples, and their loss: every label that is mixed in brings its sample weight."""
-    assert state.parts.mixup is not None
-    loss = state.parts.loss
-    output, mixture = state.parts.mixup(batch.x)
+    assert state.components.mixup is not None
+    loss = state.components.loss
+    output, mixture = state.components.mixup(batch.x)
     z = output.z if loss.input == "unit" else output.e
     values = [share * (weight[source] * loss(z, batch.y[source])).mean() for source, share in mixture]
     return output, state.config.loss_weight * sum(values)  # pyright: ignore[reportReturnType]
@@ -109,9 +109,9 @@ class NetworkRunner:
     """
 
     def __init__(self, state: TrainState):
-        config, embedders = state.config, state.parts.embedders
+        config, embedders = state.config, state.components.embedders
         if state.processes > 1:
-            for module in state.parts.modules().values():
+            for module in state.components.modules().values():
                 broadcast(module)
             for embedder in embedders:
                 sync_norms(embedder)
@@ -120,13 +120,13 @@ class NetworkRunner:
             if config.recompute:
                 embedder.recompute()
         norms = [m for e in embedders for m in e.modules() if isinstance(m, _BatchNorm) and m.training]
-        self.embedders, self.chunk, self.processes = embedders, config.chunk, state.processes
+        self.embedders, self.chunk_size, self.processes = embedders, config.chunk_size, state.processes
         self.meets_in_norms = state.processes > 1 and bool(norms)
-        wish = config.speed
+        wish = config.execution
         if wish == "auto" and (config.recompute or state.samples.items.x is not None or self.meets_in_norms):
             wish = "eager"  # a graph can hold neither a repeated forward pass nor a norm over processes
         self.fast = [Fast(e, wish, state.plan.steps - state.step, state.mode) for e in embedders]
-        self.chunked = [Chunked(e, config.chunk) for e in embedders] if config.chunk else []
+        self.chunked = [Chunked(e, config.chunk_size) for e in embedders] if config.chunk_size else []
         self.backbone_trains: bool | None = None
         self.mode: Mode | None = state.mode
 
@@ -142,9 +142,9 @@ class NetworkRunner:
 
     def networks(self, x: Tensor, count: int, bf16: bool) -> Sequence[nn.Module | Chunked]:
         """Return what to call for a batch of `count` samples, of which `x` is this process's share."""
-        if self.chunk and self.meets_in_norms:
-            check_chunks(count, self.chunk, self.processes)
-        part = x.tensor_split(max(1, -(-len(x) // self.chunk)))[0] if self.chunk else x
+        if self.chunk_size and self.meets_in_norms:
+            check_chunks(count, self.chunk_size, self.processes)
+        part = x.tensor_split(max(1, -(-len(x) // self.chunk_size)))[0] if self.chunk_size else x
         made = [fast.network(part, bf16) for fast in self.fast]
         self.mode = self.fast[0].known if self.fast[0].tried else self.mode
         for chunked, network in zip(self.chunked, made, strict=False):
@@ -175,10 +175,10 @@ def sum_gradients(state: TrainState) -> None:
     """
     if state.processes == 1:
         return
-    parts = (*state.parts.losses, *state.parts.terms)
-    own = [p for e in state.parts.embedders for p in e.parameters() if p.requires_grad]
-    sharded = {p for part in parts for _, p, _ in shares(part)}
-    alike = dict.fromkeys(p for part in parts for p in part.parameters() if p.requires_grad)
+    components = (*state.components.losses, *state.components.terms)
+    own = [p for e in state.components.embedders for p in e.parameters() if p.requires_grad]
+    sharded = {p for part in components for _, p, _ in shares(part)}
+    alike = dict.fromkeys(p for part in components for p in part.parameters() if p.requires_grad)
     alike = [p for p in alike if p not in sharded and p.grad is not None]
     for p in own:  # a process whose pictures did not reach a parameter still takes part
         p.grad = torch.zeros_like(p) if p.grad is None else p.grad

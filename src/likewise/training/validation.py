@@ -1,4 +1,4 @@
-"""Looks at the whole data during training: validation, peeks at the test part, relabelling."""
+"""Looks at the whole data during training: validation, scores of the test split, relabelling."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from likewise.distributed.process_group import same_for_all
 from likewise.evaluation.scoring import as_compared, mean_score, score
 from likewise.metrics import of_the_set
-from likewise.runs.log import PEEK
+from likewise.runs.log import TEST_PREFIX
 from likewise.training.inputs import Inputs, embed, start_sampler
 from likewise.training.run_log import RunLog
 from likewise.training.state import TrainState
@@ -18,7 +18,7 @@ from likewise.types import Embedded
 
 
 def validate(state: TrainState, inputs: Inputs, log: RunLog) -> None:
-    """Score the validation part and save the network if it is the best so far. The test part is never used."""
+    """Score the validation split and save the network if it is the best so far. The test split is never used."""
     log.check_finite(state)
     samples, select = state.samples, state.config.select
     e = embed(state, inputs, samples.val_rows)
@@ -38,27 +38,27 @@ def validate(state: TrainState, inputs: Inputs, log: RunLog) -> None:
     log.note(line)
 
 
-def peek(state: TrainState, inputs: Inputs, log: RunLog) -> None:
-    """Score the test part for the record, with the labels that evaluation uses. No decision uses the result."""
+def score_test(state: TrainState, inputs: Inputs, log: RunLog) -> None:
+    """Score the test split for the record, with the labels that evaluation uses. No decision uses the result."""
     log.check_finite(state)
     samples = state.samples
     rows = samples.protocol.rows(samples.loaded, "test")
     e = replace(as_compared(embed(state, inputs, rows), state.similarity), y=torch.as_tensor(samples.loaded.y[rows]))
     names = [name for name in state.config.metrics if not of_the_set(name)]
     scores, _ = score(e, samples.loaded, samples.protocol, names, state.similarity, state.device, quiet=True)
-    log.note({"step": state.step, **{f"{PEEK}{k}": float(np.nanmean(v)) for k, v in scores.each.items()}})
+    log.note({"step": state.step, **{f"{TEST_PREFIX}{k}": float(np.nanmean(v)) for k, v in scores.each.items()}})
 
 
 def relabel(state: TrainState, inputs: Inputs, log: RunLog) -> None:
     """Let the confidence score all training labels, and use the labels and samples that it returns."""
     log.check_finite(state)
     state.seed(0)
-    confidence, samples = state.parts.confidence, state.samples
+    confidence, samples = state.components.confidence, state.samples
     given = torch.as_tensor(samples.labels, device=state.device)
     e = embed(state, inputs, samples.rows, features=True)
     assert e.f is not None and confidence is not None
     z, f = e.z.to(state.device), e.f.to(state.device)
-    verdict = confidence.judge(Embedded(z, given, torch.arange(len(given), device=state.device), f=f))
+    verdict = confidence.relabel(Embedded(z, given, torch.arange(len(given), device=state.device), f=f))
     if verdict is None:
         return
     verdict = replace(verdict, y=same_for_all(verdict.y), w=same_for_all(verdict.w))

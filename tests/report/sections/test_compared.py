@@ -19,7 +19,7 @@ from likewise.training.fit import train
 def two(features, finished, tmp_path_factory):
     """The finished run, and one that hardly trained."""
     other = train(Train(
-        data=features, out=str(tmp_path_factory.mktemp("two") / "short"), dim=8, length="2", quiet=True, device="cpu",
+        data=features, out=str(tmp_path_factory.mktemp("two") / "short"), dim=8, steps=2, quiet=True, device="cpu",
         sampler="SamplesPerClass(batch=24, per_class=4)", protocol="UnseenClasses(val=0.3)", seed=5,
     ))  # fmt: skip
     config = Report(quiet=True, device="cpu", workers=0, map="none")

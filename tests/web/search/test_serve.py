@@ -74,13 +74,13 @@ def test_what_stands_in_the_way_is_told_before_the_work(picture_run, monkeypatch
     target = str(picture_run.path)
     for settings, says in [
         ({"token_file": "nowhere"}, "search: --token-file must be a text file, got 'nowhere'"),
-        ({"upload": "lots"}, "search: --upload must be an amount such as '20MB', got 'lots'"),
+        ({"max_upload": "lots"}, "search: --max-upload must be an amount such as '20MB', got 'lots'"),
     ]:
         with pytest.raises(LikewiseError, match=says):
             search(Search(target, serve=True, **settings))
     with take_port("search", "127.0.0.1", 0) as held, pytest.raises(LikewiseError, match="is taken; choose another"):
         search(Search(target, serve=True, port=held.getsockname()[1], device="cpu"))
-    assert check_serving(Search(target, upload="2MB")) == (2 * 2**20, "a token of 24 characters")
+    assert check_serving(Search(target, max_upload="2MB")) == (2 * 2**20, "a token of 24 characters")
 
 
 @pytest.mark.slow

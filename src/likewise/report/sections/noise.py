@@ -16,7 +16,7 @@ def of_run(study: Study) -> Noise | None:
     """Return what is known of the labels of a run, with the pictures of those doubted most."""
     one = study.one
     found = None if one.run is None else noise_of(one, study.log, study.config.top)
-    if found is None or not found.doubts or one.data is None or one.data.path is None or not study.config.pictures:
+    if found is None or not found.doubts or one.data is None or one.data.path is None or not study.config.max_images:
         return found
     rows = [doubt.row for doubt in found.doubts]
     small, _ = read_small(one.data, rows, title="read doubted pictures", quiet=study.config.quiet)

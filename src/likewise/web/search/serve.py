@@ -30,9 +30,11 @@ BEGINS = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"RIFF", b"II*\0", b"MM\0
 def check_serving(config: Search) -> tuple[int, str]:
     """Return the largest upload in bytes and the token; what is wrong with them is said before the work begins."""
     try:
-        upload = bytes_of(config.upload)
+        upload = bytes_of(config.max_upload)
     except LikewiseError:
-        raise LikewiseError(f"search: --upload must be an amount such as '20MB', got '{config.upload}'") from None
+        raise LikewiseError(
+            f"search: --max-upload must be an amount such as '20MB', got '{config.max_upload}'"
+        ) from None
     return upload, choose_token("search", config.token_file)
 
 
