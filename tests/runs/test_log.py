@@ -3,7 +3,7 @@
 import pytest
 
 from likewise.runs.folder import Run
-from likewise.runs.log import PEEK, best_test_epoch
+from likewise.runs.log import TEST_PREFIX, best_test_epoch
 from likewise.types import LikewiseError
 
 
@@ -26,6 +26,6 @@ def test_the_log_survives_a_cut_line_and_rewinds(run):
 
 
 def test_the_best_test_epoch_is_the_best_of_every_metric():
-    lines = [{"step": 1, f"{PEEK}R@1": 0.5, f"{PEEK}MAP@R": 0.2}, {"step": 2, "loss": 1.0}]
-    lines += [{"step": 3, f"{PEEK}R@1": 0.4, f"{PEEK}MAP@R": 0.3}]
+    lines = [{"step": 1, f"{TEST_PREFIX}R@1": 0.5, f"{TEST_PREFIX}MAP@R": 0.2}, {"step": 2, "loss": 1.0}]
+    lines += [{"step": 3, f"{TEST_PREFIX}R@1": 0.4, f"{TEST_PREFIX}MAP@R": 0.3}]
     assert best_test_epoch(lines) == {"R@1": 0.5, "MAP@R": 0.3} and best_test_epoch(lines[1:2]) is None

@@ -167,7 +167,8 @@ def parse(name: str, words: list[str]):
     from likewise.recipes import read
 
     given = {"epochs": first.epochs} if any(word.split("=")[0] == "--epochs" for word in words) else {}
-    default = configs.Train(**{"data": first.data} | configs.merged_settings(read(recipe, first.data).values, given))
+    values = configs.merged_settings(read(recipe, first.data).values, given)
+    default = configs.Train(**{"data": first.data, **values})
     return dataclasses.replace(tyro.cli(kind, args=words, prog=f"likewise {name}", default=default), recipe=recipe)
 
 

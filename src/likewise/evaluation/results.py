@@ -14,7 +14,7 @@ from likewise.types import Embedded, Items, Retrieval, Scores
 
 
 def best_test_epoch(run: Run) -> dict | None:
-    """Return the best test scores that the log of a run holds of every metric; None where training never scored the test split."""
+    """Return the best logged test score of every metric; None if training never scored the test split."""
     return log.best_test_epoch(run.read_log())
 
 

@@ -228,7 +228,8 @@ def quicken(grid: Grid) -> Grid:
     }
     title = f"{grid.title or grid.name} \N{EM DASH} quick: small glyphs, not the paper's data"
     return replace(
-        grid, settings=merged_settings(_left(grid.settings, said), said), axes=axes, published={}, note="", name=f"{grid.name}-quick", title=title
+        grid, settings=merged_settings(_left(grid.settings, said), said), axes=axes, published={}, note="",
+        name=f"{grid.name}-quick", title=title,
     )  # fmt: skip
 
 

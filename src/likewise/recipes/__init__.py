@@ -97,7 +97,8 @@ def apply(name: str | None, data: str, **settings) -> Train:
             raise LikewiseError(
                 f"train has no setting '{setting}'{nearest_name(setting, known)} It takes: {', '.join(known)}"
             )
-    return Train(**{"data": data, "recipe": name} | merged_settings(values, settings))
+    merged = merged_settings(values, settings)
+    return Train(**{"data": data, "recipe": name, **merged})
 
 
 def read_pair(a: str, b: str | None, data: str | None = None) -> tuple[Recipe, Recipe, str | None]:

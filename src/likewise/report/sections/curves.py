@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from likewise.report.section import Packing, Section, Study
-from likewise.runs.log import PEEK
+from likewise.runs.log import TEST_PREFIX
 
 POINTS = 600
 """Of a curve, at most; a longer one is shown by the means of pieces."""
@@ -70,8 +70,8 @@ def values_of(line: Mapping) -> Iterator[tuple[str, str, object]]:
             yield from (("wrong labels found", name, facts[name]) for name in FOUND if name in facts)
         elif key.startswith("val "):
             yield "validation", key.removeprefix("val "), value
-        elif key.startswith(PEEK):
-            yield "test, on the way", key.removeprefix(PEEK), value
+        elif key.startswith(TEST_PREFIX):
+            yield "test, on the way", key.removeprefix(TEST_PREFIX), value
         elif key not in ("step", "suspicion", "speed", "speed_ms"):
             yield "parts", key, value
 
