@@ -14,7 +14,7 @@ from likewise.similarity import compare, observed
 from likewise.testing import CLASSES, DIM, check_loss
 
 LOSSES = [{"Hierarchical": "Hierarchical(loss=ProxyAnchor())"}.get(name, name) for name in losses.__all__]
-"""Every loss on the shelf, one that goes around another with that."""
+"""Every loss on the registry, one that goes around another with that."""
 
 
 def check_spec(text: str, steps: int = 0) -> None:

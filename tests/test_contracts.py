@@ -1,4 +1,4 @@
-"""Every part on a shelf keeps its contract, and every check catches a part made to break it."""
+"""Every part on a registry keeps its contract, and every check catches a part made to break it."""
 
 import numpy as np
 import pytest

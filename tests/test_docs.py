@@ -1,4 +1,4 @@
-"""The documentation: the site builds without a warning, links lead somewhere, shelf pages are what the docstrings say."""
+"""The documentation: the site builds without a warning, links lead somewhere, component pages are what the docstrings say."""
 
 import math
 import re
@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from likewise.config.spec import find
-from likewise.stages.listing import SHELVES, entries
+from likewise.stages.listing import REGISTRIES, entries
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
+import component_figures  # noqa: E402
+import component_pages  # noqa: E402
 import docs  # noqa: E402
-import loss_pictures  # noqa: E402
-import shelf_pages  # noqa: E402
-import shelf_pictures  # noqa: E402
+import loss_figures  # noqa: E402
 
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\]\(([^()\s]+)\)")
@@ -51,22 +51,24 @@ def test_every_link_leads_somewhere(page):
 
 
 def unwritten() -> set[str]:
-    """What no shelf page shows yet. A new component need not be written into them: building the site does that."""
+    """What no component pages shows yet. A new component need not be written into them: building the site does that."""
     page = {file.stem: file.read_text("utf-8") for file in docs.FOLDER.glob("*.md")}
-    parts = {f"{shelf} {name}" for shelf, place in SHELVES.items() for name in find(place)}
+    parts = {f"{registry} {name}" for registry, place in REGISTRIES.items() for name in find(place)}
     missing = {one.split()[1] for one in parts if f"\n## {one.split()[1]}\n" not in page[one.split()[0]]}
-    tables = {shelf: entries(shelf) for shelf in ("metrics", "data", "recipes")}
-    return missing | {name for shelf, names in tables.items() for name in names if f"| `{name}` |" not in page[shelf]}
+    tables = {registry: entries(registry) for registry in ("metrics", "data", "recipes")}
+    return missing | {
+        name for registry, names in tables.items() for name in names if f"| `{name}` |" not in page[registry]
+    }
 
 
-def test_the_shelf_pages_are_fresh():
-    made = shelf_pages.pages(without=unwritten())
+def test_the_component_pages_are_fresh():
+    made = component_pages.pages(without=unwritten())
     there = {file.name: file.read_text("utf-8") for file in docs.FOLDER.glob("*.md")}
     assert there == made, "run python tools/docs.py"
 
 
 def test_a_page_leaves_out_what_it_is_told_to():
-    made, less = shelf_pages.pages(), shelf_pages.pages(without=["Circle", "RP", "sop", "triplet"])
+    made, less = component_pages.pages(), component_pages.pages(without=["Circle", "RP", "sop", "triplet"])
     changed = {name for name in made if made[name] != less[name]}
     assert changed == {"losses.md", "metrics.md", "data.md", "recipes.md", "README.md"}
     assert "Circle" not in less["losses.md"] + less["README.md"] and "`sop`" not in less["data.md"]
@@ -85,44 +87,51 @@ def test_pictures_are_small_whole_and_all_used():
 
 @pytest.mark.slow
 def test_the_script_writes_pages_and_pictures(tmp_path, monkeypatch, capsys):
-    """Into another folder, one picture of every shelf: all tools but the site, among them flow_picture and svg."""
-    (tmp_path / "docs" / "shelves").mkdir(parents=True)
+    """Into another folder, one picture of every registry: all tools but the site, among them flow_picture and svg."""
+    (tmp_path / "docs" / "components").mkdir(parents=True)
     monkeypatch.setattr(docs, "ROOT", tmp_path)
-    monkeypatch.setattr(docs, "FOLDER", tmp_path / "docs" / "shelves")
+    monkeypatch.setattr(docs, "FOLDER", tmp_path / "docs" / "components")
     monkeypatch.setattr(docs, "build", lambda out: out.mkdir())
     some = ["Triplet", "SemiHard", "Shuffled", "SuperLoss", "Uniform", "ClassFolds", "Linear"]
     docs.main(["--out", str(tmp_path / "site"), "--max-images", *some])
     assert capsys.readouterr().out == f"open {tmp_path / 'site' / 'index.html'}\n" and (tmp_path / "site").is_dir()
     drawn = {file.name for file in docs.FOLDER.glob("*.svg")}
-    assert drawn == {"metrics.svg", *(f"{s}-{n.lower()}.svg" for s, n in zip(shelf_pictures.DRAW, some, strict=True))}
+    assert drawn == {
+        "metrics.svg",
+        *(f"{s}-{n.lower()}.svg" for s, n in zip(component_figures.DRAW, some, strict=True)),
+    }
     for file in docs.FOLDER.glob("*.svg"):
         assert len(list(ET.fromstring(file.read_text("utf-8")).iter())) > 10
-    for name in ("flow.svg", *(f"shelves/{file.name}" for file in docs.FOLDER.glob("*.md"))):
+    for name in ("flow.svg", *(f"components/{file.name}" for file in docs.FOLDER.glob("*.md"))):
         fresh = (tmp_path / "docs" / name).read_text("utf-8")
         if unwritten() and name.endswith(".md"):
             continue  # the fast suite compares what is written
         assert fresh == (ROOT / "docs" / name).read_text("utf-8"), "run python tools/docs.py --max-images"
-    assert {file.name for file in docs.FOLDER.glob("*.md")} == set(shelf_pages.pages())
+    assert {file.name for file in docs.FOLDER.glob("*.md")} == set(component_pages.pages())
 
 
 def test_a_loss_is_drawn_as_its_formula_says(monkeypatch):
-    monkeypatch.setattr(loss_pictures, "SWEEP", loss_pictures.SWEEP[::12])
-    here = loss_pictures.SWEEP.tolist()
-    number, slope = loss_pictures.sweep("Triplet", "mate")
-    far = math.sqrt(2 - 2 * loss_pictures.STRANGER)
+    monkeypatch.setattr(loss_figures, "SWEEP", loss_figures.SWEEP[::12])
+    here = loss_figures.SWEEP.tolist()
+    number, slope = loss_figures.sweep("Triplet", "mate")
+    far = math.sqrt(2 - 2 * loss_figures.STRANGER)
     by_hand = [max(0.0, math.sqrt(2 - 2 * s) - far + 0.2) for s in here]
     assert number.tolist() == pytest.approx(by_hand, abs=1e-6)
     active = [0.0 if not h else -1 / math.sqrt(2 - 2 * s) for s, h in zip(here, by_hand)]
     assert slope.tolist() == pytest.approx(active, abs=1e-6)
-    number, _ = loss_pictures.sweep("NormSoftmax", "stranger")  # own proxy at 0, seven others at 0 but for one
+    number, _ = loss_figures.sweep("NormSoftmax", "stranger")  # own proxy at 0, seven others at 0 but for one
     assert number.tolist() == pytest.approx([math.log(7 + math.exp(20 * s)) for s in here], rel=1e-6)
 
 
 def test_pictures_come_out_the_same_again():
-    for shelf, name in (("samplers", "GreedyCoreset"), ("protocols", "SeenClasses"), ("confidence", "LabelPosterior")):
-        draw = shelf_pictures.DRAW[shelf]
+    for registry, name in (
+        ("samplers", "GreedyCoreset"),
+        ("protocols", "SeenClasses"),
+        ("confidence", "LabelPosterior"),
+    ):
+        draw = component_figures.DRAW[registry]
         assert draw(name).text == draw(name).text
-    assert shelf_pictures.draw_metrics().text == (docs.FOLDER / "metrics.svg").read_text("utf-8")
+    assert component_figures.draw_metrics().text == (docs.FOLDER / "metrics.svg").read_text("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +145,7 @@ def test_pictures_come_out_the_same_again():
     ],
 )
 def test_formulas_are_set_and_not_changed(text, html):
-    assert shelf_pages.typeset(text) == html
+    assert component_pages.typeset(text) == html
 
 
 def test_a_docstring_is_taken_apart():
@@ -155,11 +164,11 @@ def test_a_docstring_is_taken_apart():
             b: another | one.
         """
 
-    found = shelf_pages.sections(Split)
+    found = component_pages.sections(Split)
     assert (found["summary"], found["more"]) == ("What it does.", "More of it.")
     assert " ".join(found["Paper"].split()) == "Somebody, 2020; and others." and found["Differs"] == "nothing."
     assert found["Args"] == {"a": "one thing. Paper: 2.", "b": "another | one."}
-    assert shelf_pages.cell("a | b*c `d*e`") == "a \\| b\\*c `d*e`"
+    assert component_pages.cell("a | b*c `d*e`") == "a \\| b\\*c `d*e`"
 
 
 def test_links_are_moved_to_where_the_site_has_their_pages():
@@ -171,7 +180,7 @@ def test_links_are_moved_to_where_the_site_has_their_pages():
     assert moved("[a](docs/guide.md#data)", "README.md", "index.md") == "[a](guide.md#data)"
     assert moved("[a](docs/results)", "README.md", "index.md") == "[a](results/README.md)"
     assert moved("[a](../README.md#more)", "docs/guide.md", "guide.md") == "[a](index.md#more)"
-    assert moved("[`a`](../../benchmarks/losses.py)", "docs/shelves/losses.md", "shelves/losses.md") == "`a`"
+    assert moved("[`a`](../../benchmarks/losses.py)", "docs/components/losses.md", "components/losses.md") == "`a`"
     assert moved("![a](b.png) [c](https://d.e/f)", "docs/x.md", "x.md") == "![a](b.png) [c](https://d.e/f)"
 
 
@@ -185,7 +194,7 @@ def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path):
             r'<(?:script|img|link|iframe)\b[^>]*(?:src|href)="((?:https?:)?//[^"]+)"', page.read_text("utf-8")
         )
         assert not fetched, f"{page.name} fetches {fetched}"
-    losses = (tmp_path / "shelves" / "losses.html").read_text("utf-8")
+    losses = (tmp_path / "components" / "losses.html").read_text("utf-8")
     assert losses.count('class="drawing"') == len(list(docs.FOLDER.glob("losses-*.svg")))
     assert ".svg" not in losses
     assert "MultiSimilarity" in (tmp_path / "search" / "search_index.js").read_text("utf-8")

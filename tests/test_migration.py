@@ -24,7 +24,7 @@ THEIRS = {
     "reducers": reducers,
     "regularizers": regularizers,
 }
-OURS = {name: getattr(shelf, name) for shelf in (likewise.losses, likewise.miners) for name in shelf.__all__}
+OURS = {name: getattr(registry, name) for registry in (likewise.losses, likewise.miners) for name in registry.__all__}
 Y = torch.arange(6).repeat_interleave(4)
 
 pytestmark = pytest.mark.parity
@@ -95,8 +95,8 @@ def test_losses(left, right, same):
 
 
 def test_the_page_names_every_loss_and_miner_of_theirs():
-    for shelf in (losses, miners):
-        wanted = {name for name, thing in vars(shelf).items() if isinstance(thing, type)}
+    for registry in (losses, miners):
+        wanted = {name for name, thing in vars(registry).items() if isinstance(thing, type)}
         wanted -= {name for name in wanted if name.startswith("Base") or name.endswith("Mixin")}
         wanted -= {"EmbeddingsAlreadyPackagedAsTriplets"}  # a layout of the batch, no choice
         assert [name for name in sorted(wanted) if not re.search(rf"\b{name}\b", PAGE)] == []

@@ -18,7 +18,7 @@ from likewise.training.fit import train
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("benchmarks", "examples", "tools")
 STARTED: set[str] = set()
-DRAWING = ("docs", "flow_picture", "loss_pictures", "shelf_pages", "shelf_pictures", "site_hooks", "svg")
+DRAWING = ("docs", "flow_picture", "loss_figures", "component_pages", "component_figures", "site_hooks", "svg")
 ELSEWHERE = {
     "test_check.py": ["tools/check.py"],
     "test_house.py": ["tools/import_graph.py"],

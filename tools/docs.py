@@ -1,6 +1,6 @@
 """Builds the documentation as a site that works offline: python tools/docs.py [--out site] [--max-images [PART ...]]
 
-The shelf pages are written from the docstrings first. `--max-images` draws the pictures anew, which takes half a minute; with
+The component pages are written from the docstrings first. `--max-images` draws the pictures anew, which takes half a minute; with
 names of parts (`--max-images Circle`), only theirs.
 """
 
@@ -13,11 +13,11 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDER = ROOT / "docs" / "shelves"
+FOLDER = ROOT / "docs" / "components"
 
 
 def write_pages() -> None:
-    from shelf_pages import pages
+    from component_pages import pages
 
     for name, text in pages().items():
         (FOLDER / name).write_text(text, "utf-8")
@@ -25,20 +25,20 @@ def write_pages() -> None:
 
 def write_pictures(only: Collection[str] = ()) -> None:
     """Draw the flow, the metrics, and every part that can have a picture, or those named."""
+    from component_figures import DRAW, draw_metrics
     from flow_picture import draw_flow
-    from shelf_pictures import DRAW, draw_metrics
 
     from likewise.config.spec import find
-    from likewise.stages.listing import SHELVES
+    from likewise.stages.listing import REGISTRIES
 
     for old in FOLDER.glob("*.svg") if not only else ():
         old.unlink()
     (ROOT / "docs" / "flow.svg").write_text(draw_flow().text, "utf-8")
     (FOLDER / "metrics.svg").write_text(draw_metrics().text, "utf-8")
-    for shelf, draw in DRAW.items():
-        for name in find(SHELVES[shelf]):
+    for registry, draw in DRAW.items():
+        for name in find(REGISTRIES[registry]):
             if not only or name in only:
-                (FOLDER / f"{shelf}-{name.lower()}.svg").write_text(draw(name).text, "utf-8")
+                (FOLDER / f"{registry}-{name.lower()}.svg").write_text(draw(name).text, "utf-8")
 
 
 def build(out: Path) -> None:

@@ -149,10 +149,10 @@ def test_dotted_names_need_permission():
         build("os.path.join()", allow_imports=True)
 
 
-def test_shelves_list_themselves():
-    for shelf in (losses, miners, samplers, noise, protocols):
-        name = shelf.__name__.removeprefix("likewise.")
-        assert list(find(name)) == shelf.__all__ == sorted(shelf.__all__, key=str.lower)
+def test_registries_list_themselves():
+    for registry in (losses, miners, samplers, noise, protocols):
+        name = registry.__name__.removeprefix("likewise.")
+        assert list(find(name)) == registry.__all__ == sorted(registry.__all__, key=str.lower)
 
 
 def test_brief_leaves_out_what_goes_without_saying():

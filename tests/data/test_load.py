@@ -101,7 +101,7 @@ def test_every_name_has_a_reader_and_a_line():
         assert line and "\n" not in line
 
 
-def test_importing_the_shelf_is_light():
+def test_importing_the_registry_is_light():
     code = (
         "import sys, likewise.data; print([m for m in ('torchvision', 'pyarrow', 'PIL', 'scipy') if m in sys.modules])"
     )

@@ -24,7 +24,8 @@ SCORES = {
 def card():
     return Card(
         name="birds", folder="export-onnx", to="onnx", checkpoint="best", dim=128, similarity="cosine", preprocess=SEES,
-        boxed=False, config=CONFIG, data={"name": "cub | 200", "classes": "200"}, labels=("All labels were believed.",), scores=SCORES,
+        boxed=False, config=CONFIG, data={"name": "cub | 200", "classes": "200"}, labels=("All labels were used.",),
+        scores=SCORES,
         checked="Compared on 64 pictures.", made={"hardware": "a card"}, finished=True,
     )  # fmt: skip
 

@@ -8,15 +8,15 @@ from likewise.stages.listing import listing
 from likewise.types import LikewiseError
 
 
-def test_a_shelf_lists_its_parts_each_with_a_line():
+def test_a_registry_lists_its_parts_each_with_a_line():
     found = listing(List("losses"))
     assert list(found) == ["losses"]
     assert list(found["losses"]) == list(losses.__all__)
     assert found["losses"]["Triplet"] == losses.Triplet.__doc__.strip().splitlines()[0]
 
 
-@pytest.mark.parametrize("shelf", [confidence, terms, loggers])
-def test_every_shelf_of_the_objective_is_listed(registry):
+@pytest.mark.parametrize("registry", [confidence, terms, loggers])
+def test_every_registry_of_the_objective_is_listed(registry):
     name = registry.__name__.rsplit(".")[-1]
     assert listing(List(name)) == {
         name: {n: getattr(registry, n).__doc__.strip().splitlines()[0] for n in registry.__all__}
@@ -48,8 +48,8 @@ def test_backbones_are_listed_on_request():
     assert len(found) > 500
 
 
-def test_an_unknown_shelf_suggests_the_nearest():
+def test_an_unknown_registry_suggests_the_nearest():
     with pytest.raises(
-        LikewiseError, match=r"there is no shelf 'loses'; did you mean 'losses'.*There are: losses, miners"
+        LikewiseError, match=r"there is no registry 'loses'; did you mean 'losses'.*There are: losses, miners"
     ):
         listing(List("loses"))

@@ -189,7 +189,7 @@ def run_export(config) -> None:
     print(f"export: {made.folder} ({', '.join(made.files)})\nchecked on {made.parity}")
 
 
-@command("list [SHELF]", "losses, miners, samplers, confidence, terms, noise, protocols, heads, metrics, data, ...")
+@command("list [REGISTRY]", "losses, miners, samplers, confidence, terms, noise, protocols, heads, metrics, data, ...")
 def run_list(config) -> None:
     from likewise.render.listing import show_listing
     from likewise.stages.listing import listing

@@ -126,11 +126,11 @@ class Hierarchy:
 
 @dataclass(frozen=True)
 class List:
-    """Show a shelf: losses, miners, samplers, confidence, terms, noise, protocols, heads, metrics, data, recipes, tables,
+    """Show a registry: losses, miners, samplers, confidence, terms, noise, protocols, heads, metrics, data, recipes, tables,
     backbones."""
 
-    registry: Annotated[Positional[str], called("SHELF")] = "all"
-    """Which shelf."""
+    registry: Annotated[Positional[str], called("REGISTRY")] = "all"
+    """Which registry."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ ARRAYS = ("labels", "class_names", "taxonomy", "rows", "embedder", "make_loss")
 ELSEWHERE = {"num_classes": "classes", "embedding_size": "dim", "descriptors_dim": "dim"}
 """What others call these facts: filled in for imported parts that cannot do without."""
 
-SHELVES = (
+REGISTRIES = (
     "losses", "miners", "samplers", "noise", "confidence", "terms", "protocols", "models.heads", "loggers", "adapters",
 )  # fmt: skip
 """Modules whose `__all__` lists parts by name."""
@@ -162,17 +162,17 @@ def _tidy(node: ast.expr) -> ast.expr:
     return ast.Call(node.func, [], kept)
 
 
-def find(shelf: str) -> dict[str, type]:
-    """Names on a shelf -> parts."""
-    module = importlib.import_module(f"likewise.{shelf}")
+def find(registry: str) -> dict[str, type]:
+    """Names on a registry -> parts."""
+    module = importlib.import_module(f"likewise.{registry}")
     return {name: getattr(module, name) for name in module.__all__}
 
 
 @cache
 def _registry() -> dict[str, type]:
     registry: dict[str, type] = {}
-    for shelf in SHELVES:
-        for name, part in find(shelf).items():
+    for registry in REGISTRIES:
+        for name, part in find(registry).items():
             if registry.setdefault(name, part) is not part:
                 raise AssertionError(f"two parts are called {name}; one must be renamed")
     return registry

@@ -85,11 +85,11 @@ def rank(
     deep = known > max(wanted, n // 8)  # not worth proposing: `places` finds the ranks of their hits
     looked = known.where(~deep, wanted)
 
-    shelf = _Shelf(len(z), shown, device)
+    buffer = _RankingBuffer(len(z), shown, device)
     for ids, row, key in top(queries, gallery, forbidden, looked, budget, same, report):
-        shelf.put(ids, row, integer_scores.readable(key[:, :shown], queries, ids), gallery_y, y, looked)
-    who, where, hit_rank = (torch.cat(part) for part in zip(*shelf.hits))
-    shelf.hits.clear()
+        buffer.put(ids, row, integer_scores.readable(key[:, :shown], queries, ids), gallery_y, y, looked)
+    who, where, hit_rank = (torch.cat(part) for part in zip(*buffer.hits))
+    buffer.hits.clear()
     hits = [who * (n + 1) + hit_rank]  # in one number, which sorts by both
     missing = (torch.bincount(who, minlength=len(z)) < relevant) & (deep | all_hits)
     if missing.any():
@@ -100,10 +100,10 @@ def rank(
     count = torch.bincount(hits // (n + 1), minlength=len(z))
     start = torch.cat([count.new_zeros(1), count.cumsum(0)])
     query = torch.arange(len(z), device=device)
-    return Retrieval(query, shelf.row, shelf.match, shelf.sim, relevant, known, hits % (n + 1), start)
+    return Retrieval(query, buffer.row, buffer.match, buffer.sim, relevant, known, hits % (n + 1), start)
 
 
-class _Shelf:
+class _RankingBuffer:
     """Where chunks of a ranking come to lie: the answers for show, and every hit with its query, row and rank."""
 
     def __init__(self, queries: int, shown: int, device: torch.device):

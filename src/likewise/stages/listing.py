@@ -10,7 +10,7 @@ from likewise.errors import LikewiseError, nearest_name
 if TYPE_CHECKING:
     from likewise.render.listing import Listing
 
-SHELVES = {
+REGISTRIES = {
     "losses": "losses",
     "miners": "miners",
     "samplers": "samplers",
@@ -29,10 +29,10 @@ def listing(config: List, say=print) -> Listing:
     check(config)
     from likewise.render.listing import Listing
 
-    everything = (*SHELVES, *OTHERS)
+    everything = (*REGISTRIES, *OTHERS)
     if config.registry not in ("all", *everything):
         raise LikewiseError(
-            f"list: there is no shelf '{config.registry}'{nearest_name(config.registry, everything)} "
+            f"list: there is no registry '{config.registry}'{nearest_name(config.registry, everything)} "
             f"There are: {', '.join(everything)}"
         )
     wanted = [s for s in everything if s != "backbones"] if config.registry == "all" else [config.registry]
@@ -45,8 +45,8 @@ def entries(registry: str) -> dict[str, str]:
     from likewise.config.spec import find
     from likewise.experiments.grid import read_grid, table_names
 
-    if registry in SHELVES:
-        return {name: first_line(part) for name, part in find(SHELVES[registry]).items()}
+    if registry in REGISTRIES:
+        return {name: first_line(part) for name, part in find(REGISTRIES[registry]).items()}
     if registry == "metrics":
         return metrics.NAMES | metrics.SET_NAMES
     if registry == "data":

@@ -7,9 +7,9 @@
 their training samples for those of classes `LABELS`.
 """
 
+from likewise.testing.components import check_metric, check_miner, check_noise, check_reader, check_sampler
 from likewise.testing.confidence import LABELS, check_confidence
 from likewise.testing.loss import CLASSES, DIM, check_loss
-from likewise.testing.shelves import check_metric, check_miner, check_noise, check_reader, check_sampler
 from likewise.testing.term import check_term
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""One page for every shelf, docs/shelves/*.md, made from the docstrings: the one place where a part is described."""
+"""One page for every registry, docs/components/*.md, made from the docstrings: the one place where a part is described."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 from likewise.config.spec import FACTS, find, spec, usage
 from likewise.metrics import NAMES as PER_QUERY
 from likewise.metrics import SET_NAMES
-from likewise.stages.listing import SHELVES, entries
+from likewise.stages.listing import REGISTRIES, entries
 
-FOLDER = Path(__file__).resolve().parent.parent / "docs" / "shelves"
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "components"
 """Where the pictures are."""
 
 PAIR = (
@@ -87,7 +87,7 @@ def pages(without: Collection[str] = ()) -> dict[str, str]:
     Args:
         without: names of components, metrics, data sets and recipes to leave out, such as those that no page shows yet.
     """
-    made = {f"{shelf}.md": shelf_page(shelf, without) for shelf in SHELVES}
+    made = {f"{registry}.md": registry_page(registry, without) for registry in REGISTRIES}
     made["metrics.md"] = metrics_page(without)
     made["data.md"] = names_page("data", "Data sets", DATA, without)
     made["recipes.md"] = names_page("recipes", "Recipes", RECIPES, without)
@@ -101,45 +101,45 @@ def but(found: dict, without: Collection[str]) -> dict:
 
 
 def first_page(without: Collection[str] = ()) -> str:
-    shelves = []
-    for shelf in SHELVES:
-        title, what, _ = ABOUT[shelf]
-        parts = but(find(SHELVES[shelf]), without)
-        names = ", ".join(f"[{name}]({shelf}.md#{name.lower()})" for name in parts)
-        shelves.append(f"| [{title}]({shelf}.md) | {what} {names} |")
-    return f"""# Shelves
+    registries = []
+    for registry in REGISTRIES:
+        title, what, _ = ABOUT[registry]
+        parts = but(find(REGISTRIES[registry]), without)
+        names = ", ".join(f"[{name}]({registry}.md#{name.lower()})" for name in parts)
+        registries.append(f"| [{title}]({registry}.md) | {what} {names} |")
+    return f"""# Components
 
 {NOTE}
 
-Every part is one small file on a shelf, and is named by a text such as `MultiSimilarity(alpha=2, miner=HardPairs(eps=0.1))`:
-the same in Python, as a flag, in a grid and in a table. `likewise list SHELF` prints a shelf in the terminal.
+Every part is one small file on a registry, and is named by a text such as `MultiSimilarity(alpha=2, miner=HardPairs(eps=0.1))`:
+the same in Python, as a flag, in a grid and in a table. `likewise list REGISTRY` prints a registry in the terminal.
 
-| shelf | what is there |
+| registry | what is there |
 |---|---|
-{chr(10).join(shelves)}
+{chr(10).join(registries)}
 | [Metrics](metrics.md) | `--metrics`: {len(but(PER_QUERY, without))} per query, {len(but(SET_NAMES, without))} of a whole set |
 | [Data sets](data.md) | DATA by name: {", ".join(f"`{name}`" for name in but(entries("data"), without))} |
 | [Recipes](recipes.md) | `--recipe`: {len(but(entries("recipes"), without))} settings of papers, each value with its source |
 """
 
 
-def shelf_page(shelf: str, without: Collection[str] = ()) -> str:
-    title, what, picture = ABOUT[shelf]
-    parts = but(find(SHELVES[shelf]), without)
+def registry_page(registry: str, without: Collection[str] = ()) -> str:
+    title, what, picture = ABOUT[registry]
+    parts = but(find(REGISTRIES[registry]), without)
     lines = [f"# {title}", "", NOTE, "", what, *(["", picture] if picture else []), "", "| | |", "|---|---|"]
     for name, part in parts.items():
         lines.append(f"| [{name}](#{name.lower()}) | {cell(sections(part)['summary'])} |")
     for name, part in parts.items():
-        lines += ["", *entry(shelf, name, part)]
+        lines += ["", *entry(registry, name, part)]
     return "\n".join(lines) + "\n"
 
 
-def entry(shelf: str, name: str, part: type) -> list[str]:
+def entry(registry: str, name: str, part: type) -> list[str]:
     """One part: what it does, how it is written, its picture if one was drawn, its formula, what to know, its arguments."""
     found = sections(part)
     lines = [f"## {name}", "", prose(found["summary"]), "", "```py", broken(usage(part)), "```", ""]
-    if (FOLDER / f"{shelf}-{name.lower()}.svg").exists():
-        lines += [f"![{name}, drawn]({shelf}-{name.lower()}.svg)", ""]
+    if (FOLDER / f"{registry}-{name.lower()}.svg").exists():
+        lines += [f"![{name}, drawn]({registry}-{name.lower()}.svg)", ""]
     if "Formula" in found:
         lines += [f'<p class="formula">{typeset(found["Formula"])}</p>', ""]
     if found["more"]:
@@ -262,8 +262,8 @@ def _closing(text: str, at: int) -> int:
     return len(text)
 
 
-def names_page(shelf: str, title: str, what: str, without: Collection[str] = ()) -> str:
-    return f"# {title}\n\n{NOTE}\n\n{what}\n\n{table(but(entries(shelf), without))}\n"
+def names_page(registry: str, title: str, what: str, without: Collection[str] = ()) -> str:
+    return f"# {title}\n\n{NOTE}\n\n{what}\n\n{table(but(entries(registry), without))}\n"
 
 
 def table(lines: dict[str, str]) -> str:

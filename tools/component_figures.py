@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 import torch
-from loss_pictures import draw as draw_loss
+from loss_figures import draw as draw_loss
 from svg import HUES, PULL, PUSH, THIRD, Drawing, Panel, legend
 from torch.nn import functional as F
 
@@ -307,4 +307,4 @@ DRAW: dict[str, Callable[[str], Drawing]] = {
     "losses": draw_loss, "miners": draw_miner, "samplers": draw_sampler, "confidence": draw_confidence, "noise": draw_noise,
     "protocols": draw_protocol, "heads": draw_head,
 }  # fmt: skip
-"""How the parts of a shelf are drawn; other shelves have no picture for each part."""
+"""How the parts of a registry are drawn; other registries have no picture for each part."""
