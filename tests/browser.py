@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-CHROMIUM = shutil.checkpoint("chromium") or shutil.checkpoint("chromium-browser") or shutil.checkpoint("google-chrome")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,10 @@ from likewise.config import Train, to_dict
 from likewise.config.spec import build, canonical
 from likewise.contracts import BatchSampler, Confidence, Loss, NoiseModel, Protocol, Term
 from likewise.data import NAMES
+from likewise.durations import steps_of
 from likewise.errors import LikewiseError
 from likewise.miners import DistanceWeighted, Switch
 from likewise.runs.folder import Run
-from likewise.training.optim import steps_of
 
 FIELDS = {f.name: f for f in dataclasses.fields(Train)}
 KINDS = {

@@ -67,24 +67,33 @@ def test_what_is_kept_out_of_a_runs_identity_are_settings():
         "protocol",
         "weights",
         "precision",
-        "jitter",
+        "color_jitter",
         "short_side",
-        "chunk",
+        "chunk_size",
     }
     assert not learned & set(KEPT_OUT)
-    only_faster = {"speed", "keep", "cache_memory", "recompute", "gpus", "shard", "workers", "checkpoint_every"}
+    only_faster = {
+        "execution",
+        "cache",
+        "cache_memory",
+        "recompute",
+        "gpus",
+        "shard_proxies",
+        "workers",
+        "checkpoint_every",
+    }
     assert only_faster <= set(KEPT_OUT)
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("chunk", 0),
+        ("chunk_size", 0),
         ("gpus", 0),
         ("gpus", -1),
-        ("speed", "fast"),
-        ("keep", "ram"),
-        ("jitter", (0.1,)),
+        ("execution", "fast"),
+        ("cache", "ram"),
+        ("color_jitter", (0.1,)),
         ("workers", 10000),
         ("gpus", 10000),
         ("dim", 10**20),

@@ -63,7 +63,7 @@ def test_plans_of_evaluation():
 
 
 def test_chance_depends_on_seed_and_batch_and_place():
-    look = Augment(16, color_jitter=(0.1, 0.1, 0.1))
+    look = Augment(16, jitter=(0.1, 0.1, 0.1))
     drawn = look.draw(6, 3, 5)
     assert drawn.shape == (6, 26) and len(np.unique(drawn)) == drawn.size
     assert np.array_equal(drawn, look.draw(6, 3, 5))
@@ -218,7 +218,7 @@ def test_none_has_no_chance_and_is_evaluation():
 
 
 def test_colours_change_in_training_alone():
-    look, still = Augment(24, "none", color_jitter=(0.4, 0.4, 0.4)), Plain(24, "none")
+    look, still = Augment(24, "none", jitter=(0.4, 0.4, 0.4)), Plain(24, "none")
     found = [look(picture(), seed) for seed in range(2)]
     assert not torch.equal(*found) and not torch.equal(found[0], still(picture()))
     assert torch.equal(found[1], look(picture(), 1))
@@ -244,4 +244,4 @@ def test_bad_arguments_are_explained(unchecked):
         with pytest.raises(LikewiseError, match="two shares with 0 < least <= largest <= 1"):
             Augment(32, scale=scale)
     with pytest.raises(LikewiseError, match="jitter must be how much brightness, contrast and saturation may change"):
-        Augment(32, color_jitter=(-1.0, 0.0, 0.0))
+        Augment(32, jitter=(-1.0, 0.0, 0.0))

@@ -31,7 +31,7 @@ LOOKS = {
     "none": Augment(24, "none"),
     "side": Augment(24, side=30),
     "evaluation, side": Plain(24, side=30),
-    "jitter": Augment(24, color_jitter=(0.4, 0.4, 0.4)),
+    "jitter": Augment(24, jitter=(0.4, 0.4, 0.4)),
 }
 SOURCES = ["one process", "two processes", "disk", "host", "device"]
 ASKED = [[7, 1, 1, 4, 0], [3], [2, 6, 5, 2, 6, 5], [0, 1]]
@@ -101,9 +101,7 @@ def test_chance_depends_on_seed_and_batch_alone(items, name):
 
 
 @pytest.mark.parametrize("name", ["one process", "disk", "device"])
-@pytest.mark.parametrize(
-    "look", [Augment(24), Augment(24, "affine", color_jitter=(0.4, 0.4, 0.4))], ids=["crop", "affine"]
-)
+@pytest.mark.parametrize("look", [Augment(24), Augment(24, "affine", jitter=(0.4, 0.4, 0.4))], ids=["crop", "affine"])
 def test_shares_of_several_processes_are_the_batch(items, look, name):
     way, whole = source(name, items, None), draw(items, look)
     for many in (2, 3):

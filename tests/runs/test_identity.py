@@ -19,7 +19,17 @@ def claim(settings):
 
 def test_identity_changes_with_what_is_learned_and_with_nothing_else(claim, settings):
     base = claim().about["identity"]
-    for name in ("root", "device", "workers", "log_every", "checkpoint_every", "again", "metrics", "quiet", "evaluate"):
+    for name in (
+        "root",
+        "device",
+        "workers",
+        "log_every",
+        "checkpoint_every",
+        "restart",
+        "metrics",
+        "quiet",
+        "evaluate",
+    ):
         assert name in KEPT_OUT
     same = {"workers": 3, "log_every": 7, "quiet": False, "metrics": ("R@1",), "record_losses": True}
     assert claim(**same, loss="MultiSimilarity( )").about["identity"] == base
@@ -92,6 +102,6 @@ def test_a_folder_in_which_nothing_was_learned_is_free(claim, settings, tmp_path
 def test_where_pictures_are_kept_is_no_part_of_a_run(claim, settings, tmp_path, monkeypatch):
     base = claim().about["identity"]
     for keep in ("auto", "files", "disk", "host", "device"):
-        assert claim(keep=keep, cache_memory="1GB").about["identity"] == base
-    for change in ({"short_side": 30}, {"jitter": (0.1, 0.0, 0.0)}):
+        assert claim(cache=keep, cache_memory="1GB").about["identity"] == base
+    for change in ({"short_side": 30}, {"color_jitter": (0.1, 0.0, 0.0)}):
         assert claim(**change).about["identity"] != base

@@ -59,7 +59,7 @@ def test_mixtures_are_not_remembered(settings, loss):
 
 
 def test_a_mixture_has_no_loss_of_its_own(settings):
-    with pytest.raises(LikewiseError, match="keep_losses wants the loss of every sample, and mixup .*leave one"):
+    with pytest.raises(LikewiseError, match="record_losses wants the loss of every sample, and mixup .*leave one"):
         train(Train(**settings, record_losses=True, mixup=2.0))
     assert not Path(settings["out"]).exists()
 

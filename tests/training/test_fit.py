@@ -206,7 +206,7 @@ def test_a_training_that_ends_early_tells_what_it_believed(settings):
         ({"log_every": 0}, "log_every must be 1 or more, got 0"),
         ({"dim": 0}, "dim must be 1 or more, got 0"),
         ({"views": 0}, "views must be 1 or more, got 0"),
-        ({"short_side": 0}, "keep_side must be 1 or more, got 0"),
+        ({"short_side": 0}, "short_side must be 1 or more, got 0"),
         ({"loss_weight": -1.0}, r"loss_weight must be 0 or more, got -1\.0"),
         ({"patience": -1}, "patience must be 1 or more"),
         ({"clip_norm": -1.0}, "clip_norm must be"),

@@ -129,7 +129,7 @@ def test_a_broken_picture_is_named_and_nothing_learned_is_lost(tmp_path, keep, w
     with pytest.raises(
         LikewiseError, match="class1/3.png.*cannot be decoded.*--skip-bad leaves such pictures out"
     ) as caught:
-        train(Train(data=str(folder), out=out, keep=keep, workers=workers, **SMALL))
+        train(Train(data=str(folder), out=out, cache=keep, workers=workers, **SMALL))
     assert "Traceback" not in str(caught.value)
     assert (Path(out) / "state.pt").exists() == (keep == "files")  # others decode all of them before the first step
     lines = []

@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from likewise.config import Train
+from likewise.durations import steps_of
 from likewise.losses import CrossBatchMemory, Margin, MultiSimilarity, NormSoftmax, ProxyAnchor
 from likewise.models import Embedder, heads
 from likewise.terms import S2SD
-from likewise.training.optim import clip, forget, make_optimizer, steps_of
+from likewise.training.optim import clip, forget, make_optimizer
 from likewise.types import LikewiseError
 
 

@@ -163,19 +163,20 @@ def _tidy(node: ast.expr) -> ast.expr:
 
 
 def find(registry: str) -> dict[str, type]:
-    """Names on a registry -> parts."""
+    """Return the components of a registry by class name."""
     module = importlib.import_module(f"likewise.{registry}")
     return {name: getattr(module, name) for name in module.__all__}
 
 
 @cache
 def _registry() -> dict[str, type]:
-    registry: dict[str, type] = {}
+    """Return all components that a spec may name, by class name."""
+    components: dict[str, type] = {}
     for registry in REGISTRIES:
-        for name, part in find(registry).items():
-            if registry.setdefault(name, part) is not part:
-                raise AssertionError(f"two parts are called {name}; one must be renamed")
-    return registry
+        for name, component in find(registry).items():
+            if components.setdefault(name, component) is not component:
+                raise AssertionError(f"two components are called {name}; rename one of them")
+    return components
 
 
 def _parse(text: str) -> ast.expr:

@@ -41,12 +41,12 @@ LOST = (
 class RayExecutor:
     """As `LocalExecutor`, on a Ray cluster. Run folders must lie where all its nodes find them under the same path.
 
-    A training is one task. It gets its share of a node: of its GPUs what `gpus_each` says, of its cores as much.
+    A training is one task. It gets its share of a node: of its GPUs what `gpus_per_run` says, of its cores as much.
 
     Args:
         address: "ray" (the cluster at RAY_ADDRESS, or one that runs here, or else one started for this) or "ray://HOST:PORT".
         jobs: how many at once; 1: as many as the cluster has room for.
-        gpus_each: share of a GPU a training gets, or how many. None: 1 where the cluster has any.
+        gpus_per_run: share of a GPU a training gets, or how many. None: 1 where the cluster has any.
     """
 
     def __init__(self, address: str, jobs: int = 1, gpus_per_run: float | None = None):

@@ -139,7 +139,7 @@ class Run:
         rewind_log(self.path, step)
 
     def losses(self) -> Losses | None:
-        """What training with `keep_losses` kept so far; None where it kept nothing."""
+        """What training with `record_losses` kept so far; None where it kept nothing."""
         return read_losses(self.path)
 
     def save_tensors(self, name: str, tensors: dict[str, Tensor]) -> None:

@@ -1,4 +1,4 @@
-"""losses.npz: the loss of every training sample in every pass, which training with `keep_losses` writes."""
+"""losses.npz: the loss of every training sample in every pass, which training with `record_losses` writes."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def check_mixup(config: Train, components: Components, sampler: BatchSampler, pr
             raise LikewiseError(f"train: mixup mixes {words}; leave one of them out")
     if config.record_losses:
         raise LikewiseError(
-            "train: keep_losses wants the loss of every sample, and mixup makes mixtures of them; leave one of them out"
+            "train: record_losses wants the loss of every sample, and mixup makes mixtures of them; leave one of them out"
         )
     remembers = type(sampler).observe is not BatchSampler.observe, components.loss.remembers
     for text, conflict in zip((config.sampler, config.loss), remembers, strict=True):
