@@ -100,7 +100,7 @@ def read(file: Path, but: set[int]) -> dict:
     return about | {k: v[kept] for k, v in one.items()} | {"scores": scores}
 
 
-def table(folder: Path, draws: int, but: set[int]) -> dict:
+def table(folder: Path, resamples: int, but: set[int]) -> dict:
     """For every kind of run and every score: AP, AUROC and recall, means over seeds; how ours compares with the best other."""
     cells: dict[str, list[dict]] = defaultdict(list)
     for file in sorted(folder.glob("*.npz")):
@@ -119,7 +119,7 @@ def table(folder: Path, draws: int, but: set[int]) -> dict:
         best = max((s for s in shared if s != OURS), key=lambda s: mean[s]["AP"])
         drawn = [OURS, *(s for s in ("vote", "loss", "loss_over_time", rival(mean)) if s in each)]
         gaps = [
-            paired_bootstrap(one["scores"][best], one["scores"][OURS], w, draws=draws, seed=7)
+            paired_bootstrap(one["scores"][best], one["scores"][OURS], w, resamples=resamples, seed=7)
             for one, w in zip(runs, wrong)
         ]
         se = np.sqrt(sum(((g.high - g.low) / 3.92) ** 2 for g in gaps)) / len(gaps)
@@ -172,7 +172,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     )
     asked.add_argument("--resamples", type=int, default=1000)
     asked.add_argument("--device")
-    return parse_with_quick(asked, words, draws=100)
+    return parse_with_quick(asked, words, resamples=100)
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -183,7 +183,7 @@ def main(words: Sequence[str] | None = None) -> None:
         print(run, flush=True)
     if given.table:
         but = {int(line) for line in given.without.read_text().split()} if given.without else set()
-        found = table(given.table, given.draws, but)
+        found = table(given.table, given.resamples, but)
         (given.table / "table.json").write_text(json.dumps(found, indent=1))
         (given.table / "table.md").write_text(as_text(found))
         print(as_text(found))

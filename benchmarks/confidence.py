@@ -31,7 +31,7 @@ PARTS = (
     "ProcSim(lam=0.1)",
     "ProcSim(lam=0.1, threshold='mean')",
     "ProcSim(lam=0.1, threshold='mixture')",
-    "ProcSim(lam=0.1, judge_by='loss')",
+    "ProcSim(lam=0.1, score_by='loss')",
     "SuperLoss()",
     "PRISM(share=0.2)",
 )

@@ -120,7 +120,7 @@ def data_sets() -> list[Data]:
 
 
 def likewise(data: Data, ranked: tuple[str, ...] = RANKED, of_the_set: tuple[str, ...] = OF_THE_SET) -> Values:
-    found = rank(*data.sides, all_hits=True)
+    found = rank(*data.query_gallery, all_hits=True)
     return {name: metric(name)(found).nanmean().item() for name in ranked} | measure_set(of_the_set, data.z, data.y)
 
 
@@ -193,7 +193,7 @@ def by_pml(data: Data, wanted: dict[str, tuple], knn: CustomKNN | None = None) -
     """At its defaults, but for k, the search (None: faiss) and the clusters. It asks for P@1 too, without which MRR fails."""
     how = {"device": torch.device("cpu"), "knn_func": knn, "kmeans_func": lambda *_: data.cluster[data.asks]}
     return {
-        name: AccuracyCalculator((key, "precision_at_1"), k=k, **how).get_accuracy(*data.sides)[key]
+        name: AccuracyCalculator((key, "precision_at_1"), k=k, **how).get_accuracy(*data.query_gallery)[key]
         for name, (key, k) in wanted.items()
     }
 

@@ -185,7 +185,7 @@ def memory(options) -> dict:
     """Gigabytes that steps take at most, with the network in chunks and without, each in a process of its own."""
     result = {}
     with made_up(*((64, (32, 24), 16) if options.quick else (4096, (96, 96), 512))) as data:
-        for text, chunk in ((text, chunk) for text in options.nets for chunk in (options.chunk, None)):
+        for text, chunk in ((text, chunk) for text in options.nets for chunk in (options.chunk_size, None)):
             try:
                 found = alone(one_size, text, chunk, data, options, here=options.quick)
             except NotMeasured as error:
@@ -310,11 +310,9 @@ def main(words: Sequence[str] | None = None) -> None:
     result = {"device": name, "torch": torch.__version__, "options": vars(options)}
     made = (64, (32, 24), 16) if options.quick else (2000, (500, 375), 100)
     needs = {"steps": steps, "embed": embed, "run": whole_run}
-    pictures = (
-        made_up(*made) if needs.keys() & set(options.components) and not options.data else nullcontext(options.data)
-    )
+    pictures = made_up(*made) if needs.keys() & set(options.parts) and not options.data else nullcontext(options.data)
     with pictures as data:
-        for part in options.components:
+        for part in options.parts:
             others = {"memory": memory, "proxies": proxies}
             try:
                 result[part] = needs[part](data, options) if part in needs else others[part](options)

@@ -87,7 +87,7 @@ def draw_spectra(axes: Axes, base, study) -> None:
     axes.set(title="normalised spectrum", xticks=(0, 1), xlim=(-0.7, 1.5), ylim=(0, 1.08), yticks=(0, 0.5, 1))
     axes.set_xticklabels(["first", "second"], color=INK)
     axes.legend(frameon=False, loc="upper right", fontsize=9, labelcolor=INK, handlelength=1.1)
-    axes.tick_params(steps=0)
+    axes.tick_params(length=0)
 
 
 def draw_variants(axes: Axes, plays: list) -> None:
@@ -113,7 +113,7 @@ def draw_variants(axes: Axes, plays: list) -> None:
         bbox_to_anchor=(1.0, 0.98), ncols=2, handletextpad=0.2, columnspacing=1.2, labelcolor=INK, borderpad=0,
     )  # fmt: skip
     axes.spines["left"].set_visible(False)
-    axes.tick_params(steps=0)
+    axes.tick_params(length=0)
 
 
 def scatter(axes: Axes, points, colours: tuple[str, ...], marker: str, size: float) -> None:

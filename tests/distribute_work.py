@@ -62,7 +62,7 @@ def make_objective(name: str) -> Objective:
         doubt = PRISM(CLASSES, DIM, np.arange(SAMPLES) % CLASSES, share=0.25, window=2)
         parts = [CrossBatchMemory(DIM, size=SAMPLES)], doubt, []
     else:
-        guidance = LanguageGuidance(weight=2.0, level="sample", trusted=True)
+        guidance = LanguageGuidance(weight=2.0, level="sample", weighted=True)
         guidance.table = torch.nn.functional.normalize(torch.randn(9, 4), dim=1)
         guidance.index = torch.randint(0, 9, (SAMPLES, 2))
         parts = [MultiSimilarity()], ProcSim(CLASSES, DIM, lam=0.1, lr=0.05), [guidance]

@@ -92,7 +92,7 @@ CALLS = {
     "compare": lambda t: likewise.compare(t.run, t.run, resamples=100),
     "bench": lambda t: likewise.bench(t.folder / "grid.toml", out=t.folder / "bench", list=True, **HERE),
     "tune": lambda t: likewise.tune(t.folder / "tune.toml", ranges="lr=1e-4..1e-2 log", trials=1, out=t.folder / "tune", **HERE),
-    "demo": lambda t: likewise.demo(data="glyphs(classes=20, per_class=8)", steps=1, out=t.folder / "demo"),
+    "demo": lambda t: likewise.demo(data="glyphs(classes=20, per_class=8)", epochs=1, out=t.folder / "demo"),
     "export": lambda t: likewise.export(t.run, "safetensors"),
     "hierarchy": lambda t: likewise.hierarchy(t.run, **HERE),
     "audit_run": lambda t: likewise.audit_run(t.run, pairs=1, groups=0, **HERE),

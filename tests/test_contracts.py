@@ -107,7 +107,7 @@ def test_every_metric(name):
         *confidence.__all__,
         "ProcSim(threshold='mean')",
         "ProcSim(threshold='mixture', weigh_proxies=True)",
-        "ProcSim(judge_by='loss', min_separation=0.5)",
+        "ProcSim(score_by='loss', min_separation=0.5)",
         "ProcSim(lam=0.1, beta0=-0.5, ddof=1)",
         "SuperLoss(tau='ema')",
         "SuperLoss(tau='log_classes')",
@@ -556,5 +556,5 @@ def test_a_faulty_term_is_caught(fault, says):
 
 
 def test_a_term_may_say_that_it_waits(monkeypatch):
-    monkeypatch.setattr(Beside, "waits", True)
+    monkeypatch.setattr(Beside, "syncs", True)
     check_term(lambda network: Beside(network, "waits"))

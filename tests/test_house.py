@@ -296,7 +296,7 @@ def test_every_module_has_a_test_of_its_name():
 def test_the_tool_prints_counts_packages_and_tree_and_the_picture_is_fresh(graph, tmp_path, capsys):
     import_graph.main([])
     assert f"modules {len(graph)}" in capsys.readouterr().out
-    import_graph.main(["--packages", "--taxonomy", "--picture", str(tmp_path / "packages.svg")])
+    import_graph.main(["--packages", "--tree", "--picture", str(tmp_path / "packages.svg")])
     printed = capsys.readouterr().out
     assert "| `errors` | - |" in printed and "\n  io/" in printed
     fresh = (tmp_path / "packages.svg").read_text("utf-8")

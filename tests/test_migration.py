@@ -110,7 +110,7 @@ def test_miners(left, right, same):
     sim, pairs = compare(z, Y)
     found = mine(sim, pairs, 8, 0.2)
     chosen = other(z, Y)
-    if mine.gives == "pairs":
+    if mine.yields == "pairs":
         a, p, again, n = chosen
         ours = {*map(tuple, found.pos.nonzero().tolist())}, {*map(tuple, found.neg.nonzero().tolist())}
         theirs = {*zip(a.tolist(), p.tolist())}, {*zip(again.tolist(), n.tolist())}

@@ -115,7 +115,7 @@ def draw_confidence(name: str) -> Drawing:
         few = torch.randperm(len(y), generator=g)[:64]
         said = weigh(part, z[few], y[few], few, loss[few], centres)
         part.after_step(step)
-    said = part.judge(Embedded(z, y, row)) or weigh(part, z, y, row, loss, centres)
+    said = part.relabel(Embedded(z, y, row)) or weigh(part, z, y, row, loss, centres)
     by, w = said.suspicion, said.w
     if name == "CoTeachingPlus":  # of the easy ones it keeps those about which the two networks disagree
         by = loss
@@ -165,13 +165,13 @@ def draw_noise(name: str) -> Drawing:
         facts["features"] = np.stack(
             [np.asarray(image_of(items, int(r)).resize((8, 8)), np.float32).ravel() for r in rows]
         )
-    draws = 1 if name == "SmallCluster" else 40
+    resamples = 1 if name == "SmallCluster" else 40
     table = np.zeros((items.classes, items.classes))
-    for seed in range(draws):
+    for seed in range(resamples):
         np.add.at(table, (y, build(name, **facts)(y, np.random.default_rng(seed))), 1)
     table /= table.sum(1, keepdims=True)
     drawing, side = Drawing(640, 330, f"{name}: where labels go"), 14
-    times = "in one draw" if draws == 1 else f"mean of {draws} draws"
+    times = "in one draw" if resamples == 1 else f"mean of {resamples} draws"
     drawing.write(44, 18, f"20 glyphs: true class down, given label across; {times}", 11.5, font_weight="600")
     for c in range(items.classes):
         letter = items.class_name[c].split()[-1]

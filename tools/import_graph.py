@@ -2,7 +2,7 @@
 
     python tools/import_graph.py                        # the counts
     python tools/import_graph.py --packages             # the packages that every package imports
-    python tools/import_graph.py --taxonomy                 # the tree in docs/architecture.md
+    python tools/import_graph.py --tree                 # the tree in docs/architecture.md
     python tools/import_graph.py --picture docs/packages.svg
 
 An edge is any import inside `likewise`: at the top of a file, inside a function, under TYPE_CHECKING, relative or absolute,
@@ -279,7 +279,7 @@ def draw_packages(packages: Graph) -> Drawing:
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--packages", action="store_true", help="print the packages that every package imports")
-    parser.add_argument("--taxonomy", action="store_true", help="print the tree of the package")
+    parser.add_argument("--tree", action="store_true", help="print the tree of the package")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the package graph as SVG")
     return parser.parse_args(words)
 

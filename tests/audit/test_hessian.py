@@ -124,8 +124,8 @@ def test_the_empirical_influence_moves_the_head_as_written(case, limit):
     weight, bias, loss, train, test = case
     setting = {"step": 0.05, "steps": 6, "limit": limit}
     for group, errors in ((None, [[0], [1], [2]]), (torch.tensor([1, 0, 1]), [[1], [0, 2]])):
-        for thetas, signs in ((1, [1]), (2, [1, -1])):
-            found = cur.empirical(loss, train, test, PAIR, SIGN, group, thetas=thetas, **setting)
+        for heads, signs in ((1, [1]), (2, [1, -1])):
+            found = cur.empirical(loss, train, test, PAIR, SIGN, group, heads=heads, **setting)
             for members, score in zip(errors, found, strict=True):
                 each = [moved_by_hand(loss, train, test, weight, bias, members, s, 6, limit) for s in signs]
                 torch.testing.assert_close(score, sum(each) / len(each), rtol=0, atol=1e-10)
@@ -163,8 +163,8 @@ def test_more_thetas_are_at_right_angles_and_as_far(case):
 def test_five_thetas_average_what_each_of_them_says(case):
     weight, bias, loss, train, test = case
     setting = {"step": 0.05, "steps": 6}
-    (two,) = cur.empirical(loss, train, test, PAIR[:1], SIGN[:1], thetas=2, **setting)
-    (five,) = cur.empirical(loss, train, test, PAIR[:1], SIGN[:1], thetas=5, seed=3, **setting)
+    (two,) = cur.empirical(loss, train, test, PAIR[:1], SIGN[:1], heads=2, **setting)
+    (five,) = cur.empirical(loss, train, test, PAIR[:1], SIGN[:1], heads=5, seed=3, **setting)
     at, side = test.e[PAIR[0]], test.f[PAIR[0]]
     ends = [cur._climb(at, side, SIGN[:1], "unit", step, 6, 1.0) for step in (0.05, -0.05)]
     total = 2 * two
@@ -180,7 +180,7 @@ def test_a_pair_at_distance_zero_blames_nobody(case):
     _, _, loss, train, test = case
     twin = Embedded(*(t[[0, 0]] for t in (test.z, test.y, test.row, test.e, test.f)))
     pair = torch.tensor([[0, 1]])
-    (score,) = cur.empirical(loss, train, twin, pair, SIGN[:1], thetas=3)
+    (score,) = cur.empirical(loss, train, twin, pair, SIGN[:1], heads=3)
     assert torch.equal(score, torch.zeros(N, dtype=torch.float64))
     v = cur.gradients(inf.repairs(twin, pair, SIGN[:1]))
     assert not cur.damped_solution(loss, train, v).any()
@@ -203,7 +203,7 @@ def test_bad_input(case):
     with pytest.raises(LikewiseError, match="after 1 products .* of a gradient is left"):
         cur.damped_solution(loss, train, v, most=1, tolerance=1e-12)
     with pytest.raises(LikewiseError, match="got thetas=0, steps=50"):
-        next(cur.empirical(loss, train, test, PAIR, SIGN, thetas=0))
+        next(cur.empirical(loss, train, test, PAIR, SIGN, heads=0))
     with pytest.raises(LikewiseError, match="empirical: .*got none for f"):
         bare = Embedded(test.z, test.y, test.row, test.e)
         next(cur.empirical(loss, train, bare, PAIR, SIGN))

@@ -180,7 +180,7 @@ def test_so_it_is_with_a_hessian_and_by_a_real_step():
     found = [inf.influence(curvature.kronecker(aim, train.f, s), g, train.f)[0] for s in factors]
     for solve in (curvature.lissa, curvature.damped_solution):
         found.append(curvature.along(solve(loss, train, v), g, train.f)[0])
-    found += [next(curvature.empirical(loss, train, test, pair, sign, thetas=n, step=0.01)) for n in (1, 2, 4)]
+    found += [next(curvature.empirical(loss, train, test, pair, sign, heads=n, step=0.01)) for n in (1, 2, 4)]
     assert [int(score.argmax()) for score in found] == [0] * 7
 
 

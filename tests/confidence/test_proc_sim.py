@@ -113,7 +113,7 @@ LOSSES = torch.tensor([0.3, 0.1, 0.2, 2.4, 2.0, 0.25, 2.2, 0.15, 3.0])
 
 def weights(losses=LOSSES, **arguments):
     n = len(losses)
-    return make(judge_by="loss", **arguments)(torch.zeros(n, D), torch.zeros(n).long(), torch.arange(n), losses)
+    return make(score_by="loss", **arguments)(torch.zeros(n, D), torch.zeros(n).long(), torch.arange(n), losses)
 
 
 @pytest.mark.parametrize("threshold", ["otsu", "mean", "mixture"])
@@ -166,7 +166,7 @@ def test_no_gradient_and_nothing_touched():
     part.after_step(1)  # only training teaches the proxies
     torch.testing.assert_close(part.state_dict(), before, rtol=0, atol=0)
     loss = torch.rand(12, requires_grad=True)
-    assert not make(judge_by="loss")(z, y, row, loss).w.requires_grad
+    assert not make(score_by="loss")(z, y, row, loss).w.requires_grad
 
 
 @pytest.mark.parametrize("arguments", [{}, {"threshold": "mean"}, {"threshold": "mixture", "weigh_proxies": True}])
@@ -197,7 +197,7 @@ def test_short_numbers_and_autocast():
 
 
 def test_the_mean_of_all_batches_is_super_losss():
-    ours, theirs = make(judge_by="loss", threshold="mean", beta0=-2 / math.e, lam=0.3), SuperLoss(C, lam=0.3)
+    ours, theirs = make(score_by="loss", threshold="mean", beta0=-2 / math.e, lam=0.3), SuperLoss(C, lam=0.3)
     for step in (1, 2, 3):
         loss = torch.rand(12, generator=torch.Generator().manual_seed(step)) * step
         assert torch.equal(ours(*batch(step), loss).w, theirs(*batch(step), loss).w)
@@ -230,13 +230,13 @@ def test_spec_and_bad_arguments(unchecked):
     for arguments, message in (
         ({"lam": 0}, "lam and scale must be above 0.*lam=0"),
         ({"threshold": "median"}, "got threshold='median'"),
-        ({"judge_by": "eye"}, "judge_by='eye'"),
+        ({"score_by": "eye"}, "score_by='eye'"),
         ({"beta0": -1.0}, "between -2/e.*got -1.0"),
         ({"ddof": 2}, "ddof is 0 or 1.*got 2"),
         ({"threshold": "mean", "ddof": 1}, "belong to threshold='otsu', got 'mean'"),
-        ({"judge_by": "loss", "weigh_proxies": True}, "there are no proxies"),
+        ({"score_by": "loss", "weigh_proxies": True}, "there are no proxies"),
     ):
         with pytest.raises(LikewiseError, match=message):
             make(**arguments)
     with pytest.raises(LikewiseError, match="judges by the training loss, got None"):
-        make(judge_by="loss")(*batch(1), None)
+        make(score_by="loss")(*batch(1), None)

@@ -209,7 +209,10 @@ def test_scores_of_another_network_are_not_claimed(run):
             checkpoint == "untrained"
         )
         assert (
-            ("| training |" in text) == ("## Training" in text) == ("believed" in text) == (checkpoint != "untrained")
+            ("| training |" in text)
+            == ("## Training" in text)
+            == ("labels were used" in text)
+            == (checkpoint != "untrained")
         )
     (run.path / "done").unlink()
     text = (export(Export(run=str(run.path), to="safetensors", quiet=True)).folder / "README.md").read_text("utf-8")

@@ -61,7 +61,7 @@ def look(a, b, **settings):
 
 def test_every_number_by_hand(pair):
     (a, b), values, label = pair
-    result = look(a, b, draws=200, seed=3)
+    result = look(a, b, resamples=200, seed=3)
     assert (result["queries"], result["classes"], result["unscored"]) == (47, 12, 1)
     kept = [q for q in range(48) if q != 7]
     for name, found in result["metrics"].items():
@@ -219,7 +219,7 @@ def test_the_command_speaks_plainly(pair, tmp_path, capsys, monkeypatch):
     cli.main(["compare", a, b, "--metrics", "R@1", "MAP@R", "--csv", str(tmp_path / "c.csv"), "--resamples", "300"])
     out = capsys.readouterr().out
     assert "95 % over 12 classes" in out and "95 % over 47 queries" in out and "fixed" in out
-    said = look(a, b, metrics=("R@1", "MAP@R"), draws=300)["metrics"]["R@1"]["conclusion"]
+    said = look(a, b, metrics=("R@1", "MAP@R"), resamples=300)["metrics"]["R@1"]["conclusion"]
     assert said[1:] in out
     assert "likewise bench" in out and "Queries with nothing to find, left out: 1." in out
     assert f"queries that changed: {tmp_path / 'c.csv'}" in out

@@ -42,7 +42,7 @@ def mean_of(seeds):
 
 def test_every_number_by_hand():
     methods = {"plain": made(0.0), "better": made(0.1, 3, 5), "same": made(0.001, 2, 9)}
-    found = contest({"": methods}, "R@1", draws=5000)
+    found = contest({"": methods}, "R@1", resamples=5000)
     kept = [q for q in range(len(LABEL)) if q != 7]
     assert (found.metric, found.queries, found.unscored, found.classes) == ("R@1", len(kept), 1, 12)
     assert [(v.a, v.b) for v in found.pairs] == list(itertools.combinations(methods, 2))
@@ -144,7 +144,7 @@ def test_many_methods_can_still_be_told_apart():
     label = np.repeat(np.arange(30), 2)
     hard = np.random.default_rng(0).random((20, 60)) / 100
     methods = {f"m{m}": [answers(hard[m] + 0.5 * (m == 0), label)] for m in range(20)}
-    found = contest({"": methods}, "R@1", draws=1)
+    found = contest({"": methods}, "R@1", resamples=1)
     assert all(v.p_classes < 0.05 for v in found.pairs if v.a == "m0") and next(iter(found.rank)) == "m0"
 
 

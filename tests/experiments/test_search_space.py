@@ -80,7 +80,7 @@ def test_values_reach_settings_and_arguments():
         BASE.loss,
     )
     ranges = read_ranges(entries, BASE)
-    values = {"lr": 0.001, "dim": "16", "steps": 4, "loss.miner.eps": 0.25, "loss.base": 0.5, "noise": "none"}
+    values = {"lr": 0.001, "dim": "16", "epochs": 4, "loss.miner.eps": 0.25, "loss.base": 0.5, "noise": "none"}
     config = settle(BASE, ranges, values)
     assert (config.lr, config.dim, config.epochs, config.noise) == (0.001, 16, 4, None)
     loss = build(config.loss, Loss)

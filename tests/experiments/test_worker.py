@@ -45,16 +45,16 @@ def test_what_runs_out_is_told_by_its_kind(settings):
 
 
 def test_a_run_that_another_trains_is_waited_for(planner, settings):
-    job, waits = planner.job(Train(**settings)), []
+    job, syncs = planner.job(Train(**settings)), []
     owner = job.run.owned()
     owner.__enter__()
 
     def wait(seconds):
-        waits.append(seconds)
+        syncs.append(seconds)
         owner.__exit__(None, None, None)
 
     assert attempt(job.config, wait=wait) == (None, False, False)
-    assert len(waits) == 1
+    assert len(syncs) == 1
     assert job.state == "finished"
 
 

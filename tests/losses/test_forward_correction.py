@@ -105,7 +105,7 @@ def test_labels_no_class_is_given_stay_finite(golden, tmp_path):
 
 def test_it_guesses_the_true_class(golden):
     cosines = golden.z @ F.normalize(golden.proxies, dim=1).T
-    assert torch.equal(made(golden).guess(golden.z).long(), cosines.argmax(1))
+    assert torch.equal(made(golden).predict(golden.z).long(), cosines.argmax(1))
 
 
 @pytest.mark.parametrize("percentile", [None, 97.0, 50.0])

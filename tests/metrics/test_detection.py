@@ -120,7 +120,7 @@ def test_wrong_input_is_refused():
         detection(SCORE, WRONG.long())
     for changes, words in (
         ({"metric": "F1"}, "metric must be one of AUROC, AP, recall, got 'F1'"),
-        ({"draws": 99}, "draws must be 100 or more"),
+        ({"resamples": 99}, "resamples must be 100 or more"),
         ({"strata": torch.zeros(3)}, r"strata must be one number a sample, got \(3,\) for 8"),
         ({"wrong": torch.zeros(8, dtype=torch.bool)}, "there must be wrong and right labels, got 0 wrong ones of 8"),
         ({"b": broken}, "b must be a number for every sample"),
@@ -141,10 +141,10 @@ def test_redrawn_differences_by_hand(place, metric):
         rows = torch.repeat_interleave(torch.arange(40), drawn)
         of_a, of_b = (by_hand(score[rows], wrong[rows])[place] for score in (a, b))
         each.append(of_b - of_a)
-    seen = paired_bootstrap(a, b, wrong, metric, draws=120, seed=5)
+    seen = paired_bootstrap(a, b, wrong, metric, resamples=120, seed=5)
     assert seen.mean == pytest.approx(by_hand(b, wrong)[place] - by_hand(a, wrong)[place])
     assert (seen.low, seen.high) == pytest.approx(tuple(np.quantile(each, [0.025, 0.975]))) and seen.n == 40
-    other = paired_bootstrap(b, a, wrong, metric, draws=120, seed=5)
+    other = paired_bootstrap(b, a, wrong, metric, resamples=120, seed=5)
     assert (other.low, other.high) == pytest.approx((-seen.high, -seen.low))
 
 
@@ -166,10 +166,10 @@ def test_a_better_score_is_seen_to_be_better():
     _, wrong = some(600, 3)
     g = torch.Generator().manual_seed(0)
     a, b = (torch.randn(600, generator=g) - gap * wrong for gap in (0.5, 2.5))
-    seen = paired_bootstrap(a, b, wrong, draws=200)
+    seen = paired_bootstrap(a, b, wrong, resamples=200)
     assert 0 < seen.low < seen.mean < seen.high
     assert paired_bootstrap(a, a, wrong, resamples=100)[:3] == (0, 0, 0)
-    assert paired_bootstrap(a, b, wrong, draws=200) == seen != paired_bootstrap(a, b, wrong, draws=200, seed=1)
+    assert paired_bootstrap(a, b, wrong, resamples=200) == seen != paired_bootstrap(a, b, wrong, resamples=200, seed=1)
 
 
 def test_strata_are_kept():

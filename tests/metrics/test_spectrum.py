@@ -241,7 +241,7 @@ def test_the_training_part_can_be_asked_and_the_runs_result_stays(run):
     assert [found["metrics"][name] for name in ALL] == pytest.approx(expected(e.z[:60], e.y[:60]), rel=1e-4)
     assert found["metrics"]["rho"] != ask(run.path, metrics=("rho",))["metrics"]["rho"]  # a question, and not written
     assert {p.name: p.read_bytes() for p in run.path.iterdir()} == before
-    with pytest.raises(LikewiseError, match="the val part of 'toy' is empty; check its `split` column"):
+    with pytest.raises(LikewiseError, match="the val split of 'toy' is empty; check its `split` column"):
         ask(run.path, split="val")
 
 
@@ -254,7 +254,7 @@ def test_numbers_of_the_set_need_nobody_to_find(tmp_path):
     assert math.isnan(found["metrics"]["pi_intra"]) and found["queries"] == found["unscored"] == 0
     split = np.where(np.arange(30) < 20, "train", "test")
     np.savez(tmp_path / "split.npz", x=x, label=np.arange(30) // 2, split=split)
-    split = ask(tmp_path / "split.npz", metrics=ALL, split="train")
+    part = ask(tmp_path / "split.npz", metrics=ALL, split="train")
     assert list(part["metrics"].values()) == pytest.approx(expected(x[:20], np.arange(20) // 2), rel=1e-5)
     with pytest.raises(LikewiseError, match="has no `split`, so no train split; add it, or leave out --split"):
         ask(tmp_path / "alone.npz", metrics=ALL, split="train")

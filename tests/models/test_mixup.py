@@ -225,13 +225,13 @@ def test_the_objective_by_hand(tmp_path):
     torch.randint(1, ())
     lam = float(torch.distributions.Beta(alpha, alpha).sample())
     perm = torch.randperm(24)
-    assert isinstance(start.parts.loss, NormSoftmax)
+    assert isinstance(start.components.loss, NormSoftmax)
     h = torch.as_tensor(x[rows])
-    z = start.parts.embedder(lam * h + (1 - lam) * h[perm]).z
+    z = start.components.embedder(lam * h + (1 - lam) * h[perm]).z
     total = 0.0
     for i, row in enumerate(rows):
         for share, label_row in ((lam, row), (1 - lam, rows[perm[i]])):
-            logits = z[i] @ F.normalize(start.parts.loss.proxies, dim=1).T / start.parts.loss.temperature
+            logits = z[i] @ F.normalize(start.components.loss.proxies, dim=1).T / start.components.loss.temperature
             total -= share * weight[label_row] * logits.log_softmax(0)[y[label_row]].item() / 24
     assert run.read_log()[0]["loss"] == pytest.approx(total, rel=1e-5)
 

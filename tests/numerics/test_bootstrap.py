@@ -8,11 +8,11 @@ from likewise.numerics.bootstrap import bootstrap, paired, t_interval
 from likewise.types import LikewiseError
 
 
-def draws_by_hand(value, unit, draws, seed, balanced=False):
+def draws_by_hand(value, unit, resamples, seed, balanced=False):
     """One draw after another: pick units, lay all their rows side by side, take the mean."""
     rng, units = np.random.default_rng(seed), sorted(set(unit))
     means = []
-    for _ in range(draws):
+    for _ in range(resamples):
         picked = [units[i] for i in rng.integers(len(units), size=len(units))]
         rows = [[v for v, u in zip(value, unit, strict=True) if u == p] for p in picked]
         if balanced:
@@ -59,7 +59,7 @@ def test_the_draws_are_those_of_a_plain_loop(balanced, block, monkeypatch):
     rng = np.random.default_rng(1)
     unit = rng.choice([3, 7, 8, 20, 21], 30, p=[0.5, 0.2, 0.1, 0.1, 0.1])
     value = rng.normal(size=(30, 2)) + 0.1 * unit[:, None]
-    found = bootstrap(value, unit, balanced=balanced, draws=150, seed=5)
+    found = bootstrap(value, unit, balanced=balanced, resamples=150, seed=5)
     for column in range(2):
         means = draws_by_hand(value[:, column], unit, 150, 5, balanced)
         low, high = np.quantile(means, [0.025, 0.975])
@@ -74,7 +74,7 @@ def test_the_draws_are_those_of_a_plain_loop(balanced, block, monkeypatch):
 
 def test_rows_are_units_of_their_own_where_none_are_given():
     value = np.random.default_rng(0).normal(size=25)
-    found, alone = bootstrap(value, draws=200), bootstrap(value, np.arange(25), draws=200)
+    found, alone = bootstrap(value, resamples=200), bootstrap(value, np.arange(25), resamples=200)
     means = draws_by_hand(value, range(25), 200, 0)
     assert found == alone
     assert (found.low, found.high) == pytest.approx(tuple(np.quantile(means, [0.025, 0.975])))
@@ -88,7 +88,7 @@ def test_bootstrap_as_scipy():
     value = np.random.default_rng(0).exponential(size=80)
     how = {"n_resamples": 20000, "method": "percentile", "random_state": 1}
     other = stats.bootstrap((value,), np.mean, **how).confidence_interval
-    found = bootstrap(value, draws=20000)
+    found = bootstrap(value, resamples=20000)
     assert (found.low, found.high) == pytest.approx((other.low, other.high), abs=0.01)
 
 
@@ -106,7 +106,7 @@ def test_rows_with_nothing_to_find_are_left_out_and_counted():
 def test_it_covers_the_truth_as_often_as_it_says():
     rng = np.random.default_rng(0)
     sets = rng.exponential(size=(400, 60))
-    hits = [(found := bootstrap(v, draws=500, seed=i)).low <= 1 <= found.high for i, v in enumerate(sets)]
+    hits = [(found := bootstrap(v, resamples=500, seed=i)).low <= 1 <= found.high for i, v in enumerate(sets)]
     assert 0.90 <= np.mean(hits) <= 0.98
 
 
@@ -117,7 +117,7 @@ def test_classes_cover_the_truth_where_single_queries_do_not():
     for seed in range(200):
         value = rng.normal(size=40)[unit] + 0.3 * rng.normal(size=320)
         for name, units in (("rows", None), ("classes", unit)):
-            found = bootstrap(value, units, draws=400, seed=seed)
+            found = bootstrap(value, units, resamples=400, seed=seed)
             hits[name] += found.low <= 0 <= found.high
     assert hits["classes"] / 200 >= 0.88
     assert hits["rows"] / 200 <= 0.70
@@ -157,7 +157,7 @@ def test_no_difference_crosses_zero_for_certain():
 def test_bad_input_is_named(unchecked):
     line = np.arange(20.0)
     for work, says in [
-        (lambda: bootstrap(line, draws=99), "bootstrap: draws must be 100 or more .*, got 99"),
+        (lambda: bootstrap(line, resamples=99), "bootstrap: resamples must be 100 or more .*, got 99"),
         (lambda: bootstrap(line, level=95), "intervals: level must lie between 0 and 1, got 95"),
         (lambda: t_interval(line, level=1), "intervals: level must lie between 0 and 1, got 1"),
         (lambda: bootstrap(line, np.zeros(3, int)), r"unit \(rows,\), got \(20,\) and \(3,\)"),

@@ -122,10 +122,10 @@ def test_sign_flip_tries_every_choice_where_there_are_few(difference):
 def test_sign_flip_by_chance_comes_near_and_is_never_zero(monkeypatch):
     difference = np.random.default_rng(0).normal(0.4, 1, 12)
     monkeypatch.setattr(significance, "BLOCK", 100)
-    exact, drawn = sign_flip(difference, draws=4096), sign_flip(difference, draws=4095, seed=1)
+    exact, drawn = sign_flip(difference, resamples=4096), sign_flip(difference, resamples=4095, seed=1)
     assert exact == pytest.approx(flips_by_hand(difference)) and exact != drawn
     assert drawn == pytest.approx(exact, abs=4 * (exact / 4095) ** 0.5)
-    assert sign_flip(np.ones(40), draws=99) == pytest.approx(1 / 100)
+    assert sign_flip(np.ones(40), resamples=99) == pytest.approx(1 / 100)
 
 
 def test_sign_flip_of_columns_is_that_of_each():

@@ -91,7 +91,7 @@ def test_one_gallery_of_several_answers():
 def test_validation_without_marks_asks_itself_whatever_gallery_is_chosen():
     data = with_names()
     part = QueryGallery(val=0.4, gallery="shop")
-    asks, answers = part.sides(data, part.rows(data, "val"))
+    asks, answers = part.query_gallery(data, part.rows(data, "val"))
     assert asks.all() and answers.all()
 
 
@@ -99,4 +99,4 @@ def test_an_unknown_gallery_suggests_the_nearest():
     with pytest.raises(LikewiseError, match="has no gallery 'shops'; did you mean 'shop'. It has: shop, street"):
         QueryGallery(gallery="shops").rows(with_names(), "test")
     with pytest.raises(LikewiseError, match="has no gallery 'shop'. Write names into its column `gallery`"):
-        QueryGallery(gallery="shop").sides(items(), np.arange(12, 24))
+        QueryGallery(gallery="shop").query_gallery(items(), np.arange(12, 24))

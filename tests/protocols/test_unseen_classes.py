@@ -92,7 +92,7 @@ def test_a_share_beside_the_datas_own_split_is_refused():
 
 def test_everything_trains_whatever_its_split():
     split = np.array(["test", "val", "train", ""] * 10)
-    assert UnseenClasses().tests and not UnseenClasses(train=1).tests
+    assert UnseenClasses().has_test_split and not UnseenClasses(train=1).has_test_split
     for data, all_of_it in [(items(), np.arange(40)), (items(split=split), np.flatnonzero(split != ""))]:
         assert np.array_equal(UnseenClasses(train=1).rows(data, "train"), all_of_it)
         assert not len(UnseenClasses(train=1).rows(data, "test"))

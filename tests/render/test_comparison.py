@@ -28,7 +28,7 @@ def made(classes=12, same=None, name="class [bold] $x$ {}"):
         }  # fmt: skip
 
     return {
-        "a": "runs/a", "b": "runs/b $", "same": same, "queries": 99, "classes": classes, "unscored": 3, "draws": 500,
+        "a": "runs/a", "b": "runs/b $", "same": same, "queries": 99, "classes": classes, "unscored": 3, "resamples": 500,
         "seed": 0, "decides": "MAP@R", "over": "classes", "metrics": {"R@1": about(0, True), "MAP@R": about(0.01, False)},
     }  # fmt: skip
 

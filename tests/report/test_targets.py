@@ -80,7 +80,9 @@ def test_a_run_is_shown_as_its_protocol_asked(marked_runs, there):
     moved = {} if there else {"data": "nowhere.npz"}
     plain, apart = (open_target(str(run.path), "me", Report(**WAY, **moved), {}, print) for run in marked_runs)
     assert (plain.data is None) != there
-    assert [side.sum() for side in plain.sides] == [40, 40] and [side.sum() for side in apart.sides] == [8, 8]
+    assert [side.sum() for side in plain.query_gallery] == [40, 40] and [
+        side.sum() for side in apart.query_gallery
+    ] == [8, 8]
     assert [len(one.queries.row) for one in (plain, apart)] == [40, 8]
 
 

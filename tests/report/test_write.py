@@ -76,7 +76,7 @@ def test_two_runs_of_one_data_set_share_a_pool_and_are_compared(finished, run, f
 
 
 def test_pictures_are_small_and_go_first_to_what_is_shown(picture_run, facts):
-    found = facts(picture_run.path, top=1, k=2, pictures=5)
+    found = facts(picture_run.path, top=1, k=2, max_images=5)
     (pool,), (one,) = found.pools, found.runs
     worst = one.found["galleries"]["worst"][0]
     assert len(pool.picture) == 5 and {worst.place, *(a.place for a in worst.answers)} <= pool.picture.keys()

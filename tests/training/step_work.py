@@ -42,7 +42,7 @@ LOSSES = [AROUND.get(name, f"{name}()") for name in losses.__all__] + [
 
 CASES = {text: {"loss": text, "protocol": None, "steps": 4} for text in LOSSES} | {
     "ProcSim": {"confidence": "ProcSim(lr=0.05)", "record_losses": True, **NOISY},
-    "ProcSim by loss": {"confidence": "ProcSim(judge_by='loss', threshold='mean')", **NOISY},
+    "ProcSim by loss": {"confidence": "ProcSim(score_by='loss', threshold='mean')", **NOISY},
     "PRISM": {"confidence": "PRISM(share=0.3, window=2)", "loss": "CrossBatchMemory(size=60)", **NOISY},
     "SuperLoss": {"confidence": "SuperLoss(tau='ema')", "loss": "Triplet()", **NOISY},
     "LabelPosterior": {"confidence": "LabelPosterior(every='2')", "record_losses": True, **NOISY},
@@ -50,13 +50,13 @@ CASES = {text: {"loss": text, "protocol": None, "steps": 4} for text in LOSSES} 
     "CoTeaching": {"confidence": "CoTeaching(share=0.3, ramp='3')", "loss": "NormSoftmax()", "record_losses": True, **NOISY},
     "CoTeachingPlus": {"confidence": "CoTeachingPlus(share=0.3, start='2', ramp='3')", "loss": "NormSoftmax()", **NOISY},
     "CoTeachingPlus, sharded": {
-        "confidence": "CoTeachingPlus(share=0.3, start='2', ramp='3')", "loss": "NormSoftmax()", "shard": True, **NOISY,
+        "confidence": "CoTeachingPlus(share=0.3, start='2', ramp='3')", "loss": "NormSoftmax()", "shard_proxies": True, **NOISY,
     },
     "SelfDistillation": {"terms": ("SelfDistillation(weight=5)",)},
     "S2SD": {"terms": ("S2SD(dims=(12, 16), delay=2)",), "loss": "ProxyAnchor()"},
     "Ensemble": {"terms": ("Ensemble()",), "head": "Relational(k=2)", "loss": "ProxyAnchor()", "loss_weight": 10.0},
     "Ensemble, balanced": {"terms": ("Ensemble(balanced=True)",), "head": "Relational(k=2)"},
-    "LanguageGuidance": {"terms": ("LanguageGuidance(by='names', weight=2, trusted=True)",), "confidence": "ProcSim()"},
+    "LanguageGuidance": {"terms": ("LanguageGuidance(by='names', weight=2, weighted=True)",), "confidence": "ProcSim()"},
     "GreedyCoreset": {"sampler": "GreedyCoreset(batch=20, pool=40)"},
     "DistanceMatching": {"sampler": "DistanceMatching(batch=20, pool=40)"},
     "FrechetMatching": {"sampler": "FrechetMatching(batch=20, pool=40)"},
@@ -64,14 +64,14 @@ CASES = {text: {"loss": text, "protocol": None, "steps": 4} for text in LOSSES} 
     "Shuffled, fewer than processes": {"sampler": "Shuffled(batch=2)", "loss": "NormSoftmax()"},
     "views": {"views": 2, "loss": "SupCon()"},
     "clip_norm": {"clip_norm": 0.05, "loss": "ProxyAnchor()"},
-    "clip_norm, sharded": {"clip_norm": 0.05, "loss": "ArcFace()", "shard": True},
+    "clip_norm, sharded": {"clip_norm": 0.05, "loss": "ArcFace()", "shard_proxies": True},
     "clip_value": {"clip_value": 1e-3},
     "chunk": {"chunk_size": 5, "loss": "ProxyAnchor()"},
     "chunk, one has more": {"chunk_size": 12},
-    "shard ArcFace": {"loss": "ArcFace()", "shard": True, "optimizer": "adamw", "lr": 1e-3},
-    "shard CosFace": {"loss": "CosFace()", "shard": True},
-    "shard NormSoftmax": {"loss": "NormSoftmax()", "shard": True, "confidence": "SuperLoss()", **NOISY},
-    "shard ProxyNCA": {"loss": "ProxyNCA()", "shard": True},
+    "shard ArcFace": {"loss": "ArcFace()", "shard_proxies": True, "optimizer": "adamw", "lr": 1e-3},
+    "shard CosFace": {"loss": "CosFace()", "shard_proxies": True},
+    "shard NormSoftmax": {"loss": "NormSoftmax()", "shard_proxies": True, "confidence": "SuperLoss()", **NOISY},
+    "shard ProxyNCA": {"loss": "ProxyNCA()", "shard_proxies": True},
     "warmup, schedule": {
         "warmup": "2", "schedule": "plateau", "validate_every": "2", "schedule_patience": 0, "head": "MLP(hidden=6)",
     },
@@ -91,7 +91,7 @@ CASES |= {
 
 STOPPED = {
     "judged": {"confidence": "LabelPosterior(every='3')", "loss": "ProxyAnchor()", "record_losses": True, **NOISY},
-    "sharded": {"loss": "ArcFace()", "shard": True, "optimizer": "adamw", "lr": 1e-3},
+    "sharded": {"loss": "ArcFace()", "shard_proxies": True, "optimizer": "adamw", "lr": 1e-3},
     "remembering": {"confidence": "PRISM(share=0.3, window=2)", "loss": "CrossBatchMemory(size=60)", **NOISY},
     "chosen": {"sampler": "GreedyCoreset(batch=20, pool=40)", "loss": "Triplet(miner=Random())"},
     "pictures": PICTURES | {"augment": "crop"},

@@ -24,7 +24,7 @@ def test_a_loss_and_its_batches_agree_on_views(items, make, inner, views):
     for loss in (f"AdaptiveHierarchical(views={inner})", f"CrossBatchMemory(loss=AdaptiveHierarchical(views={inner}))"):
         with pytest.raises(LikewiseError, match=f"has views={inner}, but a batch holds every picture {views} times"):
             make(items, loss=loss, views=views)
-    assert make(items, loss=f"AdaptiveHierarchical(views={views})", views=views).parts.loss.views == views
+    assert make(items, loss=f"AdaptiveHierarchical(views={views})", views=views).components.loss.views == views
 
 
 def test_terms_go_with_one_network(items, make):

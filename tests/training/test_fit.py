@@ -371,6 +371,6 @@ def test_a_training_on_everything_is_not_scored(settings):
     assert run.done and run.scores is None
     from likewise import evaluate
 
-    with pytest.raises(LikewiseError, match=r"no test split, for all of it trained .*so there is nothing to score"):
+    with pytest.raises(LikewiseError, match=r"no test split, since all of it trained .*there is nothing to score"):
         evaluate(run, quiet=True)
     assert evaluate(run, split="train", quiet=True)["queries"] == 288

@@ -194,7 +194,7 @@ def test_the_log_goes_on_to_the_same_numbers(settings, tmp_path, stop_at):
 ROBUST = [
     {"confidence": "LabelPosterior(every='15')"},
     {"confidence": "ProcSim(lam=0.1)", "terms": ("SelfDistillation()",)},
-    {"confidence": "ProcSim(threshold='mean', judge_by='loss')", "views": 2, "precision": "bf16"},
+    {"confidence": "ProcSim(threshold='mean', score_by='loss')", "views": 2, "precision": "bf16"},
     {"confidence": "CoTeaching(share=0.2, ramp='2e')", "loss": "NormSoftmax()"},
     {"confidence": "CoTeachingPlus(share=0.2, start='1e', ramp='2e')", "loss": "ProxyNCA()"},
     {"confidence": "PRISM(share=0.2)", "loss": "CrossBatchMemory(size=100)"},

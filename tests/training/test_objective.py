@@ -240,4 +240,4 @@ def test_what_an_exchange_sees():
         assert torch.equal(seen.loss, loss(out.z, batch().y))
         near = F.normalize(loss.proxies.detach().float(), dim=1)
         nearest = [max(range(4), key=lambda c: float(out.z[i].float() @ near[c])) for i in range(B)]
-        assert seen.guess.tolist() == nearest
+        assert seen.prediction.tolist() == nearest

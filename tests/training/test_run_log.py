@@ -147,12 +147,12 @@ def test_losses_over_time_are_of_the_labels_trained_with(settings, monkeypatch):
     from likewise.confidence import LabelPosterior
     from likewise.types import Relabelling
 
-    def judge(self, e):
+    def relabel(self, e):
         y, w = e.y.clone(), torch.ones(len(e.y))
         y[:12], w[12:20] = 1, 0.0
         return Relabelling(y, w)
 
-    monkeypatch.setattr(LabelPosterior, "judge", judge)
+    monkeypatch.setattr(LabelPosterior, "relabel", relabel)
     settings |= {"confidence": "LabelPosterior()", "loss": "ProxyNCA()", "evaluate": False, "steps": 120}
     loss = train(Train(**settings, record_losses=True)).losses().loss
     assert np.isnan(loss[:, 12:20]).all() and not np.isnan(loss[:, :12]).all(0).any()

@@ -60,7 +60,7 @@ def test_the_state_is_everything(items, make, changes):
     if state.plan.relabel_every:
         x = torch.as_tensor(state.samples.items.x[state.samples.rows])
         state.relabel(
-            state.components.confidence.judge(Embedded(x, torch.as_tensor(state.samples.labels), torch.arange(144)))
+            state.components.confidence.relabel(Embedded(x, torch.as_tensor(state.samples.labels), torch.arange(144)))
         )
         assert len(state.kept) < 144
     other.load_state_dict(state.state_dict(), "state.pt")

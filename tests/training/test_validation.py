@@ -127,7 +127,7 @@ def test_labels_left_out_are_not_drawn_and_repaired_ones_are_used(settings, monk
         seen.extend(place.tolist())
         return batch
 
-    monkeypatch.setattr(LabelPosterior, "judge", relabel)
+    monkeypatch.setattr(LabelPosterior, "relabel", relabel)
     settings = settings | {"confidence": "LabelPosterior()", "evaluate": False}
     run = train(Train(**settings), hooks=Hooks(before_step=look))
     assert set(range(5)) <= set(seen) and not set(range(5, 10)) & set(seen)

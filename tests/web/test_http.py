@@ -25,7 +25,7 @@ BEARER = {"authorization": f"Bearer {KEY}"}
 
 
 @pytest.fixture(autouse=True)
-def waits(monkeypatch):
+def syncs(monkeypatch):
     """No second is waited for a refusal, only noted."""
     noted, sleep = [], asyncio.sleep
 
@@ -91,20 +91,20 @@ def test_the_token_opens_the_page_and_stays_in_a_cookie_of_its_port():
     assert visit({"cookie": f"likewise-8124={value}"}, 8124).get("/").status_code == 200
 
 
-def test_without_the_token_nothing_is_answered_and_guesses_are_slow(waits):
+def test_without_the_token_nothing_is_answered_and_guesses_are_slow(syncs):
     guesses = [{}, {"authorization": "Bearer"}, {"authorization": f"Bearer {KEY}x"}, {"authorization": f"Basic {KEY}"},
                {"cookie": f"likewise-80={KEY}"}, {"cookie": "likewise-80="}]  # fmt: skip
     for count, headers in enumerate(guesses, 1):
         refused = visit(headers).get("/")
-        assert refused.status_code == 403 and waits == [1.0] * count
+        assert refused.status_code == 403 and syncs == [1.0] * count
         assert (
             refused.text
             == "shop: this page takes a token; open the address that `likewise shop` printed, with its token"
         )
     for address in ("/?token=wrong", "/?token=", f"/buy?token={KEY}"):
         assert visit({}).get(address).status_code == 403
-    del waits[:]
-    assert visit().get("/").status_code == 200 and waits == []  # those who know it never wait
+    del syncs[:]
+    assert visit().get("/").status_code == 200 and syncs == []  # those who know it never wait
 
 
 def test_other_sites_and_broken_addresses_are_refused():

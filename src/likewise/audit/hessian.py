@@ -227,10 +227,10 @@ def empirical(
         steps: how many at most. Authors' code: 50.
         limit: no step once the mean squared distance has changed by so much. Authors' code: 1.
     """
-    if thetas < 1 or steps < 1 or step <= 0 or limit <= 0:
+    if heads < 1 or steps < 1 or step <= 0 or limit <= 0:
         raise LikewiseError(
             "empirical: thetas and steps must be 1 or more, step and limit above 0, "
-            f"got thetas={thetas}, steps={steps}, step={step}, limit={limit}"
+            f"got thetas={heads}, steps={steps}, step={step}, limit={limit}"
         )
     (e, f), (test_e, test_f) = head_of("empirical", train), head_of("empirical", test)
     group = checked_groups(len(test_e), pair, sign, group)
@@ -243,9 +243,9 @@ def empirical(
         at, side = test_e[ends].double(), test_f[ends]
         up = _climb(at, side, share, loss.input, step, steps, limit)
         moves = [(up, side)]
-        if thetas > 1:
+        if heads > 1:
             moves.append((_climb(at, side, share, loss.input, -step, steps, limit), side))
-        moves += _at_right_angles(moves, thetas - 2, seed + error)
+        moves += _at_right_angles(moves, heads - 2, seed + error)
         score = torch.zeros_like(before)
         for b, q in moves:
             length = ((b @ b.T) * (q @ q.T)).sum().clamp_min(torch.finfo(b.dtype).tiny).sqrt()

@@ -107,7 +107,7 @@ def subject_of_run(config: Audit, folder: Path, say: Callable[[str], None]) -> S
     split = split_by(protocol, items)
     part = {name: number(taken(e, own), items) for name in rows if len(own := np.flatnonzero(split == name))}
     if not len(rows["test"]):
-        raise LikewiseError(f"audit: the test part of '{items.name}' is empty, so there are no errors to explain")
+        raise LikewiseError(f"audit: the test split of '{items.name}' is empty, so there are no errors to explain")
     if not run.done:
         notes.append("this run is not finished; its last state is audited")
     linear = isinstance(embedder.head, Linear) or getattr(embedder.head, "layers", 0) == 1

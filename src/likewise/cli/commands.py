@@ -71,7 +71,7 @@ def run_evaluate(config) -> None:
     if not config.quiet:
         title = config.checkpoint if "checkpoint" in scores else "embeddings"
         title = (
-            f"{title}, {config.split} part" if config.split != "test" else "test split" if title == "best" else title
+            f"{title}, {config.split} split" if config.split != "test" else "test split" if title == "best" else title
         )
         show_scores(by_gallery(title, scores))
 

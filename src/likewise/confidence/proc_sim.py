@@ -23,7 +23,7 @@ class ProcSim(Confidence):
         proxies (the mean l_i of detached embeddings, unweighted, after the weights were found); the mixture's threshold (equal
         likelihood); the global average (used, then renewed). A loss that is not finite weighs 0; fewer than four weigh 1.
         Rows of table 1: base: this with `loss=MultiSimilarity(beta=40)` and a `LanguageGuidance` term. Threshold on MS:
-        `judge_by="loss"`. Proxy-NCA as DML loss: `loss=ProxyNCA(scale=1, positive_in_denominator=True)`, whose proxies are its
+        `score_by="loss"`. Proxy-NCA as DML loss: `loss=ProxyNCA(scale=1, positive_in_denominator=True)`, whose proxies are its
         own and learn with the network. Regularization affected by confidence: `trusted=True` in that term. Global average,
         mixture: `threshold`. MS + PLG: no confidence; MS: no term. SuperLoss: `loss=PairSuperLoss()` alone.
 
@@ -34,7 +34,7 @@ class ProcSim(Confidence):
         scale: s of the proxy loss; lambda must be chosen anew with it. Paper: 1.
         lr: learning rate of the proxies' own Adam. Paper: 0.001.
         threshold: how tau is found: in the batch by Otsu or by a mixture of two Gaussians, or as the mean over all batches.
-        judge_by: l_i is the proxy loss, or the training loss itself.
+        score_by: l_i is the proxy loss, or the training loss itself.
         beta0: b; 0 lets nobody weigh more than 1. SuperLoss: -2/e = -0.7357588823428847.
         ddof: of the variance in Otsu's criterion. 0 is Otsu's; 1, the unbiased one, splits a batch in a hundred otherwise.
         min_separation: share of the variance that Otsu's split must explain, else all weigh 1. Not in the paper: 0.
@@ -48,7 +48,7 @@ class ProcSim(Confidence):
 
     def __init__(
         self, classes: int, dim: int, lam: float = 1.0, scale: float = 1.0, lr: float = 1e-3,
-        threshold: Literal["otsu", "mean", "mixture"] = "otsu", judge_by: Literal["proxy", "loss"] = "proxy",
+        threshold: Literal["otsu", "mean", "mixture"] = "otsu", score_by: Literal["proxy", "loss"] = "proxy",
         beta0: float = 0.0, ddof: int = 0, min_separation: float = 0.0, weigh_proxies: bool = False,
     ):  # fmt: skip
         super().__init__()
@@ -56,10 +56,10 @@ class ProcSim(Confidence):
             raise LikewiseError(
                 f"ProcSim: lam and scale must be above 0 and lr 0 or more, got lam={lam}, scale={scale}, lr={lr}"
             )
-        if threshold not in ("otsu", "mean", "mixture") or judge_by not in ("proxy", "loss"):
+        if threshold not in ("otsu", "mean", "mixture") or score_by not in ("proxy", "loss"):
             raise LikewiseError(
-                "ProcSim: threshold is 'otsu', 'mean' or 'mixture' and judge_by 'proxy' or 'loss', "
-                f"got threshold='{threshold}', judge_by='{judge_by}'"
+                "ProcSim: threshold is 'otsu', 'mean' or 'mixture' and score_by 'proxy' or 'loss', "
+                f"got threshold='{threshold}', score_by='{score_by}'"
             )
         if not -2 / math.e <= beta0 <= 0:
             raise LikewiseError(f"ProcSim: beta0 must be between -2/e = {-2 / math.e:.4f} and 0, got {beta0}")
@@ -69,24 +69,24 @@ class ProcSim(Confidence):
             )
         if threshold != "otsu" and (ddof or min_separation):
             raise LikewiseError(f"ProcSim: ddof and min_separation belong to threshold='otsu', got '{threshold}'")
-        if judge_by == "loss" and weigh_proxies:
-            raise LikewiseError("ProcSim: with judge_by='loss' there are no proxies; leave weigh_proxies out")
+        if score_by == "loss" and weigh_proxies:
+            raise LikewiseError("ProcSim: with score_by='loss' there are no proxies; leave weigh_proxies out")
         self.classes = classes
         self.dim = dim
         self.lam = lam
         self.scale = scale
         self.lr = lr
         self.threshold = threshold
-        self.judge_by = judge_by
+        self.score_by = score_by
         self.beta0 = beta0
         self.ddof = ddof
         self.min_separation = min_separation
         self.weigh_proxies = weigh_proxies
-        self.needs_loss = judge_by == "loss"
+        self.needs_loss = score_by == "loss"
         self.seen: tuple[Tensor, Tensor, Tensor, Tensor] | None = None  # the batch of this step, until it is over
         if threshold == "mean":
             self.average = Average()
-        if judge_by == "proxy":  # buffers, so that the network's optimiser never touches them
+        if score_by == "proxy":  # buffers, so that the network's optimiser never touches them
             self.register_buffer("proxies", torch.randn(classes, dim))
             self.register_buffer("adam_mean", torch.zeros(classes, dim))
             self.register_buffer("adam_square", torch.zeros(classes, dim))
@@ -97,7 +97,7 @@ class ProcSim(Confidence):
     ) -> SampleWeights:
         if self.needs_loss and loss is None:
             raise LikewiseError(
-                "ProcSim(judge_by='loss') judges by the training loss, got None; pass one number per sample"
+                "ProcSim(score_by='loss') judges by the training loss, got None; pass one number per sample"
             )
         z = z.detach()
         each = (
@@ -118,7 +118,7 @@ class ProcSim(Confidence):
         self.seen = None
         if self.threshold == "mean":
             self.average.add(each)
-        if self.judge_by == "proxy":
+        if self.score_by == "proxy":
             sound = each.isfinite()
             self._adam(self._slope(z.where(sound[:, None], 0), y, w if self.weigh_proxies else sound.float(), sound))
 

@@ -17,7 +17,7 @@ from likewise.config import Export, Train, check, to_dict
 from likewise.deploy.model import Model, load, model_of, settings_to_rebuild
 from likewise.deploy.model_card import Card, code, fill, write_card
 from likewise.deploy.onnx import must_have_onnx, preprocessing, write_onnx
-from likewise.deploy.parity import Parity, compare
+from likewise.deploy.parity import Parity, compare, parity_inputs
 from likewise.io.files import FULL, write_json
 from likewise.io.progress import bar
 from likewise.runs.folder import Run
@@ -67,7 +67,7 @@ def export(config: Export, say=print) -> Exported:
     items = data_of(opened) if config.parity_samples else None
     check_out(out)
     model = model_of(opened)
-    given, of = parity_samples(model, opened.protocol, items, config.parity_samples)
+    given, of = parity_inputs(model, opened.protocol, items, config.parity_samples)
     with folder_aside(out) as aside, bar("write and compare", 2, quiet=config.quiet) as progress:
         embed = (write_onnx if config.to == "onnx" else write_safetensors)(aside, model, run, opened.settings)
         progress.advance()
@@ -174,7 +174,7 @@ def labels(opened: OpenRun, items: Items | None) -> tuple[str, ...]:
     noise = f"Noise put in on purpose: {code(settings.noise)}." if settings.noise else "This training put in no noise."
     said = [noise, *([] if items is None else known_wrong(opened))]
     if not settings.confidence:
-        return (*said, "All labels were believed in training.")
+        return (*said, "All labels were used in training.")
     said.append(f"Labels were judged in training by {code(settings.confidence)}.")
     final = read_sample_weights(opened.run.path, "export")
     if final is not None:

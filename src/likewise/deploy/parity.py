@@ -49,7 +49,9 @@ class Parity:
         )
 
 
-def samples(model: Model, protocol: Protocol, items: Items | None, count: int) -> tuple[Sequence | np.ndarray, str]:
+def parity_inputs(
+    model: Model, protocol: Protocol, items: Items | None, count: int
+) -> tuple[Sequence | np.ndarray, str]:
     """What both are compared on, and what that is in words: spread over the test split, or made up."""
     if items is None:
         rng, kind = np.random.default_rng(0), "pictures" if model.transform else "vectors"

@@ -21,13 +21,13 @@ def rows_of(protocol: Protocol, items: Items, part: Split) -> Int[np.ndarray, "n
     rows = protocol.rows(items, part)
     if part == "test" and not protocol.has_test_split:
         raise LikewiseError(
-            f"evaluate: '{items.name}' has no test split, for all of it trained ({spec(protocol)}), so nothing can be scored; "
+            f"evaluate: '{items.name}' has no test split, since all of it trained ({spec(protocol)}): there is nothing to score; "
             "train without train=1 to learn how good it is"
         )
     if not len(rows):
         parts = [] if items.split is None else [p for p in ("train", "val", "test") if (items.split == p).any()]
         raise LikewiseError(
-            f"evaluate: the {part} part of '{items.name}' is empty; check its `split` column"
+            f"evaluate: the {part} split of '{items.name}' is empty; check its `split` column"
             + (f", or say --split {parts[0]}" if parts else "")
         )
     return rows
@@ -60,7 +60,7 @@ def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
     classes = len(np.unique(items.y[rows]))
     if classes < 2:
         raise LikewiseError(
-            f"train: the test part of '{items.name}' must hold two classes or more, got {classes}; bring more classes, "
+            f"train: the test split of '{items.name}' must hold two classes or more, got {classes}; bring more classes, "
             "check the `split` column, or say --no-evaluate"
         )
     room = answers_for(asks, answers)
@@ -71,7 +71,7 @@ def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
         )
     if not findable(items, protocol, rows).any():
         raise LikewiseError(
-            f"train: in the test part of '{items.name}' no query has an answer of its class outside its group; check the columns "
+            f"train: in the test split of '{items.name}' no query has an answer of its class outside its group; check "
             "`query`, `gallery`, `group` and `split`, or say --no-evaluate"
         )
     most = min(config.dim, len(rows))  # directions there can be

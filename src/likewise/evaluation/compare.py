@@ -34,7 +34,7 @@ def compare(config: Compare) -> dict:
     moved = about_a is not None and about_b is not None and about_a["data"] != about_b["data"]
     a, b = join(a, b, moved)
     values = [np.stack([side.each[name] for name in names], 1) for side in (a, b)]
-    how: dict[str, Any] = {"draws": config.resamples, "seed": config.seed}
+    how: dict[str, Any] = {"resamples": config.resamples, "seed": config.seed}
     old, new = values
     by_query, by_class = paired(old, new, **how), paired(old, new, a.label, **how)
     result = {

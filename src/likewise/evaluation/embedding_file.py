@@ -61,7 +61,9 @@ def score_items(
 ) -> dict:
     """Score the embeddings in `items.x`; scores per query go to `out`."""
     if items.split is None and config.split != "test":
-        raise LikewiseError(f"evaluate: {name} has no `split`, so no {config.split} part; add it, or leave out --split")
+        raise LikewiseError(
+            f"evaluate: {name} has no `split`, so no {config.split} split; add it, or leave out --split"
+        )
     if config.split == "test" and (items.split is None or not (items.split != "").any()):
         items = dataclasses.replace(items, split=np.full(len(items), "test"))
     protocol = protocol_for(items)

@@ -70,7 +70,7 @@ def evaluate_run(
     pixels: Pixels | None = None,
     known: bool = False,
 ) -> dict:
-    """Score a run's network on the test part of its data, or on another.
+    """Score a run's network on the test split of its data, or on another.
 
     What counts as the run's result is written into its folder: the best network on the test split, compared the way its loss
     was written for, with all answers allowed. Where only numbers of the whole set are asked for, nothing is ranked and

@@ -12,7 +12,6 @@ from likewise.config import Train
 from likewise.config.spec import build
 from likewise.contracts import Confidence
 from likewise.data.fingerprint import fingerprint
-from likewise.durations import period_of, steps_of
 from likewise.experiments.grid_types import Cell, Grid
 from likewise.runs.folder import Run
 from likewise.runs.identity import find_run
@@ -103,7 +102,7 @@ class Planner:
         """The job of these settings. What cannot work is refused here, as far as can be seen without a network."""
         from likewise.evaluation.checks import check_plan
         from likewise.runs.dataset import make_protocol
-        from likewise.runs.defaults import check_loss, resolve
+        from likewise.runs.defaults import check_durations, check_loss, resolve
 
         items, data = self.items(config)
         config = replace(resolve(config, items), quiet=True, restart=False, out=None)
@@ -116,9 +115,7 @@ class Planner:
         }  # fmt: skip
         if config.confidence:
             build(config.confidence, Confidence, allow_imports=config.allow_imports, **facts)
-        for name in ("warmup", "schedule_every", "validate_every", "test_every"):
-            steps_of(getattr(config, name) or "1", 100, name)
-        period_of(config.checkpoint_every, 100, "checkpoint_every")
+        check_durations(config)
         check_plan(config, items, make_protocol(config))
         claim = find_run(config, items, data)
         return Job(replace(config, out=str(self.folder / claim.run.path.name)), claim.about["identity"])

@@ -42,7 +42,7 @@ Answers = dict[str, dict[int, Float[np.ndarray, "Q"]]]
 """Method -> seed -> one number a query."""
 
 
-def contest(columns: Mapping[str, Mapping[str, Seeds]], metric: str, draws: int = 10_000, seed: int = 0) -> Contest:
+def contest(columns: Mapping[str, Mapping[str, Seeds]], metric: str, resamples: int = 10_000, seed: int = 0) -> Contest:
     """Test every pair of methods in every column, and rank the methods that all columns have.
 
     Classes are what results on unseen classes speak of, seeds what another training would give: "better" needs both. Who is
@@ -69,7 +69,7 @@ def contest(columns: Mapping[str, Mapping[str, Seeds]], metric: str, draws: int 
         for column, own in answers.items()
     }
     _, unit = np.unique(label[scored], return_inverse=True)
-    pairs = [pair for column, own in answers.items() for pair in try_pairs(column, own, unit, draws, seed)]
+    pairs = [pair for column, own in answers.items() for pair in try_pairs(column, own, unit, resamples, seed)]
     everywhere = [method for method in next(iter(answers.values())) if all(method in own for own in answers.values())]
     rank, apart, critical = {}, float("nan"), float("nan")
     if everywhere:
@@ -110,7 +110,7 @@ def gather(columns: Mapping[str, Mapping[str, Seeds]], metric: str) -> tuple[Int
     return first.label, {column: own for column, own in answers.items() if own}
 
 
-def try_pairs(column: str, own: Answers, unit: Int[np.ndarray, "Q"], draws: int, seed: int) -> list[Versus]:
+def try_pairs(column: str, own: Answers, unit: Int[np.ndarray, "Q"], resamples: int, seed: int) -> list[Versus]:
     """Every pair of one column's methods, in their order."""
     pairs, ends, gains = list(combinations(own, 2)), [], []
     if not pairs:
@@ -122,7 +122,7 @@ def try_pairs(column: str, own: Answers, unit: Int[np.ndarray, "Q"], draws: int,
         totals = [np.round(sum_classes(side.T, unit), DIGITS) for side in (a, b)]
         gains.append(totals[1] - totals[0])
     over_classes, gain = np.concatenate(ends, 1), np.concatenate(gains, 1)
-    p_classes = holm(np.asarray(sign_flip(gain, max(draws, FINEST * len(pairs)), seed)))
+    p_classes = holm(np.asarray(sign_flip(gain, max(resamples, FINEST * len(pairs)), seed)))
     both = [common(own, pair) for pair in pairs]
     p_seeds = holm(blocked_t(by_seed(own))[np.triu_indices(len(own), 1)])
     return [

@@ -144,7 +144,7 @@ def _job(rows: Rows, y: Tensor, ref: Ref | None, similarity, miner: Miner | None
 class _ByRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx, job: _Job, z: Tensor, other: Tensor):
-        ctx.job, ctx.draws = job, _draws(z.device)
+        ctx.job, ctx.resamples = job, _draws(z.device)
         sim = job.similarity(z, other)
         found = []
         for block in job.blocks(sim):
@@ -188,7 +188,7 @@ class _ByRows(torch.autograd.Function):
 def _recorded_gradient(ctx, grad: Tensor, *given: Tensor) -> list[Tensor | None]:
     wanted = ctx.needs_input_grad[1:]
     with torch.random.fork_rng([grad.device] if grad.device.type == "cuda" else []), torch.enable_grad():
-        ctx.draws()
+        ctx.resamples()
         copies = [t.view_as(t) for t in given]  # so that a sample as anchor and as partner has a gradient of its own
         each, _ = ctx.job.recorded(*copies)
     by = [c for c, needed in zip(copies, wanted) if needed]

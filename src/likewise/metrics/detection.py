@@ -133,8 +133,8 @@ def paired_bootstrap(
     _must_fit("paired_bootstrap", wrong, a=a, b=b)
     if metric not in MEASURES:
         raise LikewiseError(f"paired_bootstrap: metric must be one of {', '.join(MEASURES)}, got '{metric}'")
-    if draws < 100:
-        raise LikewiseError(f"paired_bootstrap: draws must be 100 or more for an interval's ends, got {draws}")
+    if resamples < 100:
+        raise LikewiseError(f"paired_bootstrap: resamples must be 100 or more for an interval's ends, got {resamples}")
     if strata is not None and strata.shape != wrong.shape:
         raise LikewiseError(
             f"paired_bootstrap: strata must be one number a sample, got {tuple(strata.shape)} for {len(wrong)} samples"
@@ -154,7 +154,7 @@ def paired_bootstrap(
         return of_b - of_a
 
     group = wrong.long() if strata is None else 2 * strata.cpu().unique(return_inverse=True)[1] + wrong
-    drawn = torch.cat([better(times) for times in _redraw(group.numpy(), draws, seed)])
+    drawn = torch.cat([better(times) for times in _redraw(group.numpy(), resamples, seed)])
     low, high = np.quantile(drawn.numpy(), [0.025, 0.975])
     return Interval(float(better(torch.ones_like(group))), float(low), float(high), len(wrong))
 
@@ -216,12 +216,12 @@ def _count(order: _Order, wrong: Bool[Tensor, "N"], times: Int[Tensor, "*draws N
     return Inspected(*(part.to(dtype) for part in parts))
 
 
-def _redraw(group: Int[np.ndarray, "N"], draws: int, seed: int) -> Iterator[Int[Tensor, "draws N"]]:
+def _redraw(group: Int[np.ndarray, "N"], resamples: int, seed: int) -> Iterator[Int[Tensor, "draws N"]]:
     """How often each sample is drawn, a block of draws at a time; every group is redrawn from itself."""
     rng, n, members = np.random.default_rng(seed), len(group), np.argsort(group, kind="stable")
     size = np.bincount(group)[group[members]]
     start = np.searchsorted(group[members], group[members])
-    for first in range(0, draws, many := max(1, BLOCK // n)):
-        here = min(many, draws - first)
+    for first in range(0, resamples, many := max(1, BLOCK // n)):
+        here = min(many, resamples - first)
         drawn = members[start + rng.integers(size, size=(here, n))] + n * np.arange(here)[:, None]
         yield torch.as_tensor(np.bincount(drawn.ravel(), minlength=here * n).reshape(here, n))

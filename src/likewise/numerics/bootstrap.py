@@ -83,12 +83,12 @@ def bootstrap(
         unit: the class of each row. None: each row is a unit.
         balanced: the mean of the units' means, so that a class counts the same whatever its size.
         level: share of the draws inside the interval.
-        draws: how many times all units are redrawn.
+        resamples: how many times all units are redrawn.
         seed: of the draws. Same seed and units, same draws.
     """
     level = _share(level)
-    if draws < 100:
-        raise LikewiseError(f"bootstrap: draws must be 100 or more for an interval's ends, got {draws}")
+    if resamples < 100:
+        raise LikewiseError(f"bootstrap: resamples must be 100 or more for an interval's ends, got {resamples}")
     if value.ndim not in (1, 2) or (unit is not None and unit.shape != value.shape[:1]):
         shapes = f"{value.shape} and {None if unit is None else unit.shape}"
         raise LikewiseError(f"bootstrap: value must be (rows,) or (rows, columns) and unit (rows,), got {shapes}")
@@ -106,10 +106,10 @@ def bootstrap(
     if len(count) == 1:  # one unit redrawn is always itself, which is no certainty
         low = high = crossing = np.full_like(mean, np.nan)
     else:
-        drawn = _redraw(total, count, draws, seed)
+        drawn = _redraw(total, count, resamples, seed)
         low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=0)
         other = np.minimum((drawn <= 0).sum(0), (drawn >= 0).sum(0))
-        crossing = np.minimum(1.0, 2 * (1 + other) / (1 + draws))
+        crossing = np.minimum(1.0, 2 * (1 + other) / (1 + resamples))
     columns = (mean, low, high, crossing)
     if value.ndim == 1:
         columns = tuple(float(column[0]) for column in columns)
@@ -142,13 +142,13 @@ def _sums(
 
 
 def _redraw(
-    total: Float[np.ndarray, "C M"], count: Float[np.ndarray, "C"], draws: int, seed: int
+    total: Float[np.ndarray, "C M"], count: Float[np.ndarray, "C"], resamples: int, seed: int
 ) -> Float[np.ndarray, "draws M"]:
     """The mean of every draw: how often each unit was drawn, times what it brings. Blocks of draws bound the memory."""
     rng, units, brings = np.random.default_rng(seed), len(count), np.column_stack([total, count])
     many, means = max(1, BLOCK // units), []
-    for first in range(0, draws, many):
-        here = min(many, draws - first)
+    for first in range(0, resamples, many):
+        here = min(many, resamples - first)
         drawn = rng.integers(units, size=(here, units)) + units * np.arange(here)[:, None]
         times = np.bincount(drawn.ravel(), minlength=here * units).reshape(here, units)
         sums = times @ brings

@@ -122,24 +122,24 @@ def blocked_t(values: Float[np.ndarray, "S M"]) -> Float[np.ndarray, "M M"]:
 
 
 def sign_flip(
-    difference: Float[np.ndarray, "U *M"], draws: int = 10_000, seed: int = 0
+    difference: Float[np.ndarray, "U *M"], resamples: int = 10_000, seed: int = 0
 ) -> float | Float[np.ndarray, "M"]:
     """Two-sided p of "each unit's difference could as well have the other sign", by the size of their sum.
 
     All 2^U ways to choose the signs where these are no more than `draws`; else so many at random, and p is (1 + k) / (1 + draws)
     with k the draws whose sum is as far from zero. It is never 0. A matrix gives one p a column, all with the same signs.
     """
-    if difference.ndim not in (1, 2) or not len(difference) or not np.isfinite(difference).all() or draws < 1:
+    if difference.ndim not in (1, 2) or not len(difference) or not np.isfinite(difference).all() or resamples < 1:
         raise LikewiseError(
             f"sign_flip: difference must be finite, one unit or more along its first axis, and draws 1 or more, got "
-            f"{difference.shape} with {int((~np.isfinite(difference)).sum())} numbers not finite and {draws} draws; "
+            f"{difference.shape} with {int((~np.isfinite(difference)).sum())} numbers not finite and {resamples} draws; "
             "leave out units without a value"
         )
     table = (difference[:, None] if difference.ndim == 1 else difference).astype(np.float64)
     units = len(table)
     seen = np.abs(table.sum(0)) - EQUAL * np.abs(table).sum(0)
-    exact, rng, many = 2**units <= draws, np.random.default_rng(seed), max(1, BLOCK // units)
-    total, count = 2**units if exact else draws, np.zeros(table.shape[1])
+    exact, rng, many = 2**units <= resamples, np.random.default_rng(seed), max(1, BLOCK // units)
+    total, count = 2**units if exact else resamples, np.zeros(table.shape[1])
     for first in range(0, total, many):
         here = min(many, total - first)
         if exact:

@@ -53,7 +53,7 @@ def show_comparison(result: dict) -> None:
     show_extremes(console, name, result["metrics"][name])
     console.print(f"[bold]{escape(verdict(result))}.[/]")
     console.print(
-        f"Queries with nothing to find, left out: {result['unscored']}. p-like: twice the share of {result['draws']} draws "
+        f"Queries with nothing to find, left out: {result['unscored']}. p-like: twice the share of {result['resamples']} draws "
         f"of {result['over']} on the other side of zero. {SCOPE}", style="dim",
     )  # fmt: skip
 
@@ -102,7 +102,7 @@ def draw_comparison(result: dict) -> Figure:
     )  # fmt: skip
     figure.supxlabel(
         f"A  {_short(result['a'])}      B  {_short(result['b'])}      a point is a hundredth of the metric's range; "
-        f"{result['draws']} draws", x=0.012, ha="left", fontsize=8, color=SOFT, parse_math=False,
+        f"{result['resamples']} draws", x=0.012, ha="left", fontsize=8, color=SOFT, parse_math=False,
     )  # fmt: skip
     return figure
 
@@ -147,7 +147,7 @@ def _tidy(axes: Axes, title: str, names: dict[int, str]) -> None:
     axes.set_xlabel("points   (\N{LEFTWARDS ARROW} A better    B better \N{RIGHTWARDS ARROW})", fontsize=9, color=INK)
     axes.set_yticks(list(names), names.values(), fontsize=10 if len(names) < 8 else 8, color=INK, parse_math=False)
     axes.xaxis.set_major_locator(MaxNLocator(7))
-    axes.tick_params(steps=0, colors=INK)
+    axes.tick_params(length=0, colors=INK)
     axes.margins(x=0.06)
     axes.grid(axis="x", color=FAINT, lw=0.7)
     axes.set_axisbelow(True)

@@ -120,7 +120,7 @@ def _tidy(axes: Axes, names: Sequence[str] = ()) -> None:
     else:
         axes.yaxis.set_major_locator(MaxNLocator(7))
     axes.xaxis.set_major_locator(MaxNLocator(7))
-    axes.tick_params(steps=0, colors=INK, labelsize=9)
+    axes.tick_params(length=0, colors=INK, labelsize=9)
     axes.grid(axis="x" if names else "both", color=FAINT, lw=0.7)
     axes.set_axisbelow(True)
     for side in axes.spines.values():

@@ -134,7 +134,7 @@ def draw_named(axes: Axes, found: Overlapped, way: str, columns: int) -> None:
     axes.set_xticks(range(shown), labels, rotation=90, fontsize=8, parse_math=False)
     axes.set_xlim(-0.6, columns - 0.4)
     axes.set_ylim(top - 1, -1.2)
-    axes.tick_params(steps=0, colors=INK)
+    axes.tick_params(length=0, colors=INK)
     for side in axes.spines.values():
         side.set_visible(False)
     left = len(named.classes) - shown

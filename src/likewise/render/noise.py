@@ -149,7 +149,7 @@ def paint(figure: Figure, axes: Axes, share: Float[np.ndarray, "L L"]) -> None:
             )
     bar = figure.colorbar(image, ax=axes, shrink=0.5, aspect=25, pad=0.02, format=lambda v, _: f"{100 * v:.3g} %")
     bar.set_label("share of the true class", fontsize=8, color=INK)
-    bar.ax.tick_params(labelsize=8, steps=0, labelcolor=INK)
+    bar.ax.tick_params(labelsize=8, length=0, labelcolor=INK)
     bar.outline.set_visible(False)
 
 
@@ -168,7 +168,7 @@ def label_lines(axes: Axes, names: list[str], paths: list[tuple[str, ...]], plac
     size = 8 if len(ticks) <= 30 else 6.5
     axes.set_xticks(list(ticks), ticks.values(), rotation=90, fontsize=size, color=INK, parse_math=False)
     axes.set_yticks(list(ticks), ticks.values(), fontsize=size, color=INK, parse_math=False)
-    axes.tick_params(steps=0)
+    axes.tick_params(length=0)
     for edge in axes.spines.values():
         edge.set_color(FAINT)
 

@@ -64,7 +64,7 @@ def draw_history(axes, shots: Sequence[Shot], label: str) -> None:
         axes.spines[side].set_visible(False)
     axes.grid(axis="y", color=RULE, linewidth=0.6)
     axes.set_axisbelow(True)
-    axes.tick_params(colors=SOFT, steps=3)
+    axes.tick_params(colors=SOFT, length=3)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("trial", color=SOFT)
     axes.set_ylabel(label, color=SOFT)

@@ -120,7 +120,7 @@ def with_embeddings(one: Opened, file: Path, config: Report) -> Opened:
     notes, n = one.notes, len(items)
     items, row, part = one_part(items, rows_in(made_by, n))
     if len(row) < n:
-        notes = (*notes, f"the {part} part of {file.name} is shown: {len(row)} of {n} rows")
+        notes = (*notes, f"the {part} split of {file.name} is shown: {len(row)} of {n} rows")
     if one.run is not None:
         items = as_asked(items, one, row)
     elif marked(items):

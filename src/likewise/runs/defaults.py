@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from likewise.config import SPECS, Train, texts_of
+from likewise.config import SPECS, Train, duration_fields, texts_of
 from likewise.config.overrides import with_argument
 from likewise.config.spec import build, canonical, check_names, spec
 from likewise.contracts import Loss, Protocol
 from likewise.data import NAMES
+from likewise.durations import period_of, steps_of
 from likewise.models.backbones import OWN, check_name, width_of
 from likewise.protocols.class_folds import ClassFolds
 from likewise.runs.dataset import default_protocol, make_protocol, spoil, whole_path
@@ -24,8 +25,17 @@ def check_texts(config: Train) -> None:
     """A slip in a spec, a duration or the network's name is told at once, before pictures are opened and weights fetched."""
     for text in texts_of(config, SPECS):
         check_names(text)
+    check_durations(config)
     if config.backbone not in (None, "features", "efficientnet_lite0", *OWN):
         check_name(config.backbone)
+
+
+def check_durations(config: Train) -> None:
+    """Raise unless every duration of the settings is a number of steps or epochs; checkpoints may also be timed in seconds."""
+    for name in duration_fields(Train):
+        text = getattr(config, name)
+        if text:
+            (period_of if name == "checkpoint_every" else steps_of)(text, 1, name)
 
 
 def resolve(config: Train, items: Items) -> Train:

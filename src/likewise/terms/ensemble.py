@@ -33,7 +33,7 @@ class Ensemble(Term):
         weight: of J. Paper: 1, beside `--loss-weight 10`.
         reconstruction: w; it trains the decoders alone. Paper: 1.
         balanced: take rec_nk relative to its branch's usual one, so that a part that remembers all well takes not all.
-        trusted: let the confidence's weights apply here too.
+        weighted: let the confidence's weights apply here too.
     """
 
     syncs = True

@@ -47,7 +47,7 @@ class LanguageGuidance(Term):
         temperature: T. Published: 1.
         direction: "visual": KL(visual || language), as all published runs. "language": KL(language || visual).
         delay: steps before it begins. Published: 0.
-        trusted: let the confidence's weights apply here too.
+        weighted: let the confidence's weights apply here too.
     """
 
     level: Literal["class", "sample"]

@@ -23,7 +23,7 @@ class S2SD(Term):
         KL_i(t, z) = T^2 KL( softmax(s^t_i / T) || softmax(s^z_i / T) ), s = cosines with the diagonal, t constant,
         t_m = unit(MLP_m(f)), L the training's loss, a copy of its own for each m
     Differs: the paper halves the training's own loss too, which a term cannot: train with `loss_weight=0.5`.
-        With `trusted`, which is ours, the confidence's weights apply to all three parts of a row.
+        With `weighted`, which is ours, the confidence's weights apply to all three parts of a row.
 
     Args:
         make_loss: dim -> a fresh copy of the training's loss; the run fills it in.
@@ -33,7 +33,7 @@ class S2SD(Term):
         distill_feature: w_f. Paper: 50; 5 on SOP.
         delay: steps before the feature is learned from. Paper: 1000.
         temperature: T. Paper: 1.
-        trusted: let the confidence's weights apply here too.
+        weighted: let the confidence's weights apply here too.
     """
 
     begun: Tensor

@@ -29,7 +29,7 @@ class SelfDistillation(Term):
         steps: of the whole training; the run fills it in.
         weight: alpha. Published: 50 in the example, 200 in the code.
         temperature: T. Published: 1.
-        trusted: let the confidence's weights apply here too.
+        weighted: let the confidence's weights apply here too.
     """
 
     embedder: nn.Module
