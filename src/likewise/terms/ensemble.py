@@ -32,7 +32,7 @@ class Ensemble(Term):
         embedder: the network in training, for k and dim of its head; the run fills it in.
         weight: factor of J. Paper: 1, with `--loss-weight 10`.
         reconstruction: w; this summand trains only the decoders. Paper: 1.
-        balanced: divide rec_nk by its moving average over the branch, so that a branch that reconstructs all samples well does not
+        balanced: divide rec_nk by its moving average over the branch, so that a branch that reconstructs all samples well cannot
             take all of them.
         weighted: whether the sample weights of the confidence apply to this term.
     """
