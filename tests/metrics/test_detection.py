@@ -124,8 +124,8 @@ def test_wrong_input_is_refused():
     for changes, words in (
         ({"metric": "F1"}, "metric must be one of AUROC, AP, recall, got 'F1'"),
         ({"resamples": 99}, "resamples must be 100 or more"),
-        ({"strata": torch.zeros(3)}, r"strata must be one number a sample, got \(3,\) for 8"),
-        ({"wrong": torch.zeros(8, dtype=torch.bool)}, "there must be wrong and right labels, got 0 wrong ones of 8"),
+        ({"strata": torch.zeros(3)}, r"strata must be one integer per sample, got \(3,\) for 8"),
+        ({"wrong": torch.zeros(8, dtype=torch.bool)}, "there must be wrong and right labels, got 0 wrong labels of 8"),
         ({"b": broken}, "b must be a number for every sample"),
     ):
         with pytest.raises(LikewiseError, match=f"paired_bootstrap: {words}"):

@@ -16,8 +16,8 @@ from likewise.types import LikewiseError, Ref
 class FromPML(Loss):
     """A loss of pytorch-metric-learning (PML), with its miner, as a loss per sample.
 
-    The mean over the samples has the value and the gradient of the PML loss, for every reducer: each PML value (of a sample, pair or
-    triplet) is weighted by the derivative of the reducer and added to its sample or anchor. Values of a whole batch, of
+    The mean over the samples has the value and the gradient of the PML loss, for every reducer: each PML value (of a sample,
+    pair or triplet) is weighted by the derivative of the reducer and added to its sample or anchor. Values of a whole batch, of
     proxies (ProxyAnchorLoss) and of regularisers are the same for every sample.
 
     Needs: `pip install pytorch-metric-learning`. PML reads tensor values, which is a device sync at every step.
