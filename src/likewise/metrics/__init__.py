@@ -1,8 +1,8 @@
 """Metrics by name: one value per query, all from one ranking, or one value for a whole set of embeddings.
 
 A new metric per query is a function in a file of this package and one line in `PER_QUERY`. A new family of set metrics is a
-module with `NAMES`, `knows(name)` and `measure(names, z, y)`, and one entry in `SET_METRIC_FAMILIES`. A metric in your own code is a
-subclass of `QueryMetric` or `SetMetric`, given by its dotted name (`my_lab.metrics.Mine(k=5)`); see `admit`.
+module with `NAMES`, `knows(name)` and `measure(names, z, y)`, and one entry in `SET_METRIC_FAMILIES`. A metric in your code is
+a subclass of `QueryMetric` or `SetMetric`, given by its dotted name (`my_lab.metrics.Mine(k=5)`); see `admit`.
 """
 
 import math
