@@ -157,7 +157,7 @@ def test_the_plain_loss_passes(bare):
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
-        ("mean", "12 samples must give 12 numbers"),
+        ("mean", "12 samples must give 12 values"),
         ("nan", "not finite"),
         ("root", "gradient not finite where"),
         ("order", "order of samples matters"),
@@ -174,8 +174,8 @@ def test_the_plain_loss_passes(bare):
             "does not compile as one graph",
             marks=pytest.mark.skipif(not ONE_GRAPH, reason="an older compiler"),
         ),
-        ("compiled", "compiled, it gives other numbers"),
-        ("waits", "an accelerator must wait"),
+        ("compiled", "compiled, it gives other values"),
+        ("waits", "which is a device sync"),
     ],
 )
 def test_a_faulty_loss_is_caught(fault, says, bare):
@@ -227,7 +227,7 @@ class Stuck(BatchSampler):
         ("seed", "another seed"),
         ("size", "wrong size"),
         ("rows", "does not exist"),
-        ("short", "pass has not"),
+        ("short", "epoch must have"),
         ("state", "restored"),
     ],
 )
@@ -271,8 +271,8 @@ class Watcher(BatchSampler):
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
-        ("refills", "asked for new ones"),
-        ("forgets", "goes on elsewhere after step 1"),
+        ("refills", "requested new ones"),
+        ("forgets", "returns other batches after step 1"),
         ("arrays", "tensors and plain values only"),
     ],
 )
@@ -453,29 +453,29 @@ def test_the_plain_confidence_and_the_plain_term_pass():
     [
         ("shape", "12 samples must give 12 weights"),
         ("below", "not finite, or below 0"),
-        ("finite", "where all samples are one: a weight is not finite|for a batch of 1: a weight is not finite"),
+        ("finite", "where all samples are equal: a weight is not finite|for a batch of 1: a weight is not finite"),
         ("broken loss", "where a loss is not finite"),
         ("partner", "must be a mask"),
-        ("suspicion", "suspicion must be one a sample"),
+        ("suspicion", "suspicion must have one value per sample"),
         ("threshold", "must be one number"),
         ("mean", "'batch' or 'kept', got 'all'"),
-        ("other", "gives Trust, got Tensor"),
+        ("other", "must return SampleWeights, got Tensor"),
         ("gradient", "a gradient flows"),
         ("inputs", "inputs were changed"),
         ("types", "changed its type"),
-        ("draws", "asked twice, it answers"),
+        ("draws", "called twice, it returns"),
         ("order", "order of samples matters"),
         ("sixteen", "weights must be float32"),
-        ("verdict", "gives a Verdict or None"),
+        ("verdict", "must return a Relabelling or None"),
         ("short", "one label and one weight"),
-        ("class", "a class that is not there"),
-        ("weight", "verdict's weight"),
-        ("moody", "the verdict differs"),
+        ("class", "a label that is not among the classes"),
+        ("weight", "weight of a relabelling"),
+        ("moody", "the relabelling differs"),
         ("given", "inputs were changed"),
-        ("forgets", "goes on differently"),
+        ("forgets", "restored from its state, it returns other"),
         ("argument", "spec does not come back"),
-        ("state", "goes on differently"),
-        ("waits", "an accelerator must wait"),
+        ("state", "restored from its state, it returns other"),
+        ("waits", "which is a device sync"),
     ],
 )
 def test_a_faulty_confidence_is_caught(fault, says, unchecked):
@@ -535,9 +535,9 @@ class Beside(Term):
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
-        ("mean", "12 samples must give 12 numbers"),
+        ("mean", "12 samples must give 12 values"),
         ("nan", "not finite for a batch of 1"),
-        ("constant", "no gradient arrives"),
+        ("constant", "no gradient reaches"),
         ("steep", "gradient not finite"),
         ("network", "saved a second time"),
         ("inputs", "inputs were changed"),
@@ -546,8 +546,8 @@ class Beside(Term):
         ("order", "order of samples matters"),
         ("prepared", "prepared again, it gives"),
         ("argument", "spec does not come back"),
-        ("state", "goes on differently"),
-        ("waits", "an accelerator must wait"),
+        ("state", "restored from its state, it returns other"),
+        ("waits", "which is a device sync"),
     ],
 )
 def test_a_faulty_term_is_caught(fault, says):

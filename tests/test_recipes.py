@@ -88,7 +88,7 @@ def test_keys_sources_and_data_sets_are_known(subtests):
                 for key, entry in values.items():
                     assert key in FIELDS, f"[{table}] {key} is no setting of train"
                     value, source = entry
-                    assert source in recipes.SOURCES, f"[{table}] {key} comes from {source}"
+                    assert source in recipes.VALUE_SOURCES, f"[{table}] {key} comes from {source}"
                     assert source == "ours" or content["paper"], "a value from a paper needs the paper"
                     assert value is not None
             everywhere = {source for values in tables.values() for _, source in values.values()}
@@ -201,7 +201,7 @@ def test_recipes_stand_on_one_another():
     both = recipes.read("procsim+robust", "cars196")
     first, second = recipes.read("procsim", "cars196"), recipes.read("robust")
     assert both.values == first.values | second.values and both.source == first.source | second.source
-    assert both.title == "ProcSim + Labels that may be wrong" and both.paper == first.paper
+    assert both.title == "ProcSim + Training with wrong labels" and both.paper == first.paper
     assert both.note == f"{first.note} {second.note}" and both.data_sets == first.data_sets
     assert recipes.read("robust+procsim").values["confidence"] == "ProcSim(lam=1)"
     assert recipes.apply("triplet+robust", "x", lr=0.5) == dataclasses.replace(
@@ -257,7 +257,7 @@ def test_a_run_is_compared_by_what_it_was_trained_with(tmp_path, monkeypatch):
         "protocol": ((None, "default"), ("UnseenClasses(train=0.5, val=0.0)", "run")),
         "lr": ((1e-3, "ours"), (0.5, "run")),
     }
-    assert recipes.read_pair("triplet", None)[:2] == (recipes.read("triplet"), recipes.DEFAULTS), "no folder is meant"
+    assert recipes.read_pair("triplet", None)[:2] == (recipes.read("triplet"), recipes.NO_RECIPE), "no folder is meant"
     assert recipes.read_pair("triplet", "./triplet", "sop")[0].values["epochs"] == 100
     with pytest.raises(LikewiseError, match=r"run: 'runs/none' is not a run folder"):
         recipes.read_pair("triplet", "runs/none")

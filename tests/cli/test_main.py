@@ -311,7 +311,7 @@ def test_robust_training_and_its_recipe(toy, tmp_path, capsys):
     capsys.readouterr()
     cli.main(["recipe", "show", "triplet+robust"])
     said = capsys.readouterr().out
-    assert "Triplet, semi-hard + Labels that may be wrong" in said and '--confidence "LabelPosterior()"' in said
+    assert "Triplet, semi-hard + Training with wrong labels" in said and '--confidence "LabelPosterior()"' in said
     cli.main(["recipe", "diff", "robust", str(out)])
     said = capsys.readouterr().out
     assert "steps" in said and "confidence" not in said.split("the same in both: ")[0] and f"values for {toy}" in said

@@ -92,12 +92,12 @@ def test_bad_use():
     one = torch.zeros(3, dtype=torch.int64)
     with pytest.raises(
         LikewiseError,
-        match="two networks must judge for one another, got 1; as --confidence",
+        match="must have two networks, got 1; use it as --confidence",
     ):
         part(torch.zeros(3, 2), one, one, torch.zeros(3))
-    with pytest.raises(LikewiseError, match="got 3; as --confidence of a training it gets them"):
+    with pytest.raises(LikewiseError, match="got 3; use it as --confidence of a training"):
         exchange(part, *[[1.0, 2.0]] * 3)
-    with pytest.raises(LikewiseError, match="CoTeaching: share is the share of wrong labels.*got 1.0"):
+    with pytest.raises(LikewiseError, match="CoTeaching: share, the noise rate, must be.*got 1.0"):
         CoTeaching(share=1.0, per_pass=5)
     with pytest.raises(LikewiseError, match="CoTeaching: ramp is a number of steps.*got 'soon'"):
         CoTeaching(share=0.2, per_pass=5, ramp="soon")

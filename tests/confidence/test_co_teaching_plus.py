@@ -81,18 +81,18 @@ def test_guesses_of_a_loss_with_classes_do():
     found = part.exchange([PeerView(z, one(z, y), one.predict(z)) for one in pair], y, y)
     assert all(t.w.sum() >= 1 for t in found)
     plain = Contrastive()
-    with pytest.raises(LikewiseError, match=r"must name a class for each sample.*such as NormSoftmax\(\)"):
+    with pytest.raises(LikewiseError, match=r"must predict a class for each sample.*such as NormSoftmax\(\)"):
         part.exchange([PeerView(z, plain(z, y), plain.predict(z))] * 2, y, y)
 
 
 def test_bad_use():
     part = CoTeachingPlus(share=0.2, per_pass=5)
     one = torch.zeros(3, dtype=torch.int64)
-    with pytest.raises(LikewiseError, match="CoTeachingPlus: two networks must judge.*as --confidence"):
+    with pytest.raises(LikewiseError, match="CoTeachingPlus: it must have two networks.*as --confidence"):
         part(torch.zeros(3, 2), one, one, torch.zeros(3))
-    with pytest.raises(LikewiseError, match="CoTeachingPlus: two networks.*got 1"):
+    with pytest.raises(LikewiseError, match="CoTeachingPlus: it must have two networks.*got 1"):
         exchange(part, [[1.0]], [[0]])
-    with pytest.raises(LikewiseError, match="CoTeachingPlus: share is the share of wrong labels.*got -0.1"):
+    with pytest.raises(LikewiseError, match="CoTeachingPlus: share, the noise rate, must be.*got -0.1"):
         CoTeachingPlus(share=-0.1, per_pass=5)
     with pytest.raises(LikewiseError, match="CoTeachingPlus: start is a number of steps.*got 'x'"):
         CoTeachingPlus(share=0.1, per_pass=5, start="x")

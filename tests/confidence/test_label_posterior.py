@@ -198,7 +198,9 @@ def test_weights_wait_for_the_first_verdict_and_are_in_the_state():
 def test_broken_features_are_refused(bad):
     x, y = gaussians()
     x[5, 3] = bad
-    with pytest.raises(LikewiseError, match="LabelPosterior: the features hold NaN or infinite numbers; lower lr"):
+    with pytest.raises(
+        LikewiseError, match="LabelPosterior: the features must be finite, got NaN or infinite values; lower lr"
+    ):
         relabel(x, y)
 
 

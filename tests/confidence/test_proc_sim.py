@@ -161,7 +161,7 @@ def test_no_gradient_and_nothing_touched():
     assert not any(t.requires_grad for t in (trust.w, trust.suspicion, trust.threshold))
     torch.testing.assert_close(part.state_dict(), before, rtol=0, atol=0)
     part.eval()
-    part.seen = None
+    part.pending = None
     part(z, y, row, None)
     part.after_step(1)  # only training teaches the proxies
     torch.testing.assert_close(part.state_dict(), before, rtol=0, atol=0)
@@ -232,11 +232,11 @@ def test_spec_and_bad_arguments(unchecked):
         ({"threshold": "median"}, "got threshold='median'"),
         ({"score_by": "eye"}, "score_by='eye'"),
         ({"beta0": -1.0}, "between -2/e.*got -1.0"),
-        ({"ddof": 2}, "ddof is 0 or 1.*got 2"),
-        ({"threshold": "mean", "ddof": 1}, "belong to threshold='otsu', got 'mean'"),
-        ({"score_by": "loss", "weigh_proxies": True}, "there are no proxies"),
+        ({"ddof": 2}, "ddof must be 0 or 1.*got 2"),
+        ({"threshold": "mean", "ddof": 1}, "need threshold='otsu', got 'mean'"),
+        ({"score_by": "loss", "weigh_proxies": True}, "needs score_by='proxy', got score_by='loss'"),
     ):
         with pytest.raises(LikewiseError, match=message):
             make(**arguments)
-    with pytest.raises(LikewiseError, match="judges by the training loss, got None"):
+    with pytest.raises(LikewiseError, match="needs the training loss, got None"):
         make(score_by="loss")(*batch(1), None)

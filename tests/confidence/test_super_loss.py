@@ -77,5 +77,5 @@ def test_spec_and_bad_arguments(unchecked):
     ):
         with pytest.raises(LikewiseError, match=message):
             SuperLoss(3, **arguments)
-    with pytest.raises(LikewiseError, match="judges by the training loss, got None"):
+    with pytest.raises(LikewiseError, match="needs the training loss, got None"):
         SuperLoss(3)(*INPUT, None)

@@ -6,7 +6,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from likewise.loggers import MLflow
-from likewise.loggers.ml_flow import allowed
+from likewise.loggers.ml_flow import mlflow_name
 
 
 class Client:
@@ -83,5 +83,5 @@ def test_an_experiment_that_is_there_is_used(tmp_path):
 
 
 def test_names_by_hand():
-    assert allowed("lr/head") == "lr/head" and allowed("test TAR@FAR=0.1") == "test TAR at FAR 0.1"
-    assert allowed("Größe (µ)") == "Größe _µ_"
+    assert mlflow_name("lr/head") == "lr/head" and mlflow_name("test TAR@FAR=0.1") == "test TAR at FAR 0.1"
+    assert mlflow_name("Größe (µ)") == "Größe _µ_"

@@ -9,7 +9,7 @@ import pytest
 
 from likewise.config.spec import build, spec
 from likewise.loggers import WandB
-from likewise.loggers.wand_b import has_key
+from likewise.loggers.wand_b import is_logged_in
 from likewise.types import LikewiseError
 
 pytest.importorskip("wandb")
@@ -76,7 +76,9 @@ def test_what_is_told_lies_on_the_disk_and_going_on_keeps_the_id(tmp_path, alone
 
 def test_without_a_key_nobody_is_asked(tmp_path, alone, monkeypatch):
     monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("it asks"))
-    with pytest.raises(LikewiseError, match="no key is known here; run `wandb login` before, or say mode='offline'"):
+    with pytest.raises(
+        LikewiseError, match="needs an API key, but found none; run `wandb login` first, or use mode='offline'"
+    ):
         WandB().start("run", tmp_path, {}, None)
 
 
@@ -85,7 +87,7 @@ def test_older_versions_tell_in_another_way(key, known):
     older = SimpleNamespace(
         login=lambda key=None, timeout=None: pytest.fail("it asks"), api=SimpleNamespace(api_key=key)
     )
-    assert has_key(older) == known
+    assert is_logged_in(older) == known
 
 
 def test_it_is_written_as_a_spec():

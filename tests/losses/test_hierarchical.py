@@ -134,7 +134,7 @@ def test_how_many_groups():
         ("Hierarchical(coarse_loss=Triplet())", "got Triplet"),
         ("Hierarchical(depth=0)", "depth must be 1 or more"),
         ("Hierarchical(depth=(1, 2))", "the deepest first"),
-        ("Hierarchical(depth=1)", "the data brings no class tree"),
+        ("Hierarchical(depth=1)", "needs a class tree, but the data has none"),
     ],
 )
 def test_what_cannot_be(text, says):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from likewise.metrics.detection import POINTS, _redraw, detection, paired_bootstrap, relabel_accuracy
+from likewise.metrics.detection import CURVE_POINTS, _redraw, detection, paired_bootstrap, relabel_accuracy
 from likewise.types import LikewiseError
 
 SCORE = torch.tensor([0.1, 0.3, 0.3, 0.3, 0.6, 0.6, 0.9, 0.2])
@@ -52,9 +52,9 @@ def test_every_number_by_hand():
     value, shares = detection(SCORE, WRONG), found_by_hand(SCORE, WRONG)
     assert value[:3] == pytest.approx(by_hand(SCORE, WRONG))
     assert value.recall == pytest.approx(shares[4]) == pytest.approx((1 + 2 * 2 / 3) / 4)
-    assert len(value.curve) == POINTS + 1
+    assert len(value.curve) == CURVE_POINTS + 1
     for inspected in range(0, 9, 2):  # of 8 samples: every 25th point
-        assert value.curve[inspected * POINTS // 8] == [inspected / 8, pytest.approx(shares[inspected])]
+        assert value.curve[inspected * CURVE_POINTS // 8] == [inspected / 8, pytest.approx(shares[inspected])]
     assert value.curve[12] == pytest.approx([0.12, 0.96 / 4])  # 0.96 of a sample: so much of the first, which is wrong
 
 
@@ -114,20 +114,26 @@ def test_wrong_input_is_refused():
     broken[2] = torch.nan
     with pytest.raises(LikewiseError, match="detection: score must be a number for every sample, but 1 of 8 are NaN"):
         detection(broken, WRONG)
-    with pytest.raises(LikewiseError, match=r"detection: one score and one bool .* score \(7,\) and wrong \(8,\)"):
+    with pytest.raises(
+        LikewiseError,
+        match=r"detection: score and wrong must have one entry per sample.* score \(7,\) and wrong \(8,\)",
+    ):
         detection(SCORE[1:], WRONG)
     with pytest.raises(LikewiseError, match="torch.int64"):
         detection(SCORE, WRONG.long())
     for changes, words in (
         ({"metric": "F1"}, "metric must be one of AUROC, AP, recall, got 'F1'"),
         ({"resamples": 99}, "resamples must be 100 or more"),
-        ({"strata": torch.zeros(3)}, r"strata must be one number a sample, got \(3,\) for 8"),
-        ({"wrong": torch.zeros(8, dtype=torch.bool)}, "there must be wrong and right labels, got 0 wrong ones of 8"),
+        ({"strata": torch.zeros(3)}, r"strata must be one integer per sample, got \(3,\) for 8"),
+        ({"wrong": torch.zeros(8, dtype=torch.bool)}, "there must be wrong and right labels, got 0 wrong labels of 8"),
         ({"b": broken}, "b must be a number for every sample"),
     ):
         with pytest.raises(LikewiseError, match=f"paired_bootstrap: {words}"):
             paired_bootstrap(**{"a": SCORE, "b": SCORE, "wrong": WRONG} | changes)
-    with pytest.raises(LikewiseError, match=r"relabel_accuracy: one entry a sample .* got shapes \[\(7,\), \(8,\)\]"):
+    with pytest.raises(
+        LikewiseError,
+        match=r"relabel_accuracy: all arguments must have one entry per sample, got shapes \[\(7,\), \(8,\)\]",
+    ):
         relabel_accuracy(*[torch.zeros(8, dtype=torch.int64)] * 4, WRONG[1:])
 
 

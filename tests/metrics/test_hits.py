@@ -32,5 +32,5 @@ def test_hits_within_a_depth(k, inside):
 
 
 def test_a_ranking_that_ends_earlier_is_refused():
-    with pytest.raises(LikewiseError, match="rank 7 is wanted, but the ranking ends at 6"):
+    with pytest.raises(LikewiseError, match="rank 7 is needed, but the ranking ends at rank 6"):
         within_depth(retrieval(6), 7)

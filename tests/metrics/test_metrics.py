@@ -56,16 +56,16 @@ def test_names():
     with pytest.raises(LikewiseError, match="there is no 'R'.*R@k, P@k, RP, MAP@R"):
         metric("R")
     for name in ("R@0", "R@k", "R@-1", "R@1.5"):
-        with pytest.raises(LikewiseError, match=f"in R@k k must be a whole number from 1 on.*got '{name}'"):
+        with pytest.raises(LikewiseError, match=f"in R@k k must be an integer of 1 or more.*got '{name}'"):
             metric(name)
     for name in ("TAR@FAR=2", "TAR@FAR=x", "TAR@FAR="):
         with pytest.raises(LikewiseError, match=f"in TAR@FAR=x x must be a share from 0 to 1.*got '{name}'"):
             metric(name)
-    with pytest.raises(LikewiseError, match="there is no 'R@1,R@10'.*names stand apart, as in R@1 R@10"):
+    with pytest.raises(LikewiseError, match="there is no 'R@1,R@10'.*separate names by spaces, as in R@1 R@10"):
         metric("R@1,R@10")
     with pytest.raises(LikewiseError, match="there is no 'mAP@R'; did you mean 'MAP@R'"):
         metric("mAP@R")
-    with pytest.raises(LikewiseError, match="'rho' is one number for a whole set.*take one of R@k"):
+    with pytest.raises(LikewiseError, match="'rho' is one value for a whole set.*use one of R@k"):
         metric("rho")
 
 
@@ -73,7 +73,7 @@ def test_names():
 def test_a_bare_map_at_k_is_refused_with_its_meanings(name):
     with pytest.raises(
         LikewiseError,
-        match=r"means several things.*mAP@10/R \(pytorch-metric-learning\), mAP@10/min \(.*\), mAP@10/hits \(OML.*\), "
+        match=r"is ambiguous.*mAP@10/R \(pytorch-metric-learning\), mAP@10/min \(.*\), mAP@10/hits \(OML.*\), "
         r"mAP@10/C \(Roth",
     ):
         metric(name)
@@ -99,7 +99,7 @@ def test_a_dotted_metric_is_imported_only_with_permission(own):
     assert reach(["R@1", early]) == (3, False) and of_the_set(spread)
     z = torch.tensor([[3.0, 4.0], [0.6, -0.8]])  # of unit length: (0.6, 0.8) and (0.6, -0.8)
     assert measure_set(["rho@1", spread], z, torch.tensor([0, 1]))[spread] == pytest.approx(0.6, abs=1e-6)
-    with pytest.raises(LikewiseError, match="one number for a whole set"):
+    with pytest.raises(LikewiseError, match="one value for a whole set"):
         metric(spread)
     assert as_text(early, 0.5) == as_text("R@1", 0.5) == as_text("unknown.Mine", 0.5) == "50.0 %"
     assert as_text(spread, 0.5) == "0.5000" and as_text("unknown.Mine", 96.0) == "96.0000"
@@ -107,7 +107,7 @@ def test_a_dotted_metric_is_imported_only_with_permission(own):
 
 
 def test_what_is_imported_must_be_a_metric(own):
-    with pytest.raises(LikewiseError, match="must make a QueryMetric or a SetMetric, got a Neither"):
+    with pytest.raises(LikewiseError, match="must be a QueryMetric or a SetMetric, got a Neither"):
         admit([f"{own}.Neither"], allow_imports=True)
     with pytest.raises(LikewiseError, match="cannot be imported.*PYTHONPATH"):
         admit(["no_such_lab.metrics.Mine"], allow_imports=True)

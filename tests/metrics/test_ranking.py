@@ -165,12 +165,12 @@ def test_same_as_scikit_learn():
 def test_a_ranking_that_ends_too_early_is_refused():
     rankings = [[0, 1, 0, 1, 0, 1], [1, 1, 0, 0, 0, 0]]  # R = 3 and 2
     for name in ("R@5", "P@5", "MRR@5", "NDCG@5", "mAP@5/R", "mAP@5/hits"):
-        with pytest.raises(LikewiseError, match="rank 5 is wanted, but the ranking ends at 4; rank deeper"):
+        with pytest.raises(LikewiseError, match="rank 5 is needed, but the ranking ends at rank 4; rank deeper"):
             metric(name)(retrieval(rankings, 4))
-    with pytest.raises(LikewiseError, match="rank 4 is wanted, but the ranking ends at 3"):
+    with pytest.raises(LikewiseError, match="rank 4 is needed, but the ranking ends at rank 3"):
         metric("mAP@C")(retrieval(rankings, 3))
-    with pytest.raises(LikewiseError, match="rank 3 is wanted, but the ranking ends at 2"):
+    with pytest.raises(LikewiseError, match="rank 3 is needed, but the ranking ends at rank 2"):
         metric("MAP@R")(retrieval(rankings, 2))
     for name in DEEP:
-        with pytest.raises(LikewiseError, match="ranks of all relevant answers are wanted, but 1 of 2.*all_hits=True"):
+        with pytest.raises(LikewiseError, match="ranks of all relevant results are needed, but 1 of 2.*all_hits=True"):
             metric(name)(retrieval(rankings, 5))

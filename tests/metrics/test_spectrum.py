@@ -33,7 +33,7 @@ def decay_by_hand(z, drop, drop_last=0):
 @pytest.mark.parametrize("chunk", [8192, 7, 1])
 @pytest.mark.parametrize("shape", [(90, 7), (7, 90), (2, 5), (40, 40)])
 def test_the_spectrum_is_numpys(shape, chunk, monkeypatch):
-    monkeypatch.setattr(module, "CHUNK", chunk)
+    monkeypatch.setattr(module, "CHUNK_ROWS", chunk)
     z = torch.randn(*shape, generator=torch.Generator().manual_seed(1))
     s = np.linalg.svd(z.double().numpy(), compute_uv=False)
     torch.testing.assert_close(spectrum(z), torch.as_tensor(s / s.sum()), rtol=1e-6, atol=1e-9)
@@ -71,7 +71,7 @@ def test_a_direction_that_is_not_used_decays_to_the_floor_and_a_collapsed_space_
 @pytest.mark.parametrize("dim", [7, 200])
 def test_class_spectra_by_hand(dim, ranks, chunk, monkeypatch):
     """Classes larger and smaller than the dimension, and one of a single sample, which is left out."""
-    monkeypatch.setattr(module, "CHUNK", chunk)
+    monkeypatch.setattr(module, "CHUNK_ROWS", chunk)
     z, y = some(dim=dim)
     curves = []
     for label in sorted(set(y.tolist())):
@@ -110,7 +110,7 @@ def density_by_hand(z, y):
 
 @pytest.mark.parametrize("chunk", [8192, 7])
 def test_density_by_hand(chunk, monkeypatch):
-    monkeypatch.setattr(module, "CHUNK", chunk)
+    monkeypatch.setattr(module, "CHUNK_ROWS", chunk)
     z, y = some()
     assert density(z, y) == pytest.approx(density_by_hand(z, y), rel=1e-9)
     assert density(5 * z.double(), y.int()) == pytest.approx(density_by_hand(z, y), rel=1e-6)
@@ -136,8 +136,8 @@ def test_density_is_nan_where_it_is_not_defined():
         (torch.ones(4, 4, dtype=torch.int64), None, "a float tensor .*got torch.int64"),
         (np.ones((4, 4)), None, "got ndarray"),
         (torch.tensor([[1.0, 2], [3, math.nan], [math.inf, 1]]), None, "2 of 3 rows are not .first: row 1"),
-        (torch.rand(4, 4), torch.rand(4), "y must hold a whole number for each of the 4 rows, got torch.float32"),
-        (torch.rand(4, 4), torch.ones(4, dtype=torch.bool), "a whole number .*got torch.bool"),
+        (torch.rand(4, 4), torch.rand(4), "y must have one integer for each of the 4 rows, got torch.float32"),
+        (torch.rand(4, 4), torch.ones(4, dtype=torch.bool), "one integer .*got torch.bool"),
         (torch.rand(4, 4), torch.arange(3), r"of the 4 rows, got torch.int64 of shape \(3,\)"),
         (torch.rand(4, 4), [0, 0, 1, 1], "got list"),
     ],
@@ -171,7 +171,9 @@ def test_names():
     for name in ("pi_intra", "pi_inter", "pi_ratio"):
         assert found[name] == getattr(density(z, y), name)
     assert [n for n in ("R@1", "rho@0", "rho@", "pi", "rho@3", "NMI") if knows(n)] == ["rho@3"]
-    with pytest.raises(LikewiseError, match="'rho' is one number for a whole set, but a metric per query is wanted"):
+    with pytest.raises(
+        LikewiseError, match="a metric per query is needed here, but 'rho' is one value for a whole set"
+    ):
         metrics.metric("rho")
     with pytest.raises(
         LikewiseError, match="there is no 'pi_rato'; did you mean 'pi_ratio'. There are R@k, .*pi_ratio"
@@ -271,7 +273,7 @@ def test_distance_or_cosine_is_no_matter(run):
         ({"metrics": ("rho",)}, "evaluating takes at least one metric per query"),
         ({"metrics": ("R@1", "rho@5")}, "have 5 and drop=4, drop_last=0; drop fewer"),
         ({"metrics": ("R@1", "roh")}, "there is no 'roh'; did you mean 'rho'"),
-        ({"select": "rho"}, "'rho' is one number for a whole set"),
+        ({"select": "rho"}, "'rho' is one value for a whole set"),
     ],
 )
 def test_what_cannot_be_measured_is_told_before_training(run, tmp_path, change, says):

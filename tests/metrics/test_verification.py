@@ -130,13 +130,13 @@ ASKED = ["AUROC", "EER", "TAR@FAR=1E-2", "TAR@FAR=0.1", "TAR@FAR=0", "TAR@P=0.6"
 
 @pytest.mark.parametrize(("tile", "few"), [(7, 0), (30, 0), (2048, 0), (2048, 2**21)])
 def test_all_pairs_of_a_set_are_counted_exactly_where_cosines_are_exact(tile, few, monkeypatch):
-    monkeypatch.setattr(verification, "TILE", tile)
-    monkeypatch.setattr(verification, "FEW", few)
+    monkeypatch.setattr(verification, "TILE_ROWS", tile)
+    monkeypatch.setattr(verification, "MAX_EXACT_PAIRS", few)
     z, y = embeddings()
     sim, same = all_pairs(z, y)
     exact, counted = roc(sim, same), roc_of_set(z, y)
     assert counted.far.equal(exact.far) and counted.tar.equal(exact.tar)
-    width = 0 if few else 2 / verification.BINS
+    width = 0 if few else 2 / verification.COSINE_BINS
     assert sim.max() == 1 and counted.threshold[1] == 1 - width  # the last bin holds 1 itself
     assert counted.threshold[2:].equal(exact.threshold[2:])
     point = threshold_for(sim, same, 0.6)
@@ -178,7 +178,7 @@ def test_duplicate_vectors_tie():
 
 
 def test_the_area_from_bins_is_as_near_as_it_says(monkeypatch):
-    monkeypatch.setattr(verification, "FEW", 0)
+    monkeypatch.setattr(verification, "MAX_EXACT_PAIRS", 0)
     off = []
     for z, y in sets_with_duplicates():
         sim, same = all_pairs(z, y)
@@ -189,7 +189,7 @@ def test_the_area_from_bins_is_as_near_as_it_says(monkeypatch):
 
 
 def test_counts_of_any_set_are_right_but_for_pairs_at_the_edge_of_a_bin(monkeypatch):
-    monkeypatch.setattr(verification, "FEW", 0)
+    monkeypatch.setattr(verification, "MAX_EXACT_PAIRS", 0)
     g = torch.Generator().manual_seed(1)
     y = torch.randint(0, 8, (100,), generator=g)
     z = torch.randn(8, 24, generator=g)[y] + 1.5 * torch.randn(100, 24, generator=g)
@@ -237,7 +237,7 @@ def test_names():
         assert not knows(name), name
     z, y = embeddings(20)
     with pytest.raises(
-        LikewiseError, match="no metric of pairs is called 'TAR@FAR=2'; there are AUROC, EER, TAR@FAR=x"
+        LikewiseError, match="there is no verification metric 'TAR@FAR=2'; there are AUROC, EER, TAR@FAR=x"
     ):
         measure(["EER", "TAR@FAR=2"], z, y)
 
@@ -245,9 +245,11 @@ def test_names():
 def test_bad_input_is_refused(unchecked):
     with pytest.raises(LikewiseError, match="similarities must be finite, but 1 of 2 are not"):
         roc(torch.tensor([0.1, math.nan]), torch.tensor([True, False]))
-    with pytest.raises(LikewiseError, match=r"one bool a pair are wanted, got sim \(7,\) and same \(6,\)"):
+    with pytest.raises(
+        LikewiseError, match=r"one entry per pair, and same must be bool, got sim \(7,\) and same \(6,\)"
+    ):
         roc(SIM, SAME[1:])
-    with pytest.raises(LikewiseError, match="one bool a pair are wanted.*int64"):
+    with pytest.raises(LikewiseError, match="same must be bool.*int64"):
         threshold_for(SIM, SAME.long(), 0.5)
     for wrong in (-0.1, 1.5, math.nan):
         with pytest.raises(LikewiseError, match="tar_at_far: far must be a share from 0 to 1, got"):

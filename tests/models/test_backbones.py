@@ -111,5 +111,5 @@ def test_networks_with_several_maps_are_told(monkeypatch):
     net = timm.create_model("resnet18", num_classes=0)
     net.forward_features = lambda x: [x, x]
     monkeypatch.setattr(timm, "create_model", lambda *_, **__: net)
-    with pytest.raises(LikewiseError, match="one map or one row of tokens, resnet18 does not"):
+    with pytest.raises(LikewiseError, match="return one map or one row of tokens, resnet18 does not"):
         build_backbone("resnet18", pretrained=False)

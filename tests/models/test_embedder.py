@@ -199,7 +199,7 @@ def test_heads_given_as_module_class_or_with_parts():
     assert isinstance(small(head=MLP).head, MLP)
     out = small(head=Parts())(x)
     assert out.z.shape == (2, 8) and out.nodes.shape == (2, 2, 3) and out.rec.shape == (2, 2)
-    with pytest.raises(LikewiseError, match=r"MLP\(features=255\) does not fit here; make it features=256"):
+    with pytest.raises(LikewiseError, match=r"must have features=256, got MLP\(features=255\)"):
         small(head=MLP(255, 8))
 
 
@@ -208,7 +208,7 @@ def test_heads_given_as_module_class_or_with_parts():
     [
         ({"backbone": "features", "features": None}, "needs features"),
         ({"backbone": "features", "pool": "max"}, "has no weights, size or pool"),
-        ({"backbone": "conv_small"}, "features=4 goes with backbone='features'"),
+        ({"backbone": "conv_small"}, "features=4 needs backbone='features'"),
         ({"pool": "mean"}, r"pool must be 'avg', 'max' or 'avg\+max', got 'mean'"),
         ({"dim": 0}, "dim must be at least 1, got 0"),
     ],

@@ -238,9 +238,9 @@ def test_relational_compiles_as_one_graph_and_exports(bare):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"dim": 10}, "dim must be a multiple of k, got dim=10 and k=4; take dim=8 or 12, or k=2 or 5"),
-        ({"dim": 3}, "got dim=3 and k=4; take dim=4, or k=1 or 3"),
-        ({"features": 3}, "4 slices need as many features, got features=3; lower k, or say slice_input=False"),
+        ({"dim": 10}, "dim must be a multiple of k, got dim=10 and k=4; use dim=8 or 12, or k=2 or 5"),
+        ({"dim": 3}, "got dim=3 and k=4; use dim=4, or k=1 or 3"),
+        ({"features": 3}, "features must be at least k=4 .*got features=3; lower k, or use slice_input=False"),
     ],
 )
 def test_parts_must_fit(settings, says):

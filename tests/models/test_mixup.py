@@ -9,7 +9,7 @@ from likewise.config import Train
 from likewise.data import load
 from likewise.losses import NormSoftmax
 from likewise.models import Embedder
-from likewise.models.mixup import STAGES, Mixup
+from likewise.models.mixup import BACKBONE_STAGES, Mixup
 from likewise.runs.defaults import resolve
 from likewise.runs.folder import Run
 from likewise.runs.identity import find_run
@@ -138,7 +138,7 @@ def test_draws_come_from_the_default_generator():
 
 def test_an_error_in_the_network_leaves_no_mixture_behind():
     embedder = network("conv_small")
-    with pytest.raises(LikewiseError, match="x must be pictures"):
+    with pytest.raises(LikewiseError, match="x must be images"):
         Mixup(embedder, 2.0).mix(torch.zeros(5, 3, 8), 1, 0.5, PERM)
     assert all(not m._forward_pre_hooks for m in embedder.modules())
 
@@ -153,7 +153,7 @@ def test_features_are_mixed_at_the_input():
 def test_unknown_stages_are_an_error_and_the_input_always_works(name):
     embedder = network(name, features=4) if name == "features" else network(name, size=32)
     with pytest.raises(
-        LikewiseError, match=f"the stages of the backbone '{name}' are not known; mix at the input alone"
+        LikewiseError, match=f"the stages of the backbone must be known, got '{name}'; mix only at the input"
     ):
         Mixup(embedder, 2.0)
     assert len(Mixup(embedder, 2.0, "input").places) == 1
@@ -171,7 +171,7 @@ def test_other_networks_have_their_three_stages(name):
 
 
 def test_every_layout_names_three_stages():
-    assert all(len(stages) == 3 for stages in STAGES.values())
+    assert all(len(stages) == 3 for stages in BACKBONE_STAGES.values())
 
 
 # In training.
@@ -271,7 +271,7 @@ def test_validation_sees_no_mixture(tmp_path):
         ({"mixup_at": "layer2"}, "mixup_at must be 'any' or 'input', got 'layer2'"),
         (
             {"backbone": "vit_tiny_patch16_224", "pretrained": False, "size": 32},
-            "are not known; mix at the input alone",
+            "must be known, got .*; mix only at the input",
         ),
     ],
 )

@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 from likewise.models import Embedder
-from likewise.models.embedder import move_on, stand_still
+from likewise.models.embedder import pause_running_statistics, restore_momentum
 from likewise.types import LikewiseError
 
 
@@ -58,8 +58,8 @@ def test_statistics_move_once_however_it_is_recomputed(reentrant, early, momentu
     torch.manual_seed(0)
     norm = nn.BatchNorm1d(3, momentum=momentum)
     plain = copy.deepcopy(norm)
-    norm.register_forward_pre_hook(stand_still)
-    norm.register_forward_hook(partial(move_on, momentum), always_call=True)
+    norm.register_forward_pre_hook(pause_running_statistics)
+    norm.register_forward_hook(partial(restore_momentum, momentum), always_call=True)
     for _ in range(3):
         x = torch.randn(6, 3, requires_grad=True)
         with set_checkpoint_early_stop(early):
@@ -75,5 +75,7 @@ def test_statistics_move_once_however_it_is_recomputed(reentrant, early, momentu
 @pytest.mark.parametrize("name", ["conv_small", "pit_ti_224", "features"])
 def test_a_network_that_cannot_is_refused(name):
     embedder = Embedder(name, 4, pretrained=False, features=5 if name == "features" else None)
-    with pytest.raises(LikewiseError, match=f"gradient checkpointing, '{name}' has none; take smaller chunks"):
+    with pytest.raises(
+        LikewiseError, match=f"gradient checkpointing, '{name}' has none; split the batch into smaller chunks"
+    ):
         embedder.recompute()

@@ -112,7 +112,7 @@ def test_shipped_trees_and_files_by_name(tmp_path):
 
 
 def test_bad_input():
-    with pytest.raises(LikewiseError, match="the data brings no class tree; name one: tree='cub200'"):
+    with pytest.raises(LikewiseError, match="needs a class tree, but the data has none; name one: tree='cub200'"):
         Semantic(class_names=NAMES)
     with pytest.raises(LikewiseError, match="must know the class names"):
         Semantic(taxonomy=TREE)

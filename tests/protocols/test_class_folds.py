@@ -87,9 +87,9 @@ def test_bad_arguments(arguments):
 
 
 def test_bad_data():
-    with pytest.raises(LikewiseError, match="each of the 4 folds needs a class to validate on, but only 3 classes"):
+    with pytest.raises(LikewiseError, match="each of the 4 folds needs a validation class, but only 3 classes"):
         ClassFolds().rows(items(6), "train")
-    with pytest.raises(LikewiseError, match="own_split=True needs a split, and the data 'toy' has none"):
+    with pytest.raises(LikewiseError, match="own_split=True needs a split, but the data 'toy' has none"):
         ClassFolds(own_split=True).rows(items(20), "train")
     group = np.full(20, -1)
     group[[7, 9]] = 5  # both before the test half; fold 0 trains on the one and validates on the other

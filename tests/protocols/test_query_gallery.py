@@ -52,7 +52,7 @@ def test_a_part_without_marks_asks_and_answers_itself():
 
 def test_marks_that_are_missing():
     data = items()
-    with pytest.raises(LikewiseError, match="marks no queries and no gallery"):
+    with pytest.raises(LikewiseError, match="must mark queries or gallery"):
         QueryGallery().rows(dataclasses.replace(data, query=None, gallery=None), "test")
     nobody = dataclasses.replace(data, gallery=np.zeros(24, bool))
     with pytest.raises(LikewiseError, match="got 3 and 0"):

@@ -32,5 +32,5 @@ def test_a_group_outside_the_parts_or_of_nobody_is_no_fault():
     group[[0, 1]] = 5  # one in train, the other nowhere
     check_groups(items(group=group), split)
     group[2] = 5
-    with pytest.raises(LikewiseError, match="1 groups stand in two .first: group 5"):
+    with pytest.raises(LikewiseError, match="1 groups are in two or more .first: group 5"):
         check_groups(items(group=group), split)

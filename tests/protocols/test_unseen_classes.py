@@ -61,18 +61,20 @@ def test_retrieve_leaves_self_and_group_out():
 def test_a_group_in_two_parts_is_an_error():
     group = np.full(40, -1)
     group[[3, 30]] = 7
-    with pytest.raises(LikewiseError, match=r"1 groups stand in two \(first: group 7\)"):
+    with pytest.raises(LikewiseError, match=r"1 groups are in two or more \(first: group 7\)"):
         UnseenClasses().rows(items(group=group), "train")
 
 
 def test_bad_arguments():
     with pytest.raises(LikewiseError, match="0 < train <= 1.* got train=1.2.*train=1 trains on all"):
         UnseenClasses(train=1.2)
-    with pytest.raises(LikewiseError, match="10 classes cannot be cut .* train=1 trains on all and tests none"):
+    with pytest.raises(
+        LikewiseError, match="10 classes cannot be divided .* train=1 trains on all classes"
+    ):
         UnseenClasses(train=0.99).rows(items(), "train")
-    with pytest.raises(LikewiseError, match="leaves none to train on"):
+    with pytest.raises(LikewiseError, match="val=0.* takes all .*; lower val"):
         UnseenClasses(val=0.95).rows(items(), "train")
-    with pytest.raises(LikewiseError, match="1 classes cannot be cut"):
+    with pytest.raises(LikewiseError, match="1 classes cannot be divided"):
         UnseenClasses().rows(Items("one", np.zeros(4, np.int64), ("a",)), "train")
 
 
@@ -86,7 +88,7 @@ def test_a_group_across_train_and_the_carved_validation_is_an_error_too():
 
 def test_a_share_beside_the_datas_own_split_is_refused():
     data = items(split=np.array(["train", "test"] * 20))
-    with pytest.raises(LikewiseError, match="has a split of its own; leave train out"):
+    with pytest.raises(LikewiseError, match="has its own split, got train=.*; omit train"):
         UnseenClasses(train=0.9).rows(data, "train")
 
 

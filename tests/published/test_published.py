@@ -10,7 +10,7 @@ import torch
 
 from likewise.errors import LikewiseError
 from likewise.evaluation.error_overlap import error_overlap
-from likewise.published import NAMED, caveats, find, fits, numbers, papers, write, wrong_classes
+from likewise.published import KEY_FIELDS, caveats, find, fits, numbers, papers, write, wrong_classes
 
 COUNTS = {
     "training-strategies": {"3": 22, "4": 144, "5": 144, "6": 132, "7": 82, "8": 149, "9": 160},
@@ -49,7 +49,7 @@ def by_row(of_all):
     """Metric -> value of every row of every table."""
     rows = defaultdict(dict)
     for n in of_all:
-        rows[tuple(getattr(n, field) for field in NAMED if field != "metric")][n.metric] = n.mean
+        rows[tuple(getattr(n, field) for field in KEY_FIELDS if field != "metric")][n.metric] = n.mean
     return rows
 
 
@@ -58,7 +58,7 @@ def test_every_number_of_every_table_is_there_once():
     assert found == {(paper, table): count for paper, tables in COUNTS.items() for table, count in tables.items()}
     assert sum(found.values()) == 1732
     assert {key: list(paper.tables) for key, paper in papers().items()} == {k: list(v) for k, v in COUNTS.items()}
-    assert len({tuple(getattr(n, field) for field in NAMED) for n in numbers()}) == 1732
+    assert len({tuple(getattr(n, field) for field in KEY_FIELDS) for n in numbers()}) == 1732
 
 
 @pytest.mark.parametrize(("where", "mean", "spread"), PRINTED)
@@ -102,7 +102,7 @@ def test_the_harmonic_mean_is_that_of_all_seven_columns_by_hand():
 
 def test_tables_of_one_paper_agree_where_they_should():
     for n in numbers(paper="procsim", table=4):
-        (again,) = numbers(**{field: getattr(n, field) for field in NAMED} | {"table": 7})
+        (again,) = numbers(**{field: getattr(n, field) for field in KEY_FIELDS} | {"table": 7})
         assert again.mean == n.mean
     for n in numbers(paper="procsim", table=5, method="ProcSim", dataset="CUB200"):
         (base,) = numbers(paper="procsim", table=1, method="ProcSim (base)", noise=n.noise, share=n.share)
@@ -125,7 +125,7 @@ def test_every_selector_of_every_caveat_reaches_a_number():
         of_it = [vars(n) for n in numbers(paper=key)]
         for where, text in paper.caveats:
             for one in where:
-                assert set(one) <= set(NAMED) and any(fits(n, one) for n in of_it), text
+                assert set(one) <= set(KEY_FIELDS) and any(fits(n, one) for n in of_it), text
                 for field, wanted in one.items():
                     for name in [wanted] if isinstance(wanted, str) else wanted:
                         assert any(n[field] == name.removeprefix("not ") for n in of_it), f"{field} {name}: {text}"
@@ -171,7 +171,7 @@ def test_names_in_any_case_and_what_nobody_printed():
             {"paper": "influence", "method": "ProxyNCA+"},
             "there is no method 'ProxyNCA+'; did you mean 'ProxyNCA++'? There are: Proxy",
         ),
-        ({"loss": "MS"}, "a number has no field 'loss'. Choose by: paper, table, "),
+        ({"loss": "MS"}, "a number has no field 'loss'. Select by: paper, table, "),
         ({"share": "half"}, "share must be a number such as 0.5, got 'half'"),
     ],
 )

@@ -24,8 +24,8 @@ def test_no_score_is_further_off_than_the_bound(dim, stretch):
     both = side(300, dim, stretch=stretch)
     everyone = torch.arange(300)
     q = both.whole(everyone)
-    truth = exact.keys(both, both, nobody(both, both), q, everyone, slice(0, 300)) / both.top**2
-    guess = propose._approximate(both.real(everyone), both, slice(0, 300))
+    truth = exact.keys(both, both, nobody(both, both), q, everyone, slice(0, 300)) / both.max_integer**2
+    guess = propose._approximate(both.scaled(everyone), both, slice(0, 300))
     error = (guess.double() - truth).abs().max()
     assert 0 < error <= propose.error_of(both)
 
@@ -34,7 +34,7 @@ def test_the_proposal_holds_the_best_and_its_floor_is_true():
     both = side(700, 24)
     ids = torch.tensor([5, 699, 0, 31])
     candidate, floor = propose._propose(both, both, nobody(both, both), ids, 9, 40_000)
-    score = propose._approximate(both.real(ids), both, slice(0, 700))
+    score = propose._approximate(both.scaled(ids), both, slice(0, 700))
     for place in range(4):
         assert set(candidate[place].tolist()) == set(score[place].topk(9).indices.tolist())
         assert floor[place] == score[place].topk(9).values[-1]

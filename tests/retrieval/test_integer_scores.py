@@ -17,7 +17,7 @@ def prepare(z, scale=None):
     return exact.prepare(z, CPU, scale, "query")
 
 
-def forbidden(side, own=None, pairs=()):
+def exclusions(side, own=None, pairs=()):
     table = torch.tensor(list(pairs), dtype=torch.int64).reshape(-1, 2)
     return exact.Forbidden(len(side), own, table)
 
@@ -45,12 +45,12 @@ def test_rounding_moves_a_cosine_by_no_more_than_its_bound():
 def test_rows_are_made_whole_alike_in_blocks_alone_and_where_there_is_room_to_keep_them():
     z = unit(40, 33)
     side, kept = prepare(z), exact.prepare(z, CPU, None, "query", room=2**20)
-    assert side.held is None and kept.held is not None
-    whole, real = side.whole(slice(0, 40)), side.real(slice(0, 40))
+    assert side.scaled_copy is None and kept.scaled_copy is not None
+    whole, real = side.whole(slice(0, 40)), side.scaled(slice(0, 40))
     for i in (0, 7, 39):
         one = torch.tensor([i])
         assert torch.equal(side.whole(one)[0], whole[i])
-        assert torch.equal(side.real(one)[0], real[i]) and torch.equal(kept.real(one)[0], real[i])
+        assert torch.equal(side.scaled(one)[0], real[i]) and torch.equal(kept.scaled(one)[0], real[i])
 
 
 def test_the_sum_has_one_order():
@@ -63,7 +63,7 @@ def test_the_sum_has_one_order():
 
 def test_who_is_forbidden_is_out_and_nobody_else():
     side = prepare(unit(9, 4))
-    out = forbidden(side, own=torch.tensor([0, -1, 2, 3, 4, 5, 6, 7, 8]), pairs=[(1, 4), (2, 0), (2, 8)])
+    out = exclusions(side, own=torch.tensor([0, -1, 2, 3, 4, 5, 6, 7, 8]), pairs=[(1, 4), (2, 0), (2, 8)])
     for first, wide in ((0, 9), (3, 4)):
         ids = torch.tensor([2, 1, 5])
         score = torch.zeros(3, wide)
@@ -82,7 +82,7 @@ def test_ranks_of_few_and_of_many_answers_are_those_of_a_full_sort(budget, raw, 
     z[20:60] = z[20].clone()  # many equals
     z[70] = 0
     side = prepare(z, exact.euclidean_scale(z) if raw else None)
-    out = forbidden(side, own=torch.arange(150), pairs=[(3, 9), (30, 21)])
+    out = exclusions(side, own=torch.arange(150), pairs=[(3, 9), (30, 21)])
     everyone = torch.arange(150)
     key = exact.keys(side, side, out, side.whole(everyone), everyone, slice(0, 150))
     order = key.sort(dim=1, descending=True, stable=True).indices
@@ -96,7 +96,7 @@ def test_ranks_of_few_and_of_many_answers_are_those_of_a_full_sort(budget, raw, 
 def test_pairs_alone_score_as_in_a_block_however_they_are_cut():
     side = prepare(unit(200, 30) * 3, 2.0**20)
     ids, everyone = torch.tensor([5, 199]), torch.arange(200)
-    want = exact.keys(side, side, forbidden(side), side.whole(ids), ids, slice(0, 200))
+    want = exact.keys(side, side, exclusions(side), side.whole(ids), ids, slice(0, 200))
     for budget in (1, 30 * 24 * 150, 2**22):
         assert torch.equal(exact.pair_keys(side, side, ids, everyone.expand(2, -1), budget), want)
 
@@ -105,7 +105,7 @@ def test_all_against_all_in_tiles_goes_by_key_then_by_row():
     z = unit(400, 16)
     z[100:300] = z[100].clone()
     side = prepare(z)
-    out = forbidden(side, own=torch.arange(400))
+    out = exclusions(side, own=torch.arange(400))
     for budget in (1, 2**26):
         found = {}
         for ids, row, _ in exact.exhaustive(side, side, out, torch.tensor([150, 100, 7]), 4, budget):

@@ -144,11 +144,11 @@ def test_bad_arguments(unchecked):
     with pytest.raises(LikewiseError, match="cosine, euclidean, got 'dot'"):
         rank(z, y, similarity="dot")
     for half in ({"gallery_y": None}, {"group": y}, {"gallery_group": y}):
-        with pytest.raises(LikewiseError, match="give gallery_y, and both or neither of group and gallery_group"):
+        with pytest.raises(LikewiseError, match="pass gallery_y, and both or neither of group and gallery_group"):
             rank(z, y, z, **{"gallery_y": y, **half})
     with pytest.raises(LikewiseError, match="k must be 0 or more"):
         rank(z, y, k=-1)
-    with pytest.raises(LikewiseError, match=r"below 20. for every query.*own up to 20"):
+    with pytest.raises(LikewiseError, match=r"below 20 for every query.*own up to 20"):
         rank(z, y, z, y, own=torch.arange(20) + 1)
     with pytest.raises(LikewiseError, match="nothing to rank"):
         rank(z[:0], y[:0])
@@ -249,7 +249,7 @@ def test_one_scale_for_all_distances():
         share = rank(long[some], y[some], z, y, k=4, similarity="euclidean", scale=scale)
         assert torch.equal(share.row, alone.row[some]) and torch.equal(share.sim, alone.sim[some])
     z[7] *= 1e6
-    with pytest.raises(LikewiseError, match="more than 32768 times as long as most, got one of length 1e.06 where"):
+    with pytest.raises(LikewiseError, match="longer than 32768 times the median length, got length 1e.06"):
         rank(z, y, similarity="euclidean")
 
 
@@ -262,7 +262,7 @@ def test_a_gradient_is_nobody_s_business():
 def test_float16_that_overflowed_is_an_error():
     z, y = data(20)
     z = (z * 1e6).half()
-    with pytest.raises(LikewiseError, match="float16 that overflowed"):
+    with pytest.raises(LikewiseError, match="overflow of float16"):
         rank(z, y)
 
 

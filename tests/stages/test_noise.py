@@ -113,7 +113,7 @@ def test_bad_input(pictures, features, tmp_path):
         noise(Noise(out, "Uniform()", str(tmp_path / "m.csv")))
     with pytest.raises(LikewiseError, match="--out must not be the data itself"):
         noise(Noise(out, "Uniform()", str(tmp_path / "." / "n.csv"), drop_wrong=True))
-    with pytest.raises(LikewiseError, match="the data brings no class tree; name one"):
+    with pytest.raises(LikewiseError, match="the data has none; name one"):
         noise(Noise(str(pictures), "Semantic()", out))
     with pytest.raises(LikewiseError, match=r"there is no tree 'cub20'; did you mean 'cub200'\?"):
         noise(Noise(str(pictures), "Semantic()", out, taxonomy="cub20"))

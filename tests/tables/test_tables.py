@@ -179,7 +179,7 @@ def test_a_base_is_replaced_key_by_key(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('base = "top.toml"', "starts from itself"),
+        ('base = "top.toml"', "is its own base"),
         ('base = "procsim-tabel5"', "there is no table 'procsim-tabel5'; did you mean 'procsim-table"),
         (
             'base = "procsim-table5"\naxes.method.without = ["LDS"]',

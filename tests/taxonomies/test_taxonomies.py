@@ -54,9 +54,9 @@ def test_files(tmp_path):
         ("t.json", "{", r"t\.json is not JSON"),
         ("t.json", "[1]", r'must hold \{"class": \["coarsest", \.\.\., "finest"\]\}'),
         ("t.json", '{"a": "top"}', r"ancestors of 'a' in t\.json must be a list of names, coarsest first, got 'top'"),
-        ("t.csv", "a,b\na,c\n", r"a class must stand in t\.csv once, but 'a' comes again in line 2"),
-        ("t.csv", "a;top\nb;top\n", r"cells in t\.csv must be parted by commas, got semicolons"),
-        ("t.csv", "class_name,one\n", r"t\.csv must hold a class and its ancestors in every line, and it is empty"),
+        ("t.csv", "a,b\na,c\n", r"a class must be in t\.csv once, but 'a' is repeated in line 2"),
+        ("t.csv", "a;top\nb;top\n", r"cells in t\.csv must be separated by commas, got semicolons"),
+        ("t.csv", "class_name,one\n", r"t\.csv must hold a class and its ancestors in every line, but it is empty"),
         ("t.csv", 'a,"b\n', r"t\.csv is not CSV in UTF-8"),
     ],
 )

@@ -3,7 +3,7 @@
 import pytest
 
 from likewise.taxonomies import taxonomy
-from likewise.taxonomies.wordnet import BIRDS, build, open_wordnet, read_files
+from likewise.taxonomies.wordnet import BIRD_SYNONYMS, build, open_wordnet, read_files
 from likewise.types import LikewiseError
 
 SYNSETS = {
@@ -89,7 +89,7 @@ def test_extra_says_what_wordnet_does_not(folder):
 def test_bad_input(folder, tmp_path, monkeypatch):
     where, _ = folder
     with pytest.raises(
-        LikewiseError, match="2 classes are no kind of 'bird' that WordNet knows: Unicorn, lift; say in"
+        LikewiseError, match="must be below 'bird' in WordNet, but 2 are not: Unicorn, lift; add synonyms in"
     ):
         build(["Unicorn", "gull", "lift"], "bird", where)
     with pytest.raises(LikewiseError, match="the root must be a noun that WordNet knows, got 'brid'"):
@@ -98,12 +98,14 @@ def test_bad_input(folder, tmp_path, monkeypatch):
         read_files(tmp_path)
     (tmp_path / "index.noun").write_text("gull n 1 0 1 0 00000007  \n")
     (tmp_path / "data.noun").write_text("nothing of the kind\n")
-    with pytest.raises(LikewiseError, match=r"data\.noun has no synset 00000007; take both files from one release"):
+    with pytest.raises(
+        LikewiseError, match=r"data\.noun has no synset 00000007; use index.noun and data.noun of one release"
+    ):
         build(["gull"], "gull", str(tmp_path))
     monkeypatch.setenv("WNSEARCHDIR", where)
     assert taxonomy("wordnet:bird", ["gull"]) == {"gull": ("bird", "gull")}
     monkeypatch.delenv("WNSEARCHDIR")
-    monkeypatch.setattr("likewise.taxonomies.wordnet.FOLDERS", ())
+    monkeypatch.setattr("likewise.taxonomies.wordnet.WORDNET_FOLDERS", ())
     monkeypatch.setitem(__import__("sys").modules, "nltk.corpus", None)
     with pytest.raises(LikewiseError, match="neither its files nor NLTK's copy were found; install"):
         open_wordnet()
@@ -115,4 +117,4 @@ def test_the_shipped_birds_come_out_again():
     except LikewiseError:
         pytest.skip("WordNet is not installed here (wordnet-base, or nltk with its data)")
     birds = taxonomy("cub200")
-    assert build(birds, "bird", nouns, BIRDS) == birds
+    assert build(birds, "bird", nouns, BIRD_SYNONYMS) == birds

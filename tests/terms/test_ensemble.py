@@ -158,15 +158,15 @@ def test_balanced_keeps_one_branch_from_taking_all(batch):
         for term in (plain, balanced):
             term(out, batch)
             term.after_step(step + 1)
-        means.append(balanced.seen[0])
+        means.append(balanced.last_batch[0])
         now = out.rec.mean(0).tolist()
         usual = now if step == 0 else [0.9 * usual[b] + 0.1 * now[b] for b in range(3)]
     torch.testing.assert_close(balanced.usual, torch.tensor(usual))
     shares = torch.stack(means).mean(0)
     assert (shares > 0.2).all() and not plain.usual.any()
-    before = balanced.seen
+    before = balanced.last_batch
     balanced.eval()(out, batch)
-    assert balanced.seen is before, "what evaluation sees is not remembered"
+    assert balanced.last_batch is before, "what evaluation sees is not remembered"
 
 
 def test_the_log_shows_how_many_went_where(batch):

@@ -156,11 +156,11 @@ def test_no_value_is_looked_at(given, stand_ins, out, batch):
 def test_spec_and_bad_arguments(out, batch):
     text = "LanguageGuidance(weight=5.5, by='names')"
     assert spec(build(text)) == text
-    with pytest.raises(LikewiseError, match=r"prepare\(given\) must come before the first step"):
+    with pytest.raises(LikewiseError, match=r"prepare\(given\) must be called before the first step"):
         LanguageGuidance()(out, batch)
-    with pytest.raises(LikewiseError, match=r"prompt must have one \{\} where the name goes, got 'bird'"):
+    with pytest.raises(LikewiseError, match=r"prompt must contain \{\} once, in place of the name, got 'bird'"):
         LanguageGuidance(prompt="bird")
-    with pytest.raises(LikewiseError, match="names are those of classes, got level='sample'"):
+    with pytest.raises(LikewiseError, match="must have level='class', got level='sample'"):
         LanguageGuidance(by="names", level="sample")
     with pytest.raises(LikewiseError, match="k >= 1, delay >= 0 and temperature > 0 must hold, got k=0"):
         LanguageGuidance(k=0)

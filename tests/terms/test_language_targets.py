@@ -80,21 +80,21 @@ def test_images_stand_for_themselves(given, stand_ins):
 
 def test_features_and_too_many_names_are_refused(given, stand_ins):
     flat = dataclasses.replace(given, pictures=lambda transform: iter([(torch.zeros(6, 5), torch.arange(6))]))
-    with pytest.raises(LikewiseError, match=r"must see pictures, got features of shape \(6, 5\); use by='names'"):
+    with pytest.raises(LikewiseError, match=r"must be images, got features of shape \(6, 5\); use by='names'"):
         guidance.from_images(flat, "net", None)
-    with pytest.raises(LikewiseError, match="k must be at most the classifier's 6 classes, got 7"):
+    with pytest.raises(LikewiseError, match="k must be at most 6, the number of classes of the classifier, got 7"):
         guidance.from_classifier(given, "net", None, "class", 7, "{}", "enc")
 
 
 def test_a_file_is_used_again_only_for_what_it_was_made_from(tmp_path):
     made = guidance.Guidance(torch.randn(4, 3), torch.tensor([[0, 3], [2, 1]]))
     file = tmp_path / "new" / "guidance.safetensors"
-    assert guidance.kept(file, "a") is None
-    guidance.keep(made, file, "a")
-    found = guidance.kept(file, "a")
+    assert guidance.load_guidance(file, "a") is None
+    guidance.save_guidance(made, file, "a")
+    found = guidance.load_guidance(file, "a")
     assert torch.equal(found.table, made.table) and torch.equal(found.index, made.index)
     assert found.index.dtype == torch.int64
-    assert guidance.kept(file, "b") is None
+    assert guidance.load_guidance(file, "b") is None
     assert [f.name for f in file.parent.iterdir()] == [file.name]
     file.write_bytes(file.read_bytes()[:50])
-    assert guidance.kept(file, "a") is None, "a damaged file is made anew"
+    assert guidance.load_guidance(file, "a") is None, "a damaged file is made anew"

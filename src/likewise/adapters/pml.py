@@ -14,35 +14,36 @@ from likewise.types import LikewiseError, Ref
 
 
 class FromPML(Loss):
-    """A loss of pytorch-metric-learning, and its miner, as a loss of this house.
+    """A loss of pytorch-metric-learning (PML), with its miner, as a loss per sample.
 
-    Its mean is PML's own number, with PML's own gradient, whatever the reducer: each of PML's values (of a sample, a pair, a
-    triplet) counts by the reducer's slope at it, and goes to its sample or anchor. Numbers of a whole batch, of proxies
-    (ProxyAnchorLoss) and of regularisers are the same for every sample.
+    The mean over the samples has the value and the gradient of the PML loss, for every reducer: each PML value (of a sample,
+    pair or triplet) is weighted by the derivative of the reducer and added to its sample or anchor. Values of a whole batch, of
+    proxies (ProxyAnchorLoss) and of regularisers are the same for every sample.
 
-    Needs: `pip install pytorch-metric-learning`. PML looks at values on the way, so an accelerator waits at every step.
-        On the command line a PML loss is wrapped by itself, and its num_classes and embedding_size are filled in:
+    Needs: `pip install pytorch-metric-learning`. PML reads tensor values, which is a device sync at every step.
+        On the command line a PML loss is wrapped automatically, and its num_classes and embedding_size are filled in:
         --loss "pytorch_metric_learning.losses.MultiSimilarityLoss(alpha=2)" --allow-imports
 
     Args:
-        loss: the loss, made by you. It is used as it is, parameters included.
-        miner: a miner of PML, where there is one.
+        loss: an instance of a PML loss, with its parameters.
+        miner: an instance of a PML miner; None: no miner.
     """
 
     source: str | None = None
-    """The text it was built from; `spec.build` says it."""
+    """The spec text that it was built from; set by `spec.build`."""
 
     def __init__(self, loss: nn.Module, miner: nn.Module | None = None):
         super().__init__()
         name = type(loss).__name__
         if not is_pml(loss):
             raise LikewiseError(
-                f"FromPML: loss must be a loss of pytorch_metric_learning that gives its values to a reducer, got {name}; wrap "
-                "one inside of it, or use a loss from `likewise list losses`"
+                f"FromPML: loss must be a loss of pytorch_metric_learning that passes its values to a reducer, got {name}; wrap "
+                "the loss inside it, or use a loss from `likewise list losses`"
             )
         if loss.embedding_regularizer is not None:
             raise LikewiseError(
-                f"FromPML: {name} regularises embeddings before the norm, and gets unit ones; leave embedding_regularizer out"
+                f"FromPML: {name} must have no embedding_regularizer, because its input is unit embeddings; omit "
+                "embedding_regularizer"
             )
         self.loss = loss
         self.miner = miner
@@ -57,16 +58,16 @@ class FromPML(Loss):
         if isinstance(loss, nn.Module):
             return _input(loss.distance)
         distance = loss.arguments.get("distance")
-        if distance is None:  # the loss takes the default from this method, which reads nothing of the instance
+        if distance is None:  # the default comes from this method, which does not use the instance
             return _input(loss.kind.get_default_distance(None))
         return _input(distance.kind(**distance.arguments))
 
     @property
     def written(self) -> str:
-        """Its spec. What was made in Python cannot be read back: PML does not keep all arguments."""
+        """The spec text. An instance built in Python has none, because PML does not store all arguments."""
         if self.source is None:
             raise LikewiseError(
-                f"FromPML: how {type(self.loss).__name__} was made cannot be read off it; give the loss as a text, such as "
+                f"FromPML: a spec of {type(self.loss).__name__} cannot be derived from it; pass the loss as text, such as "
                 f'"{type(self.loss).__module__.split(".")[0]}.losses.{type(self.loss).__name__}()", with allow_imports=True'
             )
         return self.source
@@ -74,64 +75,63 @@ class FromPML(Loss):
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         with full_precision(z):
             z = at_least_float32(z)
-            told = self._told(z, y, ref)
-            total, slopes = self._reduced(told, z, y)
-            each = 0 * z.sum(1)  # a graph, where there is nothing to learn
+            values = self._values_before_reduction(z, y, ref)
+            total, slopes = self._reduce(values, z, y)
+            each = 0 * z.sum(1)  # connects the result to the graph if there are no values
             for name, slope in slopes.items():
-                counts = (told[name]["losses"] * slope).flatten()
-                who = self._who(told[name])
+                counts = (values[name]["losses"] * slope).flatten()
+                sample = self._sample_of_value(values[name])
                 each = each + (
-                    counts.sum() if who is None else len(y) * torch.zeros_like(each).index_add(0, who, counts)
+                    counts.sum() if sample is None else len(y) * torch.zeros_like(each).index_add(0, sample, counts)
                 )
-            return each + (total - each.detach().mean())  # nothing but rounding, for reducers that are means or sums
+            return each + (total - each.detach().mean())  # only rounding errors, for reducers that are means or sums
 
-    def _told(self, z: Tensor, y: Tensor, ref: Ref | None) -> dict[str, dict]:
-        """PML's values before they are reduced, by the names it has for them."""
+    def _values_before_reduction(self, z: Tensor, y: Tensor, ref: Ref | None) -> dict[str, dict]:
+        """Return the values of the PML loss before reduction, by PML's names for them."""
         pairs, other = self._pairs(z, y, ref)
-        kept, self.loss.reducer = self.loss.reducer, _Handed()
+        reducer, self.loss.reducer = self.loss.reducer, _PassThroughReducer()
         try:
             return self.loss(z, y, pairs, **other)
         except (ValueError, TypeError, NotImplementedError, AssertionError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise LikewiseError(
-                f"FromPML: {type(self.loss).__name__} cannot be used here ({reason}); it must work on one batch of embeddings "
-                "with labels. See `likewise list losses` for others"
+                f"FromPML: {type(self.loss).__name__} must work on one batch of embeddings with labels, got an error ({reason}); "
+                "use another loss, see `likewise list losses`"
             ) from None
         finally:
-            self.loss.reducer = kept
+            self.loss.reducer = reducer
 
     def _pairs(self, z: Tensor, y: Tensor, ref: Ref | None) -> tuple[tuple[Tensor, ...] | None, dict[str, Tensor]]:
-        """Whom to compare: PML's indices (None: everybody), and the reference if it is another than the batch."""
-        # A loss that compares with proxies needs no other samples.
+        """Return PML's pair indices (None: all pairs), and the arguments for a reference other than the batch."""
+        # A loss on proxies uses no other samples.
         if ref is None or (ref.z is z and ref.used is None) or self.by_proxies:
             return None if self.miner is None else self.miner(z, y), {}
         if self.miner is not None:
             raise LikewiseError(
-                "FromPML: a miner of PML chooses within the whole batch, and here partners are limited (by a confidence or a "
-                "memory); leave miner out"
+                "FromPML: a PML miner needs the whole batch, but a confidence or a memory restricts the partners here; omit miner"
             )
-        same, may = y[:, None] == ref.y, torch.ones(len(y), len(ref.y), dtype=torch.bool, device=y.device)
+        same, allowed = y[:, None] == ref.y, torch.ones(len(y), len(ref.y), dtype=torch.bool, device=y.device)
         if ref.own is not None:
-            may &= ref.own[:, None] != torch.arange(len(ref.y), device=y.device)
+            allowed &= ref.own[:, None] != torch.arange(len(ref.y), device=y.device)
         if ref.used is not None:
-            may &= ref.used
-        pairs = *torch.where(same & may), *torch.where(~same & may)
+            allowed &= ref.used
+        pairs = *torch.where(same & allowed), *torch.where(~same & allowed)
         return pairs, {"ref_emb": at_least_float32(ref.z), "ref_labels": ref.y}
 
-    def _reduced(self, told: dict[str, dict], z: Tensor, y: Tensor) -> tuple[Float[Tensor, ""], dict[str, Tensor]]:
-        """PML's number, and its slope at each of the values."""
-        free = {k: v["losses"].detach().requires_grad_() for k, v in told.items() if torch.is_tensor(v["losses"])}
+    def _reduce(self, values: dict[str, dict], z: Tensor, y: Tensor) -> tuple[Float[Tensor, ""], dict[str, Tensor]]:
+        """Return the reduced PML loss, and its derivative with respect to each of the values."""
+        free = {k: v["losses"].detach().requires_grad_() for k, v in values.items() if torch.is_tensor(v["losses"])}
         with torch.enable_grad():
             total = self.loss.reducer(  # pyright: ignore[reportCallIssue]
-                {k: v | {"losses": free.get(k, v["losses"])} for k, v in told.items()}, z.detach(), y
+                {k: v | {"losses": free.get(k, v["losses"])} for k, v in values.items()}, z.detach(), y
             )
         if not total.requires_grad:
             return total.reshape(()), {}
         slopes = torch.autograd.grad(total.sum(), list(free.values()), allow_unused=True, materialize_grads=True)
         return total.detach().reshape(()), dict(zip(free, slopes, strict=True))
 
-    def _who(self, info: dict) -> Int[Tensor, "n"] | None:
-        """The sample that each value is of: itself, or the anchor of its pair or triplet. None: it is nobody's."""
+    def _sample_of_value(self, info: dict) -> Int[Tensor, "n"] | None:
+        """Return the sample of each value: the sample itself, or the anchor of its pair or triplet. None: values of the batch."""
         kind = info["reduction_type"]
         if kind == "already_reduced" or (kind == "element" and type(self.loss).__name__ == "ProxyAnchorLoss"):
             return None
@@ -139,30 +139,30 @@ class FromPML(Loss):
 
 
 def _input(distance: Any) -> Literal["unit", "raw"]:
-    """The embeddings that a distance of PML compares."""
+    """Return the kind of embeddings that a PML distance compares."""
     return "unit" if getattr(distance, "normalize_embeddings", True) else "raw"
 
 
 def _classes(loss: Any) -> int:
-    """How many classes a loss was made for, 0 for any; not all of PML's keep the number."""
+    """Return the number of classes that a loss was built for; 0 if it has none. Not all PML losses store the number."""
     kept = getattr(loss, "num_classes", 0) or len(getattr(loss, "proxy_labels", ()))
     return kept or (loss.W.shape[1] if hasattr(loss, "W") else 0)
 
 
-class _Handed(nn.Module):
-    """In place of a reducer: hands the values over as they are."""
+class _PassThroughReducer(nn.Module):
+    """A reducer that returns the values unchanged."""
 
-    def forward(self, told: dict[str, dict], z: Tensor, y: Tensor) -> dict[str, dict]:
-        return told
+    def forward(self, values: dict[str, dict], z: Tensor, y: Tensor) -> dict[str, dict]:
+        return values
 
 
-def is_pml(part) -> bool:
-    """Whether this is a loss of pytorch-metric-learning that hands values to a reducer. Imports nothing that is not there."""
-    return isinstance(part, nn.Module) and is_pml_class(type(part))
+def is_pml(value) -> bool:
+    """Return whether a value is a loss of pytorch-metric-learning with a reducer. It works without PML installed."""
+    return isinstance(value, nn.Module) and is_pml_class(type(value))
 
 
 def is_pml_class(kind: type) -> bool:
-    """Whether instances of a class are losses of pytorch-metric-learning. Imports nothing that is not there."""
+    """Return whether instances of a class are losses of pytorch-metric-learning. It works without PML installed."""
     if importlib.util.find_spec("pytorch_metric_learning") is None:
         return False
     if not any(base.__module__.startswith("pytorch_metric_learning.") for base in kind.__mro__):

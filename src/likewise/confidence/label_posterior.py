@@ -12,30 +12,30 @@ from likewise.types import Embedded, LikewiseError, Relabelling, SampleWeights
 
 
 class LabelPosterior(Confidence):
-    """Repair or leave out the labels that the whole training set speaks against; how readily, the set itself says.
+    """Relabels or drops samples whose label disagrees with the features of the whole training set; estimates the noise rate.
 
-    Paper: ours. Made of linear discriminants, cross-fitting (in the first round no label speaks for itself) and label noise as a
-        mixture whose shares are fitted, as in forward correction (Patrini et al., CVPR 2017).
+    Paper: ours. It combines linear discriminants, cross-fitting (in the first round no label affects its own posterior) and label
+        noise as a mixture whose shares are fitted, as in forward correction (Patrini et al., CVPR 2017).
     Formula: p_c(x) = softmax_c(t LDA_c(x)), fitted without x's fold;
         P(given y | true c) = (1 - u - v) [y = c] + u [y != c] / (C - 1) + v K_cy, K_cy ~ sum_i p_ic p_iy for y != c;
         t, u and v maximise the likelihood of the given labels; q_c ~ p_c(x) P(y | c);
-        the label becomes argmax q, and is left out where max q < `least`
-    Differs: it is ours. On clean labels u and v come out near 0, so that next to nothing is changed. A class that would keep
-        fewer than two samples gets back those that were given its label.
-    Needs: features that tell classes apart, such as those of a pretrained network; the less they do, the less it changes. A class
-        whose samples all carry one other class's name cannot be seen.
+        the label becomes argmax q; the sample is dropped if max q < `least`
+    Differs: it is ours. On clean labels the fitted u and v are near 0, so that almost nothing changes. A class that would have
+        fewer than two samples gets back the samples with that given label.
+    Needs: features that separate the classes, such as those of a pretrained network; otherwise it changes few labels.
+        It cannot detect a class whose samples all have the label of one other class.
 
     Args:
         classes: number of training classes; the run fills it in.
-        labels: classes of the training samples as given; the run fills it in.
-        every: time between two looks at the whole training set, which cost a pass without gradient each. The first is
-            taken before the first step.
-        least: how sure a label must be to be used.
-        repair: a sample with another likely label gets it; False: it is only left out.
-        rounds: how often discriminants and label posteriors are fitted in turn.
-        folds: parts that the samples are cut into; each is judged by the others.
-        shrink: how far the covariance is drawn towards a multiple of the unit matrix.
-        seed: of the cut; the run fills it in.
+        labels: given label of every training sample; the run fills it in.
+        every: time between two relabelling rounds, each of which embeds the whole training set without gradient. The first round
+            is before the first step.
+        least: smallest posterior with which a label is used.
+        repair: True: relabel a sample whose most likely label differs from the given one; False: drop it.
+        rounds: alternations between fitting the discriminants and fitting the label posteriors.
+        folds: number of cross-fitting folds; each fold is scored by discriminants fitted on the other folds.
+        shrink: shrinkage of the covariance towards a multiple of the identity, in (0, 1].
+        seed: of the division into folds; the run fills it in.
     """
 
     w: Tensor
@@ -78,22 +78,24 @@ class LabelPosterior(Confidence):
     def relabel(self, e: Embedded) -> Relabelling:
         x, y = (e.z if e.f is None else e.f).float(), e.y
         if not torch.isfinite(x).all():
-            raise LikewiseError("LabelPosterior: the features hold NaN or infinite numbers; lower lr or set clip_norm")
+            raise LikewiseError(
+                "LabelPosterior: the features must be finite, got NaN or infinite values; lower lr or set clip_norm"
+            )
         top, sure, own = y.clone(), x.new_ones(len(x)), x.new_ones(len(x))
         with full_products(x):
-            how = {"rounds": self.rounds, "folds": self.folds, "shrink": self.shrink, "seed": self.seed}
-            each, noise = discriminate(x, y, self.classes, **how)
+            settings = {"rounds": self.rounds, "folds": self.folds, "shrink": self.shrink, "seed": self.seed}
+            each, noise = discriminate(x, y, self.classes, **settings)
             for rows in each.blocks():
                 q = noise.posterior(each.scores(rows), y[rows])
                 sure[rows], top[rows] = q.max(1)
                 own[rows] = q.gather(1, y[rows, None]).squeeze(1)
         used = (sure >= self.least) & ((top == y) | self.repair)
-        while True:  # a class that would be gone stays as it was given, and may then be missed by another
-            left = torch.bincount(top[used], minlength=self.classes)
-            gone = (left[y] < 2) & ~(used & (top == y))
-            if not gone.any():
+        while True:  # a vanishing class gets its given samples back, which may take them from another class
+            class_size = torch.bincount(top[used], minlength=self.classes)
+            restored = (class_size[y] < 2) & ~(used & (top == y))
+            if not restored.any():
                 break
-            top, used = top.where(~gone, y), used | gone
+            top, used = top.where(~restored, y), used | restored
         self.w.copy_(used.to(self.w))
         facts = {"wrong labels, any": noise.any, "wrong labels, similar": noise.similar}
         return Relabelling(y=top, w=used.float(), suspicion=1 - own, threshold=0.5, facts=facts)

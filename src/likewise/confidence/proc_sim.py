@@ -15,30 +15,32 @@ from likewise.types import LikewiseError, SampleWeights
 
 
 class ProcSim(Confidence):
-    """Believe a label less, the further its Proxy-NCA loss lies above a threshold that splits the batch into clean and noisy.
+    """Lower sample weights for higher Proxy-NCA losses, above a threshold that splits the batch into clean and noisy samples.
 
     Paper: Barbany et al., ProcSim: Proxy-based Confidence for Robust Similarity Learning, WACV 2024.
     Formula: w_i = e^(-W( max(b, (l_i - tau) / lambda) / 2 )), l_i = -log softmax_c( 2 s <z_i, p_c / |p_c|> )[y_i]; W is Lambert's
-    Differs: nothing that is printed. Left open there, and chosen here: the variance in Otsu's criterion (`ddof`); what trains the
-        proxies (the mean l_i of detached embeddings, unweighted, after the weights were found); the mixture's threshold (equal
-        likelihood); the global average (used, then renewed). A loss that is not finite weighs 0; fewer than four weigh 1.
+    Differs: nothing that the paper states. Our choices where it states nothing: the variance in Otsu's criterion (`ddof`); the
+        training of the proxies (by the unweighted mean l_i of detached embeddings, after the weights are computed); the threshold
+        of the mixture (equal likelihood); the global average (read before it is updated). A sample whose loss is not finite gets
+        weight 0; with fewer than four samples all weights are 1.
         Rows of table 1: base: this with `loss=MultiSimilarity(beta=40)` and a `LanguageGuidance` term. Threshold on MS:
-        `score_by="loss"`. Proxy-NCA as DML loss: `loss=ProxyNCA(scale=1, positive_in_denominator=True)`, whose proxies are its
-        own and learn with the network. Regularization affected by confidence: `trusted=True` in that term. Global average,
+        `score_by="loss"`. Proxy-NCA as DML loss: `loss=ProxyNCA(scale=1, positive_in_denominator=True)`, which trains its own
+        proxies with the network. Regularization affected by confidence: `weighted=True` in that term. Global average,
         mixture: `threshold`. MS + PLG: no confidence; MS: no term. SuperLoss: `loss=PairSuperLoss()` alone.
 
     Args:
         classes: number of training classes; the run fills it in.
         dim: size of the embedding; the run fills it in.
-        lam: lambda; the smaller, the harder. At infinity all weigh 1. Paper: 1 (CUB200), 0.1 (Cars196, SOP).
-        scale: s of the proxy loss; lambda must be chosen anew with it. Paper: 1.
-        lr: learning rate of the proxies' own Adam. Paper: 0.001.
-        threshold: how tau is found: in the batch by Otsu or by a mixture of two Gaussians, or as the mean over all batches.
-        score_by: l_i is the proxy loss, or the training loss itself.
-        beta0: b; 0 lets nobody weigh more than 1. SuperLoss: -2/e = -0.7357588823428847.
-        ddof: of the variance in Otsu's criterion. 0 is Otsu's; 1, the unbiased one, splits a batch in a hundred otherwise.
-        min_separation: share of the variance that Otsu's split must explain, else all weigh 1. Not in the paper: 0.
-        weigh_proxies: let the weights apply to what the proxies learn from, too.
+        lam: lambda; a smaller value lowers the weights of high losses more. Infinity: all weights are 1. Paper: 1 (CUB200), 0.1
+            (Cars196, SOP).
+        scale: s of the proxy loss; another scale needs another lambda. Paper: 1.
+        lr: learning rate of Adam for the proxies. Paper: 0.001.
+        threshold: how tau is computed: from the batch by Otsu or by a mixture of two Gaussians, or as the mean over all batches.
+        score_by: whether l_i is the proxy loss or the training loss.
+        beta0: b; with 0 no weight is above 1. SuperLoss: -2/e = -0.7357588823428847.
+        ddof: of the variance in Otsu's criterion: 0 as Otsu; 1, the unbiased variance, splits one batch in a hundred differently.
+        min_separation: share of the variance that Otsu's split must explain; below it, all weights are 1. Not in the paper: 0.
+        weigh_proxies: whether the sample weights also apply to the loss that trains the proxies.
     """
 
     proxies: Tensor
@@ -58,19 +60,21 @@ class ProcSim(Confidence):
             )
         if threshold not in ("otsu", "mean", "mixture") or score_by not in ("proxy", "loss"):
             raise LikewiseError(
-                "ProcSim: threshold is 'otsu', 'mean' or 'mixture' and score_by 'proxy' or 'loss', "
+                "ProcSim: threshold must be 'otsu', 'mean' or 'mixture', and score_by 'proxy' or 'loss', "
                 f"got threshold='{threshold}', score_by='{score_by}'"
             )
         if not -2 / math.e <= beta0 <= 0:
             raise LikewiseError(f"ProcSim: beta0 must be between -2/e = {-2 / math.e:.4f} and 0, got {beta0}")
         if ddof not in (0, 1) or not 0 <= min_separation <= 1:
             raise LikewiseError(
-                f"ProcSim: ddof is 0 or 1 and min_separation a share in [0, 1], got {ddof} and {min_separation}"
+                f"ProcSim: ddof must be 0 or 1 and min_separation in [0, 1], got {ddof} and {min_separation}"
             )
         if threshold != "otsu" and (ddof or min_separation):
-            raise LikewiseError(f"ProcSim: ddof and min_separation belong to threshold='otsu', got '{threshold}'")
+            raise LikewiseError(f"ProcSim: ddof and min_separation need threshold='otsu', got '{threshold}'; omit them")
         if score_by == "loss" and weigh_proxies:
-            raise LikewiseError("ProcSim: with score_by='loss' there are no proxies; leave weigh_proxies out")
+            raise LikewiseError(
+                "ProcSim: weigh_proxies needs score_by='proxy', got score_by='loss'; omit weigh_proxies"
+            )
         self.classes = classes
         self.dim = dim
         self.lam = lam
@@ -83,10 +87,10 @@ class ProcSim(Confidence):
         self.min_separation = min_separation
         self.weigh_proxies = weigh_proxies
         self.needs_loss = score_by == "loss"
-        self.seen: tuple[Tensor, Tensor, Tensor, Tensor] | None = None  # the batch of this step, until it is over
+        self.pending: tuple[Tensor, Tensor, Tensor, Tensor] | None = None  # the batch of this step, used by after_step
         if threshold == "mean":
             self.average = Average()
-        if score_by == "proxy":  # buffers, so that the network's optimiser never touches them
+        if score_by == "proxy":  # buffers, so that the optimiser of the network does not update them
             self.register_buffer("proxies", torch.randn(classes, dim))
             self.register_buffer("adam_mean", torch.zeros(classes, dim))
             self.register_buffer("adam_square", torch.zeros(classes, dim))
@@ -96,9 +100,7 @@ class ProcSim(Confidence):
         self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], row: Int[Tensor, "B"], loss: Float[Tensor, "B"] | None
     ) -> SampleWeights:
         if self.needs_loss and loss is None:
-            raise LikewiseError(
-                "ProcSim(score_by='loss') judges by the training loss, got None; pass one number per sample"
-            )
+            raise LikewiseError("ProcSim: score_by='loss' needs the training loss, got None; pass one loss per sample")
         z = z.detach()
         each = (
             self._proxy_loss(z, y, self.proxies)
@@ -108,14 +110,14 @@ class ProcSim(Confidence):
         tau = self._find_threshold(each)
         w = weigh(each, tau, self.lam, self.beta0)
         if self.training:
-            self.seen = z, y, each, w
+            self.pending = z, y, each, w
         return SampleWeights(w=w, suspicion=each, threshold=tau.to(each))
 
     def after_step(self, step: int) -> None:
-        if self.seen is None:
+        if self.pending is None:
             return
-        z, y, each, w = self.seen
-        self.seen = None
+        z, y, each, w = self.pending
+        self.pending = None
         if self.threshold == "mean":
             self.average.add(each)
         if self.score_by == "proxy":
@@ -135,14 +137,14 @@ class ProcSim(Confidence):
     def _slope(
         self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], w: Float[Tensor, "B"], sound: Bool[Tensor, "B"]
     ) -> Float[Tensor, "C D"]:
-        """By how much the mean proxy loss changes with the proxies."""
+        """Return the gradient of the mean proxy loss with respect to the proxies."""
         with torch.enable_grad():
             proxies = self.proxies.detach().requires_grad_()
             mean = (w * self._proxy_loss(z, y, proxies)).sum() / sound.sum().clamp_min(1)
             return torch.autograd.grad(mean, proxies)[0]
 
     def _adam(self, slope: Float[Tensor, "C D"], beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> None:
-        """One step of Adam at its defaults; torch's own would lose its tensors when the module moves to a device."""
+        """Update the proxies by one Adam step. torch.optim.Adam would lose its tensors when the module changes its device."""
         self.adam_steps.add_(1)
         self.adam_mean.lerp_(slope, 1 - beta1)
         self.adam_square.lerp_(slope.square(), 1 - beta2)

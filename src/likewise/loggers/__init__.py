@@ -1,4 +1,4 @@
-"""Loggers: where the log of a training also goes. The classes imported here are the registry."""
+"""Loggers: they send the log of a training to other tools. The classes imported here are the registry."""
 
 from likewise.loggers.ml_flow import MLflow as MLflow
 from likewise.loggers.tensor_board import TensorBoard as TensorBoard

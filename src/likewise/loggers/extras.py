@@ -1,4 +1,4 @@
-"""Packages that loggers need, and that not everybody has."""
+"""Optional packages that loggers need."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import sys
 from likewise.errors import LikewiseError
 
 
-def must_have(package: str, owner: str) -> None:
-    """Raise unless the package is there; the extra of likewise that brings it has the same name. Imports nothing."""
+def require_package(package: str, owner: str) -> None:
+    """Raise if a package is not installed; the extra of likewise that installs it has the same name. Imports nothing."""
     if package not in sys.modules and importlib.util.find_spec(package) is None:
         raise LikewiseError(
-            f"{owner}: it needs the package {package}, which is not there; pip install 'likewise[{package}]'"
+            f"{owner}: it needs the package {package}, which is not installed; run pip install 'likewise[{package}]'"
         )

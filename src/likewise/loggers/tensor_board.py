@@ -4,20 +4,20 @@ from pathlib import Path
 from typing import Any
 
 from likewise.contracts import Logger
-from likewise.loggers.extras import must_have
+from likewise.loggers.extras import require_package
 
 
 class TensorBoard(Logger):
     """Curves for TensorBoard, in the folder `tensorboard` of the run; `tensorboard --logdir runs` shows all runs.
 
-    Needs: `pip install "likewise[tensorboard]"`. A training that goes on adds another file to the folder, as TensorBoard
-        expects; one that is trained anew starts with an empty folder.
+    Needs: `pip install "likewise[tensorboard]"`. A resumed training adds another file to the folder, as TensorBoard expects; a
+        restarted training first deletes the files.
     """
 
     def __init__(self):
-        must_have("tensorboard", "TensorBoard")
+        require_package("tensorboard", "TensorBoard")
         self.last = 0
-        self.writer: Any = None  # until it starts
+        self.writer: Any = None  # set by start
 
     def start(self, name: str, folder: Path, config: dict, key: str | None) -> str:
         from torch.utils.tensorboard import SummaryWriter
@@ -35,7 +35,7 @@ class TensorBoard(Logger):
     def log(self, step: int, numbers: dict[str, float]) -> None:
         for name, number in numbers.items():
             self.writer.add_scalar(name, number, step)
-        self.writer.flush()  # what is killed later has told this
+        self.writer.flush()  # written even if the training is killed later
         self.last = step
 
     def end(self, scores: dict[str, float] | None) -> None:

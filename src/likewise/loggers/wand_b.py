@@ -6,35 +6,37 @@ from typing import Any, Literal
 
 from likewise.contracts import Logger
 from likewise.errors import LikewiseError
-from likewise.loggers.extras import must_have
+from likewise.loggers.extras import require_package
 
 
 class WandB(Logger):
     """A run at Weights & Biases: curves over `step`, the settings, and the test scores in its summary.
 
     Needs: `pip install "likewise[wandb]"` and `wandb login`; or `mode="offline"`, and `wandb sync RUN/wandb/offline-*` later.
-        A training that goes on takes up the run it had, by its id.
+        A resumed training continues its W&B run, by the id.
 
     Args:
-        project: where it belongs.
+        project: name of the W&B project.
         entity: the user or team; None: your default.
-        mode: "offline" writes to the run's folder alone.
+        mode: "offline" only writes to the run folder.
     """
 
     def __init__(
         self, project: str = "likewise", entity: str | None = None, mode: Literal["online", "offline"] = "online"
     ):
-        must_have("wandb", "WandB")
+        require_package("wandb", "WandB")
         self.project = project
         self.entity = entity
         self.mode: Literal["online", "offline"] = mode
-        self.run: Any = None  # until it starts
+        self.run: Any = None  # set by start
 
     def start(self, name: str, folder: Path, config: dict, key: str | None) -> str:
         import wandb
 
-        if self.mode == "online" and not has_key(wandb):
-            raise LikewiseError("WandB: no key is known here; run `wandb login` before, or say mode='offline'")
+        if self.mode == "online" and not is_logged_in(wandb):
+            raise LikewiseError(
+                "WandB: it needs an API key, but found none; run `wandb login` first, or use mode='offline'"
+            )
         self.run = wandb.init(
             project=self.project, entity=self.entity, mode=self.mode, name=name, dir=str(folder), config=config, id=key,
             resume=None if key is None else "allow", reinit="create_new",
@@ -52,7 +54,7 @@ class WandB(Logger):
         self.run.finish(exit_code=1 if scores is None else 0)
 
 
-def has_key(wandb) -> bool:
-    """Whether it may log in, without asking at the keyboard; older versions have another way to tell."""
-    quietly = "prompt" in inspect.signature(wandb.login).parameters
-    return bool(wandb.login(prompt=False) if quietly else wandb.api.api_key)
+def is_logged_in(wandb) -> bool:
+    """Return whether W&B has an API key, without a prompt for one; older versions of wandb have no argument `prompt`."""
+    has_prompt_argument = "prompt" in inspect.signature(wandb.login).parameters
+    return bool(wandb.login(prompt=False) if has_prompt_argument else wandb.api.api_key)

@@ -1,8 +1,8 @@
-"""Metrics by name: per query from one ranked pass, or of a whole set of embeddings.
+"""Metrics by name: one value per query, all from one ranking, or one value for a whole set of embeddings.
 
-A new metric per query is a function in a file of this package and one line in `PER_QUERY`. A new family of metrics of the whole
-set is a module with `NAMES`, `knows(name)` and `measure(names, z, y)`, and one entry in `FAMILIES`. A metric that stays in your
-own code is a class under `QueryMetric` or `SetMetric`, named by its dotted name (`my_lab.metrics.Mine(k=5)`); see `admit`.
+A new metric per query is a function in a file of this package and one line in `PER_QUERY`. A new family of set metrics is a
+module with `NAMES`, `knows(name)` and `measure(names, z, y)`, and one entry in `SET_METRIC_FAMILIES`. A metric in your code is
+a subclass of `QueryMetric` or `SetMetric`, given by its dotted name (`my_lab.metrics.Mine(k=5)`); see `admit`.
 """
 
 import math
@@ -27,172 +27,179 @@ __all__ = [
 
 
 class PerQuery(NamedTuple):
-    """A built-in metric per query: its function, the line that `likewise list metrics` shows, and what it reads of a ranking."""
+    """A built-in metric per query: its function, its line in `likewise list metrics`, and the ranks that it needs."""
 
-    measure: Callable[..., Tensor]  # from a Retrieval; takes k too, if the name has @k
+    measure: Callable[..., Tensor]  # Retrieval -> one value per query; has an argument k if the name has @k
     about: str
-    all_hits: bool = False  # whether it reads the ranks of all relevant answers, however deep
+    all_hits: bool = False  # whether it needs the ranks of all relevant gallery rows
 
 
-_AP, _WHO = ranking.average_precision, ranking.WHO_DIVIDES
+_AVERAGE_PRECISION, _DIVISOR_USERS = ranking.average_precision, ranking.DIVISOR_USERS
 PER_QUERY: dict[str, PerQuery] = {
-    "R@k": PerQuery(ranking.recall_at, "1 if a relevant item is among the first k answers, else 0"),
-    "P@k": PerQuery(ranking.precision_at, "share of relevant items among the first k answers"),
+    "R@k": PerQuery(ranking.recall_at, "1 if a relevant item is among the first k results, else 0"),
+    "P@k": PerQuery(ranking.precision_at, "share of relevant items among the first k results"),
     "RP": PerQuery(ranking.r_precision,
-        "share of relevant items among the first R answers, R = how many there are to find (R-precision)"),
-    "MAP@R": PerQuery(partial(_AP, k="R"),
+        "share of relevant items among the first R results, R = number of relevant items (R-precision)"),
+    "MAP@R": PerQuery(partial(_AVERAGE_PRECISION, k="R"),
         "mean over the first R ranks of precision at that rank if it is a hit, else 0 (Musgrave et al. 2020)"),
-    "MRR": PerQuery(ranking.reciprocal_rank, "1 / rank of the first relevant answer, however deep", all_hits=True),
-    "MRR@k": PerQuery(ranking.reciprocal_rank, "1 / rank of the first relevant answer, 0 if it is deeper than k"),
+    "MRR": PerQuery(ranking.reciprocal_rank, "1 / rank of the first relevant result, at any depth", all_hits=True),
+    "MRR@k": PerQuery(ranking.reciprocal_rank, "1 / rank of the first relevant result, 0 if it is below rank k"),
     "NDCG@k": PerQuery(ranking.ndcg_at,
-        "gain 1 / log2(rank + 1) of the relevant among the first k answers, as a share of a perfect ranking's"),
-    "mAP": PerQuery(_AP,
-        "average precision over all relevant items, however deep; scikit-learn's, but for ties", all_hits=True),
-    "mAP/C": PerQuery(partial(_AP, over="C"),
-        "the same divided by C = R + 1, the class with the query; always below 1 (Roth et al. 2020)", all_hits=True),
-    "mAP@k/R": PerQuery(partial(_AP, over="R"),
-        f"average precision over the first k answers, divided by R ({_WHO['R']})"),
-    "mAP@k/min": PerQuery(partial(_AP, over="min"),
-        f"average precision over the first k answers, divided by min(R, k) ({_WHO['min']})"),
-    "mAP@k/hits": PerQuery(partial(_AP, over="hits"),
-        f"average precision over the first k answers, divided by the hits among them ({_WHO['hits']})"),
-    "mAP@k/C": PerQuery(partial(_AP, over="C"),
-        f"average precision over the first k answers, divided by C = R + 1 ({_WHO['C']})"),
-    "mAP@C": PerQuery(partial(_AP, k="C", over="C"),
-        "average precision over the first C = R + 1 answers, divided by C; always below 1 (Roth et al. 2020)"),
-    "mAP@C/R": PerQuery(partial(_AP, k="C"),
-        "average precision over the first C = R + 1 answers, divided by R: mAP@C put right"),
+        "gain 1 / log2(rank + 1) of the relevant among the first k results, divided by that of a perfect ranking"),
+    "mAP": PerQuery(_AVERAGE_PRECISION,
+        "average precision over all relevant items, at any depth; equal to scikit-learn's except for ties", all_hits=True),
+    "mAP/C": PerQuery(partial(_AVERAGE_PRECISION, over="C"),
+        "the same divided by C = R + 1, the class size with the query; always below 1 (Roth et al. 2020)", all_hits=True),
+    "mAP@k/R": PerQuery(partial(_AVERAGE_PRECISION, over="R"),
+        f"average precision over the first k results, divided by R ({_DIVISOR_USERS['R']})"),
+    "mAP@k/min": PerQuery(partial(_AVERAGE_PRECISION, over="min"),
+        f"average precision over the first k results, divided by min(R, k) ({_DIVISOR_USERS['min']})"),
+    "mAP@k/hits": PerQuery(partial(_AVERAGE_PRECISION, over="hits"),
+        f"average precision over the first k results, divided by the hits among them ({_DIVISOR_USERS['hits']})"),
+    "mAP@k/C": PerQuery(partial(_AVERAGE_PRECISION, over="C"),
+        f"average precision over the first k results, divided by C = R + 1 ({_DIVISOR_USERS['C']})"),
+    "mAP@C": PerQuery(partial(_AVERAGE_PRECISION, k="C", over="C"),
+        "average precision over the first C = R + 1 results, divided by C; always below 1 (Roth et al. 2020)"),
+    "mAP@C/R": PerQuery(partial(_AVERAGE_PRECISION, k="C"),
+        "average precision over the first C = R + 1 results, divided by R: mAP@C corrected"),
 }  # fmt: skip
-"""Built-in metrics per query by generic name; k stands for a whole number."""
+"""Built-in metrics per query by generic name; k stands for a positive integer."""
 
-FAMILIES = (spectrum, clustering, verification)
+SET_METRIC_FAMILIES = (spectrum, clustering, verification)
+"""Modules of set metrics."""
+
 NAMES: dict[str, str] = {name: entry.about for name, entry in PER_QUERY.items()}
-SET_NAMES: dict[str, str] = {name: line for family in FAMILIES for name, line in family.NAMES.items()}
+SET_NAMES: dict[str, str] = {name: line for family in SET_METRIC_FAMILIES for name, line in family.NAMES.items()}
 
-_OWN: dict[str, QueryMetric | SetMetric] = {}
-"""Imported metrics by the text that names them. `admit` alone adds to it."""
+_IMPORTED_METRICS: dict[str, QueryMetric | SetMetric] = {}
+"""Imported metrics by their spec text. Only `admit` adds to it."""
 
 
 class Reach(NamedTuple):
-    """How deep rankings must go for some metrics."""
+    """The depth of rankings that some metrics need."""
 
-    k: int  # rank to which every ranking must go
-    all_hits: bool  # whether the ranks of all relevant answers are needed, however deep
+    k: int  # smallest depth of every ranking
+    all_hits: bool  # whether the ranks of all relevant gallery rows are needed
 
 
 def admit(names: Iterable[str], allow_imports: bool) -> None:
-    """Import the metrics among `names` that are given by dotted name, so that all functions of this module know them.
+    """Import the metrics among `names` that are dotted names, so that all functions of this module accept them.
 
-    A stage calls it before it uses names from its settings.
+    A stage calls it before it uses metric names from its settings.
 
     Args:
-        allow_imports: whether they may be imported, which runs their code. Without it a dotted name is an error.
+        allow_imports: whether importing, which runs the code, is allowed. If False, a dotted name is an error.
     """
     for name in filter(_is_dotted, names):
         from likewise.config.spec import build
 
-        part = build(name, allow_imports=allow_imports)
-        if not isinstance(part, QueryMetric | SetMetric):
+        component = build(name, allow_imports=allow_imports)
+        if not isinstance(component, QueryMetric | SetMetric):
             raise LikewiseError(
-                f"metrics: '{name}' must make a QueryMetric or a SetMetric, got a {type(part).__name__}; derive its class from "
-                "one of these in likewise.contracts"
+                f"metrics: '{name}' must be a QueryMetric or a SetMetric, got a {type(component).__name__}; derive its class "
+                "from one of these in likewise.contracts"
             )
-        _OWN[name] = part
+        _IMPORTED_METRICS[name] = component
 
 
 def metric(name: str) -> Metric:
-    """The metric per query of this name."""
+    """Return the metric per query of this name."""
     if parsed := _parse(name):
         entry, k = parsed
         return entry.measure if k is None else partial(entry.measure, k=k)
-    if isinstance(own := _OWN.get(name), QueryMetric):
+    if isinstance(own := _IMPORTED_METRICS.get(name), QueryMetric):
         return own
-    raise LikewiseError(_why_not(name))
+    raise LikewiseError(_unknown_metric_message(name))
 
 
-def _why_not(name: str) -> str:
-    """The error for a name that is no metric per query."""
+def _unknown_metric_message(name: str) -> str:
+    """Return the error message for a name that is no metric per query."""
     if bare := re.fullmatch(r"map@([1-9][0-9]*)", name, re.IGNORECASE):
-        meanings = ", ".join(f"mAP@{bare[1]}/{over} ({who})" for over, who in ranking.WHO_DIVIDES.items())
-        return f"metrics: '{name}' means several things; say what to divide by: {meanings}"
+        meanings = ", ".join(f"mAP@{bare[1]}/{over} ({users})" for over, users in ranking.DIVISOR_USERS.items())
+        return f"metrics: '{name}' is ambiguous; name the divisor: {meanings}"
     if of_the_set(name):
         return (
-            f"metrics: '{name}' is one number for a whole set, but a metric per query is wanted here; "
-            f"take one of {', '.join(NAMES)} (k a number, as in R@1)"
+            f"metrics: a metric per query is needed here, but '{name}' is one value for a whole set; "
+            f"use one of {', '.join(NAMES)} (k is an integer, as in R@1)"
         )
     if _is_dotted(name):
-        return f"metrics: '{name}' must be imported first, which runs its code; say --allow-imports if you trust it"
+        return (
+            f"metrics: '{name}' must be imported first, which runs its code; use --allow-imports if it is trusted code"
+        )
     known = [*NAMES, *SET_NAMES]
     for letter, pattern, must in (
-        ("@k", "@[-+.0-9]+", "k must be a whole number from 1 on, as in R@1"),
+        ("@k", "@[-+.0-9]+", "k must be an integer of 1 or more, as in R@1"),
         ("=x", "=.*", "x must be a share from 0 to 1, as in TAR@FAR=0.001"),
     ):
         generic = re.sub(pattern, letter, name)
         if letter in generic and generic in known:
             return f"metrics: in {generic} {must}; got '{name}'"
-    apart = "names stand apart, as in R@1 R@10; " if "," in name else ""
-    return f"metrics: there is no '{name}'{nearest_name(name, known)} There are {', '.join(known)} ({apart}k a number, as in R@1)"
+    hint = "separate names by spaces, as in R@1 R@10; " if "," in name else ""
+    near = nearest_name(name, known)
+    return f"metrics: there is no '{name}'{near} There are {', '.join(known)} ({hint}k is an integer, as in R@1)"
 
 
 def knows(name: str) -> bool:
-    """Whether this names a built-in metric per query."""
+    """Return whether a name is a built-in metric per query."""
     return _parse(name) is not None
 
 
 def reach(names: Iterable[str]) -> Reach:
-    """How deep rankings must go for these metrics, if deeper than R + 1 as always. Other names ask for nothing."""
+    """Return the depth of rankings that these metrics need beyond the usual R + 1. Set metrics need none."""
     names = list(names)
     parsed = [p for p in map(_parse, names) if p]
-    own = [part for name in names if isinstance(part := _OWN.get(name), QueryMetric)]
-    depths = [k for _, k in parsed if k] + [part.depth for part in own]
-    return Reach(max(depths, default=1), any(e.all_hits for e, _ in parsed) or any(part.all_hits for part in own))
+    imported = [m for name in names if isinstance(m := _IMPORTED_METRICS.get(name), QueryMetric)]
+    depths = [k for _, k in parsed if k] + [m.depth for m in imported]
+    return Reach(max(depths, default=1), any(e.all_hits for e, _ in parsed) or any(m.all_hits for m in imported))
 
 
 def of_the_set(name: str) -> bool:
-    """Whether this names a metric of the whole set, not one per query. False for a dotted name that was not imported."""
-    return isinstance(_OWN.get(name), SetMetric) or any(family.knows(name) for family in FAMILIES)
+    """Return whether a name is a set metric, not a metric per query. False for a dotted name that was not imported."""
+    return isinstance(_IMPORTED_METRICS.get(name), SetMetric) or any(
+        family.knows(name) for family in SET_METRIC_FAMILIES
+    )
 
 
 def measure_set(names: Iterable[str], z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) -> dict[str, float]:
-    """These metrics of a whole set, in this order; NaN where one is not defined. They scale every embedding to unit length.
+    """Return these set metrics by name, in this order; NaN where a metric is undefined.
 
-    So the numbers of a loss on raw embeddings can be compared with those of all others.
+    Embeddings are scaled to unit length first, so that values for losses on raw embeddings are comparable with others.
     """
     names = list(names)
     for name in names:
         if not of_the_set(name):
             raise LikewiseError(
-                f"metrics: no metric of the whole set is called '{name}'; there are {', '.join(SET_NAMES)}"
+                f"metrics: a set metric is needed here, got '{name}'; use one of {', '.join(SET_NAMES)}"
             )
     value: dict[str, float] = {}
-    for family in FAMILIES:
+    for family in SET_METRIC_FAMILIES:
         own = [name for name in names if family.knows(name)]
         value |= family.measure(own, z, y) if own else {}
     for name in names:
-        if isinstance(part := _OWN.get(name), SetMetric):
-            value[name] = float(part(F.normalize(z, dim=1), y))
+        if isinstance(imported := _IMPORTED_METRICS.get(name), SetMetric):
+            value[name] = float(imported(F.normalize(z, dim=1), y))
     return {name: value[name] for name in names}
 
 
 def as_text(name: str, value: float) -> str:
-    """A value as text: shares in percent, numbers of other kinds (decay, density, thresholds) plainly.
+    """Return a value as text: shares in percent, other values (decay, density, thresholds) as decimals.
 
-    A dotted name need not be imported to be shown: a value from 0 to 1 is then taken for a share, as metrics per query are.
+    For a dotted name that is not imported, a value from 0 to 1 is shown as a share.
     """
     if math.isnan(value):
         return "nan"
-    own = isinstance(_OWN.get(name), SetMetric) or (_is_dotted(name) and not 0 <= value <= 1)
+    own = isinstance(_IMPORTED_METRICS.get(name), SetMetric) or (_is_dotted(name) and not 0 <= value <= 1)
     plain = own or spectrum.knows(name) or name.startswith("threshold")
     return f"{value:.4f}" if plain else f"{100 * value:.1f} %"
 
 
 def _is_dotted(name: str) -> bool:
-    """Whether this is written as a dotted name, with arguments or without: my_lab.metrics.Mine, my_lab.metrics.Mine(k=5)."""
+    """Return whether a name is dotted, with or without arguments: my_lab.metrics.Mine, my_lab.metrics.Mine(k=5)."""
     return re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)+\s*(\(.*\))?", name.strip(), re.DOTALL) is not None
 
 
 def _parse(name: str) -> tuple[PerQuery, int | None] | None:
-    """The built-in metric per query of this name, and its k: "R@10" -> (that of "R@k", 10). None: there is none."""
+    """Return the built-in metric per query of this name and its k: "R@10" -> (entry of "R@k", 10). None if there is none."""
     found = re.fullmatch(r"(\w+@)([1-9][0-9]*)(/\w+)?", name)
     generic, k = (f"{found[1]}k{found[3] or ''}", int(found[2])) if found else (name, None)
     fits = generic in PER_QUERY and ("@k" in generic) == (k is not None)

@@ -1,4 +1,4 @@
-"""Whether k-means finds the classes: mutual information and pair F1 of two ways to group the same samples.
+"""Clustering metrics: mutual information and pair F1 of two groupings of the same samples.
 
 Names: `NMI`, `NMI_geometric`, `AMI` and `F1`, each between the classes and as many k-means clusters of the unit embeddings.
 """
@@ -21,15 +21,16 @@ from likewise.retrieval.integer_scores import unit_rows
 NAMES = {
     "NMI": "mutual information of classes and k-means clusters, divided by the mean of their entropies",
     "NMI_geometric": "the same divided by the geometric mean of the entropies (scikit-learn before 0.22)",
-    "AMI": "the same as NMI, adjusted for chance: 0 for random clusters of these sizes",
-    "F1": "F1 of the pairs of samples that k-means puts together, against those of one class",
+    "AMI": "NMI adjusted for chance: 0 for random clusters of these sizes",
+    "F1": "F1 over pairs of samples: same k-means cluster against same class",
 }
 
-ITERATIONS = 20
+KMEANS_ITERATIONS = 20
+"""Iterations of k-means, as in Roth et al. 2020."""
 
 
 class Counts(NamedTuple):
-    """How many samples each group of a, each group of b, and each overlap of two that is not empty holds."""
+    """Number of samples in each group of a, in each group of b, and in each non-empty intersection of two groups."""
 
     a: Int[Tensor, "A"]
     b: Int[Tensor, "B"]
@@ -38,52 +39,51 @@ class Counts(NamedTuple):
 
 
 def knows(name: str) -> bool:
-    """Whether this names a metric of clusters."""
+    """Return whether a name is a clustering metric."""
     return name in NAMES
 
 
 def measure(names: Iterable[str], z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) -> dict[str, float]:
-    """These metrics of a set of embeddings, scaled to unit length, from one run of k-means.
+    """Return these metrics of embeddings, scaled to unit length, from one run of k-means.
 
     Paper: Roth et al., Revisiting Training Strategies and Generalization Performance in Deep Metric Learning, ICML 2020:
         one start, 20 iterations.
-    Differs: as many clusters as there are classes in this set; the study's code takes the number of training classes, which is
-        another number for SOP and wherever validation classes are held out. Starts are chosen by greedy k-means++, not drawn
-        evenly, so numbers are higher: by 0.02 of NMI for classes of 59, by 0.04 to 0.06 for classes of 5. Always by unit
-        embeddings.
+    Differs: the number of clusters is the number of classes in this set; the study's code uses the number of training classes,
+        which differs for SOP and with held-out validation classes. Greedy k-means++ initialisation, not uniform, gives higher
+        values: NMI by 0.02 for classes of 59 samples, by 0.04 to 0.06 for classes of 5. Always on unit embeddings.
     """
     check("clustering", z, y)
-    label = kmeans(unit_rows(z), len(y.unique()), iterations=ITERATIONS).label
+    label = kmeans(unit_rows(z), len(y.unique()), iterations=KMEANS_ITERATIONS).label
     by_name = {"NMI": nmi, "NMI_geometric": nmi_geometric, "AMI": ami, "F1": pair_f1}
     return {name: by_name[name](y, label) for name in names}
 
 
 def nmi(a: Int[Tensor, "N"], b: Int[Tensor, "N"]) -> float:
-    """Normalised mutual information of two groupings, by the arithmetic mean of their entropies; symmetric.
+    """Return the mutual information of two groupings, normalised by the arithmetic mean of their entropies; symmetric.
 
     Formula: 2 I(a, b) / (H(a) + H(b))
-    Differs: NaN where both put all samples into one group; scikit-learn says 1.
+    Differs: NaN if both groupings have one group; scikit-learn returns 1.
     """
     counts = _count("nmi", a, b)
     return _ratio(2 * _information(counts), _entropy(counts.a) + _entropy(counts.b))
 
 
 def nmi_geometric(a: Int[Tensor, "N"], b: Int[Tensor, "N"]) -> float:
-    """The same by the geometric mean, never lower.
+    """Return the mutual information of two groupings, normalised by the geometric mean of their entropies; at least `nmi`.
 
     Formula: I(a, b) / sqrt( H(a) H(b) )
-    Differs: NaN where one of them puts all samples into one group; scikit-learn says 0 or 1.
+    Differs: NaN if one grouping has one group; scikit-learn returns 0 or 1.
     """
     counts = _count("nmi_geometric", a, b)
     return _ratio(_information(counts), math.sqrt(_entropy(counts.a) * _entropy(counts.b)))
 
 
 def ami(a: Int[Tensor, "N"], b: Int[Tensor, "N"]) -> float:
-    """Mutual information adjusted for chance: 1 for equal groupings, 0 on average for random ones of these sizes; symmetric.
+    """Return the mutual information adjusted for chance: 1 for equal groupings, on average 0 for random ones; symmetric.
 
     Paper: Vinh et al., Information Theoretic Measures for Clusterings Comparison, JMLR 2010.
     Formula: (I - E[I]) / ( (H(a) + H(b)) / 2 - E[I] ), E over all groupings with groups of these sizes
-    Differs: NaN where both put all samples into one group, or each into its own; scikit-learn says 1.
+    Differs: NaN if both groupings have one group, or one group per sample; scikit-learn returns 1.
     """
     counts = _count("ami", a, b)
     if len(counts.a) == len(counts.b) and len(counts.a) in (1, len(a)):
@@ -93,10 +93,10 @@ def ami(a: Int[Tensor, "N"], b: Int[Tensor, "N"]) -> float:
 
 
 def pair_f1(a: Int[Tensor, "N"], b: Int[Tensor, "N"]) -> float:
-    """F1 over pairs of samples: those together in b against those together in a; symmetric.
+    """Return F1 over pairs of samples: same group in b against same group in a; symmetric.
 
-    Formula: 2 TP / (2 TP + FP + FN), TP = pairs together in both, FP = in b only, FN = in a only
-    Differs: NaN where neither puts any two samples together.
+    Formula: 2 TP / (2 TP + FP + FN), TP = pairs in one group of both, FP = of b only, FN = of a only
+    Differs: NaN if no two samples share a group in either grouping.
     """
     counts = _count("pair_f1", a, b)
     together, in_a, in_b = (int((n * (n - 1)).sum()) for n in (counts.both, counts.a, counts.b))
@@ -107,7 +107,7 @@ def _count(owner: str, a: Int[Tensor, "N"], b: Int[Tensor, "N"]) -> Counts:
     for label in (a, b):
         if label.ndim != 1 or label.is_floating_point() or label.shape != a.shape or not len(label):
             raise LikewiseError(
-                f"{owner}: two whole numbers for each sample are wanted, got a {a.dtype} {tuple(a.shape)} and "
+                f"{owner}: a and b must have one integer per sample, got a {a.dtype} {tuple(a.shape)} and "
                 f"b {b.dtype} {tuple(b.shape)}"
             )
     (_, of_a, size_a), (_, of_b, size_b) = (label.unique(return_inverse=True, return_counts=True) for label in (a, b))
@@ -117,19 +117,20 @@ def _count(owner: str, a: Int[Tensor, "N"], b: Int[Tensor, "N"]) -> Counts:
 
 def _entropy(size: Int[Tensor, "A"]) -> float:
     share = size.double() / size.sum()
-    return float(-(share * share.log()).sum()) + 0.0  # no -0
+    return float(-(share * share.log()).sum()) + 0.0  # avoids -0.0
 
 
 def _information(counts: Counts) -> float:
-    """Formula: sum_ab n_ab / N log( N n_ab / (n_a n_b) )"""
+    """Return the mutual information: sum_ab n_ab / N log( N n_ab / (n_a n_b) )."""
     total = int(counts.a.sum())
     both = counts.both.double()
     return max(0.0, float((both / total * (total * both / counts.product).log()).sum()))
 
 
 def _expected_information(counts: Counts) -> float:
-    """The mean of `_information` over all groupings with groups of these sizes. Groups of equal sizes count together: 60,000
-    samples have a few dozen different sizes, not ten thousand.
+    """Return the mean of `_information` over all groupings with groups of these sizes.
+
+    Groups of equal size are computed once: 60,000 samples have a few dozen distinct group sizes, but ten thousand groups.
 
     Formula: sum_ab sum_n n / N log( N n / (n_a n_b) ) P(n), P hypergeometric: n of the n_a fall among the n_b of N
     """
@@ -144,9 +145,8 @@ def _expected_information(counts: Counts) -> float:
         neither = total - a - b + n
         n, b, weight, neither = (value[neither >= 0] for value in (n, b, weight, neither))
         chosen = log_ways[a] - log_ways[n] - log_ways[a - n] + log_ways[total - a] - log_ways[b - n] - log_ways[neither]
-        p = (
-            (chosen - log_ways[total] + log_ways[b] + log_ways[total - b]).clamp_min(-700).exp()
-        )  # e^-746 underflows: slow
+        # exp below -746 underflows to denormals, which are slow
+        p = (chosen - log_ways[total] + log_ways[b] + log_ways[total - b]).clamp_min(-700).exp()
         result += float((weight * p * (n.double() / total) * (total * n.double() / (a * b)).log()).sum())
     return result
 

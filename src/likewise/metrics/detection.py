@@ -1,6 +1,6 @@
-"""How well a score finds wrong labels, where the truth is known: labels are inspected from the lowest score on.
+"""Metrics of how well a label score finds wrong labels when the true labels are known. Samples are inspected by ascending score.
 
-Equal scores stand in no order: a number is what a random order of equals gives on average, but AP takes equals as one step.
+For equal scores the metrics are averages over random orders, except AP, which treats equal scores as one step.
 """
 
 from __future__ import annotations
@@ -16,43 +16,43 @@ from torch import Tensor
 from likewise.errors import LikewiseError
 from likewise.numerics.bootstrap import BLOCK, Interval
 
-POINTS = 100
-"""Steps of the curve."""
+CURVE_POINTS = 100
+"""Number of steps of the detection curve."""
 
 
 class Detection(NamedTuple):
-    """What inspecting by a score finds. NaN without a wrong label; AUROC also without a right one."""
+    """Detection metrics of a score. NaN without a wrong label; AUROC also without a right label."""
 
-    AUROC: float  # chance that a wrong label has a lower score than a right one, a tie counting half
-    AP: float  # average precision: the precision when a wrong label is found, on average over them
-    recall: float  # share of the wrong labels that is found when as many were inspected as are wrong
-    curve: list[list[float]]  # share inspected, share of the wrong labels found
+    AUROC: float  # probability that a wrong label has a lower score than a right one; a tie counts half
+    AP: float  # average precision: mean over wrong labels of the precision when that label is found
+    recall: float  # share of the wrong labels found after inspecting as many samples as there are wrong labels
+    curve: list[list[float]]  # share of the samples inspected, share of the wrong labels found
 
 
 class RelabelAccuracy(NamedTuple):
-    """Shares of wrong labels for which the true one is suggested. NaN where there is none to count."""
+    """Shares of wrong labels for which the true label is suggested. NaN without wrong labels."""
 
     top1: float
     lenient: float
 
 
-class Inspected(NamedTuple):
-    """Of all samples, or of those with wrong labels: how many wrong and right ones come before their equals, and with them.
+class TieCounts(NamedTuple):
+    """Numbers of wrong and right labels with a lower score than a sample (before), and with a lower or equal score (with).
 
-    In a redrawn set a sample stands several times, or not at all.
+    The n samples are all samples, or those with wrong labels. A bootstrap resample may contain a sample several times or not.
     """
 
-    wrong: Float[Tensor, "*draws n"]  # how often the sample stands there, if its label is wrong
+    wrong: Float[Tensor, "*draws n"]  # how often the resample contains the sample, if its label is wrong, else 0
     wrong_before: Float[Tensor, "*draws n"]
     wrong_with: Float[Tensor, "*draws n"]
     right_before: Float[Tensor, "*draws n"]
     right_with: Float[Tensor, "*draws n"]
-    wrongs: Float[Tensor, "*draws 1"]  # of all
+    wrongs: Float[Tensor, "*draws 1"]  # total number of wrong labels
     rights: Float[Tensor, "*draws 1"]
 
 
 class _Order(NamedTuple):
-    """Samples from the lowest score on; and of some of them, where they stand, and where their equals begin and end."""
+    """Samples by ascending score; and for some of them their positions, and the range of positions with an equal score."""
 
     sample: Int[Tensor, "N"]
     own: Int[Tensor, "n"]
@@ -61,55 +61,57 @@ class _Order(NamedTuple):
 
 
 def detection(score: Float[Tensor, "N"], wrong: Bool[Tensor, "N"]) -> Detection:
-    """How well a low score finds wrong labels.
+    """Return how well a low score finds wrong labels.
 
     Args:
-        score: low = suspect.
-        wrong: which labels are wrong in truth.
+        score: label score; low means probably wrong.
+        wrong: mask of the labels that are truly wrong.
     """
-    _must_fit("detection", wrong, score=score)
-    seen = inspect(score.double(), wrong)
-    steps = torch.linspace(0, 1, POINTS + 1, dtype=torch.float64).tolist()
-    curve = [[share, float(found(seen, share * len(wrong)))] for share in steps]
-    return Detection(*(float(how(seen)) for how in (auroc, average_precision, recall)), curve)  # pyright: ignore[reportCallIssue]
+    _check_shapes("detection", wrong, score=score)
+    ties = inspect(score.double(), wrong)
+    steps = torch.linspace(0, 1, CURVE_POINTS + 1, dtype=torch.float64).tolist()
+    curve = [[share, float(found_share(ties, share * len(wrong)))] for share in steps]
+    return Detection(*(float(metric(ties)) for metric in (auroc, average_precision, recall)), curve)  # pyright: ignore[reportCallIssue]
 
 
-def inspect(score: Float[Tensor, "N"], wrong: Bool[Tensor, "N"]) -> Inspected:
-    """What the numbers below are made of, in the score's kind of numbers; an accelerator does not wait."""
+def inspect(score: Float[Tensor, "N"], wrong: Bool[Tensor, "N"]) -> TieCounts:
+    """Return the counts from which the metrics below are computed, in the dtype of the score, without a device sync."""
     return _count(_order(score), wrong, torch.ones_like(wrong, dtype=torch.int64), score.dtype)
 
 
-def auroc(seen: Inspected) -> Float[Tensor, "*draws"]:
-    """Chance that a wrong label has a lower score than a right one.
+def auroc(ties: TieCounts) -> Float[Tensor, "*draws"]:
+    """Return the probability that a wrong label has a lower score than a right label.
 
-    Formula: P(score of a wrong one < that of a right one), ties counting half
+    Formula: P(score of a wrong label < score of a right label), ties count half
     """
-    behind = seen.rights - (seen.right_before + seen.right_with) / 2
-    return (seen.wrong * (behind / seen.rights)).sum(-1) / seen.wrongs[..., 0]
+    behind = ties.rights - (ties.right_before + ties.right_with) / 2
+    return (ties.wrong * (behind / ties.rights)).sum(-1) / ties.wrongs[..., 0]
 
 
-def average_precision(seen: Inspected) -> Float[Tensor, "*draws"]:
-    """Formula: mean over wrong labels of |wrong with a score up to its own| / |all with a score up to its own|"""
-    precision = seen.wrong_with / (seen.wrong_with + seen.right_with)
-    return (seen.wrong * precision).where(seen.wrong > 0, 0.0).sum(-1) / seen.wrongs[..., 0]
+def average_precision(ties: TieCounts) -> Float[Tensor, "*draws"]:
+    """Return the mean over wrong labels of |wrong labels with a score <= its own| / |labels with a score <= its own|."""
+    precision = ties.wrong_with / (ties.wrong_with + ties.right_with)
+    return (ties.wrong * precision).where(ties.wrong > 0, 0.0).sum(-1) / ties.wrongs[..., 0]
 
 
-def recall(seen: Inspected) -> Float[Tensor, "*draws"]:
-    """What is found when as many were inspected as are wrong."""
-    return found(seen, seen.wrongs)
+def recall(ties: TieCounts) -> Float[Tensor, "*draws"]:
+    """Return the share of wrong labels found after inspecting as many samples as there are wrong labels."""
+    return found_share(ties, ties.wrongs)
 
 
-def found(seen: Inspected, inspected: float | Float[Tensor, "*draws 1"]) -> Float[Tensor, "*draws"]:
-    """Share of the wrong labels found among so many, on average over the orders of equals. In between it goes straight on.
+def found_share(ties: TieCounts, inspected: float | Float[Tensor, "*draws 1"]) -> Float[Tensor, "*draws"]:
+    """Return the share of the wrong labels among the first `inspected` samples, averaged over the orders of equal scores.
 
-    Formula: mean over wrong labels of the chance to be inspected: of e equals behind b others, (inspected - b) / e, within 0, 1
+    `inspected` need not be an integer: the share is interpolated linearly.
+    Formula: mean over wrong labels of the probability to be inspected: with e equal scores after b lower ones, it is
+        (inspected - b) / e, clipped to [0, 1]
     """
-    before = seen.wrong_before + seen.right_before
-    chance = ((inspected - before) / (seen.wrong_with + seen.right_with - before)).clamp(0, 1)
-    return (seen.wrong * chance).where(seen.wrong > 0, 0.0).sum(-1) / seen.wrongs[..., 0]
+    before = ties.wrong_before + ties.right_before
+    chance = ((inspected - before) / (ties.wrong_with + ties.right_with - before)).clamp(0, 1)
+    return (ties.wrong * chance).where(ties.wrong > 0, 0.0).sum(-1) / ties.wrongs[..., 0]
 
 
-MEASURES = {"AUROC": auroc, "AP": average_precision, "recall": recall}
+METRIC_FUNCTIONS = {"AUROC": auroc, "AP": average_precision, "recall": recall}
 
 
 def paired_bootstrap(
@@ -122,35 +124,35 @@ def paired_bootstrap(
     resamples: int = 1000,
     seed: int = 0,
 ) -> Interval:
-    """Whether score b finds wrong labels better than a: metric of b - metric of a, and its 95 % interval over redrawn samples.
+    """Return the metric of score b minus the metric of score a, with its 95 % bootstrap interval over samples.
 
-    Both scores see the same draws, so what makes samples hard for both cancels out. Wrong and right labels are redrawn apart:
-    how many are wrong stays as it is.
+    Both scores are evaluated on the same resamples. Wrong and right labels are resampled separately, so that the number of wrong
+    labels is constant.
 
     Args:
-        strata: groups that are redrawn apart too, such as classes or parts.
+        strata: groups that are resampled separately as well, such as classes or splits.
     """
-    _must_fit("paired_bootstrap", wrong, a=a, b=b)
-    if metric not in MEASURES:
-        raise LikewiseError(f"paired_bootstrap: metric must be one of {', '.join(MEASURES)}, got '{metric}'")
+    _check_shapes("paired_bootstrap", wrong, a=a, b=b)
+    if metric not in METRIC_FUNCTIONS:
+        raise LikewiseError(f"paired_bootstrap: metric must be one of {', '.join(METRIC_FUNCTIONS)}, got '{metric}'")
     if resamples < 100:
-        raise LikewiseError(f"paired_bootstrap: resamples must be 100 or more for an interval's ends, got {resamples}")
+        raise LikewiseError(f"paired_bootstrap: resamples must be 100 or more for an interval, got {resamples}")
     if strata is not None and strata.shape != wrong.shape:
         raise LikewiseError(
-            f"paired_bootstrap: strata must be one number a sample, got {tuple(strata.shape)} for {len(wrong)} samples"
+            f"paired_bootstrap: strata must be one integer per sample, got {tuple(strata.shape)} for {len(wrong)} samples"
         )
     if not wrong.any() or wrong.all():
         raise LikewiseError(
-            f"paired_bootstrap: there must be wrong and right labels, got {int(wrong.sum())} wrong ones of {len(wrong)}"
+            f"paired_bootstrap: there must be wrong and right labels, got {int(wrong.sum())} wrong labels of {len(wrong)}"
         )
     wrong, orders = wrong.cpu(), []
     for score in (a, b):
         order = _order(score.double().cpu())
-        matter = wrong[order.sample]  # the right ones are counted, and that is all
-        orders.append(_Order(order.sample, *(part[matter] for part in order[1:])))
+        is_wrong = wrong[order.sample]  # the metrics need positions only of wrong labels
+        orders.append(_Order(order.sample, *(positions[is_wrong] for positions in order[1:])))
 
     def better(times: Int[Tensor, "*draws N"]) -> Float[Tensor, "*draws"]:
-        of_a, of_b = (MEASURES[metric](_count(order, wrong, times, torch.float64)) for order in orders)
+        of_a, of_b = (METRIC_FUNCTIONS[metric](_count(order, wrong, times, torch.float64)) for order in orders)
         return of_b - of_a
 
     group = wrong.long() if strata is None else 2 * strata.cpu().unique(return_inverse=True)[1] + wrong
@@ -167,22 +169,26 @@ def relabel_accuracy(
     flagged: Bool[Tensor, "N"],
     harmful: Bool[Tensor, "N"] | None = None,
 ) -> RelabelAccuracy:
-    """How often the true label is suggested for wrong ones that were flagged, and the same by a paper's lenient count.
+    """Return how often the true label is suggested for flagged wrong labels, and the same by a paper's lenient count.
 
     Formula: top1 = P(first = true | wrong, flagged),
         lenient = P(first = true, or first = given and second = true | wrong, harmful)
-    Paper: Liu et al., empirical influence functions, count the second way.
+    Paper: Liu et al., empirical influence functions, use the lenient count.
 
     Args:
-        first: the label suggested for each sample; the given one may be among the candidates.
-        second: the next best; it matters only where `first` is the label given, so the best other label will do.
-        flagged: whose label is suspected.
-        harmful: those that the lenient count is over, in the paper samples with a harmful influence; None: those flagged.
+        first: the suggested label of each sample; it may be the given label.
+        second: the second suggestion; it is only used where `first` is the given label, so the best other label is enough.
+        true: true labels.
+        given: given labels.
+        flagged: mask of the flagged labels.
+        harmful: mask of the samples of the lenient count, in the paper those with a harmful influence; None: `flagged`.
     """
     harmful = flagged if harmful is None else harmful
-    shapes = {tuple(part.shape) for part in (first, second, true, given, flagged, harmful)}
+    shapes = {tuple(values.shape) for values in (first, second, true, given, flagged, harmful)}
     if len(shapes) > 1:
-        raise LikewiseError(f"relabel_accuracy: one entry a sample is wanted everywhere, got shapes {sorted(shapes)}")
+        raise LikewiseError(
+            f"relabel_accuracy: all arguments must have one entry per sample, got shapes {sorted(shapes)}"
+        )
     wrong, right = true != given, first == true
     lenient = right | ((first == given) & (second == true))
     return RelabelAccuracy(
@@ -190,12 +196,12 @@ def relabel_accuracy(
     )
 
 
-def _must_fit(owner: str, wrong: Tensor, **scores: Tensor) -> None:
+def _check_shapes(owner: str, wrong: Tensor, **scores: Tensor) -> None:
     for name, score in scores.items():
         if score.shape != wrong.shape or wrong.ndim != 1 or wrong.dtype != torch.bool:
             raise LikewiseError(
-                f"{owner}: one {name} and one bool a sample are wanted, got {name} {tuple(score.shape)} and wrong "
-                f"{tuple(wrong.shape)} of {wrong.dtype}"
+                f"{owner}: {name} and wrong must have one entry per sample, and wrong must be bool, got {name} "
+                f"{tuple(score.shape)} and wrong {tuple(wrong.shape)} of {wrong.dtype}"
             )
         if bad := int(score.isnan().sum()):
             raise LikewiseError(f"{owner}: {name} must be a number for every sample, but {bad} of {len(score)} are NaN")
@@ -207,21 +213,21 @@ def _order(score: Float[Tensor, "N"]) -> _Order:
     return _Order(sample, torch.arange(len(score), device=score.device), first, beyond)
 
 
-def _count(order: _Order, wrong: Bool[Tensor, "N"], times: Int[Tensor, "*draws N"], dtype: torch.dtype) -> Inspected:
-    """In whole numbers first, so that sums are exact."""
+def _count(order: _Order, wrong: Bool[Tensor, "N"], times: Int[Tensor, "*draws N"], dtype: torch.dtype) -> TieCounts:
+    """Return the counts of wrong and right labels around each sample, summed as integers, which is exact."""
     times, wrong = times[..., order.sample], wrong[order.sample]
     upto = [torch.nn.functional.pad((times * kind).cumsum(-1), (1, 0)) for kind in (wrong, ~wrong)]
     either = [sums[..., edge] for sums in upto for edge in (order.first, order.beyond)]
-    parts = (times * wrong)[..., order.own], *either, *(sums[..., -1:] for sums in upto)
-    return Inspected(*(part.to(dtype) for part in parts))
+    counts = (times * wrong)[..., order.own], *either, *(sums[..., -1:] for sums in upto)
+    return TieCounts(*(count.to(dtype) for count in counts))
 
 
 def _redraw(group: Int[np.ndarray, "N"], resamples: int, seed: int) -> Iterator[Int[Tensor, "draws N"]]:
-    """How often each sample is drawn, a block of draws at a time; every group is redrawn from itself."""
+    """Yield blocks of bootstrap resamples as counts of each sample; every group is resampled separately."""
     rng, n, members = np.random.default_rng(seed), len(group), np.argsort(group, kind="stable")
     size = np.bincount(group)[group[members]]
     start = np.searchsorted(group[members], group[members])
-    for first in range(0, resamples, many := max(1, BLOCK // n)):
-        here = min(many, resamples - first)
+    for first in range(0, resamples, block := max(1, BLOCK // n)):
+        here = min(block, resamples - first)
         drawn = members[start + rng.integers(size, size=(here, n))] + n * np.arange(here)[:, None]
         yield torch.as_tensor(np.bincount(drawn.ravel(), minlength=here * n).reshape(here, n))

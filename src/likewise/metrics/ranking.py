@@ -1,7 +1,7 @@
-"""Retrieval metrics per query, all from the ranks of the hits; NaN where a query has nothing to find.
+"""Retrieval metrics per query, computed from the ranks of the hits; NaN for a query without relevant gallery rows.
 
-A name says what is counted, down to which rank (`@`), and, where the field disagrees, what it is divided by (`/`):
-`R@10`, `MAP@R`, `mAP@1000/C`. R = how many relevant answers there are, C = R + 1 = the class with the query itself.
+A name consists of the metric, the last rank that counts (after `@`) and, where definitions differ, the divisor (after `/`):
+`R@10`, `MAP@R`, `mAP@1000/C`. R = number of relevant gallery rows, C = R + 1 = size of the class with the query.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from torch import Tensor
 from likewise.metrics._hits import Depth, hit_number, nan_without_relevant, sum_over_hits, within_depth
 from likewise.types import Retrieval
 
-WHO_DIVIDES: dict[Literal["R", "C", "min", "hits"], str] = {
+DIVISOR_USERS: dict[Literal["R", "C", "min", "hits"], str] = {
     "R": "pytorch-metric-learning",
     "min": "Google Landmarks, Kaggle",
     "hits": "OML, torchmetrics",
-    "C": "Roth et al. 2020, whose mAP@1000 it is",
+    "C": "Roth et al. 2020, there called mAP@1000",
 }
-"""Who means what by "mAP@k"."""
+"""Divisor of "mAP@k" -> the libraries or papers that use it."""
 
 
 def recall_at(found: Retrieval, k: int) -> Float[Tensor, "Q"]:
-    """Whether anything relevant is among the first k answers.
+    """Return 1 if a relevant item is among the first k results, else 0.
 
     Formula: 1[min_i rank_i <= k]
     """
@@ -33,7 +33,7 @@ def recall_at(found: Retrieval, k: int) -> Float[Tensor, "Q"]:
 
 
 def precision_at(found: Retrieval, k: int) -> Float[Tensor, "Q"]:
-    """Share of relevant items among the first k answers.
+    """Return the share of relevant items among the first k results.
 
     Formula: |{i: rank_i <= k}| / k
     """
@@ -41,7 +41,7 @@ def precision_at(found: Retrieval, k: int) -> Float[Tensor, "Q"]:
 
 
 def r_precision(found: Retrieval) -> Float[Tensor, "Q"]:
-    """Precision at R, the number of relevant items.
+    """Return the precision at R, the number of relevant items.
 
     Formula: |{i: rank_i <= R}| / R
     Paper: Musgrave et al., A Metric Learning Reality Check, ECCV 2020.
@@ -50,7 +50,7 @@ def r_precision(found: Retrieval) -> Float[Tensor, "Q"]:
 
 
 def reciprocal_rank(found: Retrieval, k: int | None = None) -> Float[Tensor, "Q"]:
-    """How early the first relevant answer comes; 0 where it is deeper than k.
+    """Return 1 / rank of the first relevant result; 0 if that rank is above k.
 
     Formula: 1[rank_1 <= k] / rank_1
     """
@@ -59,7 +59,7 @@ def reciprocal_rank(found: Retrieval, k: int | None = None) -> Float[Tensor, "Q"
 
 
 def ndcg_at(found: Retrieval, k: int) -> Float[Tensor, "Q"]:
-    """Discounted gain of the relevant among the first k answers, as a share of the best there can be.
+    """Return the discounted gain of the relevant items among the first k results, divided by that of a perfect ranking.
 
     Formula: sum_{i: rank_i <= k} 1 / log2(rank_i + 1)  /  sum_{r = 1}^{min(R, k)} 1 / log2(r + 1)
     """
@@ -71,14 +71,14 @@ def ndcg_at(found: Retrieval, k: int) -> Float[Tensor, "Q"]:
 def average_precision(
     found: Retrieval, k: Depth = None, *, over: Literal["R", "C", "min", "hits"] = "R"
 ) -> Float[Tensor, "Q"]:
-    """Sum of the precisions at the hits among the first k answers, divided by what the name says.
+    """Return the sum of the precisions at the hits among the first k results, divided by d, which `over` selects.
 
     Paper: MAP@R (k = d = R): Musgrave et al., A Metric Learning Reality Check, ECCV 2020. mAP@C (k = d = C), mAP@1000
         and mAP (d = C): Roth et al., Revisiting Training Strategies and Generalization Performance in Deep Metric
         Learning, ICML 2020.
     Formula: 1/d sum_{i: rank_i <= k} i / rank_i, hits counted i = 1, 2, ... by rank; d = R, C = R + 1, min(R, k), or
-        the number of these hits (0 where there is none)
-    Differs: Roth et al. count 0 for a query with nothing to find; here it is NaN, and means leave it out.
+        the number of these hits (the value is 0 without hits)
+    Differs: Roth et al. count 0 for a query without relevant items; here it is NaN, which means ignore.
     """
     within = within_depth(found, k)
     total = sum_over_hits(found, within * hit_number(found) / found.hit_rank.double())

@@ -1,4 +1,4 @@
-"""Networks: backbone, pooling, head. The heads that a spec may name are in `likewise.models.heads`."""
+"""Networks: backbone, pooling, head. The heads available to specs are in `likewise.models.heads`."""
 
 from likewise.models.embedder import Embedder
 

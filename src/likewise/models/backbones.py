@@ -1,4 +1,4 @@
-"""Backbones by name: any of timm, GoogLeNet, BN-Inception, and a small one for small pictures."""
+"""Backbones by name: every timm model, GoogLeNet, BN-Inception, and a small network for small images."""
 
 from __future__ import annotations
 
@@ -28,21 +28,22 @@ from likewise.pretrained.weights import (
 )
 
 OWN = ("bn_inception", "conv_small", "googlenet")
+"""Backbones that are not from timm."""
 
 
 class Backbone(nn.Module):
-    """An image network without its classifier: normalised pictures -> features of every place of its last map.
+    """An image network without its classifier: normalised images -> features at every position of its last map.
 
     Args:
-        net: gives a map (B, C, H, W) or (B, H, W, C), or tokens (B, P, C), from `forward_features` or its call.
+        net: returns a map (B, C, H, W) or (B, H, W, C), or tokens (B, P, C), from `forward_features` or from its call.
         channels: C, the width of the feature.
-        size: side of the pictures it was made for, in pixels.
-        mean: what to take off a picture in [0, 1], in the order of the network's channels.
-        std: what to divide by then.
-        bgr: the network wants blue first.
-        channels_last: maps are (B, H, W, C).
-        prefix: tokens in front that stand for no place, such as the class token.
-        norm: where in `net` the norm of the pooled feature is, for networks that pool first and normalise then.
+        size: side of the images it was built for, in pixels.
+        mean: subtracted from an image in [0, 1], in the channel order of the network.
+        std: divisor after the subtraction.
+        bgr: whether the network expects the channel order blue, green, red.
+        channels_last: whether maps are (B, H, W, C).
+        prefix: number of leading tokens without a position, such as the class token.
+        norm: path in `net` of the norm of the pooled feature, for networks that normalise after pooling.
     """
 
     def __init__(
@@ -70,13 +71,13 @@ class Backbone(nn.Module):
         self.norm = norm
 
     def forward(self, x: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C P"]:
-        found = self.net.forward_features(x) if hasattr(self.net, "forward_features") else self.net(x)
-        if found.ndim == 3:
-            return found[:, self.prefix :].transpose(1, 2)
-        return found.flatten(1, 2).transpose(1, 2) if self.channels_last else found.flatten(2)
+        out = self.net.forward_features(x) if hasattr(self.net, "forward_features") else self.net(x)
+        if out.ndim == 3:
+            return out[:, self.prefix :].transpose(1, 2)
+        return out.flatten(1, 2).transpose(1, 2) if self.channels_last else out.flatten(2)
 
     def finish(self, f: Float[Tensor, "B C"]) -> Float[Tensor, "B C"]:
-        """The norm the network itself puts on the pooled feature, if it has one."""
+        """Return the pooled feature after the network's norm, if it has one."""
         if self.norm is None:
             return f
         norm = operator.attrgetter(self.norm)(self.net)
@@ -86,14 +87,14 @@ class Backbone(nn.Module):
 def build_backbone(
     name: str, *, pretrained: bool = True, weights: str | Path | None = None, size: int | None = None
 ) -> Backbone:
-    """The backbone of this name, with the weights of a file, the published ones, or random ones.
+    """Return the backbone of this name, with weights from a file, published weights, or random weights.
 
     Args:
-        name: a model of timm, with or without a tag (`resnet50`, `resnet50.a1_in1k`), or one of `OWN`.
-            `efficientnet_lite0` is always timm's `tf_efficientnet_lite0`, the network the installable weights are of.
-        pretrained: take the published weights; goes unused where `weights` is given.
-        weights: a local file, loaded whole or not at all.
-        size: side of the pictures in pixels; matters to networks built for one size.
+        name: a timm model, with or without a tag (`resnet50`, `resnet50.a1_in1k`), or one of `OWN`.
+            `efficientnet_lite0` always means timm's `tf_efficientnet_lite0`, the network of the installable weights.
+        pretrained: use the published weights; ignored if `weights` is given.
+        weights: a local file; all of its tensors must fit the network.
+        size: side of the images in pixels; only networks built for a fixed size need it.
     """
     builders = {"googlenet": build_googlenet, "bn_inception": build_bn_inception, "conv_small": build_conv_small}
     pretrained = pretrained and weights is None
@@ -106,7 +107,7 @@ def build_backbone(
 
 @cache
 def width_of(name: str) -> int:
-    """Of the pooled feature of the backbone of this name."""
+    """Return the width of the pooled feature of a backbone."""
     return build_backbone(name, pretrained=False).channels
 
 
@@ -134,16 +135,16 @@ def build_googlenet(pretrained: bool, weights: str | Path | None) -> Backbone:
     from torchvision.models import GoogLeNet, GoogLeNet_Weights
 
     whole = GoogLeNet(aux_logits=False, init_weights=False)
-    parts = OrderedDict((n, part) for n, part in whole.named_children() if n not in ("avgpool", "dropout", "fc"))
-    net = nn.Sequential(parts)
+    layers = OrderedDict((n, layer) for n, layer in whole.named_children() if n not in ("avgpool", "dropout", "fc"))
+    net = nn.Sequential(layers)
     if weights is not None:
         load_whole(net, read_weights(weights), Path(weights).name)
     if pretrained:
         published = GoogLeNet_Weights.IMAGENET1K_V1
         state = download("googlenet", lambda: published.get_state_dict(progress=False, check_hash=True))
         load_whole(net, state, published.url)
-    # torchvision takes ImageNet's mean and deviation out and, with these weights, turns the result back into
-    # (x - 0.5) / 0.5 inside of the network (transform_input); here that is done in one step.
+    # torchvision normalises by ImageNet's mean and deviation and, with these weights, converts the result to
+    # (x - 0.5) / 0.5 inside the network (transform_input); here this is one step.
     return Backbone(net, 1024, 224, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 
 
@@ -154,9 +155,9 @@ def build_timm(name: str, pretrained: bool, weights: str | Path | None, size: in
     lite0 = name == "efficientnet_lite0" or name.split(".")[0] == "tf_efficientnet_lite0"
     timm_name = "tf_efficientnet_lite0" if name == "efficientnet_lite0" else name
     packaged = lite0 and pretrained and has_lite0_package()
-    # num_classes=0 only: with global_pool="" timm would build some networks with other norms than their weights have.
+    # Only num_classes=0: with global_pool="" timm builds some networks with norms that do not match their weights.
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Initializing zero-element tensors")  # a classifier for no classes
+        warnings.filterwarnings("ignore", "Initializing zero-element tensors")  # from the classifier with 0 classes
         if pretrained and not packaged:
             net: Any = download(name, lambda: timm.create_model(timm_name, pretrained=True, num_classes=0))
         else:
@@ -168,10 +169,10 @@ def build_timm(name: str, pretrained: bool, weights: str | Path | None, size: in
     facts = net.pretrained_cfg
     size = fit_size(net, name, facts, size)
     norm = pooled_norm(net)
-    found, used = try_one_picture(net, name, size)
+    features, used = probe_features(net, name, size)
     drop_unused(net, used, norm)
     scale: Any = LITE0_SCALE if lite0 else (tuple(facts["mean"]), tuple(facts["std"]))
-    return Backbone(net, net.num_features, size, *scale, norm=norm, **layout(net, name, found))
+    return Backbone(net, net.num_features, size, *scale, norm=norm, **layout(net, name, features))
 
 
 def check_name(name: str) -> None:
@@ -183,19 +184,17 @@ def check_name(name: str) -> None:
     if name in known or name in tagged:
         return
     near = difflib.get_close_matches(name, tagged or [*known, *OWN, "features"], n=3)
-    hint = f"; did you mean {' or '.join(near)}?" if near else "; `timm.list_models()` names them"
-    raise LikewiseError(f"Embedder: backbone must be a model of timm or one of {', '.join(OWN)}, got {name!r}{hint}")
+    hint = f"; did you mean {' or '.join(near)}?" if near else "; `timm.list_models()` lists them"
+    raise LikewiseError(f"Embedder: backbone must be a timm model or one of {', '.join(OWN)}, got {name!r}{hint}")
 
 
 def fit_size(net: Any, name: str, facts: dict, size: int | None) -> int:
-    """The side of the pictures; networks built for one size are rebuilt for it, their weights with them."""
+    """Return the side of the images, and adapt a network built for a fixed size, with its weights, to this side."""
     own = facts["input_size"][-1]
     if size is None or size == own or not facts.get("fixed_input_size", False):
         return size or own
     if not hasattr(net, "set_input_size"):
-        raise LikewiseError(
-            f"Embedder: {name} is made for pictures of {own} pixels only, got size={size}; leave size out"
-        )
+        raise LikewiseError(f"Embedder: {name} must have images of {own} pixels, got size={size}; omit size")
     net.set_input_size(img_size=(size, size))
     return size
 
@@ -208,43 +207,48 @@ def pooled_norm(net: nn.Module) -> str | None:
     return None
 
 
-def try_one_picture(net: Any, name: str, size: int) -> tuple[Tensor, set[str]]:
-    """What the network gives for one picture, and the names of the modules it went through."""
+def probe_features(net: Any, name: str, size: int) -> tuple[Tensor, set[str]]:
+    """Return the features of one blank image, and the names of the modules that computed them."""
     used: set[str] = set()
     handles = [
         module.register_forward_pre_hook(lambda *_, path=path: used.add(path)) for path, module in net.named_modules()
     ]
     training = net.training
     with torch.no_grad():
-        found = net.eval().forward_features(torch.zeros(1, 3, size, size))
+        features = net.eval().forward_features(torch.zeros(1, 3, size, size))
     net.train(training)
     for handle in handles:
         handle.remove()
-    if not isinstance(found, Tensor) or found.ndim not in (3, 4):
-        raise LikewiseError(f"Embedder: backbone must give one map or one row of tokens, {name} does not; take another")
-    return found, used
+    if not isinstance(features, Tensor) or features.ndim not in (3, 4):
+        raise LikewiseError(
+            f"Embedder: backbone must return one map or one row of tokens, {name} does not; use another backbone"
+        )
+    return features, used
 
 
 def drop_unused(net: nn.Module, used: set[str], norm: str | None) -> None:
-    """Take out the parameters no feature passes through.
+    """Remove the modules with parameters that no feature passes through.
 
-    They would never see a gradient, which fails in training on several devices, and would lie in every saved file.
+    Their parameters would get no gradient, which fails in training on several devices, and would be saved in every file.
     """
     kept = {path.split(".")[0] for path in used} | {norm}
     for child, module in dict(net.named_children()).items():
-        # Parts without parameters stay: some only act in training, such as the dropping of patches.
+        # Modules without parameters stay: some only act in training, such as patch dropout.
         if child not in kept and any(True for _ in module.parameters()):
-            left = nn.Sequential(OrderedDict(norm=module.get_submodule("norm"))) if norm == f"{child}.norm" else None
-            setattr(net, child, nn.Identity() if left is None else left)
+            rest = nn.Sequential(OrderedDict(norm=module.get_submodule("norm"))) if norm == f"{child}.norm" else None
+            setattr(net, child, nn.Identity() if rest is None else rest)
 
 
-def layout(net: nn.Module, name: str, found: Tensor) -> dict[str, Any]:
-    """Where channels and places stand in what the network gives."""
-    if found.ndim == 3:
-        # Networks that do not tell how many tokens stand for no place: what a square grid leaves over.
-        spare = found.shape[1] - math.isqrt(found.shape[1]) ** 2
+def layout(net: nn.Module, name: str, features: Tensor) -> dict[str, Any]:
+    """Return the arguments of `Backbone` that describe the axes of the network's features."""
+    if features.ndim == 3:
+        # For networks without num_prefix_tokens: the tokens beyond the largest square grid.
+        spare = features.shape[1] - math.isqrt(features.shape[1]) ** 2
         return {"prefix": getattr(net, "num_prefix_tokens", spare)}
-    fits = [axis == 3 for axis in (1, 3) if found.shape[axis] == net.num_features]
+    fits = [axis == 3 for axis in (1, 3) if features.shape[axis] == net.num_features]
     if not fits:
-        raise LikewiseError(f"Embedder: {name} promises {net.num_features} features, but gives {tuple(found.shape)}")
+        raise LikewiseError(
+            f"Embedder: {name} must return {net.num_features} features, got shape {tuple(features.shape)}; "
+            "use another backbone"
+        )
     return {"channels_last": fits[0] if len(fits) == 1 else str(getattr(net, "output_fmt", "")) == "NHWC"}

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 from likewise.errors import LikewiseError
 
 # Widths of each block: 1x1, (3x3 reduce, 3x3), (double 3x3 reduce, double 3x3), pool projection.
-# Without 1x1 and projection the block halves the map.
-BLOCKS = {
+# A block without 1x1 and projection halves the sides of the map.
+BLOCK_WIDTHS = {
     "3a": (64, (64, 64), (64, 96), 32),
     "3b": (64, (64, 96), (64, 96), 64),
     "3c": (0, (128, 160), (64, 96), 0),
@@ -26,14 +26,14 @@ BLOCKS = {
 
 
 class BNInception(nn.Module):
-    """Inception v2 with batch normalisation, without its classifier: pictures -> a map of 1024 channels.
+    """Inception v2 with batch normalisation, without its classifier: images -> a map of 1024 channels.
 
     Paper: Ioffe, Szegedy, Batch Normalization: Accelerating Deep Network Training by Reducing Internal Covariate Shift,
     ICML 2015.
-    Differs: widths, biases and pooling of the released Caffe model, not of the paper's table; parameter names are that
-    model's layer names, so its converted weights load as they are. Running statistics move by a tenth a step, which is
-    what the Caffe model's 0.9 means here.
-    Needs: BGR pictures in 0..255 less (104, 117, 128).
+    Differs: widths, biases and pooling of the released Caffe model, not of the paper's table; parameters have the layer names
+    of that model, so that its converted weights load without renaming. The momentum of running statistics is 0.1, which
+    corresponds to 0.9 in Caffe.
+    Needs: BGR images in 0..255 minus (104, 117, 128).
     """
 
     channels = 1024
@@ -49,7 +49,7 @@ class BNInception(nn.Module):
         self.add_unit("conv2_3x3_reduce", 64, 64, kernel=1)
         self.add_unit("conv2_3x3", 64, 192, kernel=3)
         width = 192
-        for name, widths in BLOCKS.items():
+        for name, widths in BLOCK_WIDTHS.items():
             width = self.add_block(f"inception_{name}", width, *widths)
 
     def add_unit(self, name: str, wide: int, narrow: int, kernel: int, stride: int = 1) -> None:
@@ -59,7 +59,7 @@ class BNInception(nn.Module):
     def add_block(
         self, name: str, width: int, one: int, three: tuple[int, int], double: tuple[int, int], pool: int
     ) -> int:
-        """Add the layers of a block that takes `width` channels; how many it gives."""
+        """Add the layers of a block with `width` input channels, and return its number of output channels."""
         stride = 1 if one else 2
         if one:
             self.add_unit(f"{name}_1x1", width, one, kernel=1)
@@ -82,13 +82,16 @@ class BNInception(nn.Module):
         double = self.unit(f"{name}_double_3x3_2", double)
         if halves:
             pooled = halve(x)
-            if pooled.shape != (*x.shape[:2], *three.shape[2:]):  # pooling and strided layers round odd sizes apart
+            if pooled.shape != (
+                *x.shape[:2],
+                *three.shape[2:],
+            ):  # pooling and strided layers round odd sizes differently
                 raise LikewiseError(
                     f"bn_inception: the map before {name} must have even sides, got {tuple(x.shape[2:])};"
-                    " use pictures whose sides are multiples of 32, such as 224"
+                    " use images whose sides are multiples of 32, such as 224"
                 )
             return torch.cat([three, double, pooled], 1)
-        # The last block takes the greatest of the neighbourhood, the others the mean.
+        # The last block has maximum pooling, the others average pooling.
         pool = F.max_pool2d if name == "inception_5b" else F.avg_pool2d
         proj = self.unit(f"{name}_pool_proj", pool(x, 3, stride=1, padding=1))
         return torch.cat([self.unit(f"{name}_1x1", x), three, double, proj], 1)
@@ -96,7 +99,7 @@ class BNInception(nn.Module):
     def forward(self, x: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B 1024 h w"]:
         x = halve(self.unit("conv1_7x7_s2", x))
         x = halve(self.unit("conv2_3x3", self.unit("conv2_3x3_reduce", x)))
-        for name in BLOCKS:
+        for name in BLOCK_WIDTHS:
             x = self.block(f"inception_{name}", x)
         return x
 
@@ -106,5 +109,5 @@ def halve(x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C h w"]:
 
 
 def flatten_caffe(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Files converted straight from Caffe hold BatchNorm tensors as (1, C); here they are (C,)."""
+    """Return the state with BatchNorm tensors of shape (C,); files converted from Caffe store them as (1, C)."""
     return {name: t.squeeze(0) if "_bn." in name and t.ndim == 2 and len(t) == 1 else t for name, t in state.items()}

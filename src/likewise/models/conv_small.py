@@ -1,4 +1,4 @@
-"""A small convolutional network for pictures the size of a glyph."""
+"""A small convolutional network for small images, such as the glyphs data set."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 
 class ConvSmall(nn.Module):
-    """Four strided blocks and one residual one, for pictures of 28 to 64 pixels; 0.54 million parameters.
+    """Four strided blocks and one residual block, for images of 28 to 64 pixels; 0.54 million parameters.
 
-    Every block halves the sides at once: on a processor the maps at full size, not the weights, would set the pace.
+    Every strided block halves the sides in its first layer: on a CPU, maps of full size would dominate the time.
     """
 
     channels = 256
@@ -27,7 +27,7 @@ class ConvSmall(nn.Module):
         self.block4 = block(128, self.channels, stride=2)
 
     def forward(self, x: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B 256 h w"]:
-        # Channels last is the faster order for such narrow layers, on processors as on accelerators.
+        # Channels last is faster for such narrow layers, on CPUs and on accelerators.
         x = x.contiguous(memory_format=torch.channels_last)
         x = self.block3(self.block2(self.block1(x)))
         return self.block4(x + self.residual(x))

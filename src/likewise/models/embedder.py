@@ -22,23 +22,23 @@ Pool = Literal["avg", "max", "avg+max"]
 
 
 class Embedder(nn.Module):
-    """Pictures (or ready features) -> unit embeddings.
+    """The network: images (or precomputed features) -> unit embeddings.
 
-    It scales and normalises its input itself, with the backbone's own mean, deviation and channel order; mean and
-    deviation travel in its state. So a picture is embedded the same way in training, evaluation and export.
+    It scales and normalises its input with the mean, deviation and channel order of the backbone; mean and deviation are in its
+    state. An image is therefore embedded the same way in training, evaluation and export.
 
     Args:
-        backbone: a name timm knows, `googlenet`, `bn_inception`, `conv_small`, or `features` for ready feature vectors.
+        backbone: a timm model, `googlenet`, `bn_inception`, `conv_small`, or `features` for precomputed feature vectors.
         dim: width of the embedding.
-        head: feature -> embedding before the norm. A module, or what makes one from (feature width, dim), such as the
-            class `MLP`. None: one linear layer. It may return (e, nodes, rec) in place of e.
-        pool: how the places of the last map become one vector. A class token is left out.
-        pretrained: start from the published weights of the backbone. Goes unused where `weights` is given.
+        head: feature -> embedding before the norm. A module, or a callable (feature width, dim) -> module, such as the
+            class `MLP`. None: one linear layer. A head may return (e, nodes, rec) in place of e.
+        pool: pooling of the positions of the last map into one vector. A class token is ignored.
+        pretrained: start from the published weights of the backbone; ignored if `weights` is given.
         weights: a local file of backbone weights to start from.
         layer_norm: normalise the pooled feature to mean 0 and deviation 1, without learned scale, before the head.
-        freeze_bn: BatchNorm of the backbone keeps its running statistics in training; scale and shift still learn.
+        freeze_bn: keep the running statistics of the backbone's BatchNorm fixed in training; scale and shift are trained.
         features: width of the vectors, for `backbone="features"` only.
-        size: side of the pictures in pixels, for networks built for one size. None: the backbone's own.
+        size: side of the images in pixels, for networks built for a fixed size. None: the default of the backbone.
     """
 
     mean: Tensor
@@ -76,28 +76,28 @@ class Embedder(nn.Module):
             self.feature_dim = self.backbone.channels
             self.input_size = self.backbone.size
             self.bgr = self.backbone.bgr
-            # In the state, since the table a name is looked up in may change with the version of timm.
+            # In the state, because the defaults of a backbone may change with the version of timm.
             self.register_buffer("mean", torch.tensor(self.backbone.mean).view(1, 3, 1, 1))
             self.register_buffer("std", torch.tensor(self.backbone.std).view(1, 3, 1, 1))
         self.head = build_head(head, self.feature_dim, dim)
         self.train(self.training)
 
     def forward(self, x: Shaped[Tensor, "B ..."]) -> Output:
-        """uint8 pictures, float ones in [0, 1], or float feature vectors; all of `Output` is at least float32."""
+        """Embed uint8 images, float images in [0, 1], or float feature vectors; the tensors of `Output` are at least float32."""
         if self.backbone_name == "features":
             f = self.check_features(x)
         else:
             f = self.backbone.finish(pool_places(self.backbone(self.normalise(x)), self.pool))
-        found = self.head(F.layer_norm(f, f.shape[-1:]) if self.layer_norm else f)
-        e, nodes, rec = found if isinstance(found, tuple) else (found, None, None)
+        out = self.head(F.layer_norm(f, f.shape[-1:]) if self.layer_norm else f)
+        e, nodes, rec = out if isinstance(out, tuple) else (out, None, None)
         e = at_least_float32(e)
-        # The epsilon bounds the gradient of a vector at zero, where the direction is not defined.
+        # The epsilon bounds the gradient of a zero vector, whose direction is undefined.
         return Output(z=F.normalize(e, dim=1, eps=1e-6), e=e, f=at_least_float32(f), nodes=nodes, rec=rec)
 
     def normalise(self, x: Shaped[Tensor, "B ..."]) -> Float[Tensor, "B 3 H W"]:
-        """The picture as the backbone wants it: scaled, in its channel order, with its mean and deviation taken out."""
+        """Return the images as input of the backbone: scaled, in its channel order, normalised by its mean and deviation."""
         if x.ndim != 4 or x.shape[1] != 3:
-            raise LikewiseError(f"Embedder: x must be pictures of shape (B, 3, H, W), got {tuple(x.shape)}")
+            raise LikewiseError(f"Embedder: x must be images of shape (B, 3, H, W), got {tuple(x.shape)}")
         if x.dtype == torch.uint8:
             x = x.to(self.mean.dtype) / 255
         elif x.is_floating_point():
@@ -129,20 +129,20 @@ class Embedder(nn.Module):
         return self
 
     def recompute(self) -> None:
-        """Keep few activations for the backward pass, which works the others out again: less memory, one more forward pass."""
+        """Turn on gradient checkpointing: activations are recomputed in the backward pass; less memory, one more forward pass."""
         try:
             getattr(self.backbone, "net", self.backbone).set_grad_checkpointing()
-        except (AttributeError, AssertionError) as error:  # the latter is timm's way to say no
+        except (AttributeError, AssertionError) as error:  # timm raises AssertionError where it is not supported
             raise LikewiseError(
                 f"Embedder: recompute needs a backbone with gradient checkpointing, '{self.backbone_name}' has none;"
-                " take smaller chunks of the batch instead (chunk)"
+                " split the batch into smaller chunks instead (chunk)"
             ) from error
         for module in self.backbone.modules():
-            hooked = stand_still in module._forward_pre_hooks.values()
+            hooked = pause_running_statistics in module._forward_pre_hooks.values()
             if isinstance(module, _BatchNorm) and module.track_running_stats and not hooked:
-                module.register_forward_pre_hook(stand_still)
-                # Recomputing stops as soon as it can, in the middle of a module.
-                module.register_forward_hook(partial(move_on, module.momentum), always_call=True)
+                module.register_forward_pre_hook(pause_running_statistics)
+                # always_call: recomputation may stop in the middle of a module.
+                module.register_forward_hook(partial(restore_momentum, module.momentum), always_call=True)
 
     def backbone_parameters(self) -> Iterator[nn.Parameter]:
         return self.backbone.parameters()
@@ -151,15 +151,15 @@ class Embedder(nn.Module):
         return self.head.parameters()
 
 
-def stand_still(norm: _BatchNorm, given: tuple[Tensor, ...]) -> None:
-    """Before a forward pass inside of a backward pass: the running statistics have seen this batch already."""
+def pause_running_statistics(norm: _BatchNorm, given: tuple[Tensor, ...]) -> None:
+    """Stop the running statistics during a recomputation in the backward pass: they include this batch already."""
     if norm.training and not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1:
         norm.momentum = 0.0
         assert norm.num_batches_tracked is not None
-        norm.num_batches_tracked.sub_(1)  # which counts itself up again
+        norm.num_batches_tracked.sub_(1)  # the forward pass adds 1 again
 
 
-def move_on(momentum: float | None, norm: _BatchNorm, given: tuple[Tensor, ...], found: Tensor | None) -> None:
+def restore_momentum(momentum: float | None, norm: _BatchNorm, given: tuple[Tensor, ...], out: Tensor | None) -> None:
     if not torch.compiler.is_compiling():
         norm.momentum = momentum
 
@@ -173,10 +173,10 @@ def pool_places(places: Float[Tensor, "B C P"], pool: Pool) -> Float[Tensor, "B 
 
 
 def check_range(x: Float[Tensor, "B 3 H W"]) -> None:
-    """Pictures in 0..255 or already normalised would be embedded wrongly without a word.
+    """Raise if float images are in 0..255 or already normalised: their embeddings would be wrong without an error.
 
-    Only on the processor and outside of compilation: elsewhere reading the values would stall the device.
-    The bounds leave room for the overshoot of resizing and for added noise.
+    The check runs only on the CPU and outside of compilation: on a device, reading the values is a device sync.
+    The bounds allow the overshoot of resizing and added noise.
     """
     if torch.compiler.is_compiling() or torch.jit.is_tracing() or x.device.type != "cpu":
         return
@@ -186,8 +186,8 @@ def check_range(x: Float[Tensor, "B 3 H W"]) -> None:
         return
     if low < -0.8 or high > 2:
         raise LikewiseError(
-            f"Embedder: float pictures must lie in [0, 1], got values from {low:.3g} to {high:.3g};"
-            " give uint8 or x / 255, and leave the mean and deviation to the embedder"
+            f"Embedder: float images must be in [0, 1], got values from {low:.3g} to {high:.3g};"
+            " pass uint8 or x / 255; the embedder applies mean and deviation"
         )
 
 
@@ -200,7 +200,8 @@ def build_head(head: nn.Module | Callable[[int, int], nn.Module] | None, feature
         have = getattr(head, name, want)
         if have != want:
             raise LikewiseError(
-                f"Embedder: {type(head).__name__}({name}={have}) does not fit here; make it {name}={want}"
+                f"Embedder: the head must have {name}={want}, got {type(head).__name__}({name}={have}); "
+                f"build it with {name}={want}"
             )
     return head
 
@@ -215,10 +216,10 @@ def check_arguments(
     if backbone != "features":
         if features is not None:
             raise LikewiseError(
-                f"Embedder: features={features} goes with backbone='features', got backbone={backbone!r}"
+                f"Embedder: features={features} needs backbone='features', got backbone={backbone!r}; omit features"
             )
         return
     if features is None or features < 1:
         raise LikewiseError(f"Embedder: backbone='features' needs features, the width of the vectors, got {features}")
     if weights is not None or size is not None or pool != "avg":
-        raise LikewiseError("Embedder: backbone='features' has no weights, size or pool; leave them out")
+        raise LikewiseError("Embedder: backbone='features' has no weights, size or pool; omit them")

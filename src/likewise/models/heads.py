@@ -1,4 +1,4 @@
-"""Heads: what turns the pooled feature of a backbone into an embedding. `__all__` is the registry."""
+"""Heads: layers from the pooled feature of a backbone to the embedding. `__all__` is the registry."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ __all__ = ["MLP", "Identity", "Linear", "Relational"]
 
 
 class Identity(nn.Module):
-    """The pooled feature as it is: what a network embeds that was not trained for it, with `--epochs 0`.
+    """The pooled feature, unchanged: for measuring a network without training, with `--epochs 0`.
 
     Args:
         features: width of the pooled feature.
-        dim: width of the embedding: the same, and filled in by a training.
+        dim: width of the embedding, equal to `features`; the run fills it in.
     """
 
     def __init__(self, features: int, dim: int):
         super().__init__()
         if features != dim:
-            raise LikewiseError(f"Identity: dim must be the width of the feature, {features}, got {dim}")
+            raise LikewiseError(
+                f"Identity: dim must be the width of the feature, {features}, got {dim}; omit dim, or use Linear()"
+            )
         self.features = features
         self.dim = dim
 
@@ -35,7 +37,7 @@ class Identity(nn.Module):
 
 
 class Linear(nn.Module):
-    """One linear layer: the head of nearly every paper on metric learning.
+    """One linear layer, the head of most papers on metric learning.
 
     Args:
         features: width of the pooled feature.
@@ -57,7 +59,7 @@ class MLP(nn.Module):
     """Linear layers with ReLU between them.
 
     Paper: Chen et al., A Simple Framework for Contrastive Learning of Visual Representations, ICML 2020.
-    Differs: the hidden width is a number of its own, not the width of the feature.
+    Differs: the hidden width is an argument, not the width of the feature.
 
     Args:
         features: width of the pooled feature.
@@ -84,23 +86,23 @@ class MLP(nn.Module):
 
 
 class Relational(nn.Module):
-    """Several small embeddings side by side, each told what the others see; the term `Ensemble` trains them one by one.
+    """Several small embeddings (parts) that exchange messages; the term `Ensemble` trains each part with its own loss.
 
-    It gives (e, nodes, rec): the embedding, its k parts, and how badly each part remembers what it was made of.
+    It returns (e, nodes, rec): the embedding, its k parts, and the error of each part in reconstructing its input.
 
     Paper: Zheng et al., Deep Relational Metric Learning, ICCV 2021.
     Formula: f = [u_1 .. u_k], h_k = unit(N_k u_k), rec_k = mean (D_k h_k - u_k)^2 with h and u constant,
         s_ij = [v (A_i u_i - B_j u_j) + c]+ with u constant, m_j = sum_i s_ij h_i / sum_i s_ij, e = [.. G [h_j; m_j] ..]
-    Differs: nothing from the released code, which cuts the feature into slices; the paper's figure is
-        `slice_input=False`. A feature that k does not divide is cut into slices whose widths differ by one. In float32,
-        also in 16-bit training.
+    Differs: nothing from the released code, which splits the feature into slices; the paper's figure corresponds to
+        `slice_input=False`. If k does not divide the feature width, the widths of the slices differ by one. It computes in
+        float32, also in 16-bit training.
 
     Args:
         features: width of the pooled feature.
         dim: width of the embedding, a multiple of k.
         k: number of parts. Paper: 4.
-        slice_input: each part sees its own slice of the feature, or else all of it.
-        messages: let the parts tell each other (G starts as the identity on h); without, e is the parts themselves.
+        slice_input: whether the input of a part is its slice of the feature; False: the whole feature.
+        messages: whether the parts exchange messages (G starts as the identity on h); False: e is the concatenated parts.
     """
 
     share: Tensor
@@ -114,12 +116,12 @@ class Relational(nn.Module):
             near = sorted(sorted(fits, key=lambda number: abs(number - k))[:2])
             raise LikewiseError(
                 f"Relational: dim must be a multiple of k, got dim={dim} and k={k}; "
-                f"take dim={' or '.join(map(str, wide))}, or k={' or '.join(map(str, near))}"
+                f"use dim={' or '.join(map(str, wide))}, or k={' or '.join(map(str, near))}"
             )
         if slice_input and features < k:
             raise LikewiseError(
-                f"Relational: {k} slices need as many features, got features={features}; "
-                "lower k, or say slice_input=False"
+                f"Relational: features must be at least k={k} with slice_input=True, got features={features}; "
+                "lower k, or use slice_input=False"
             )
         self.features = features
         self.dim = dim
@@ -129,10 +131,10 @@ class Relational(nn.Module):
         self.widths = [(features + k - 1 - part) // k if slice_input else features for part in range(k)]
         width, part = self.widths[0], dim // k
         share = torch.tensor([[1 / own if place < own else 0.0 for place in range(width)] for own in self.widths])
-        self.register_buffer("share", share[:, None], persistent=False)  # what each number adds to its slice's mean
-        self.node, self.decoder = Side(k, width, part), Side(k, part, width)
+        self.register_buffer("share", share[:, None], persistent=False)  # weight of each value in the mean of its slice
+        self.node, self.decoder = ParallelLinear(k, width, part), ParallelLinear(k, part, width)
         if messages:
-            self.source, self.target = Side(k, width, part), Side(k, width, part)
+            self.source, self.target = ParallelLinear(k, width, part), ParallelLinear(k, width, part)
             self.edge, self.mix = nn.Linear(part, 1), nn.Linear(2 * part, part)
             nn.init.kaiming_normal_(self.edge.weight, mode="fan_out")
             nn.init.eye_(self.mix.weight)
@@ -151,7 +153,7 @@ class Relational(nn.Module):
             return o.flatten(1), nodes, rec.T
 
     def slices(self, f: Float[Tensor, "B F"]) -> Float[Tensor, "k B width"]:
-        """What each part is made of; a slice that is one shorter ends with a zero."""
+        """Return the input of each part; a slice that is one value shorter is padded with a zero."""
         if not self.slice_input:
             return f.expand(self.k, *f.shape)
         return torch.stack([F.pad(u, (0, self.widths[0] - u.shape[1])) for u in f.split(self.widths, dim=1)])
@@ -159,17 +161,17 @@ class Relational(nn.Module):
     def relate(self, nodes: Float[Tensor, "B k d"], u: Float[Tensor, "k B width"]) -> Float[Tensor, "B k d"]:
         v, c = self.edge.weight.to(u)[0], self.edge.bias.to(u)
         s = ((self.source(u) @ v).T[:, :, None] - (self.target(u) @ v).T[:, None, :] + c).relu()
-        w = s / s.sum(1, keepdim=True).clamp_min(1e-6)  # an edge into j from every i; nobody speaks: no message
+        w = s / s.sum(1, keepdim=True).clamp_min(1e-6)  # weights of the edges i -> j; no message if all are 0
         both = torch.cat([nodes, w.mT @ nodes], dim=2)
         return F.linear(both, self.mix.weight.to(u), self.mix.bias.to(u))
 
 
-class Side(nn.Module):
-    """k linear layers side by side, each with an input of its own."""
+class ParallelLinear(nn.Module):
+    """k linear layers in parallel, each with its own input."""
 
     def __init__(self, k: int, wide: int, narrow: int):
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(k, wide, narrow) * (2 / narrow) ** 0.5)  # Kaiming's normal, by fan out
+        self.weight = nn.Parameter(torch.randn(k, wide, narrow) * (2 / narrow) ** 0.5)  # Kaiming normal, fan out
         self.bias = nn.Parameter(torch.zeros(k, 1, narrow))
 
     def forward(self, x: Float[Tensor, "k B wide"]) -> Float[Tensor, "k B narrow"]:

@@ -1,4 +1,4 @@
-"""BatchNorm over several processes: every one normalises by the statistics of the whole batch of all of them."""
+"""BatchNorm over several processes: every process normalises by the statistics of the whole batch."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from likewise.distributed.collectives import gathered, total, world
 from likewise.errors import LikewiseError
 from likewise.similarity import at_least_float32
 
-KINDS = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "BatchNormAct2d")
-"""What can be synced. The last is timm's, which drops and activates after the norm."""
+SUPPORTED_NORMS = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "BatchNormAct2d")
+"""Classes that `sync_norms` supports. The last is timm's, which applies dropout and activation after the norm."""
 
 
 def sync_norms(module: nn.Module) -> None:
-    """From now on, every BatchNorm in it that trains counts the samples of all processes, however many each has.
+    """Change every BatchNorm in the module to use, in training, the samples of all processes; their numbers may differ.
 
-    States keep their names; evaluation, and a process alone, go on exactly as before. (torch's SyncBatchNorm refuses the CPU.)
+    Names in the state dict stay. Evaluation and training with one process do not change. (torch's SyncBatchNorm does not support
+    the CPU.)
     """
-    for name, part in module.named_modules():
-        if not isinstance(part, _BatchNorm) or isinstance(part, _Synced):
+    for name, norm in module.named_modules():
+        if not isinstance(norm, _BatchNorm) or isinstance(norm, _Synced):
             continue
-        if type(part).__name__ not in KINDS:
+        if type(norm).__name__ not in SUPPORTED_NORMS:
             raise LikewiseError(
-                f"sync_norms: BatchNorm must be one of {', '.join(KINDS)}, got {type(part).__name__} at '{name}';"
-                " freeze the norms (freeze_bn) or take another network"
+                f"sync_norms: BatchNorm must be one of {', '.join(SUPPORTED_NORMS)}, got {type(norm).__name__} at '{name}';"
+                " freeze the norms (freeze_bn) or use another network"
             )
-        part.__class__ = synced(type(part))
+        norm.__class__ = synced(type(norm))
 
 
 @functools.cache
@@ -49,28 +50,30 @@ class _Synced(_BatchNorm):
         if self.track_running_stats:
             self.follow(mean, var * (count / (count - 1)))
         scale, shift = (None if p is None else p.to(mean.dtype) for p in (self.weight, self.bias))
-        x = F.batch_norm(_Shared.apply(x, mean, var + self.eps, count), mean, var, scale, shift, eps=self.eps)
+        x = F.batch_norm(
+            _GradientThroughStatistics.apply(x, mean, var + self.eps, count), mean, var, scale, shift, eps=self.eps
+        )
         return self.act(self.drop(x)) if hasattr(self, "act") else x  # pyright: ignore[reportCallIssue]
 
     @torch.no_grad()
     def follow(self, mean: Float[Tensor, "C"], var: Float[Tensor, "C"]) -> None:
-        """Move the running statistics; with momentum None they are means over all batches."""
+        """Update the running statistics; with momentum None they are means over all batches."""
         assert self.num_batches_tracked is not None and self.running_mean is not None and self.running_var is not None
         self.num_batches_tracked.add_(1)
         momentum = 1 / self.num_batches_tracked.to(mean.dtype) if self.momentum is None else self.momentum
-        for kept, new in ((self.running_mean, mean), (self.running_var, var)):
-            kept.copy_(kept * (1 - momentum) + new * momentum)
+        for running, new in ((self.running_mean, mean), (self.running_var, var)):
+            running.copy_(running * (1 - momentum) + new * momentum)
 
 
 @torch.no_grad()
 def statistics(x: Float[Tensor, "B C *places"]) -> tuple[Float[Tensor, "C"], Float[Tensor, "C"], Float[Tensor, ""]]:
-    """Mean and (biased) variance of every channel over all processes, and of how many values; at least float32.
+    """Return mean, biased variance and number of values of every channel over all processes; at least float32.
 
-    Each process centres by its own mean, which is as accurate as two passes over the whole; one exchange brings these together.
+    Each process centres by its own mean, which is as accurate as two passes over all values; one all-gather combines them.
     """
     x = at_least_float32(x)
     here = x.numel() // max(x.shape[1], 1)
-    var, mean = torch.var_mean(x, others(x), correction=0) if here else x.new_zeros(2, x.shape[1])
+    var, mean = torch.var_mean(x, all_but_channels(x), correction=0) if here else x.new_zeros(2, x.shape[1])
     each = gathered(torch.cat([mean, var, mean.new_full((1,), here)])[None], world()[1])
     counts, means, variances = each[:, -1:], *each[:, :-1].chunk(2, 1)
     count = counts.sum()
@@ -78,16 +81,15 @@ def statistics(x: Float[Tensor, "B C *places"]) -> tuple[Float[Tensor, "C"], Flo
     return mean, ((variances + (means - mean).square()) * counts).sum(0) / count, count
 
 
-def others(x: Float[Tensor, "B C *places"]) -> list[int]:
-    """All dimensions but that of the channels."""
+def all_but_channels(x: Float[Tensor, "B C *places"]) -> list[int]:
+    """Return all dimensions except that of the channels."""
     return [0, *range(2, x.ndim)]
 
 
-class _Shared(torch.autograd.Function):
-    """x, whose gradient also counts what it does through the mean and the variance of the whole.
+class _GradientThroughStatistics(torch.autograd.Function):
+    """The identity on x whose backward pass adds the gradient through mean and variance of the whole batch.
 
-    Where g is what a norm by constants gives back, and c = x - mean: dx = g - mean(g) - c mean(g c) / var, with means over all
-    processes.
+    With g the gradient of a norm by constants, and c = x - mean: dx = g - mean(g) - c mean(g c) / var, means over all processes.
     """
 
     @staticmethod
@@ -101,5 +103,5 @@ class _Shared(torch.autograd.Function):
         x, mean, var, count = ctx.saved_tensors
         shape = [1, -1] + [1] * (x.ndim - 2)
         g, c = at_least_float32(slope), at_least_float32(x) - mean.view(shape)
-        both = total(torch.stack([g.sum(others(x)), (g * c).sum(others(x)) / var])) / count
+        both = total(torch.stack([g.sum(all_but_channels(x)), (g * c).sum(all_but_channels(x)) / var])) / count
         return (g - both[0].view(shape) - c.mul_(both[1].view(shape))).to(x.dtype), None, None, None

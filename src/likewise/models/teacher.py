@@ -1,4 +1,4 @@
-"""A slow copy of a network in training, whose judgement changes less from step to step."""
+"""Exponential moving average of a network in training, whose outputs change less from step to step."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from likewise.types import LikewiseError, Output
 
 
 class Teacher(nn.Module):
-    """The exponential moving average of a network's parameters; its buffers (such as BatchNorm's statistics) are copied.
+    """The exponential moving average of a network's parameters; buffers (such as BatchNorm's statistics) are copied.
 
-    After update t (from 0) it keeps min(momentum, (1 + t) / (10 + t)) of itself: at first it follows quickly, so that it does
-    not remember weights that were never trained. It is always in evaluation mode and gives no gradient.
+    The momentum of update t (from 0) is min(momentum, (1 + t) / (10 + t)): it is lower at first, so that untrained initial
+    weights fade quickly. The teacher is always in evaluation mode and computes no gradient.
 
     Args:
-        embedder: the network to follow; it is copied and never kept.
-        momentum: how much of itself it keeps at an update, in the long run; from 0 (the network as it is) to below 1.
+        embedder: the network to follow; the teacher copies it and holds no reference.
+        momentum: largest momentum, from 0 (a copy of the network) to below 1.
     """
 
     updates: Tensor
@@ -41,13 +41,13 @@ class Teacher(nn.Module):
 
     @torch.no_grad()
     def update(self, embedder: nn.Module) -> None:
-        """One step towards the network as it is now."""
-        keep = ((1 + self.updates) / (10 + self.updates)).clamp_max(self.momentum)
+        """Move the average towards the current parameters of the network."""
+        momentum = ((1 + self.updates) / (10 + self.updates)).clamp_max(self.momentum)
         mine: list[Tensor] = list(self.network.parameters())
         theirs: list[Tensor] = list(embedder.parameters())
-        way = torch._foreach_sub(theirs, mine)  # many small tensors in a few calls, as torch's own averages do it
-        torch._foreach_mul_(way, 1 - keep)
-        torch._foreach_add_(mine, way)
+        change = torch._foreach_sub(theirs, mine)  # _foreach: few kernel launches for many small tensors
+        torch._foreach_mul_(change, 1 - momentum)
+        torch._foreach_add_(mine, change)
         for own, other in zip(self.network.buffers(), embedder.buffers(), strict=True):
             own.copy_(other)
         self.updates += 1

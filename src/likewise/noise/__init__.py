@@ -1,4 +1,4 @@
-"""Noise models: change labels on purpose, to measure the effect. The classes imported here are the registry."""
+"""Noise models: they inject wrong labels on purpose, to measure the effect. The classes imported here are the registry."""
 
 from likewise.noise.class_frequency import ClassFrequency as ClassFrequency
 from likewise.noise.class_shift import ClassShift as ClassShift

@@ -1,4 +1,4 @@
-"""What noise models share: which samples become wrong."""
+"""Helpers that noise models share: the selection of the samples that get a wrong label."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def check_share(owner: str, share: float) -> None:
 
 
 def choose(count: int, share: float, exact: bool, rng: np.random.Generator) -> Int[np.ndarray, "n"]:
-    """Places of the samples that become wrong: exactly round(share * count) of them, or each with chance `share`."""
+    """Return the positions of samples that get a wrong label: exactly round(share * count), or each with probability `share`."""
     if exact:
         return rng.permutation(count)[: round(share * count)]
     return np.flatnonzero(rng.random(count) < share)
@@ -23,8 +23,10 @@ def choose(count: int, share: float, exact: bool, rng: np.random.Generator) -> I
 def number_classes(
     owner: str, y: Int[np.ndarray, "N"], share: float
 ) -> tuple[Int[np.ndarray, "C"], Int[np.ndarray, "N"]]:
-    """The classes there are, and each label's place among them; wrong labels need at least two classes."""
+    """Return the distinct classes, and the position of each label among them. Raise if `share` > 0 and there is one class."""
     classes, place = np.unique(y, return_inverse=True)
     if share and len(classes) < 2:
-        raise LikewiseError(f"{owner}: wrong labels need at least two classes, got {len(classes)}")
+        raise LikewiseError(
+            f"{owner}: wrong labels need at least two classes, got {len(classes)}; use data with more classes, or share=0"
+        )
     return classes, place

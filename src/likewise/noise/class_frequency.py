@@ -12,21 +12,21 @@ from likewise.noise._selection import check_share, choose, number_classes
 
 
 class ClassFrequency(NoiseModel):
-    """Labels go wrong among the most frequent classes, or among the rarest; which class it is counts for nothing else.
+    """Wrong labels among the most frequent, or the rarest, classes; only the size of a class matters.
 
-    Paper: in the spirit of the large and small class noise of Dereka et al., Deep Image Retrieval Is Not Robust to Label
-        Noise, CVPR workshops 2022. Not a reproduction: its definition was not at hand.
+    Paper: after the large and small class noise of Dereka et al., Deep Image Retrieval Is Not Robust to Label
+        Noise, CVPR workshops 2022. Not a reproduction: we could not read its definition.
     Formula: P(new = c) = 1 / |G - {y}| for c in G - {y}, G the largest (or smallest) ceil(group * C) classes
-    Differs: the paper may restrict whom it spoils, what they become, or both; `restrict` says which. `share` is always that
-        of all samples. Classes of one size count in the order of their numbers.
+    Differs: the paper may restrict the samples that get a wrong label, the wrong labels, or both; `restrict` selects it. `share`
+        is always a share of all samples. Classes of equal size are ordered by their numbers.
 
     Args:
-        share: how many labels become wrong, in [0, 1].
-        group: share of the classes that are the largest (the smallest).
-        side: which of them.
-        restrict: "target": anybody's label may go wrong, and becomes one of the group's. "source": labels of the group go
-            wrong, and become any other. "both": labels of the group become others of the group.
-        exact: whether `share` is the exact share or the expected one.
+        share: share of the labels that become wrong, in [0, 1].
+        group: share of the classes that form the group G.
+        side: whether G holds the largest or the smallest classes.
+        restrict: "target": any label may become wrong; the new label is in G. "source": labels in G become wrong; the new label
+            is any other class. "both": labels in G become other labels in G.
+        exact: whether `share` is the exact share or the expected share.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class ClassFrequency(NoiseModel):
         targets = np.arange(len(classes)) if self.restrict == "source" else group
         if len(targets) < 2:
             raise LikewiseError(
-                f"ClassFrequency: group={self.group} of {len(classes)} classes is one class, whose samples would have no other "
-                "label to get; raise group"
+                f"ClassFrequency: the group must have at least two classes, but group={self.group} of {len(classes)} classes is "
+                "one class; raise group"
             )
         pool = np.arange(len(y)) if self.restrict == "target" else np.flatnonzero(np.isin(place, group))
         if self.share * len(y) > len(pool):
@@ -66,10 +66,10 @@ class ClassFrequency(NoiseModel):
                 "lower share or raise group"
             )
         rows = pool[choose(len(pool), self.share * len(y) / len(pool), self.exact, rng)]
-        among = np.full(len(classes), -1)  # a class's place among the targets
+        among = np.full(len(classes), -1)  # position of a class among the targets
         among[targets] = np.arange(len(targets))
         own = among[place[rows]]
         drawn = rng.integers(0, len(targets) - (own >= 0))
         noisy = y.copy()
-        noisy[rows] = classes[targets[drawn + ((own >= 0) & (drawn >= own))]]  # the own class is stepped over
+        noisy[rows] = classes[targets[drawn + ((own >= 0) & (drawn >= own))]]  # skips the class of the sample
         return noisy

@@ -9,18 +9,19 @@ from likewise.noise._selection import check_share, choose, number_classes
 
 
 class ClassShift(NoiseModel):
-    """A share of the samples gets the label of the class so many numbers further; every class has one wrong label only.
+    """A share of the samples gets the label `shift` class numbers higher; each class has exactly one wrong label.
 
-    Where classes are in a telling order (birds by family), the wrong label is often a related class.
+    If the order of the classes is meaningful (birds by family), the wrong label is often a related class.
 
     Paper: Liu et al., Debugging and Explaining Metric Learning Approaches: An Influence Function Based Perspective, NeurIPS 2022.
-    Formula: new = y + shift, or y - shift where there is no class y + shift; classes numbered 0..C-1
-    Differs: exactly round(share * N) labels change, where its code cuts off; `exact=False` flips each with that chance.
+    Formula: new = y + shift, or y - shift if class y + shift does not exist; classes numbered 0..C-1
+    Differs: exactly round(share * N) labels change, where the paper's code truncates; `exact=False` changes each label with
+        probability `share`.
 
     Args:
-        share: how many labels become wrong, in [0, 1].
-        shift: how far away the wrong class is. Paper's code: 5.
-        exact: whether `share` is the exact share or the expected one.
+        share: share of the labels that become wrong, in [0, 1].
+        shift: difference of the class numbers. Paper's code: 5.
+        exact: whether `share` is the exact share or the expected share.
     """
 
     def __init__(self, share: float = 0.3, shift: int = 5, exact: bool = True):

@@ -10,26 +10,26 @@ from jaxtyping import Float, Int
 from likewise.contracts import NoiseModel
 from likewise.errors import LikewiseError
 from likewise.noise._selection import check_share, choose, number_classes
-from likewise.taxonomies import ancestors, must_have
+from likewise.taxonomies import ancestors, require_tree
 
 
 class Semantic(NoiseModel):
-    """A share of the samples gets the label of a related class, as people err who take one gull for another.
+    """A share of the samples gets the label of a related class in the class tree, as when people confuse two gulls.
 
-    The class tree is cut down to the classes at hand. From a sample's class the walk goes up to the first node with several
-    children, and its wrong label is one of the other classes below that node.
+    The class tree is restricted to the classes of the data. For each sample, node(y) is the first node above its class with
+    several children; its wrong label is one of the other classes below that node.
 
     Paper: Barbany et al., ProcSim: Proxy-based Confidence for Robust Similarity Learning, WACV 2024.
     Formula: P(new = c) = share / (|leaves(node)| - 1) for c below node(y), c not y
-    Differs: "all children" may mean the classes below the node ("leaf") or its child nodes, of which one is drawn and then a
-        class inside it ("child"); the paper's words leave it open. By default exactly round(share * N) labels change. The
-        authors' trees are not published: `cub200` places missing names by hand, `cars196-type` goes by body type.
+    Differs: "all children" in the paper may mean the classes below the node ("leaf"), or its child nodes, of which one is drawn
+        and then a class below it ("child"). By default exactly round(share * N) labels change. The authors' trees are not
+        published: in `cub200` missing names are placed by hand, and `cars196-type` groups by body type.
 
     Args:
-        share: how many labels become wrong, in [0, 1].
-        exact: whether that is the exact share or the expected one.
-        reading: what is drawn with the same chance: classes below the node, or its children first.
-        tree: in place of the data's own tree: a shipped one (cub200, cars196-type, cars196-deep), a .json or .csv file with
+        share: share of the labels that become wrong, in [0, 1].
+        exact: whether `share` is the exact share or the expected share.
+        reading: what has equal probability: "leaf": the classes below the node; "child": the children of the node.
+        tree: replaces the class tree of the data: a shipped tree (cub200, cars196-type, cars196-deep), a .json or .csv file with
             the ancestors of every class, or wordnet:ROOT.
         class_names: names of the classes by number; the data fills them in.
         taxonomy: ancestors by class name, coarsest first; the data fills them in.
@@ -47,9 +47,9 @@ class Semantic(NoiseModel):
         check_share("Semantic", share)
         if class_names is None:
             raise LikewiseError(
-                "Semantic: it must know the class names to find classes in their tree; pass class_names"
+                "Semantic: it must know the class names to look up classes in the tree, got None; pass class_names"
             )
-        must_have("Semantic", tree, taxonomy)
+        require_tree("Semantic", tree, taxonomy)
         self.share = share
         self.exact = exact
         self.reading = reading
@@ -71,13 +71,13 @@ class Semantic(NoiseModel):
         return noisy
 
     def _paths(self, classes: Int[np.ndarray, "C"]) -> list[tuple[str, ...]]:
-        """Ancestors of each class, coarsest first."""
+        """Return the ancestors of each class, coarsest first."""
         names = [self.class_names[int(number)] for number in classes]
         return ancestors("Semantic", names, self.tree, self.taxonomy)
 
 
 class Relatives:
-    """Who stands near whom in a class tree. A node is the path to it from the root, a class a leaf below its path."""
+    """Related classes in a class tree. A node is its path from the root; a class is a leaf below its path."""
 
     def __init__(self, paths: list[tuple[str, ...]]):
         self.paths = paths
@@ -87,14 +87,15 @@ class Relatives:
                 self.below[path[:depth]].append(number)
 
     def of(self, number: int, reading: str) -> tuple[Int[np.ndarray, "n"], Float[np.ndarray, "n"]]:
-        """The other classes below the first node with several children, and the chance of each."""
+        """Return the other classes below the first node with several children, and the probability of each."""
         path = self.paths[number]
-        # The first node upwards that holds another class has several children: an only child would hold it as well.
+        # The first node upwards that has another class below it has several children: with one child, that child would have it.
         depth = next(d for d in range(len(path), -1, -1) if len(self.below[path[:d]]) > 1)
         others = np.array([one for one in self.below[path[:depth]] if one != number])
         if reading == "leaf":
             return others, np.full(len(others), 1 / len(others))
-        # The sample's own child holds nobody else, or the walk would have ended there. A class right at the node is a child too.
+        # The child above the sample's class has no other class below it, else depth would be larger. A class directly at the
+        # node is a child as well.
         child = [self.paths[one][depth : depth + 1] or one for one in others.tolist()]
         size = Counter(child)
         return others, np.array([1 / (len(size) * size[one]) for one in child])

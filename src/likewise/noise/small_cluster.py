@@ -14,25 +14,25 @@ from likewise.numerics.kmeans import kmeans
 
 
 class SmallCluster(NoiseModel):
-    """Whole classes dissolve: cut into small clusters of similar samples, each goes to another class as one.
+    """Whole classes are split into small clusters of similar samples, and each cluster gets the label of another class.
 
-    So wrong labels come in groups that look alike, as when a search engine files things under a wrong word. The dissolved
-    classes are gone.
+    Wrong labels therefore come in groups of similar images, as with wrong search results. The split classes disappear.
 
     Paper: the small cluster noise of Liu et al., Noise-resistant Deep Metric Learning with Ranking-based Instance Selection
         (PRISM), CVPR 2021.
-    Formula: until share * N labels are wrong: draw a class, k-means over the n samples now in it with n // 2 centres, and give
-        each cluster to a class that is left
-    Differs: the paper does not say when to stop, nor whether a class that has taken in clusters may dissolve; here, as in its
-        lists, the share is passed by less than the last class, and any class that is left may. `target="nearest"` is ours.
+    Formula: until share * N labels are wrong: draw a class, run k-means on its current n samples with n // 2 centres, and assign
+        each cluster to a remaining class
+    Differs: the paper does not define when to stop, nor whether a class that received clusters may be split; here, as in its
+        published lists, the share is exceeded by less than the last class, and every remaining class may be split.
+        `target="nearest"` is ours.
 
     Args:
-        features: of the samples, or of all rows of the data: an array, a .npy file, or an .npz file with x.
-        share: how many labels become wrong at least, in [0, 1).
-        clusters: pieces of a class; None: half as many as it has samples.
-        target: a cluster's new class: any, or the one whose mean is nearest to its centre.
+        features: features of the samples, or of all rows of the data: an array, a .npy file, or an .npz file with x.
+        share: smallest share of the labels that become wrong, in [0, 1).
+        clusters: number of clusters of a class; None: half the number of its samples.
+        target: new class of a cluster: a random one, or the class whose mean is nearest to the centre of the cluster.
         rows: row of each sample in the data; the data fills them in.
-        samples: how many rows the data has; the data fills it in.
+        samples: number of rows of the data; the data fills it in.
     """
 
     def __init__(
@@ -59,52 +59,58 @@ class SmallCluster(NoiseModel):
             return y.copy()
         classes, place = number_classes("SmallCluster", y, self.share)
         x = torch.as_tensor(self._features(len(y)))
-        now, left, wrong = place.copy(), np.arange(len(classes)), 0
-        total = torch.zeros(len(classes), x.shape[1]).index_add_(0, torch.as_tensor(place), x)  # features of each class
+        now, remaining, wrong = place.copy(), np.arange(len(classes)), 0
+        total = torch.zeros(len(classes), x.shape[1]).index_add_(
+            0, torch.as_tensor(place), x
+        )  # feature sums of each class
         while wrong < self.share * len(y):
-            gone = rng.choice(left)
-            left = left[left != gone]
-            if not len(left):
+            split_class = rng.choice(remaining)
+            remaining = remaining[remaining != split_class]
+            if not len(remaining):
                 raise LikewiseError(
-                    f"SmallCluster: share={self.share} would dissolve every class of {len(classes)}; lower it"
+                    f"SmallCluster: at least one class must remain, but share={self.share} would split all {len(classes)}; "
+                    "lower share"
                 )
-            members = np.flatnonzero(now == gone)
+            members = np.flatnonzero(now == split_class)
             pieces = min(self.clusters or max(len(members) // 2, 1), len(members))
-            found = kmeans(x[members], pieces, seed=int(rng.integers(2**31)))
+            clusters = kmeans(x[members], pieces, seed=int(rng.integers(2**31)))
             if self.target == "random":
-                targets = rng.choice(left, pieces)
+                targets = rng.choice(remaining, pieces)
             else:
-                mean = total[left] / torch.as_tensor(np.bincount(now)[left, None])
-                targets = left[(mean.square().sum(1) - 2 * found.centre @ mean.T).argmin(1).numpy()]
-            now[members] = targets[found.label.numpy()]
+                mean = total[remaining] / torch.as_tensor(np.bincount(now)[remaining, None])
+                targets = remaining[(mean.square().sum(1) - 2 * clusters.centre @ mean.T).argmin(1).numpy()]
+            now[members] = targets[clusters.label.numpy()]
             total.index_add_(0, torch.as_tensor(now[members]), x[members])
-            wrong += int((place[members] == gone).sum())  # those that came from elsewhere were wrong before
+            wrong += int((place[members] == split_class).sum())  # members from other classes were wrong already
         return classes[now].astype(y.dtype)
 
     def _features(self, count: int) -> Float[np.ndarray, "N F"]:
         x = read_features(self.features) if isinstance(self.features, str) else self.features
         if x.ndim != 2 or not np.issubdtype(x.dtype, np.floating):
             raise LikewiseError(
-                f"SmallCluster: features must be numbers with a row a sample, got {x.dtype} of shape {x.shape}"
+                f"SmallCluster: features must be floats with one row per sample, got {x.dtype} of shape {x.shape}; embed the data"
             )
         if len(x) != count:
             if self.rows is None or len(self.rows) != count or len(x) != self.samples:
                 raise LikewiseError(
                     f"SmallCluster: features must have a row for each of the {count} samples or for all rows of the data, got "
-                    f"{len(x)}; embed the data that is to be spoiled"
+                    f"{len(x)}; embed the same data"
                 )
             x = x[self.rows]
         if not np.isfinite(x).all():
-            raise LikewiseError("SmallCluster: features must be finite, and some are not; embed the data again")
+            raise LikewiseError(
+                "SmallCluster: features must be finite, got NaN or infinite values; embed the data again"
+            )
         return np.ascontiguousarray(x, np.float32)
 
 
 def read_features(file: str) -> np.ndarray:
     path = Path(file).expanduser()
     try:
-        found = np.load(path, allow_pickle=False)
-        return found["x"] if path.suffix.lower() == ".npz" else found
-    except Exception as error:  # numpy, zipfile and zlib raise many kinds for damaged files
+        content = np.load(path, allow_pickle=False)
+        return content["x"] if path.suffix.lower() == ".npz" else content
+    except Exception as error:  # numpy, zipfile and zlib raise many exception types for damaged files
         raise LikewiseError(
-            f"SmallCluster: features must be a .npy file, or an .npz file with x, and '{file}' cannot be read so ({error})"
+            f"SmallCluster: features must be a .npy file, or an .npz file with x; '{file}' cannot be read ({error}); "
+            "write it with `likewise embed`"
         ) from None

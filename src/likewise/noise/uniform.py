@@ -8,16 +8,16 @@ from likewise.noise._selection import check_share, choose, number_classes
 
 
 class Uniform(NoiseModel):
-    """A share of the samples gets the label of another class, any of them with the same chance.
+    """A share of the samples gets the label of another class; all other classes have equal probability.
 
     Paper: the symmetric noise of Barbany et al., ProcSim, WACV 2024, and of most work on wrong labels.
     Formula: P(new = c) = share / (C - 1) for every c that is not the true class
-    Differs: by default exactly round(share * N) labels change; `exact=False` flips each with probability `share`, as the
-        lists published with PRISM (Liu et al., CVPR 2021) did.
+    Differs: by default exactly round(share * N) labels change; `exact=False` changes each with probability `share`, as in the
+        lists published with PRISM (Liu et al., CVPR 2021).
 
     Args:
-        share: how many labels become wrong, in [0, 1].
-        exact: whether that is the exact share or the expected one.
+        share: share of the labels that become wrong, in [0, 1].
+        exact: whether `share` is the exact share or the expected share.
     """
 
     def __init__(self, share: float = 0.3, exact: bool = True):

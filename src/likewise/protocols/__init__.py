@@ -1,4 +1,4 @@
-"""Protocols: training rows, test rows, queries and gallery. The classes imported here are the registry."""
+"""Protocols: they assign rows to splits, and test rows to query and gallery. The classes imported here are the registry."""
 
 from likewise.protocols.class_folds import ClassFolds as ClassFolds
 from likewise.protocols.query_gallery import QueryGallery as QueryGallery

@@ -9,20 +9,20 @@ from likewise.types import Items, LikewiseError
 
 
 class ClassFolds(Protocol):
-    """Cross-validation over classes: one of several models that train on overlapping classes and share one test half.
+    """Cross-validation over classes: several models train on overlapping classes and have the same test classes.
 
-    The classes in label order are cut in two; the second half tests. Of the n classes before it, model p trains on a run of
-    n - n // folds classes that starts at p n // folds and goes around the end, and validates on the n // folds after them.
-    A spec that leaves `fold` out stands for all of the models.
+    The second half of the classes, in label order, is the test split. Of the first n classes, model p trains on n - n // folds
+    consecutive classes from p n // folds on, wrapping around at n, and validates on the following n // folds classes.
+    A spec without `fold` means all of the models.
 
     Paper: Musgrave et al., A Metric Learning Reality Check, ECCV 2020, with 4 folds.
-    Differs: nothing. Where folds do not divide n, a few classes are never validated (2 of 98 in Cars196), as there.
+    Differs: nothing. If folds does not divide n, a few classes are never validated (2 of 98 in Cars196), as in the paper.
 
     Args:
-        folds: how many models there are. Paper: 4.
-        fold: which of them this is, from 0.
-        own_split: whether the data's own train (and val) part is cut into folds and its test split tests. The paper cuts all
-            classes in half: 11,317 of SOP on each side, where its authors train on 11,318.
+        folds: number of models. Paper: 4.
+        fold: number of this model, from 0.
+        own_split: True: divide the train (and val) split of the data into folds, and keep its test split. False, as in the
+            paper: test on the second half of all classes, which is 11,317 classes of SOP, whose own training split has 11,318.
     """
 
     def __init__(self, folds: int = 4, fold: int = 0, own_split: bool = False):
@@ -37,8 +37,8 @@ class ClassFolds(Protocol):
     def rows(self, items: Items, part: Split) -> Int[np.ndarray, "n"]:
         if self.own_split and items.split is None:
             raise LikewiseError(
-                f"ClassFolds: own_split=True needs a split, and the data '{items.name}' has none; add the column, or leave "
-                "own_split out"
+                f"ClassFolds: own_split=True needs a split, but the data '{items.name}' has none; add the column `split`, or "
+                "omit own_split"
             )
         inside = np.ones(len(items), bool) if items.split is None else items.split != ""
         if self.own_split:
@@ -57,9 +57,9 @@ class ClassFolds(Protocol):
         count = len(classes)
         if count < self.folds:
             raise LikewiseError(
-                f"ClassFolds: each of the {self.folds} folds needs a class to validate on, but only {count} classes are not "
-                "for testing; bring more classes, or lower folds"
+                f"ClassFolds: each of the {self.folds} folds needs a validation class, but only {count} classes are not test "
+                "classes; add classes, or lower folds"
             )
-        held = count // self.folds
+        held_out = count // self.folds
         order = np.roll(classes, -(self.fold * count // self.folds))
-        return order[: count - held], order[count - held :]
+        return order[: count - held_out], order[count - held_out :]

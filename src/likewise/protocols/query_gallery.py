@@ -10,15 +10,15 @@ from likewise.types import Items, LikewiseError
 
 
 class QueryGallery(Protocol):
-    """Test samples marked `query` ask, those marked `gallery` answer (In-Shop). A row may be both, and never answers itself.
+    """Queries and gallery from the columns `query` and `gallery` (In-Shop). A row may be both, and never retrieves itself.
 
-    Where a part has no marked rows (validation, usually), all of its rows ask and answer. The column `gallery` may name
-    several galleries ("shop", "street"); all of them answer, unless one is chosen.
+    In a split without marked rows (usually validation), all rows are query and gallery. The column `gallery` may contain the
+    names of several galleries ("shop", "street"); all of them are searched together, unless one is chosen.
 
     Args:
-        train: share of the classes that train, where the data has no split.
-        val: share of the training classes held out for validation, where the data has no val split.
-        gallery: name of the gallery that answers; None = all of them together.
+        train: share of the classes in the training split, if the data has no split.
+        val: share of the training classes held out for validation, if the data has no val split.
+        gallery: name of the gallery to search; None: all galleries together.
     """
 
     def __init__(self, train: float = 0.5, val: float = 0.0, gallery: str | None = None):
@@ -31,7 +31,7 @@ class QueryGallery(Protocol):
     def rows(self, items: Items, part: Split) -> Int[np.ndarray, "n"]:
         if items.query is None and items.gallery is None:
             raise LikewiseError(
-                f"QueryGallery: the data '{items.name}' marks no queries and no gallery; add the columns `query` and "
+                f"QueryGallery: the data must mark queries or gallery, '{items.name}' marks neither; add the columns `query` and "
                 "`gallery`, or use UnseenClasses"
             )
         self._check_name(items)
@@ -42,14 +42,14 @@ class QueryGallery(Protocol):
     ) -> tuple[Bool[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
         self._check_name(items)
         every = np.ones(len(rows), bool)
-        asks = every if items.query is None else items.query[rows]
-        answers = every if items.gallery is None else items.gallery[rows]
-        if not asks.any() and not answers.any():
+        is_query = every if items.query is None else items.query[rows]
+        is_gallery = every if items.gallery is None else items.gallery[rows]
+        if not is_query.any() and not is_gallery.any():
             return every, every
         if self.gallery is None:
-            return asks, answers
+            return is_query, is_gallery
         assert items.gallery_name is not None
-        return asks, items.gallery_name[rows] == self.gallery
+        return is_query, items.gallery_name[rows] == self.gallery
 
     def galleries(self, items: Items, rows: Int[np.ndarray, "n"]) -> tuple[str, ...]:
         if self.gallery is not None or items.gallery_name is None:
@@ -62,8 +62,8 @@ class QueryGallery(Protocol):
     def _check_name(self, items: Items) -> None:
         names = [] if items.gallery_name is None else sorted(set(items.gallery_name.tolist()) - {""})
         if self.gallery is not None and self.gallery not in names:
-            has = f"It has: {', '.join(names)}" if names else "Write names into its column `gallery`"
+            hint = f"It has: {', '.join(names)}" if names else "Write names into its column `gallery`"
             raise LikewiseError(
                 f"QueryGallery: the data '{items.name}' has no gallery '{self.gallery}'"
-                f"{nearest_name(self.gallery, names)} {has}"
+                f"{nearest_name(self.gallery, names)} {hint}"
             )

@@ -11,20 +11,20 @@ from likewise.types import Items, LikewiseError
 
 
 class SeenClasses(Protocol):
-    """Hold out images of every class: train and test have the same classes (closed set), as in a catalogue.
+    """Held-out images of every class: training and test have the same classes (closed set), as in a catalogue.
 
-    Every class keeps a training image; a class with a single image, or a single `group`, only trains. Rows of one group stay
-    together, so shares are met as nearly as groups allow.
+    Every class keeps a training image; a class with a single image, or a single `group`, is only in the training split. Rows of
+    one group stay in one split, so that shares are approximate.
 
-    With gallery="train" the test split also holds the training rows: they answer and never ask, so that held-out images are
-    looked up among the images the network has learned from. Validation is then done in the same way.
+    With gallery="train" the training rows are the gallery, and only the held-out images are queries: held-out images are searched
+    among the images of the training. Validation works in the same way.
 
     Args:
-        test: share of a class's images that test; at least one image.
-        val: share of the rest that validates; at least one image where two are left. 0 = there is no validation split.
-        gallery: who answers: the other held-out images ("test"), or the training images ("train").
-        own_split: whether the data's own train, val and test splits count, in place of `test` and `val`.
-        seed: of the cut. It is not the run's seed: runs of several seeds are tested on the same images.
+        test: share of the images of a class in the test split; at least one image.
+        val: share of the remaining images in the validation split; at least one image if two remain. 0: no validation split.
+        gallery: "test": the other held-out images; "train": the training images.
+        own_split: use the train, val and test splits of the data in place of `test` and `val`.
+        seed: of the split, not of the run: runs with different seeds are tested on the same images.
     """
 
     shares_classes = True
@@ -56,8 +56,8 @@ class SeenClasses(Protocol):
             inside |= split == "train"
         elif part == "test" and inside.any() and np.bincount(items.y[inside]).max() < 2:
             raise LikewiseError(
-                f"SeenClasses: with gallery='test' held-out images answer one another, but of '{items.name}' no class has two "
-                "of them; raise test, or let the training images answer: gallery='train'"
+                f"SeenClasses: gallery='test' needs two held-out images in some class, but in '{items.name}' no class has two of "
+                "them; raise test, or search the training images: gallery='train'"
             )
         return np.flatnonzero(inside)
 
@@ -70,10 +70,10 @@ class SeenClasses(Protocol):
         return ~trains, trains
 
     def _split(self, items: Items) -> np.ndarray:
-        # Labels spoiled on purpose must not move the cut, which was made before.
+        # The labels before noise was injected: noise must not change the split.
         y = items.y_first
         if self.own_split:
-            split = self._given(items, y)
+            split = self._check_own_split(items, y)
         else:
             split = np.where(np.ones(len(y), bool) if items.split is None else items.split != "", "train", "").astype(
                 "<U5"
@@ -85,17 +85,17 @@ class SeenClasses(Protocol):
         check_groups(items, split)
         return split
 
-    def _given(self, items: Items, y: Int[np.ndarray, "N"]) -> np.ndarray:
+    def _check_own_split(self, items: Items, y: Int[np.ndarray, "N"]) -> np.ndarray:
         if items.split is None:
             raise LikewiseError(
-                f"SeenClasses: own_split=True needs a split, and the data '{items.name}' has none; add the column, or leave "
-                "own_split out"
+                f"SeenClasses: own_split=True needs a split, but the data '{items.name}' has none; add the column `split`, or "
+                "omit own_split"
             )
         unseen = np.setdiff1d(y[items.split == "test"], y[items.split == "train"])
         if len(unseen):
             raise LikewiseError(
                 f"SeenClasses: every test class must have a training image, but {len(unseen)} of '{items.name}' have none "
-                f"(first: {items.class_name[unseen[0]]}); use UnseenClasses, or leave own_split out"
+                f"(first: {items.class_name[unseen[0]]}); use UnseenClasses, or omit own_split"
             )
         return items.split
 
@@ -107,25 +107,26 @@ def held_out(
     share: float,
     rng: np.random.Generator,
 ) -> Int[np.ndarray, "m"]:
-    """About this share of each class's rows, whole groups at a time, never the last rows of a class.
+    """Return about this share of the rows of each class, in whole groups; every class keeps at least one row.
 
-    In a random order, a group (or a row of none) is taken while one of its classes still lacks rows and all keep others.
+    Groups (and rows without group) are visited in random order. A group is taken if one of its classes still needs rows and all
+    of its classes keep other rows.
     """
     order = rng.permutation(rows)
     size = np.bincount(y[rows], minlength=y.max() + 1)
-    lacks = np.minimum(np.maximum(1, np.round(share * size).astype(np.int64)), size - 1)
+    needed = np.minimum(np.maximum(1, np.round(share * size).astype(np.int64)), size - 1)
     if group is None or (group[rows] < 0).all():
-        order = order[np.argsort(y[order], kind="stable")]  # class after class, each in its random order
+        order = order[np.argsort(y[order], kind="stable")]  # sorted by class, random within a class
         first = (np.cumsum(size) - size)[y[order]]
-        return order[np.arange(len(order)) - first < lacks[y[order]]]
+        return order[np.arange(len(order)) - first < needed[y[order]]]
     together: dict[tuple[int, int], list[int]] = {}
     for row in order.tolist():
         together.setdefault((int(group[row]), -1 if group[row] >= 0 else row), []).append(row)
     taken: list[int] = []
     for members in together.values():
         own, count = np.unique(y[members], return_counts=True) if len(members) > 1 else (y[members], 1)
-        if (lacks[own] > 0).any() and (size[own] > count).all():
-            lacks[own] -= count
+        if (needed[own] > 0).any() and (size[own] > count).all():
+            needed[own] -= count
             size[own] -= count
             taken += members
     return np.asarray(taken, np.int64)

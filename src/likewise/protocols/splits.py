@@ -1,4 +1,4 @@
-"""How protocols cut a data set into train, val and test rows by class."""
+"""Assignment of rows to the train, val and test splits by class, as several protocols use it."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from likewise.types import Items, LikewiseError
 
 
 def rows_by_class(items: Items, part: Split, train: float, val: float) -> Int[np.ndarray, "n"]:
-    """Rows of a part. The data's own split counts where it has one; else the first classes train and the rest test.
+    """Return the rows of a split: of the data's own split, or else the first classes train and the others test.
 
-    A `val` part the data does not bring itself is carved from the last training classes. With `train=1` all of it trains.
+    If `val` > 0 and the data has no val split, the last training classes become the val split. With `train=1` all rows train.
     """
     if items.split is not None and train not in (0.5, 1):
         raise LikewiseError(
-            f"protocols: train={train} is wanted, but the data '{items.name}' has a split of its own; leave train out, or "
-            "train on all of it: train=1"
+            f"protocols: train must be omitted or 1, because the data '{items.name}' has its own split, got train={train}; "
+            "omit train, or train on all rows: train=1"
         )
     split = np.array(_first_classes(items, train) if items.split is None else items.split, dtype="<U5")
     if train == 1:
         split[split != ""] = "train"
     if val and not (split == "val").any():
-        held = _last_classes(items, np.flatnonzero(split == "train"), val)
-        split[(split == "train") & np.isin(items.y, held)] = "val"
+        held_out = _last_classes(items, np.flatnonzero(split == "train"), val)
+        split[(split == "train") & np.isin(items.y, held_out)] = "val"
     check_groups(items, split)
     return np.flatnonzero(split == part)
 
@@ -34,8 +34,8 @@ def _first_classes(items: Items, share: float) -> np.ndarray:
     first = classes[: max(1, round(share * len(classes)))]
     if len(first) == len(classes) and share < 1:
         raise LikewiseError(
-            f"protocols: {len(classes)} classes cannot be cut into train and test classes at train={share}; "
-            "bring more classes, or a `split` column; train=1 trains on all and tests none"
+            f"protocols: {len(classes)} classes cannot be divided into train and test classes at train={share}; "
+            "add classes, or a `split` column; train=1 trains on all classes and has no test split"
         )
     return np.where(np.isin(items.y_first, first), "train", "test")
 
@@ -45,13 +45,13 @@ def _last_classes(items: Items, train_rows: np.ndarray, share: float) -> np.ndar
     count = max(1, round(share * len(classes)))
     if count >= len(classes):
         raise LikewiseError(
-            f"protocols: val={share} of {len(classes)} training classes leaves none to train on; lower val"
+            f"protocols: some training classes must remain, but val={share} takes all {len(classes)} of them; lower val"
         )
     return classes[-count:]
 
 
 def check_groups(items: Items, split: np.ndarray) -> None:
-    """A group (one camera, one listing) must not stand in two parts."""
+    """Raise if a group (one camera, one listing) is in two splits."""
     if items.group is None:
         return
     inside = (items.group >= 0) & (split != "")
@@ -59,13 +59,13 @@ def check_groups(items: Items, split: np.ndarray) -> None:
     group, count = np.unique(pairs[0], return_counts=True)
     if (count > 1).any():
         raise LikewiseError(
-            f"protocols: a group must stay in one part, but {int((count > 1).sum())} groups stand in two "
+            f"protocols: a group must be in one split, but {int((count > 1).sum())} groups are in two or more "
             f"(first: group {group[count > 1][0]}); put each group into one split"
         )
 
 
 def split_by(protocol: Protocol, items: Items) -> np.ndarray:
-    """The part that each row is in, as a table says it; "" = in none. Training rows that also answer in the test split train."""
+    """Return the split of each row; "": in no split. A training row that is also gallery of the test split is "train"."""
     split = np.full(len(items), "", "<U5")
     for part in ("test", "val", "train"):
         split[protocol.rows(items, part)] = part

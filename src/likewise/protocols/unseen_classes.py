@@ -9,22 +9,22 @@ from likewise.types import Items, LikewiseError
 
 
 class UnseenClasses(Protocol):
-    """Train on some classes, test on others: every test sample asks, all other test samples may answer.
+    """Test on classes that are not in training: every test sample is a query, all other test samples are its gallery.
 
-    The data's own `split` counts where it has one; else the first share of the classes (in label order) trains.
-    Samples of one `group` are no answers to each other.
+    The column `split` of the data defines the splits, if it exists; else the first share of the classes (in label order) trains.
+    A query does not retrieve samples of its own `group`.
 
     Args:
-        train: share of the classes that train, where the data has no split. The field's custom: half. 1 = all of them, whatever
-            the split says: for a network that is to be used, with nothing left to test.
-        val: share of the training classes held out for validation, where the data has no val split.
+        train: share of the classes in the training split, if the data has no split. The convention is half. 1: train on all
+            classes, also of data with a split, for a network to deploy; there is no test split then.
+        val: share of the training classes held out for validation, if the data has no val split.
     """
 
     def __init__(self, train: float = 0.5, val: float = 0.0):
         if not 0 < train <= 1 or not 0 <= val < 1:
             raise LikewiseError(
                 f"UnseenClasses: 0 < train <= 1 and 0 <= val < 1 must hold, got train={train}, val={val}; train=1 trains on all "
-                "classes and tests none"
+                "classes and has no test split"
             )
         self.train = train
         self.val = val

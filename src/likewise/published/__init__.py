@@ -1,7 +1,7 @@
-"""The papers' numbers as printed, with their caveats, and the reader for them.
+"""Published numbers of papers as printed, with their caveats, and functions to read them.
 
-`results.csv` has a line a number, `papers.toml` says what each table shows and which caveats hold for which numbers, and
-`wrong_classes.csv` names the test classes that the influence study found most often wrong. All per cent, as printed.
+`results.csv` has one line per number, `papers.toml` describes each table and the caveats of its numbers, and `wrong_classes.csv`
+lists the test classes with the most retrieval errors in the influence study. All values are in per cent, as printed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from likewise.io.files import write_csv
 
 __all__ = ["Number", "Paper", "Printed", "caveats", "find", "numbers", "papers", "write", "wrong_classes"]
 
-NAMED = ("paper", "table", "dataset", "noise", "share", "method", "miner", "sampler", "metric")
-"""The fields that say which number it is: no two numbers are alike in all of them."""
+KEY_FIELDS = ("paper", "table", "dataset", "noise", "share", "method", "miner", "sampler", "metric")
+"""The fields that identify a published number: no two numbers are equal in all of them."""
 
 
 @dataclass(frozen=True)
 class Number:
-    """One printed number. `noise` and `share`: of the training labels ("all": over all columns of its table)."""
+    """One published number. `noise` and `share`: label noise of the training split ("all": over all columns of the table)."""
 
     paper: str
     table: str
@@ -34,18 +34,18 @@ class Number:
     noise: str
     share: float
     method: str
-    miner: str  # "" where a table knows none, as is sampler
+    miner: str  # "" if the table has none; the same for sampler
     sampler: str
     metric: str
     mean: float
     spread: float | None
     spread_is: str  # "std", "interval" (95 %), or "" where there is no spread
-    about: tuple[str, ...]  # the caveats that hold for it
+    about: tuple[str, ...]  # its caveats
 
 
 @dataclass(frozen=True)
 class Printed:
-    """A table of a paper: what it shows, and what stands behind its ±."""
+    """A table of a paper: its content, and the meaning of its ± ("std", "interval" or "")."""
 
     shows: str
     spread: str = ""
@@ -53,7 +53,7 @@ class Printed:
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper, its tables as it numbers them, and its caveats: which numbers each is about, and the text."""
+    """A paper, its tables by their numbers, and its caveats: selectors of the numbers, and the text."""
 
     title: str
     authors: str
@@ -65,18 +65,18 @@ class Paper:
 
 @cache
 def papers() -> dict[str, Paper]:
-    """Every paper by its key."""
+    """Return all papers by key."""
     content = tomllib.loads((files(__name__) / "papers.toml").read_text("utf-8"))
-    found = {}
-    for key, about in content.items():
-        tables = {name: Printed(**said) for name, said in about.pop("tables").items()}
-        said = tuple((tuple(c.get("where", [{}])), " ".join(c["text"].split())) for c in about.pop("caveats"))
-        found[key] = Paper(**about, tables=tables, caveats=said)
-    return found
+    by_key = {}
+    for key, entry in content.items():
+        tables = {name: Printed(**table) for name, table in entry.pop("tables").items()}
+        notes = tuple((tuple(c.get("where", [{}])), " ".join(c["text"].split())) for c in entry.pop("caveats"))
+        by_key[key] = Paper(**entry, tables=tables, caveats=notes)
+    return by_key
 
 
 def fits(line: Mapping[str, object], where: dict[str, str | list[str]]) -> bool:
-    """Whether a selector of a caveat is about this number: every field is the one, among several, or "not" the one."""
+    """Return whether a number matches a selector of a caveat: each field equals a value, is in a list, or is "not" a value."""
     for field, wanted in where.items():
         if isinstance(wanted, str) and wanted.startswith("not "):
             good = line[field] != wanted.removeprefix("not ")
@@ -88,38 +88,38 @@ def fits(line: Mapping[str, object], where: dict[str, str | list[str]]) -> bool:
 
 
 @cache
-def _all() -> tuple[Number, ...]:
+def _all_numbers() -> tuple[Number, ...]:
     with (files(__name__) / "results.csv").open(encoding="utf-8", newline="") as file:  # pyright: ignore[reportCallIssue]
         return tuple(map(_number, csv.DictReader(file)))
 
 
 def _number(line: dict[str, str]) -> Number:
     paper = papers()[line["paper"]]
-    about = tuple(text for where, text in paper.caveats if any(fits(line, one) for one in where))
+    notes = tuple(text for where, text in paper.caveats if any(fits(line, one) for one in where))
     spread = float(line["spread"]) if line["spread"] else None
-    is_what = paper.tables[line["table"]].spread if line["spread"] else ""
+    spread_is = paper.tables[line["table"]].spread if line["spread"] else ""
     numeric = {"share": float(line["share"]), "mean": float(line["mean"]), "spread": spread}
-    return Number(**{**line, **numeric}, spread_is=is_what, about=about)
+    return Number(**{**line, **numeric}, spread_is=spread_is, about=notes)
 
 
 @cache
 def _values(field: str) -> dict[str, str]:
-    """What a field can be, in the order of the file, by its name in small letters."""
-    return {str(getattr(n, field)).casefold(): getattr(n, field) for n in _all()}
+    """Return lower-case value -> value of a field, over all numbers, in the order of the file."""
+    return {str(getattr(n, field)).casefold(): getattr(n, field) for n in _all_numbers()}
 
 
 def numbers(**where: str | float) -> list[Number]:
-    """The numbers whose fields equal what is given, names in any case: `numbers(paper="procsim", table=5, dataset="cub200")`.
+    """Return the numbers with these field values, in any case: `numbers(paper="procsim", table=5, dataset="cub200")`.
 
-    A name that no paper has is an error; what no paper printed under known names is an empty list.
+    An unknown name raises an error; a combination of known names without a number gives an empty list.
     """
     for field in where:
-        if field not in NAMED:
+        if field not in KEY_FIELDS:
             raise LikewiseError(
-                f"published: a number has no field '{field}'{nearest_name(field, NAMED)} Choose by: {', '.join(NAMED)}"
+                f"published: a number has no field '{field}'{nearest_name(field, KEY_FIELDS)} Select by: {', '.join(KEY_FIELDS)}"
             )
-    found = list(_all())
-    for field in NAMED:
+    found = list(_all_numbers())
+    for field in KEY_FIELDS:
         if field in where:
             value = _share(where[field]) if field == "share" else _known(field, str(where[field]), found)
             found = [n for n in found if getattr(n, field) == value]
@@ -127,7 +127,7 @@ def numbers(**where: str | float) -> list[Number]:
 
 
 def _known(field: str, name: str, found: list[Number]) -> str:
-    """The name as printed. What there is to choose from depends on what is chosen already."""
+    """Return the name as printed. The suggestions of the error depend on the fields that are selected already."""
     values = _values(field)
     if name.casefold() not in values:
         there = [value for value in dict.fromkeys(getattr(n, field) for n in found) if value] or list(values.values())
@@ -145,26 +145,31 @@ def _share(value: str | float) -> float:
 
 
 def caveats(paper: str, table: str | int) -> list[str]:
-    """What must be known about the numbers of one table, each once."""
+    """Return the caveats of one table, each once."""
     return list(dict.fromkeys(text for n in numbers(paper=paper, table=table) for text in n.about))
 
 
 def find(noise: str | None = None, method: str | None = None, **where: str | None) -> list[Number]:
-    """As `numbers`, as a person asks: None leaves a field open, `method` is a part of a name, and `noise` may have its share:
-    "uniform 0.5". Nothing found is an error."""
+    """Return the numbers for a search from the command line; raise if there are none.
+
+    Args:
+        noise: a noise model, with or without its share: "uniform 0.5".
+        method: part of a method name.
+        where: other fields, as in `numbers`; None: any value.
+    """
     kind, _, share = (noise or "").partition(" ")
-    asked = {"noise": kind, "share": share} | where
-    found = numbers(**{field: value for field, value in asked.items() if value})
+    filters = {"noise": kind, "share": share} | where
+    found = numbers(**{field: value for field, value in filters.items() if value})
     named = [n for n in found if (method or "").casefold() in n.method.casefold()]
     if not named:
-        said = ", ".join(f"{field} {value}" for field, value in (asked | {"method": method}).items() if value)
-        methods = ", ".join(dict.fromkeys(n.method for n in found)) or "nothing; ask for less"
-        raise LikewiseError(f"published: no paper prints a number for {said}. Without the method there is: {methods}")
+        given = ", ".join(f"{field} {value}" for field, value in (filters | {"method": method}).items() if value)
+        methods = ", ".join(dict.fromkeys(n.method for n in found)) or "nothing; use fewer filters"
+        raise LikewiseError(f"published: no paper prints a number for {given}. Without the method there is: {methods}")
     return named
 
 
 def write(found: Iterable[Number], file: Path) -> None:
-    """Numbers as a .csv file, every field a column, caveats in the last one."""
+    """Write numbers to a .csv file with one column per field; the caveats are in the last column."""
     fields = [f.name for f in dataclasses.fields(Number)]
     lines = [[getattr(n, field) for field in fields[:-1]] + [" ".join(n.about)] for n in found]
     write_csv(file, fields, lines)
@@ -172,10 +177,10 @@ def write(found: Iterable[Number], file: Path) -> None:
 
 @cache
 def wrong_classes(dataset: str) -> dict[tuple[str, int], tuple[int, ...]]:
-    """Of each run of the influence study, by method and seed: the ten test classes with most wrong answers, the worst first.
+    """Return (method, seed) -> the ten test classes with the most retrieval errors in the influence study, worst first.
 
-    Classes count from 0 over the whole set, training classes included, as its published lists do: CUB200 by folder, Cars196
-    by id, InShop with the test classes after the 3,997 of the training split.
+    Class numbers start at 0 and include the training classes, as in the published lists: CUB200 by folder, Cars196 by id, InShop
+    with the test classes after the 3,997 of the training split.
     """
     with (files(__name__) / "wrong_classes.csv").open(encoding="utf-8", newline="") as file:  # pyright: ignore[reportCallIssue]
         lines = list(csv.DictReader(file))

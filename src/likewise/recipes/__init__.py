@@ -1,10 +1,10 @@
-"""Recipes: named settings from papers, each value with where it comes from ("paper", "code" or "ours").
+"""Recipes: named settings, most of them from papers, each value with its source ("paper", "code" or "ours").
 
-A recipe is a TOML file here. `[values]` holds for every data set, `[cub200]` and the like for one; a value is written
-`key = [value, source]`, keys being fields of `Train`. Names joined by "+" are read in turn, and the later values win:
-`apply("proxy-anchor+robust", "birds/")` is what `likewise train birds/ --recipe proxy-anchor --robust` trains.
-A plus joins only where a name follows it. Any other belongs to the name before it, "-plus" in the file's: "proxy-nca++" is
-proxy-nca-plus-plus.toml, and "proxy-nca+++robust" that and robust.toml.
+A recipe is a TOML file in this folder. `[values]` is for every data set, a section such as `[cub200]` for one data set; a value
+is written `key = [value, source]`, where the key is a field of `Train`. Recipes can be joined by "+"; later recipes override
+earlier ones: `apply("proxy-anchor+robust", "birds/")` is `likewise train birds/ --recipe proxy-anchor --robust`.
+A plus joins recipes only if a name follows it. Any other plus belongs to the name before it, and is "-plus" in the file name:
+"proxy-nca++" is proxy-nca-plus-plus.toml, and "proxy-nca+++robust" is this file and robust.toml.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from typing import Any
 from likewise.config import KEPT_OUT, SPECS, Train, merged_settings
 from likewise.errors import LikewiseError, nearest_name
 
-SOURCES = ("paper", "code", "ours")
-FOR_PICTURES = (
+VALUE_SOURCES = ("paper", "code", "ours")
+"""Allowed sources of a value."""
+
+IMAGE_SETTINGS = (
     "backbone",
     "pretrained",
     "weights",
@@ -34,12 +36,15 @@ FOR_PICTURES = (
     "warmup",
     "views",
 )
-ABOUT = ("title", "paper", "note")
+"""Settings that only apply to images, not to feature files."""
+
+DESCRIPTION_KEYS = ("title", "paper", "note")
+"""Keys of a recipe file that describe it."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A named setting. `values` are fields of `Train`; `source` says where each comes from."""
+    """Named settings. `values` are fields of `Train`; `source` has the source of each value."""
 
     name: str
     title: str
@@ -53,18 +58,21 @@ class Recipe:
 Sourced = tuple[object, str]
 """A value and its source."""
 
-DEFAULT = {f.name: f.default for f in dataclasses.fields(Train) if f.name != "data"}
-DEFAULTS = Recipe("defaults", "No recipe", "", "", {}, {}, ())
+DEFAULT_SETTINGS = {f.name: f.default for f in dataclasses.fields(Train) if f.name != "data"}
+"""Default of every field of `Train` except the data."""
+
+NO_RECIPE = Recipe("defaults", "No recipe", "", "", {}, {}, ())
 
 
 def names() -> list[str]:
+    """Return the names of all recipes."""
     return sorted(f.name.removesuffix(".toml") for f in files(__name__).iterdir() if f.name.endswith(".toml"))
 
 
 def read(name: str, data: str | None = None) -> Recipe:
-    """The recipe of this name, with the values for one data set where it has any. Several, joined by "+", become one."""
+    """Return the recipe of this name, with its values for a data set. Several names, joined by "+", give one recipe."""
     every = [_read_one(part, data) for part in re.split(r"\+(?=\w)", name)]
-    about = {key: " + ".join(filter(None, (getattr(r, key) for r in every))) for key in ABOUT[:2]}
+    about = {key: " + ".join(filter(None, (getattr(r, key) for r in every))) for key in DESCRIPTION_KEYS[:2]}
     return Recipe(
         name, **about, note=" ".join(filter(None, (r.note for r in every))),
         values=reduce(merged_settings, (r.values for r in every)), source={k: v for r in every for k, v in r.source.items()},
@@ -79,17 +87,17 @@ def _read_one(name: str, data: str | None) -> Recipe:
             f"recipe: there is no '{name}'{nearest_name(name, names())} There are: {', '.join(names())}"
         )
     content = tomllib.loads((files(__name__) / f"{file}.toml").read_text("utf-8"))
-    about = {key: content.pop(key, "") for key in ABOUT}
+    about = {key: content.pop(key, "") for key in DESCRIPTION_KEYS}
     chosen = dict(content.pop("values"))
     chosen = merged_settings(chosen, content.get((data or "").split("(")[0], {}))
-    if (data or "").lower().endswith((".npz", ".npy")):  # features: what concerns pictures does not apply
-        chosen = {key: value for key, value in chosen.items() if key not in FOR_PICTURES}
+    if (data or "").lower().endswith((".npz", ".npy")):  # features: settings for images do not apply
+        chosen = {key: value for key, value in chosen.items() if key not in IMAGE_SETTINGS}
     values: dict[str, object] = {key: tuple(v) if isinstance(v, list) else v for key, (v, _) in chosen.items()}
     return Recipe(name, **about, values=values, source={k: s for k, (_, s) in chosen.items()}, data_sets=tuple(content))
 
 
 def apply(name: str | None, data: str, **settings) -> Train:
-    """Settings that start from a recipe, or several ("triplet+robust"); what is given beside it wins."""
+    """Return settings from a recipe, or several ("triplet+robust"); `settings` override the values of the recipe."""
     values = read(name, data).values if name else {}
     known = [f.name for f in dataclasses.fields(Train)]
     for setting in settings:
@@ -102,13 +110,19 @@ def apply(name: str | None, data: str, **settings) -> Train:
 
 
 def read_pair(a: str, b: str | None, data: str | None = None) -> tuple[Recipe, Recipe, str | None]:
-    """Two sides to compare, and the data set they are read for. A side is a recipe by name, a run by its folder (one called
-    like a recipe as ./name), or None: the defaults.
+    """Return two recipes to compare, and the data set for which they are read.
 
-    With a run, recipes are read for its data where no other is named, and their specs written out as a run's are."""
+    If one of them is a run, recipes are read for the data of the run unless `data` is given, and all specs are written out with
+    their defaults, as in a run.
+
+    Args:
+        a: name of a recipe, or folder of a run (./name if a recipe has the same name).
+        b: the same; None: the defaults.
+        data: data set.
+    """
     runs = {name: read_run(name) for name in (a, b) if name and _is_path(name)}
     data = data or next((run.data_sets[0] for run in runs.values()), None)
-    one, other = (runs.get(name or "") or (read(name, data) if name else DEFAULTS) for name in (a, b))
+    one, other = (runs.get(name or "") or (read(name, data) if name else NO_RECIPE) for name in (a, b))
     return (written_out(one), written_out(other), data) if runs else (one, other, data)
 
 
@@ -118,43 +132,48 @@ def _is_path(name: str) -> bool:
 
 
 def read_run(folder: str) -> Recipe:
-    """The settings of a training that change what is learned or measured, as if they were a recipe."""
+    """Return the settings of a run that change what is learned or measured, as a recipe."""
     from likewise.runs.folder import Run
 
     about = Run(folder).about
     config = about["config"] if isinstance(about["config"], dict) else {}
     if "data" not in config:
-        raise LikewiseError(f"run: the settings in '{folder}' name no data; it is damaged or not ours")
+        raise LikewiseError(
+            f"run: the settings in '{folder}' name no data; the folder is damaged or was not written by likewise"
+        )
     kept = {key: value for key, value in config.items() if key == "metrics" or key not in KEPT_OUT}
     values: dict[str, object] = {k: tuple(v) if isinstance(v, list) else v for k, v in kept.items()}
     return Recipe(folder, "Run", "", "", values, dict.fromkeys(values, "run"), (config["data"],))
 
 
 def written_out(recipe: Recipe) -> Recipe:
-    """The same with every argument of its specs, defaults included, as a run keeps them."""
+    """Return the recipe with all default settings, and specs with all arguments, as in a run folder."""
     from likewise.config.spec import canonical
 
-    values = DEFAULT | recipe.values
+    values = DEFAULT_SETTINGS | recipe.values
     for key in SPECS:
         texts: Any = values[key]
         values[key] = tuple(map(canonical, texts)) if isinstance(texts, tuple) else texts and canonical(texts)
     return dataclasses.replace(recipe, values=values)
 
 
-def difference(a: Recipe, b: Recipe = DEFAULTS) -> dict[str, tuple[Sourced, Sourced]]:
-    """The settings that differ: name -> (value, source) of each. Where a recipe says nothing, the default counts."""
+def difference(a: Recipe, b: Recipe = NO_RECIPE) -> dict[str, tuple[Sourced, Sourced]]:
+    """Return the settings that differ: name -> (value, source) of a and of b. A missing setting has its default value."""
     sides = [
-        {key: (recipe.values.get(key, default), recipe.source.get(key, "default")) for key, default in DEFAULT.items()}
+        {
+            key: (recipe.values.get(key, default), recipe.source.get(key, "default"))
+            for key, default in DEFAULT_SETTINGS.items()
+        }
         for recipe in (a, b)
     ]
-    return {key: (sides[0][key], sides[1][key]) for key in DEFAULT if sides[0][key][0] != sides[1][key][0]}
+    return {key: (sides[0][key], sides[1][key]) for key in DEFAULT_SETTINGS if sides[0][key][0] != sides[1][key][0]}
 
 
 def command(recipe: Recipe, data: str) -> str:
-    """The command that the recipe stands for, in full."""
+    """Return the `likewise train` command with all settings of the recipe."""
     words = [f"likewise train {quoted(data)}"]
     for key, value in recipe.values.items():
-        if value == DEFAULT.get(key):
+        if value == DEFAULT_SETTINGS.get(key):
             continue
         flag = key.replace("_", "-")
         if isinstance(value, bool) and key != "pretrained":
@@ -165,6 +184,6 @@ def command(recipe: Recipe, data: str) -> str:
 
 
 def quoted(value: object) -> str:
-    """A word as a shell takes it."""
+    """Return a value as text, in quotes if a shell needs them."""
     text = str(value)
     return text if re.fullmatch(r"[\w./+-]+", text) else f'"{text}"'

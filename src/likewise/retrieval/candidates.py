@@ -1,7 +1,8 @@
-"""The first rows of a ranking: fast arithmetic proposes, exact scores decide, and a bound on its error proves nobody was missed.
+"""Top gallery rows of every query: candidates from fast arithmetic, ordered by exact scores, proven complete by an error bound.
 
-Float32 (float16 on a GPU) keeps some more candidates than are wanted; these are scored exactly (`integer_scores`). A query whose
-proposal cannot be proven complete, because too many neighbours are nearly equal, is scored exactly against the whole gallery.
+Products in float32 (float16 on a GPU) select more candidates than needed; exact scores (`integer_scores`) order the candidates.
+A query whose candidates cannot be proven complete, because too many neighbours are nearly equal, is scored exactly against the
+whole gallery.
 """
 
 from __future__ import annotations
@@ -13,47 +14,49 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.retrieval import integer_scores
-from likewise.retrieval.integer_scores import Forbidden, Side, cut
+from likewise.retrieval.integer_scores import Forbidden, PreparedVectors, cut
 from likewise.similarity import full_products
 
-GROUP = 32
-"""On a GPU, so many scores compete by their best one before any is looked at alone."""
+GROUP_SIZE = 32
+"""Scores per group on a GPU: `largest` first selects groups by their maximum, then single scores in the selected groups."""
 
 
-def top(
-    queries: Side,
-    gallery: Side,
-    forbidden: Forbidden,
+def top_rows(
+    queries: PreparedVectors,
+    gallery: PreparedVectors,
+    exclusions: Forbidden,
     depth: Int[Tensor, "Q"],
     budget: int,
     same: bool,
     progress: Callable[[float], None],
 ) -> Iterator[tuple[Int[Tensor, "C"], Int[Tensor, "C K"], Float[Tensor, "C K"]]]:
-    """Chunks of queries, each with its gallery rows in exact order and their keys, as deep as the chunk's deepest query.
+    """Yield chunks of (query numbers, their gallery rows in exact order, the exact keys of these rows).
+
+    The rows of a chunk go down to the largest depth among its queries.
 
     Args:
-        depth: how far down each query must be known.
+        depth: number of gallery rows that each query needs.
         budget: bytes of working memory.
-        same: the queries are the gallery.
+        same: whether queries and gallery are the same set.
         progress: called with the share of the work that is done.
     """
     n, on_gpu = len(gallery), gallery.device.type == "cuda"
     keep = min(n, with_slack(int(depth.max()), on_gpu))
     proposal, before = None, 0.0
     if same and not on_gpu and keep < n // 8 and n * keep * 8 <= budget * 3 // 4:
-        before = 0.9  # about what the proposals cost
-        proposal = _propose_symmetric(gallery, forbidden, keep, budget // 4, lambda share: progress(before * share))
-    order = depth.argsort(stable=True)  # queries of like depth together: no chunk goes deeper than it must
+        before = 0.9  # approximate share of the time that the proposals take
+        proposal = _propose_symmetric(gallery, exclusions, keep, budget // 4, lambda share: progress(before * share))
+    order = depth.argsort(stable=True)  # queries of similar depth share a chunk, so that no chunk is deeper than needed
     unproven, done = [], 0
     for chunk in cut(len(order), min(2**14, budget // (keep * 256))):
         ids = order[chunk]
         k = int(depth[ids[-1]])
         keep_here = min(n, with_slack(k, on_gpu))
-        if keep_here >= max(n // 8, 2) and n > 64:  # so deep that scoring everything exactly is cheaper
+        if keep_here >= max(n // 8, 2) and n > 64:  # at this depth, exact scores of the whole gallery are cheaper
             unproven.append(ids)
             continue
         if proposal is None:
-            candidate, floor = _propose(queries, gallery, forbidden, ids, keep_here, budget // 2)
+            candidate, floor = _propose(queries, gallery, exclusions, ids, keep_here, budget // 2)
         else:
             candidate, floor = proposal[0][ids].long(), proposal[1][ids]
         row, key, proven = _rescore(queries, gallery, ids, candidate, floor, k, budget // 2)
@@ -63,29 +66,38 @@ def top(
         progress(before + (1 - before) * done / len(order))
     left = torch.cat(unproven)
     for ids in left.split(4096) if len(left) else ():
-        for found in integer_scores.exhaustive(queries, gallery, forbidden, ids, int(depth[ids].max()), budget):
-            yield found
-            done += len(found[0])
+        for chunk_of_rows in integer_scores.exhaustive(
+            queries, gallery, exclusions, ids, int(depth[ids].max()), budget
+        ):
+            yield chunk_of_rows
+            done += len(chunk_of_rows[0])
             progress(before + (1 - before) * done / len(order))
 
 
 def with_slack(k: int, on_gpu: bool) -> int:
-    """How many to keep so that k can be proven, as a rule."""
+    """Return the number of candidates to keep so that the first k rows can usually be proven."""
     return k + 16 + k // 4 if on_gpu else k + 8 + k // 8
 
 
-def _approximate(q: Tensor, gallery: Side, rows: slice) -> Tensor:
-    """Scores of queries (`q` = their `real`), in units of `top`: in float32, or on a GPU in float16, summed in float32."""
+def _approximate(q: Tensor, gallery: PreparedVectors, rows: slice) -> Tensor:
+    """Return approximate scores of queries against gallery rows, divided by `max_integer` squared.
+
+    `q` holds the `scaled` vectors of the queries. Products are float32; on a GPU float16, summed in float32.
+    """
     with full_products(q):
-        dots = q @ gallery.real(rows).T
-    return dots if gallery.norm is None else dots.float().mul_(2).sub_((gallery.norm[rows] / gallery.top**2).float())
+        dots = q @ gallery.scaled(rows).T
+    return (
+        dots
+        if gallery.norm is None
+        else dots.float().mul_(2).sub_((gallery.norm[rows] / gallery.max_integer**2).float())
+    )
 
 
-def error_of(gallery: Side) -> float:
-    """No score of `_approximate` is further from the truth than this, whatever the order of summation.
+def error_of(gallery: PreparedVectors) -> float:
+    """Return an upper bound on the error of a score of `_approximate`, valid for every order of summation.
 
-    Two vectors that are not yet rounded to whole numbers, but to float32; products and sums. On a GPU: two vectors rounded to
-    11 bits, by Cauchy and Schwarz; sums that may drop what a float32 would round; and the result rounded to 11 bits.
+    CPU: two vectors rounded to float32 rather than to integers, plus products and sums. GPU: two vectors rounded to 11 bits
+    (bounded by Cauchy-Schwarz), sums that may truncate where float32 would round, and the result rounded to 11 bits.
     """
     dim = gallery.z.shape[1]
     error = (dim + dim**0.5 + 4) * 2.0**-24
@@ -95,39 +107,42 @@ def error_of(gallery: Side) -> float:
 
 
 def _propose(
-    queries: Side, gallery: Side, forbidden: Forbidden, ids: Tensor, keep: int, budget: int
+    queries: PreparedVectors, gallery: PreparedVectors, exclusions: Forbidden, ids: Tensor, keep: int, budget: int
 ) -> tuple[Int[Tensor, "A K"], Float[Tensor, "A"]]:
-    """The `keep` best gallery rows by fast arithmetic, and the worst score among them (nothing left out scored more)."""
+    """Return the `keep` gallery rows of highest approximate score, and the lowest of these scores.
+
+    No gallery row outside the returned ones has a higher approximate score.
+    """
     n, best = len(gallery), Best(len(ids), keep, gallery.device)
-    pairs, most = budget // 4, n if gallery.held is not None else budget // (16 * gallery.z.shape[1])
-    height = min(len(ids), max(pairs // n, 1024))  # the whole gallery at once, where that leaves a block to be proud of
+    pairs, most = budget // 4, n if gallery.scaled_copy is not None else budget // (16 * gallery.z.shape[1])
+    height = min(len(ids), max(pairs // n, 1024))  # the whole gallery at once if the blocks stay large enough
     for mine in cut(len(ids), height):
-        q = queries.real(ids[mine])
+        q = queries.scaled(ids[mine])
         for rows in cut(n, max(min(pairs // height, most), 4 * keep)):
             block = _approximate(q, gallery, rows)
-            forbidden.mask(block, ids[mine], rows.start)
+            exclusions.mask(block, ids[mine], rows.start)
             best.take(mine, rows.start, block)
     return best.row.masked_fill(best.score == -torch.inf, -1).long(), best.score[:, -1]
 
 
 def _propose_symmetric(
-    both: Side, forbidden: Forbidden, keep: int, budget: int, progress: Callable[[float], None]
+    both: PreparedVectors, exclusions: Forbidden, keep: int, budget: int, progress: Callable[[float], None]
 ) -> tuple[Tensor, Tensor]:
-    """`_propose` for a set against itself: every block of products serves its rows and its columns."""
+    """Return what `_propose` returns for a set against itself; every block of products is used for its rows and its columns."""
     n = len(both)
     best = Best(n, keep, both.device)
     everyone = torch.arange(n, device=both.device)
     size = min(4096, max(64, int((budget / 8) ** 0.5)))
     blocks = cut(n, size)
-    length = None if both.norm is None else (both.norm / both.top**2).float()
+    length = None if both.norm is None else (both.norm / both.max_integer**2).float()
     done, pairs = 0, len(blocks) * (len(blocks) + 1) // 2
-    for far in range(len(blocks)):  # the diagonal first: it sets the bars that later blocks must clear
+    for far in range(len(blocks)):  # the diagonal first: its scores are the thresholds for later blocks
         for a, b in zip(blocks, blocks[far:], strict=False):
-            block = _approximate(both.real(a), both, b)
-            forbidden.mask(block, everyone[a], b.start)
+            block = _approximate(both.scaled(a), both, b)
+            exclusions.mask(block, everyone[a], b.start)
             best.take(a, b.start, block)
             if a != b:
-                # Euclidean: the block holds 2 ab - |b|^2, and the other side wants 2 ab - |a|^2
+                # Euclidean: the block holds 2 ab - |b|^2; its transpose needs 2 ab - |a|^2
                 other = block.T if length is None else block.T + (length[b][:, None] - length[a][None, :])
                 best.take(b, a.start, other)
             done += 1
@@ -136,7 +151,7 @@ def _propose_symmetric(
 
 
 class Best:
-    """The best scores of every row so far, and where they were found."""
+    """Running top `keep` scores of every query, with the gallery rows of these scores."""
 
     def __init__(self, n: int, keep: int, device: torch.device):
         self.keep = keep
@@ -144,16 +159,16 @@ class Best:
         self.row = torch.full((n, keep), -1, dtype=torch.int32, device=device)
 
     def take(self, mine: slice, first: int, block: Float[Tensor, "A B"]) -> None:
-        """Let a block of scores compete: rows `mine` against gallery rows from `first` on."""
+        """Merge a block of scores: the queries `mine` against gallery rows from `first` on."""
         bar = self.score[mine, -1]
         if block.is_cuda or (bar == -torch.inf).any():
             return self._take_all(mine, first, block)
-        ahead = block > bar[:, None]  # few: most never come near the best
-        if ahead.count_nonzero() > ahead.numel() // 8:  # a list of them would take more room than the block
+        ahead = block > bar[:, None]  # usually few
+        if ahead.count_nonzero() > ahead.numel() // 8:  # a list of them would need more memory than the block
             return self._take_all(mine, first, block)
         if block.is_contiguous():
             place, column = ahead.nonzero(as_tuple=True)
-        else:  # a transposed block is read in the order it lies in memory
+        else:  # a transposed block is read in its memory order
             column, place = ahead.T.nonzero(as_tuple=True)
             place, order = place.sort(stable=True)
             column = column[order]
@@ -180,23 +195,34 @@ class Best:
 
 
 def largest(block: Float[Tensor, "A B"], keep: int) -> tuple[Float[Tensor, "A K"], Int[Tensor, "A K"]]:
-    """The `keep` largest of every row. On a GPU the best groups are found first: their best ones beat all other groups."""
+    """Return values and columns of the `keep` largest scores of every row.
+
+    On a GPU, groups of columns are selected by their maximum first: the `keep` largest scores lie in the `keep` best groups.
+    """
     tall, wide = block.shape
-    if not block.is_cuda or wide < 4 * keep * GROUP:
+    if not block.is_cuda or wide < 4 * keep * GROUP_SIZE:
         found = block.topk(keep, dim=1)
         return found.values, found.indices
-    groups = wide // GROUP  # group j: columns j, j + groups, j + 2 groups, ... so that neighbours are read together
-    whole = groups * GROUP
-    group = block[:, :whole].unflatten(1, (GROUP, groups)).amax(1).topk(keep, dim=1, sorted=False).indices
+    groups = wide // GROUP_SIZE  # group j: columns j, j + groups, j + 2 groups, ... so that memory reads are contiguous
+    whole = groups * GROUP_SIZE
+    group = block[:, :whole].unflatten(1, (GROUP_SIZE, groups)).amax(1).topk(keep, dim=1, sorted=False).indices
     column = (group[:, :, None] + torch.arange(0, whole, groups, device=block.device)).flatten(1)
-    if whole < wide:  # those in no full group
+    if whole < wide:  # columns after the last full group
         column = torch.cat([column, torch.arange(whole, wide, device=block.device).expand(tall, -1)], 1)
     score, at = block.gather(1, column).topk(keep, dim=1)
     return score, column.gather(1, at)
 
 
-def _rescore(queries: Side, gallery: Side, ids: Tensor, candidate: Tensor, floor: Tensor, k: int, budget: int):
-    """Exact keys of the candidates, the first k in order, and whether nothing outside them can belong there."""
+def _rescore(
+    queries: PreparedVectors,
+    gallery: PreparedVectors,
+    ids: Tensor,
+    candidate: Tensor,
+    floor: Tensor,
+    k: int,
+    budget: int,
+):
+    """Return the first k candidates in exact order, their exact keys, and whether each query's list is proven complete."""
     candidate = candidate.sort(dim=1).values  # ascending rows, so that a stable sort by key leaves ties in row order
     key = integer_scores.pair_keys(queries, gallery, ids, candidate.clamp_min(0), budget).masked_fill_(
         candidate < 0, -torch.inf
@@ -204,5 +230,5 @@ def _rescore(queries: Side, gallery: Side, ids: Tensor, candidate: Tensor, floor
     key, order = key.sort(dim=1, descending=True, stable=True)
     row, key = candidate.gather(1, order)[:, :k], key[:, :k]
     everything = candidate.shape[1] >= len(gallery)
-    proven = key[:, -1] > (floor.double() + error_of(gallery)) * gallery.top**2
+    proven = key[:, -1] > (floor.double() + error_of(gallery)) * gallery.max_integer**2
     return row, key, proven | (floor == -torch.inf) | everything

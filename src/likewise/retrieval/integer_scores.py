@@ -1,8 +1,8 @@
-"""Scores that are the same on every machine, and what is decided by them alone.
+"""Exact scores that are equal on every machine, and the rankings computed from them alone.
 
 Embeddings are rounded to integers of 26 bits (25 for Euclidean ranking). A dot product of two such vectors fits the 53 bits
-of a float64 whatever the order of summation, so every machine gets the same number and equal vectors tie exactly. Equal scores
-go to the lower row. Nothing but the embeddings themselves is kept: a block of them is made whole when it is needed.
+of a float64 for every order of summation, so every machine computes the same score and equal vectors tie exactly. Among equal
+scores the lower row is first. Only the embeddings are stored: blocks of integers are computed when they are needed.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from torch import Tensor
 
 from likewise.errors import LikewiseError
 
-UNIT = 2.0**26
-"""What a unit vector is multiplied with before rounding."""
+UNIT_SCALE = 2.0**26
+"""Factor of a unit vector before it is rounded to integers."""
 
-CHUNK = 2**20
-"""Numbers in float64 that preparing takes at a time."""
+CHUNK_VALUES = 2**20
+"""Float64 values that `prepare` processes at a time."""
 
-LONGER = 2.0**15
-"""How many times longer than most a vector may be: rounded to a part of the longest, the others keep ten bits."""
+MAX_LENGTH_FACTOR = 2.0**15
+"""Allowed length of the longest vector, in median lengths. All vectors share its scale, so that others keep at least ten bits."""
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
-    """Queries or gallery, ready to be compared on a device. The embeddings may lie elsewhere: on the CPU, or on disk."""
+class PreparedVectors:
+    """Queries or gallery with the factors that scale them to integers on a device. Embeddings may stay on the CPU or on disk."""
 
     z: Float[Tensor, "N D"]
-    factor: Float[Tensor, "N"]  # float64; times a row, rounded: whole numbers
-    norm: Float[Tensor, "N"] | None  # squared length of the whole numbers, exact; None for cosine
-    scale: float  # whole numbers / scale are of the size of z (Euclidean) or of unit length
-    held: Float[Tensor, "N D"] | None = None  # `real` of all rows, where there is room
+    factor: Float[Tensor, "N"]  # float64; a row times its factor, rounded, gives the integers
+    norm: Float[Tensor, "N"] | None  # squared length of the integers, exact; None for cosine
+    scale: float  # integers / scale have the size of z (Euclidean) or unit length
+    scaled_copy: Float[Tensor, "N D"] | None = None  # `scaled` of all rows, if memory allows
 
     @property
     def device(self) -> torch.device:
@@ -46,67 +46,77 @@ class Side:
 
     def _scaled(self, rows: slice | Tensor, by: float) -> Float[Tensor, "n D"]:
         source = rows if isinstance(rows, slice) else rows.to(self.z.device)
-        own = self.z[source].to(self.device).to(torch.float64, copy=True)  # those given are never changed
+        own = (
+            self.z[source].to(self.device).to(torch.float64, copy=True)
+        )  # a copy: the caller's embeddings must not change
         return own.mul_((self.factor[rows] * by)[:, None])
 
     def whole(self, rows: slice | Tensor) -> Float[Tensor, "n D"]:
-        """These rows as whole numbers, in float64."""
+        """Return these rows rounded to integers, in float64."""
         return self._scaled(rows, 1).round_()
 
     @property
-    def top(self) -> float:
-        """No whole number is larger than this."""
-        return UNIT if self.norm is None else UNIT / 2
+    def max_integer(self) -> float:
+        """Upper bound of the integers."""
+        return UNIT_SCALE if self.norm is None else UNIT_SCALE / 2
 
-    def real(self, rows: slice | Tensor) -> Float[Tensor, "n D"]:
-        """These rows near `whole` / top, for fast products: float32, or float16 on a GPU."""
-        if self.held is not None:
-            return self.held[rows]
-        return self._scaled(rows, 1 / self.top).to(self.short)  # scaled in float64: a factor may be beyond float32
+    def scaled(self, rows: slice | Tensor) -> Float[Tensor, "n D"]:
+        """Return approximately `whole` / max_integer of these rows, for fast products: float32, or float16 on a GPU."""
+        if self.scaled_copy is not None:
+            return self.scaled_copy[rows]
+        return self._scaled(rows, 1 / self.max_integer).to(
+            self.fast_dtype
+        )  # scaled in float64: a factor may overflow float32
 
     @property
-    def short(self) -> torch.dtype:
+    def fast_dtype(self) -> torch.dtype:
         return torch.float16 if self.device.type == "cuda" else torch.float32
 
 
-def prepare(z: Tensor, device: torch.device, scale: float | None, name: str, room: int = 0) -> Side:
-    """A side for cosines or, with a scale, for distances; `room` bytes may be held for it."""
+def prepare(z: Tensor, device: torch.device, scale: float | None, name: str, room: int = 0) -> PreparedVectors:
+    """Return embeddings prepared for exact cosines or, with a scale, for exact Euclidean distances.
+
+    Args:
+        scale: from `euclidean_scale`; None: cosine.
+        name: "query" or "gallery", for errors.
+        room: bytes that a scaled copy of all rows may take; 0: no copy.
+    """
     squared = squared_lengths(z, device)
     bad = (~torch.isfinite(squared)).nonzero()[:, 0]
     if len(bad):
         raise LikewiseError(
             f"search: embeddings must be finite, got NaN or infinity in {len(bad)} {name} rows "
-            f"(first: row {int(bad[0])}); look for a diverged training, a broken image, or float16 that overflowed"
+            f"(first: row {int(bad[0])}); check for a diverged training, a broken image, or an overflow of float16"
         )
-    factor = (UNIT / squared.sqrt()).where(squared > 0, 0.0) if scale is None else torch.full_like(squared, scale)
-    side = Side(z, factor, None, scale or UNIT)
+    factor = (UNIT_SCALE / squared.sqrt()).where(squared > 0, 0.0) if scale is None else torch.full_like(squared, scale)
+    side = PreparedVectors(z, factor, None, scale or UNIT_SCALE)
     if scale is not None:
         side = replace(side, norm=torch.cat([side.whole(rows).square_().sum(1) for rows in _blocks(z)]))
-    if z.numel() * side.short.itemsize <= room:
-        held = torch.empty(z.shape, dtype=side.short, device=device)
+    if z.numel() * side.fast_dtype.itemsize <= room:
+        scaled_copy = torch.empty(z.shape, dtype=side.fast_dtype, device=device)
         for rows in _blocks(z):
-            held[rows] = side.real(rows)
-        side = replace(side, held=held)
+            scaled_copy[rows] = side.scaled(rows)
+        side = replace(side, scaled_copy=scaled_copy)
     return side
 
 
 def euclidean_scale(*sides: Tensor) -> float:
-    """The power of two that puts the longest vector just below 25 bits."""
+    """Return the power of two that scales the longest vector to just below 25 bits."""
     squared = torch.cat([squared_lengths(z).cpu() for z in sides])
     squared = squared[squared.isfinite() & (squared > 0)]
     if not len(squared):
         return 1.0
     longest, usual = math.sqrt(squared.max()), math.sqrt(squared.median())
-    if longest > LONGER * usual:
+    if longest > MAX_LENGTH_FACTOR * usual:
         raise LikewiseError(
-            f"search: to compare distances, no embedding may be more than {LONGER:.0f} times as long as most, "
-            f"got one of length {longest:.3g} where the median is {usual:.3g}; leave it out, or rank by cosine"
+            f"search: for Euclidean ranking no embedding may be longer than {MAX_LENGTH_FACTOR:.0f} times the median length, "
+            f"got length {longest:.3g} with median {usual:.3g}; remove that embedding, or rank by cosine"
         )
     return 2.0 ** (25 - math.ceil(math.log2(longest)))
 
 
 def squared_lengths(z: Float[Tensor, "N D"], device: torch.device | None = None) -> Float[Tensor, "N"]:
-    """Squared norms of rows in float64, with the same bits on every device."""
+    """Return the squared norms of rows in float64, bitwise equal on every device."""
     device = device or z.device
     squared = torch.empty(len(z), dtype=torch.float64, device=device)
     for rows in _blocks(z):
@@ -115,22 +125,22 @@ def squared_lengths(z: Float[Tensor, "N D"], device: torch.device | None = None)
 
 
 def unit_rows(z: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
-    """Rows scaled to unit length, in float64, with the same bits on every device. A row of zeros stays."""
+    """Return rows scaled to unit length, in float64, bitwise equal on every device. A row of zeros stays zero."""
     return z.double() / squared_lengths(z).sqrt().clamp_min(1e-150)[:, None]
 
 
 def _blocks(z: Tensor) -> list[slice]:
-    return cut(len(z), CHUNK // z.shape[1])
+    return cut(len(z), CHUNK_VALUES // z.shape[1])
 
 
 def cut(n: int, size: int) -> list[slice]:
-    """`n` rows in slices of `size`."""
+    """Return slices of `size` rows (at least 1) that cover `n` rows; the last one may be shorter."""
     size = max(1, size)
     return [slice(i, min(i + size, n)) for i in range(0, n, size)]
 
 
 def _fixed_order_sum(x: Float[Tensor, "N D"]) -> Float[Tensor, "N"]:
-    """Sum of rows by halving: only elementwise additions, so the same bits on every device."""
+    """Return row sums by repeated halving: elementwise additions only, hence bitwise equal on every device."""
     while x.shape[1] > 1:
         half = x.shape[1] // 2
         rest = x[:, 2 * half :]
@@ -139,7 +149,14 @@ def _fixed_order_sum(x: Float[Tensor, "N D"]) -> Float[Tensor, "N"]:
 
 
 class Forbidden:
-    """Who is no answer to whom: each query itself (`own`, -1: nowhere), given pairs (sorted by query), and equal groups."""
+    """Gallery rows that a query must not retrieve: the query's own row, given pairs, and rows of the query's group.
+
+    Args:
+        queries: number of queries.
+        own: gallery row of each query itself; -1: the query is not in the gallery.
+        pairs: (query, gallery row), sorted by query.
+        groups: group of every query and of every gallery row; -1: no group.
+    """
 
     def __init__(
         self, queries: int, own: Tensor | None, pairs: Int[Tensor, "M 2"], groups: tuple[Tensor, Tensor] | None = None
@@ -149,41 +166,45 @@ class Forbidden:
         self.start = torch.cat([count.new_zeros(1), count.cumsum(0)])
 
     def mask(self, score: Float[Tensor, "A B"], ids: Int[Tensor, "A"], first: int) -> None:
-        """Take them out of the running, in place: `score` of these queries against gallery rows from `first` on."""
+        """Set the scores of excluded rows to -inf, in place. `score`: the queries `ids` against gallery rows from `first` on."""
         if self.own is not None:
-            self._strike(score, torch.arange(len(ids), device=ids.device), self.own[ids] - first)
+            self._set_to_minus_infinity(score, torch.arange(len(ids), device=ids.device), self.own[ids] - first)
         if len(self.query):
             count = self.start[ids + 1] - self.start[ids]
             place = torch.arange(len(ids), device=ids.device).repeat_interleave(count)
             offset = torch.arange(len(place), device=ids.device) - (count.cumsum(0) - count).repeat_interleave(count)
-            self._strike(score, place, self.row[self.start[ids][place] + offset] - first)
+            self._set_to_minus_infinity(score, place, self.row[self.start[ids][place] + offset] - first)
         if self.groups is not None:
             group = self.groups[0][ids][:, None]
             score.masked_fill_(
                 (group == self.groups[1][None, first : first + score.shape[1]]) & (group >= 0), -torch.inf
             )
 
-    def _strike(self, score: Tensor, place: Tensor, column: Tensor) -> None:
-        """Without a look at the values: those of other blocks are compared with infinity, which changes nothing."""
+    def _set_to_minus_infinity(self, score: Tensor, place: Tensor, column: Tensor) -> None:
+        """Set cells to -inf without a device sync: columns outside the block get min(score, +inf), a no-op."""
         wide = score.shape[1]
         value = torch.where((column >= 0) & (column < wide), -torch.inf, torch.inf).to(score.dtype)
         score.view(-1).scatter_reduce_(0, place * wide + column.clamp(0, wide - 1), value, "amin")
 
 
-def keys(queries: Side, gallery: Side, forbidden: Forbidden, q: Tensor, ids: Tensor, rows: slice) -> Tensor:
-    """Exact scores of some queries (`q` = their whole numbers) against a block of the gallery; -inf where forbidden."""
+def keys(
+    queries: PreparedVectors, gallery: PreparedVectors, exclusions: Forbidden, q: Tensor, ids: Tensor, rows: slice
+) -> Tensor:
+    """Return exact scores of queries (`q`: their integers) against a block of the gallery; -inf for excluded rows."""
     key = q @ gallery.whole(rows).T
     if gallery.norm is not None:
         key.mul_(2).sub_(gallery.norm[rows])
-    forbidden.mask(key, ids, rows.start)
+    exclusions.mask(key, ids, rows.start)
     return key
 
 
-def pair_keys(queries: Side, gallery: Side, ids: Tensor, rows: Int[Tensor, "n K"], budget: int) -> Float[Tensor, "n K"]:
-    """Exact scores of each query against its own K gallery rows."""
+def pair_keys(
+    queries: PreparedVectors, gallery: PreparedVectors, ids: Tensor, rows: Int[Tensor, "n K"], budget: int
+) -> Float[Tensor, "n K"]:
+    """Return exact scores of each query against its own K gallery rows."""
     dim = gallery.z.shape[1]
     key = torch.empty(rows.shape, dtype=torch.float64, device=rows.device)
-    most = (budget if rows.is_cuda else min(budget, 2**22)) // (dim * 24)  # pairs, as many as a CPU's cache holds
+    most = (budget if rows.is_cuda else min(budget, 2**22)) // (dim * 24)  # pairs; on a CPU limited to its cache
     for part in cut(len(ids), most // rows.shape[1]):
         q = queries.whole(ids[part])[:, :, None]
         for columns in cut(rows.shape[1], max(most, 64)):
@@ -192,8 +213,8 @@ def pair_keys(queries: Side, gallery: Side, ids: Tensor, rows: Int[Tensor, "n K"
     return key if gallery.norm is None else 2 * key - gallery.norm[rows]
 
 
-def readable(key: Float[Tensor, "C K"], queries: Side, ids: Int[Tensor, "C"]) -> Float[Tensor, "C K"]:
-    """Exact keys as the similarity a person reads: the cosine, or minus the distance."""
+def readable(key: Float[Tensor, "C K"], queries: PreparedVectors, ids: Int[Tensor, "C"]) -> Float[Tensor, "C K"]:
+    """Return exact keys as similarities: the cosine, or minus the Euclidean distance; NaN for a key of -inf."""
     if queries.norm is None:
         return (key / queries.scale**2).masked_fill(key == -torch.inf, torch.nan)
     squared = (queries.norm[ids][:, None] - key).clamp_min(0)
@@ -201,26 +222,34 @@ def readable(key: Float[Tensor, "C K"], queries: Side, ids: Int[Tensor, "C"]) ->
 
 
 def exhaustive(
-    queries: Side, gallery: Side, forbidden: Forbidden, ids: Int[Tensor, "n"], k: int, budget: int
+    queries: PreparedVectors,
+    gallery: PreparedVectors,
+    exclusions: Forbidden,
+    ids: Int[Tensor, "n"],
+    k: int,
+    budget: int,
 ) -> Iterator[tuple[Tensor, Int[Tensor, "C K"], Float[Tensor, "C K"]]]:
-    """The first k rows by exact keys against the whole gallery, some queries at a time."""
+    """Yield chunks of (query numbers, their first k gallery rows by exact score, the scores); -1 where no row is left."""
     for some, blocks in tiles(ids, gallery, budget, each=32, k=k):
         q = queries.whole(some)
         best_key = torch.full((len(some), k), -torch.inf, dtype=torch.float64, device=q.device)
         best_row = torch.full((len(some), k), -1, dtype=torch.int64, device=q.device)
         for rows in blocks:
-            key, row = _first(keys(queries, gallery, forbidden, q, some, rows), k)
-            both = torch.cat([best_key, key], 1)  # lower rows stand first
+            key, row = _first(keys(queries, gallery, exclusions, q, some, rows), k)
+            both = torch.cat([best_key, key], 1)  # lower rows come first
             key, order = both.sort(dim=1, descending=True, stable=True)
             best_key = key[:, :k]
             best_row = torch.cat([best_row, row + rows.start], 1).gather(1, order[:, :k])
         yield some, best_row.masked_fill(best_key == -torch.inf, -1), best_key
 
 
-def tiles(ids: Tensor, gallery: Side, budget: int, each: int, k: int = 1) -> Iterator[tuple[Tensor, list[slice]]]:
-    """Queries and gallery in tiles that take `each` bytes a pair, half of the budget, and their whole numbers the other.
+def tiles(
+    ids: Tensor, gallery: PreparedVectors, budget: int, each: int, k: int = 1
+) -> Iterator[tuple[Tensor, list[slice]]]:
+    """Yield (query numbers, slices of the gallery) such that one tile fits the budget.
 
-    So few queries at a time that the k answers kept for each are no more than a fourth of a tile.
+    Half of the budget is for the pairs, `each` bytes per pair, the other half for the integers of queries and gallery. The number
+    of queries is limited so that the k kept rows of all queries take at most a quarter of a tile.
     """
     pairs, most = max(4096, budget // 2 // each), max(64, budget // (64 * gallery.z.shape[1]))
     height = min(len(ids), most, max(pairs // len(gallery), int(pairs**0.5)), max(1, pairs // (4 * k)))
@@ -229,7 +258,7 @@ def tiles(ids: Tensor, gallery: Side, budget: int, each: int, k: int = 1) -> Ite
 
 
 def _first(key: Float[Tensor, "A B"], k: int) -> tuple[Float[Tensor, "A K"], Int[Tensor, "A K"]]:
-    """The first k of a block in order: by key, equal ones by column."""
+    """Return keys and columns of the first k of every row: by descending key, equal keys by column."""
     if k >= key.shape[1]:
         key, column = key.sort(dim=1, descending=True, stable=True)
         return key, column
@@ -238,7 +267,7 @@ def _first(key: Float[Tensor, "A B"], k: int) -> tuple[Float[Tensor, "A K"], Int
     ordered, order = key.gather(1, column).sort(dim=1, descending=True, stable=True)
     column = column.gather(1, order)
     tied = (best.values[:, k - 1] == best.values[:, k]) & (best.values[:, k] > -torch.inf)
-    tied = tied.nonzero()[:, 0]  # across the border: which of the equals come first is decided by row, over all of them
+    tied = tied.nonzero()[:, 0]  # the tie crosses rank k, so all tied columns must be sorted
     if len(tied):
         full = key[tied].sort(dim=1, descending=True, stable=True)
         ordered[tied], column[tied] = full.values[:, :k], full.indices[:, :k]
@@ -246,29 +275,35 @@ def _first(key: Float[Tensor, "A B"], k: int) -> tuple[Float[Tensor, "A K"], Int
 
 
 def places(
-    queries: Side, gallery: Side, forbidden: Forbidden, who: Int[Tensor, "M"], row: Int[Tensor, "M"], budget: int
+    queries: PreparedVectors,
+    gallery: PreparedVectors,
+    exclusions: Forbidden,
+    query: Int[Tensor, "M"],
+    row: Int[Tensor, "M"],
+    budget: int,
 ) -> Int[Tensor, "M"]:
-    """Ranks of given answers, counted from 1: one more than the number of rows that come before. `who` must ascend."""
-    rank = torch.empty_like(who)
-    asked, count = who.unique_consecutive(return_counts=True)
+    """Return the ranks, from 1, of the pairs (query `query[i]`, gallery row `row[i]`). `query` must ascend."""
+    rank = torch.empty_like(query)
+    queried, count = query.unique_consecutive(return_counts=True)
     per_tile = max(1, budget // (8 * max(1, int(count.max()) if len(count) else 1) * 32))
     at = 0
-    for ids, size in zip(asked.split(per_tile), count.split(per_tile)):
+    for ids, size in zip(queried.split(per_tile), count.split(per_tile)):
         pairs = slice(at, at + int(size.sum()))
-        way = _count_before if 16 * len(ids) > pairs.stop - at else _sort_all  # with many answers, sorting is cheaper
-        rank[pairs] = way(queries, gallery, forbidden, ids, size, row[pairs], budget)
+        # with many rows per query, sorting is cheaper
+        compute = _count_before if 16 * len(ids) > pairs.stop - at else _sort_all
+        rank[pairs] = compute(queries, gallery, exclusions, ids, size, row[pairs], budget)
         at = pairs.stop
     return rank
 
 
-def _sort_all(queries, gallery, forbidden, ids: Tensor, size: Tensor, row: Tensor, budget: int) -> Tensor:
-    """Ranks of the answers `row` of these queries, `size` of them each: their places when everyone is sorted."""
+def _sort_all(queries, gallery, exclusions, ids: Tensor, size: Tensor, row: Tensor, budget: int) -> Tensor:
+    """Return the ranks of the gallery rows `row` by sorting the whole gallery; `size` rows belong to each query."""
     n, rank, at = len(gallery), torch.empty_like(row), 0
     count = torch.arange(1, n + 1, device=row.device)
     height = max(1, budget // (n * 48))
     for some, many in zip(ids.split(height), size.split(height)):
         q, wide = queries.whole(some), max(64, budget // (64 * gallery.z.shape[1]))
-        key = torch.cat([keys(queries, gallery, forbidden, q, some, rows) for rows in cut(n, wide)], 1)
+        key = torch.cat([keys(queries, gallery, exclusions, q, some, rows) for rows in cut(n, wide)], 1)
         order = key.sort(dim=1, descending=True, stable=True).indices
         place = torch.empty_like(order).scatter_(1, order, count.expand_as(order))
         query = torch.arange(len(some), device=row.device).repeat_interleave(many)
@@ -278,29 +313,32 @@ def _sort_all(queries, gallery, forbidden, ids: Tensor, size: Tensor, row: Tenso
     return rank
 
 
-def _count_before(queries, gallery, forbidden, ids: Tensor, size: Tensor, row: Tensor, budget: int) -> Tensor:
-    """The same by counting: every row is only compared with the answers asked for."""
+def _count_before(queries, gallery, exclusions, ids: Tensor, size: Tensor, row: Tensor, budget: int) -> Tensor:
+    """Return what `_sort_all` returns, by counting the gallery rows that precede each row of `row`."""
     query = torch.arange(len(ids), device=row.device).repeat_interleave(size)
     bar = pair_keys(queries, gallery, ids[query], row[:, None], budget // 4)[:, 0]
-    order = row.argsort(descending=True, stable=True)  # worst answer first: lowest key, of equals the higher row
+    order = row.argsort(descending=True, stable=True)  # last rank first: lowest key, then higher row
     order = order[bar[order].argsort(stable=True)]
     order = order[query[order].argsort(stable=True)]
     bar, bar_row = bar[order], row[order]
     start = size.cumsum(0) - size
-    beats = torch.zeros(len(row) + len(ids), dtype=torch.int64, device=row.device)  # rows by how many answers they beat
+    # gallery rows by the number of `row` entries that they precede
+    beats = torch.zeros(len(row) + len(ids), dtype=torch.int64, device=row.device)
     steps = int(size.max()).bit_length()
     everyone = torch.arange(len(ids), device=row.device)
     for here, blocks in tiles(everyone, gallery, budget * 3 // 2, each=12):
         q, least = queries.whole(ids[here]), bar[start[here]]
         for rows in blocks:
-            key = keys(queries, gallery, forbidden, q, ids[here], rows)
-            ahead = key >= least[:, None]  # few, if the embedding is any good; all, if it is not
+            key = keys(queries, gallery, exclusions, q, ids[here], rows)
+            ahead = key >= least[:, None]  # few for a good embedding
             pieces = 1 + int(ahead.sum()) * 160 // max(1, budget)
             for part in cut(len(here), -(-len(here) // pieces)):
                 place, column = ahead[part].nonzero(as_tuple=True)
-                who = here[part][place]
-                low = _beaten(key[part][place, column], column + rows.start, bar, bar_row, start[who], size[who], steps)
-                beats += torch.bincount(low + who, minlength=len(beats))  # one slot more than answers for each query
+                number = here[part][place]
+                low = _count_beaten(
+                    key[part][place, column], column + rows.start, bar, bar_row, start[number], size[number], steps
+                )
+                beats += torch.bincount(low + number, minlength=len(beats))  # each query has size + 1 slots
     upto = beats.cumsum(0)
     slot = torch.arange(len(row), device=row.device) + query
     rank = torch.empty_like(row)
@@ -308,8 +346,11 @@ def _count_before(queries, gallery, forbidden, ids: Tensor, size: Tensor, row: T
     return rank
 
 
-def _beaten(value, column, bar, bar_row, low, size, steps: int) -> Int[Tensor, "M"]:
-    """Where each row stands among its query's answers (those from `low` on, worst first), by halving."""
+def _count_beaten(value, column, bar, bar_row, low, size, steps: int) -> Int[Tensor, "M"]:
+    """Return how many entries of `bar` each gallery row precedes, plus `low`, by binary search.
+
+    The entries of a query are bar[low : low + size], last rank first.
+    """
     high = low + size
     for _ in range(steps):
         middle = (low + high) // 2

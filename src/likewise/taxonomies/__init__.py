@@ -1,4 +1,4 @@
-"""Class trees: the ancestors of every class. Shipped ones, those in a file, and those of WordNet."""
+"""Taxonomies (class trees): the ancestors of every class, from a shipped file, your own file, or WordNet."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from pathlib import Path
 
 from likewise.errors import LikewiseError, nearest_name
 
-__all__ = ["NAMES", "ancestors", "known", "must_have", "taxonomy"]
+__all__ = ["NAMES", "ancestors", "known", "require_tree", "taxonomy"]
 
 NAMES: dict[str, str] = {
-    "cub200": "the 200 birds of CUB-200-2011 in WordNet 3.0; a name missing there stands below its family",
+    "cub200": "the 200 birds of CUB-200-2011 in WordNet 3.0; names missing there are placed below their family",
     "cars196-type": "the 196 models of Stanford Cars by body type",
-    "cars196-deep": "the same by body type, make and model",
+    "cars196-deep": "the 196 models of Stanford Cars by body type, make and model",
 }
-"""What is shipped. Glyphs, sop and inaturalist bring trees of their own, as their loaders read them off the data."""
+"""Shipped trees. The data sets glyphs, sop and inaturalist have their own trees, which their readers return."""
 
-FORMS = f"a shipped tree ({', '.join(NAMES)}), a .json or .csv file, or wordnet:ROOT such as wordnet:bird"
+TREE_FORMS = f"a shipped tree ({', '.join(NAMES)}), a .json or .csv file, or wordnet:ROOT such as wordnet:bird"
+"""The allowed ways to name a tree, for errors."""
 
 
 def taxonomy(name: str, classes: Iterable[str] = ()) -> dict[str, tuple[str, ...]]:
-    """Class name -> its ancestors, coarsest first.
+    """Return class name -> its ancestors, coarsest first.
 
     Args:
         name: a name from `NAMES`; a .json file, {"class": ["coarsest", ..., "finest"]}; a .csv file with a class and its
-            ancestors in every line, coarsest first; or `wordnet:ROOT`, which looks the classes up below that word.
-        classes: their names, for WordNet alone.
+            ancestors in every line, coarsest first; or `wordnet:ROOT`, which looks up the classes below that word.
+        classes: names of the classes; only WordNet needs them.
     """
     if name in NAMES:
         data, _, depth = name.partition("-")
@@ -41,29 +42,31 @@ def taxonomy(name: str, classes: Iterable[str] = ()) -> dict[str, tuple[str, ...
     path = Path(name).expanduser()
     if path.suffix.lower() not in (".json", ".csv") or not path.is_file():
         raise LikewiseError(
-            f"taxonomy: there is no tree '{name}'{nearest_name(name, NAMES) if path.suffix == '' else ';'} give {FORMS}"
+            f"taxonomy: there is no tree '{name}'{nearest_name(name, NAMES) if path.suffix == '' else ';'} give {TREE_FORMS}"
         )
     return read_json(path) if path.suffix.lower() == ".json" else read_csv(path)
 
 
-def must_have(owner: str, tree: str | None, own: dict[str, tuple[str, ...]] | None) -> None:
-    """Raise, for `owner`, where there is no tree at all."""
+def require_tree(owner: str, tree: str | None, own: dict[str, tuple[str, ...]] | None) -> None:
+    """Raise, in the name of `owner`, if neither a tree is named nor the data has one (`own`)."""
     if tree is None and own is None:
         raise LikewiseError(
-            f"{owner}: the data brings no class tree; name one: tree='cub200', a .json or .csv file with the ancestors of every "
-            "class, or tree='wordnet:bird'"
+            f"{owner}: it needs a class tree, but the data has none; name one: tree='cub200', a .json or .csv file with the "
+            "ancestors of every class, or tree='wordnet:bird'"
         )
 
 
 def ancestors(
     owner: str, names: Sequence[str], tree: str | None, own: dict[str, tuple[str, ...]] | None
 ) -> list[tuple[str, ...]]:
-    """The path from the root down to each of these classes, itself left out; raise, for `owner`, where one is not known.
+    """Return the ancestors of each of these classes, coarsest first. Raise, in the name of `owner`, if a class is missing.
 
     Args:
-        tree: as in `taxonomy`; None: the data's `own`.
+        names: names of the classes.
+        tree: as the name in `taxonomy`; None: use `own`.
+        own: the tree of the data, if it has one.
     """
-    must_have(owner, tree, own)
+    require_tree(owner, tree, own)
     found = own if tree is None else taxonomy(tree, names)
     assert found is not None
     missing = [name for name in names if name not in found]
@@ -76,7 +79,7 @@ def ancestors(
 
 
 def known(name: str, classes: Iterable[str]) -> dict[str, tuple[str, ...]] | None:
-    """A shipped tree's part about these classes; None: it knows none of them."""
+    """Return the entries of a shipped tree for these classes; None if it has none of them."""
     tree = taxonomy(name)
     return {one: tree[one] for one in classes if one in tree} or None
 
@@ -85,10 +88,10 @@ def read_json(path: Path) -> dict[str, tuple[str, ...]]:
     try:
         tree = json.loads(path.read_text("utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        raise LikewiseError(f"taxonomy: {path.name} is not JSON ({error}); correct it") from None
+        raise LikewiseError(f"taxonomy: {path.name} is not JSON ({error}); correct the file") from None
     if not isinstance(tree, dict) or not tree:
         raise LikewiseError(
-            f'taxonomy: {path.name} must hold {{"class": ["coarsest", ..., "finest"]}}, got something else'
+            f'taxonomy: {path.name} must hold {{"class": ["coarsest", ..., "finest"]}}, got another structure; correct the file'
         )
     for one, above in tree.items():
         if not isinstance(above, list) or not all(isinstance(word, str) and word for word in above):
@@ -99,7 +102,7 @@ def read_json(path: Path) -> dict[str, tuple[str, ...]]:
 
 
 def read_csv(path: Path) -> dict[str, tuple[str, ...]]:
-    """A line a class, its cells the class and then its ancestors; empty cells count for nothing. `class_name` is a head."""
+    """Read a CSV file with one class per line: the class, then its ancestors. Empty cells and the header are skipped."""
     tree: dict[str, tuple[str, ...]] = {}
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -109,14 +112,18 @@ def read_csv(path: Path) -> dict[str, tuple[str, ...]]:
                     continue
                 if words[0] in tree:
                     raise LikewiseError(
-                        f"taxonomy: a class must stand in {path.name} once, but '{words[0]}' comes again in line {number}; "
-                        "remove one"
+                        f"taxonomy: a class must be in {path.name} once, but '{words[0]}' is repeated in line {number}; "
+                        "remove one line"
                     )
                 tree[words[0]] = tuple(words[1:])
     except (csv.Error, UnicodeDecodeError) as error:
-        raise LikewiseError(f"taxonomy: {path.name} is not CSV in UTF-8 ({error}); save it anew") from None
+        raise LikewiseError(f"taxonomy: {path.name} is not CSV in UTF-8 ({error}); save it as CSV in UTF-8") from None
     if not tree:
-        raise LikewiseError(f"taxonomy: {path.name} must hold a class and its ancestors in every line, and it is empty")
+        raise LikewiseError(
+            f"taxonomy: {path.name} must hold a class and its ancestors in every line, but it is empty; add the classes"
+        )
     if not any(tree.values()) and all(";" in name for name in tree):
-        raise LikewiseError(f"taxonomy: cells in {path.name} must be parted by commas, got semicolons; save it anew")
+        raise LikewiseError(
+            f"taxonomy: cells in {path.name} must be separated by commas, got semicolons; save it with commas"
+        )
     return tree

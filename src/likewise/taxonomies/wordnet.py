@@ -1,4 +1,4 @@
-"""A class tree from WordNet, for anybody's class names: each class stands below its own synset, and that below the root."""
+"""A class tree from WordNet for any class names: the ancestors of a class are the synsets from the root down to its own."""
 
 from __future__ import annotations
 
@@ -11,23 +11,26 @@ from pathlib import Path
 
 from likewise.errors import LikewiseError
 
-BIRDS: dict[str, str] = {
+BIRD_SYNONYMS: dict[str, str] = {
     "flycatcher": "New_World_flycatcher", "warbler": "New_World_warbler", "sparrow": "New_World_sparrow",
     "oriole": "New_World_oriole", "jay": "New_World_jay", "grackle": "crow_blackbird", "lark": "n01527617",
     "European_Goldfinch": "Carduelis_carduelis", "Tree_Sparrow": "Spizella_arborea", "Rock_Wren": "Salpinctes_obsoletus",
     "Gadwall": "dabbling_duck", "Sayornis": "phoebe", "Geococcyx": "roadrunner", "Green_Violetear": "hummingbird",
 }  # fmt: skip
-"""`extra` for the names of CUB-200-2011: American birds whose words mean another bird first, and names WordNet lacks."""
+"""`extra` for the names of CUB-200-2011: American birds whose words first mean another bird, and names not in WordNet."""
 
-FOLDERS = ("/usr/share/wordnet", "/usr/share/wordnet-3.0/dict", "/usr/local/WordNet-3.0/dict")
+WORDNET_FOLDERS = ("/usr/share/wordnet", "/usr/share/wordnet-3.0/dict", "/usr/local/WordNet-3.0/dict")
+"""Folders that are searched for the WordNet files."""
 
 
 @dataclass(frozen=True, eq=False)
 class Nouns:
-    """WordNet's nouns. A synset is known by its number, the offset in data.noun."""
+    """The nouns of WordNet. The number of a synset is its offset in data.noun."""
 
-    senses: Callable[[str], list[int]]  # spelling in small letters and figures alone -> synsets, the usual sense first
-    synset: Callable[[int], tuple[str, list[int]]]  # -> its first word, and the synsets above it
+    senses: Callable[
+        [str], list[int]
+    ]  # word in lower-case letters and digits only -> synsets, the most frequent sense first
+    synset: Callable[[int], tuple[str, list[int]]]  # number -> its first word, and its hypernyms
 
 
 def build(
@@ -36,48 +39,50 @@ def build(
     wordnet: str | Nouns | None = None,
     extra: dict[str, str | tuple[str, ...]] | None = None,
 ) -> dict[str, tuple[str, ...]]:
-    """Class name -> its ancestors from the root down to its own synset.
+    """Return class name -> its ancestors from the root down to its own synset.
 
-    A depth-first search climbs from every sense of a name, and the first way that reaches the root wins; so a crane stands
-    below bird or below machine, as the root wants. Names match whatever stands between their words, with a possessive s
-    where one is missing; a name that is not found stands below what its last word means (Laysan_Albatross: albatross).
+    A depth-first search goes up from every sense of a name, and the first path that reaches the root is used; a crane is thus
+    below bird or below machine, depending on the root. Punctuation between words is ignored, and a missing possessive s is tried;
+    a name that is not found is placed below the synset of its last word (Laysan_Albatross: albatross).
 
     Paper: Barbany et al., ProcSim, WACV 2024, whose authors placed missing names by hand and published no table.
 
     Args:
-        names: of the classes.
-        root: a word, meant in its first sense, or a synset such as n02958343.
-        wordnet: a folder with index.noun and data.noun, or "nltk". By default the usual folders are tried, then NLTK.
-        extra: for names, or last words of names, that WordNet lacks or that mean something else first: another word for
-            it or a synset; or, outright, its ancestors below the root. `BIRDS` is such a table.
+        names: names of the classes.
+        root: a word in its first sense, or a synset such as n02958343.
+        wordnet: a folder with index.noun and data.noun, or "nltk". None: `WORDNET_FOLDERS`, then NLTK.
+        extra: for names, or last words of names, that are not in WordNet or have another first sense: a synonym, a synset, or
+            the ancestors below the root. `BIRD_SYNONYMS` is such a table.
     """
     nouns = wordnet if isinstance(wordnet, Nouns) else open_wordnet(wordnet)
     goal = next(iter(_senses(nouns, root)), None)
     if goal is None:
-        raise LikewiseError(f"wordnet: the root must be a noun that WordNet knows, got '{root}'; try a plainer word")
+        raise LikewiseError(
+            f"wordnet: the root must be a noun that WordNet knows, got '{root}'; try a more common word"
+        )
     table = {_plain(name): value for name, value in (extra or {}).items()}
     tree, missing = {}, []
     for name in names:
         for word in _readings(name, table):
-            found = (nouns.synset(goal)[0], *word) if isinstance(word, tuple) else _place(nouns, word, goal)
-            if found:
-                tree[name] = found
+            path = (nouns.synset(goal)[0], *word) if isinstance(word, tuple) else _place(nouns, word, goal)
+            if path:
+                tree[name] = path
                 break
         else:
             missing.append(name)
     if missing:
         raise LikewiseError(
-            f"wordnet: {len(missing)} classes are no kind of '{root}' that WordNet knows: {', '.join(missing[:5])}"
-            f"{', ...' if len(missing) > 5 else ''}; say in `extra` what they are, or write the tree to a file"
+            f"wordnet: every class must be below '{root}' in WordNet, but {len(missing)} are not: {', '.join(missing[:5])}"
+            f"{', ...' if len(missing) > 5 else ''}; add synonyms in `extra`, or write the tree to a file"
         )
     return tree
 
 
 def open_wordnet(where: str | None = None) -> Nouns:
-    """WordNet from its own files or from NLTK, whichever is there."""
+    """Return the nouns of WordNet from its own files or, if there are none, from NLTK."""
     if where is not None and where != "nltk":
         return read_files(Path(where).expanduser())
-    for folder in (os.environ.get("WNSEARCHDIR", ""), *FOLDERS) if where is None else ():
+    for folder in (os.environ.get("WNSEARCHDIR", ""), *WORDNET_FOLDERS) if where is None else ():
         if folder and os.path.isfile(os.path.join(folder, "index.noun")):
             return read_files(Path(folder))
     try:
@@ -90,11 +95,13 @@ def open_wordnet(where: str | None = None) -> Nouns:
 
 
 def read_files(folder: Path) -> Nouns:
-    """From the plain files index.noun and data.noun."""
+    """Read the nouns of WordNet from the files index.noun and data.noun of a folder."""
     try:
         lines, data = (folder / "index.noun").read_text("utf-8").splitlines(), (folder / "data.noun").read_bytes()
     except OSError as error:
-        raise LikewiseError(f"wordnet: {error.filename} cannot be read ({error.strerror}); give its folder") from None
+        raise LikewiseError(
+            f"wordnet: {error.filename} cannot be read ({error.strerror}); pass the folder that holds it"
+        ) from None
     index = defaultdict(list)
     for line in lines:
         if not line.startswith(" "):  # the licence is indented
@@ -104,10 +111,11 @@ def read_files(folder: Path) -> Nouns:
     def synset(number: int) -> tuple[str, list[int]]:
         words = data[number : data.find(b"\n", number)].decode().partition("|")[0].split()
         if words[:1] != [f"{number:08d}"]:
-            raise LikewiseError(f"wordnet: data.noun has no synset {number:08d}; take both files from one release")
-        pointers = words[
-            5 + 2 * int(words[3], 16) :
-        ]  # after number, file, kind, count of words, words, count of pointers
+            raise LikewiseError(
+                f"wordnet: data.noun has no synset {number:08d}; use index.noun and data.noun of one release"
+            )
+        # after number, file, kind, count of words, words, count of pointers
+        pointers = words[5 + 2 * int(words[3], 16) :]
         above = [int(pointers[i + 1]) for i in range(0, len(pointers) - 3, 4) if pointers[i] in ("@", "@i")]
         return words[4], above
 
@@ -122,9 +130,9 @@ def through_nltk() -> Nouns:
         index[_plain(lemma)].append(lemma)
 
     def synset(number: int) -> tuple[str, list[int]]:
-        found = wordnet.synset_from_pos_and_offset("n", number)
-        above = found.hypernyms() + found.instance_hypernyms()
-        return found.lemma_names()[0], [one.offset() for one in above]
+        entry = wordnet.synset_from_pos_and_offset("n", number)
+        above = entry.hypernyms() + entry.instance_hypernyms()
+        return entry.lemma_names()[0], [one.offset() for one in above]
 
     return Nouns(
         lambda word: [s.offset() for lemma in index.get(word, ()) for s in wordnet.synsets(lemma, "n")], synset
@@ -132,7 +140,7 @@ def through_nltk() -> Nouns:
 
 
 def _plain(word: str) -> str:
-    """Chuck-will's-widow -> chuckwillswidow, so that it does not matter how a name is punctuated."""
+    """Return a word without punctuation, in lower case: Chuck-will's-widow -> chuckwillswidow."""
     return "".join(letter for letter in word.casefold() if letter.isalnum())
 
 
@@ -141,7 +149,7 @@ def _senses(nouns: Nouns, word: str) -> list[int]:
 
 
 def _readings(name: str, table: dict[str, str | tuple[str, ...]]) -> Iterator[str | tuple[str, ...]]:
-    """What a class name may mean, the likeliest first."""
+    """Yield the words or ancestors to look up for a class name, the most likely first."""
     words = re.split(r"[\W_]+", name.strip())
     last = _plain(words[-1])
     if _plain(name) in table:
@@ -154,20 +162,20 @@ def _readings(name: str, table: dict[str, str | tuple[str, ...]]) -> Iterator[st
 
 
 def _place(nouns: Nouns, word: str, goal: int) -> tuple[str, ...] | None:
-    """The words from the goal down to the first sense of a word that lies below it."""
+    """Return the words from the goal down to the first sense of a word that is below the goal; None if no sense is."""
     for sense in _senses(nouns, word):
-        way = _climb(nouns, sense, goal)
-        if way:
-            return tuple(nouns.synset(number)[0] for number in way)
+        path = _climb(nouns, sense, goal)
+        if path:
+            return tuple(nouns.synset(number)[0] for number in path)
     return None
 
 
 def _climb(nouns: Nouns, number: int, goal: int) -> list[int]:
-    """The first way found from the goal down to a synset, both included; empty: there is none."""
+    """Return the first path from the goal down to a synset, both included; an empty list if there is none."""
     if number == goal:
         return [goal]
     for above in nouns.synset(number)[1]:
-        way = _climb(nouns, above, goal)
-        if way:
-            return [*way, number]
+        path = _climb(nouns, above, goal)
+        if path:
+            return [*path, number]
     return []

@@ -1,4 +1,4 @@
-"""Terms: what the objective adds beside the loss. The classes imported here are the registry."""
+"""Terms: additions to the objective that need more than embeddings and labels. The classes imported here are the registry."""
 
 from likewise.terms.ensemble import Ensemble as Ensemble
 from likewise.terms.language_guidance import LanguageGuidance as LanguageGuidance

@@ -1,4 +1,4 @@
-"""A module that another module uses without owning it."""
+"""References from one module to another that PyTorch does not register as a submodule."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from torch import nn
 
 
 def hold_without_registering(owner: nn.Module, name: str, value: nn.Module) -> None:
-    """Set `owner.name` to a module that is not saved, moved or trained with the owner. Assigning it would register it."""
+    """Set `owner.name` to a module without registering it, so that it is not saved, moved or trained with the owner."""
     vars(owner)[name] = value

@@ -1,4 +1,4 @@
-"""What language, or another network, makes of the training samples: worked out once before training, and kept in a file."""
+"""Target embeddings of classes or samples from text or from another network: computed once before training, stored in a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from likewise.types import LikewiseError, TrainingSetInfo
 
 
 class Guidance(NamedTuple):
-    """Embeddings of distinct things, and which of them, best first, stand for each class or for each sample."""
+    """Distinct target embeddings, and for each class or sample the rows of its k embeddings, best first."""
 
     table: Float[Tensor, "M d"]  # unit rows
     index: Int[Tensor, "S k"]
@@ -36,15 +36,17 @@ def from_classifier(
     prompt: str,
     encoder: str,
 ) -> Guidance:
-    """The k ImageNet names that a classifier finds best: for each class by its mean logits, or for each sample."""
-    encode = text_encoder(encoder, given.device)  # first: looking at all pictures takes long, and this may fail
+    """Return embeddings of the k most likely ImageNet names: of each class by its mean logits, or of each sample."""
+    encode = text_encoder(encoder, given.device)  # first, because it may fail, and classifying all images takes long
     looker, names = load_classifier(classifier, weights)
     if k > len(names):
-        raise LikewiseError(f"LanguageGuidance: k must be at most the classifier's {len(names)} classes, got {k}")
+        raise LikewiseError(
+            f"LanguageGuidance: k must be at most {len(names)}, the number of classes of the classifier, got {k}; lower k"
+        )
     labels = torch.as_tensor(given.labels, device=given.device)
     total = torch.zeros(len(given.class_names), len(names), device=given.device)
     best = torch.zeros(len(labels), k, dtype=torch.int64)
-    for logits, place in look(given, looker):
+    for logits, place in outputs_on_training_set(given, looker):
         if level == "class":
             total.index_add_(0, labels[place], logits)
         else:
@@ -56,27 +58,30 @@ def from_classifier(
 
 
 def from_names(given: TrainingSetInfo, prompt: str, encoder: str) -> Guidance:
-    """The data's own class names, such as "001.Black_footed_Albatross" as "Black footed Albatross"."""
+    """Return embeddings of the data set's class names; "001.Black_footed_Albatross" is read as "Black footed Albatross"."""
     names = tuple(re.sub(r"^\d+\.", "", name).replace("_", " ").strip() for name in given.class_names)
     return encode_names(names, torch.arange(len(names))[:, None], prompt, text_encoder(encoder, given.device))
 
 
 def from_images(given: TrainingSetInfo, image_encoder: str, weights: str | None) -> Guidance:
-    """Every sample by another network's embedding of it."""
-    seen = [(e.cpu(), place.cpu()) for e, place in look(given, load_image_encoder(image_encoder, weights))]
-    e, place = (torch.cat(tensors) for tensors in zip(*seen))
+    """Return another network's embedding of every training image."""
+    network = load_image_encoder(image_encoder, weights)
+    outputs = [(e.cpu(), place.cpu()) for e, place in outputs_on_training_set(given, network)]
+    e, place = (torch.cat(tensors) for tensors in zip(*outputs))
     table = F.normalize(e[place.argsort()], dim=1)
     return Guidance(table, torch.arange(len(table))[:, None])
 
 
-def look(given: TrainingSetInfo, looker: Looker) -> Iterator[tuple[Float[Tensor, "B M"], Int[Tensor, "B"]]]:
-    """What a network gives for every training picture, and which sample that is."""
+def outputs_on_training_set(
+    given: TrainingSetInfo, looker: Looker
+) -> Iterator[tuple[Float[Tensor, "B M"], Int[Tensor, "B"]]]:
+    """Yield batches of (network outputs, positions of their samples in the training set)."""
     looker = looker.to(given.device)
-    with bar("look at pictures", len(given.labels), quiet=given.quiet) as progress:
+    with bar("embed images for LanguageGuidance", len(given.labels), quiet=given.quiet) as progress:
         for x, place in given.pictures(looker.transform()):
             if x.ndim != 4:
                 raise LikewiseError(
-                    f"LanguageGuidance: it must see pictures, got features of shape {tuple(x.shape)}; use by='names'"
+                    f"LanguageGuidance: the data must be images, got features of shape {tuple(x.shape)}; use by='names'"
                 )
             with torch.no_grad():
                 yield looker(x).float(), place
@@ -86,7 +91,14 @@ def look(given: TrainingSetInfo, looker: Looker) -> Iterator[tuple[Float[Tensor,
 def encode_names(
     names: tuple[str, ...], chosen: Int[Tensor, "S k"], prompt: str, encode: Callable[[list[str]], Tensor]
 ) -> Guidance:
-    """Encode every distinct name among the chosen ones once."""
+    """Return embeddings of the chosen names; every distinct name is encoded once.
+
+    Args:
+        names: all names.
+        chosen: numbers of the k names of each class or sample.
+        prompt: text around a name, with {} in place of the name.
+        encode: texts -> embeddings.
+    """
     used = sorted({names[i] for i in chosen.unique().tolist()})
     number = {name: i for i, name in enumerate(used)}
     place = torch.tensor([number.get(name, -1) for name in names])
@@ -94,8 +106,8 @@ def encode_names(
     return Guidance(table, place[chosen])
 
 
-def keep(guidance: Guidance, file: Path, fingerprint: str) -> None:
-    """Write it aside and put it in its place, marked with what it was made from."""
+def save_guidance(guidance: Guidance, file: Path, fingerprint: str) -> None:
+    """Write the targets and the fingerprint of their inputs to a file, atomically."""
     file.parent.mkdir(parents=True, exist_ok=True)
     aside = file.with_name(f".{file.name}.{os.getpid()}.part")
     tensors = {"table": guidance.table, "index": guidance.index.int()}
@@ -103,8 +115,8 @@ def keep(guidance: Guidance, file: Path, fingerprint: str) -> None:
     os.replace(aside, file)
 
 
-def kept(file: Path, fingerprint: str) -> Guidance | None:
-    """What a file holds; None: there is none, it is damaged, or it was made from something else."""
+def load_guidance(file: Path, fingerprint: str) -> Guidance | None:
+    """Return the targets in a file; None if the file is missing or damaged, or its fingerprint differs."""
     if not file.is_file():
         return None
     try:

@@ -11,29 +11,30 @@ from likewise.contracts import Loss, Miner, Term
 from likewise.terms._held import hold_without_registering
 from likewise.types import Batch, LikewiseError, Output
 
-MOMENTUM = 0.9
-"""How much of itself a branch's usual error keeps at a step."""
+ERROR_MOMENTUM = 0.9
+"""Momentum of the moving average of a branch's reconstruction error, per step."""
 
 
 class Ensemble(Term):
-    """Train each part of a relational head with a loss of its own, on the samples that this part remembers best.
+    """One loss per part of a relational head, each on the samples that its part reconstructs best.
 
     Paper: Zheng et al., Deep Relational Metric Learning, ICCV 2021.
     Formula: J = sum_k L_k({h_nk : k(n) = k}) + w mean_nk rec_nk, k(n) = argmin_k rec_nk; h and rec as in `Relational`,
-        L_k the training's loss with proxies of its own
-    Differs: l_n = (B / n_k) L_k(h_nk) + w mean_k rec_nk, n_k the samples in its branch, so that the mean is J; an empty branch
-        adds nothing. Proxies start as the loss's do; the released code's are shorter. `balanced` is ours: nothing in the paper
-        keeps one branch from taking all samples. A node of length 0 has no direction and takes no sample. Nodes are unit
-        vectors, for losses of raw ones too.
-    Needs: a head with parts, `Relational()`, and a loss that works on some samples of a batch: no views, no teacher.
+        L_k a copy of the training loss with its own proxies
+    Differs: l_n = (B / n_k) L_k(h_nk) + w mean_k rec_nk, n_k the number of samples in the branch of n, so that the mean is J; an
+        empty branch adds nothing. Proxies are initialised as in the loss; those of the released code are shorter. `balanced` is
+        ours: nothing in the paper prevents one branch from taking all samples. A node of length 0 has no direction and gets no
+        sample. Nodes are unit vectors, also for losses on raw embeddings.
+    Needs: a head with parts, `Relational()`, and a loss that works on a subset of the batch: no views, no teacher.
 
     Args:
-        make_loss: dim -> a fresh copy of the training's loss; the run fills it in.
-        embedder: the network in training, asked for its head's k and dim; the run fills it in.
-        weight: of J. Paper: 1, beside `--loss-weight 10`.
-        reconstruction: w; it trains the decoders alone. Paper: 1.
-        balanced: take rec_nk relative to its branch's usual one, so that a part that remembers all well takes not all.
-        weighted: let the confidence's weights apply here too.
+        make_loss: dim -> a new copy of the training loss; the run fills it in.
+        embedder: the network in training, for k and dim of its head; the run fills it in.
+        weight: factor of J. Paper: 1, with `--loss-weight 10`.
+        reconstruction: w; this summand trains only the decoders. Paper: 1.
+        balanced: divide rec_nk by its moving average over the branch, so that a branch that reconstructs all samples well cannot
+            take all of them.
+        weighted: whether the sample weights of the confidence apply to this term.
     """
 
     syncs = True
@@ -53,7 +54,7 @@ class Ensemble(Term):
         head: Any = embedder.head
         if not hasattr(head, "k"):
             raise LikewiseError(
-                f"Ensemble: the network needs a head with parts, got {type(head).__name__}; "
+                f"Ensemble: the network must have a head with parts, got {type(head).__name__}; "
                 "train with --head 'Relational()'"
             )
         if reconstruction < 0:
@@ -65,13 +66,14 @@ class Ensemble(Term):
         self.balanced = balanced
         self.weighted = weighted
         self.losses = nn.ModuleList(make_loss(head.dim // head.k) for _ in range(head.k))
-        for part in self.losses.modules():
-            if getattr(part, "views", 1) > 1 or (isinstance(part, Miner) and part.momentum is not None):
+        for component in self.losses.modules():
+            if getattr(component, "views", 1) > 1 or (isinstance(component, Miner) and component.momentum is not None):
                 raise LikewiseError(
-                    f"Ensemble: {type(part).__name__} needs the whole batch, and a branch sees some of it; "
+                    f"Ensemble: {type(component).__name__} needs the whole batch, but a branch gets a subset of it; "
                     "use another loss"
                 )
-        self.seen: tuple[Tensor, Tensor] | None = None  # of the last batch: shares of the branches, their mean errors
+        # of the last training batch: share of the samples in each branch, mean error of each branch
+        self.last_batch: tuple[Tensor, Tensor] | None = None
         self.register_buffer("usual", torch.zeros(head.k))
 
     def forward(self, out: Output, batch: Batch) -> Float[Tensor, "B"]:
@@ -80,16 +82,16 @@ class Ensemble(Term):
         size, order = len(branch), branch.argsort(stable=True)
         count = (branch[:, None] == torch.arange(len(self.losses), device=branch.device)).sum(0)
         if self.training:
-            self.seen = count / size, out.rec.detach().mean(0)
+            self.last_batch = count / size, out.rec.detach().mean(0)
         node = out.nodes[order, branch[order]]
-        counts = count.tolist()  # the one wait: rows are really taken out, so that a loss sees nobody else's
+        counts = count.tolist()  # the only device sync: each loss gets the rows of its branch alone
         pieces = zip(self.losses, counts, node.split(counts), batch.y[order].split(counts), strict=True)
         each = torch.cat([size / n * loss(h, y) for loss, n, h, y in pieces if n])
         return each[order.argsort()] + self.reconstruction * out.rec.mean(1)
 
     @torch.no_grad()
     def choose(self, out: Output) -> Int[Tensor, "B"]:
-        """The branch of every sample; of equals, the first."""
+        """Return the branch of every sample; the first one in case of a tie."""
         assert out.rec is not None and out.nodes is not None
         cost = out.rec
         if self.balanced:
@@ -98,11 +100,11 @@ class Ensemble(Term):
         return cost.masked_fill(out.nodes.square().sum(2) < 0.5, torch.inf).argmin(1)
 
     def after_step(self, step: int) -> list[nn.Parameter]:
-        if self.balanced and self.seen is not None:
-            now = self.seen[1].to(self.usual)
-            self.usual.copy_(torch.lerp(now, self.usual, MOMENTUM).where(self.usual > 0, now))
+        if self.balanced and self.last_batch is not None:
+            now = self.last_batch[1].to(self.usual)
+            self.usual.copy_(torch.lerp(now, self.usual, ERROR_MOMENTUM).where(self.usual > 0, now))
         return [moved for loss in self.losses for moved in loss.after_step(step) or ()]  # pyright: ignore[reportCallIssue]
 
     def observe_state(self) -> dict[str, Tensor]:
-        shares = () if self.seen is None else self.seen[0]
+        shares = () if self.last_batch is None else self.last_batch[0]
         return {f"branch_{number}": share for number, share in enumerate(shares, 1)}

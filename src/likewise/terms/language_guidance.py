@@ -12,42 +12,49 @@ from likewise.contracts import Term
 from likewise.pretrained.encoders import content_of
 from likewise.similarity import full_precision
 from likewise.terms._distillation import kl_rows, similarities
-from likewise.terms._language_targets import Guidance, from_classifier, from_images, from_names, keep, kept
+from likewise.terms._language_targets import (
+    Guidance,
+    from_classifier,
+    from_images,
+    from_names,
+    load_guidance,
+    save_guidance,
+)
 from likewise.types import Batch, LikewiseError, Output, TrainingSetInfo
 
-FILE = "guidance.safetensors"
+GUIDANCE_FILE = "guidance.safetensors"
 
 
 class LanguageGuidance(Term):
-    """Pull the similarities within a batch towards those of what the pictures are called.
+    """Pulls the similarities within a batch towards the similarities of class names, or of another network's embeddings.
 
     Paper: Roth et al., Integrating Language Guidance into Vision-based Deep Metric Learning (PLG, ELG), CVPR 2022;
         by="images": Barbany et al., ProcSim, WACV 2024, appendix C.
     Formula: l_i = T^2 KL( softmax(v_i / T) || softmax(n_i / T) ), v_ij = z_i z_j, n_ij = g + mean_r cos(e_ir, e_jr) over the
-        ranks r of names; both are 1 + g where the labels of i and j agree, which no gradient passes
-    Differs: pictures are resized to 256/224 of the classifier's size and cut to it; the published code pads them. Which level
-        ProcSim ran is not published; it calls the term free of labels, which is level="sample" with mask_same_label=False:
-        then the diagonal alone is set, to 1 and 1 + g, and g has no effect. Resolution and network for "images" are ours.
-    Needs: for names, a text encoder (`likewise.pretrained.encoders` says where from). Class names and means go by the
-        labels of training, wrong ones included.
+        ranks r of names; both are 1 + g where the labels of i and j are equal, and these entries have no gradient
+    Differs: images are resized to 256/224 of the classifier's input size and centre-cropped; the published code pads them. Which
+        level ProcSim used is not published; it calls the term label-free, which is level="sample" with mask_same_label=False:
+        then only the diagonal is set, to 1 and 1 + g, and g has no effect. Resolution and network for "images" are ours.
+    Needs: for names, a text encoder (see `likewise.pretrained.encoders` for its source). Class names and means use the training
+        labels, wrong ones included.
 
     Args:
         weight: omega. Published: 10 on CUB200, 5.5 on Cars196, 0.5 on SOP.
-        by: "classifier": names that an ImageNet classifier gives (PLG). "names": the data's class names (ELG). "images": no
-            names, but another network's embedding of every picture.
-        level: for "classifier", whether names are those of a class (its mean logits) or of each sample. Published code: class.
-        k: names for each, for "classifier". Paper: 5.
-        encoder: of texts: a folder, or a name on the hub. Published: this; BERT too.
-        classifier: a model of timm. Published: ResNet-50 with the first ImageNet weights, which these are.
-        image_encoder: a model of timm, for "images".
+        by: source of the targets. "classifier": the names that an ImageNet classifier predicts (PLG). "names": the class names of
+            the data set (ELG). "images": no names, but another network's embedding of every image.
+        level: for "classifier": predict names for each class (by its mean logits) or for each sample. Published code: class.
+        k: names per class or sample, for "classifier". Paper: 5.
+        encoder: text encoder: a folder, or a name on the hub. Published: this one, and BERT.
+        classifier: a timm model. Published: ResNet-50 with the first ImageNet weights, as here.
+        image_encoder: a timm model, for "images".
         weights: a local file for the classifier or the image encoder; None: the published weights.
-        prompt: around a name.
-        mask_same_label: hold the similarities of class mates fixed.
-        gamma: g, by which those stand above the others. Published: 1.
+        prompt: text around a name, with {} in place of the name.
+        mask_same_label: set the similarities of samples of one class to a constant.
+        gamma: g, the difference between that constant and 1. Published: 1.
         temperature: T. Published: 1.
-        direction: "visual": KL(visual || language), as all published runs. "language": KL(language || visual).
-        delay: steps before it begins. Published: 0.
-        weighted: let the confidence's weights apply here too.
+        direction: "visual": KL(visual || language), as in all published runs. "language": KL(language || visual).
+        delay: first steps, during which the term is 0. Published: 0.
+        weighted: whether the sample weights of the confidence apply to this term.
     """
 
     level: Literal["class", "sample"]
@@ -80,9 +87,12 @@ class LanguageGuidance(Term):
                 f"got k={k}, delay={delay}, temperature={temperature}"
             )
         if prompt.count("{}") != 1:
-            raise LikewiseError(f"LanguageGuidance: prompt must have one {{}} where the name goes, got {prompt!r}")
+            raise LikewiseError(
+                f"LanguageGuidance: prompt must contain {{}} once, in place of the name, got {prompt!r}; "
+                "write it as in 'a photo of a {}'"
+            )
         if by == "names" and level == "sample":
-            raise LikewiseError("LanguageGuidance: names are those of classes, got level='sample'; leave it out")
+            raise LikewiseError("LanguageGuidance: by='names' must have level='class', got level='sample'; omit level")
         self.weight = weight
         self.by = by
         self.level = level
@@ -103,14 +113,15 @@ class LanguageGuidance(Term):
         self.register_buffer("index", None, persistent=False)
 
     def prepare(self, given: TrainingSetInfo) -> None:
-        file, fingerprint = given.folder / FILE, self.fingerprint(given)
-        found = kept(file, fingerprint)
-        if found is None:
-            found = self.work_out(given)
-            keep(found, file, fingerprint)
-        self.table, self.index = (tensor.to(given.device) for tensor in found)
+        file, fingerprint = given.folder / GUIDANCE_FILE, self.fingerprint(given)
+        guidance = load_guidance(file, fingerprint)
+        if guidance is None:
+            guidance = self.compute_guidance(given)
+            save_guidance(guidance, file, fingerprint)
+        self.table, self.index = (tensor.to(given.device) for tensor in guidance)
 
-    def work_out(self, given: TrainingSetInfo) -> Guidance:
+    def compute_guidance(self, given: TrainingSetInfo) -> Guidance:
+        """Return the target embeddings of the classes or samples."""
         if self.by == "names":
             return from_names(given, self.prompt, self.encoder)
         if self.by == "images":
@@ -118,7 +129,7 @@ class LanguageGuidance(Term):
         return from_classifier(given, self.classifier, self.weights, self.level, self.k, self.prompt, self.encoder)
 
     def fingerprint(self, given: TrainingSetInfo) -> str:
-        """What the guidance depends on: settings, the content of local files, labels, class names."""
+        """Return a hash of everything that the targets depend on: settings, the content of local files, labels, class names."""
         settings = [self.by, self.level, self.k, self.encoder, self.classifier, self.image_encoder, self.prompt]
         files = [content_of(name) for name in (self.encoder, self.weights)]
         labels = hashlib.sha256(given.labels.astype("int64").tobytes()).hexdigest()
@@ -127,17 +138,21 @@ class LanguageGuidance(Term):
 
     def forward(self, out: Output, batch: Batch) -> Float[Tensor, "B"]:
         if self.table is None or self.index is None:
-            raise LikewiseError("LanguageGuidance: prepare(given) must come before the first step, and did not")
+            raise LikewiseError(
+                "LanguageGuidance: prepare(given) must be called before the first step, got no targets; call it first"
+            )
         sample = self.by == "images" or self.level == "sample"
         chosen = self.index[batch.row if sample else batch.y]
-        e = self.table[chosen].flatten(1)  # unit rows one after another: their product is the sum over ranks
+        e = self.table[chosen].flatten(
+            1
+        )  # k unit vectors in a row: a product of two such rows is the sum over the ranks
         with full_precision(e):
             language = e @ e.T / chosen.shape[1]
         gamma = self.gamma if self.mask_same_label else 0.0
         y = batch.y if self.mask_same_label else torch.arange(len(batch.y), device=batch.y.device)
         same = y[:, None] == y[None, :]
         visual = similarities(out.z).masked_fill(same, 1 + gamma)
-        language = language.masked_fill(same, 1)  # 1 + g among others that stand g higher: softmax sees no difference
+        language = language.masked_fill(same, 1)  # g is omitted from all entries: softmax does not change
         a, b = (visual, language) if self.direction == "visual" else (language, visual)
         return self.begun * kl_rows(a, b, self.temperature)
 

@@ -16,24 +16,24 @@ from likewise.types import Batch, LikewiseError, Output
 
 
 class S2SD(Term):
-    """Train wider embeddings of the same feature beside the real one, and let it learn their similarities.
+    """Wider embeddings of the same feature, trained at the same time; the embedding is distilled from their similarities.
 
     Paper: Roth et al., S2SD: Simultaneous Similarity-based Self-Distillation for Deep Metric Learning, ICML 2021.
     Formula: l_i = 1/2 mean_m L(t_m)_i + w mean_m KL_i(t_m, z) + w_f KL_i(f, z), with
         KL_i(t, z) = T^2 KL( softmax(s^t_i / T) || softmax(s^z_i / T) ), s = cosines with the diagonal, t constant,
-        t_m = unit(MLP_m(f)), L the training's loss, a copy of its own for each m
-    Differs: the paper halves the training's own loss too, which a term cannot: train with `loss_weight=0.5`.
-        With `weighted`, which is ours, the confidence's weights apply to all three parts of a row.
+        t_m = unit(MLP_m(f)), L the training loss, one copy for each m
+    Differs: the paper also halves the training loss, which a term cannot do: train with `loss_weight=0.5`.
+        With `weighted`, which is ours, the sample weights of the confidence apply to all three summands.
 
     Args:
-        make_loss: dim -> a fresh copy of the training's loss; the run fills it in.
-        embedder: the network in training, asked for the width of its feature; the run fills it in.
-        dims: widths of the embeddings beside the real one. Paper: these.
+        make_loss: dim -> a new copy of the training loss; the run fills it in.
+        embedder: the network in training, for the width of its feature; the run fills it in.
+        dims: widths of the additional embeddings. Paper: these.
         distill: w. Paper: 50.
         distill_feature: w_f. Paper: 50; 5 on SOP.
-        delay: steps before the feature is learned from. Paper: 1000.
+        delay: first steps, during which w_f is 0. Paper: 1000.
         temperature: T. Paper: 1.
-        weighted: let the confidence's weights apply here too.
+        weighted: whether the sample weights of the confidence apply to this term.
     """
 
     begun: Tensor
@@ -51,7 +51,9 @@ class S2SD(Term):
     ):
         super().__init__()
         if not dims or min(dims) < 1:
-            raise LikewiseError(f"S2SD: dims must name at least one width, all of them above 0, got {dims}")
+            raise LikewiseError(
+                f"S2SD: dims must have at least one width, all above 0, got {dims}; try dims=(512, 1024)"
+            )
         if temperature <= 0 or delay < 0:
             raise LikewiseError(f"S2SD: temperature > 0 and delay >= 0 must hold, got {temperature} and {delay}")
         self.make_loss = make_loss

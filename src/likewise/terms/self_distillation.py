@@ -14,22 +14,22 @@ from likewise.types import Batch, LikewiseError, Output
 
 
 class SelfDistillation(Term):
-    """Keep the similarities within a batch near those that the network itself saw at the end of the pass before.
+    """Distillation from the network at the end of the previous epoch: the similarities within a batch stay close to its.
 
     Paper: Zeng et al., Improving Generalization of Metric Learning via Listwise Self-distillation (LSD), 2022.
     Formula: l_i = e/E T^2 KL( softmax(s'_i / T) || softmax(s_i / T) ), s = z z^T with the diagonal, s' that of the teacher,
-        e the number of the pass from 0, E how many there are
-    Differs: the mode that scales the columns of negatives is left out: no published value for it. The teacher is in evaluation
-        mode, which the paper leaves open. Where the last pass is cut short, E is not a whole number.
-    Needs: as much again as the network's own forward pass; inside the same autocast it is as fast as that one.
+        e the number of the epoch from 0, E the number of epochs
+    Differs: the mode that scales the columns of negatives is missing, because no value for it is published. The teacher is in
+        evaluation mode, which the paper does not specify. If the last epoch is incomplete, E is not an integer.
+    Needs: a second forward pass, by the teacher; it costs as much as that of the network, under the same autocast.
 
     Args:
         embedder: the network in training; the run fills it in.
-        per_pass: steps in a pass; the run fills it in.
-        steps: of the whole training; the run fills it in.
+        per_pass: steps per epoch; the run fills it in.
+        steps: steps of the whole training; the run fills it in.
         weight: alpha. Published: 50 in the example, 200 in the code.
         temperature: T. Published: 1.
-        weighted: let the confidence's weights apply here too.
+        weighted: whether the sample weights of the confidence apply to this term.
     """
 
     embedder: nn.Module
@@ -60,8 +60,8 @@ class SelfDistillation(Term):
 
     def forward(self, out: Output, batch: Batch) -> Float[Tensor, "B"]:
         with torch.no_grad():
-            seen = similarities(gathered(self.teacher(batch.x).z, len(batch.row)))
-        return self.ramp * kl_rows(seen, similarities(out.z), self.temperature)
+            teacher = similarities(gathered(self.teacher(batch.x).z, len(batch.row)))
+        return self.ramp * kl_rows(teacher, similarities(out.z), self.temperature)
 
     def after_step(self, step: int) -> None:
         if step % self.per_pass == 0:

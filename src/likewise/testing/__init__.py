@@ -1,10 +1,10 @@
-"""Contract checks for components, yours and ours. Each raises an AssertionError that names the broken rule.
+"""Contract checks for components, yours and ours. Each raises an AssertionError that states the violated rule.
 
     from likewise.testing import check_loss
     check_loss(lambda: MyLoss(margin=0.3))
 
-`make` builds a fresh part each time. Parts with classes are built for `CLASSES` classes and `DIM` dimensions, and parts that know
-their training samples for those of classes `LABELS`.
+`make` returns a new component at every call. Components with classes must be built for `CLASSES` classes and `DIM` dimensions,
+and components that need the training labels for `LABELS`.
 """
 
 from likewise.testing.components import check_metric, check_miner, check_noise, check_reader, check_sampler

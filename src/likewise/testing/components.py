@@ -1,4 +1,4 @@
-"""What miners, samplers, noise models, metrics and data readers must keep."""
+"""Contract checks for miners, samplers, noise models, metrics and data readers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from likewise.types import Embedded, Items, LikewiseError, Pairs, Tuples
 
 
 def check_miner(make: Callable[[], Miner]) -> None:
-    """Only real pairs, one shape, no gradient, the same draws from the same seed."""
+    """Check a miner: valid pairs only, one shape, no gradient, the same random choices for the same seed."""
     z, y = batch()
     sim, pairs = compare(z.requires_grad_(), y)
 
@@ -31,30 +31,37 @@ def check_miner(make: Callable[[], Miner]) -> None:
         return miner(sim, pairs, DIM, 0.2)
 
     first, second = mine(), mine()
-    assert isinstance(first, Pairs | Tuples), f"a miner gives Pairs or Tuples, got {type(first).__name__}"
+    assert isinstance(first, Pairs | Tuples), f"a miner must return Pairs or Tuples, got {type(first).__name__}"
     if isinstance(first, Pairs) and isinstance(second, Pairs):
         assert not (first.pos & ~pairs.pos).any(), "a mined positive is no positive"
         assert not (first.neg & ~pairs.neg).any(), "a mined negative is no negative"
-        assert torch.equal(first.pos, second.pos) and torch.equal(first.neg, second.neg), "same seed, other pairs"
+        assert torch.equal(first.pos, second.pos) and torch.equal(first.neg, second.neg), (
+            "the same seed gave other pairs"
+        )
         return
     t = first
-    assert isinstance(t, Tuples), "a miner gives pairs at one call and triplets at another"
+    assert isinstance(t, Tuples), "a miner returned pairs at one call and triplets at another"
     assert len({len(v) for v in (t.a, t.p, t.n, t.valid, t.pull)}) == 1, "tuple fields differ in length"
     ok = t.valid
     assert pairs.pos[t.a[ok], t.p[ok]].logical_or(~t.pull[ok]).all(), "a mined positive is no positive"
     assert pairs.neg[t.a[ok], t.n[ok]].logical_or(~t.pull[ok]).all(), "a mined negative is no negative"
-    assert ok.any(), "a batch with pairs gave no valid tuple"
+    assert ok.any(), "no valid tuple for a batch that has pairs"
     for name in ("a", "p", "n", "valid", "pull"):
-        assert torch.equal(getattr(first, name), getattr(second, name)), f"same seed, other {name}"
-    lonely = mine(Pairs(torch.zeros_like(pairs.pos), pairs.neg))
-    assert isinstance(lonely, Tuples) and not lonely.valid.any(), "an anchor without positives must not be valid"
+        assert torch.equal(getattr(first, name), getattr(second, name)), f"the same seed gave another {name}"
+    without_positives = mine(Pairs(torch.zeros_like(pairs.pos), pairs.neg))
+    assert isinstance(without_positives, Tuples)
+    assert not without_positives.valid.any(), "an anchor without positives must not be valid"
 
 
 def check_sampler(make: Callable[[np.ndarray, int], BatchSampler], batch: int) -> None:
-    """Seeded, the right sizes, rows that exist, and exact continuation from any step. `make(labels, seed)` builds one.
+    """Check a batch sampler: seeded, batches of the right size, existing rows, exact continuation from any step.
 
-    It is used as training does: started with embeddings, shown those of every batch after its step, restored before it is
-    started again.
+    The calls follow a training: start with embeddings, observe the embeddings of every batch, restore the state before the next
+    start.
+
+    Args:
+        make: (labels, seed) -> a new sampler.
+        batch: expected batch size.
     """
     labels = np.repeat(np.arange(6), [4, 5, 6, 7, 8, 9])
 
@@ -65,7 +72,7 @@ def check_sampler(make: Callable[[np.ndarray, int], BatchSampler], batch: int) -
 
     sampler = start()
     steps = 2 * len(sampler) + 1
-    assert len(sampler.one_pass(0)) == len(sampler), "a pass has not len(sampler) batches"
+    assert len(sampler.one_pass(0)) == len(sampler), "an epoch must have len(sampler) batches"
     stream = _take(sampler, steps)
     assert all(len(b) == batch for b in stream), "a batch has the wrong size"
     assert {r for b in stream for r in b} <= set(range(len(labels))), "a row does not exist"
@@ -76,51 +83,51 @@ def check_sampler(make: Callable[[np.ndarray, int], BatchSampler], batch: int) -
         _take(first, done)
         late.load_state_dict(_stored(first.state_dict()))
         late.start(_embedded_again)
-        assert _take(late, steps - done) == stream[done:], f"a restored sampler goes on elsewhere after step {done}"
+        assert _take(late, steps - done) == stream[done:], f"a restored sampler returns other batches after step {done}"
 
 
 def check_noise(make: Callable[[float], NoiseModel], share: float = 0.3) -> None:
-    """The wanted share of labels changes, never to themselves, from a seed, and the input stays as it is."""
+    """Check a noise model: it changes the requested share of labels, to existing other classes, by a seed, and not its input."""
     y = np.random.default_rng(0).integers(0, 10, 2000) * 7 + 3
-    kept = y.copy()
+    before = y.copy()
     noisy = make(share)(y, np.random.default_rng(1))
-    assert np.array_equal(y, kept), "the labels passed in were changed"
+    assert np.array_equal(y, before), "the labels passed in were changed"
     assert noisy.shape == y.shape and noisy.dtype == y.dtype, "shape or type changed"
-    assert set(noisy) <= set(y), "a label that no class has"
+    assert set(noisy) <= set(y), "a label that is not among the classes"
     wrong = (noisy != y).mean()
     room = 4 * (share * (1 - share) / len(y)) ** 0.5
-    assert abs(wrong - share) <= room, f"{wrong:.3f} of the labels are wrong, {share} were asked for"
-    assert np.array_equal(noisy, make(share)(y, np.random.default_rng(1))), "same seed, other labels"
+    assert abs(wrong - share) <= room, f"{wrong:.3f} of the labels are wrong, must be {share}"
+    assert np.array_equal(noisy, make(share)(y, np.random.default_rng(1))), "the same seed gave other labels"
     assert np.array_equal(make(0.0)(y, np.random.default_rng(1)), y), "share=0 changed labels"
 
 
 def check_metric(metric: Metric | SetMetric, best: float = 1.0) -> None:
     """Check a metric per query or of the whole set.
 
-    Per query: NaN where there is nothing to find, 1 on a perfect ranking, within [0, 1], whatever the order of the gallery.
-    Of the whole set: one number, the same for every order of the rows and every numbering of the classes, inputs unchanged.
+    Per query: NaN without relevant rows, 1 for a perfect ranking, in [0, 1], independent of the order of the gallery.
+    Of the whole set: one value, independent of the order of the rows and of the class numbers, inputs unchanged.
 
     Args:
-        best: what a perfect ranking of one answer scores instead, for a metric whose divisor counts the query.
+        best: value of a perfect ranking with one relevant row, for a metric whose divisor includes the query.
     """
     if isinstance(metric, SetMetric):
         return _check_set_metric(metric)
     deep = getattr(metric, "depth", 1)
-    how = {"depth": deep, "all_hits": getattr(metric, "all_hits", False)}
+    settings = {"depth": deep, "all_hits": getattr(metric, "all_hits", False)}
     y = torch.cat([torch.tensor([0, 0, 1, 1, 2, 2]), torch.arange(3, 4 + deep)])  # pairs, and rows alone in their class
     z = F.one_hot(y, len(y)).double()
-    perfect = metric(rank(z, y, k=1, **how))
-    assert perfect.shape == y.shape, f"{len(y)} queries must give {len(y)} numbers, got shape {tuple(perfect.shape)}"
-    assert perfect[6:].isnan().all(), "a query with nothing to find must be NaN"
+    perfect = metric(rank(z, y, k=1, **settings))
+    assert perfect.shape == y.shape, f"{len(y)} queries must give {len(y)} values, got shape {tuple(perfect.shape)}"
+    assert perfect[6:].isnan().all(), "a query without relevant rows must be NaN"
     assert (perfect[:6] == best).all(), f"a perfect ranking must score {best:g}"
     g = torch.Generator().manual_seed(0)
     rows = 40 + deep
     y = torch.randint(0, 4, (rows,), generator=g)
     z = torch.randn(rows, 6, generator=g)
-    value = metric(rank(z, y, k=5, **how))
+    value = metric(rank(z, y, k=5, **settings))
     assert ((value >= 0) & (value <= 1)).all(), "a value outside [0, 1]"
     order = torch.randperm(rows, generator=g)
-    gallery = metric(rank(z, y, z[order], y[order], k=5, own=order.argsort(), **how))
+    gallery = metric(rank(z, y, z[order], y[order], k=5, own=order.argsort(), **settings))
     assert torch.allclose(gallery, value), "the order of the gallery changed the value"
 
 
@@ -130,7 +137,9 @@ def _check_set_metric(metric: SetMetric) -> None:
     z = F.normalize(torch.randn(40, 6, generator=g), dim=1)
     kept, labels, order = z.clone(), y.clone(), torch.randperm(40, generator=g)
     value = metric(z, y)
-    assert isinstance(value, int | float), f"a metric of the whole set gives one number, got a {type(value).__name__}"
+    assert isinstance(value, int | float), (
+        f"a metric of the whole set must return one number, got a {type(value).__name__}"
+    )
     assert torch.equal(z, kept) and torch.equal(y, labels), "inputs were changed"
     for what, again in (
         ("the order of the rows", metric(z[order], y[order])),
@@ -142,8 +151,10 @@ def _check_set_metric(metric: SetMetric) -> None:
 
 
 def check_reader(read: Callable[[], Items]) -> None:
-    """A table whose columns agree, the same at every call, with pictures that can be read. `read` is your reader, called without
-    arguments: `check_reader(lambda: boats("/data/boats"))`."""
+    """Check a data reader: consistent columns, the same data at every call, readable images.
+
+    `read` is called without arguments: `check_reader(lambda: boats("/data/boats"))`.
+    """
     first, second = read(), read()
     try:
         check_items(first, "the reader")
@@ -156,7 +167,7 @@ def check_reader(read: Callable[[], Items]) -> None:
 
 
 def _take(sampler: BatchSampler, count: int) -> list[list[int]]:
-    """So many batches, each followed by its step."""
+    """Return the next `count` batches, each followed by its step."""
     stream, taken = iter(sampler), []
     for _ in range(count):
         rows = next(stream)
@@ -173,15 +184,17 @@ def _embedded(labels: np.ndarray) -> Embedded:
 
 
 def _embedded_again() -> Embedded:
-    raise AssertionError("a restored sampler must go on from the embeddings in its state, but asked for new ones")
+    raise AssertionError("a restored sampler must use the embeddings in its state, but requested new ones")
 
 
 def _stored(state: dict) -> dict:
-    """The state after a way through a file of plain weights."""
+    """Return the state after saving and loading it with weights_only=True."""
     file = io.BytesIO()
     torch.save(state, file)
     file.seek(0)
     try:
         return torch.load(file, weights_only=True)
-    except Exception as error:  # torch raises many kinds
-        raise AssertionError(f"a state holds tensors and plain values only ({str(error).splitlines()[0]})") from None
+    except Exception as error:  # torch raises many exception types
+        raise AssertionError(
+            f"a state must hold tensors and plain values only ({str(error).splitlines()[0]})"
+        ) from None

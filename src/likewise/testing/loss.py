@@ -1,4 +1,4 @@
-"""What every loss must keep."""
+"""Contract checks for losses."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ CLASSES, DIM = 5, 8
 
 
 def check_loss(make: Callable[[], Loss]) -> None:
-    """One finite number per sample, sound gradients everywhere, no side effects, and a spec and state that come back."""
+    """Check a loss: one finite value per sample, finite gradients, no side effects, exact spec and state."""
     for check in (
         _one_number_each, _gradient_where_samples_coincide, _gradient_on_a_proxy, _order_does_not_matter,
         _nothing_to_learn, _leaves_inputs_alone, _sixteen_bit, _spec_and_state, _batch_as_reference, _large_labels,
-        _second_derivative, _forward_mode_and_vmap, _compiles, _waits_for_nothing,
+        _second_derivative, _forward_mode_and_vmap, _compiles, _never_syncs,
     ):  # fmt: skip
         check(make)
 
 
 def batch(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
-    """Twelve unit embeddings of five classes."""
+    """Return twelve unit embeddings of five classes, and their labels."""
     g = torch.Generator().manual_seed(0)
     y = torch.tensor([0, 0, 0, 1, 1, 1, 2, 2, 3, 3, 4, 4])
     return F.normalize(torch.randn(len(y), DIM, generator=g, dtype=torch.float64), dim=1).to(dtype), y
@@ -47,7 +47,7 @@ def _one_number_each(make) -> None:
     for size in (12, 2, 1):
         z, y = (t[:size] for t in batch())
         each = _value(_fresh(make).double(), z, y)
-        assert each.shape == (size,), f"{size} samples must give {size} numbers, got shape {tuple(each.shape)}"
+        assert each.shape == (size,), f"{size} samples must give {size} values, got shape {tuple(each.shape)}"
         assert torch.isfinite(each).all(), f"not finite for a batch of {size}"
 
 
@@ -82,13 +82,13 @@ def _order_does_not_matter(make) -> None:
     first, second = _value(loss, z, y), _value(loss, z, y)
     torch.manual_seed(8)
     if not torch.equal(first, second) or not torch.equal(first, loss(z, y)):
-        return  # a drawing miner: the order of draws is part of the result
+        return  # a random miner: its choices depend on the order of the samples
     order = torch.randperm(len(y), generator=torch.Generator().manual_seed(1))
     assert torch.allclose(_value(loss, z[order], y[order]), first[order]), "the order of samples matters"
 
 
 def _nothing_to_learn(make) -> None:
-    """One class, or no class mates: finite, with a graph that gives finite gradients."""
+    """Check batches with one class, or without positives: finite values with a graph and finite gradients."""
     z, _ = batch()
     for y, what in (
         (torch.zeros(12, dtype=torch.int64), "with one class"),
@@ -133,7 +133,7 @@ def _batch_as_reference(make) -> None:
 
 
 def _large_labels(make) -> None:
-    """Labels are integers: 2^24 and 2^24 + 1 are two classes. (Losses built for so many classes take 0..C-1.)"""
+    """Check that labels stay integers: 2^24 and 2^24 + 1 are two classes. (Losses with a number of classes accept 0..C-1.)"""
     loss = _fresh(make).double()
     if hasattr(loss, "classes"):
         return
@@ -142,7 +142,7 @@ def _large_labels(make) -> None:
 
 
 def _second_derivative(make) -> None:
-    """Backward through backward agrees with forward through backward; the first may take a shortcut, the second cannot."""
+    """Check that reverse-over-reverse equals forward-over-reverse: a custom backward may shortcut only the first."""
     loss, (z, y) = _fresh(make).double(), batch()
     along = torch.randn(z.shape, generator=torch.Generator().manual_seed(2), dtype=z.dtype)
 
@@ -152,8 +152,8 @@ def _second_derivative(make) -> None:
     z = z.requires_grad_()
     (slope,) = torch.autograd.grad(mean(z), z)
     (recorded,) = torch.autograd.grad(mean(z), z, create_graph=True)
-    assert torch.allclose(slope, recorded), "the gradient is another one when it is recorded"
-    if not recorded.requires_grad:  # constant: a batch with nothing to learn
+    assert torch.allclose(slope, recorded), "the gradient differs with create_graph=True"
+    if not recorded.requires_grad:  # the gradient is constant
         return
     (curve,) = torch.autograd.grad(recorded, z, along, allow_unused=True, materialize_grads=True)
     still = z.detach()
@@ -175,15 +175,15 @@ def _forward_mode_and_vmap(make) -> None:
     z = z.detach()
     torch.manual_seed(7)
     many = torch.func.vmap(lambda z: loss(F.normalize(z, dim=1), y), randomness="same")(torch.stack([z, z.flip(0)]))
-    assert torch.allclose(many[0], each(z)) and torch.allclose(many[1], each(z.flip(0))), "vmap gives other numbers"
+    assert torch.allclose(many[0], each(z)) and torch.allclose(many[1], each(z.flip(0))), "vmap gives other values"
 
 
 ONE_GRAPH = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 11)
-"""Whether a loss must compile as one graph: the compilers of older versions break it at code that newer ones take."""
+"""Whether a loss must compile as one graph: older versions of torch split graphs that newer versions do not."""
 
 
 def _compiles(make) -> None:
-    """In one graph, with the same numbers and gradients. (`aot_eager`: everything of the compiler but the code it writes.)"""
+    """Check that it compiles as one graph with equal values and gradients. (`aot_eager` compiles without code generation.)"""
     loss, (z, y) = _fresh(make).double(), batch()
     z = z.requires_grad_()
     torch.compiler.reset()
@@ -193,16 +193,16 @@ def _compiles(make) -> None:
     except torch._dynamo.exc.TorchDynamoException as error:  # pyright: ignore[reportAttributeAccessIssue]
         raise AssertionError(f"does not compile as one graph: {str(error).splitlines()[0]}") from None
     expected = _value(loss, z, y)
-    assert torch.allclose(each, expected), "compiled, it gives other numbers"
+    assert torch.allclose(each, expected), "compiled, it gives other values"
     slope, wanted = (torch.autograd.grad(v.mean(), z)[0] for v in (each, expected))
     assert torch.allclose(slope, wanted), "compiled, it gives another gradient"
 
 
-def _waits_for_nothing(make) -> None:
-    """On tensors without data: whoever looks at a value there, would wait for the device on an accelerator."""
+def _never_syncs(make) -> None:
+    """Check on meta tensors, which have no data, that no tensor value is read: on an accelerator this is a device sync."""
     loss = _fresh(make).to("meta")
     z, y = (t.to("meta") for t in batch(torch.float32))
     try:
         _value(loss, z.requires_grad_(), y).mean().backward()
     except (NotImplementedError, RuntimeError) as error:
-        raise AssertionError(f"looks at values, so an accelerator must wait: {str(error).splitlines()[0]}") from None
+        raise AssertionError(f"reads tensor values, which is a device sync: {str(error).splitlines()[0]}") from None

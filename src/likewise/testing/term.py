@@ -1,4 +1,4 @@
-"""What every term must keep."""
+"""Contract checks for terms."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from likewise.types import Batch, Output, TrainingSetInfo
 
 
 def check_term(make: Callable[[nn.Module], Term]) -> None:
-    """One finite number per sample, a gradient, no side effects, and a spec and state that come back.
+    """Check a term: one finite value per sample, a gradient, no side effects, exact spec and state.
 
-    `make(network)` builds one, prepared by nobody yet. The network turns small pictures into `DIM` dimensions; there are twelve
-    training samples of classes `LABELS`.
+    `make(network)` returns a new term, before `prepare`. The network embeds small images into `DIM` dimensions; the training set
+    has twelve samples with the labels `LABELS`.
     """
     for check in (
         _one_number_each, _leaves_inputs_alone, _gradient_arrives, _network_is_not_its_own, _sixteen_bit,
-        _order_does_not_matter, _prepared_again, _spec_and_state, _waits_for_nothing,
+        _order_does_not_matter, _prepared_again, _spec_and_state, _never_syncs,
     ):  # fmt: skip
         with tempfile.TemporaryDirectory() as folder:
             check(make, Path(folder))
 
 
 class Network(nn.Module):
-    """Pictures of 4 by 4 pixels -> a feature of 6 -> an embedding of two parts."""
+    """Images of 4 by 4 pixels -> a feature of width 6 -> an embedding of two parts."""
 
     feature_dim = 6
 
@@ -48,15 +48,15 @@ class Network(nn.Module):
         return Output(F.normalize(e, dim=1), e, f, nodes, rec)
 
 
-def _pictures() -> Batch:
+def _images() -> Batch:
     g = torch.Generator().manual_seed(0)
     x = torch.randint(0, 256, (12, 3, 4, 4), dtype=torch.uint8, generator=g)
     return Batch(x, torch.as_tensor(LABELS), torch.arange(12))
 
 
-def _given(folder: Path) -> TrainingSetInfo:
+def _training_set(folder: Path) -> TrainingSetInfo:
     def pictures(transform):
-        x = _pictures().x
+        x = _images().x
         for place in torch.arange(12).split(5):
             yield x[place], place
 
@@ -65,12 +65,12 @@ def _given(folder: Path) -> TrainingSetInfo:
 
 
 def _ready(make, folder: Path) -> tuple[Term, Network]:
-    """One in the middle of a training that has moved the network since the last step."""
+    """Return a term after one training step, and its network, whose parameters changed since that step."""
     torch.manual_seed(5)
     network = Network()
     term = make(network)
-    term.prepare(_given(folder))
-    term(network(_pictures().x), _pictures())
+    term.prepare(_training_set(folder))
+    term(network(_images().x), _images())
     term.after_step(1)
     _move(network)
     return term, network
@@ -83,26 +83,26 @@ def _move(network: Network) -> None:
             p += 0.3 * torch.randn(p.shape, generator=g)
 
 
-def _part_of(all_of: Batch, rows: Tensor) -> Batch:
+def _subset(all_of: Batch, rows: Tensor) -> Batch:
     return Batch(*(t[rows] for t in all_of))
 
 
 def _one_number_each(make, folder) -> None:
     term, network = _ready(make, folder)
     for size in (12, 2, 1):
-        some = _part_of(_pictures(), torch.arange(size))
+        some = _subset(_images(), torch.arange(size))
         each = term(network(some.x), some)
-        assert each.shape == (size,), f"{size} samples must give {size} numbers, got shape {tuple(each.shape)}"
+        assert each.shape == (size,), f"{size} samples must give {size} values, got shape {tuple(each.shape)}"
         assert torch.isfinite(each).all(), f"not finite for a batch of {size}"
 
 
 def _gradient_arrives(make, folder) -> None:
     term, network = _ready(make, folder)
-    out = network(_pictures().x)
+    out = network(_images().x)
     ends = [t for t in (out.z, out.e, out.f) if t.requires_grad]
-    slopes = torch.autograd.grad(term(out, _pictures()).mean(), ends, allow_unused=True, materialize_grads=True)
+    slopes = torch.autograd.grad(term(out, _images()).mean(), ends, allow_unused=True, materialize_grads=True)
     assert all(torch.isfinite(slope).all() for slope in slopes), "gradient not finite"
-    assert any(slope.abs().sum() > 0 for slope in slopes), "no gradient arrives at what the network gives"
+    assert any(slope.abs().sum() > 0 for slope in slopes), "no gradient reaches the output of the network"
 
 
 def _network_is_not_its_own(make, folder) -> None:
@@ -113,12 +113,12 @@ def _network_is_not_its_own(make, folder) -> None:
 
 def _leaves_inputs_alone(make, folder) -> None:
     term, network = _ready(make, folder)
-    given = _pictures()
+    given = _images()
     out = Output(*(None if t is None else t.detach().clone() for t in network(given.x)))  # pyright: ignore[reportArgumentType]
     kept, state = copy.deepcopy(out), copy.deepcopy(network.state_dict())
     term(out, given)
     term.after_step(2)
-    same = [torch.equal(a, b) for a, b in zip(given, _pictures(), strict=True)]
+    same = [torch.equal(a, b) for a, b in zip(given, _images(), strict=True)]
     same += [torch.equal(a, b) for a, b in zip(out[:3], kept[:3], strict=True)]
     assert all(same), "inputs were changed"
     assert all(torch.equal(v, state[k]) for k, v in network.state_dict().items()), "the network was changed"
@@ -127,46 +127,46 @@ def _leaves_inputs_alone(make, folder) -> None:
 def _sixteen_bit(make, folder) -> None:
     term, network = _ready(make, folder)
     with torch.autocast("cpu", torch.bfloat16):
-        each = term(network(_pictures().x), _pictures())
+        each = term(network(_images().x), _images())
     assert each.dtype == torch.float32 and torch.isfinite(each).all(), "under bfloat16 autocast: not finite float32"
 
 
 def _order_does_not_matter(make, folder) -> None:
     term, network = _ready(make, folder)
     order = torch.randperm(12, generator=torch.Generator().manual_seed(1))
-    other = _part_of(_pictures(), order)
-    first, second = term(network(_pictures().x), _pictures()), term(network(other.x), other)
+    other = _subset(_images(), order)
+    first, second = term(network(_images().x), _images()), term(network(other.x), other)
     assert torch.allclose(first[order], second, rtol=1e-4, atol=1e-6), "the order of samples matters"
 
 
 def _prepared_again(make, folder) -> None:
-    """As when a training goes on: in the same folder, and before its state comes back."""
+    """Check a second `prepare` in the same folder, as in a resumed training before its state is loaded."""
     term, network = _ready(make, folder)
-    first = term(network(_pictures().x), _pictures())
-    term.prepare(_given(folder))
-    assert torch.equal(first, term(network(_pictures().x), _pictures())), "prepared again, it gives other numbers"
+    first = term(network(_images().x), _images())
+    term.prepare(_training_set(folder))
+    assert torch.equal(first, term(network(_images().x), _images())), "prepared again, it gives other values"
 
 
 def _spec_and_state(make, folder) -> None:
     term, network = _ready(make, folder)
     torch.manual_seed(6)
     again = built_again(term, Term)
-    again.prepare(_given(folder))
+    again.prepare(_training_set(folder))
     again.load_state_dict(stored(term))
     for step in (2, 3, 4):
-        one, two = (t(network(_pictures().x), _pictures()) for t in (term, again))
-        assert torch.equal(one, two), "restored from its state, it goes on differently"
+        one, two = (t(network(_images().x), _images()) for t in (term, again))
+        assert torch.equal(one, two), "restored from its state, it returns other values"
         for t in (term, again):
             t.after_step(step)
         _move(network)
 
 
-def _waits_for_nothing(make, folder) -> None:
+def _never_syncs(make, folder) -> None:
     term, network = _ready(make, folder)
     if term.syncs:
         return
-    away = Batch(*(t.to("meta") for t in _pictures()))
+    away = Batch(*(t.to("meta") for t in _images()))
     try:
         term.to("meta")(copy.deepcopy(network).to("meta")(away.x), away)
     except (NotImplementedError, RuntimeError) as error:
-        raise AssertionError(f"looks at values, so an accelerator must wait: {str(error).splitlines()[0]}") from None
+        raise AssertionError(f"reads tensor values, which is a device sync: {str(error).splitlines()[0]}") from None
