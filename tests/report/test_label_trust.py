@@ -88,7 +88,7 @@ def test_without_trust_or_with_a_damaged_file_the_rest_is_told(judged, tmp_path,
     (run.path / "sample_weights.npz").unlink()
     (run.path / "done").unlink()
     assert "when training has finished" in look(run)[1].notes[0]
-    assert look(finished)[1] is None  # nothing doubted, nothing spoiled
+    assert look(finished)[1] is None  # nothing flagged_labels, nothing spoiled
 
 
 def test_an_audit_stands_beside_what_training_found(judged, tmp_path):
@@ -125,6 +125,6 @@ def test_what_is_said_of_doubted_labels_is_counted_by_the_truth(tmp_path):
     )
     items = Items("x", np.array([0, 0, *("abc".index(c) for c in true)]), ("a", "b", "c"))
     assert say_detected(Run(tmp_path), items) == [
-        "robust doubted 5 of 6 labels: 3 of the 3 wrong ones, and 2 right ones",
+        "robust flagged_labels 5 of 6 labels: 3 of the 3 wrong ones, and 2 right ones",
         "it changed 3 of them, 1 to the true class, and left out 2",
     ]

@@ -9,8 +9,8 @@ from browser import listen
 from page_reader import Reader
 from report.made_facts import SCRIPT, made_facts
 
-from likewise.report.page import asset, first_scores, scripts, view, write_page
-from likewise.report.records import Facts, Score, Viewed
+from likewise.report.page import asset, headline_scores, scripts, view, write_page
+from likewise.report.records import Facts, Score, RunView
 from likewise.report.sections import NAMES
 
 
@@ -19,7 +19,7 @@ def sure(mean, low, high):
 
 
 def bare(name="one", scores=None, pool=-1, **more):
-    return Viewed(name, pool, "", {}, scores or {}, "R@1", **more)
+    return RunView(name, pool, "", {}, scores or {}, "R@1", **more)
 
 
 def test_sections_stand_in_order_and_what_is_empty_leaves_no_trace(tmp_path):
@@ -49,7 +49,7 @@ def test_texts_come_before_data_and_data_before_pictures(tmp_path):
 
 def test_the_deciding_metric_leads():
     run = bare(scores={"P@1": sure(0.1, 0, 0.2), "R@1": sure(0.5, 0.4, 0.6)})
-    assert first_scores(run) == [("R@1", "50.0 %"), ("P@1", "10.0 %")]
+    assert headline_scores(run) == [("R@1", "50.0 %"), ("P@1", "10.0 %")]
 
 
 def test_code_is_short_enough_to_be_read():
@@ -61,7 +61,7 @@ def test_code_is_short_enough_to_be_read():
 def test_pictures_take_what_data_leaves_of_the_room(tmp_path, monkeypatch):
     facts = made_facts(2000, 20, 50, noisy=True)
     large = write_page(facts, tmp_path / "a.html", True).stat().st_size
-    monkeypatch.setattr("likewise.report.page.ROOM", 600_000)
+    monkeypatch.setattr("likewise.report.page.MAX_PAGE_CHARACTERS", 600_000)
     small = write_page(facts, tmp_path / "a.html", True).stat().st_size
     assert 400_000 < small < 605_000 < large
 

@@ -40,7 +40,7 @@ def test_the_page_is_there_before_the_map_that_takes_its_time(finished, monkeypa
     pytest.importorskip("openTSNE")
     pages, said = [], []
     monkeypatch.setattr(stage, "write_page", lambda facts, file, quiet: pages.append(facts) or file)
-    monkeypatch.setattr(slow_maps, "unfold", lambda z, name, similarity, way, config: z[:, :2].numpy())
+    monkeypatch.setattr(slow_maps, "draw_slow_map", lambda z, name, similarity, way, config: z[:, :2].numpy())
     report(Report((str(finished.path),), quiet=True, device="cpu", map="tsne"), said.append)
     assert [list(page.runs[0].found["map"]) for page in pages] == [["PCA"], ["PCA", "t-SNE"]] and "until t-SNE" in said[
         0
@@ -55,7 +55,7 @@ def test_two_runs_of_one_data_set_share_a_pool_and_are_compared(finished, run, f
     (pool,), (a, b) = found.pools, found.runs
     assert a.pool == b.pool == 0 and (a.name, b.name) == ("finished", "my run ü") and pool.part == "test"
     queries = read_per_query(finished.path / "per_query.parquet", "test")
-    assert pool.row.tolist() == queries.row.tolist() and a.decides == "MAP@R"
+    assert pool.row.tolist() == queries.row.tolist() and a.main_metric == "MAP@R"
     assert [pool.class_name[c] for c in pool.label] == queries.class_name.tolist()
     row = {r: place for place, r in enumerate(queries.row)}
     assert a.near.tolist() == [[row[r] for r in near[:3]] for near in queries.nearest]
@@ -167,7 +167,7 @@ def test_runs_that_cannot_be_compared_are_shown_all_the_same(finished, run, fact
     def refuse(*parts):
         raise LikewiseError("compare: no")
 
-    monkeypatch.setattr("likewise.report.sections.compared.set_beside", refuse)
+    monkeypatch.setattr("likewise.report.sections.compared.compare_runs", refuse)
     found = facts(finished.path, run.path)
     assert "compared" not in found.found and found.notes[0] == "finished and my run ü are not compared (compare: no)"
 
@@ -186,8 +186,8 @@ def test_the_page_is_written_where_it_is_wanted(picture_run, tmp_path, monkeypat
     assert report(Report((str(picture_run.path),), **way)) == picture_run.path / "report.html"
     assert "<html" in (picture_run.path / "report.html").read_text("utf-8")
     file = shutil.copy(picture_run.path / "embeddings.npz", tmp_path / "some.npz")
-    assert stage.place_of(Report((str(file),))).absolute() == tmp_path / "report.html"
-    assert stage.place_of(Report((str(file),), out="x.html")).name == "x.html"
+    assert stage.page_path(Report((str(file),))).absolute() == tmp_path / "report.html"
+    assert stage.page_path(Report((str(file),), out="x.html")).name == "x.html"
 
 
 def test_doubted_labels_come_with_their_pictures(pictures, small, tmp_path, facts):

@@ -18,13 +18,13 @@ from rich.table import Table
 from rich.text import Text
 
 from likewise.render.benchmark_table import (
-    DAGGER,
-    MINUS,
-    NOTHING,
+    DAGGER_SIGN,
+    MINUS_SIGN,
+    EMPTY_CELL,
     Entry,
     Layout,
     Sheet,
-    Shown,
+    CellText,
     as_p,
     explain,
     headline,
@@ -33,15 +33,15 @@ from likewise.render.benchmark_table import (
 )
 from likewise.render.html import environment
 
-APART = "published only"
+PUBLISHED_ONLY = "published only"
 
-NAME = 18
+MIN_NAME_LETTERS = 18
 """Letters that a name has at least room for on the terminal; longer ones are folded."""
 
-LATEX = {
+LATEX_ESCAPES = {
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "|": "$|$",
-    "±": r"$\pm$", DAGGER: r"$^\dagger$", MINUS: "$-$", "–": "--", "—": "---", "…": r"\dots{}", "×": r"$\times$",
+    "±": r"$\pm$", DAGGER_SIGN: r"$^\dagger$", MINUS_SIGN: "$-$", "–": "--", "—": "---", "…": r"\dots{}", "×": r"$\times$",
     "≤": r"$\leq$", "≥": r"$\geq$", "→": r"$\to$", '"': "''", "`": r"\textasciigrave{}",
     "[": "{[}", "*": "{*}",  # both mean something after the end of a line
 }  # fmt: skip
@@ -52,11 +52,11 @@ def show_sheet(sheet: Sheet) -> None:
     layout, table, least = lay_out(sheet), Table(), 1
     rows = layout.rows + layout.apart
     for place, head in enumerate(sheet.heads):
-        width = min(NAME, max(map(len, [head, *(names(layout, row)[place] for row in rows)])))
+        width = min(MIN_NAME_LETTERS, max(map(len, [head, *(names(layout, row)[place] for row in rows)])))
         table.add_column(Text(head), overflow="fold", min_width=width)
         least += width + 3
     for column in layout.columns:
-        cells = [text for row in rows for text in _lines(layout.shown.get((row, column), NOTHING))]
+        cells = [text for row in rows for text in _lines(layout.shown.get((row, column), EMPTY_CELL))]
         head = [*column[:-1], marked(column[-1], layout.notes.column.get(column))]
         width = max(map(len, [*head, *cells]))
         table.add_column(Text("\n".join(filter(None, head))), no_wrap=True, min_width=width, justify="right")
@@ -64,7 +64,7 @@ def show_sheet(sheet: Sheet) -> None:
     for row in rows:
         if layout.apart and row == layout.apart[0]:
             table.add_section()
-            table.add_row(Text(APART, style="italic"))
+            table.add_row(Text(PUBLISHED_ONLY, style="italic"))
         style = "dim" if row in layout.apart else ""
         table.add_row(*map(Text, names(layout, row)), *map(_on_terminal, layout.line(row)), style=style)
     console = Console(width=max(Console().width, least), highlight=False)
@@ -83,11 +83,11 @@ def names(layout: Layout, row: tuple[str, ...]) -> list[str]:
     return [marked(row[0], layout.notes.row.get(row)), *row[1:]]
 
 
-def _lines(cell: Shown) -> list[str]:
+def _lines(cell: CellText) -> list[str]:
     return [f"{cell.ours}{cell.of and f' ({cell.of})'}", cell.paper]
 
 
-def _on_terminal(cell: Shown) -> Text:
+def _on_terminal(cell: CellText) -> Text:
     ours, paper = _lines(cell)
     shown = Text(ours, {"best": "bold", "alike": "underline", "": ""}[cell.rank])
     return Text("\n").join([*([shown] if ours else []), *([Text(paper, "dim")] if paper else [])])
@@ -100,14 +100,14 @@ def markdown(sheet: Sheet) -> str:
     lines = [heads, ["---"] * len(sheet.heads) + ["---:"] * len(layout.columns)]
     for row in layout.rows + layout.apart:
         if layout.apart and row == layout.apart[0]:
-            lines.append([f"*{APART}*", *[""] * (len(heads) - 1)])
+            lines.append([f"*{PUBLISHED_ONLY}*", *[""] * (len(heads) - 1)])
         lines.append([*names(layout, row), *map(_in_markdown, layout.line(row))])
     table = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
     told = "\n".join(f"- {text}" for text in explain(sheet, "Bold", "Italic"))
     return f"# {headline(sheet)}\n\n{table}\n\n{told}\n"
 
 
-def _in_markdown(cell: Shown) -> str:
+def _in_markdown(cell: CellText) -> str:
     around = {"best": "**", "alike": "*", "": ""}[cell.rank]
     beside = "; ".join(filter(None, (cell.of, cell.paper)))
     return " ".join(filter(None, (cell.ours and f"{around}{cell.ours}{around}", beside and f"({beside})")))
@@ -150,13 +150,13 @@ def _latex_rows(layout: Layout, width: int) -> list[str]:
     lines = []
     for row in layout.rows + layout.apart:
         if layout.apart and row == layout.apart[0]:
-            lines += [*([r"\midrule"] if layout.rows else []), rf"\multicolumn{{{width}}}{{l}}{{\emph{{{APART}}}}} \\"]
+            lines += [*([r"\midrule"] if layout.rows else []), rf"\multicolumn{{{width}}}{{l}}{{\emph{{{PUBLISHED_ONLY}}}}} \\"]
         first = escape(row[0]) + _raised(layout.notes.row.get(row))
         lines.append(" & ".join([first, *map(escape, row[1:]), *map(_in_latex, layout.line(row))]) + r" \\")
     return lines
 
 
-def _in_latex(cell: Shown) -> str:
+def _in_latex(cell: CellText) -> str:
     around = {"best": r"\textbf{%s}", "alike": r"\underline{%s}", "": "%s"}[cell.rank]
     paper = ", ".join(filter(None, (escape(cell.printed) + _raised(cell.marks), escape(cell.difference))))
     beside = "; ".join(filter(None, (cell.of, paper)))
@@ -169,10 +169,10 @@ def escape(text: str) -> str:
 
     def one(sign: str) -> str:
         greek = re.fullmatch(r"GREEK (SMALL|CAPITAL) LETTER (\w+)", unicodedata.name(sign, ""))
-        if greek and sign not in LATEX:
+        if greek and sign not in LATEX_ESCAPES:
             small, word = greek[1] == "SMALL", {"LAMDA": "LAMBDA"}.get(greek[2], greek[2])
             return f"$\\{word.lower() if small else word.capitalize()}$"
-        return LATEX.get(sign, sign)
+        return LATEX_ESCAPES.get(sign, sign)
 
     return "".join(map(one, text))
 

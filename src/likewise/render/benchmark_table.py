@@ -16,14 +16,14 @@ from likewise.numerics.significance import Agreement, Contest, agreement
 BEST_EPOCH = " (best test epoch)"
 """What follows the name of a metric whose epoch was chosen by looking at the test split."""
 
-FEW = 4
+MIN_ROWS_PER_EXCEPTION = 4
 """A note that holds for all rows but a few of them, at most one in so many, names these instead of marking all others."""
 
-LISTED = 8
+MAX_LISTED_RANKS = 8
 """So many ranks are told in words; the picture and the page have all."""
 
-DAGGER, MINUS = "†", "\N{MINUS SIGN}"
-SPREAD = {"std": "a standard deviation", "interval": "half a 95 % interval"}
+DAGGER_SIGN, MINUS_SIGN = "†", "\N{MINUS SIGN}"
+SPREAD_NAMES = {"std": "a standard deviation", "interval": "half a 95 % interval"}
 
 
 @dataclass(frozen=True)
@@ -89,14 +89,14 @@ class Sheet:
         layout = lay_out(self)
         mark = {"best": " *", "alike": " ~", "": ""}
 
-        def cell(of: Shown) -> str:
+        def cell(of: CellText) -> str:
             return " ".join(filter(None, (of.ours + mark[of.rank], of.paper and f"({of.paper})")))
 
         lines = [[*row, *map(cell, layout.line(row))] for row in layout.rows + layout.apart]
         return table(headline(self), [*self.heads, *map(label, layout.columns)], lines, explain(self, "*", "~"))
 
 
-class Shown(NamedTuple):
+class CellText(NamedTuple):
     """A cell as texts. `of`: how many runs, where that must be said; `marks`: letters of the notes on the printed number."""
 
     ours: str
@@ -137,14 +137,14 @@ class Layout(NamedTuple):
     rows: list[tuple[str, ...]]
     apart: list[tuple[str, ...]]
     cell: dict[tuple, Entry]
-    shown: dict[tuple, Shown]
+    shown: dict[tuple, CellText]
     notes: Footnotes
 
-    def line(self, row: tuple[str, ...]) -> list[Shown]:
-        return [self.shown.get((row, column), NOTHING) for column in self.columns]
+    def line(self, row: tuple[str, ...]) -> list[CellText]:
+        return [self.shown.get((row, column), EMPTY_CELL) for column in self.columns]
 
 
-NOTHING = Shown("", "", "", "", "", "")
+EMPTY_CELL = CellText("", "", "", "", "", "")
 
 
 def label(names: Sequence[str]) -> str:
@@ -204,7 +204,7 @@ def footnotes(sheet: Sheet) -> Footnotes:
     for text in dict.fromkeys(text for about in printed.values() for text in about):
         held = [place for place, about in printed.items() if text in about]
         but = [row for row in dict.fromkeys(row for row, _ in printed) if row not in {row for row, _ in held}]
-        if len(held) + sum(row in but for row, _ in printed) == len(printed) and FEW * len(but) <= len(rows):
+        if len(held) + sum(row in but for row, _ in printed) == len(printed) and MIN_ROWS_PER_EXCEPTION * len(but) <= len(rows):
             found.told[text] = f"All but {'; '.join(map(label, but))}: {text}" if but else text
             continue
         letter = ascii_lowercase[used % 26] * (1 + used // 26)
@@ -219,19 +219,19 @@ def footnotes(sheet: Sheet) -> Footnotes:
     return found
 
 
-def show(entry: Entry, rank: str, marks: str) -> Shown:
+def show(entry: Entry, rank: str, marks: str) -> CellText:
     """A cell as texts. One run has no ±, a missing one is a dash."""
     ours, of, digits = "-" if entry.wanted else "", "", 1 if entry.scale == 100 else 4
     if found := entry.ours:
         reach = "" if math.isnan(found.high) else f" ± {found.high - found.mean:.{digits}f}"
-        ours = f"{found.mean:.{digits}f}{reach}{DAGGER if entry.differs else ''}"
+        ours = f"{found.mean:.{digits}f}{reach}{DAGGER_SIGN if entry.differs else ''}"
         of = f"{found.n} of {entry.wanted}" if found.n < entry.wanted else "1 run" if found.n == 1 else ""
     if not entry.printed:
-        return Shown(ours, of, "", "", "", rank)
+        return CellText(ours, of, "", "", "", rank)
     printed = as_printed(entry.printed.mean, entry.printed.spread)
     gap = round(found.mean, digits) - entry.printed.mean if found else math.nan  # of what is shown, so that it adds up
-    difference = "" if math.isnan(gap) else f"{round(gap, digits) + 0.0:+.{digits}f}".replace("-", MINUS)
-    return Shown(ours, of, printed, marks, difference, rank)
+    difference = "" if math.isnan(gap) else f"{round(gap, digits) + 0.0:+.{digits}f}".replace("-", MINUS_SIGN)
+    return CellText(ours, of, printed, marks, difference, rank)
 
 
 def as_printed(mean: float, spread: float | None) -> str:
@@ -266,10 +266,10 @@ def explain(sheet: Sheet, best: str, alike: str) -> list[str]:
         said.append(f"({count}): {'; '.join(alone + ['the other seeds are still missing'] * (' of ' in count))}.")
     if any(cell.printed for cell in cells):
         kinds = {e.printed.spread_is for e in sheet.entries if e.printed and e.printed.spread is not None}
-        told = " or ".join(SPREAD.get(kind, "not said what") for kind in sorted(kinds))
+        told = " or ".join(SPREAD_NAMES.get(kind, "not said what") for kind in sorted(kinds))
         said.append(f"Beside it: the printed number{told and f' (its ± is {told})'}, and ours minus that, in points.")
-    if any(DAGGER in cell.ours for cell in cells):
-        said.append(f"{DAGGER} not trained with the paper's settings; the first line says what differs.")
+    if any(DAGGER_SIGN in cell.ours for cell in cells):
+        said.append(f"{DAGGER_SIGN} not trained with the paper's settings; the first line says what differs.")
     if any(cell.rank for cell in cells):
         some = any(cell.rank == "alike" for cell in cells)
         more = f" {alike}, where a column was tested: not told apart from it." if some else ""
@@ -293,10 +293,10 @@ def conclude(contest: Contest) -> list[str]:
         )
     if len(contest.rank) > 1:
         ranks = [f"{name} {rank:.2f}" for name, rank in contest.rank.items()]
-        left = len(ranks) - LISTED
+        left = len(ranks) - MAX_LISTED_RANKS
         more = f" and {left} more" if left > 0 else ""
         said.append(
-            f"Mean ranks over test classes, 1 is best: {', '.join(ranks[:LISTED])}{more}. Friedman {as_p(contest.friedman)}; "
+            f"Mean ranks over test classes, 1 is best: {', '.join(ranks[:MAX_LISTED_RANKS])}{more}. Friedman {as_p(contest.friedman)}; "
             f"ranks less than {contest.critical:.2f} apart are not told apart (Nemenyi)."
         )
     return said

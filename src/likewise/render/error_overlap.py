@@ -15,16 +15,16 @@ from rich.console import Console
 from rich.table import Table
 
 from likewise._notebook import table, view
-from likewise.render.figures import COLOURS, INK, SOFT, shorten
+from likewise.render.figures import COLOURS, INK_COLOUR, SOFT_COLOUR, shorten
 from likewise.render.tables import escape
 
-EMPTY = "#eef0f4"
+EMPTY_COLOUR = "#eef0f4"
 """Cell of a class that a run does not name."""
 
-SHOWN = 60
+MAX_DRAWN_CLASSES = 60
 """Columns drawn at most, those named most often; the table holds all."""
 
-LISTED = 5
+MAX_LISTED_CLASSES = 5
 """Classes listed on the terminal."""
 
 
@@ -58,7 +58,7 @@ class Overlapped:
         lines = [
             (way, named.classes[column], f"{int(named.heat[:, column].sum())} of {len(self.runs)}")
             for way, named in self.by.items()
-            for column in range(min(LISTED, len(named.classes)))
+            for column in range(min(MAX_LISTED_CLASSES, len(named.classes)))
         ]
         said = [say_overlap(self, way) for way in self.by]
         return table("most wrong classes", ("by", "class", "runs that name it"), lines, said)
@@ -79,7 +79,7 @@ def show_overlap(found: Overlapped) -> None:
     console = Console(highlight=False)
     for way, named in found.by.items():
         shown = Table(f"most wrong by {way}", "runs that name it", *map(escape, dict.fromkeys(found.methods)))
-        for column in range(min(LISTED, len(named.classes))):
+        for column in range(min(MAX_LISTED_CLASSES, len(named.classes))):
             counts = [str(int(named.heat[rows, column].sum())) for rows in _groups(found).values()]
             shown.add_row(
                 escape(named.classes[column]), f"{int(named.heat[:, column].sum())} of {len(found.runs)}", *counts
@@ -92,7 +92,7 @@ def show_overlap(found: Overlapped) -> None:
 
 def draw_overlap(found: Overlapped) -> Figure:
     """Rows are runs, in groups of one method; columns are classes, those that most runs name on the left. A panel a way."""
-    columns = min(SHOWN, max(len(named.classes) for named in found.by.values()))
+    columns = min(MAX_DRAWN_CLASSES, max(len(named.classes) for named in found.by.values()))
     rows, groups = len(found.runs), len(_groups(found))
     panel = 0.24 * rows + 0.12 * groups + 2.6  # the names of classes stand upright below
     figure = Figure(
@@ -103,7 +103,7 @@ def draw_overlap(found: Overlapped) -> Figure:
         draw_named(axes, found, way, columns)
     figure.supxlabel(
         f"A row is a run, a filled cell a class among its {found.k} most wrong of {found.of} test classes; above, how many "
-        "runs name the class.", x=0.012, ha="left", fontsize=8, color=SOFT,
+        "runs name the class.", x=0.012, ha="left", fontsize=8, color=SOFT_COLOUR,
     )  # fmt: skip
     return figure
 
@@ -116,7 +116,7 @@ def draw_named(axes: Axes, found: Overlapped, way: str, columns: int) -> None:
         colour = COLOURS[number % len(COLOURS)]
         for row in rows:
             place[row], top = top, top + 1
-            fill = [colour if hit else EMPTY for hit in named.heat[row, :shown]]
+            fill = [colour if hit else EMPTY_COLOUR for hit in named.heat[row, :shown]]
             axes.barh([place[row]] * shown, 0.92, left=np.arange(shown) - 0.46, height=0.88, color=fill, lw=0)
         middle = (place[rows[0]] + place[rows[-1]]) / 2
         lines = textwrap.wrap(method, 30, max_lines=max(1, int(1.6 * len(rows))), placeholder="…")
@@ -127,21 +127,21 @@ def draw_named(axes: Axes, found: Overlapped, way: str, columns: int) -> None:
         top += 0.5
     for column in range(shown):
         count = int(named.heat[:, column].sum())
-        axes.text(column, -0.75, str(count), ha="center", fontsize=7, color=INK if count > 1 else SOFT)
+        axes.text(column, -0.75, str(count), ha="center", fontsize=7, color=INK_COLOUR if count > 1 else SOFT_COLOUR)
     runs = _tails(found.runs)
     axes.set_yticks(list(place.values()), [shorten(runs[row], 28) for row in place], fontsize=8, parse_math=False)
     labels = [shorten(name, 26) for name in named.classes[:shown]]
     axes.set_xticks(range(shown), labels, rotation=90, fontsize=8, parse_math=False)
     axes.set_xlim(-0.6, columns - 0.4)
     axes.set_ylim(top - 1, -1.2)
-    axes.tick_params(length=0, colors=INK)
+    axes.tick_params(length=0, colors=INK_COLOUR)
     for side in axes.spines.values():
         side.set_visible(False)
     left = len(named.classes) - shown
     more = f" ({left} more classes, named less often, are in overlap.csv)" if left else ""
     title = say_overlap(found, way)
     title = textwrap.fill(title[0].upper() + title[1:] + more, max(80, int(2.9 * columns)))
-    axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=8, parse_math=False)
+    axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK_COLOUR, pad=8, parse_math=False)
 
 
 def _groups(found: Overlapped) -> dict[str, list[int]]:

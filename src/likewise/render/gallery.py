@@ -9,7 +9,7 @@ from pathlib import Path
 from matplotlib import get_data_path
 from PIL import Image, ImageDraw, ImageFont
 
-TILE, GAP, FRAME, CAPTION, EDGE = 112, 16, 5, 34, 28
+TILE, GAP, FRAME_PIXELS, CAPTION, EDGE = 112, 16, 5, 34, 28
 INK, SOFT, PAPER, RIGHT, WRONG, NEUTRAL = "#1d2430", "#6b7585", "#ffffff", "#1f9d57", "#d8413f", "#3b4a63"
 
 
@@ -47,13 +47,13 @@ def draw_gallery(lines: Sequence[tuple[Tile, Sequence[Tile]]], title: str, subti
 def _place(page: Image.Image, draw: ImageDraw.ImageDraw, tile: Tile, left: int, top: int) -> None:
     colour = NEUTRAL if tile.right is None else RIGHT if tile.right else WRONG
     draw.rounded_rectangle([left, top, left + TILE - 1, top + TILE - 1], 7, fill=colour)
-    inner = TILE - 2 * FRAME
+    inner = TILE - 2 * FRAME_PIXELS
     small = min(tile.image.size) < inner  # enlarged characters stay crisp, photographs smooth
     scale = max(inner / tile.image.width, inner / tile.image.height)
     size = (max(inner, round(tile.image.width * scale)), max(inner, round(tile.image.height * scale)))
     image = tile.image.resize(size, Image.Resampling.BICUBIC if small else Image.Resampling.LANCZOS)
     x, y = (size[0] - inner) // 2, (size[1] - inner) // 2
-    page.paste(image.crop((x, y, x + inner, y + inner)), (left + FRAME, top + FRAME))
+    page.paste(image.crop((x, y, x + inner, y + inner)), (left + FRAME_PIXELS, top + FRAME_PIXELS))
     draw.text((left + 2, top + TILE + 4), fit(tile.caption, font_of(12), TILE), font=font_of(12), fill=INK)
     draw.text((left + 2, top + TILE + 19), fit(tile.detail, font_of(10), TILE), font=font_of(10), fill=SOFT)
 

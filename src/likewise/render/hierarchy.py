@@ -21,15 +21,15 @@ from likewise._notebook import table, view
 from likewise.render.gallery import EDGE, INK, PAPER, SOFT, WRONG, fit, font_of, one_line
 from likewise.render.tables import escape
 
-TILE, GAP, LINE, ACROSS, PAD, HEAD, PARENT = 66, 8, 13, 6, 12, 32, 36
-CARD, RULE = "#f4f6f9", "#d5dae2"
+TILE, GAP, LINE_PIXELS, CARD_COLUMNS, PAD_PIXELS, HEAD_PIXELS, PARENT_PIXELS = 66, 8, 13, 6, 12, 32, 36
+CARD_COLOUR, RULE_COLOUR = "#f4f6f9", "#d5dae2"
 
-AGREEMENT = ("level", "clusters", "depth of the tree", "groups", "AMI", "purity")
+AGREEMENT_HEADS = ("level", "clusters", "depth of the tree", "groups", "AMI", "purity")
 
-CARDS, MOST = 40, 12
+MAX_CARDS, MAX_CARD_CLASSES = 40, 12
 """Clusters in the picture, the largest; cells in a card, the last for how many classes had no room."""
 
-TALL = 1100
+COLUMN_HEIGHT = 1100
 """Pixels of cards for each column; there are two to four of them."""
 
 
@@ -58,7 +58,7 @@ class Learned:
     @view
     def _repr_html_(self) -> str:
         said = [f"clusters: {self.how}", *self.notes, f"picture: {self.picture}"]
-        return table("tree of classes", AGREEMENT, agreement_lines(self), said)
+        return table("tree of classes", AGREEMENT_HEADS, agreement_lines(self), said)
 
 
 class Leaf(NamedTuple):
@@ -93,7 +93,7 @@ def show_learned(learned: Learned) -> None:
     """A table of how far the known tree agrees, and what must be said below it."""
     console = Console(highlight=False)
     if learned.comparison:
-        shown = Table(*AGREEMENT)
+        shown = Table(*AGREEMENT_HEADS)
         for line in agreement_lines(learned):
             shown.add_row(*line)
         console.print(shown)
@@ -110,7 +110,7 @@ def best(learned: Learned, level: int) -> Agreement | None:
 def say_what(learned: Learned) -> list[str]:
     """What the picture shows, in two lines."""
     clusters = len(np.unique(learned.levels[0]))
-    shown = f", the {CARDS} largest shown" if clusters > CARDS else ""
+    shown = f", the {MAX_CARDS} largest shown" if clusters > MAX_CARDS else ""
     lines = [
         f"{len(learned.class_names)} training classes in {clusters} clusters{shown}, {learned.how}; similar ones side by side"
     ]
@@ -135,7 +135,7 @@ def make_cards(
         mean: of the embeddings of each class: similar clusters, and classes, stand side by side.
         picture: of a class.
     """
-    largest = [cluster for cluster, _ in Counter(learned.levels[0].tolist()).most_common(CARDS)]
+    largest = [cluster for cluster, _ in Counter(learned.levels[0].tolist()).most_common(MAX_CARDS)]
     shown = np.isin(learned.levels[0], largest)
 
     def below(level: int, members: Bool[np.ndarray, "C"], parent: str) -> list[Card]:
@@ -175,9 +175,9 @@ def name_cluster(cluster: str, groups: Sequence[tuple[str, ...]]) -> tuple[tuple
 
 def choose(mean: Float[np.ndarray, "C D"], members: Int[np.ndarray, "n"]) -> list[int]:
     """The classes that a card shows: all, or those nearest to the middle; similar ones side by side."""
-    if len(members) > MOST:
+    if len(members) > MAX_CARD_CLASSES:
         near = mean[members] @ mean[members].mean(0)
-        members = members[np.sort(np.argsort(-near, kind="stable")[: MOST - 1])]
+        members = members[np.sort(np.argsort(-near, kind="stable")[: MAX_CARD_CLASSES - 1])]
     return members[in_chain(mean[members])].tolist()
 
 
@@ -190,10 +190,10 @@ def draw_hierarchy(cards: Sequence[Card], title: str, words: Sequence[str]) -> I
     """Clusters in their order, down one column after another, below what they are part of."""
     thumb = TILE if any(leaf.image for card in cards for leaf in card.leaves) else 0
     texts = max(len(captions(leaf)) for card in cards for leaf in card.leaves)
-    step = thumb + texts * LINE + GAP
-    heights = [HEAD + math.ceil((len(c.leaves) + bool(c.more)) / ACROSS) * step + PAD - GAP for c in cards]
-    columns = into_columns([card.parent for card in cards], heights, min(4, max(2, round(sum(heights) / TALL))))
-    wide = 2 * PAD + ACROSS * (TILE + GAP) - GAP
+    step = thumb + texts * LINE_PIXELS + GAP
+    heights = [HEAD_PIXELS + math.ceil((len(c.leaves) + bool(c.more)) / CARD_COLUMNS) * step + PAD_PIXELS - GAP for c in cards]
+    columns = into_columns([card.parent for card in cards], heights, min(4, max(2, round(sum(heights) / COLUMN_HEIGHT))))
+    wide = 2 * PAD_PIXELS + CARD_COLUMNS * (TILE + GAP) - GAP
     top, width = 60 + 17 * len(words), 2 * EDGE + len(columns) * (wide + GAP) - GAP
     deepest = max(column[-1][1] + heights[column[-1][0]] for column in columns)
     page = Image.new("RGB", (width, top + deepest + EDGE), PAPER)
@@ -207,7 +207,7 @@ def draw_hierarchy(cards: Sequence[Card], title: str, words: Sequence[str]) -> I
             card = cards[place]
             if card.parent != above:
                 name = fit(card.parent, font_of(12, True), wide)
-                draw.text((left, top + down - PARENT + 10), name, font=font_of(12, True), fill=INK)
+                draw.text((left, top + down - PARENT_PIXELS + 10), name, font=font_of(12, True), fill=INK)
                 draw.line([(left, top + down - 7), (left + wide, top + down - 7)], fill=INK, width=1)
             above = card.parent
             place_card(page, draw, card, (left, top + down, left + wide, top + down + heights[place]), thumb, step)
@@ -216,40 +216,40 @@ def draw_hierarchy(cards: Sequence[Card], title: str, words: Sequence[str]) -> I
 
 def into_columns(parents: Sequence[str], heights: Sequence[int], columns: int) -> list[list[tuple[int, int]]]:
     """(card, how far down) for each column, all about as long. A parent is named above its first card in every column."""
-    limit = max(max(heights), sum(heights) // columns) + PARENT
+    limit = max(max(heights), sum(heights) // columns) + PARENT_PIXELS
     while True:
         found: list[list[tuple[int, int]]] = [[]]
         down = 0
         for place, (parent, height) in enumerate(zip(parents, heights, strict=True)):
             new = not found[-1] or parent != parents[place - 1]
-            if found[-1] and down + (PARENT if parent and new else 0) + height > limit:
+            if found[-1] and down + (PARENT_PIXELS if parent and new else 0) + height > limit:
                 found.append([])
                 down, new = 0, True
-            down += PARENT if parent and new else 0
+            down += PARENT_PIXELS if parent and new else 0
             found[-1].append((place, down))
             down += height + GAP
         if len(found) <= columns:
             return found
-        limit += LINE
+        limit += LINE_PIXELS
 
 
 def place_card(
     page: Image.Image, draw: ImageDraw.ImageDraw, card: Card, box: tuple[int, int, int, int], thumb: int, step: int
 ) -> None:
     left, top, right, _ = box
-    draw.rounded_rectangle(box, 9, fill=CARD)
-    room = right - left - 2 * PAD
+    draw.rounded_rectangle(box, 9, fill=CARD_COLOUR)
+    room = right - left - 2 * PAD_PIXELS
     detail = fit(card.detail, font_of(11), round(0.7 * room))
-    title = fit(card.title, font_of(13, True), int(room - PAD - font_of(11).getlength(detail)))
-    draw.text((left + PAD, top + 8), title, font=font_of(13, True), fill=INK)
-    draw.text((right - PAD, top + 10), detail, font=font_of(11), fill=SOFT, anchor="ra")
+    title = fit(card.title, font_of(13, True), int(room - PAD_PIXELS - font_of(11).getlength(detail)))
+    draw.text((left + PAD_PIXELS, top + 8), title, font=font_of(13, True), fill=INK)
+    draw.text((right - PAD_PIXELS, top + 10), detail, font=font_of(11), fill=SOFT, anchor="ra")
     for place in range(len(card.leaves) + bool(card.more)):
-        line, across = divmod(place, ACROSS)
-        x, y = left + PAD + across * (TILE + GAP), top + HEAD + line * step
+        line, across = divmod(place, CARD_COLUMNS)
+        x, y = left + PAD_PIXELS + across * (TILE + GAP), top + HEAD_PIXELS + line * step
         if place < len(card.leaves):
             place_leaf(page, draw, card.leaves[place], x, y, thumb)
         else:
-            middle = (x + TILE // 2, y + max(thumb, 2 * LINE) // 2)
+            middle = (x + TILE // 2, y + max(thumb, 2 * LINE_PIXELS) // 2)
             draw.text(middle, f"+ {card.more} more", font=font_of(11), fill=SOFT, anchor="mm")
 
 
@@ -257,12 +257,12 @@ def place_leaf(page: Image.Image, draw: ImageDraw.ImageDraw, leaf: Leaf, x: int,
     """The picture, framed in red if it is odd, its name and its group."""
     frame = 3 if leaf.odd else 1
     if thumb:
-        draw.rectangle([x, y, x + TILE - 1, y + TILE - 1], fill=WRONG if leaf.odd else RULE)
+        draw.rectangle([x, y, x + TILE - 1, y + TILE - 1], fill=WRONG if leaf.odd else RULE_COLOUR)
     if leaf.image is not None:
         size = (TILE - 2 * frame, TILE - 2 * frame)
         page.paste(ImageOps.fit(leaf.image, size, Image.Resampling.LANCZOS), (x + frame, y + frame))
     for number, (words, font, colour) in enumerate(captions(leaf)):
-        draw.text((x, y + thumb + 2 + number * LINE), words, font=font, fill=colour)
+        draw.text((x, y + thumb + 2 + number * LINE_PIXELS), words, font=font, fill=colour)
 
 
 def captions(leaf: Leaf) -> list[tuple[str, ImageFont.FreeTypeFont, str]]:

@@ -11,7 +11,7 @@ from likewise._notebook import table, view
 from likewise.errors import printable
 from likewise.render.tables import escape
 
-HEADS = ("", "similarity", "class", "row", "path")
+COLUMN_HEADS = ("", "similarity", "class", "row", "path")
 
 
 class Neighbours(list):
@@ -24,7 +24,7 @@ class Neighbours(list):
     @view
     def _repr_html_(self) -> str:
         lines = [(place, *line) for place, line in enumerate(lines_of(self), 1)]
-        return table(f"nearest to {self.query}", HEADS, lines, notes_of(self))
+        return table(f"nearest to {self.query}", COLUMN_HEADS, lines, notes_of(self))
 
 
 def lines_of(found: Iterable[dict]) -> list[tuple[str, str, str, str]]:
@@ -43,8 +43,8 @@ def show_neighbours(found: Neighbours) -> None:
         for line in lines_of(found):
             print("\t".join(map(printable, line)))
         return
-    shown = Table(*HEADS[:-1], title=f"nearest to {escape(found.query)}", title_justify="left")
-    shown.add_column(HEADS[-1], overflow="fold")
+    shown = Table(*COLUMN_HEADS[:-1], title=f"nearest to {escape(found.query)}", title_justify="left")
+    shown.add_column(COLUMN_HEADS[-1], overflow="fold")
     for place, line in enumerate(lines_of(found), 1):
         shown.add_row(str(place), *map(escape, line))
     console.print(shown)

@@ -12,9 +12,9 @@ from rich.console import Console
 from likewise._notebook import table, view
 from likewise.render.tables import Table, show_table
 
-FIELDS = ("paper", "table", "dataset", "noise", "share", "method", "miner", "sampler", "metric")
-ROW = ("dataset", "paper", "table", "method", "miner", "sampler")
-WIDEST = 8
+TEXT_FIELDS = ("paper", "table", "dataset", "noise", "share", "method", "miner", "sampler", "metric")
+ROW_FIELDS = ("dataset", "paper", "table", "method", "miner", "sampler")
+MAX_VALUE_COLUMNS = 8
 """Columns of values in one table; of more, every table of a paper becomes one here."""
 
 
@@ -41,7 +41,7 @@ def notes_of(found) -> list[str]:
 
 def tables(found, papers) -> list[Table]:
     """One table of all numbers where it is narrow enough, otherwise one for each table of a paper."""
-    few = len({(labels(n), n.metric) for n in found}) <= WIDEST
+    few = len({(labels(n), n.metric) for n in found}) <= MAX_VALUE_COLUMNS
     return [lay_out(list(part), papers) for _, part in groupby(found, lambda n: few or (n.paper, n.table))]
 
 
@@ -55,7 +55,7 @@ def show_published(found, papers) -> None:
     else:  # for other programs: one line a number, its fields apart by tabs
         for n in found:
             spread = "" if n.spread is None else f"{n.spread:g}"
-            print("\t".join([*(f"{getattr(n, field)}" for field in FIELDS), f"{n.mean:g}", spread]))
+            print("\t".join([*(f"{getattr(n, field)}" for field in TEXT_FIELDS), f"{n.mean:g}", spread]))
         print("\n".join(f"note: {note}" for note in notes), file=sys.stderr)
 
 
@@ -63,8 +63,8 @@ def lay_out(found, papers) -> Table:
     """A row a method, a column for every kind of labels and every metric; what all numbers share goes into the title."""
     across = list(dict.fromkeys((labels(n), n.metric) for n in found))
     several = [len({pair[place] for pair in across}) > 1 for place in (0, 1)]
-    value = {field: {(n.paper, n.table) if field == "table" else getattr(n, field) for n in found} for field in ROW}
-    shown = [field for field in ROW if field == "method" or len(value[field]) > 1]
+    value = {field: {(n.paper, n.table) if field == "table" else getattr(n, field) for n in found} for field in ROW_FIELDS}
+    shown = [field for field in ROW_FIELDS if field == "method" or len(value[field]) > 1]
     rows: dict[tuple[str, ...], dict] = {}
     sets, digits = list(dict.fromkeys(n.dataset for n in found)), printed_digits(found)
     for n in sorted(found, key=lambda n: sets.index(n.dataset)):

@@ -12,7 +12,7 @@ from rich.text import Text
 from likewise._notebook import table, view
 from likewise.render.tables import escape
 
-NOTHING = "-"
+NO_VALUE = "-"
 """In place of a value: a setting that is off, or left to the data."""
 
 
@@ -97,7 +97,7 @@ def _sourced(recipe, value: object, source: str) -> Text:
 def words(value: object) -> str:
     """A value as one would write it; several, one a line."""
     if value is None or value == ():
-        return NOTHING
+        return NO_VALUE
     if isinstance(value, tuple):
         return ("\n" if isinstance(value[0], str) and "(" in value[0] else " ").join(map(str, value))
     return str(value)

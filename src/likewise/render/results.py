@@ -8,10 +8,10 @@ from pathlib import Path
 
 from likewise._notebook import table, view
 from likewise.metrics import as_text
-from likewise.render.comparison import SCOPE, verdict
+from likewise.render.comparison import INTERVAL_SCOPE, conclusion
 from likewise.render.scores import score_lines
 
-HEADS = ("metric", "mean", "95 % interval", "mean over classes")
+COLUMN_HEADS = ("metric", "mean", "95 % interval", "mean over classes")
 
 
 class Scored(dict):
@@ -20,20 +20,20 @@ class Scored(dict):
     @view
     def _repr_html_(self) -> str:
         if "interval_over" not in self:  # numbers of the whole set alone
-            return table("scores", HEADS[:2], [line[:2] for line in score_lines(self)])
+            return table("scores", COLUMN_HEADS[:2], [line[:2] for line in score_lines(self)])
         said = [f"{self['queries']} queries scored, {self['unscored']} not (nothing to find)"]
         over = f"; intervals: bootstrap over {self['interval_over']}" if self.get("interval") else ""
         said.append(f"{self['similarity']} similarity in {self['dim']} dimensions{over}")
         said += [self["leaks"]] if self.get("leaks") else []
         title = f"scores, {self['split']} split" if "split" in self else "scores"
-        return table(title, HEADS, score_lines(self), said)
+        return table(title, COLUMN_HEADS, score_lines(self), said)
 
 
 class Compared(dict):
     """What changes from run A to run B."""
 
     def _repr_pretty_(self, printer, cycle: bool) -> None:
-        printer.text(verdict(self))  # every query that changed would take seconds
+        printer.text(conclusion(self))  # every query that changed would take seconds
 
     @view
     def _repr_html_(self) -> str:
@@ -44,7 +44,7 @@ class Compared(dict):
             sides = (f"{100 * about[side]:.2f}" for side in "ab")
             lines.append((name, *sides, f"{100 * about['difference']:+.2f}", span))
         heads = ("points", "A", "B", "B - A", f"95 % interval over {self['over']}")
-        return table(f"{verdict(self)}.", heads, lines, [f"A: {self['a']}", f"B: {self['b']}", SCOPE])
+        return table(f"{conclusion(self)}.", heads, lines, [f"A: {self['a']}", f"B: {self['b']}", INTERVAL_SCOPE])
 
 
 class Demonstrated(dict):

@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from likewise.render.benchmark import show_sheet
-from likewise.render.figures import BETTER, FAINT, INK, WORSE, shorten
+from likewise.render.figures import BETTER_COLOUR, FAINT_COLOUR, INK_COLOUR, WORSE_COLOUR, shorten
 
-SOFT, RULE, LINE, CROSS = "#6b7585", FAINT, BETTER, WORSE
+SOFT_COLOUR, RULE_COLOUR, LINE_COLOUR, FAILED_COLOUR = "#6b7585", FAINT_COLOUR, BETTER_COLOUR, WORSE_COLOUR
 
 
 class Dial(NamedTuple):
@@ -43,7 +43,7 @@ class Shot(NamedTuple):
 def draw_search(file: Path, dials: Sequence[Dial], shots: Sequence[Shot], label: str, title: str) -> None:
     """Write the picture (.png): history above, parallel coordinates below."""
     with matplotlib.rc_context(
-        {"font.family": "DejaVu Sans", "font.size": 9, "text.color": INK, "axes.edgecolor": RULE}
+        {"font.family": "DejaVu Sans", "font.size": 9, "text.color": INK_COLOUR, "axes.edgecolor": RULE_COLOUR}
     ):
         width = max(8.0, 1.7 * (len(dials) + 1))
         figure = Figure(figsize=(width, 7.6), dpi=150, facecolor="white")
@@ -62,18 +62,18 @@ def draw_history(axes, shots: Sequence[Shot], label: str) -> None:
     x, y = [s.number for s in done], np.array([s.value for s in done], float)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
-    axes.grid(axis="y", color=RULE, linewidth=0.6)
+    axes.grid(axis="y", color=RULE_COLOUR, linewidth=0.6)
     axes.set_axisbelow(True)
-    axes.tick_params(colors=SOFT, length=3)
+    axes.tick_params(colors=SOFT_COLOUR, length=3)
     axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.set_xlabel("trial", color=SOFT)
-    axes.set_ylabel(label, color=SOFT)
+    axes.set_xlabel("trial", color=SOFT_COLOUR)
+    axes.set_ylabel(label, color=SOFT_COLOUR)
     if done:
-        axes.step(x, np.maximum.accumulate(y), where="post", color=LINE, linewidth=1.6, label="best so far")
-        axes.scatter(x, y, s=20, color=LINE, alpha=0.55, linewidths=0, label="trial")
+        axes.step(x, np.maximum.accumulate(y), where="post", color=LINE_COLOUR, linewidth=1.6, label="best so far")
+        axes.scatter(x, y, s=20, color=LINE_COLOUR, alpha=0.55, linewidths=0, label="trial")
         best = int(y.argmax())
         axes.annotate(
-            f"{y[best]:.4f}", (x[best], y[best]), (0, 6), textcoords="offset points", ha="center", color=LINE,
+            f"{y[best]:.4f}", (x[best], y[best]), (0, 6), textcoords="offset points", ha="center", color=LINE_COLOUR,
             fontweight="bold",
         )  # fmt: skip
         axes.margins(y=0.15)
@@ -81,7 +81,7 @@ def draw_history(axes, shots: Sequence[Shot], label: str) -> None:
     room = max(0.5, 0.04 * (max(numbers, default=0) - min(numbers, default=0)))
     axes.set_xlim(min(numbers, default=0) - room, max(numbers, default=0) + room)
     foot = axes.get_xaxis_transform()  # trials without a value stand at the foot
-    for state, marker, colour in (("pruned", "|", SOFT), ("failed", "x", CROSS)):
+    for state, marker, colour in (("pruned", "|", SOFT_COLOUR), ("failed", "x", FAILED_COLOUR)):
         numbers = [s.number for s in shots if s.state == state]
         if numbers:
             at = [0.03] * len(numbers)
@@ -103,7 +103,7 @@ def draw_lines(axes, dials: Sequence[Dial], shots: Sequence[Shot]) -> None:
         axes.plot(
             [place, place],
             [0, 1],
-            color=LINE if last else SOFT,
+            color=LINE_COLOUR if last else SOFT_COLOUR,
             linewidth=1.6 if last else 0.9,
             zorder=3,
             clip_on=False,
@@ -115,12 +115,12 @@ def draw_lines(axes, dials: Sequence[Dial], shots: Sequence[Shot]) -> None:
             ha="center",
             va="bottom",
             fontweight="bold",
-            color=INK,
+            color=INK_COLOUR,
         )
-        axes.plot([place, place], [1, 1.05 + 0.085 * (place % 2)], color=RULE, linewidth=0.8, zorder=1, clip_on=False)
+        axes.plot([place, place], [1, 1.05 + 0.085 * (place % 2)], color=RULE_COLOUR, linewidth=0.8, zorder=1, clip_on=False)
         for height, text in ticks(dial):
             axes.text(
-                place + 0.03, height, text, ha="left", va="center", fontsize=7.5, color=INK, zorder=5,
+                place + 0.03, height, text, ha="left", va="center", fontsize=7.5, color=INK_COLOUR, zorder=5,
                 bbox={"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 0.6},
             )  # fmt: skip
     shots = sorted(shots, key=lambda s: (s.value, -s.number))  # of equals, the first is the best

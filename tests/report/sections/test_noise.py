@@ -5,18 +5,18 @@ from PIL import Image
 
 from likewise.config import Report
 from likewise.data import load
-from likewise.report.opened import Opened
-from likewise.report.records import Doubt, Facts, Noise
+from likewise.report.target import ReportTarget
+from likewise.report.records import FlaggedLabel, Facts, Noise
 from likewise.report.section import Packing, Study
 from likewise.report.sections import noise
 
 
 def study(pictures, items=None):
-    return Study(Opened("me", run=pictures, data=items), Report(quiet=True), [], "", [])
+    return Study(ReportTarget("me", run=pictures, data=items), Report(quiet=True), [], "", [])
 
 
 def test_doubted_labels_get_their_pictures(finished_pictures, pictures, monkeypatch):
-    doubts = tuple(Doubt(row, "a", "", 0.5, 1.0, None, "") for row in (3, 7))
+    doubts = tuple(FlaggedLabel(row, "a", "", 0.5, 1.0, None, "") for row in (3, 7))
     monkeypatch.setattr(noise, "noise_of", lambda one, log, top: Noise("", "", None, doubts=doubts))
     found = noise.of_run(study(finished_pictures, load(str(pictures))))
     assert all(isinstance(doubt.picture, Image.Image) for doubt in found.doubts) and len(noise.pictures(found)) == 2
@@ -25,7 +25,7 @@ def test_doubted_labels_get_their_pictures(finished_pictures, pictures, monkeypa
 
 def test_a_doubt_is_packed_with_the_number_of_its_picture():
     image = Image.new("RGB", (2, 2))
-    doubts = tuple(Doubt(row, "a", "b", 0.5, 1.0, None, "", image if row else None) for row in range(3))
+    doubts = tuple(FlaggedLabel(row, "a", "b", 0.5, 1.0, None, "", image if row else None) for row in range(3))
     found = Noise("", "", None, doubts=doubts, classes=("a",), transition=np.eye(1))
     packed = noise.pack(found, Packing(Facts("x", (), ()), picture=7))
     assert [doubt["slot"] for doubt in packed["doubts"]] == [None, 7, 8] and packed["classes"] == ("a",)

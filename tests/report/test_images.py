@@ -7,28 +7,28 @@ import numpy as np
 
 from likewise.config import Report
 from likewise.data import load
-from likewise.report.opened import Opened
-from likewise.report.pictures import with_pictures, worth_a_picture
-from likewise.report.records import Pool, Viewed
+from likewise.report.target import ReportTarget
+from likewise.report.images import with_images, choose_image_places
+from likewise.report.records import Pool, RunView
 from likewise.report.section import Studies
 
 
 def test_pictures_go_to_what_is_shown_and_then_round_the_classes():
     label = np.repeat([0, 1, 2], [20, 10, 2])
-    places = worth_a_picture(label, [7, 3, 7], 11)
+    places = choose_image_places(label, [7, 3, 7], 11)
     assert places[:2].tolist() == [7, 3] and len(set(places.tolist())) == 11
-    assert min(Counter(label[worth_a_picture(label, [], 6)].tolist()).values()) == 2
-    assert sorted(worth_a_picture(label, [1], 99)) == list(range(32))
+    assert min(Counter(label[choose_image_places(label, [], 6)].tolist()).values()) == 2
+    assert sorted(choose_image_places(label, [1], 99)) == list(range(32))
 
 
 def test_pictures_come_from_the_data_and_are_as_many_as_are_wanted(pictures):
     items = load(str(pictures))
     rows = np.arange(18, 36)
     pool = Pool("toy", "test", rows, items.y[rows] - 3, items.class_name[3:], (), None)
-    one, seen, said = Opened("me", data=items, items=items), Viewed("me", 0, "", {}, {}, ""), []
+    one, seen, said = ReportTarget("me", data=items, items=items), RunView("me", 0, "", {}, {}, ""), []
     studies = Studies([one], [seen], [pool], Report(quiet=True), [])
-    shown = with_pictures(0, studies, [2, 0], 4, said.append)
+    shown = with_images(0, studies, [2, 0], 4, said.append)
     assert {0, 2} <= set(shown.picture) and len(shown.picture) == 4 and studies.notes == [] and said == []
-    gone = dataclasses.replace(studies, opened=[Opened("me", data=dataclasses.replace(items, root="/nowhere"))])
-    assert with_pictures(0, gone, [0], 4, said.append).picture == {}
+    gone = dataclasses.replace(studies, opened=[ReportTarget("me", data=dataclasses.replace(items, root="/nowhere"))])
+    assert with_images(0, gone, [0], 4, said.append).picture == {}
     assert studies.notes[0].endswith("if it has moved, say where it is: --data, --root")
