@@ -1,4 +1,4 @@
-"""A benchmark's table as others read it: on the terminal, in Markdown, LaTeX and CSV, and as one HTML page."""
+"""Output formats of a benchmark table: terminal, Markdown, LaTeX, CSV and HTML."""
 
 from __future__ import annotations
 
@@ -34,21 +34,23 @@ from likewise.render.benchmark_table import (
 from likewise.render.html import environment
 
 PUBLISHED_ONLY = "published only"
+"""Heading above the rows that only the paper has."""
 
 MIN_NAME_LETTERS = 18
-"""Letters that a name has at least room for on the terminal; longer ones are folded."""
+"""Smallest width of a column of names on the terminal; longer names are folded."""
 
 LATEX_ESCAPES = {
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "|": "$|$",
     "±": r"$\pm$", DAGGER_SIGN: r"$^\dagger$", MINUS_SIGN: "$-$", "–": "--", "—": "---", "…": r"\dots{}", "×": r"$\times$",
     "≤": r"$\leq$", "≥": r"$\geq$", "→": r"$\to$", '"': "''", "`": r"\textasciigrave{}",
-    "[": "{[}", "*": "{*}",  # both mean something after the end of a line
+    "[": "{[}", "*": "{*}",  # special after the end of a line
 }  # fmt: skip
+"""Character -> its LaTeX code."""
 
 
 def show_sheet(sheet: Sheet) -> None:
-    """The table on the terminal, ours above the printed number; rather too wide than cut. What it means stands below."""
+    """Print the table, our value above the published one, and the explanations below. A wide table is not truncated."""
     layout, table, least = lay_out(sheet), Table(), 1
     rows = layout.rows + layout.apart
     for place, head in enumerate(sheet.heads):
@@ -74,12 +76,12 @@ def show_sheet(sheet: Sheet) -> None:
 
 
 def marked(text: str, letters: str | None) -> str:
-    """A name, and the letters of the notes on it."""
+    """Return a name followed by the letters of its footnotes in brackets."""
     return f"{text} [{letters}]" if letters else text
 
 
 def names(layout: Layout, row: tuple[str, ...]) -> list[str]:
-    """A row's names; letters stand at the first."""
+    """Return the names of a row; footnote letters follow the first name."""
     return [marked(row[0], layout.notes.row.get(row)), *row[1:]]
 
 
@@ -94,7 +96,7 @@ def _on_terminal(cell: CellText) -> Text:
 
 
 def markdown(sheet: Sheet) -> str:
-    """The table as a file people can read and paste; a cell is "63.1 ± 0.5 (62.8, +0.3)"."""
+    """Return the table in Markdown; a cell is "63.1 ± 0.5 (62.8, +0.3)"."""
     layout = lay_out(sheet)
     heads = [*sheet.heads, *(marked(label(column), layout.notes.column.get(column)) for column in layout.columns)]
     lines = [heads, ["---"] * len(sheet.heads) + ["---:"] * len(layout.columns)]
@@ -103,8 +105,8 @@ def markdown(sheet: Sheet) -> str:
             lines.append([f"*{PUBLISHED_ONLY}*", *[""] * (len(heads) - 1)])
         lines.append([*names(layout, row), *map(_in_markdown, layout.line(row))])
     table = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
-    told = "\n".join(f"- {text}" for text in explain(sheet, "Bold", "Italic"))
-    return f"# {headline(sheet)}\n\n{table}\n\n{told}\n"
+    notes = "\n".join(f"- {text}" for text in explain(sheet, "Bold", "Italic"))
+    return f"# {headline(sheet)}\n\n{table}\n\n{notes}\n"
 
 
 def _in_markdown(cell: CellText) -> str:
@@ -114,29 +116,29 @@ def _in_markdown(cell: CellText) -> str:
 
 
 def latex(sheet: Sheet) -> str:
-    """The table for a paper: booktabs, the best of a column bold, what is not told apart from it underlined."""
+    """Return the table in LaTeX with booktabs: the best of a column bold, values that do not differ significantly underlined."""
     layout = lay_out(sheet)
     width = len(sheet.heads) + len(layout.columns)
-    told = [f"{escape(text)}\\par" for text in explain(sheet, "Bold", "Underlined")]
+    notes = [f"{escape(text)}\\par" for text in explain(sheet, "Bold", "Underlined")]
     return "\n".join([
         f"% {' '.join(headline(sheet).split())}", r"% \usepackage{booktabs}", r"\begin{table}[t]", r"\centering\footnotesize",
         rf"\caption{{{escape(headline(sheet))}}}", rf"\label{{tab:{re.sub('[^A-Za-z0-9-]+', '-', sheet.name)}}}",
         rf"\begin{{tabular}}{{{'l' * len(sheet.heads)}{'r' * len(layout.columns)}}}", r"\toprule",
         *_latex_heads(sheet, layout), r"\midrule", *_latex_rows(layout, width), r"\bottomrule", r"\end{tabular}",
-        r"\par\smallskip\begin{minipage}{\linewidth}\scriptsize\raggedright", *told, r"\end{minipage}", r"\end{table}", "",
+        r"\par\smallskip\begin{minipage}{\linewidth}\scriptsize\raggedright", *notes, r"\end{minipage}", r"\end{table}", "",
     ])  # fmt: skip
 
 
 def _latex_heads(sheet: Sheet, layout: Layout) -> list[str]:
-    """A line for every column axis, names that stand side by side joined, and one for the metrics."""
+    """Return a header line for every column axis, with equal adjacent names merged, and a line for the metrics."""
     lines, first = [], len(sheet.heads)
     for level in range(len(layout.columns[0]) - 1 if layout.columns else 0):
         spans, rules, at = [], [], first + 1
         for upto, group in groupby(layout.columns, key=lambda column: column[: level + 1]):
-            many = len(list(group))
-            spans.append(rf"\multicolumn{{{many}}}{{c}}{{{escape(upto[-1])}}}")
-            rules.append(rf"\cmidrule(lr){{{at}-{at + many - 1}}}")
-            at += many
+            width = len(list(group))
+            spans.append(rf"\multicolumn{{{width}}}{{c}}{{{escape(upto[-1])}}}")
+            rules.append(rf"\cmidrule(lr){{{at}-{at + width - 1}}}")
+            at += width
         lines += [" & ".join([*[""] * first, *spans]).strip() + r" \\", " ".join(rules)]
     metrics = [escape(column[-1]) + _raised(layout.notes.column.get(column)) for column in layout.columns]
     return [*lines, " & ".join([*map(escape, sheet.heads), *metrics]) + r" \\"]
@@ -165,7 +167,7 @@ def _in_latex(cell: CellText) -> str:
 
 
 def escape(text: str) -> str:
-    """Text as LaTeX prints it; Greek letters by their names."""
+    """Return a text with special characters escaped for LaTeX, and Greek letters as commands."""
 
     def one(sign: str) -> str:
         greek = re.fullmatch(r"GREEK (SMALL|CAPITAL) LETTER (\w+)", unicodedata.name(sign, ""))
@@ -178,7 +180,7 @@ def escape(text: str) -> str:
 
 
 def rows_for_csv(sheet: Sheet) -> tuple[list[str], list[list]]:
-    """One line a number. All of them are in the unit that is shown, shares in per cent; what is unknown is empty."""
+    """Return the column names and one line per entry, in the unit that is shown (per cent for shares); unknown cells are empty."""
     columns = [
         *sheet.heads, "column", "metric", "mean", "std", "low", "high", "n", "wanted", "printed_mean", "printed_spread",
         "spread_is", "difference", "differs",
@@ -195,8 +197,8 @@ def rows_for_csv(sheet: Sheet) -> tuple[list[str], list[list]]:
     return columns, lines
 
 
-def html(sheet: Sheet, pictures: dict[str, bytes]) -> str:
-    """One page that needs nothing else: the table, pictures (title -> PNG), tests, ranks, notes, and what made every run."""
+def html(sheet: Sheet, figures: dict[str, bytes]) -> str:
+    """Return one self-contained page: the table, figures (title -> PNG), significance tests, ranks, notes and all runs."""
     layout, contest = lay_out(sheet), sheet.contest
     keys = list(dict.fromkeys(key for one in sheet.trainings for key in one))
     runs = [
@@ -213,12 +215,12 @@ def html(sheet: Sheet, pictures: dict[str, bytes]) -> str:
     return environment().get_template("benchmark.html").render(
         sheet=sheet, headline=headline(sheet), layout=layout, spans=spans, bodies=[b for b in (layout.rows, layout.apart) if b],
         notes=explain(sheet, "Bold", "Underlined"), contest=contest, as_p=as_p, value=_value, run_keys=keys, runs=runs,
-        pictures={name: "data:image/png;base64," + base64.b64encode(data).decode() for name, data in pictures.items()},
+        figures={name: "data:image/png;base64," + base64.b64encode(data).decode() for name, data in figures.items()},
     )  # fmt: skip
 
 
 def _value(entry: Entry | None) -> float | str:
-    """What a cell is sorted by: ours, else what is printed."""
+    """Return the sort key of a cell: our value, otherwise the published one."""
     if entry is None or not (entry.ours or entry.printed):
         return ""
     mean = entry.ours.mean if entry.ours else entry.printed.mean
@@ -226,7 +228,7 @@ def _value(entry: Entry | None) -> float | str:
 
 
 def _fact(value: object) -> str:
-    """Anything known of a run, as text."""
+    """Return a value of the table of runs as text."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {_fact(one)}" for key, one in value.items())
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -235,7 +237,7 @@ def _fact(value: object) -> str:
 
 
 def _run(sheet: Sheet, training: dict) -> tuple[str, str]:
-    """A run's name, and the way to it from the page, which lies in the sheet's folder."""
+    """Return the name of a run, and the link to it from the folder of the page."""
     if not training.get("run"):
         return "", ""
     return Path(training["run"]).name, quote(Path(os.path.relpath(training["run"], sheet.folder)).as_posix())

@@ -1,4 +1,4 @@
-"""Two runs side by side: tables for the terminal, and a picture of what differs, never without its interval."""
+"""A comparison of two runs: tables for the terminal, and a figure of the differences with their intervals."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ from likewise.render.figures import BETTER_COLOUR, FAINT_COLOUR, INK_COLOUR, SOF
 from likewise.render.tables import escape
 
 MAX_NAMED_CLASSES = 40
-"""Up to so many classes are named in the picture."""
+"""Largest number of classes that the figure names."""
 
 MAX_LISTED_ITEMS = 3
-"""Classes and queries listed on the terminal, each way."""
+"""Classes and queries that the terminal lists, for gains and for losses."""
 
 INTERVAL_SCOPE = (
-    "Intervals are over the test queries and classes of these two networks. Each is one training: what another seed would "
-    "give is not in them (`likewise bench` with several seeds tells)."
+    "Intervals are over the test queries and classes of these two networks. Each network is one training: the intervals do not "
+    "cover the variation between seeds (`likewise bench` with several seeds measures it)."
 )
+"""Sentence below a comparison: what the intervals cover."""
 
 
 def conclusion(result: dict) -> str:
-    """The sentence to go home with."""
+    """Return the conclusion of a comparison as a sentence without its full stop."""
     sentence = result["same"] or result["metrics"][result["decides"]]["conclusion"]
     return sentence[0].upper() + sentence[1:]
 
 
 def show_comparison(result: dict) -> None:
-    """Tables of the differences and of what changed most, and what they mean in words."""
+    """Print the differences, the classes and queries that changed most, and the conclusion."""
     console, name = Console(highlight=False), result["decides"]
     console.print(f"A  {escape(result['a'])}\nB  {escape(result['b'])}")
     words = [f"95 % over {result[unit]} {unit}" for unit in ("classes", "queries")]
@@ -53,13 +54,13 @@ def show_comparison(result: dict) -> None:
     show_extremes(console, name, result["metrics"][name])
     console.print(f"[bold]{escape(conclusion(result))}.[/]")
     console.print(
-        f"Queries with nothing to find, left out: {result['unscored']}. p-like: twice the share of {result['resamples']} draws "
-        f"of {result['over']} on the other side of zero. {INTERVAL_SCOPE}", style="dim",
+        f"Queries without relevant rows, left out: {result['unscored']}. p-like: twice the share of {result['resamples']} "
+        f"resamples of {result['over']} on the other side of zero. {INTERVAL_SCOPE}", style="dim",
     )  # fmt: skip
 
 
 def show_extremes(console: Console, name: str, about: dict) -> None:
-    """Classes and queries that gained and lost most; a class of one query has no interval and is not listed."""
+    """Print the classes and queries with the largest gains and losses. A class with one query has no interval and is left out."""
     classes = [c for c in about["classes"]["each"] if c["low"] is not None]
     gains = [c for c in classes if c["difference"] > 0][:MAX_LISTED_ITEMS]
     losses = [c for c in classes if c["difference"] < 0][-MAX_LISTED_ITEMS:]
@@ -78,7 +79,7 @@ def show_extremes(console: Console, name: str, about: dict) -> None:
 
 def _span(ends: dict) -> str:
     if ends["low"] is None or ends["low"] == ends["high"]:
-        return "one cannot tell" if ends["low"] is None else "all alike"
+        return "unknown" if ends["low"] is None else "all equal"
     return f"{100 * ends['low']:+.2f} to {100 * ends['high']:+.2f}"
 
 
@@ -87,7 +88,7 @@ def _crossing(ends: dict) -> str:
 
 
 def draw_comparison(result: dict) -> Figure:
-    """Left: the difference of every metric, with both intervals. Right: that of every class, for the metric that decides."""
+    """Return a figure: left, the difference of every metric with both intervals; right, of every class for the main metric."""
     main = result["metrics"][result["decides"]]
     classes = main["classes"]["each"]
     lines = len(classes) if len(classes) <= MAX_NAMED_CLASSES else MAX_NAMED_CLASSES // 2
@@ -102,7 +103,7 @@ def draw_comparison(result: dict) -> Figure:
     )  # fmt: skip
     figure.supxlabel(
         f"A  {_short(result['a'])}      B  {_short(result['b'])}      a point is a hundredth of the metric's range; "
-        f"{result['resamples']} draws", x=0.012, ha="left", fontsize=8, color=SOFT_COLOUR, parse_math=False,
+        f"{result['resamples']} resamples", x=0.012, ha="left", fontsize=8, color=SOFT_COLOUR, parse_math=False,
     )  # fmt: skip
     return figure
 
@@ -122,7 +123,7 @@ def draw_metrics(axes: Axes, result: dict) -> None:
 
 
 def draw_classes(axes: Axes, classes: list[dict], title: str) -> None:
-    """Few classes are named and have whiskers; of many, the shape is seen and the two ends are named."""
+    """Draw the difference of every class: few classes with names and intervals, many as an area with its two ends named."""
     value = [100 * c["difference"] for c in classes]
     places, last = range(len(classes)), len(classes) - 1
     if last < MAX_NAMED_CLASSES:

@@ -1,4 +1,4 @@
-"""Pictures of a contest: mean ranks with what is not told apart, and our values against the printed ones."""
+"""Figures of a benchmark: the critical-difference diagram of mean ranks, and our values against the published ones."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from likewise.render.benchmark_table import Point, as_p, order_of
 from likewise.render.figures import BETTER_COLOUR, FAINT_COLOUR, INK_COLOUR, SOFT_COLOUR, WORSE_COLOUR, shorten
 
 PLOT_WIDTH, LINE_HEIGHT, BAR_GAP = 4.6, 0.27, 0.13
-"""Inches: the width of a plot, from one name to the next, and from one bar to the next."""
+"""Inches: width of a plot, distance between names, and distance between bars."""
 
 MAX_NAME_LETTERS = 44
-"""Letters of a name that are shown."""
+"""Largest length of a method name in a figure."""
 
 
 def draw_ranks(contest: Contest) -> Figure:
-    """The critical-difference diagram, a line a method, the best on top. Names joined by a bar are not told apart."""
+    """Return the critical-difference diagram: one line per method, the best on top; a bar joins methods without a difference."""
     if len(contest.rank) < 2:
         raise LikewiseError(
-            f"draw_ranks: a contest of 2 methods or more is needed, got {len(contest.rank)}; train others"
+            f"draw_ranks: a contest must have 2 methods or more, got {len(contest.rank)}; train other methods"
         )
     names, ranks = list(contest.rank), list(contest.rank.values())
     lines, near = len(names), ranks[0] + contest.critical
@@ -53,16 +53,18 @@ def draw_ranks(contest: Contest) -> Figure:
     axes.set_ylim(lines - 0.5, -2.0)
     _tidy(axes, [shorten(name, MAX_NAME_LETTERS) for name in names])
     axes.set_xlabel(f"mean rank over {contest.classes} test classes, 1 is best", fontsize=9, color=INK_COLOUR)
-    told = "a bar joins methods that are not told apart" if contest.groups else "all methods are told apart"
-    _entitle(figure, f"{contest.metric}: ranks of {lines} methods", f"Friedman {as_p(contest.friedman)}; {told}")
+    meaning = (
+        "a bar joins methods that do not differ significantly" if contest.groups else "all methods differ significantly"
+    )
+    _entitle(figure, f"{contest.metric}: ranks of {lines} methods", f"Friedman {as_p(contest.friedman)}; {meaning}")
     return figure
 
 
 def draw_against(points: Sequence[Point], title: str) -> Figure:
-    """Printed values (x) against ours (y) with their intervals over seeds. On the dashed line, both are the same."""
+    """Return a figure of published values (x) against ours (y) with intervals over seeds; the dashed line is equality."""
     if not points:
         raise LikewiseError(
-            "draw_against: a method with a printed and an own value is needed, got none; train one first"
+            "draw_against: at least one method must have a published value and ours, got none; train one first"
         )
     points = sorted(points, key=lambda p: p.ours.mean)
     printed, ours = np.array([p.printed for p in points]), np.array([p.ours.mean for p in points])
@@ -75,7 +77,7 @@ def draw_against(points: Sequence[Point], title: str) -> Figure:
     whole = high - low or 1.0
     room = 0.06 * whole + min(
         0.3 * whole, max(reach[~np.isnan(reach)], default=0.0)
-    )  # a very long interval leaves the frame
+    )  # the frame clips very long intervals
     ends = (low - room, high + room)
     axes.set(xlim=ends, ylim=ends)
     axes.plot(ends, ends, color=SOFT_COLOUR, lw=1, ls=(0, (4, 3)), zorder=1)
@@ -91,7 +93,7 @@ def draw_against(points: Sequence[Point], title: str) -> Figure:
             arrowprops={"arrowstyle": "-", "color": FAINT_COLOUR, "lw": 0.8, "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)},
         )  # fmt: skip
     _tidy(axes)
-    axes.set_xlabel("printed", fontsize=9, color=INK_COLOUR)
+    axes.set_xlabel("published", fontsize=9, color=INK_COLOUR)
     axes.set_ylabel("ours, with its 95 % interval over seeds", fontsize=9, color=INK_COLOUR)
     found = order_of(points)
     tau = "" if np.isnan(found.tau) else f"Kendall's tau {found.tau:.2f} ({as_p(found.p)}, {found.n} methods); "
@@ -100,10 +102,10 @@ def draw_against(points: Sequence[Point], title: str) -> Figure:
 
 
 def spread(wanted: Float[np.ndarray, "M"], gap: float, low: float, high: float) -> Float[np.ndarray, "M"]:
-    """Heights near those wanted (ascending), none closer than the gap, within the ends as far as there is room."""
+    """Return heights near the wanted ones (ascending) with at least `gap` between them, within `low` and `high` if possible."""
     steps = gap * np.arange(len(wanted))
-    up = np.maximum.accumulate(wanted - steps)  # as low as can be without falling below what is wanted
-    down = np.minimum.accumulate((wanted - steps)[::-1])[::-1]  # as high as can be without rising above it
+    up = np.maximum.accumulate(wanted - steps)  # lowest heights that are not below the wanted ones
+    down = np.minimum.accumulate((wanted - steps)[::-1])[::-1]  # highest heights that are not above them
     return np.maximum(np.minimum((up + down) / 2, high - steps[-1]), low) + steps
 
 

@@ -1,4 +1,4 @@
-"""How soon wrong labels are found: the share of them over the share of samples looked at, a panel for every kind of noise."""
+"""Detection curves: share of wrong labels found against share of samples inspected, one panel per noise model."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from matplotlib.transforms import ScaledTranslation
 from likewise.render.figures import COLOURS, FAINT_COLOUR, INK_COLOUR
 
 LINE_STYLES = ("-", "--", ":")
+"""Line styles, one for each round through the colours."""
 
 MAX_ROW_PANELS = 4
-"""Panels in a row."""
+"""Largest number of panels in a row."""
 
 LEGEND_LETTERS = 38
-"""Of a line of the legend; longer names are folded."""
+"""Largest length of a line of the legend; longer names are wrapped."""
 
 
 class Curve(NamedTuple):
-    """One method under one kind of noise: shares found at shares looked at, the mean over seeds; `about` is for the legend."""
+    """One method under one noise model: share found (`found`) at share inspected (`at`), mean over seeds; `about`: legend text."""
 
     panel: str
     name: str
@@ -34,14 +35,14 @@ class Curve(NamedTuple):
 
 
 def draw_detected(curves: Sequence[Curve]) -> Figure:
-    """A panel a kind of noise; grey is looking at samples in any order. Legends stand below, where no curve is."""
+    """Return a figure with one panel per noise model; the grey line is inspection in random order. Legends are below."""
     panels = list(dict.fromkeys(curve.panel for curve in curves))
     names = list(dict.fromkeys(curve.name for curve in curves))
     beside = min(MAX_ROW_PANELS, len(panels))
     rows = math.ceil(len(panels) / beside)
-    told = max(sum(_legend_text(c).count("\n") + 1 for c in curves if c.panel == panel) for panel in panels)
-    figure = Figure(figsize=(0.6 + 3.4 * beside, rows * (3.6 + 0.18 * told)), facecolor="white", layout="constrained")
-    below = ScaledTranslation(0, -0.45, figure.dpi_scale_trans)  # inches, for the numbers and the name of the axis
+    legend_lines = max(sum(_legend_text(c).count("\n") + 1 for c in curves if c.panel == panel) for panel in panels)
+    figure = Figure(figsize=(0.6 + 3.4 * beside, rows * (3.6 + 0.18 * legend_lines)), facecolor="white", layout="constrained")
+    below = ScaledTranslation(0, -0.45, figure.dpi_scale_trans)  # inches, for the ticks and the label of the axis
     for place, panel in enumerate(panels):
         axes = figure.add_subplot(rows, beside, place + 1)
         axes.plot([0, 100], [0, 100], color=FAINT_COLOUR, lw=1.2)
@@ -54,7 +55,7 @@ def draw_detected(curves: Sequence[Curve]) -> Figure:
         axes.set_xlim(0, 100)
         axes.set_ylim(0, 102)
         axes.set_title(panel, fontsize=10, color=INK_COLOUR, loc="left", parse_math=False)
-        axes.set_xlabel("samples looked at (%)", fontsize=9, color=INK_COLOUR)
+        axes.set_xlabel("samples inspected (%)", fontsize=9, color=INK_COLOUR)
         if place % beside == 0:
             axes.set_ylabel("wrong labels found (%)", fontsize=9, color=INK_COLOUR)
         axes.grid(color=FAINT_COLOUR, lw=0.5)

@@ -1,4 +1,4 @@
-"""What every figure shares: colours, shortened names, and how a figure is saved."""
+"""Shared by all figures: colours, shortened names, and saving."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def shorten(text: str, most: int) -> str:
 
 
 def save_figure(figure: Figure, file: Path) -> None:
-    """Write a figure as PNG. A letter that the font lacks is drawn as a box, without a warning."""
+    """Write a figure as PNG. A character that the font lacks is drawn as a box, without a warning."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")
         with write_aside(file) as aside:

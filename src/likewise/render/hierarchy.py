@@ -1,4 +1,4 @@
-"""The tree of classes that a training came to: a picture of who stands with whom, and how far a known tree agrees."""
+"""The learned class hierarchy: a figure of its clusters, and its agreement with the known taxonomy."""
 
 from __future__ import annotations
 
@@ -22,31 +22,35 @@ from likewise.render.gallery import EDGE, INK, PAPER, SOFT, WRONG, fit, font_of,
 from likewise.render.tables import escape
 
 TILE, GAP, LINE_PIXELS, CARD_COLUMNS, PAD_PIXELS, HEAD_PIXELS, PARENT_PIXELS = 66, 8, 13, 6, 12, 32, 36
+"""Tile side, gap, height of a text line (pixels), tiles in a row of a card, padding, heights of card and parent heads (pixels)."""
+
 CARD_COLOUR, RULE_COLOUR = "#f4f6f9", "#d5dae2"
+"""Background of a card, and frame of an image."""
 
 AGREEMENT_HEADS = ("level", "clusters", "depth of the tree", "groups", "AMI", "purity")
+"""Heads of the table of agreements."""
 
 MAX_CARDS, MAX_CARD_CLASSES = 40, 12
-"""Clusters in the picture, the largest; cells in a card, the last for how many classes had no room."""
+"""Largest number of clusters in the figure, and of cells in a card; the last cell may count the classes left out."""
 
 COLUMN_HEIGHT = 1100
-"""Pixels of cards for each column; there are two to four of them."""
+"""Target height of a column of cards in pixels; there are two to four columns."""
 
 
 class Agreement(NamedTuple):
-    """How far the clusters of a level (1: the finest) are the groups at a depth of the known tree (1: the coarsest)."""
+    """Agreement of the clusters of a level (1: finest) with the groups at a depth of the known taxonomy (1: coarsest)."""
 
     level: int
     clusters: int
     depth: int
     groups: int
-    ami: float  # 1: the same, 0: as by chance
-    purity: float  # share of classes in the group that most of their cluster are in
+    ami: float  # adjusted mutual information; 1: equal, 0: chance
+    purity: float  # share of classes in the majority group of their cluster
 
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """A tree of classes: for each level, the finest first, the cluster of every class; and what there is to tell of it."""
+    """A learned class hierarchy: for each level, finest first, the cluster of every class; its agreement, notes and figure."""
 
     how: str
     class_names: tuple[str, ...]
@@ -57,13 +61,15 @@ class Learned:
 
     @view
     def _repr_html_(self) -> str:
-        said = [f"clusters: {self.how}", *self.notes, f"picture: {self.picture}"]
-        return table("tree of classes", AGREEMENT_HEADS, agreement_lines(self), said)
+        notes = [f"clusters: {self.how}", *self.notes, f"figure: {self.picture}"]
+        return table("tree of classes", AGREEMENT_HEADS, agreement_lines(self), notes)
 
 
 class Leaf(NamedTuple):
-    """A class, a picture of it where there is one, its known group where its cluster is not named by it, and whether it
-    is odd: of another group than the majority of its cluster."""
+    """A class with an image if there is one, and its known group if the cluster has another name.
+
+    `odd`: its known group is not the majority group of its cluster.
+    """
 
     name: str
     image: Image.Image | None
@@ -72,7 +78,7 @@ class Leaf(NamedTuple):
 
 
 class Card(NamedTuple):
-    """A cluster: its classes, those that had no room counted, and what it is part of."""
+    """A cluster: its classes, the number of classes left out (`more`), and the name of its parent cluster."""
 
     title: str
     detail: str
@@ -82,7 +88,7 @@ class Card(NamedTuple):
 
 
 def agreement_lines(learned: Learned) -> list[tuple[str, ...]]:
-    """Level, clusters, depth, groups, AMI and purity of every comparison with the known tree."""
+    """Return level, clusters, depth, groups, AMI and purity of every comparison with the known taxonomy as text."""
     return [
         (*map(str, (one.level, one.clusters, one.depth, one.groups)), f"{one.ami:.3f}", f"{100 * one.purity:.1f} %")
         for one in learned.comparison
@@ -90,34 +96,34 @@ def agreement_lines(learned: Learned) -> list[tuple[str, ...]]:
 
 
 def show_learned(learned: Learned) -> None:
-    """A table of how far the known tree agrees, and what must be said below it."""
+    """Print the agreement with the known taxonomy, and the notes."""
     console = Console(highlight=False)
     if learned.comparison:
         shown = Table(*AGREEMENT_HEADS)
         for line in agreement_lines(learned):
             shown.add_row(*line)
         console.print(shown)
-    for note in (f"clusters: {learned.how}", *learned.notes, f"picture: {learned.picture}"):
+    for note in (f"clusters: {learned.how}", *learned.notes, f"figure: {learned.picture}"):
         console.print(escape(note), soft_wrap=True)
 
 
 def best(learned: Learned, level: int) -> Agreement | None:
-    """The depth of the known tree that a level agrees with most."""
+    """Return the agreement of a level with the depth of the known taxonomy that fits best; None without a taxonomy."""
     own = [one for one in learned.comparison if one.level == level and not math.isnan(one.ami)]
     return max(own, key=lambda one: one.ami, default=None)
 
 
 def say_what(learned: Learned) -> list[str]:
-    """What the picture shows, in two lines."""
+    """Return the two lines below the title of the figure."""
     clusters = len(np.unique(learned.levels[0]))
     shown = f", the {MAX_CARDS} largest shown" if clusters > MAX_CARDS else ""
     lines = [
-        f"{len(learned.class_names)} training classes in {clusters} clusters{shown}, {learned.how}; similar ones side by side"
+        f"{len(learned.class_names)} training classes in {clusters} clusters{shown}, {learned.how}; similar clusters side by side"
     ]
     if agreed := best(learned, 1):
         lines.append(
-            f"red: not of the group that the majority of its cluster is in, of {agreed.groups} at depth {agreed.depth} of the "
-            f"known tree; AMI {agreed.ami:.2f}, purity {agreed.purity:.0%}"
+            f"red: not in the majority group of its cluster; {agreed.groups} groups at depth {agreed.depth} of the known taxonomy; "
+            f"AMI {agreed.ami:.2f}, purity {agreed.purity:.0%}"
         )
     return lines
 
@@ -126,19 +132,19 @@ def make_cards(
     learned: Learned,
     paths: Sequence[tuple[str, ...]],
     mean: Float[np.ndarray, "C D"],
-    picture: Callable[[int], Image.Image | None],
+    image_of: Callable[[int], Image.Image | None],
 ) -> list[Card]:
-    """A card for each of the largest clusters, named by the known group that most of its classes are in.
+    """Return a card for each of the largest clusters, named after the majority group of its classes.
 
     Args:
         paths: the known ancestors of each class, coarsest first.
-        mean: of the embeddings of each class: similar clusters, and classes, stand side by side.
-        picture: of a class.
+        mean: mean embedding of each class, which orders similar clusters and classes side by side.
+        image_of: returns the image of a class; None: no image.
     """
     largest = [cluster for cluster, _ in Counter(learned.levels[0].tolist()).most_common(MAX_CARDS)]
     shown = np.isin(learned.levels[0], largest)
 
-    def below(level: int, members: Bool[np.ndarray, "C"], parent: str) -> list[Card]:
+    def cards_of(level: int, members: Bool[np.ndarray, "C"], parent: str) -> list[Card]:
         cluster, agreed, cards = learned.levels[level - 1], best(learned, level), []
         group = [path[: agreed.depth] if agreed else () for path in paths]
         numbers = np.unique(cluster[members & shown])
@@ -148,22 +154,22 @@ def make_cards(
             word = f"cluster {number}" if level == 1 else f"level {level} cluster {number}"
             major, title, detail = name_cluster(word, [group[c] for c in np.flatnonzero(own)])
             if level > 1:
-                cards += below(level - 1, own, " / ".join(filter(None, (parent, f"{title}, {detail}"))))
+                cards += cards_of(level - 1, own, " / ".join(filter(None, (parent, f"{title}, {detail}"))))
                 continue
             chosen = choose(mean, np.flatnonzero(own))
             shares = ["" if group[c] == major else "".join(group[c][-1:]) for c in chosen]
             leaves = [
-                Leaf(learned.class_names[c], picture(c), share, bool(major) and group[c] != major)
+                Leaf(learned.class_names[c], image_of(c), share, bool(major) and group[c] != major)
                 for c, share in zip(chosen, shares, strict=True)
             ]
             cards.append(Card(title, detail, leaves, int(own.sum()) - len(leaves), parent))
         return cards
 
-    return below(len(learned.levels), np.ones(len(paths), bool), "")
+    return cards_of(len(learned.levels), np.ones(len(paths), bool), "")
 
 
 def name_cluster(cluster: str, groups: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], str, str]:
-    """The known group that the majority of a cluster is in (none: a mixture), what to call the cluster, and its size."""
+    """Return the majority group of a cluster (empty: no majority), the title of the cluster, and its size as text."""
     ((most, count),) = Counter(groups).most_common(1)
     size = f"{len(groups)} class{'es' if len(groups) > 1 else ''}"
     if not most or (count == 1 and len(groups) > 1):
@@ -174,7 +180,7 @@ def name_cluster(cluster: str, groups: Sequence[tuple[str, ...]]) -> tuple[tuple
 
 
 def choose(mean: Float[np.ndarray, "C D"], members: Int[np.ndarray, "n"]) -> list[int]:
-    """The classes that a card shows: all, or those nearest to the middle; similar ones side by side."""
+    """Return the classes on a card: all, or those nearest to the mean of the cluster; similar classes side by side."""
     if len(members) > MAX_CARD_CLASSES:
         near = mean[members] @ mean[members].mean(0)
         members = members[np.sort(np.argsort(-near, kind="stable")[: MAX_CARD_CLASSES - 1])]
@@ -182,12 +188,12 @@ def choose(mean: Float[np.ndarray, "C D"], members: Int[np.ndarray, "n"]) -> lis
 
 
 def in_chain(x: Float[np.ndarray, "n D"]) -> Int[np.ndarray, "n"]:
-    """An order in which neighbours are similar: that of the leaves when the nearest are joined, one pair after another."""
+    """Return an order with similar rows side by side: the leaves of the average linkage."""
     return leaves_list(linkage(x, "average", optimal_ordering=True)) if len(x) > 2 else np.arange(len(x))
 
 
 def draw_hierarchy(cards: Sequence[Card], title: str, words: Sequence[str]) -> Image.Image:
-    """Clusters in their order, down one column after another, below what they are part of."""
+    """Return the figure: cards in order, column after column, below the names of their parent clusters."""
     thumb = TILE if any(leaf.image for card in cards for leaf in card.leaves) else 0
     texts = max(len(captions(leaf)) for card in cards for leaf in card.leaves)
     step = thumb + texts * LINE_PIXELS + GAP
@@ -215,7 +221,7 @@ def draw_hierarchy(cards: Sequence[Card], title: str, words: Sequence[str]) -> I
 
 
 def into_columns(parents: Sequence[str], heights: Sequence[int], columns: int) -> list[list[tuple[int, int]]]:
-    """(card, how far down) for each column, all about as long. A parent is named above its first card in every column."""
+    """Return (card, offset from the top) for columns of similar height. The parent is named above its first card of a column."""
     limit = max(max(heights), sum(heights) // columns) + PARENT_PIXELS
     while True:
         found: list[list[tuple[int, int]]] = [[]]
@@ -236,6 +242,7 @@ def into_columns(parents: Sequence[str], heights: Sequence[int], columns: int) -
 def place_card(
     page: Image.Image, draw: ImageDraw.ImageDraw, card: Card, box: tuple[int, int, int, int], thumb: int, step: int
 ) -> None:
+    """Draw a card into `box`; `thumb`: height of an image, `step`: height of a row, in pixels."""
     left, top, right, _ = box
     draw.rounded_rectangle(box, 9, fill=CARD_COLOUR)
     room = right - left - 2 * PAD_PIXELS
@@ -254,7 +261,7 @@ def place_card(
 
 
 def place_leaf(page: Image.Image, draw: ImageDraw.ImageDraw, leaf: Leaf, x: int, y: int, thumb: int) -> None:
-    """The picture, framed in red if it is odd, its name and its group."""
+    """Draw the image of a class, framed in red if it is odd, its name and its group."""
     frame = 3 if leaf.odd else 1
     if thumb:
         draw.rectangle([x, y, x + TILE - 1, y + TILE - 1], fill=WRONG if leaf.odd else RULE_COLOUR)
@@ -266,14 +273,14 @@ def place_leaf(page: Image.Image, draw: ImageDraw.ImageDraw, leaf: Leaf, x: int,
 
 
 def captions(leaf: Leaf) -> list[tuple[str, ImageFont.FreeTypeFont, str]]:
-    """The lines below a picture: its name, then its group."""
+    """Return the text lines below an image with font and colour: its name, then its group."""
     name, group = wrapped(leaf.name, font_of(10), 3), wrapped(leaf.group, font_of(9), 2)
     colour = WRONG if leaf.odd else SOFT
     return [(line, font_of(10), INK) for line in name] + [(line, font_of(9), colour) for line in group]
 
 
 def wrapped(text: str, font: ImageFont.FreeTypeFont, most: int) -> list[str]:
-    """A text in at most so many lines, broken after a space, an underscore or a hyphen."""
+    """Return a text in at most `most` lines, broken after a space, an underscore or a hyphen."""
     lines, width = [""], TILE + GAP // 2
     for word in re.findall(r"[^ _-]*[ _-]?", one_line(text)):
         if lines[-1] and font.getlength((lines[-1] + word).rstrip()) > width and len(lines) < most:

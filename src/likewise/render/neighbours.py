@@ -1,4 +1,4 @@
-"""The answers of a search: a table for the terminal or a notebook, lines with tabs for other programs."""
+"""The results of a search: a table for the terminal or a notebook, tab-separated lines for other programs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from likewise.errors import printable
 from likewise.render.tables import escape
 
 COLUMN_HEADS = ("", "similarity", "class", "row", "path")
+"""Heads of the table."""
 
 
 class Neighbours(list):
@@ -28,12 +29,13 @@ class Neighbours(list):
 
 
 def lines_of(found: Iterable[dict]) -> list[tuple[str, str, str, str]]:
-    """Similarity, class, row and path of every neighbour as text."""
+    """Return similarity, class, row and path of every neighbour as text."""
     return [(f"{one['similarity']:.4f}", one["class"], str(one["row"]), one["path"]) for one in found]
 
 
 def notes_of(found: Iterable[dict]) -> list[str]:
-    return [f"row {one['row']} is the same picture" for one in found if one["same"]]
+    """Return a note for every neighbour that is the query image itself."""
+    return [f"row {one['row']} is the same image" for one in found if one["same"]]
 
 
 def show_neighbours(found: Neighbours) -> None:

@@ -1,4 +1,4 @@
-"""What noise did to the labels: tables for the terminal, the matrix of which class became which, and the class tree."""
+"""Injected label noise: a table for the terminal, the transition matrix of the classes, and the class tree."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ from likewise.render.tables import escape
 from likewise.types import Items
 
 MAX_LISTED_CLASSES = 15
-"""Classes listed on the terminal, those with the most wrong labels first."""
+"""Number of classes that the terminal lists, those with the most wrong labels first."""
 
 MAX_NAMED_CLASSES, MAX_MATRIX_LINES, MAX_NAMED_GROUPS, MAX_TREE_CLASSES = 60, 400, 40, 500
-"""The matrix names up to so many classes, has at most so many lines, names at most so many groups; the tree's leaves."""
+"""Largest numbers of class names, lines and group names in the matrix, and of classes in the tree."""
 
 WRONG_COLOURS = LinearSegmentedColormap.from_list("wrong", ["#ffffff", "#fbd9b8", "#f0a35c", WORSE_COLOUR, "#7a2e00"])
+"""Colour map of wrong labels."""
 
 
 @dataclass(frozen=True, eq=False)
 class Spoiled:
-    """Items with wrong labels, the rows whose labels could change, the table and the pictures that were written."""
+    """Items with wrong labels, the rows whose labels could change, and the paths of the table and the figures."""
 
     items: Items
     rows: Int[np.ndarray, "n"]
     table: Path
-    pictures: tuple[Path, ...]
+    figures: tuple[Path, ...]
 
     @view
     def _repr_html_(self) -> str:
@@ -48,24 +49,24 @@ class Spoiled:
             ("training labels", len(self.rows)),
             ("wrong", f"{wrong} ({wrong / max(1, len(self.rows)):.2%})"),
             ("table", self.table),
-            ("pictures", ", ".join(map(str, self.pictures))),
+            ("figures", ", ".join(map(str, self.figures))),
         ]
         return notebook_table(f"{self.items.name} with wrong labels", (), lines)
 
 
 def draw_noise(items: Items, rows: Int[np.ndarray, "n"], table: Path) -> tuple[Path, ...]:
-    """Write pictures of what changed beside the table, and return their paths: the transitions, and the class tree if any."""
-    pictures = {table.with_name(f"{table.stem}.png"): draw_transitions(items, rows)}
+    """Write figures beside the table and return their paths: the transition matrix, and the class tree if there is one."""
+    figures = {table.with_name(f"{table.stem}.png"): draw_transitions(items, rows)}
     if items.taxonomy is not None and items.y_clean is not None:
         names = [items.class_name[c] for c in np.unique(items.y_clean[rows])]
-        pictures[table.with_name(f"{table.stem}_tree.png")] = draw_tree(items.taxonomy, names)
-    for file, figure in pictures.items():
+        figures[table.with_name(f"{table.stem}_tree.png")] = draw_tree(items.taxonomy, names)
+    for file, figure in figures.items():
         save_figure(figure, file)
-    return tuple(pictures)
+    return tuple(figures)
 
 
 def show_noise(items: Items, rows: Int[np.ndarray, "n"]) -> None:
-    """How many labels became wrong, of which classes, and which classes that leaves without pairs."""
+    """Print the number of wrong labels, the classes that changed most, and the classes that are left without pairs."""
     assert items.y_clean is not None
     before, after = (np.bincount(y[rows], minlength=items.classes) for y in (items.y_clean, items.y))
     wrong = items.y_clean[rows] != items.y[rows]
@@ -80,15 +81,15 @@ def show_noise(items: Items, rows: Int[np.ndarray, "n"]) -> None:
             table.add_row(escape(items.class_name[c]), *map(str, cells))
         console.print(table)
     if len(worst) > MAX_LISTED_CLASSES:
-        console.print(f"and {len(worst) - MAX_LISTED_CLASSES} more classes, less changed", style="dim")
-    there = before > 0
+        console.print(f"and {len(worst) - MAX_LISTED_CLASSES} more classes that changed less", style="dim")
+    present = before > 0
     console.print(
         f"{wrong.sum()} of {len(rows)} training labels are wrong ({100 * wrong.mean():.2f} %), in {(lost > 0).sum()} of "
-        f"{there.sum()} classes"
+        f"{present.sum()} classes"
     )
     for what, picked in (
-        ("gone", there & (after == 0)),
-        ("left with one sample, so without pairs", there & (after == 1)),
+        ("without samples", present & (after == 0)),
+        ("with one sample, so without pairs", present & (after == 1)),
     ):
         names = [escape(items.class_name[c]) for c in np.flatnonzero(picked)]
         if names:
@@ -96,13 +97,14 @@ def show_noise(items: Items, rows: Int[np.ndarray, "n"]) -> None:
 
 
 def draw_transitions(items: Items, rows: Int[np.ndarray, "n"]) -> Figure:
-    """Line: the true class, column: the label now, colour: which share of the class that is. Relatives stand together."""
+    """Return the transition matrix as a figure: line = true class, column = given label, colour = share of the class.
+
+    Classes of one group of the taxonomy are adjacent.
+    """
     assert items.y_clean is not None
     order = in_order(items, np.union1d(items.y_clean[rows], items.y[rows]))
     place = np.full(items.classes, -1)
-    place[order] = (
-        np.arange(len(order)) * min(len(order), MAX_MATRIX_LINES) // len(order)
-    )  # classes beyond what can be seen are merged
+    place[order] = np.arange(len(order)) * min(len(order), MAX_MATRIX_LINES) // len(order)  # too many lines are merged
     true, now = place[items.y_clean[rows]], place[items.y[rows]]
     lines = place.max() + 1
     count = np.bincount(true * lines + now, minlength=lines * lines).reshape(lines, lines)
@@ -119,13 +121,13 @@ def draw_transitions(items: Items, rows: Int[np.ndarray, "n"]) -> Figure:
     paint(figure, axes, share)
     names = [items.class_name[c] for c in order]
     label_lines(axes, names, [(items.taxonomy or {}).get(name, ()) for name in names], place[order])
-    axes.set_xlabel("label now", fontsize=9, color=INK_COLOUR)
+    axes.set_xlabel("given label", fontsize=9, color=INK_COLOUR)
     axes.set_ylabel("true class", fontsize=9, color=INK_COLOUR)
     return figure
 
 
 def in_order(items: Items, classes: Int[np.ndarray, "C"]) -> list[int]:
-    """Classes as the tree lists them, else by number."""
+    """Return classes in the order of the taxonomy; by number without a taxonomy."""
     tree = items.taxonomy
     return (
         classes.tolist()
@@ -135,7 +137,7 @@ def in_order(items: Items, classes: Int[np.ndarray, "C"]) -> list[int]:
 
 
 def paint(figure: Figure, axes: Axes, share: Float[np.ndarray, "L L"]) -> None:
-    """Wrong labels in colour, right ones in grey: with few wrong they would drown in the diagonal."""
+    """Draw wrong labels in colour and right labels in grey, so that the diagonal does not hide few wrong labels."""
     lines, right = len(share), np.eye(len(share), dtype=bool)
     wrong, kept = np.ma.masked_array(share, right), np.ma.masked_array(share, ~right)
     most = max(float(wrong.filled(0).max()), 1e-9)
@@ -154,7 +156,7 @@ def paint(figure: Figure, axes: Axes, share: Float[np.ndarray, "L L"]) -> None:
 
 
 def label_lines(axes: Axes, names: list[str], paths: list[tuple[str, ...]], place: Int[np.ndarray, "C"]) -> None:
-    """Few classes by their names, many by the names of their groups in the tree; lines between groups."""
+    """Label the axes with class names, or with group names for many classes; draw lines between groups."""
     spans = groups(paths)
     for _, first, _ in spans[1:]:
         for line in (axes.axhline, axes.axvline):
@@ -162,7 +164,7 @@ def label_lines(axes: Axes, names: list[str], paths: list[tuple[str, ...]], plac
     if len(names) <= MAX_NAMED_CLASSES:
         ticks = dict(enumerate(names))
     else:
-        thick = 0.011 * (place[-1] + 1)  # thinner groups would write over one another
+        thick = 0.011 * (place[-1] + 1)  # the names of thinner groups would overlap
         spans = [(name, place[first] - 0.5, place[last] + 0.5) for name, first, last in spans]
         ticks = {(low + high) / 2: name for name, low, high in spans if high - low >= thick}
     size = 8 if len(ticks) <= 30 else 6.5
@@ -174,9 +176,9 @@ def label_lines(axes: Axes, names: list[str], paths: list[tuple[str, ...]], plac
 
 
 def groups(paths: Sequence[tuple[str, ...]]) -> list[tuple[str, int, int]]:
-    """(name, first, last) of runs of classes that share an ancestor: the largest is split while there are not too many."""
+    """Return (name, first, last) of adjacent classes that share an ancestor; the largest group is split while few enough."""
     most = min(MAX_NAMED_GROUPS, max(3, len(paths) // 4))
-    found, whole = [(0, len(paths), 0)], []  # first, end, how many ancestors they share
+    found, whole = [(0, len(paths), 0)], []  # first, end, number of common ancestors
     while found:
         group = max(found, key=lambda one: one[1] - one[0])
         found.remove(group)
@@ -192,7 +194,7 @@ def groups(paths: Sequence[tuple[str, ...]]) -> list[tuple[str, int, int]]:
 
 @dataclass(frozen=True)
 class Node:
-    """A branching of the tree, or a leaf, and the line it stands in."""
+    """An inner node or a leaf of the tree, and its line in the figure."""
 
     name: str
     line: float
@@ -200,11 +202,15 @@ class Node:
 
     @property
     def height(self) -> int:
+        """Number of levels below this node."""
         return 1 + max(child.height for child in self.children) if self.children else 0
 
 
 def draw_tree(taxonomy: dict[str, tuple[str, ...]], classes: Sequence[str]) -> Figure:
-    """The tree of these classes, root to the left; a node with one child is passed over. Of very many classes, their kinds."""
+    """Return the taxonomy of these classes as a figure, root on the left, without nodes that have one child.
+
+    With more than `MAX_TREE_CLASSES` classes, leaves are the parents of the classes.
+    """
     leaves = sorted((taxonomy.get(name, ()), name) for name in classes)
     if len(leaves) > MAX_TREE_CLASSES:
         kinds = Counter(path for path, _ in leaves)
@@ -235,7 +241,7 @@ def draw_tree(taxonomy: dict[str, tuple[str, ...]], classes: Sequence[str]) -> F
 
 
 def grow(leaves: Sequence[tuple[tuple[str, ...], str]], first: int = 0, depth: int = 0) -> Node:
-    """The node of some sorted (path, class), the first of which stands in line `first`, below `depth` ancestors."""
+    """Return the node of sorted (path, class) leaves; the first leaf is in line `first`; all share `depth` ancestors."""
     if len(leaves) == 1:
         return Node(leaves[0][1], first)
     path = leaves[0][0]

@@ -1,4 +1,4 @@
-"""A search as a picture: the value of every trial in order, and which settings led to which value."""
+"""Results of a hyperparameter search: a figure of all trials, and the best settings on the terminal."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from likewise.render.benchmark import show_sheet
 from likewise.render.figures import BETTER_COLOUR, FAINT_COLOUR, INK_COLOUR, WORSE_COLOUR, shorten
 
 SOFT_COLOUR, RULE_COLOUR, LINE_COLOUR, FAILED_COLOUR = "#6b7585", FAINT_COLOUR, BETTER_COLOUR, WORSE_COLOUR
+"""Colours of axes, rules, trials and failed trials."""
 
 
 class Dial(NamedTuple):
-    """What was varied: choices, or a range."""
+    """One dimension of the search: choices, or a range from `low` to `high`."""
 
     name: str
     choices: tuple[str, ...] = ()
@@ -32,7 +33,7 @@ class Dial(NamedTuple):
 
 
 class Shot(NamedTuple):
-    """A trial: its value if it was played to the end, how it ended (complete, pruned, failed), and where its dials stood."""
+    """A trial: its value if it is complete, its state (complete, pruned, failed), and its settings (`at`)."""
 
     number: int
     value: float | None
@@ -41,7 +42,7 @@ class Shot(NamedTuple):
 
 
 def draw_search(file: Path, dials: Sequence[Dial], shots: Sequence[Shot], label: str, title: str) -> None:
-    """Write the picture (.png): history above, parallel coordinates below."""
+    """Write the figure (.png): history above, parallel coordinates below."""
     with matplotlib.rc_context(
         {"font.family": "DejaVu Sans", "font.size": 9, "text.color": INK_COLOUR, "axes.edgecolor": RULE_COLOUR}
     ):
@@ -80,7 +81,7 @@ def draw_history(axes, shots: Sequence[Shot], label: str) -> None:
     numbers = [s.number for s in shots]
     room = max(0.5, 0.04 * (max(numbers, default=0) - min(numbers, default=0)))
     axes.set_xlim(min(numbers, default=0) - room, max(numbers, default=0) + room)
-    foot = axes.get_xaxis_transform()  # trials without a value stand at the foot
+    foot = axes.get_xaxis_transform()  # trials without a value are drawn at the bottom
     for state, marker, colour in (("pruned", "|", SOFT_COLOUR), ("failed", "x", FAILED_COLOUR)):
         numbers = [s.number for s in shots if s.state == state]
         if numbers:
@@ -93,7 +94,7 @@ def draw_history(axes, shots: Sequence[Shot], label: str) -> None:
 
 
 def draw_lines(axes, dials: Sequence[Dial], shots: Sequence[Shot]) -> None:
-    """A line a trial through its settings to its value; the better, the darker and the further in front."""
+    """Draw one line per trial through its settings to its value; better trials are darker and in front."""
     axes.set(xlim=(0, len(dials)), ylim=(0, 1))
     axes.axis("off")
     values = [s.value for s in shots if s.value is not None] or [0.0]
@@ -123,12 +124,12 @@ def draw_lines(axes, dials: Sequence[Dial], shots: Sequence[Shot]) -> None:
                 place + 0.03, height, text, ha="left", va="center", fontsize=7.5, color=INK_COLOUR, zorder=5,
                 bbox={"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 0.6},
             )  # fmt: skip
-    shots = sorted(shots, key=lambda s: (s.value, -s.number))  # of equals, the first is the best
+    shots = sorted(shots, key=lambda s: (s.value, -s.number))  # ties: the first trial is the best
     heights = [[*(where(d, s.at[d.name]) for d in dials), where(scale, s.value)] for s in shots]
     lines = [list(enumerate(h)) for h in heights]
     shade = Normalize(scale.low, scale.high)
     shades = [0.12 + 0.88 * float(shade(s.value)) for s in shots if s.value is not None]
-    colours = matplotlib.colormaps["viridis_r"](shades)  # not the palest
+    colours = matplotlib.colormaps["viridis_r"](shades)  # without the palest colours
     widths = [1.0] * len(lines)
     if lines:
         widths[-1] = 2.6
@@ -137,7 +138,7 @@ def draw_lines(axes, dials: Sequence[Dial], shots: Sequence[Shot]) -> None:
 
 
 def where(dial: Dial, value: Any) -> float:
-    """Height of a value on its dial, 0 to 1."""
+    """Return the height of a value on its axis, 0 to 1."""
     if dial.choices:
         return (dial.choices.index(value) + 0.5) / len(dial.choices)
     low, high, at = (math.log(v) if dial.log else float(v) for v in (dial.low, dial.high, value))
@@ -145,7 +146,7 @@ def where(dial: Dial, value: Any) -> float:
 
 
 def ticks(dial: Dial) -> list[tuple[float, str]]:
-    """Heights and texts of a few marks: every choice, powers of ten where the range is log, else five even steps."""
+    """Return heights and texts of ticks: every choice; powers of ten for a log range; otherwise five even steps."""
     if dial.choices:
         return [(where(dial, choice), shorten(choice, 18)) for choice in dial.choices]
     powers = (
@@ -176,4 +177,4 @@ def show_found(found) -> None:
         print(f"  failed: {reason}")
     if found.final:
         show_sheet(found.final)
-    print(f"settings: {found.folder / 'best.toml'}\npicture:  {found.folder / 'tune.png'}")
+    print(f"settings: {found.folder / 'best.toml'}\nfigure:   {found.folder / 'tune.png'}")

@@ -22,13 +22,13 @@ def galleries(
     top: int,
     seed: int = 0,
 ) -> dict[str, tuple[RankedQuery, ...]]:
-    """Queries by how well they were answered. Those with nothing to find are left out.
+    """Return galleries by name: queries ordered by their value. Queries without relevant rows are left out.
 
     Args:
-        query: their places.
-        value: of the metric that main_metric, NaN where there is nothing to find.
-        near: places of the nearest of every sample, -1: none.
-        top: queries in each gallery, but for that of classes.
+        query: places of the queries.
+        value: main metric of each query; NaN: no relevant rows.
+        near: places of the nearest neighbours of every sample; -1: none.
+        top: number of queries in each gallery except "each class".
     """
     known = ~np.isnan(value)
     query, value, rng = query[known], value[known], np.random.default_rng(seed)
