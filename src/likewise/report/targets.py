@@ -68,7 +68,6 @@ def open_target(target: str, name: str, config: Report, known: dict[tuple, Items
     Args:
         name: its name on the page.
         known: data sets that were loaded before, for runs that share them; newly loaded data is added.
-        say: called with messages.
     """
     path = find_target(target, "report")
     return (
