@@ -5,7 +5,7 @@ import pytest
 from matplotlib.colors import to_rgba
 from PIL import Image
 
-from likewise.render.comparison import MAX_NAMED_CLASSES, draw_comparison, show_comparison, conclusion
+from likewise.render.comparison import MAX_NAMED_CLASSES, conclusion, draw_comparison, show_comparison
 from likewise.render.figures import BETTER_COLOUR, WORSE_COLOUR, save_figure
 
 
@@ -53,7 +53,9 @@ def test_gains_and_losses_have_their_colours():
     right = draw_comparison(made()).axes[1]
     colours = right.collections[-1].get_colors()
     value = np.linspace(0.3, -0.2, 12)
-    assert all(tuple(c) == to_rgba(BETTER_COLOUR if v > 0 else WORSE_COLOUR) for c, v in zip(colours, value, strict=True))
+    assert all(
+        tuple(c) == to_rgba(BETTER_COLOUR if v > 0 else WORSE_COLOUR) for c, v in zip(colours, value, strict=True)
+    )
 
 
 def test_of_many_classes_gains_and_losses_are_two_shapes():

@@ -52,7 +52,9 @@ def test_runs_of_one_method_stand_together_whatever_their_order():
 def test_of_many_classes_the_most_named_are_drawn_and_the_rest_is_counted():
     found = made(np.ones((2, MAX_DRAWN_CLASSES + 7), bool), ("A()", "B()"), ways=("count",))
     axes = draw_overlap(found).axes[0]
-    assert len(axes.get_xticklabels()) == MAX_DRAWN_CLASSES and "7 more classes" in " ".join(axes.get_title("left").split())
+    assert len(axes.get_xticklabels()) == MAX_DRAWN_CLASSES and "7 more classes" in " ".join(
+        axes.get_title("left").split()
+    )
 
 
 @pytest.mark.parametrize(

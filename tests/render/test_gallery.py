@@ -60,7 +60,11 @@ def test_pictures_stand_inside_their_frames_in_order():
     page = draw_gallery([(Tile(blank("#123456"), "q"), [Tile(blank(c), "", "", True) for c in colours])], "t", "s")
     for place, colour in enumerate(["#123456", *colours]):
         left, top = corner(0, place)
-        for x, y in [(FRAME_PIXELS, FRAME_PIXELS), (TILE // 2, TILE // 2), (TILE - FRAME_PIXELS - 1, TILE - FRAME_PIXELS - 1)]:
+        for x, y in [
+            (FRAME_PIXELS, FRAME_PIXELS),
+            (TILE // 2, TILE // 2),
+            (TILE - FRAME_PIXELS - 1, TILE - FRAME_PIXELS - 1),
+        ]:
             assert page.getpixel((left + x, top + y)) == ImageColor.getrgb(colour)
 
 
@@ -69,7 +73,9 @@ def test_any_shape_of_picture_fills_its_tile_from_the_middle(size):
     image = blank("#00ff00", size)
     page = draw_gallery([(Tile(image, "q"), [Tile(image, "a", right=True)])], "t", "s")
     left, top = corner(0, 0)
-    inside = np.asarray(page)[top + FRAME_PIXELS : top + TILE - FRAME_PIXELS, left + FRAME_PIXELS : left + TILE - FRAME_PIXELS]
+    inside = np.asarray(page)[
+        top + FRAME_PIXELS : top + TILE - FRAME_PIXELS, left + FRAME_PIXELS : left + TILE - FRAME_PIXELS
+    ]
     assert (inside == (0, 255, 0)).all()
     assert set(edges(page, 0, 0)) == {ImageColor.getrgb(NEUTRAL)}
 

@@ -10,12 +10,12 @@ from PIL import Image, ImageColor
 from likewise.render import hierarchy
 from likewise.render.gallery import EDGE, PAPER, WRONG
 from likewise.render.hierarchy import (
-    CARD_COLUMNS,
     CARD_COLOUR,
-    MAX_CARDS,
+    CARD_COLUMNS,
     GAP,
     HEAD_PIXELS,
     MAX_CARD_CLASSES,
+    MAX_CARDS,
     PAD_PIXELS,
     PARENT_PIXELS,
     RULE_COLOUR,
@@ -118,13 +118,20 @@ def test_cards_stand_below_their_parents():
 
 
 def test_many_classes_and_clusters_are_cut_and_counted():
-    classes = np.repeat(np.arange(MAX_CARDS + 5), 2).tolist() + [0] * MAX_CARD_CLASSES  # cluster 0 has two more than room
+    classes = (
+        np.repeat(np.arange(MAX_CARDS + 5), 2).tolist() + [0] * MAX_CARD_CLASSES
+    )  # cluster 0 has two more than room
     cards = make_cards(learned([classes]), [()] * len(classes), around(np.arange(len(classes)) / 50), lambda c: None)
     assert len(cards) == MAX_CARDS
     big = next(card for card in cards if card.title == "cluster 0")
     assert (len(big.leaves), big.more) == (MAX_CARD_CLASSES - 1, 3)
     assert "the 40 largest shown" in say_what(learned([classes]))[0]
-    full = make_cards(learned([[0] * MAX_CARD_CLASSES + [1]]), [()] * (MAX_CARD_CLASSES + 1), around(np.arange(MAX_CARD_CLASSES + 1) / 9), lambda c: None)
+    full = make_cards(
+        learned([[0] * MAX_CARD_CLASSES + [1]]),
+        [()] * (MAX_CARD_CLASSES + 1),
+        around(np.arange(MAX_CARD_CLASSES + 1) / 9),
+        lambda c: None,
+    )
     assert max((len(card.leaves), card.more) for card in full) == (MAX_CARD_CLASSES, 0)
 
 
@@ -164,7 +171,10 @@ def test_names_alone_take_less_room():
 
 def test_the_largest_picture_can_be_looked_at():
     leaf = Leaf("a rather long name_of a class", blank(), "and of a rather long group", True)
-    cards = [Card("title " * 40, "detail " * 40, [leaf] * (MAX_CARD_CLASSES - 1), 99, f"parent {n // 4}") for n in range(MAX_CARDS)]
+    cards = [
+        Card("title " * 40, "detail " * 40, [leaf] * (MAX_CARD_CLASSES - 1), 99, f"parent {n // 4}")
+        for n in range(MAX_CARDS)
+    ]
     page = draw_hierarchy(cards, "title " * 99, ["words " * 99] * 2)
     assert page.width <= 2000 and page.height < 4000
     seen = np.asarray(page).astype(int)

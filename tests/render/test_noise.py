@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from likewise.noise import Uniform
-from likewise.render.noise import MAX_MATRIX_LINES, MAX_NAMED_CLASSES, draw_transitions, draw_tree, groups, grow, show_noise
+from likewise.render.noise import (
+    MAX_MATRIX_LINES,
+    MAX_NAMED_CLASSES,
+    draw_transitions,
+    draw_tree,
+    groups,
+    grow,
+    show_noise,
+)
 from likewise.types import Items
 
 TREE = {"b": ("top", "x"), "a": ("top", "y"), "d": ("top", "y"), "c": ("top", "x", "deep")}

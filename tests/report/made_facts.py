@@ -64,7 +64,7 @@ def confusion_of(pool: f.Pool, size: int = 24) -> Confusion:
     return Confusion(pairs, np.arange(size), matrix)
 
 
-def noise_of(rng: np.random.Generator) -> f.Noise:
+def noise_of(rng: np.random.Generator) -> f.LabelNoise:
     edge, right = np.linspace(0, 1, 21), np.round(300 * np.exp(-(np.linspace(-2, 3, 20) ** 2))).astype(int)
     passes = tuple(
         f.SuspicionHistogram(
@@ -74,7 +74,7 @@ def noise_of(rng: np.random.Generator) -> f.Noise:
     )
     inspected = np.linspace(0, 1, 40)
     found = f.Detection("PRISM", inspected, 1 - (1 - inspected) ** 4, 0.71, 0.93)
-    doubts = tuple(
+    flagged = tuple(
         f.FlaggedLabel(
             i,
             SCRIPT,
@@ -88,8 +88,8 @@ def noise_of(rng: np.random.Generator) -> f.Noise:
         for i in range(20)
     )
     names = tuple(f"class {i}" for i in range(12))
-    return f.Noise(
-        "Uniform(rate=0.3)", "PRISM()", 0.3, passes, (found,), doubts, names, np.eye(12) * 0.7 + 0.025, ("A note.",)
+    return f.LabelNoise(
+        "Uniform(rate=0.3)", "PRISM()", 0.3, passes, (found,), flagged, names, np.eye(12) * 0.7 + 0.025, ("A note.",)
     )
 
 
@@ -102,7 +102,7 @@ def tree_of(pool: f.Pool) -> Tree:
 def run_of(name: str, pool: f.Pool, seed: int, shift: int, mean: float) -> f.RunView:
     rng, steps = np.random.default_rng(seed), list(range(0, 1000, 25))
     near, sim = neighbours(pool, shift)
-    some = [asked(pool, int(place), near, sim) for place in rng.permutation(list(pool.picture) or [0])[:30]]
+    some = [asked(pool, int(place), near, sim) for place in rng.permutation(list(pool.images) or [0])[:30]]
     loss = [2 * np.exp(-step / 300) + seed / 10 + rng.normal(0, 0.05) for step in steps]
     recall = [0.2 + 0.4 * (1 - np.exp(-step / 300)) + seed / 50 for step in steps[::8]]
     curves = (
@@ -136,7 +136,7 @@ def run_of(name: str, pool: f.Pool, seed: int, shift: int, mean: float) -> f.Run
 def made_facts(samples: int = 600, classes: int = 40, pictures: int = 200, noisy: bool = False) -> f.Facts:
     pool = pool_of(samples, classes, pictures, noisy)
     runs = run_of("plain", pool, 1, 1, 0.5), run_of("robust", pool, 2, 2, 0.62)
-    places = list(pool.picture)[:12] or [0]
+    places = list(pool.images)[:12] or [0]
     queries = tuple(tuple(asked(pool, place, run.near, run.near_sim) for run in runs) for place in places)
     heat = np.random.default_rng(0).random((2, 30)) < 0.6
     named = Named(tuple(f"class {i}" for i in range(30)), heat, float("nan"), 0.6, 0.2)

@@ -7,10 +7,10 @@ import numpy as np
 
 from likewise.config import Report
 from likewise.data import load
-from likewise.report.target import ReportTarget
-from likewise.report.images import with_images, choose_image_places
+from likewise.report.images import choose_image_places, with_images
 from likewise.report.records import Pool, RunView
 from likewise.report.section import Studies
+from likewise.report.target import ReportTarget
 
 
 def test_pictures_go_to_what_is_shown_and_then_round_the_classes():
@@ -28,7 +28,7 @@ def test_pictures_come_from_the_data_and_are_as_many_as_are_wanted(pictures):
     one, seen, said = ReportTarget("me", data=items, items=items), RunView("me", 0, "", {}, {}, ""), []
     studies = Studies([one], [seen], [pool], Report(quiet=True), [])
     shown = with_images(0, studies, [2, 0], 4, said.append)
-    assert {0, 2} <= set(shown.picture) and len(shown.picture) == 4 and studies.notes == [] and said == []
+    assert {0, 2} <= set(shown.images) and len(shown.images) == 4 and studies.notes == [] and said == []
     gone = dataclasses.replace(studies, opened=[ReportTarget("me", data=dataclasses.replace(items, root="/nowhere"))])
-    assert with_images(0, gone, [0], 4, said.append).picture == {}
+    assert with_images(0, gone, [0], 4, said.append).images == {}
     assert studies.notes[0].endswith("if it has moved, say where it is: --data, --root")

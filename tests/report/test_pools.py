@@ -4,9 +4,9 @@ import dataclasses
 
 import numpy as np
 
-from likewise.report.target import ReportTarget
-from likewise.report.pools import note_different_queries, key_of, make_pool
+from likewise.report.pools import key_of, make_pool, note_different_queries
 from likewise.report.records import RunView
+from likewise.report.target import ReportTarget
 from likewise.types import Items
 
 ITEMS = Items("toy", np.arange(6) // 2, ("a", "b", "c"), ("x/0.png", "x\\1.png", "2.png", "3.png", "4.png", "5.png"))
@@ -20,7 +20,10 @@ def test_the_same_samples_with_other_queries_are_another_pool():
     assert key_of(ONE) == keys[0] != keys[1] and keys[0][0] == keys[1][0]
     viewed = [RunView(name, number, "", {}, {}, "") for number, name in enumerate("ab")]
     (note,) = note_different_queries(keys, viewed)
-    assert note.startswith("a, b: the same samples, but others") and list(note_different_queries(keys[:1], viewed[:1])) == []
+    assert (
+        note.startswith("a, b: the same samples, but others")
+        and list(note_different_queries(keys[:1], viewed[:1])) == []
+    )
 
 
 def test_captions_are_file_names():

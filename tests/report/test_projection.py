@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from likewise.report import projection
-from likewise.report.projection import place_between_neighbours, require_library, pca, tsne, umap
+from likewise.report.projection import pca, place_between_neighbours, require_library, tsne, umap
 from likewise.types import LikewiseError
 
 

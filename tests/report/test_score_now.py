@@ -3,8 +3,8 @@
 import numpy as np
 
 from likewise.config import Report, Train
-from likewise.report.target import ReportTarget
 from likewise.report.score_now import NO_TEST_SPLIT_NOTE, is_tested, score_now
+from likewise.report.target import ReportTarget
 from likewise.types import Items
 
 QUIET = Report(quiet=True, device="cpu")

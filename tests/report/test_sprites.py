@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from likewise.report.sprites import SHEET_SIDE, IMAGE_SIDES, make_sheets
+from likewise.report.sprites import IMAGE_SIDES, SHEET_SIDE, make_sheets
 
 
 def opened(uri):
@@ -24,7 +24,11 @@ def noise(count, size=(128, 128)):
 def test_each_picture_stands_in_its_cell():
     colours = [(i * 2 % 256, 255 - i * 2 % 256, 128) for i in range(SHEET_SIDE**2 + 3)]
     made = make_sheets([Image.new("RGB", (200, 100), colour) for colour in colours], 10_000_000)
-    assert len(made.data) == 2 and made.side == IMAGE_SIDES[0] and set(made.size) == {(IMAGE_SIDES[0], IMAGE_SIDES[0] // 2)}
+    assert (
+        len(made.data) == 2
+        and made.side == IMAGE_SIDES[0]
+        and set(made.size) == {(IMAGE_SIDES[0], IMAGE_SIDES[0] // 2)}
+    )
     for number in (0, 7, 58, 99, 100, 102):
         sheet, cell = opened(made.data[number // SHEET_SIDE**2]), number % SHEET_SIDE**2
         left, top = cell % SHEET_SIDE * made.side, cell // SHEET_SIDE * made.side
@@ -56,4 +60,6 @@ def test_no_pictures_are_no_sheets():
 
 
 def test_grey_and_transparent_pictures_are_pictures():
-    assert len(make_sheets([Image.new("L", (5, 5)), Image.new("RGBA", (5, 5)), Image.new("P", (5, 5))], 10_000).size) == 3
+    assert (
+        len(make_sheets([Image.new("L", (5, 5)), Image.new("RGBA", (5, 5)), Image.new("P", (5, 5))], 10_000).size) == 3
+    )

@@ -19,12 +19,12 @@ from rich.text import Text
 
 from likewise.render.benchmark_table import (
     DAGGER_SIGN,
-    MINUS_SIGN,
     EMPTY_CELL,
+    MINUS_SIGN,
+    CellText,
     Entry,
     Layout,
     Sheet,
-    CellText,
     as_p,
     explain,
     headline,
@@ -152,7 +152,10 @@ def _latex_rows(layout: Layout, width: int) -> list[str]:
     lines = []
     for row in layout.rows + layout.apart:
         if layout.apart and row == layout.apart[0]:
-            lines += [*([r"\midrule"] if layout.rows else []), rf"\multicolumn{{{width}}}{{l}}{{\emph{{{PUBLISHED_ONLY}}}}} \\"]
+            lines += [
+                *([r"\midrule"] if layout.rows else []),
+                rf"\multicolumn{{{width}}}{{l}}{{\emph{{{PUBLISHED_ONLY}}}}} \\",
+            ]
         first = escape(row[0]) + _raised(layout.notes.row.get(row))
         lines.append(" & ".join([first, *map(escape, row[1:]), *map(_in_latex, layout.line(row))]) + r" \\")
     return lines
@@ -180,7 +183,7 @@ def escape(text: str) -> str:
 
 
 def rows_for_csv(sheet: Sheet) -> tuple[list[str], list[list]]:
-    """Return the column names and one line per entry, in the unit that is shown (per cent for shares); unknown cells are empty."""
+    """Return the column names and one line per entry, in the unit that is shown; unknown values are empty."""
     columns = [
         *sheet.heads, "column", "metric", "mean", "std", "low", "high", "n", "wanted", "printed_mean", "printed_spread",
         "spread_is", "difference", "differs",

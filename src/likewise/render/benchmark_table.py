@@ -98,7 +98,7 @@ class Sheet:
 
 
 class CellText(NamedTuple):
-    """The texts of a cell. `of`: number of seeds, if it differs from the others; `marks`: footnote letters of the published number."""
+    """The texts of a cell. `of`: number of seeds if cells differ in it; `marks`: footnote letters of the published number."""
 
     ours: str
     of: str
@@ -206,7 +206,9 @@ def footnotes(sheet: Sheet) -> Footnotes:
     for text in dict.fromkeys(text for about in printed.values() for text in about):
         held = [place for place, about in printed.items() if text in about]
         but = [row for row in dict.fromkeys(row for row, _ in printed) if row not in {row for row, _ in held}]
-        if len(held) + sum(row in but for row, _ in printed) == len(printed) and MIN_ROWS_PER_EXCEPTION * len(but) <= len(rows):
+        if len(held) + sum(row in but for row, _ in printed) == len(printed) and MIN_ROWS_PER_EXCEPTION * len(
+            but
+        ) <= len(rows):
             found.texts[text] = f"All but {'; '.join(map(label, but))}: {text}" if but else text
             continue
         letter = ascii_lowercase[used % 26] * (1 + used // 26)
@@ -231,7 +233,7 @@ def show(entry: Entry, rank: str, marks: str) -> CellText:
     if not entry.printed:
         return CellText(ours, of, "", "", "", rank)
     printed = as_printed(entry.printed.mean, entry.printed.spread)
-    gap = round(found.mean, digits) - entry.printed.mean if found else math.nan  # of the rounded values, so that the shown numbers add up
+    gap = round(found.mean, digits) - entry.printed.mean if found else math.nan  # of rounded values, as shown
     difference = "" if math.isnan(gap) else f"{round(gap, digits) + 0.0:+.{digits}f}".replace("-", MINUS_SIGN)
     return CellText(ours, of, printed, marks, difference, rank)
 
@@ -305,8 +307,8 @@ def conclude(contest: Contest) -> list[str]:
         left = len(ranks) - MAX_LISTED_RANKS
         more = f" and {left} more" if left > 0 else ""
         lines.append(
-            f"Mean ranks over test classes, 1 is best: {', '.join(ranks[:MAX_LISTED_RANKS])}{more}. Friedman {as_p(contest.friedman)}; "
-            f"ranks less than {contest.critical:.2f} apart do not differ significantly (Nemenyi)."
+            f"Mean ranks over test classes, 1 is best: {', '.join(ranks[:MAX_LISTED_RANKS])}{more}. "
+            f"Friedman {as_p(contest.friedman)}; ranks less than {contest.critical:.2f} apart do not differ significantly (Nemenyi)."
         )
     return lines
 

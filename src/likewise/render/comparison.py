@@ -67,7 +67,10 @@ def show_extremes(console: Console, name: str, about: dict) -> None:
     table = Table(f"{name}: class", "queries", "B - A", "95 % over its queries")
     for c in gains + losses:
         table.add_row(escape(c["class"]), str(c["queries"]), f"{100 * c['difference']:+.2f}", _span(c))
-    queries, moved = Table(f"{name}: query", "class", "A", "B"), about["better"][:MAX_LISTED_ITEMS] + about["worse"][:MAX_LISTED_ITEMS]
+    queries, moved = (
+        Table(f"{name}: query", "class", "A", "B"),
+        about["better"][:MAX_LISTED_ITEMS] + about["worse"][:MAX_LISTED_ITEMS],
+    )
     if any("path" in q for q in moved):
         queries.add_column("path", overflow="fold")
     for q in moved:
@@ -145,8 +148,12 @@ def draw_classes(axes: Axes, classes: list[dict], title: str) -> None:
 def _tidy(axes: Axes, title: str, names: dict[int, str]) -> None:
     axes.axvline(0, color=INK_COLOUR, lw=0.8, zorder=0)
     axes.set_title(title, loc="left", fontsize=10, color=INK_COLOUR, parse_math=False)
-    axes.set_xlabel("points   (\N{LEFTWARDS ARROW} A better    B better \N{RIGHTWARDS ARROW})", fontsize=9, color=INK_COLOUR)
-    axes.set_yticks(list(names), names.values(), fontsize=10 if len(names) < 8 else 8, color=INK_COLOUR, parse_math=False)
+    axes.set_xlabel(
+        "points   (\N{LEFTWARDS ARROW} A better    B better \N{RIGHTWARDS ARROW})", fontsize=9, color=INK_COLOUR
+    )
+    axes.set_yticks(
+        list(names), names.values(), fontsize=10 if len(names) < 8 else 8, color=INK_COLOUR, parse_math=False
+    )
     axes.xaxis.set_major_locator(MaxNLocator(7))
     axes.tick_params(length=0, colors=INK_COLOUR)
     axes.margins(x=0.06)

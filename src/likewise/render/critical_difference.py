@@ -36,8 +36,12 @@ def draw_ranks(contest: Contest) -> Figure:
     axes = figure.add_axes((left / wide, 0.55 / tall, PLOT_WIDTH / wide, LINE_HEIGHT * (lines + 1.5) / tall))
     axes.axvspan(ranks[0], near, color=FAINT_COLOUR, alpha=0.45, lw=0)
     axes.plot([ranks[0], near], [-0.9, -0.9], color=INK_COLOUR, lw=2, solid_capstyle="butt", marker="|", ms=8, mew=1.4)
-    axes.text(ranks[0], -1.5, f"critical difference {contest.critical:.2f}", va="center", fontsize=8.5, color=INK_COLOUR)
-    axes.scatter(ranks, range(lines), s=36, c=[BETTER_COLOUR if rank < near else SOFT_COLOUR for rank in ranks], zorder=3)
+    axes.text(
+        ranks[0], -1.5, f"critical difference {contest.critical:.2f}", va="center", fontsize=8.5, color=INK_COLOUR
+    )
+    axes.scatter(
+        ranks, range(lines), s=36, c=[BETTER_COLOUR if rank < near else SOFT_COLOUR for rank in ranks], zorder=3
+    )
     for line, rank in enumerate(ranks):
         axes.annotate(
             f"{rank:.2f}", (rank, line), (7, 0), textcoords="offset points", va="center", fontsize=8, color=INK_COLOUR
@@ -46,7 +50,13 @@ def draw_ranks(contest: Contest) -> Figure:
         at = 1 + (0.2 + BAR_GAP * lane) / PLOT_WIDTH
         ends = [names.index(group[0]) - 0.3, names.index(group[-1]) + 0.3]
         axes.plot(
-            [at, at], ends, color=INK_COLOUR, lw=3, solid_capstyle="butt", clip_on=False, transform=axes.get_yaxis_transform()
+            [at, at],
+            ends,
+            color=INK_COLOUR,
+            lw=3,
+            solid_capstyle="butt",
+            clip_on=False,
+            transform=axes.get_yaxis_transform(),
         )
     room = 0.05 * (max(ranks) - min(ranks)) + 0.1
     axes.set_xlim(min(ranks) - room, max([*ranks, near]) + 2.4 * room)
@@ -88,8 +98,8 @@ def draw_against(points: Sequence[Point], title: str) -> Figure:
     axes.scatter(printed, ours, s=30, c=np.where(known, colours, "white"), edgecolors=colours, linewidths=1.3, zorder=3)  # pyright: ignore[reportArgumentType]
     for point, at in zip(points, spread(ours, 0.18 / side * (ends[1] - ends[0]), *ends)):
         axes.annotate(
-            shorten(point.name, MAX_NAME_LETTERS), (point.printed, point.ours.mean), (1.03, at), textcoords=axes.get_yaxis_transform(),
-            va="center", fontsize=8, color=INK_COLOUR, annotation_clip=False, parse_math=False, zorder=1.5,
+            shorten(point.name, MAX_NAME_LETTERS), (point.printed, point.ours.mean), (1.03, at),
+            textcoords=axes.get_yaxis_transform(), va="center", fontsize=8, color=INK_COLOUR, annotation_clip=False, parse_math=False, zorder=1.5,
             arrowprops={"arrowstyle": "-", "color": FAINT_COLOUR, "lw": 0.8, "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)},
         )  # fmt: skip
     _tidy(axes)

@@ -25,7 +25,7 @@ LEGEND_LETTERS = 38
 
 
 class Curve(NamedTuple):
-    """One method under one noise model: share found (`found`) at share inspected (`at`), mean over seeds; `about`: legend text."""
+    """One method under one noise model: share `found` at share inspected (`at`), mean over seeds; `about`: legend text."""
 
     panel: str
     name: str
@@ -41,7 +41,9 @@ def draw_detected(curves: Sequence[Curve]) -> Figure:
     beside = min(MAX_ROW_PANELS, len(panels))
     rows = math.ceil(len(panels) / beside)
     legend_lines = max(sum(_legend_text(c).count("\n") + 1 for c in curves if c.panel == panel) for panel in panels)
-    figure = Figure(figsize=(0.6 + 3.4 * beside, rows * (3.6 + 0.18 * legend_lines)), facecolor="white", layout="constrained")
+    figure = Figure(
+        figsize=(0.6 + 3.4 * beside, rows * (3.6 + 0.18 * legend_lines)), facecolor="white", layout="constrained"
+    )
     below = ScaledTranslation(0, -0.45, figure.dpi_scale_trans)  # inches, for the ticks and the label of the axis
     for place, panel in enumerate(panels):
         axes = figure.add_subplot(rows, beside, place + 1)

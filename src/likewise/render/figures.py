@@ -9,7 +9,13 @@ from matplotlib.figure import Figure
 
 from likewise.io.files import write_aside
 
-INK_COLOUR, SOFT_COLOUR, FAINT_COLOUR, BETTER_COLOUR, WORSE_COLOUR = "#1d2430", "#8a94a3", "#d5dae2", "#0072b2", "#d55e00"
+INK_COLOUR, SOFT_COLOUR, FAINT_COLOUR, BETTER_COLOUR, WORSE_COLOUR = (
+    "#1d2430",
+    "#8a94a3",
+    "#d5dae2",
+    "#0072b2",
+    "#d55e00",
+)
 """Text, secondary text, rules, gains and losses. The last two are blue and vermilion of the palette below."""
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")

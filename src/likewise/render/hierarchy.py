@@ -22,7 +22,7 @@ from likewise.render.gallery import EDGE, INK, PAPER, SOFT, WRONG, fit, font_of,
 from likewise.render.tables import escape
 
 TILE, GAP, LINE_PIXELS, CARD_COLUMNS, PAD_PIXELS, HEAD_PIXELS, PARENT_PIXELS = 66, 8, 13, 6, 12, 32, 36
-"""Tile side, gap, height of a text line (pixels), tiles in a row of a card, padding, heights of card and parent heads (pixels)."""
+"""Side of a tile, gap, height of a text line, tiles in a row of a card, padding, heights of the heads of cards and parents."""
 
 CARD_COLOUR, RULE_COLOUR = "#f4f6f9", "#d5dae2"
 """Background of a card, and frame of an image."""
@@ -122,8 +122,8 @@ def say_what(learned: Learned) -> list[str]:
     ]
     if agreed := best(learned, 1):
         lines.append(
-            f"red: not in the majority group of its cluster; {agreed.groups} groups at depth {agreed.depth} of the known taxonomy; "
-            f"AMI {agreed.ami:.2f}, purity {agreed.purity:.0%}"
+            f"red: not in the majority group of its cluster; {agreed.groups} groups at depth {agreed.depth} of the known "
+            f"taxonomy; AMI {agreed.ami:.2f}, purity {agreed.purity:.0%}"
         )
     return lines
 
@@ -197,8 +197,12 @@ def draw_hierarchy(cards: Sequence[Card], title: str, words: Sequence[str]) -> I
     thumb = TILE if any(leaf.image for card in cards for leaf in card.leaves) else 0
     texts = max(len(captions(leaf)) for card in cards for leaf in card.leaves)
     step = thumb + texts * LINE_PIXELS + GAP
-    heights = [HEAD_PIXELS + math.ceil((len(c.leaves) + bool(c.more)) / CARD_COLUMNS) * step + PAD_PIXELS - GAP for c in cards]
-    columns = into_columns([card.parent for card in cards], heights, min(4, max(2, round(sum(heights) / COLUMN_HEIGHT))))
+    heights = [
+        HEAD_PIXELS + math.ceil((len(c.leaves) + bool(c.more)) / CARD_COLUMNS) * step + PAD_PIXELS - GAP for c in cards
+    ]
+    columns = into_columns(
+        [card.parent for card in cards], heights, min(4, max(2, round(sum(heights) / COLUMN_HEIGHT)))
+    )
     wide = 2 * PAD_PIXELS + CARD_COLUMNS * (TILE + GAP) - GAP
     top, width = 60 + 17 * len(words), 2 * EDGE + len(columns) * (wide + GAP) - GAP
     deepest = max(column[-1][1] + heights[column[-1][0]] for column in columns)

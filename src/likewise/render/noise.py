@@ -147,7 +147,13 @@ def paint(figure: Figure, axes: Axes, share: Float[np.ndarray, "L L"]) -> None:
         for i, j in zip(*np.nonzero(share)):
             dark = i == j or share[i, j] > 0.6 * most
             axes.text(
-                j, i, f"{100 * share[i, j]:.0f}", ha="center", va="center", fontsize=8, color="white" if dark else INK_COLOUR
+                j,
+                i,
+                f"{100 * share[i, j]:.0f}",
+                ha="center",
+                va="center",
+                fontsize=8,
+                color="white" if dark else INK_COLOUR,
             )
     bar = figure.colorbar(image, ax=axes, shrink=0.5, aspect=25, pad=0.02, format=lambda v, _: f"{100 * v:.3g} %")
     bar.set_label("share of the true class", fontsize=8, color=INK_COLOUR)
@@ -260,10 +266,15 @@ def _draw_node(axes: Axes, node: Node, x: int, end: int) -> None:
         axes.plot([x, x], [node.children[0].line, node.children[-1].line], color=SOFT_COLOUR, lw=1)
     for child in node.children:
         axes.plot(
-            [x, x + 1 if child.children else end], [child.line] * 2, color=SOFT_COLOUR if child.children else FAINT_COLOUR, lw=1
+            [x, x + 1 if child.children else end],
+            [child.line] * 2,
+            color=SOFT_COLOUR if child.children else FAINT_COLOUR,
+            lw=1,
         )
         if child.children:
-            axes.text(x + 0.04, child.line - 0.12, child.name, va="bottom", fontsize=7, color=BETTER_COLOUR, parse_math=False)
+            axes.text(
+                x + 0.04, child.line - 0.12, child.name, va="bottom", fontsize=7, color=BETTER_COLOUR, parse_math=False
+            )
             _draw_node(axes, child, x + 1, end)
         else:
             axes.text(end + 0.03, child.line, child.name, va="center", fontsize=7.5, color=INK_COLOUR, parse_math=False)

@@ -67,7 +67,9 @@ def lay_out(found, papers) -> Table:
     """Return a table with one row per method and one column per label noise and metric; common values go into the title."""
     across = list(dict.fromkeys((labels(n), n.metric) for n in found))
     several = [len({pair[place] for pair in across}) > 1 for place in (0, 1)]
-    value = {field: {(n.paper, n.table) if field == "table" else getattr(n, field) for n in found} for field in ROW_FIELDS}
+    value = {
+        field: {(n.paper, n.table) if field == "table" else getattr(n, field) for n in found} for field in ROW_FIELDS
+    }
     shown = [field for field in ROW_FIELDS if field == "method" or len(value[field]) > 1]
     rows: dict[tuple[str, ...], dict] = {}
     sets, digits = list(dict.fromkeys(n.dataset for n in found)), printed_digits(found)

@@ -65,7 +65,9 @@ def show_recipe(recipe, data: str | None, command: str) -> None:
         console.print(f"other values for: {', '.join(recipe.data_sets)} (--data NAME)")
     print(command)
     start = command.split(" \\\n")[0]
-    print(f"to change a value, add its flag, which replaces the whole value: {start} --recipe {recipe.name} --FLAG VALUE")
+    print(
+        f"to change a value, add its flag, which replaces the whole value: {start} --recipe {recipe.name} --FLAG VALUE"
+    )
 
 
 def show_difference(a, b, different: dict[str, tuple], data: str | None) -> None:

@@ -38,7 +38,7 @@ def show_table(table: Table) -> None:
     shown, least = rich.table.Table(title=escape(table.title), title_justify="left"), 1
     for number, column in enumerate(table.columns):
         cells = [line[number] for line in table.lines]
-        values = any("±" in cell or "(1 run)" in cell for cell in cells)  # values are never wrapped; names are, in a narrow window
+        values = any("±" in cell or "(1 run)" in cell for cell in cells)  # values are not wrapped, names are
         width = max(map(len, [column, *cells])) if values else min(8, len(column))
         shown.add_column(escape(column), overflow="fold", no_wrap=values, min_width=width)
         least += width + 3

@@ -118,7 +118,9 @@ def draw_lines(axes, dials: Sequence[Dial], shots: Sequence[Shot]) -> None:
             fontweight="bold",
             color=INK_COLOUR,
         )
-        axes.plot([place, place], [1, 1.05 + 0.085 * (place % 2)], color=RULE_COLOUR, linewidth=0.8, zorder=1, clip_on=False)
+        axes.plot(
+            [place, place], [1, 1.05 + 0.085 * (place % 2)], color=RULE_COLOUR, linewidth=0.8, zorder=1, clip_on=False
+        )
         for height, text in ticks(dial):
             axes.text(
                 place + 0.03, height, text, ha="left", va="center", fontsize=7.5, color=INK_COLOUR, zorder=5,

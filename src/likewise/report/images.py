@@ -12,9 +12,9 @@ from jaxtyping import Int
 
 from likewise.data.images import file_of
 from likewise.errors import printable
-from likewise.report.target import MOVED_DATA_HINT
-from likewise.report.records import RankedQuery, Pool, RunView
+from likewise.report.records import Pool, RankedQuery, RunView
 from likewise.report.section import Studies
+from likewise.report.target import MOVED_DATA_HINT
 from likewise.report.thumbnails import read_thumbnails
 from likewise.runs.dataset import data_folders, tell_outside
 
@@ -52,7 +52,9 @@ def query_and_neighbours(query: RankedQuery) -> list[int]:
     return [query.place, *(one.place for one in query.neighbours)]
 
 
-def choose_image_places(label: Int[np.ndarray, "N"], first: list[int], most: int, seed: int = 0) -> Int[np.ndarray, "p"]:
+def choose_image_places(
+    label: Int[np.ndarray, "N"], first: list[int], most: int, seed: int = 0
+) -> Int[np.ndarray, "p"]:
     """Return at most `most` places that get an image: those in `first`, in order, then others spread over the classes."""
     drawn = np.random.default_rng(seed).permutation(len(label))
     by_class = drawn[np.argsort(label[drawn], kind="stable")]
@@ -76,7 +78,9 @@ def with_images(number: int, studies: Studies, first: list[int], most: int, say:
     items, rows = (whole, pool.row) if whole is not None else (here[0].items, np.arange(len(pool.row)))
     assert items is not None
     places = choose_image_places(pool.label, first, most, config.seed)
-    found, error = read_thumbnails(items, rows[places].tolist(), title=f"read images of {pool.name}", quiet=config.quiet)
+    found, error = read_thumbnails(
+        items, rows[places].tolist(), title=f"read images of {pool.name}", quiet=config.quiet
+    )
     place = dict(zip(rows[places].tolist(), places.tolist()))
     images = {place[row]: image for row, image in found.items()}
     if whole is None:  # the paths come from an embedding file

@@ -12,9 +12,9 @@ from likewise.audit.read import read_about, read_findings
 from likewise.config.spec import brief
 from likewise.data.images import file_of
 from likewise.metrics.detection import detection
-from likewise.report.target import ReportTarget
 from likewise.report.records import Detection, FlaggedLabel, LabelNoise
 from likewise.report.suspicion import suspicion_histograms
+from likewise.report.target import ReportTarget
 from likewise.runs.dataset import make_protocol, spoil
 from likewise.runs.folder import Run
 from likewise.runs.sample_weights import FinalWeights, read_sample_weights
@@ -48,7 +48,7 @@ def say_detected(run: Run, items: Items) -> list[str]:
     wrong, flagged = given != true, relabelled | final.dropped
     found, false, right = (flagged & wrong).sum(), (flagged & ~wrong).sum(), (relabelled & (label == true)).sum()
     return [
-        f"robust flagged {flagged.sum()} of {len(given)} labels: {found} of the {wrong.sum()} wrong labels, and {false} right ones",
+        f"robust flagged {flagged.sum()} of {len(given)} labels: {found} of the {wrong.sum()} wrong ones, and {false} right ones",
         f"it relabelled {relabelled.sum()} samples, {right} of them with the true class, and dropped {final.dropped.sum()}",
     ]
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.io.progress import bar
-from likewise.report.target import ReportTarget
 from likewise.report.queries import places_of
+from likewise.report.target import ReportTarget
 from likewise.retrieval.ranking import rank
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from likewise.report.class_tree import group_classes
-from likewise.report.target import ReportTarget
 from likewise.report.records import Pool, RunView
+from likewise.report.target import ReportTarget
 from likewise.runs.hierarchy import read_hierarchy
 
 

@@ -38,7 +38,9 @@ def pca(z: Float[Tensor, "N D"]) -> Float[np.ndarray, "N 2"]:
     spread = sum((rows := chunk.double() - mean).T @ rows for chunk in z.split(CHUNK_ROWS))
     axes = torch.linalg.eigh(spread).eigenvectors[:, -2:].flip(1)  # eigenvalues ascend
     largest = axes.gather(0, axes.abs().argmax(0, keepdim=True))
-    flat = torch.cat([(chunk.double() - mean) @ (axes * largest.sign()) for chunk in z.split(CHUNK_ROWS)]).float().numpy()
+    flat = (
+        torch.cat([(chunk.double() - mean) @ (axes * largest.sign()) for chunk in z.split(CHUNK_ROWS)]).float().numpy()
+    )
     return np.pad(flat, ((0, 0), (0, 2 - flat.shape[1])))  # embeddings of one dimension lie on a line
 
 
@@ -92,8 +94,8 @@ def tsne(
     start *= 1e-4 / max(start[:, 0].std(), 1e-12)
     callback = ProgressCallback(report_share)
     mapper = TSNE(
-        early_exaggeration_iter=TSNE_ITERATIONS[0], n_iter=TSNE_ITERATIONS[1], n_jobs=torch.get_num_threads(), random_state=seed, callbacks=callback,
-        callbacks_every_iters=ProgressCallback.EVERY,
+        early_exaggeration_iter=TSNE_ITERATIONS[0], n_iter=TSNE_ITERATIONS[1], n_jobs=torch.get_num_threads(),
+        random_state=seed, callbacks=callback, callbacks_every_iters=ProgressCallback.EVERY,
     )  # fmt: skip
     found = np.asarray(mapper.fit(affinities=affinities, initialization=start), np.float32)
     return found if len(some) == n else place_between_neighbours(z, some, found, similarity)

@@ -11,9 +11,9 @@ from likewise.config.spec import brief
 from likewise.metrics import as_text
 from likewise.render.scores import with_interval
 from likewise.report.neighbours import as_tensor, neighbours
-from likewise.report.target import ReportTarget
-from likewise.report.records import Pool, Score, RunView
+from likewise.report.records import Pool, RunView, Score
 from likewise.report.section import Study, load_sections
+from likewise.report.target import ReportTarget
 
 LEADING_SETTINGS = (
     "data",
@@ -85,7 +85,9 @@ def headline(one: ReportTarget) -> str:
     """Return one line about a target: loss, confidence, terms, data and noise of a run, or the size of an embedding file."""
     if one.settings is None:
         assert one.items is not None and one.items.x is not None
-        return f"{len(one.items)} embeddings of {one.items.x.shape[1]} dimensions, {len(np.unique(one.items.y))} classes"
+        return (
+            f"{len(one.items)} embeddings of {one.items.x.shape[1]} dimensions, {len(np.unique(one.items.y))} classes"
+        )
     specs = [one.settings.loss, one.settings.confidence, *one.settings.terms]
     noise = f", with {one.settings.noise}" if one.settings.noise else ""
     return f"{' + '.join(brief(spec) for spec in specs if spec)} on {one.settings.data}{noise}"
@@ -95,7 +97,10 @@ def shown_settings(settings: Train) -> dict[str, str]:
     """Return the settings that change what is learned, as text: name -> value."""
     default = {f.name: f.default for f in dataclasses.fields(Train)}
     every = dataclasses.asdict(settings)
-    names = [*LEADING_SETTINGS, *(n for n in every if n not in LEADING_SETTINGS and n not in KEPT_OUT and every[n] != default[n])]
+    names = [
+        *LEADING_SETTINGS,
+        *(n for n in every if n not in LEADING_SETTINGS and n not in KEPT_OUT and every[n] != default[n]),
+    ]
     shown = {}
     for name in (n for n in names if every[n] not in (None, (), "")):
         value = every[name] if isinstance(every[name], list | tuple) else (every[name],)

@@ -46,7 +46,9 @@ def score_now(one: ReportTarget, config: Report) -> ReportTarget:
     largest_k = answers_for(*one.query_gallery)
     metrics = [name for name in defaults if reach([name]).k <= largest_k]
     if not metrics or len(np.unique(items.y)) < 2 or not findable(items, protocol, place).any():
-        return dataclasses.replace(one, notes=(*one.notes, "no query has a relevant gallery row, so there are no scores"))
+        return dataclasses.replace(
+            one, notes=(*one.notes, "no query has a relevant gallery row, so there are no scores")
+        )
     x = items.x if items.x.flags.writeable else items.x.copy()  # torch warns about read-only arrays
     e = Embedded(torch.as_tensor(x), torch.as_tensor(items.y), torch.as_tensor(place))
     check_length(e.z, one.similarity == "cosine")

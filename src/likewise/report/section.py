@@ -15,9 +15,9 @@ from torch import Tensor
 from likewise.config import Report
 from likewise.report import sections
 from likewise.report.blocks import Block
-from likewise.report.target import ReportTarget
 from likewise.report.queries import places_of
 from likewise.report.records import Facts, Pool, RunView
+from likewise.report.target import ReportTarget
 
 
 @dataclass(frozen=True, eq=False)

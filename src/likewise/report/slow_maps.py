@@ -6,9 +6,9 @@ import dataclasses
 
 from likewise.config import Report
 from likewise.report.neighbours import as_tensor
-from likewise.report.splits import vectors_of
 from likewise.report.records import RunView
-from likewise.report.sections.map import draw_slow_map, choose_slow_map
+from likewise.report.sections.map import choose_slow_map, draw_slow_map
+from likewise.report.splits import vectors_of
 
 
 def slow_map(view: RunView, config: Report) -> str:

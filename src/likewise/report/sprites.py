@@ -38,7 +38,9 @@ def make_sheets(images: Sequence[Image.Image], room: int) -> Sheets:
     room = max(room, 0)
     some = images[:: math.ceil(len(images) / SHEET_SIDE**2) or 1]  # a sample, to estimate the total size
     share = 1.05 * len(images) / max(1, len(some))
-    side = next((side for side in IMAGE_SIDES if share * total_length(draw_sheets(some, side)) <= room), IMAGE_SIDES[-1])
+    side = next(
+        (side for side in IMAGE_SIDES if share * total_length(draw_sheets(some, side)) <= room), IMAGE_SIDES[-1]
+    )
     while total_length(made := draw_sheets(images, side)) > room:
         if side > IMAGE_SIDES[-1]:
             side = IMAGE_SIDES[IMAGE_SIDES.index(side) + 1]

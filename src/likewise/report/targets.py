@@ -12,9 +12,9 @@ from jaxtyping import Int
 from likewise.config import Report
 from likewise.contracts import Protocol
 from likewise.data.features import read_embeddings
-from likewise.report.target import ReportTarget
-from likewise.report.splits import shown_split
 from likewise.report.score_now import NO_TEST_SPLIT_NOTE, is_tested, score_now
+from likewise.report.splits import shown_split
+from likewise.report.target import ReportTarget
 from likewise.runs.dataset import make_protocol, marked, protocol_for
 from likewise.runs.embeddings import EMBEDDINGS, origin, rows_in
 from likewise.runs.folder import Run, find_target
@@ -71,7 +71,9 @@ def open_target(target: str, name: str, config: Report, known: dict[tuple, Items
     """
     path = find_target(target, "report")
     return (
-        from_run(Run(path), name, config, known, say) if path.is_dir() else with_embeddings(ReportTarget(name), path, config)
+        from_run(Run(path), name, config, known, say)
+        if path.is_dir()
+        else with_embeddings(ReportTarget(name), path, config)
     )
 
 
@@ -106,7 +108,9 @@ def from_run(run: Run, name: str, config: Report, known: dict[tuple, Items], say
         one = with_queries(one, read_per_query(per_query, "report"))
         notes.append("without embeddings there is no map; `likewise evaluate` writes them")
     elif one.items is None and run.done:
-        notes.append("it has no scores yet; `likewise evaluate` computes them" if is_tested(settings) else NO_TEST_SPLIT_NOTE)
+        notes.append(
+            "it has no scores yet; `likewise evaluate` computes them" if is_tested(settings) else NO_TEST_SPLIT_NOTE
+        )
     return dataclasses.replace(one, notes=(*one.notes, *notes))
 
 
@@ -131,7 +135,7 @@ def with_embeddings(one: ReportTarget, file: Path, config: Report) -> ReportTarg
         queries, gallery = (int(side.sum()) for side in protocol_for(items).query_gallery(items, np.arange(len(items))))
         notes = (
             *notes,
-            f"its columns query and gallery are used: {queries} of {len(items)} samples are queries, {gallery} are in the gallery",
+            f"its columns query and gallery are used: of {len(items)} samples, {queries} are queries and {gallery} gallery",
         )
     one = dataclasses.replace(
         one, items=items, row=row, split=split, similarity=made_by.get("similarity", "cosine"), notes=notes

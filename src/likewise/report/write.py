@@ -12,9 +12,9 @@ from likewise.config import Report, check
 from likewise.errors import LikewiseError, printable
 from likewise.io.files import check_out
 from likewise.report import projection
-from likewise.report.page import write_page
 from likewise.report.images import add_images
-from likewise.report.pools import note_different_queries, key_of, make_pool
+from likewise.report.page import write_page
+from likewise.report.pools import key_of, make_pool, note_different_queries
 from likewise.report.records import Facts
 from likewise.report.run_analysis import analyse_run
 from likewise.report.section import Studies, load_sections

@@ -8,8 +8,8 @@ import pytest
 from likewise.config import Compare, Report, Train
 from likewise.evaluation.compare import compare
 from likewise.report.pools import make_pool
-from likewise.report.run_analysis import view
-from likewise.report.sections.compared import most_changed, compare_runs, with_names
+from likewise.report.run_analysis import analyse_run
+from likewise.report.sections.compared import compare_runs, most_changed, with_names
 from likewise.report.targets import open_target
 from likewise.runs.per_query import read_per_query
 from likewise.training.fit import train
@@ -25,7 +25,7 @@ def two(features, finished, tmp_path_factory):
     config = Report(quiet=True, device="cpu", workers=0, map="none")
     opened = [open_target(str(run.path), run.path.name, config, {}, print) for run in (other, finished)]
     pool = make_pool(opened[0])
-    return opened, [view(one, 0, pool, config) for one in opened], pool
+    return opened, [analyse_run(one, 0, pool, config) for one in opened], pool
 
 
 def test_the_verdict_is_that_of_compare_and_queries_are_those_that_changed_most(two):
@@ -40,7 +40,7 @@ def test_the_verdict_is_that_of_compare_and_queries_are_those_that_changed_most(
     for old, new in found.queries:
         q = a.row.tolist().index(pool.row[old.place])
         assert old.place == new.place and np.isclose(new.value - old.value, change[q])
-        assert [pool.row[x.place] for x in new.answers] == b.nearest[q, :8].tolist()
+        assert [pool.row[x.place] for x in new.neighbours] == b.nearest[q, :8].tolist()
     sizes = [abs(new.value - old.value) for old, new in found.queries]
     assert sizes == sorted(sizes, reverse=True) and np.isclose(sizes[0], np.abs(change).max())
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from likewise.report.sections.curves import draw_curves, thin_out, together
+from likewise.report.sections.curves import draw_curves, thin_out, with_total
 
 LOG = [
     {"step": 1, "verdict": {"labels used": 0.8, "wrong labels, any": 0.2, "wrong labels, similar": 0.1, "AUROC": 0.7}},
@@ -41,5 +41,5 @@ def test_a_long_curve_is_shown_by_means_of_pieces():
 
 
 def test_kinds_of_wrong_labels_are_added_up():
-    assert together({"wrong labels, any": 0.2, "wrong labels, similar": 0.3})["wrong labels"] == 0.5
-    assert together({"labels used": 1.0}) == {"labels used": 1.0}
+    assert with_total({"wrong labels, any": 0.2, "wrong labels, similar": 0.3})["wrong labels"] == 0.5
+    assert with_total({"labels used": 1.0}) == {"labels used": 1.0}

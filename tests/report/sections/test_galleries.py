@@ -25,8 +25,8 @@ def test_worst_best_and_random_by_hand():
     assert len({one.place for one in found["random"]}) == 8
     assert all(one.place != query[3] for some in found.values() for one in some)
     one = found["best"][0]
-    assert [a.place for a in one.answers] == near[one.place].tolist()
-    assert [a.right for a in one.answers] == [bool(label[p] == label[one.place]) for p in near[one.place]]
+    assert [a.place for a in one.neighbours] == near[one.place].tolist()
+    assert [a.right for a in one.neighbours] == [bool(label[p] == label[one.place]) for p in near[one.place]]
     again = galleries(query, value, label, near, sim, 8, seed=1)
     assert {o.place for o in again["random"]} != {o.place for o in found["random"]} and again["worst"] == found["worst"]
     assert galleries(query, np.full(30, np.nan), label, near, sim, 8) == {}

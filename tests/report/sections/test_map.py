@@ -12,7 +12,7 @@ from likewise.config import Report
 from likewise.report import projection
 from likewise.report.payload import first_blocks, large_blocks
 from likewise.report.sections import map as section
-from likewise.report.sections.map import shown_neighbours, quantise, draw_slow_map, choose_slow_map
+from likewise.report.sections.map import choose_slow_map, draw_slow_map, quantise, shown_neighbours
 
 WAY = {"quiet": True, "device": "cpu", "workers": 0}
 
@@ -32,7 +32,10 @@ def test_maps_that_were_asked_for(monkeypatch):
     monkeypatch.setattr(section, "MAX_MAPPED_SAMPLES", 20)
     monkeypatch.setattr(projection, "is_installed", lambda name: True)
     assert choose_slow_map(30, Report(**WAY, map="pca")) == choose_slow_map(30, Report(**WAY, map="none")) == ("", [])
-    assert choose_slow_map(30, Report(**WAY, map="tsne")) == ("t-SNE", []) and choose_slow_map(3, Report(**WAY)) == ("t-SNE", [])
+    assert choose_slow_map(30, Report(**WAY, map="tsne")) == ("t-SNE", []) and choose_slow_map(3, Report(**WAY)) == (
+        "t-SNE",
+        [],
+    )
     assert choose_slow_map(30, Report(**WAY, map="umap")) == ("UMAP", [])
     way, (note,) = choose_slow_map(30, Report(**WAY))
     assert way == "t-SNE" and "maps 20 of the 30 samples" in note
@@ -81,4 +84,6 @@ def test_neighbours_are_fewer_where_there_is_no_room(monkeypatch):
     monkeypatch.setattr(section, "MAX_NEIGHBOUR_BYTES", 600 * 3 * 5)
     assert shown_neighbours(facts, facts.runs[0]) == 5
     monkeypatch.setattr(section, "MAX_NEIGHBOUR_BYTES", 10)
-    assert shown_neighbours(facts, facts.runs[0]) == 0 and not [b for b in large_blocks(facts) if b.name.startswith("near")]
+    assert shown_neighbours(facts, facts.runs[0]) == 0 and not [
+        b for b in large_blocks(facts) if b.name.startswith("near")
+    ]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from likewise.report.records import Facts, Score, RunView
+from likewise.report.records import Facts, RunView, Score
 from likewise.report.sections.scores import clear_best, scale, scales
 
 

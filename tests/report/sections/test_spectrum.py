@@ -5,9 +5,9 @@ import torch
 from torch.nn import functional as F
 
 from likewise.config import Report
-from likewise.report.target import ReportTarget
 from likewise.report.section import Study
 from likewise.report.sections.spectrum import of_run
+from likewise.report.target import ReportTarget
 
 
 def study(z, similarity):

@@ -6,7 +6,7 @@ function comparedRow({ a, b, metric }, [ours, theirs]) {
     const heading = `${facts.runs[run].name} · ${metric} ${percent(value)}`;
     return h("div", {}, h("h5", { class: runKind(run) }, h("i", { class: "key" }), heading), neighbourTiles(run, neighbours));
   };
-  return h("article", { class: "asked" }, h("h4", {}, h("b", {}, className(pool, place))),
+  return h("article", { class: "query-row" }, h("h4", {}, h("b", {}, className(pool, place))),
     tile(pool, place, { kind: "query", line: captionOf(pool, place) }),
     h("div", { class: "twice" }, side(a, ours), side(b, theirs)));
 }

@@ -2,7 +2,7 @@
 
 function queryRow(run, [place, value, neighbours]) {
   const { pool, main_metric: metric } = facts.runs[run], right = neighbours.filter(one => one[2]).length;
-  return h("article", { class: "asked" },
+  return h("article", { class: "query-row" },
     h("h4", {}, h("b", {}, className(pool, place)), ` · ${right} of ${neighbours.length} right · ${metric} ${percent(value)}`),
     tile(pool, place, { kind: "query", line: captionOf(pool, place) }), neighbourTiles(run, neighbours));
 }

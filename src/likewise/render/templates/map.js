@@ -10,7 +10,7 @@ class MapSection {
     this.sea = h("div", { class: "sea" });
     this.wait = h("div", { class: "wait" }, "Loading the map.");
     this.over = svg("svg", { "aria-hidden": "true" });
-    this.pictures = h("div", { class: "pictures", "aria-hidden": "true" });
+    this.images = h("div", { class: "images", "aria-hidden": "true" });
     this.beside = h("aside", { "aria-live": "polite" });
     this.chips = h("div", { class: "chips" });
     this.controls = h("div", { class: "bar" });
@@ -20,7 +20,7 @@ class MapSection {
     const tool = (sign, name, act) => h("button", { type: "button", title: name, "aria-label": name, onclick: act }, sign);
     const tools = h("div", { class: "tools" }, tool("+", "Zoom in", () => this.view.step(1.6)),
       tool("−", "Zoom out", () => this.view.step(1 / 1.6)), tool("⟲", "Show all", () => this.view.home()));
-    this.sea.append(this.pictures, this.over, tools, this.wait);
+    this.sea.append(this.images, this.over, tools, this.wait);
     holder.replaceChildren(this.controls, h("div", { class: "atlas" }, h("div", {}, this.sea, this.chips), this.beside));
     document.addEventListener("theme", () => this.colour());
     this.drawControls();
@@ -75,8 +75,8 @@ class MapSection {
     if (!current()) return;
     this.wait.remove();
     this.view.place(Float32Array.from(new Uint16Array(raw), value => value / 65535));
-    this.pictured = Object.keys(more.slots[this.pool]).map(Number).filter(place => hasPicture(picture(this.pool, place)));
-    this.regions = chooseRegions(this.view.now, this.pictured, this.label, INSETS);
+    this.withImage = Object.keys(more.slots[this.pool]).map(Number).filter(place => hasImage(imageSlot(this.pool, place)));
+    this.regions = chooseRegions(this.view.now, this.withImage, this.label, INSETS);
     this.colour();
     const [near, similarity] = await Promise.all([when(`near-${run}`), when(`similarity-${run}`)]);
     if (!near || !current()) return;
@@ -176,7 +176,7 @@ class MapSection {
   }
 
   wholeImage(place) {
-    return hasPicture(picture(this.pool, place)) ? tile(this.pool, place, { whole: true, bare: true }) : null;
+    return hasImage(imageSlot(this.pool, place)) ? tile(this.pool, place, { whole: true, bare: true }) : null;
   }
 
   pinnedPanel() {
@@ -222,11 +222,11 @@ class MapSection {
   /** Replace points by images at high zoom, once the map has stopped moving. */
   showImages() {
     clearTimeout(this.still);
-    this.pictures.replaceChildren();
+    this.images.replaceChildren();
     if (this.view.zoom < CLOSE || this.pinned >= 0) return;
-    const pictured = this.chosen < 0 ? this.pictured : this.pictured.filter(place => this.colouring.of(place) === this.chosen);
-    const show = () => thumbnails(this.view, this.pool, pictured, THUMBNAIL, place => this.cssOf(place));
-    this.still = setTimeout(() => this.pictures.replaceChildren(...show()), 140);
+    const withImage = this.chosen < 0 ? this.withImage : this.withImage.filter(place => this.colouring.of(place) === this.chosen);
+    const show = () => thumbnails(this.view, this.pool, withImage, THUMBNAIL, place => this.cssOf(place));
+    this.still = setTimeout(() => this.images.replaceChildren(...show()), 140);
   }
 
   frameOf(region, number) {

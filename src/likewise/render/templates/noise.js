@@ -55,10 +55,10 @@ function transitionPanel(matrix, classes) {
 function flaggedCard({ given, suggested, suspicion, weight, wrong, caption, slot, row }) {
   const name = caption || `row ${row}`;
   const instead = suggested && suggested !== given ? h("div", {}, "suggested: ", h("b", {}, suggested)) : null;
-  return h("figure", { class: "tile" }, hasPicture(slot) ? pic(slot, `${given}, ${name}`) : pic(null, name),
+  return h("figure", { class: "tile" }, hasImage(slot) ? pic(slot, `${given}, ${name}`) : pic(null, name),
     h("figcaption", { title: name }, h("b", {}, given), instead,
       h("div", {}, `suspicion ${digits(suspicion)}, sample weight ${digits(weight)}`),
-      wrong === null ? null : h("span", { class: wrong ? "badge" : "badge right" }, wrong ? "label is wrong" : "label is right")));
+      wrong === null ? null : h("span", { class: wrong ? "badge" : "badge right" }, wrong ? "wrong label" : "right label")));
 }
 
 function drawNoise(holder) {

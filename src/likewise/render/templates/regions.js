@@ -6,8 +6,8 @@ const WINDOW = 0.085, LENS_PIC = 0.23;
 const gap = (places, i, j) => Math.max(Math.abs(places[2 * i] - places[2 * j]), Math.abs(places[2 * i + 1] - places[2 * j + 1]));
 
 /** Points with an image inside a square window, and the number of points of each class. */
-function insideOf(centre, half, places, pictured, label) {
-  const members = pictured.filter(i => gap(places, i, centre) < half);
+function insideOf(centre, half, places, withImage, label) {
+  const members = withImage.filter(i => gap(places, i, centre) < half);
   const votes = new Map();
   for (const i of members) votes.set(label[i], (votes.get(label[i]) ?? 0) + 1);
   const ranked = [...votes].sort((a, b) => b[1] - a[1]);
@@ -15,10 +15,10 @@ function insideOf(centre, half, places, pictured, label) {
 }
 
 /** Up to `many` separate windows, in turn the one with the most mixed classes and the one densest in a single class. */
-function chooseRegions(places, pictured, label, many) {
+function chooseRegions(places, withImage, label, many) {
   const [left, right, low, high] = boundsOf(places), half = WINDOW * Math.max(right - left, high - low) / 2;
-  const step = Math.max(1, Math.floor(pictured.length / 400));
-  const windows = pictured.filter((_, i) => i % step === 0).map(i => insideOf(i, half, places, pictured, label));
+  const step = Math.max(1, Math.floor(withImage.length / 400));
+  const windows = withImage.filter((_, i) => i % step === 0).map(i => insideOf(i, half, places, withImage, label));
   const candidates = windows.filter(one => one.members.length >= 4), found = [];
   const apart = (a, b) => gap(places, a.centre, b.centre) > 2.2 * half;
   while (found.length < many) {
@@ -53,14 +53,14 @@ function spread(region, places) {
 }
 
 /** Images at their points in the window, as many as fit without overlap. */
-function thumbnails(view, pool, pictured, side, colour) {
+function thumbnails(view, pool, withImage, side, colour) {
   const shown = [];
-  for (const i of pictured) {
+  for (const i of withImage) {
     const [x, y] = view.toScreen(i), inside = Math.min(x, y, view.wide - x, view.high - y) > side / 2;
     if (inside && shown.every(one => Math.max(Math.abs(one.x - x), Math.abs(one.y - y)) > side + 3)) shown.push({ i, x, y });
   }
   return shown.map(({ i, x, y }) => {
-    const made = pic(picture(pool, i), className(pool, i));
+    const made = pic(imageSlot(pool, i), className(pool, i));
     made.style.cssText += `left: ${x - side / 2}px; top: ${y - side / 2}px; width: ${side}px; --of: ${colour(i)}`;
     return made;
   });
@@ -76,7 +76,7 @@ function inset(region, number, places, pool, colour, onclick) {
     return element;
   };
   const images = shown.map(one => {
-    const made = put(pic(picture(pool, one.i), className(pool, one.i)), one, LENS_PIC);
+    const made = put(pic(imageSlot(pool, one.i), className(pool, one.i)), one, LENS_PIC);
     made.style.width = `${100 * LENS_PIC}%`;
     return made;
   });

@@ -2,9 +2,9 @@
 
 let sheets = { size: [] }, facts = null, more = null;
 
-const picture = (pool, place) => more.slots[pool][place];
+const imageSlot = (pool, place) => more.slots[pool][place];
 
-const hasPicture = slot => slot !== undefined && slot !== null && slot < sheets.size.length;
+const hasImage = slot => slot !== undefined && slot !== null && slot < sheets.size.length;
 
 /** Show the image in a slot of the sheets as the background of an element: its central square, or the whole image. */
 function showSlot(element, slot, whole) {
@@ -22,7 +22,7 @@ function showSlot(element, slot, whole) {
 
 /** The image in a slot, or a name if there is none. */
 function pic(slot, name, whole = false) {
-  if (!hasPicture(slot)) return h("span", { class: "pic name" }, h("span", {}, breakable(name)));
+  if (!hasImage(slot)) return h("span", { class: "pic name" }, h("span", {}, breakable(name)));
   return showSlot(h("span", { class: "pic", role: "img", "aria-label": name }), slot, whole);
 }
 
@@ -54,6 +54,6 @@ function tile(pool, place, { kind = "", line = "", whole = false, onclick = null
   const description = `${kind && `${kind}: `}${name}, ${caption}`;
   const looks = { class: `tile ${kind}`, title: `${name} · ${caption}` };
   return h(onclick ? "button" : "figure", onclick ? { ...looks, type: "button", onclick } : looks,
-    hasPicture(picture(pool, place)) ? pic(picture(pool, place), description, whole) : pic(null, caption),
-    bare ? null : h(onclick ? "span" : "figcaption", { class: "told" }, h("b", {}, breakable(name)), breakable(line)));
+    hasImage(imageSlot(pool, place)) ? pic(imageSlot(pool, place), description, whole) : pic(null, caption),
+    bare ? null : h(onclick ? "span" : "figcaption", { class: "tile-text" }, h("b", {}, breakable(name)), breakable(line)));
 }

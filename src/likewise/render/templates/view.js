@@ -1,6 +1,6 @@
 // The view of the map: position, zoom, movement, and the point under the pointer.
 
-const KEYS = "Map of the embedding: arrows move, plus and minus zoom, 0 shows all, Enter pins the sample in the middle, Escape unpins it";
+const KEYS = "Map of the embedding: arrows move, plus and minus zoom, 0 shows all, Enter pins the middle, Escape unpins";
 const REACH = 14, DEEPEST = 400, CALM = matchMedia("(prefers-reduced-motion: reduce)");
 
 class View {

@@ -10,10 +10,10 @@ from jaxtyping import Float, Int
 
 from likewise.evaluation.compare import conclude, join, same, shared_metrics
 from likewise.numerics.bootstrap import paired
-from likewise.report.target import ReportTarget
 from likewise.report.queries import places_of, query_as_list, ranked_query
-from likewise.report.records import RankedQuery, Facts, Pool, RunView
+from likewise.report.records import Facts, Pool, RankedQuery, RunView
 from likewise.report.section import Packing, Section, Studies
+from likewise.report.target import ReportTarget
 from likewise.types import LikewiseError
 
 
@@ -88,7 +88,9 @@ def of_page(studies: Studies) -> tuple[ComparedRuns, ...]:
 
 
 def pack(found: tuple[ComparedRuns, ...], packing: Packing) -> list[dict]:
-    return [one._asdict() | {"queries": [[query_as_list(a), query_as_list(b)] for a, b in one.queries]} for one in found]
+    return [
+        one._asdict() | {"queries": [[query_as_list(a), query_as_list(b)] for a, b in one.queries]} for one in found
+    ]
 
 
 def has_changes(facts: Facts) -> bool:

@@ -31,7 +31,7 @@ class Confused(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Confusion:
-    """Confusions between classes. `matrix[i, j]`: share of the queries of `classes[i]` whose nearest neighbour is of `classes[j]`.
+    """Confusions between classes. `matrix[i, j]`: share of queries of `classes[i]` with a nearest neighbour of `classes[j]`.
 
     `classes` are the classes with the most confusions; similar classes are side by side.
     """
@@ -104,9 +104,7 @@ def pack(found: Confusion, packing: Packing) -> dict:
     return {"pairs": pairs, "classes": found.classes, "matrix": np.round(found.matrix, 4)}
 
 
-def examples(
-    pair: Confused, pool: Pool, with_image: Int[np.ndarray, "P"], near: Int[np.ndarray, "N K"] | None
-) -> list:
+def examples(pair: Confused, pool: Pool, with_image: Int[np.ndarray, "P"], near: Int[np.ndarray, "N K"] | None) -> list:
     """Return places of samples of both classes that have an image: confused queries and their neighbours come first."""
     ours, theirs = (with_image[pool.label[with_image] == one] for one in (pair.a, pair.b))
     if near is not None and near.shape[1] and len(ours):

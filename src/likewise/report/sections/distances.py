@@ -74,7 +74,7 @@ def compare_pairs(
 
 
 def row_blocks(order: Int[np.ndarray, "N"], all_of: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return pairs of row blocks to compare: each block with all rows; above `all_of` samples, with the next block, cyclically."""
+    """Return pairs of row blocks to compare: each block with all rows; above `all_of` samples, with the next block."""
     n = len(order)
     if n <= all_of:
         return [(block, order) for block in np.array_split(order, max(1, n // 1024))]

@@ -50,7 +50,10 @@ def galleries(
 
 
 def median_query_per_class(
-    label: Int[np.ndarray, "Q"], value: Float[np.ndarray, "Q"], rng: np.random.Generator, most: int = MAX_GALLERY_CLASSES
+    label: Int[np.ndarray, "Q"],
+    value: Float[np.ndarray, "Q"],
+    rng: np.random.Generator,
+    most: int = MAX_GALLERY_CLASSES,
 ) -> Int[np.ndarray, "c"]:
     """Return the query with the median value of every class; for more than `most` classes, of random classes."""
     order = np.lexsort((value, label))

@@ -38,11 +38,16 @@ def choose_slow_map(samples: int, config: Report) -> tuple[str, list[str]]:
         return "", ["for a t-SNE map beside PCA: pip install 'likewise[map]'"]
     if samples > MAX_TSNE_SAMPLES:
         return "", [f"t-SNE is skipped for more than {MAX_TSNE_SAMPLES} samples; --map tsne computes it"]
-    some = f"t-SNE maps {MAX_MAPPED_SAMPLES} of the {samples} samples and places the others between their nearest; --map tsne maps all"
+    some = (
+        f"t-SNE maps {MAX_MAPPED_SAMPLES} of the {samples} samples and places the others between their nearest; "
+        "--map tsne maps all"
+    )
     return "t-SNE", [some] if samples > MAX_MAPPED_SAMPLES else []
 
 
-def draw_slow_map(z: Float[Tensor, "N D"], name: str, similarity: str, way: str, config: Report) -> Float[np.ndarray, "N 2"]:
+def draw_slow_map(
+    z: Float[Tensor, "N D"], name: str, similarity: str, way: str, config: Report
+) -> Float[np.ndarray, "N 2"]:
     """Return the map by t-SNE or UMAP (`way`). `name` is the run in the title of the progress bar."""
     with bar(f"{way} of {name}", 100, quiet=config.quiet) as shown:
         if way == "UMAP":

@@ -9,8 +9,8 @@ from likewise.config.audit import Audit
 from likewise.evaluation.overlap_runs import must_match as must_have_same_classes
 from likewise.evaluation.overlap_runs import named_by, read_wrongs
 from likewise.render.error_overlap import Overlapped, say_overlap
-from likewise.report.target import ReportTarget
 from likewise.report.section import Packing, Section, Studies
+from likewise.report.target import ReportTarget
 from likewise.types import LikewiseError
 
 MAX_NAMED_CLASSES = 10

@@ -6,7 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 from likewise.metrics import of_the_set
-from likewise.report.records import Facts, Score, RunView
+from likewise.report.records import Facts, RunView, Score
 from likewise.report.section import Section
 
 

@@ -41,7 +41,8 @@ def make_tree(
 
     Args:
         size: number of samples of every class.
-        groupings: candidates for the colours of the leaves. The tree uses the finest one with `MAX_GROUP_COLOURS` groups or fewer, otherwise the coarsest one.
+        groupings: candidates for the colours of the leaves. The tree uses the finest one with at most
+            `MAX_GROUP_COLOURS` groups, otherwise the coarsest one.
         most: largest number of classes; the classes with the most samples are shown.
     """
     present = np.flatnonzero(size > 0)
