@@ -37,7 +37,7 @@ def test_settings_are_those_that_matter(one):
     assert "out" not in found and "quiet" not in found and "noise" not in found
     noisy = dataclasses.replace(one.settings, noise="Uniform(share=0.3, exact=True)")
     assert shown_settings(noisy)["noise"] == "Uniform(share=0.3, exact=True)", (
-        "a rate is shown_settings even if it is the default"
+        "a rate is shown even if it is the default"
     )
 
 
@@ -69,7 +69,7 @@ def test_a_run_that_was_not_scored_has_its_curves(one):
 
 def test_what_the_network_was_before_training_is_noted():
     assert baseline_notes({"metrics": {"R@1": 0.5}}) == []
-    scores = {"metrics": {"R@1": 0.5}, "baseline_notes": {"metrics": {"R@1": 0.75}}}
-    assert baseline_notes(scores) == ["baseline_notes training: R@1 75.0 %"]
-    scores["baseline_notes"]["change"] = {"metric": "R@1", "low": -0.3, "high": -0.2, "over": "classes"}
+    scores = {"metrics": {"R@1": 0.5}, "before": {"metrics": {"R@1": 0.75}}}
+    assert baseline_notes(scores) == ["before training: R@1 75.0 %"]
+    scores["before"]["change"] = {"metric": "R@1", "low": -0.3, "high": -0.2, "over": "classes"}
     assert "training made it worse: R@1 75.0 % -> 50.0 %" in baseline_notes(scores)[1]

@@ -99,7 +99,8 @@ def draw_against(points: Sequence[Point], title: str) -> Figure:
     for point, at in zip(points, spread(ours, 0.18 / side * (ends[1] - ends[0]), *ends)):
         axes.annotate(
             shorten(point.name, MAX_NAME_LETTERS), (point.printed, point.ours.mean), (1.03, at),
-            textcoords=axes.get_yaxis_transform(), va="center", fontsize=8, color=INK_COLOUR, annotation_clip=False, parse_math=False, zorder=1.5,
+            textcoords=axes.get_yaxis_transform(), va="center", fontsize=8, color=INK_COLOUR, annotation_clip=False,
+            parse_math=False, zorder=1.5,
             arrowprops={"arrowstyle": "-", "color": FAINT_COLOUR, "lw": 0.8, "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)},
         )  # fmt: skip
     _tidy(axes)

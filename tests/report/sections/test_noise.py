@@ -5,7 +5,7 @@ from PIL import Image
 
 from likewise.config import Report
 from likewise.data import load
-from likewise.report.records import Facts, FlaggedLabel, Noise
+from likewise.report.records import Facts, FlaggedLabel, LabelNoise
 from likewise.report.section import Packing, Study
 from likewise.report.sections import noise
 from likewise.report.target import ReportTarget
@@ -17,7 +17,7 @@ def study(pictures, items=None):
 
 def test_doubted_labels_get_their_pictures(finished_pictures, pictures, monkeypatch):
     flagged = tuple(FlaggedLabel(row, "a", "", 0.5, 1.0, None, "") for row in (3, 7))
-    monkeypatch.setattr(noise, "noise_of", lambda one, log, top: Noise("", "", None, flagged=flagged))
+    monkeypatch.setattr(noise, "noise_of", lambda one, log, top: LabelNoise("", "", None, flagged=flagged))
     found = noise.of_run(study(finished_pictures, load(str(pictures))))
     assert all(isinstance(doubt.image, Image.Image) for doubt in found.flagged) and len(noise.images(found)) == 2
     assert noise.images(noise.of_run(study(finished_pictures))) == [] and noise.of_run(study(None)) is None
@@ -26,7 +26,7 @@ def test_doubted_labels_get_their_pictures(finished_pictures, pictures, monkeypa
 def test_a_doubt_is_packed_with_the_number_of_its_picture():
     image = Image.new("RGB", (2, 2))
     flagged = tuple(FlaggedLabel(row, "a", "b", 0.5, 1.0, None, "", image if row else None) for row in range(3))
-    found = Noise("", "", None, flagged=flagged, classes=("a",), transition=np.eye(1))
+    found = LabelNoise("", "", None, flagged=flagged, classes=("a",), transition=np.eye(1))
     packed = noise.pack(found, Packing(Facts("x", (), ()), picture=7))
     assert [doubt["slot"] for doubt in packed["flagged"]] == [None, 7, 8] and packed["classes"] == ("a",)
     assert "picture" not in packed["flagged"][1]

@@ -180,7 +180,8 @@ class View {
   key(event) {
     const moves = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] };
     const acts = { "+": () => this.step(1.5), "=": () => this.step(1.5), "-": () => this.step(1 / 1.5), 0: () => this.home(),
-      Enter: () => this.callbacks.pick(this.nearest(this.wide / 2, this.high / 2, Infinity)), Escape: () => this.callbacks.pick(-1) };
+      Enter: () => this.callbacks.pick(this.nearest(this.wide / 2, this.high / 2, Infinity)),
+      Escape: () => this.callbacks.pick(-1) };
     const act = moves[event.key] ? () => this.pan(...moves[event.key]) : acts[event.key];
     if (!act || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
