@@ -109,8 +109,8 @@ def test_what_cannot_be_believed_is_marked_or_left_out(capsys, monkeypatch):
     result["metrics"]["MAP@R"]["classes"]["each"][1] |= {"low": 0.1, "high": 0.1}
     show_comparison(result)
     out = capsys.readouterr().out
-    assert out.count("all alike") == 1  # no spread among a few queries is no certainty
-    assert "95 % over 4 classes (too few)" in out and "500 draws of queries on the other side" in out
+    assert out.count("all equal") == 1  # no spread among a few queries is no certainty
+    assert "95 % over 4 classes (too few)" in out and "500 resamples of queries on the other side" in out
     assert "$x$ 0" not in out and "$x$ 1" in out
 
 

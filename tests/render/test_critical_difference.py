@@ -57,7 +57,10 @@ def test_ranks_stand_where_they_belong_and_bars_join_what_is_not_told_apart():
     assert [tuple(bar.get_ydata()) for bar in bars] == [
         (i - 0.3, i + 2.3) for i in range(4)
     ]  # 0.9 apart: three and three
-    assert draw_ranks(contest(3, critical=0.1)).texts[1].get_text() == "Friedman p < 0.001; all methods are told apart"
+    assert (
+        draw_ranks(contest(3, critical=0.1)).texts[1].get_text()
+        == "Friedman p < 0.001; all methods differ significantly"
+    )
 
 
 def points(count):

@@ -29,6 +29,6 @@ def test_pictures_come_from_the_data_and_are_as_many_as_are_wanted(pictures):
     studies = Studies([one], [seen], [pool], Report(quiet=True), [])
     shown = with_images(0, studies, [2, 0], 4, said.append)
     assert {0, 2} <= set(shown.images) and len(shown.images) == 4 and studies.notes == [] and said == []
-    gone = dataclasses.replace(studies, opened=[ReportTarget("me", data=dataclasses.replace(items, root="/nowhere"))])
+    gone = dataclasses.replace(studies, targets=[ReportTarget("me", data=dataclasses.replace(items, root="/nowhere"))])
     assert with_images(0, gone, [0], 4, said.append).images == {}
     assert studies.notes[0].endswith("if it has moved, say where it is: --data, --root")

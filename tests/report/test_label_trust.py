@@ -125,6 +125,6 @@ def test_what_is_said_of_doubted_labels_is_counted_by_the_truth(tmp_path):
     )
     items = Items("x", np.array([0, 0, *("abc".index(c) for c in true)]), ("a", "b", "c"))
     assert say_detected(Run(tmp_path), items) == [
-        "robust flagged_labels 5 of 6 labels: 3 of the 3 wrong ones, and 2 right ones",
-        "it changed 3 of them, 1 to the true class, and left out 2",
+        "robust flagged 5 of 6 labels: 3 of the 3 wrong ones, and 2 right ones",
+        "it relabelled 3 samples, 1 of them with the true class, and dropped 2",
     ]

@@ -21,7 +21,7 @@ def test_the_same_samples_with_other_queries_are_another_pool():
     viewed = [RunView(name, number, "", {}, {}, "") for number, name in enumerate("ab")]
     (note,) = note_different_queries(keys, viewed)
     assert (
-        note.startswith("a, b: the same samples, but others")
+        note.startswith("a, b: the same samples with different queries")
         and list(note_different_queries(keys[:1], viewed[:1])) == []
     )
 

@@ -22,7 +22,7 @@ def test_neighbours_are_rows_of_the_data():
 
 
 def test_what_cannot_be_scored_is_noted():
-    assert score_now(target(np.array([0, 1, 2])), QUIET).notes[-1].startswith("no query has an answer to find")
+    assert score_now(target(np.array([0, 1, 2])), QUIET).notes[-1].startswith("no query has a relevant")
     trained = Train(data="x", protocol="UnseenClasses(train=1)")
     assert not is_tested(trained) and is_tested(Train(data="x", protocol="my_lab.Mine()"))  # which may not be imported
     assert score_now(target(np.array([0, 0, 1, 1]), settings=trained), QUIET).notes == (NO_TEST_SPLIT_NOTE,)

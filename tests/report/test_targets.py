@@ -52,7 +52,7 @@ def test_queries_and_gallery_apart_are_asked_as_marked(tmp_path):
     one = open_target(str(tmp_path / "two.npz"), "two", Report(**WAY), {}, print)
     assert one.queries.row.tolist() == list(range(10)) and (one.queries.nearest >= 10).all()
     assert [side.sum() for side in one.query_gallery] == [10, 30]
-    assert one.notes == ("its columns query and gallery decide: 10 of 40 samples ask, and 30 answer",)
+    assert one.notes == ("its columns query and gallery are used: of 40 samples, 10 are queries and 30 gallery",)
     unit = x / np.linalg.norm(x, axis=1, keepdims=True)
     first = 10 + (unit[:10] @ unit[10:].T).argmax(1)
     assert one.queries.nearest[:, 0].tolist() == first.tolist()
@@ -90,7 +90,9 @@ def test_runs_that_were_asked_different_things_have_no_best(marked_runs):
     config = Report(tuple(str(run.path) for run in marked_runs), map="none", **WAY)
     found = collect_facts(config, print)
     assert [seen.pool for seen in found.runs] == [0, 1] and "compared" not in found.found
-    assert found.notes[0].startswith("UnseenClasses, QueryGallery: the same samples, but others of them ask or answer")
+    assert found.notes[0].startswith(
+        "UnseenClasses, QueryGallery: the same samples with different queries or galleries"
+    )
     assert not any(line.best for one in scales(found) for line in one.lines)
 
 

@@ -14,5 +14,5 @@ def test_pictures_are_shrunk_and_broken_ones_counted(pictures, tmp_path):
     file = tmp_path / "p" / items.path[0]
     file.write_bytes(b"no picture")
     found, wrong = read_thumbnails(items, [5, 0], quiet=True)
-    assert list(found) == [5] and wrong.startswith("1 of 2 pictures cannot be read") and file.name in wrong
+    assert list(found) == [5] and wrong.startswith("1 of 2 images cannot be read") and file.name in wrong
     assert read_thumbnails(dataclasses.replace(items, path=None), [1], quiet=True) == ({}, "")

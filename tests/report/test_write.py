@@ -138,7 +138,7 @@ def test_a_file_of_embeddings_is_scored_where_nobody_did(tmp_path, facts):
     assert found.pools[0].row.tolist() == list(range(1, 48, 2)) and "the test split" in found.runs[0].notes[0]
     np.savez(tmp_path / "alone.npz", x=x[::8].astype(np.float32), label=y[::8])
     (one,) = facts(tmp_path / "alone.npz").runs
-    assert one.scores == {} and "no query has an answer" in one.notes[0] and one.found["map"]
+    assert one.scores == {} and "no query has a relevant" in one.notes[0] and one.found["map"]
 
 
 def test_pictures_that_a_strangers_file_names_elsewhere_are_told(pictures, tmp_path, facts, capsys):

@@ -308,7 +308,8 @@ def conclude(contest: Contest) -> list[str]:
         more = f" and {left} more" if left > 0 else ""
         lines.append(
             f"Mean ranks over test classes, 1 is best: {', '.join(ranks[:MAX_LISTED_RANKS])}{more}. "
-            f"Friedman {as_p(contest.friedman)}; ranks less than {contest.critical:.2f} apart do not differ significantly (Nemenyi)."
+            f"Friedman {as_p(contest.friedman)}; ranks less than {contest.critical:.2f} apart do not differ significantly "
+            "(Nemenyi)."
         )
     return lines
 

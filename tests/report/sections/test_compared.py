@@ -33,7 +33,7 @@ def test_the_verdict_is_that_of_compare_and_queries_are_those_that_changed_most(
     found = compare_runs(0, 1, opened, viewed, pool, 6, 0)
     paths = [str(one.run.path) for one in opened]
     said = compare(Compare(*paths))["metrics"]["MAP@R"]["conclusion"]
-    assert found.verdict == with_names(said, "short", "finished") and "finished" in found.verdict
+    assert found.conclusion == with_names(said, "short", "finished") and "finished" in found.conclusion
     a, b = (read_per_query(one.run.path / "per_query.parquet", "test") for one in opened)
     change = b.each["MAP@R"] - a.each["MAP@R"]
     assert len(found.queries) == 6 and found.metric == "MAP@R"
@@ -50,7 +50,7 @@ def test_the_metric_is_one_that_both_have(two):
     queries = opened[1].queries
     other = dataclasses.replace(opened[1], queries=dataclasses.replace(queries, each={"R@1": queries.each["R@1"]}))
     found = compare_runs(0, 1, [opened[0], other], viewed, pool, 6, 0)
-    assert viewed[0].main_metric == "MAP@R" and found.metric == "R@1" and "R@1" in found.verdict
+    assert viewed[0].main_metric == "MAP@R" and found.metric == "R@1" and "R@1" in found.conclusion
 
 
 def test_sentences_about_a_and_b_become_sentences_about_runs():

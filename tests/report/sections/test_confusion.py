@@ -69,7 +69,7 @@ def test_many_classes_take_little_memory():
 @pytest.mark.parametrize("example", [None, (3, 9)])
 def test_a_confusion_is_shown_by_queries_that_were_answered_so(example):
     seen = dict.fromkeys([0, 1, 2, 6, 7, 8], Image.new("RGB", (2, 2)))
-    pool = Pool("x", "test", np.arange(10), np.repeat([0, 1], 5), ("a", "b"), picture=seen)
+    pool = Pool("x", "test", np.arange(10), np.repeat([0, 1], 5), ("a", "b"), images=seen)
     near = np.array([[1], [7], [0], [9], [3], [6], [5], [5], [5], [8]])
     ours, theirs = examples(Confused(0, 1, 2, 0.4, example), pool, np.array(list(seen)), near)
     first = [[], []] if example is None else [[3], [9]]

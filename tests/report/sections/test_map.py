@@ -43,7 +43,7 @@ def test_maps_that_were_asked_for(monkeypatch):
     draw_slow_map(z, "a", "cosine", way, Report(**WAY, map="tsne"))
     assert called == [(20, "euclidean"), (None, "cosine")]
     monkeypatch.setattr(section, "MAX_TSNE_SAMPLES", 29)
-    assert choose_slow_map(30, Report(**WAY))[0] == "" and "left out" in choose_slow_map(30, Report(**WAY))[1][0]
+    assert choose_slow_map(30, Report(**WAY))[0] == "" and "skipped" in choose_slow_map(30, Report(**WAY))[1][0]
     monkeypatch.setattr(projection, "is_installed", lambda name: False)
     assert choose_slow_map(30, Report(**WAY))[0] == "" and "likewise[map]" in choose_slow_map(30, Report(**WAY))[1][0]
 

@@ -27,6 +27,6 @@ def test_a_doubt_is_packed_with_the_number_of_its_picture():
     image = Image.new("RGB", (2, 2))
     flagged = tuple(FlaggedLabel(row, "a", "b", 0.5, 1.0, None, "", image if row else None) for row in range(3))
     found = LabelNoise("", "", None, flagged=flagged, classes=("a",), transition=np.eye(1))
-    packed = noise.pack(found, Packing(Facts("x", (), ()), picture=7))
+    packed = noise.pack(found, Packing(Facts("x", (), ()), first_image=7))
     assert [doubt["slot"] for doubt in packed["flagged"]] == [None, 7, 8] and packed["classes"] == ("a",)
     assert "picture" not in packed["flagged"][1]

@@ -21,7 +21,7 @@ def test_heights_are_those_of_average_linkage():
 def test_the_largest_classes_are_shown_and_empty_ones_are_not():
     size = np.array([3, 0, 9, 5, 7])
     tree = make_tree(np.random.default_rng(0).normal(size=(5, 2)), size, most=3)
-    assert tree.classes.tolist() == [2, 3, 4] and tree.note == "the 3 classes with most samples of 4"
+    assert tree.classes.tolist() == [2, 3, 4] and tree.note == "the 3 classes with the most samples, of 4"
     assert make_tree(np.zeros((3, 2)), np.array([1, 1, 0])) is None
 
 
