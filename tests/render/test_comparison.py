@@ -118,6 +118,6 @@ def test_the_words_say_what_the_intervals_are_over(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")
     show_comparison(made())
     out = capsys.readouterr().out
-    assert "Shifted by 0.01." in out and "Queries with nothing to find, left out: 3." in out
-    assert "500 draws of classes on the other side of zero" in out
-    assert "Each is one training" in out and "likewise bench" in out
+    assert "Shifted by 0.01." in out and "Queries without relevant rows, left out: 3." in out
+    assert "500 resamples of classes on the other side of zero" in out
+    assert "Each network is one training" in out and "likewise bench" in out

@@ -103,9 +103,9 @@ def test_heights_are_spread_no_further_than_needed():
 
 
 def test_what_cannot_be_drawn_is_said():
-    with pytest.raises(LikewiseError, match="draw_ranks: a contest of 2 methods or more is needed, got 1"):
+    with pytest.raises(LikewiseError, match="draw_ranks: a contest must have 2 methods or more, got 1"):
         draw_ranks(contest(1))
     with pytest.raises(
-        LikewiseError, match="draw_against: a method with a printed and an own value is needed, got none"
+        LikewiseError, match="draw_against: at least one method must have a published value and ours, got none"
     ):
         draw_against([], "R@1")

@@ -201,7 +201,7 @@ def test_the_table_and_the_words(capsys):
     show_learned(learned([[0, 1]], rows))
     out = capsys.readouterr().out
     assert "0.457" in out and "50.0 %" in out and "nan" in out
-    assert "clusters: by hand" in out and "picture: tree.png" in out
+    assert "clusters: by hand" in out and "figure: tree.png" in out
     show_learned(learned([[0, 1]]))
     assert "AMI" not in capsys.readouterr().out
     assert "AMI 0.46, purity 50%" in say_what(learned([[0, 1]], rows))[1] and len(say_what(learned([[0, 1]]))) == 1

@@ -89,8 +89,8 @@ def test_the_table_tells_what_is_lost(capsys):
     show_noise(*made([0, 0, 1, 1, 2, 2, 3, 3, 3], [0, 0, 3, 3, 2, 3, 3, 3, 0], names))
     said = capsys.readouterr().out
     assert "4 of 9 training labels are wrong (44.44 %), in 3 of 4 classes" in said
-    assert "classes gone: 1 (gone [red])" in said
-    assert "classes left with one sample, so without pairs: 1 (single)" in said
+    assert "classes without samples: 1 (gone [red])" in said
+    assert "classes with one sample, so without pairs: 1 (single)" in said
     lines = [line for line in said.splitlines() if "│" in line]
     assert [line.split("│")[1].strip() for line in lines] == ["gone [red]", "single", "big", "whole"]  # worst first
     assert lines[2].split("│")[2:-1] and lines[2].replace(" ", "").strip("│") == "big│3│1│33│3│5"

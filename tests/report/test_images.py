@@ -31,4 +31,4 @@ def test_pictures_come_from_the_data_and_are_as_many_as_are_wanted(pictures):
     assert {0, 2} <= set(shown.images) and len(shown.images) == 4 and studies.notes == [] and said == []
     gone = dataclasses.replace(studies, targets=[ReportTarget("me", data=dataclasses.replace(items, root="/nowhere"))])
     assert with_images(0, gone, [0], 4, said.append).images == {}
-    assert studies.notes[0].endswith("if it has moved, say where it is: --data, --root")
+    assert studies.notes[0].endswith("if the data has moved, give its new place with --data or --root")
