@@ -123,24 +123,24 @@ def test_sections_stand_in_order_and_what_is_empty_is_left_out(tmp_path):
 def test_what_is_written_is_what_was_found(tmp_path):
     text = Reader(page_of(write_audit(tmp_path, **EXTRA))).text
     for told in (
-        "80 samples were looked at; the labels of about 7 of them",
+        "80 samples were audited; an estimated 7 of their labels are wrong",
         "8.2% of all",
         "100.0% of 40 queries",
         "< 0.1%",  # the share of similar ones
         "In test, another label is suggested for 12.5% of all samples, and for 25.0% of those in the classes concerned.",
-        "Of its 3 nearest: 2 " + SCRIPT + ', 1 tit_"blue"&.',
+        "Labels of its 3 nearest neighbours: 2 " + SCRIPT + ', 1 tit_"blue"&.',
         "Reason 4.",  # row 0 has neighbours to tell of
         "5 of 9 samples (55.6%)",
         "Squared distance 0.250",
-        "It is alone in its class.",
-        "10 of 10 queries are wrong",
-        "Same picture, train and test; labels differ. Similarity 0.990, 3 bits apart",
-        "Nearly the same, train; same label. Similarity 0.900",
+        "Its class has no other sample.",
+        "10 of 10 queries are errors",
+        "Same image, train and test; labels differ. Similarity 0.990, 3 bits apart",
+        "Near duplicate, train; same label. Similarity 0.900",
         "0.8750.7500.800",
         "the true one in 70.1% of cases",
-        "comes to 90.2%, counted leniently",
+        "reaches 90.2%; if their first choice is the given label",
         "+0.0100−0.0200 to +0.0400",
-        "1,234 labels were changed and 7 samples left out",
+        "1,234 samples were relabelled and 7 dropped",
         "+0.1250+0.1000 to +0.1500 < 0.001",
         "nothing of <val>",
     ):

@@ -220,7 +220,7 @@ def test_a_real_process_that_works_fails_cleanly_too(toy, tmp_path, capsys, monk
     cli.main(["train", str(toy), "--out", "my run", *FLAGS])
     out = capsys.readouterr().out
     assert "R@1" in out
-    assert "60 queries scored, 0 not (nothing to find)" in out
+    assert "60 queries scored, 0 not (no relevant rows)" in out
     assert "run: my run" in out
     code, out, err = call("search", "my run/embeddings.npz", "--query", "missing.jpg", cwd=tmp_path)
     assert (code, out) == (2, "")

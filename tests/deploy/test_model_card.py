@@ -64,7 +64,7 @@ def test_how_a_picture_comes_in(card):
     assert "short side has 256 pixels, and the middle 224 x 224 cut out" in write_card(card)
     whole = dataclasses.replace(card, preprocess=SEES | {"short_side": None, "shrink_first": 300}, boxed=True)
     text = write_card(whole)
-    assert "resized to 224 x 224" in text and "short side of 300" in text and "cut to the boxes" in text
+    assert "resized to 224 x 224" in text and "short side of 300" in text and "cropped to the boxes" in text
     vectors = write_card(dataclasses.replace(card, preprocess=None, config=CONFIG | {"backbone": "features"}))
     assert "float vectors" in vectors and "jpg" not in vectors and "Pillow" not in vectors
 
@@ -95,11 +95,11 @@ def test_which_network_it_is(card):
 def test_what_it_started_from(card, config, said):
     text = write_card(dataclasses.replace(card, config=CONFIG | config))
     assert f"| starts from | {said} |" in text and "/home/me" not in text
-    assert ("that of the weights" in text) == (said != "random weights")
+    assert ("of the initial weights" in text) == (said != "random weights")
 
 
 def test_the_licence_is_left_to_the_user(card):
-    assert "Not stated. Whoever passes this on has to choose one" in write_card(card)
+    assert "Not stated. Choose a licence before you share" in write_card(card)
 
 
 def test_loading_is_shown_for_what_was_written(card):

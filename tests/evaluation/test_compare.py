@@ -221,7 +221,7 @@ def test_the_command_speaks_plainly(pair, tmp_path, capsys, monkeypatch):
     assert "95 % over 12 classes" in out and "95 % over 47 queries" in out and "fixed" in out
     said = look(a, b, metrics=("R@1", "MAP@R"), resamples=300)["metrics"]["R@1"]["conclusion"]
     assert said[1:] in out
-    assert "likewise bench" in out and "Queries with nothing to find, left out: 1." in out
+    assert "likewise bench" in out and "Queries without relevant rows, left out: 1." in out
     assert f"queries that changed: {tmp_path / 'c.csv'}" in out
 
 

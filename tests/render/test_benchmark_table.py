@@ -90,7 +90,9 @@ def test_other_settings_are_marked_and_come_first():
     )
     made = sheet(Entry(("a",), ("R@1",), (0.5,), 1, None, True), differs=("size 160 in place of 224",))
     assert headline(made) == "A table — not a reproduction: size 160 in place of 224"
-    assert any(text.startswith("† not trained with the paper's settings") for text in explain(made, "Bold", "Italic"))
+    assert any(
+        text.startswith("† not trained with the settings of the paper") for text in explain(made, "Bold", "Italic")
+    )
     assert headline(sheet()) == "A table"
 
 
@@ -135,7 +137,7 @@ def test_few_seeds_are_not_the_best():
         "c": "",
         "e": "",
     }
-    assert "Bold: the best of a column, of rows with as many seeds." in explain(made, "Bold", "Italic")
+    assert "Bold: the best of a column, among rows with the same number of seeds." in explain(made, "Bold", "Italic")
 
 
 def test_a_note_is_one_line():
@@ -189,7 +191,7 @@ def test_only_what_occurs_is_explained():
         "Ours: mean ± half its 95 % t-interval over 2 seeds; shares in per cent."
     ]
     said = " ".join(explain(sheet(Entry(("a",), ("R@1",), (0.5,), 2, printed(5.0, 0.1, "std"))), "Bold", "Italic"))
-    assert "Ours: one seed each; " in said and "(1 of 2): one seed, which says nothing of the spread; the other" in said
+    assert "Ours: one seed each; " in said and "(1 of 2): one seed, so the spread is unknown; the other" in said
     assert "(1 run)" not in said and "(its ± is a standard deviation)" in said and "Bold" not in said
 
 
@@ -198,7 +200,7 @@ def test_a_contest_is_told_in_sentences():
     said = explain(
         sheet(contest=contest(versus("a", "b", "better"), versus("a", "c", "seeds only"), rank=rank)), "", ""
     )
-    assert said[0].startswith("R@1: 1 of 2 pairs of methods are told apart, by 10 test classes")
+    assert said[0].startswith("R@1: 1 of 2 pairs of methods differ significantly: over 10 test classes")
     assert "a 1.00, b 2.00, c 3.00, d 4.00, e 5.00, f 6.00, g 7.00, h 8.00 and 2 more. Friedman p < 0.001" in said[1]
 
 

@@ -5,8 +5,8 @@ import pytest
 from matplotlib.colors import to_rgba
 from PIL import Image
 
-from likewise.render.comparison import NAMED, draw_comparison, show_comparison, verdict
-from likewise.render.figures import BETTER, WORSE, save_figure
+from likewise.render.comparison import MAX_NAMED_CLASSES, conclusion, draw_comparison, show_comparison
+from likewise.render.figures import BETTER_COLOUR, WORSE_COLOUR, save_figure
 
 
 def made(classes=12, same=None, name="class [bold] $x$ {}"):
@@ -53,21 +53,23 @@ def test_gains_and_losses_have_their_colours():
     right = draw_comparison(made()).axes[1]
     colours = right.collections[-1].get_colors()
     value = np.linspace(0.3, -0.2, 12)
-    assert all(tuple(c) == to_rgba(BETTER if v > 0 else WORSE) for c, v in zip(colours, value, strict=True))
+    assert all(
+        tuple(c) == to_rgba(BETTER_COLOUR if v > 0 else WORSE_COLOUR) for c, v in zip(colours, value, strict=True)
+    )
 
 
 def test_of_many_classes_gains_and_losses_are_two_shapes():
-    shapes = draw_comparison(made(NAMED + 1)).axes[1].collections
+    shapes = draw_comparison(made(MAX_NAMED_CLASSES + 1)).axes[1].collections
     ends = [(s.get_paths()[0].vertices[:, 0].min(), s.get_paths()[0].vertices[:, 0].max()) for s in shapes]
     assert np.allclose(ends, [(0, 30), (-20, 0)])
-    assert [tuple(s.get_facecolor()[0]) for s in shapes] == [to_rgba(BETTER), to_rgba(WORSE)]
+    assert [tuple(s.get_facecolor()[0]) for s in shapes] == [to_rgba(BETTER_COLOUR), to_rgba(WORSE_COLOUR)]
 
 
-@pytest.mark.parametrize("classes", [1, NAMED, NAMED + 1, 3000])
+@pytest.mark.parametrize("classes", [1, MAX_NAMED_CLASSES, MAX_NAMED_CLASSES + 1, 3000])
 def test_any_number_of_classes_is_drawn(classes, tmp_path):
     figure = draw_comparison(made(classes))
     names = [t.get_text() for t in figure.axes[1].get_yticklabels() if t.get_text()]
-    assert len(names) == (classes if classes <= NAMED else 2)
+    assert len(names) == (classes if classes <= MAX_NAMED_CLASSES else 2)
     save_figure(figure, tmp_path / "x.png")
     with Image.open(tmp_path / "x.png") as page:
         page.load()
@@ -84,8 +86,8 @@ def test_names_beyond_the_font_and_unknown_intervals_are_drawn_quietly(tmp_path,
 
 
 def test_the_verdict_is_that_of_the_metric_that_decides():
-    assert verdict(made()) == "Shifted by 0.01"
-    assert verdict(made(same="A and B are the same run: all")) == "A and B are the same run: all"
+    assert conclusion(made()) == "Shifted by 0.01"
+    assert conclusion(made(same="A and B are the same run: all")) == "A and B are the same run: all"
 
 
 def test_tables_show_each_difference_with_its_interval(capsys, monkeypatch):
@@ -107,8 +109,8 @@ def test_what_cannot_be_believed_is_marked_or_left_out(capsys, monkeypatch):
     result["metrics"]["MAP@R"]["classes"]["each"][1] |= {"low": 0.1, "high": 0.1}
     show_comparison(result)
     out = capsys.readouterr().out
-    assert out.count("all alike") == 1  # no spread among a few queries is no certainty
-    assert "95 % over 4 classes (too few)" in out and "500 draws of queries on the other side" in out
+    assert out.count("all equal") == 1  # no spread among a few queries is no certainty
+    assert "95 % over 4 classes (too few)" in out and "500 resamples of queries on the other side" in out
     assert "$x$ 0" not in out and "$x$ 1" in out
 
 
@@ -116,6 +118,6 @@ def test_the_words_say_what_the_intervals_are_over(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")
     show_comparison(made())
     out = capsys.readouterr().out
-    assert "Shifted by 0.01." in out and "Queries with nothing to find, left out: 3." in out
-    assert "500 draws of classes on the other side of zero" in out
-    assert "Each is one training" in out and "likewise bench" in out
+    assert "Shifted by 0.01." in out and "Queries without relevant rows, left out: 3." in out
+    assert "500 resamples of classes on the other side of zero" in out
+    assert "Each network is one training" in out and "likewise bench" in out

@@ -57,7 +57,10 @@ def test_ranks_stand_where_they_belong_and_bars_join_what_is_not_told_apart():
     assert [tuple(bar.get_ydata()) for bar in bars] == [
         (i - 0.3, i + 2.3) for i in range(4)
     ]  # 0.9 apart: three and three
-    assert draw_ranks(contest(3, critical=0.1)).texts[1].get_text() == "Friedman p < 0.001; all methods are told apart"
+    assert (
+        draw_ranks(contest(3, critical=0.1)).texts[1].get_text()
+        == "Friedman p < 0.001; all methods differ significantly"
+    )
 
 
 def points(count):
@@ -100,9 +103,9 @@ def test_heights_are_spread_no_further_than_needed():
 
 
 def test_what_cannot_be_drawn_is_said():
-    with pytest.raises(LikewiseError, match="draw_ranks: a contest of 2 methods or more is needed, got 1"):
+    with pytest.raises(LikewiseError, match="draw_ranks: a contest must have 2 methods or more, got 1"):
         draw_ranks(contest(1))
     with pytest.raises(
-        LikewiseError, match="draw_against: a method with a printed and an own value is needed, got none"
+        LikewiseError, match="draw_against: at least one method must have a published value and ours, got none"
     ):
         draw_against([], "R@1")

@@ -8,7 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from PIL import Image
 
-from likewise.render.detection_curve import BESIDE, Curve, draw_detected
+from likewise.render.detection_curve import MAX_ROW_PANELS, Curve, draw_detected
 from likewise.render.figures import COLOURS, save_figure
 
 AT = np.linspace(0, 1, 11)
@@ -45,7 +45,7 @@ def test_more_methods_than_colours_are_told_apart_by_their_lines():
         assert np.linalg.norm(np.subtract(to_rgb(a), to_rgb(b))) > 0.25
 
 
-@pytest.mark.parametrize(("panels", "methods"), [(1, 12), (3, 3), (BESIDE + 1, 7)])
+@pytest.mark.parametrize(("panels", "methods"), [(1, 12), (3, 3), (MAX_ROW_PANELS + 1, 7)])
 def test_legends_lie_below_their_panel_and_nothing_touches_or_leaves_the_picture(panels, methods):
     names = [f"MultiSimilarity(alpha=2.0, beta=40.0, number={n})" if n % 3 else f"method {n}" for n in range(methods)]
     figure = draw_detected(curves([f"noise {p}" for p in range(panels)], names))

@@ -6,8 +6,8 @@ from matplotlib.colors import to_rgba
 from PIL import Image
 
 from likewise.render.error_overlap import (
-    EMPTY,
-    SHOWN,
+    EMPTY_COLOUR,
+    MAX_DRAWN_CLASSES,
     Named,
     Overlapped,
     draw_overlap,
@@ -35,7 +35,7 @@ def test_cells_are_filled_in_the_colour_of_the_method():
         assert rows == sorted(rows) and len(colours) == 16
         for place, colour in enumerate(colours):
             row, column = divmod(place, 4)
-            assert colour == to_rgba(COLOURS[row // 2] if HEAT[row, column] else EMPTY)
+            assert colour == to_rgba(COLOURS[row // 2] if HEAT[row, column] else EMPTY_COLOUR)
         assert [t.get_text() for t in axes.get_yticklabels()] == ["A/0", "A/1", "B/2", "B/3"]
         assert [t.get_text() for t in axes.get_xticklabels()] == [f"bird [b] ${c}$" for c in range(4)]
         texts = [t.get_text() for t in axes.texts]
@@ -45,14 +45,16 @@ def test_cells_are_filled_in_the_colour_of_the_method():
 def test_runs_of_one_method_stand_together_whatever_their_order():
     axes = draw_overlap(made(methods=("A()", "B()", "A()", "B()"))).axes[0]
     assert [t.get_text() for t in axes.get_yticklabels()] == ["A/0", "A/2", "B/1", "B/3"]
-    filled = [bar.get_facecolor() != to_rgba(EMPTY) for bar in axes.patches]
+    filled = [bar.get_facecolor() != to_rgba(EMPTY_COLOUR) for bar in axes.patches]
     assert filled == HEAT[[0, 2, 1, 3]].ravel().tolist()
 
 
 def test_of_many_classes_the_most_named_are_drawn_and_the_rest_is_counted():
-    found = made(np.ones((2, SHOWN + 7), bool), ("A()", "B()"), ways=("count",))
+    found = made(np.ones((2, MAX_DRAWN_CLASSES + 7), bool), ("A()", "B()"), ways=("count",))
     axes = draw_overlap(found).axes[0]
-    assert len(axes.get_xticklabels()) == SHOWN and "7 more classes" in " ".join(axes.get_title("left").split())
+    assert len(axes.get_xticklabels()) == MAX_DRAWN_CLASSES and "7 more classes" in " ".join(
+        axes.get_title("left").split()
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from PIL import Image, ImageColor
 from likewise.render.gallery import (
     CAPTION,
     EDGE,
-    FRAME,
+    FRAME_PIXELS,
     GAP,
     INK,
     NEUTRAL,
@@ -33,8 +33,8 @@ def corner(line, place):
 def edges(page, line, place):
     """Pixels in the middle of the four sides of a frame."""
     left, top = corner(line, place)
-    middle, far = TILE // 2, TILE - 1 - FRAME // 2
-    near = FRAME // 2
+    middle, far = TILE // 2, TILE - 1 - FRAME_PIXELS // 2
+    near = FRAME_PIXELS // 2
     return [
         page.getpixel((left + x, top + y)) for x, y in [(middle, near), (near, middle), (far, middle), (middle, far)]
     ]
@@ -60,7 +60,11 @@ def test_pictures_stand_inside_their_frames_in_order():
     page = draw_gallery([(Tile(blank("#123456"), "q"), [Tile(blank(c), "", "", True) for c in colours])], "t", "s")
     for place, colour in enumerate(["#123456", *colours]):
         left, top = corner(0, place)
-        for x, y in [(FRAME, FRAME), (TILE // 2, TILE // 2), (TILE - FRAME - 1, TILE - FRAME - 1)]:
+        for x, y in [
+            (FRAME_PIXELS, FRAME_PIXELS),
+            (TILE // 2, TILE // 2),
+            (TILE - FRAME_PIXELS - 1, TILE - FRAME_PIXELS - 1),
+        ]:
             assert page.getpixel((left + x, top + y)) == ImageColor.getrgb(colour)
 
 
@@ -69,7 +73,9 @@ def test_any_shape_of_picture_fills_its_tile_from_the_middle(size):
     image = blank("#00ff00", size)
     page = draw_gallery([(Tile(image, "q"), [Tile(image, "a", right=True)])], "t", "s")
     left, top = corner(0, 0)
-    inside = np.asarray(page)[top + FRAME : top + TILE - FRAME, left + FRAME : left + TILE - FRAME]
+    inside = np.asarray(page)[
+        top + FRAME_PIXELS : top + TILE - FRAME_PIXELS, left + FRAME_PIXELS : left + TILE - FRAME_PIXELS
+    ]
     assert (inside == (0, 255, 0)).all()
     assert set(edges(page, 0, 0)) == {ImageColor.getrgb(NEUTRAL)}
 
@@ -80,7 +86,7 @@ def test_the_middle_of_a_wide_picture_is_shown():
     page = draw_gallery([(Tile(wide, "q"), [])], "t", "s")
     left, top = corner(0, 0)
     assert page.getpixel((left + TILE // 2, top + TILE // 2)) == (0, 0, 255)
-    assert page.getpixel((left + FRAME + 3, top + TILE // 2)) == (0, 0, 255)
+    assert page.getpixel((left + FRAME_PIXELS + 3, top + TILE // 2)) == (0, 0, 255)
 
 
 def test_the_page_has_room_for_the_longest_line():

@@ -10,15 +10,15 @@ from PIL import Image, ImageColor
 from likewise.render import hierarchy
 from likewise.render.gallery import EDGE, PAPER, WRONG
 from likewise.render.hierarchy import (
-    ACROSS,
-    CARD,
-    CARDS,
+    CARD_COLOUR,
+    CARD_COLUMNS,
     GAP,
-    HEAD,
-    MOST,
-    PAD,
-    PARENT,
-    RULE,
+    HEAD_PIXELS,
+    MAX_CARD_CLASSES,
+    MAX_CARDS,
+    PAD_PIXELS,
+    PARENT_PIXELS,
+    RULE_COLOUR,
     TILE,
     Agreement,
     Card,
@@ -53,9 +53,9 @@ def blank(colour="#808080"):
 
 def colour_at(page, card_left, place, at):
     """The pixel `at` = (x, y) inside the picture number `place` of a card in the first line of cards."""
-    line, across = divmod(place, ACROSS)
+    line, across = divmod(place, CARD_COLUMNS)
     assert line == 0
-    return page.getpixel((card_left + PAD + across * (TILE + GAP) + at[0], TOP + HEAD + at[1]))
+    return page.getpixel((card_left + PAD_PIXELS + across * (TILE + GAP) + at[0], TOP + HEAD_PIXELS + at[1]))
 
 
 def test_neighbours_in_the_chain_are_similar():
@@ -118,14 +118,21 @@ def test_cards_stand_below_their_parents():
 
 
 def test_many_classes_and_clusters_are_cut_and_counted():
-    classes = np.repeat(np.arange(CARDS + 5), 2).tolist() + [0] * MOST  # cluster 0 has two more than room
+    classes = (
+        np.repeat(np.arange(MAX_CARDS + 5), 2).tolist() + [0] * MAX_CARD_CLASSES
+    )  # cluster 0 has two more than room
     cards = make_cards(learned([classes]), [()] * len(classes), around(np.arange(len(classes)) / 50), lambda c: None)
-    assert len(cards) == CARDS
+    assert len(cards) == MAX_CARDS
     big = next(card for card in cards if card.title == "cluster 0")
-    assert (len(big.leaves), big.more) == (MOST - 1, 3)
+    assert (len(big.leaves), big.more) == (MAX_CARD_CLASSES - 1, 3)
     assert "the 40 largest shown" in say_what(learned([classes]))[0]
-    full = make_cards(learned([[0] * MOST + [1]]), [()] * (MOST + 1), around(np.arange(MOST + 1) / 9), lambda c: None)
-    assert max((len(card.leaves), card.more) for card in full) == (MOST, 0)
+    full = make_cards(
+        learned([[0] * MAX_CARD_CLASSES + [1]]),
+        [()] * (MAX_CARD_CLASSES + 1),
+        around(np.arange(MAX_CARD_CLASSES + 1) / 9),
+        lambda c: None,
+    )
+    assert max((len(card.leaves), card.more) for card in full) == (MAX_CARD_CLASSES, 0)
 
 
 def test_columns_keep_the_order_and_never_overlap():
@@ -137,7 +144,7 @@ def test_columns_keep_the_order_and_never_overlap():
     for column in columns:
         end, above = 0, ""
         for place, down in column:
-            assert down >= end + (PARENT if parents[place] != above else 0)  # room for the parent's name
+            assert down >= end + (PARENT_PIXELS if parents[place] != above else 0)  # room for the parent's name
             end, above = down + heights[place], parents[place]
         assert end < 1.35 * sum(heights) / 3
 
@@ -145,15 +152,15 @@ def test_columns_keep_the_order_and_never_overlap():
 def test_who_is_odd_has_a_red_frame_and_pictures_stand_in_their_places():
     leaves = [Leaf("one", blank("#0000ff")), Leaf("two", blank("#00ff00"), "other", True), Leaf("three", None)]
     page = draw_hierarchy([Card("first", "3 classes", leaves), Card("second", "none", leaves[:1])], "title", ["words"])
-    wide = 2 * PAD + ACROSS * (TILE + GAP) - GAP
+    wide = 2 * PAD_PIXELS + CARD_COLUMNS * (TILE + GAP) - GAP
     assert page.width == 2 * EDGE + 2 * wide + GAP
     middle = (TILE // 2, TILE // 2)
     assert colour_at(page, EDGE, 0, middle) == (0, 0, 255) and colour_at(page, EDGE, 1, middle) == (0, 255, 0)
     assert colour_at(page, EDGE + wide + GAP, 0, middle) == (0, 0, 255)
     frames = [colour_at(page, EDGE, place, (0, TILE // 2)) for place in range(3)]
-    assert frames == [ImageColor.getrgb(colour) for colour in (RULE, WRONG, RULE)]
-    assert colour_at(page, EDGE, 3, middle) == ImageColor.getrgb(CARD)
-    assert page.getpixel((EDGE // 2, TOP + HEAD)) == ImageColor.getrgb(PAPER)
+    assert frames == [ImageColor.getrgb(colour) for colour in (RULE_COLOUR, WRONG, RULE_COLOUR)]
+    assert colour_at(page, EDGE, 3, middle) == ImageColor.getrgb(CARD_COLOUR)
+    assert page.getpixel((EDGE // 2, TOP + HEAD_PIXELS)) == ImageColor.getrgb(PAPER)
 
 
 def test_names_alone_take_less_room():
@@ -164,7 +171,10 @@ def test_names_alone_take_less_room():
 
 def test_the_largest_picture_can_be_looked_at():
     leaf = Leaf("a rather long name_of a class", blank(), "and of a rather long group", True)
-    cards = [Card("title " * 40, "detail " * 40, [leaf] * (MOST - 1), 99, f"parent {n // 4}") for n in range(CARDS)]
+    cards = [
+        Card("title " * 40, "detail " * 40, [leaf] * (MAX_CARD_CLASSES - 1), 99, f"parent {n // 4}")
+        for n in range(MAX_CARDS)
+    ]
     page = draw_hierarchy(cards, "title " * 99, ["words " * 99] * 2)
     assert page.width <= 2000 and page.height < 4000
     seen = np.asarray(page).astype(int)
@@ -191,7 +201,7 @@ def test_the_table_and_the_words(capsys):
     show_learned(learned([[0, 1]], rows))
     out = capsys.readouterr().out
     assert "0.457" in out and "50.0 %" in out and "nan" in out
-    assert "clusters: by hand" in out and "picture: tree.png" in out
+    assert "clusters: by hand" in out and "figure: tree.png" in out
     show_learned(learned([[0, 1]]))
     assert "AMI" not in capsys.readouterr().out
     assert "AMI 0.46, purity 50%" in say_what(learned([[0, 1]], rows))[1] and len(say_what(learned([[0, 1]]))) == 1

@@ -18,9 +18,9 @@ def test_names_in_data_do_not_steer_the_terminal(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "200")
     show_neighbours(Neighbours(found, "1\x1b[2J"))
     out = capsys.readouterr().out
-    assert "\x1b[2J" not in out and "\\x1b[2J" in out and "\x9b" not in out and "row 3 is the same picture" in out
+    assert "\x1b[2J" not in out and "\\x1b[2J" in out and "\x9b" not in out and "row 3 is the same image" in out
 
 
 def test_a_notebook_shows_them_escaped():
     html = Neighbours([{"row": 3, "similarity": 0.25, "class": "<b>", "path": "p", "same": True}], "q")._repr_html_()
-    assert "nearest to q" in html and "&lt;b&gt;" in html and "0.2500" in html and "row 3 is the same picture" in html
+    assert "nearest to q" in html and "&lt;b&gt;" in html and "0.2500" in html and "row 3 is the same image" in html

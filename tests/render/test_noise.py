@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from likewise.noise import Uniform
-from likewise.render.noise import BINS, NAMED, draw_transitions, draw_tree, groups, grow, show_noise
+from likewise.render.noise import (
+    MAX_MATRIX_LINES,
+    MAX_NAMED_CLASSES,
+    draw_transitions,
+    draw_tree,
+    groups,
+    grow,
+    show_noise,
+)
 from likewise.types import Items
 
 TREE = {"b": ("top", "x"), "a": ("top", "y"), "d": ("top", "y"), "c": ("top", "x", "deep")}
@@ -37,7 +45,7 @@ def test_relatives_stand_together():
 
 
 def test_many_classes_are_named_by_their_groups():
-    count = NAMED + 20
+    count = MAX_NAMED_CLASSES + 20
     names = [f"{i:03d}" for i in range(count)]
     tree = {name: ("root", "left" if i < 50 else "right", name) for i, name in enumerate(names)}
     y = np.arange(count).repeat(3)
@@ -48,9 +56,9 @@ def test_many_classes_are_named_by_their_groups():
 
 
 def test_very_many_classes_share_lines():
-    y = np.arange(2 * BINS + 1).repeat(2)
-    axes = draw_transitions(*made(y, y, [str(i) for i in range(2 * BINS + 1)])).axes[0]
-    assert axes.images[1].get_array().shape == (BINS, BINS)
+    y = np.arange(2 * MAX_MATRIX_LINES + 1).repeat(2)
+    axes = draw_transitions(*made(y, y, [str(i) for i in range(2 * MAX_MATRIX_LINES + 1)])).axes[0]
+    assert axes.images[1].get_array().shape == (MAX_MATRIX_LINES, MAX_MATRIX_LINES)
     assert np.allclose(np.diag(axes.images[1].get_array()), 1)
 
 
@@ -81,8 +89,8 @@ def test_the_table_tells_what_is_lost(capsys):
     show_noise(*made([0, 0, 1, 1, 2, 2, 3, 3, 3], [0, 0, 3, 3, 2, 3, 3, 3, 0], names))
     said = capsys.readouterr().out
     assert "4 of 9 training labels are wrong (44.44 %), in 3 of 4 classes" in said
-    assert "classes gone: 1 (gone [red])" in said
-    assert "classes left with one sample, so without pairs: 1 (single)" in said
+    assert "classes without samples: 1 (gone [red])" in said
+    assert "classes with one sample, so without pairs: 1 (single)" in said
     lines = [line for line in said.splitlines() if "│" in line]
     assert [line.split("│")[1].strip() for line in lines] == ["gone [red]", "single", "big", "whole"]  # worst first
     assert lines[2].split("│")[2:-1] and lines[2].replace(" ", "").strip("│") == "big│3│1│33│3│5"

@@ -8,7 +8,7 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 
 from likewise.render.error_overlap import Named, Overlapped
 from likewise.report import records as f
-from likewise.report.sections.compared import Compared
+from likewise.report.sections.compared import ComparedRuns
 from likewise.report.sections.confusion import Confused, Confusion
 from likewise.report.sections.curves import Curve
 from likewise.report.sections.distances import Distances
@@ -44,10 +44,10 @@ def neighbours(pool: f.Pool, shift: int) -> tuple[np.ndarray, np.ndarray]:
     return near, np.linspace(0.95, 0.5, NEAR) + np.zeros((len(places), 1))
 
 
-def asked(pool: f.Pool, place: int, near: np.ndarray, sim: np.ndarray) -> f.Asked:
+def asked(pool: f.Pool, place: int, near: np.ndarray, sim: np.ndarray) -> f.RankedQuery:
     right = pool.label[near[place]] == pool.label[place]
-    answers = (f.Answer(int(n), float(s), bool(r)) for n, s, r in zip(near[place], sim[place], right, strict=True))
-    return f.Asked(int(place), float(right.mean()), tuple(answers))
+    answers = (f.Neighbour(int(n), float(s), bool(r)) for n, s, r in zip(near[place], sim[place], right, strict=True))
+    return f.RankedQuery(int(place), float(right.mean()), tuple(answers))
 
 
 def clusters(pool: f.Pool, seed: int) -> np.ndarray:
@@ -64,18 +64,18 @@ def confusion_of(pool: f.Pool, size: int = 24) -> Confusion:
     return Confusion(pairs, np.arange(size), matrix)
 
 
-def noise_of(rng: np.random.Generator) -> f.Noise:
+def noise_of(rng: np.random.Generator) -> f.LabelNoise:
     edge, right = np.linspace(0, 1, 21), np.round(300 * np.exp(-(np.linspace(-2, 3, 20) ** 2))).astype(int)
     passes = tuple(
-        f.Suspicion(
+        f.SuspicionHistogram(
             f"after pass {i}, step {50 * i}", edge, right, right[::-1] // 3, tuple(np.linspace(1, 0, 20).tolist()), 0.6
         )
         for i in (1, 2, 3)
     )
     inspected = np.linspace(0, 1, 40)
     found = f.Detection("PRISM", inspected, 1 - (1 - inspected) ** 4, 0.71, 0.93)
-    doubts = tuple(
-        f.Doubt(
+    flagged = tuple(
+        f.FlaggedLabel(
             i,
             SCRIPT,
             "wren",
@@ -88,8 +88,8 @@ def noise_of(rng: np.random.Generator) -> f.Noise:
         for i in range(20)
     )
     names = tuple(f"class {i}" for i in range(12))
-    return f.Noise(
-        "Uniform(rate=0.3)", "PRISM()", 0.3, passes, (found,), doubts, names, np.eye(12) * 0.7 + 0.025, ("A note.",)
+    return f.LabelNoise(
+        "Uniform(rate=0.3)", "PRISM()", 0.3, passes, (found,), flagged, names, np.eye(12) * 0.7 + 0.025, ("A note.",)
     )
 
 
@@ -99,10 +99,10 @@ def tree_of(pool: f.Pool) -> Tree:
     return Tree(link, np.arange(len(means)), leaves_list(link), 0, "By the means of classes.")
 
 
-def run_of(name: str, pool: f.Pool, seed: int, shift: int, mean: float) -> f.Viewed:
+def run_of(name: str, pool: f.Pool, seed: int, shift: int, mean: float) -> f.RunView:
     rng, steps = np.random.default_rng(seed), list(range(0, 1000, 25))
     near, sim = neighbours(pool, shift)
-    some = [asked(pool, int(place), near, sim) for place in rng.permutation(list(pool.picture) or [0])[:30]]
+    some = [asked(pool, int(place), near, sim) for place in rng.permutation(list(pool.images) or [0])[:30]]
     loss = [2 * np.exp(-step / 300) + seed / 10 + rng.normal(0, 0.05) for step in steps]
     recall = [0.2 + 0.4 * (1 - np.exp(-step / 300)) + seed / 50 for step in steps[::8]]
     curves = (
@@ -127,7 +127,7 @@ def run_of(name: str, pool: f.Pool, seed: int, shift: int, mean: float) -> f.Vie
         ),
         "noise": noise_of(rng), "tree": tree_of(pool),
     }  # fmt: skip
-    return f.Viewed(
+    return f.RunView(
         name, 0, "MultiSimilarity on birds, ResNet-50, 20 passes", {"loss": "MultiSimilarity(alpha=2)", "batch": "112"},
         scores | {"rho": f.Score(0.31, None, None, "0.3100")}, "MAP@R", found, near, sim, ("It was stopped early.",),
     )  # fmt: skip
@@ -136,14 +136,14 @@ def run_of(name: str, pool: f.Pool, seed: int, shift: int, mean: float) -> f.Vie
 def made_facts(samples: int = 600, classes: int = 40, pictures: int = 200, noisy: bool = False) -> f.Facts:
     pool = pool_of(samples, classes, pictures, noisy)
     runs = run_of("plain", pool, 1, 1, 0.5), run_of("robust", pool, 2, 2, 0.62)
-    places = list(pool.picture)[:12] or [0]
+    places = list(pool.images)[:12] or [0]
     queries = tuple(tuple(asked(pool, place, run.near, run.near_sim) for run in runs) for place in places)
     heat = np.random.default_rng(0).random((2, 30)) < 0.6
     named = Named(tuple(f"class {i}" for i in range(30)), heat, float("nan"), 0.6, 0.2)
     overlap = Overlapped(
         ("plain", "robust"), ("MS", "MS + PRISM"), 18, classes, {"count": named, "rate": named}, Path(".")
     )
-    compared = (Compared(0, 1, "R@1", "robust is better by 12.0 points of R@1 (9.1 to 14.8).", queries),)
+    compared = (ComparedRuns(0, 1, "R@1", "robust is better by 12.0 points of R@1 (9.1 to 14.8).", queries),)
     return f.Facts(
         f"Birds, {SCRIPT}",
         runs,

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from likewise.report.blocks import many, plain, said
+from likewise.report.blocks import array_block, json_block, to_json
 
 
 def test_json_cannot_leave_its_element_and_numbers_that_are_none_are_null():
-    block = said(
+    block = json_block(
         "x", {"a": "</script><!-- \u2028", "b": [float("nan"), float("inf"), 0.1], 3: np.float32(2), "c": "\ud800"}
     )
     assert "<" not in block.text and "\u2028" not in block.text
     assert json.loads(block.text) == {"a": "</script><!--  ", "b": [None, None, 0.1], "3": 2.0, "c": "?"}
-    assert plain((np.arange(2), np.bool_(True))) == [[0, 1], True]
+    assert to_json((np.arange(2), np.bool_(True))) == [[0, 1], True]
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Record:
 
 
 def test_records_become_dicts_however_deep_they_stand():
-    assert plain(Record(0.5, (Record(float("nan"), ()),))) == {"share": 0.5, "parts": [{"share": None, "parts": []}]}
+    assert to_json(Record(0.5, (Record(float("nan"), ()),))) == {"share": 0.5, "parts": [{"share": None, "parts": []}]}
 
 
 def test_arrays_are_bytes_lowest_first():
-    assert many("a", np.array([1, 256], ">u2")).text == "AQAAAQ=="
+    assert array_block("a", np.array([1, 256], ">u2")).text == "AQAAAQ=="

@@ -40,14 +40,14 @@ def test_the_labels_most_suspected_are_those_of_the_file_the_worst_first(judged)
         columns = {name: file[name] for name in file.files}
     by_hand = sorted(range(len(columns["row"])), key=lambda i: (-columns["suspicion"][i], columns["weight"][i]))[:7]
     truth = spoil(one.data, make_protocol(one.settings), one.settings.noise, one.settings.seed)
-    assert [doubt.row for doubt in noise.doubts] == columns["row"][by_hand].tolist()
-    for doubt, i in zip(noise.doubts, by_hand, strict=True):
+    assert [doubt.row for doubt in noise.flagged] == columns["row"][by_hand].tolist()
+    for doubt, i in zip(noise.flagged, by_hand, strict=True):
         assert doubt.given == columns["given"][i] and doubt.suspicion == columns["suspicion"][i]
         assert doubt.suggested == (columns["label"][i] if columns["label"][i] != columns["given"][i] else "")
         assert doubt.wrong == (truth.y[doubt.row] != truth.y_clean[doubt.row])
     many = (columns["suspicion"] >= 0.5).sum()
     assert noise.notes == (f"{many} of {len(columns['row'])} labels have a suspicion of 0.5 or more",)
-    assert any(doubt.suggested for doubt in noise.doubts) and noise.model == "Uniform(share=0.3, exact=True)"
+    assert any(doubt.suggested for doubt in noise.flagged) and noise.model == "Uniform(share=0.3, exact=True)"
     wrong = (truth.y != truth.y_clean)[columns["row"]]
     assert np.isclose(noise.share, wrong.mean()) and noise.confidence == "LabelPosterior()" and noise.suspicion
 
@@ -84,11 +84,11 @@ def test_without_trust_or_with_a_damaged_file_the_rest_is_told(judged, tmp_path,
     run = Run(shutil.copytree(judged.path, tmp_path / "run"))
     (run.path / "sample_weights.npz").write_bytes(b"no archive")
     noise = look(run)[1]
-    assert "damaged" in noise.notes[0] and noise.suspicion and noise.detection == () and noise.doubts == ()
+    assert "damaged" in noise.notes[0] and noise.suspicion and noise.detection == () and noise.flagged == ()
     (run.path / "sample_weights.npz").unlink()
     (run.path / "done").unlink()
     assert "when training has finished" in look(run)[1].notes[0]
-    assert look(finished)[1] is None  # nothing doubted, nothing spoiled
+    assert look(finished)[1] is None  # nothing flagged_labels, nothing spoiled
 
 
 def test_an_audit_stands_beside_what_training_found(judged, tmp_path):
@@ -105,7 +105,7 @@ def test_an_audit_stands_beside_what_training_found(judged, tmp_path):
     (run.path / "sample_weights.npz").unlink()
     lines = "row,path,label,score,suggested,confidence,margin,reason,split\n3,,0,0.2,5,0.9,0.1,why,train\n9,,1,0.9,,,,,train\n"
     (run.path / "audit" / "audit.csv").write_text(lines)
-    (doubt,) = look(run)[1].doubts
+    (doubt,) = look(run)[1].flagged
     assert (doubt.row, doubt.given, doubt.suggested) == (3, "0", "5") and np.isclose(doubt.suspicion, 0.8)
 
 
@@ -125,6 +125,6 @@ def test_what_is_said_of_doubted_labels_is_counted_by_the_truth(tmp_path):
     )
     items = Items("x", np.array([0, 0, *("abc".index(c) for c in true)]), ("a", "b", "c"))
     assert say_detected(Run(tmp_path), items) == [
-        "robust doubted 5 of 6 labels: 3 of the 3 wrong ones, and 2 right ones",
-        "it changed 3 of them, 1 to the true class, and left out 2",
+        "robust flagged 5 of 6 labels: 3 of the 3 wrong ones, and 2 right ones",
+        "it relabelled 3 samples, 1 of them with the true class, and dropped 2",
     ]

@@ -9,8 +9,8 @@ from browser import listen
 from page_reader import Reader
 from report.made_facts import SCRIPT, made_facts
 
-from likewise.report.page import asset, first_scores, scripts, view, write_page
-from likewise.report.records import Facts, Score, Viewed
+from likewise.report.page import asset, headline_scores, page_context, scripts, write_page
+from likewise.report.records import Facts, RunView, Score
 from likewise.report.sections import NAMES
 
 
@@ -19,7 +19,7 @@ def sure(mean, low, high):
 
 
 def bare(name="one", scores=None, pool=-1, **more):
-    return Viewed(name, pool, "", {}, scores or {}, "R@1", **more)
+    return RunView(name, pool, "", {}, scores or {}, "R@1", **more)
 
 
 def test_sections_stand_in_order_and_what_is_empty_leaves_no_trace(tmp_path):
@@ -30,7 +30,7 @@ def test_sections_stand_in_order_and_what_is_empty_leaves_no_trace(tmp_path):
     empty = Facts("nothing", (bare(notes=("It is not finished.",)),), ())
     page = Reader(write_page(empty, tmp_path / "b.html", True).read_text("utf-8"))
     assert page.sections() == ["notes"] and "It is not finished." in page.text and "Scores" not in page.text
-    assert view(Facts("nothing", (bare(),), ()))["sections"] == []
+    assert page_context(Facts("nothing", (bare(),), ()))["sections"] == []
 
 
 def test_names_stay_text_and_nothing_is_outside(tmp_path):
@@ -49,7 +49,7 @@ def test_texts_come_before_data_and_data_before_pictures(tmp_path):
 
 def test_the_deciding_metric_leads():
     run = bare(scores={"P@1": sure(0.1, 0, 0.2), "R@1": sure(0.5, 0.4, 0.6)})
-    assert first_scores(run) == [("R@1", "50.0 %"), ("P@1", "10.0 %")]
+    assert headline_scores(run) == [("R@1", "50.0 %"), ("P@1", "10.0 %")]
 
 
 def test_code_is_short_enough_to_be_read():
@@ -61,7 +61,7 @@ def test_code_is_short_enough_to_be_read():
 def test_pictures_take_what_data_leaves_of_the_room(tmp_path, monkeypatch):
     facts = made_facts(2000, 20, 50, noisy=True)
     large = write_page(facts, tmp_path / "a.html", True).stat().st_size
-    monkeypatch.setattr("likewise.report.page.ROOM", 600_000)
+    monkeypatch.setattr("likewise.report.page.MAX_PAGE_CHARACTERS", 600_000)
     small = write_page(facts, tmp_path / "a.html", True).stat().st_size
     assert 400_000 < small < 605_000 < large
 
@@ -170,10 +170,10 @@ def test_a_region_is_zoomed_to_and_the_keyboard_moves(page, written):
     page.wait_for_selector(".region", state="attached")
     small = side()
     page.locator(".inset").first.click()
-    page.wait_for_selector(".pictures .pic", state="attached")
+    page.wait_for_selector(".images .pic", state="attached")
     assert side() > 3 * small
     page.locator(".sea canvas").press("0")
-    until(page, "document.querySelectorAll('.pictures .pic').length === 0")
+    until(page, "document.querySelectorAll('.images .pic').length === 0")
     assert side() == pytest.approx(small, rel=0.01)
     page.locator(".sea canvas").press("+")
     until(page, "was => document.querySelector('.region').getBoundingClientRect().width > was * 1.3", arg=small)
@@ -183,7 +183,7 @@ def test_a_region_is_zoomed_to_and_the_keyboard_moves(page, written):
 def test_galleries_show_more_and_search(page, written):
     facts = written[0]
     page.locator("#galleries").scroll_into_view_if_needed()
-    rows = page.locator("#galleries .asked")
+    rows = page.locator("#galleries .query-row")
     rows.first.wait_for()
     assert rows.count() == 6
     page.locator("#galleries .more").click()
@@ -197,7 +197,7 @@ def test_galleries_show_more_and_search(page, written):
     query = next(
         one for one in facts.runs[0].found["galleries"]["each class"] if facts.pools[0].caption[one.place] == shown
     )
-    assert frames == [answer.right for answer in query.answers]
+    assert frames == [answer.right for answer in query.neighbours]
 
 
 @pytest.mark.browser
@@ -234,7 +234,7 @@ def test_distances_are_called_so_and_a_sample_without_answers_is_neither_right_n
     run, place = facts.runs[0], lonely(facts.runs[0].found["map"]["t-SNE"])
     near, (first, *_) = run.near.copy(), run.found["galleries"]["worst"]
     near[place] = -1
-    asked = first._replace(answers=tuple(one._replace(similarity=-2.5) for one in first.answers))
+    asked = first._replace(neighbours=tuple(one._replace(similarity=-2.5) for one in first.neighbours))
     found = run.found | {"galleries": {"worst": (asked,)}}
     run = replace(run, near=near, near_sim=-run.near_sim, similarity="euclidean", found=found)
     file = write_page(replace(facts, runs=(run,), found={}), tmp_path / "a.html", True)
@@ -242,7 +242,7 @@ def test_distances_are_called_so_and_a_sample_without_answers_is_neither_right_n
     view.on("pageerror", lambda error: said.append(str(error)))
     view.goto(file.as_uri())
     view.locator("#galleries").scroll_into_view_if_needed()
-    assert view.locator("#galleries .answers .told").first.inner_text().endswith("distance 2.5")
+    assert view.locator("#galleries .answers .tile-text").first.inner_text().endswith("distance 2.5")
     on_screen(view, replace(facts, runs=(run,)), place)
     view.locator("#map select").select_option(label="right or wrong")
     until(view, "document.querySelectorAll('.chips button').length === 2")

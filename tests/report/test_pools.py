@@ -4,13 +4,13 @@ import dataclasses
 
 import numpy as np
 
-from likewise.report.opened import Opened
-from likewise.report.pools import asked_apart, key_of, make_pool
-from likewise.report.records import Viewed
+from likewise.report.pools import key_of, make_pool, note_different_queries
+from likewise.report.records import RunView
+from likewise.report.target import ReportTarget
 from likewise.types import Items
 
 ITEMS = Items("toy", np.arange(6) // 2, ("a", "b", "c"), ("x/0.png", "x\\1.png", "2.png", "3.png", "4.png", "5.png"))
-ONE = Opened("me", items=ITEMS, row=np.arange(6))
+ONE = ReportTarget("me", items=ITEMS, row=np.arange(6))
 
 
 def test_the_same_samples_with_other_queries_are_another_pool():
@@ -18,9 +18,12 @@ def test_the_same_samples_with_other_queries_are_another_pool():
     other = dataclasses.replace(ONE, items=dataclasses.replace(ITEMS, query=asks, gallery=~asks))
     keys = [key_of(ONE), key_of(other)]
     assert key_of(ONE) == keys[0] != keys[1] and keys[0][0] == keys[1][0]
-    viewed = [Viewed(name, number, "", {}, {}, "") for number, name in enumerate("ab")]
-    (note,) = asked_apart(keys, viewed)
-    assert note.startswith("a, b: the same samples, but others") and list(asked_apart(keys[:1], viewed[:1])) == []
+    viewed = [RunView(name, number, "", {}, {}, "") for number, name in enumerate("ab")]
+    (note,) = note_different_queries(keys, viewed)
+    assert (
+        note.startswith("a, b: the same samples with different queries")
+        and list(note_different_queries(keys[:1], viewed[:1])) == []
+    )
 
 
 def test_captions_are_file_names():

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from likewise.report import projection
-from likewise.report.projection import between, must_have, pca, tsne, umap
+from likewise.report.projection import pca, place_between_neighbours, require_library, tsne, umap
 from likewise.types import LikewiseError
 
 
@@ -23,7 +23,7 @@ def clusters(n=120, classes=3, dim=8, spread=0.2):
 def test_pca_is_that_of_sklearn(monkeypatch):
     from sklearn.decomposition import PCA
 
-    monkeypatch.setattr(projection, "CHUNK", 50)  # several chunks
+    monkeypatch.setattr(projection, "CHUNK_ROWS", 50)  # several chunks
     z = (
         torch.randn(170, 6, generator=torch.Generator().manual_seed(1)) @ torch.diag(torch.tensor([5.0, 3, 2, 1, 1, 1]))
         + 7
@@ -51,7 +51,7 @@ def purity(points, y):
 @pytest.mark.parametrize("similarity", ["cosine", "euclidean"])
 def test_tsne_keeps_clusters_together_also_those_it_did_not_map(similarity, monkeypatch):
     pytest.importorskip("openTSNE")
-    monkeypatch.setattr(projection, "PASSES", (50, 100))
+    monkeypatch.setattr(projection, "TSNE_ITERATIONS", (50, 100))
     z, y = clusters()
     told = []
     points = tsne(z, similarity, most=90, seed=3, progress=told.append)
@@ -61,10 +61,10 @@ def test_tsne_keeps_clusters_together_also_those_it_did_not_map(similarity, monk
 
 
 def test_samples_that_were_not_mapped_stand_at_the_median_of_their_nearest(monkeypatch):
-    monkeypatch.setattr(projection, "BESIDE", 3)
+    monkeypatch.setattr(projection, "PLACEMENT_NEIGHBOURS", 3)
     z, _ = clusters(30)
     some, found = np.arange(0, 30, 2), np.random.default_rng(0).normal(size=(15, 2)).astype(np.float32)
-    points = between(z, some, found, "cosine")
+    points = place_between_neighbours(z, some, found, "cosine")
     assert np.array_equal(points[some], found)
     for i in range(1, 30, 2):
         near = sorted(range(15), key=lambda m: -float(z[i] @ z[some[m]]))[:3]
@@ -100,6 +100,6 @@ def test_umap_keeps_clusters_together():
 def test_a_missing_library_is_named_with_what_brings_it(monkeypatch):
     monkeypatch.setattr(projection, "find_spec", lambda name: None)
     with pytest.raises(LikewiseError, match=r"--map tsne needs openTSNE.*pip install 'likewise\[map\]'"):
-        must_have("tsne")
+        require_library("tsne")
     with pytest.raises(LikewiseError, match="--map umap needs umap"):
         umap(torch.zeros(9, 2))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from likewise.report.queries import ask, asked_list, places_of
+from likewise.report.queries import places_of, query_as_list, ranked_query
 
 
 def test_a_query_without_an_answer_has_none():
@@ -11,8 +11,8 @@ def test_a_query_without_an_answer_has_none():
         np.array([[2, -1], [0, 2], [0, 1]]),
         np.array([[0.9, np.nan], [0.8, 0.7], [0.9, 0.7]]),
     )
-    one = ask(0, 0.5, label, near, sim)
-    assert len(one.answers) == 1 and asked_list(one) == [0, 0.5, [[2, 0.9, 1]]]
+    one = ranked_query(0, 0.5, label, near, sim)
+    assert len(one.neighbours) == 1 and query_as_list(one) == [0, 0.5, [[2, 0.9, 1]]]
 
 
 def test_places_by_hand():

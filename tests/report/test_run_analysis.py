@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from likewise.config import Report
 from likewise.report.pools import make_pool
-from likewise.report.run_analysis import before, scores_of, told, view
+from likewise.report.run_analysis import analyse_run, baseline_notes, scores_of, shown_settings
 from likewise.report.targets import open_target
 
 WAY = {"quiet": True, "device": "cpu", "workers": 0}
@@ -31,12 +31,14 @@ def test_scores_are_written_as_the_terminal_writes_them():
 
 
 def test_settings_are_those_that_matter(one):
-    found = told(one.settings)
+    found = shown_settings(one.settings)
     assert list(found)[:2] == ["data", "loss"] and found["loss"] == "MultiSimilarity()"
     assert found["protocol"] == "UnseenClasses(val=0.3)" and found["validate_every"] == "20"
     assert "out" not in found and "quiet" not in found and "noise" not in found
     noisy = dataclasses.replace(one.settings, noise="Uniform(share=0.3, exact=True)")
-    assert told(noisy)["noise"] == "Uniform(share=0.3, exact=True)", "a rate is told even if it is the default"
+    assert shown_settings(noisy)["noise"] == "Uniform(share=0.3, exact=True)", (
+        "a rate is shown even if it is the default"
+    )
 
 
 def test_samples_that_only_answer_have_neighbours_too(tmp_path):
@@ -45,7 +47,7 @@ def test_samples_that_only_answer_have_neighbours_too(tmp_path):
     asks = np.arange(24) < 6
     np.savez(tmp_path / "two.npz", x=x, label=y, query=asks, gallery=~asks)
     one = open_target(str(tmp_path / "two.npz"), "two", Report(**WAY), {}, print)
-    found = view(one, 0, make_pool(one), Report(**WAY, map="none", k=4))
+    found = analyse_run(one, 0, make_pool(one), Report(**WAY, map="none", k=4))
     unit = F.normalize(torch.as_tensor(x), dim=1)
     sim = (unit @ unit.T - 2 * torch.eye(24))[:, 6:]
     assert (found.near == 6 + sim.sort(descending=True).indices[:, :4].numpy()).all()
@@ -56,18 +58,18 @@ def test_a_query_with_nothing_to_find_is_not_confused(tmp_path):
     x = np.array([[1, 0], [1, 0.1], [0, 1], [0.1, 1], [1, 0.3]], np.float32)  # the last is alone in its class
     np.savez(tmp_path / "lone.npz", x=x, label=[0, 0, 1, 1, 2], similarity="euclidean")
     one = open_target(str(tmp_path / "lone.npz"), "lone", Report(**WAY), {}, print)
-    found = view(one, 0, make_pool(one), Report(**WAY, map="none"))
+    found = analyse_run(one, 0, make_pool(one), Report(**WAY, map="none"))
     assert found.near[4, 0] == 1 and "confusion" not in found.found and found.similarity == "euclidean"
 
 
 def test_a_run_that_was_not_scored_has_its_curves(one):
-    found = view(one, -1, None, Report(**WAY))
+    found = analyse_run(one, -1, None, Report(**WAY))
     assert found.found["curves"] and "map" not in found.found and found.near is None and found.pool == -1
 
 
 def test_what_the_network_was_before_training_is_noted():
-    assert before({"metrics": {"R@1": 0.5}}) == []
+    assert baseline_notes({"metrics": {"R@1": 0.5}}) == []
     scores = {"metrics": {"R@1": 0.5}, "before": {"metrics": {"R@1": 0.75}}}
-    assert before(scores) == ["before training: R@1 75.0 %"]
+    assert baseline_notes(scores) == ["before training: R@1 75.0 %"]
     scores["before"]["change"] = {"metric": "R@1", "low": -0.3, "high": -0.2, "over": "classes"}
-    assert "training made it worse: R@1 75.0 % -> 50.0 %" in before(scores)[1]
+    assert "training made it worse: R@1 75.0 % -> 50.0 %" in baseline_notes(scores)[1]

@@ -3,8 +3,8 @@
 import numpy as np
 
 from likewise.config import Report, Train
-from likewise.report.opened import Opened
-from likewise.report.score_now import UNTESTED, is_tested, score_now
+from likewise.report.score_now import NO_TEST_SPLIT_NOTE, is_tested, score_now
+from likewise.report.target import ReportTarget
 from likewise.types import Items
 
 QUIET = Report(quiet=True, device="cpu")
@@ -12,7 +12,7 @@ QUIET = Report(quiet=True, device="cpu")
 
 def target(y, **known):
     x = np.eye(3, dtype=np.float32)[y]
-    return Opened("me", items=Items("toy", y, ("a", "b", "c"), x=x), row=np.arange(len(y)) + 10, **known)
+    return ReportTarget("me", items=Items("toy", y, ("a", "b", "c"), x=x), row=np.arange(len(y)) + 10, **known)
 
 
 def test_neighbours_are_rows_of_the_data():
@@ -22,7 +22,7 @@ def test_neighbours_are_rows_of_the_data():
 
 
 def test_what_cannot_be_scored_is_noted():
-    assert score_now(target(np.array([0, 1, 2])), QUIET).notes[-1].startswith("no query has an answer to find")
+    assert score_now(target(np.array([0, 1, 2])), QUIET).notes[-1].startswith("no query has a relevant")
     trained = Train(data="x", protocol="UnseenClasses(train=1)")
     assert not is_tested(trained) and is_tested(Train(data="x", protocol="my_lab.Mine()"))  # which may not be imported
-    assert score_now(target(np.array([0, 0, 1, 1]), settings=trained), QUIET).notes == (UNTESTED,)
+    assert score_now(target(np.array([0, 0, 1, 1]), settings=trained), QUIET).notes == (NO_TEST_SPLIT_NOTE,)

@@ -13,7 +13,7 @@ from page_reader import Reader
 from likewise.config import Report
 from likewise.render import html
 from likewise.report import sections
-from likewise.report.records import Facts, Viewed
+from likewise.report.records import Facts, RunView
 from likewise.report.section import Packing, Section, load_sections
 from likewise.report.write import report
 
@@ -53,7 +53,7 @@ def test_a_new_section_takes_four_files():
 def test_the_example_stands_on_the_page_with_its_data_and_its_code(example):
     text = example.read_text("utf-8")
     page = Reader(text)
-    assert page.sections()[-2:] == ["tree", "class_sizes"] and "How many samples classes have" in page.text
+    assert page.sections()[-2:] == ["tree", "class_sizes"] and "Samples per class" in page.text
     assert [a["href"] for tag, a in page.tags if tag == "a"][-1] == "#class_sizes"
     more = json.loads(re.search(r'id="more">(.*?)</script>', text)[1])
     assert more["runs"][0]["class_sizes"] == {"count": [9, 6, 4]} and "drawClassSizes(holder)" in text
@@ -86,7 +86,7 @@ def test_every_module_of_the_package_is_registered_and_its_files_are_there(subte
 
 
 def test_a_section_is_shown_where_it_found_something_or_where_it_says_so():
-    run = Viewed("mine", -1, "", {}, {}, "", {"a": 1})
+    run = RunView("mine", -1, "", {}, {}, "", {"a": 1})
     facts = Facts("x", (run,), (), {"b": 2})
     assert [Section(name, name, name).is_shown(facts) for name in "abc"] == [True, True, False]
     assert not Section("a", "a", "a", shown_if=lambda facts: False).is_shown(facts)

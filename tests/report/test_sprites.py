@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from likewise.report.sprites import ACROSS, SIDES, sheets
+from likewise.report.sprites import IMAGE_SIDES, SHEET_SIDE, make_sheets
 
 
 def opened(uri):
@@ -22,38 +22,44 @@ def noise(count, size=(128, 128)):
 
 
 def test_each_picture_stands_in_its_cell():
-    colours = [(i * 2 % 256, 255 - i * 2 % 256, 128) for i in range(ACROSS**2 + 3)]
-    made = sheets([Image.new("RGB", (200, 100), colour) for colour in colours], 10_000_000)
-    assert len(made.data) == 2 and made.side == SIDES[0] and set(made.size) == {(SIDES[0], SIDES[0] // 2)}
+    colours = [(i * 2 % 256, 255 - i * 2 % 256, 128) for i in range(SHEET_SIDE**2 + 3)]
+    made = make_sheets([Image.new("RGB", (200, 100), colour) for colour in colours], 10_000_000)
+    assert (
+        len(made.data) == 2
+        and made.side == IMAGE_SIDES[0]
+        and set(made.size) == {(IMAGE_SIDES[0], IMAGE_SIDES[0] // 2)}
+    )
     for number in (0, 7, 58, 99, 100, 102):
-        sheet, cell = opened(made.data[number // ACROSS**2]), number % ACROSS**2
-        left, top = cell % ACROSS * made.side, cell // ACROSS * made.side
+        sheet, cell = opened(made.data[number // SHEET_SIDE**2]), number % SHEET_SIDE**2
+        left, top = cell % SHEET_SIDE * made.side, cell // SHEET_SIDE * made.side
         middle = sheet[top + 10 : top + 50, left + 10 : left + 110].mean((0, 1))
         assert np.abs(middle - colours[number]).max() < 8, number
 
 
 def test_a_sheet_is_no_higher_than_its_rows():
-    made = sheets(noise(11, (40, 30)), 10_000_000)
-    assert opened(made.data[0]).shape == (2 * made.side, ACROSS * made.side, 3)
+    made = make_sheets(noise(11, (40, 30)), 10_000_000)
+    assert opened(made.data[0]).shape == (2 * made.side, SHEET_SIDE * made.side, 3)
     assert made.size[0] == (40, 30)  # a small picture stays as it is
 
 
 def test_pictures_shrink_until_they_fit():
-    large, small = sheets(noise(60), 10_000_000), sheets(noise(60), 150_000)
-    assert large.side == SIDES[0] > small.side and len(small.size) == 60
+    large, small = make_sheets(noise(60), 10_000_000), make_sheets(noise(60), 150_000)
+    assert large.side == IMAGE_SIDES[0] > small.side and len(small.size) == 60
     assert sum(map(len, small.data)) <= 150_000
 
 
 @pytest.mark.parametrize("room", [20_000, 0, -5])
 def test_those_at_the_end_are_left_out_where_even_small_ones_do_not_fit(room):
-    made = sheets(noise(60), room)
-    assert made.side == SIDES[-1] and len(made.size) < 60 and sum(map(len, made.data)) <= max(room, 0)
+    made = make_sheets(noise(60), room)
+    assert made.side == IMAGE_SIDES[-1] and len(made.size) < 60 and sum(map(len, made.data)) <= max(room, 0)
     assert bool(made.size) == (room > 0)
 
 
 def test_no_pictures_are_no_sheets():
-    assert sheets([], 1000).data == []
+    assert make_sheets([], 1000).data == []
 
 
 def test_grey_and_transparent_pictures_are_pictures():
-    assert len(sheets([Image.new("L", (5, 5)), Image.new("RGBA", (5, 5)), Image.new("P", (5, 5))], 10_000).size) == 3
+    assert (
+        len(make_sheets([Image.new("L", (5, 5)), Image.new("RGBA", (5, 5)), Image.new("P", (5, 5))], 10_000).size) == 3
+    )

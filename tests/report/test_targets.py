@@ -5,10 +5,10 @@ import pytest
 
 from likewise.config import Report, Search, Train
 from likewise.data.features import read_embeddings
-from likewise.report.score_now import UNTESTED
+from likewise.report.score_now import NO_TEST_SPLIT_NOTE
 from likewise.report.sections.scores import scales
-from likewise.report.targets import open_target, tell_apart
-from likewise.report.write import find_facts
+from likewise.report.targets import open_target, unique_names
+from likewise.report.write import collect_facts
 from likewise.stages.search import search
 from likewise.training.fit import train
 from likewise.types import LikewiseError
@@ -21,13 +21,13 @@ def test_names_are_as_long_as_it_takes(tmp_path):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "run.npz").write_bytes(b"")
     targets = [str(tmp_path / name) for name in ("a/run", "b/run", "c/other")]
-    assert tell_apart(tuple(targets)) == ["a/run", "b/run", "other"]
-    assert tell_apart((targets[0], targets[2])) == ["run", "other"]
-    assert tell_apart((targets[0], str(tmp_path / "run.npz")))[0] == "a/run"
+    assert unique_names(tuple(targets)) == ["a/run", "b/run", "other"]
+    assert unique_names((targets[0], targets[2])) == ["run", "other"]
+    assert unique_names((targets[0], str(tmp_path / "run.npz")))[0] == "a/run"
     with pytest.raises(LikewiseError, match="given once"):
-        tell_apart((targets[0], f"{targets[0]}/../run"))
+        unique_names((targets[0], f"{targets[0]}/../run"))
     with pytest.raises(LikewiseError, match="there is no"):
-        tell_apart(("nowhere",))
+        unique_names(("nowhere",))
 
 
 def test_a_run_comes_with_its_data_which_is_opened_once(finished):
@@ -52,7 +52,7 @@ def test_queries_and_gallery_apart_are_asked_as_marked(tmp_path):
     one = open_target(str(tmp_path / "two.npz"), "two", Report(**WAY), {}, print)
     assert one.queries.row.tolist() == list(range(10)) and (one.queries.nearest >= 10).all()
     assert [side.sum() for side in one.query_gallery] == [10, 30]
-    assert one.notes == ("its columns query and gallery decide: 10 of 40 samples ask, and 30 answer",)
+    assert one.notes == ("its columns query and gallery are used: of 40 samples, 10 are queries and 30 gallery",)
     unit = x / np.linalg.norm(x, axis=1, keepdims=True)
     first = 10 + (unit[:10] @ unit[10:].T).argmax(1)
     assert one.queries.nearest[:, 0].tolist() == first.tolist()
@@ -88,9 +88,11 @@ def test_a_run_is_shown_as_its_protocol_asked(marked_runs, there):
 
 def test_runs_that_were_asked_different_things_have_no_best(marked_runs):
     config = Report(tuple(str(run.path) for run in marked_runs), map="none", **WAY)
-    found = find_facts(config, print)
+    found = collect_facts(config, print)
     assert [seen.pool for seen in found.runs] == [0, 1] and "compared" not in found.found
-    assert found.notes[0].startswith("UnseenClasses, QueryGallery: the same samples, but others of them ask or answer")
+    assert found.notes[0].startswith(
+        "UnseenClasses, QueryGallery: the same samples with different queries or galleries"
+    )
     assert not any(line.best for one in scales(found) for line in one.lines)
 
 
@@ -98,5 +100,5 @@ def test_a_run_that_trained_on_everything_has_nothing_to_score(settings):
     run = train(Train(**settings | {"protocol": "UnseenClasses(train=1)", "steps": 2}), lambda line: None)
     for items in (None, 288):  # embeddings come with the first search
         one = open_target(str(run.path), "all", Report(**WAY), {}, print)
-        assert one.notes == (UNTESTED,) and one.scores == {} and (one.items and len(one.items)) == items
+        assert one.notes == (NO_TEST_SPLIT_NOTE,) and one.scores == {} and (one.items and len(one.items)) == items
         search(Search(target=str(run.path), query="0", **WAY), lambda line: None)

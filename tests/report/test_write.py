@@ -40,7 +40,7 @@ def test_the_page_is_there_before_the_map_that_takes_its_time(finished, monkeypa
     pytest.importorskip("openTSNE")
     pages, said = [], []
     monkeypatch.setattr(stage, "write_page", lambda facts, file, quiet: pages.append(facts) or file)
-    monkeypatch.setattr(slow_maps, "unfold", lambda z, name, similarity, way, config: z[:, :2].numpy())
+    monkeypatch.setattr(slow_maps, "draw_slow_map", lambda z, name, similarity, way, config: z[:, :2].numpy())
     report(Report((str(finished.path),), quiet=True, device="cpu", map="tsne"), said.append)
     assert [list(page.runs[0].found["map"]) for page in pages] == [["PCA"], ["PCA", "t-SNE"]] and "until t-SNE" in said[
         0
@@ -53,41 +53,42 @@ def test_two_runs_of_one_data_set_share_a_pool_and_are_compared(finished, run, f
         (run.path / name).unlink()  # it will be evaluated
     found = facts(finished.path, run.path, k=3, top=4)
     (pool,), (a, b) = found.pools, found.runs
-    assert a.pool == b.pool == 0 and (a.name, b.name) == ("finished", "my run ü") and pool.part == "test"
+    assert a.pool == b.pool == 0 and (a.name, b.name) == ("finished", "my run ü") and pool.split == "test"
     queries = read_per_query(finished.path / "per_query.parquet", "test")
-    assert pool.row.tolist() == queries.row.tolist() and a.decides == "MAP@R"
+    assert pool.row.tolist() == queries.row.tolist() and a.main_metric == "MAP@R"
     assert [pool.class_name[c] for c in pool.label] == queries.class_name.tolist()
     row = {r: place for place, r in enumerate(queries.row)}
     assert a.near.tolist() == [[row[r] for r in near[:3]] for near in queries.nearest]
     worst = a.found["galleries"]["worst"][0]
     assert (
-        worst.value == queries.each["MAP@R"].min() and [x.place for x in worst.answers] == a.near[worst.place].tolist()
+        worst.value == queries.each["MAP@R"].min()
+        and [x.place for x in worst.neighbours] == a.near[worst.place].tolist()
     )
     assert len(a.found["galleries"]["worst"]) == 4 and a.found["map"]["PCA"].shape == (len(pool.row), 2)
     text = f"{100 * finished.scores['metrics']['R@1']:.1f} %"
     assert a.scores["R@1"].text.startswith(text) and b.scores["R@1"] == a.scores["R@1"]
     (compared,) = found.found["compared"]
     assert (compared.a, compared.b) == (0, 1) and not compared.queries
-    assert compared.verdict.startswith("finished and my run ü hold the same embeddings")
+    assert compared.conclusion.startswith("finished and my run ü hold the same embeddings")
     assert found.found["overlap"].runs == ("finished", "my run ü")
     assert {c.panel for c in a.found["curves"]} >= {"loss", "validation"}
     assert "noise" not in a.found and a.found.keys() >= {"distances", "spectrum", "tree"}
-    assert pool.caption is None and not pool.picture
+    assert pool.caption is None and not pool.images
 
 
 def test_pictures_are_small_and_go_first_to_what_is_shown(picture_run, facts):
     found = facts(picture_run.path, top=1, k=2, max_images=5)
     (pool,), (one,) = found.pools, found.runs
     worst = one.found["galleries"]["worst"][0]
-    assert len(pool.picture) == 5 and {worst.place, *(a.place for a in worst.answers)} <= pool.picture.keys()
-    assert all(max(image.size) <= 128 for image in pool.picture.values())
+    assert len(pool.images) == 5 and {worst.place, *(a.place for a in worst.neighbours)} <= pool.images.keys()
+    assert all(max(image.size) <= 128 for image in pool.images.values())
     assert pool.caption[0] == "bild 0.png" and one.headline.startswith("MultiSimilarity() on ")
 
 
 def test_a_page_without_pictures_where_the_data_is_gone(pictures, finished_pictures, tmp_path, facts):
     data = shutil.copytree(pictures, tmp_path / "moved")
     found = facts(finished_pictures.path, data=str(data))
-    assert found.pools[0].picture and not found.notes
+    assert found.pools[0].images and not found.notes
     first = sorted(data.rglob("*.png"))[-1]
     first.write_bytes(b"broken")
     found = facts(finished_pictures.path, data=str(data))  # another size: not the data it was trained with
@@ -101,7 +102,7 @@ def test_a_page_without_pictures_where_the_data_is_gone(pictures, finished_pictu
     np.savez(copy.path / "embeddings.npz", **columns | {"path": np.char.add("/nowhere/", columns["path"])})
     found = facts(copy.path)
     assert "could not be opened" in found.runs[0].notes[0] and "--data" in found.runs[0].notes[0]
-    assert not found.pools[0].picture and found.pools[0].caption and "cannot be read" in found.notes[0]
+    assert not found.pools[0].images and found.pools[0].caption and "cannot be read" in found.notes[0]
 
 
 def test_a_run_that_left_only_its_queries_or_only_its_log(run, facts):
@@ -137,7 +138,7 @@ def test_a_file_of_embeddings_is_scored_where_nobody_did(tmp_path, facts):
     assert found.pools[0].row.tolist() == list(range(1, 48, 2)) and "the test split" in found.runs[0].notes[0]
     np.savez(tmp_path / "alone.npz", x=x[::8].astype(np.float32), label=y[::8])
     (one,) = facts(tmp_path / "alone.npz").runs
-    assert one.scores == {} and "no query has an answer" in one.notes[0] and one.found["map"]
+    assert one.scores == {} and "no query has a relevant" in one.notes[0] and one.found["map"]
 
 
 def test_pictures_that_a_strangers_file_names_elsewhere_are_told(pictures, tmp_path, facts, capsys):
@@ -167,7 +168,7 @@ def test_runs_that_cannot_be_compared_are_shown_all_the_same(finished, run, fact
     def refuse(*parts):
         raise LikewiseError("compare: no")
 
-    monkeypatch.setattr("likewise.report.sections.compared.set_beside", refuse)
+    monkeypatch.setattr("likewise.report.sections.compared.compare_runs", refuse)
     found = facts(finished.path, run.path)
     assert "compared" not in found.found and found.notes[0] == "finished and my run ü are not compared (compare: no)"
 
@@ -186,18 +187,18 @@ def test_the_page_is_written_where_it_is_wanted(picture_run, tmp_path, monkeypat
     assert report(Report((str(picture_run.path),), **way)) == picture_run.path / "report.html"
     assert "<html" in (picture_run.path / "report.html").read_text("utf-8")
     file = shutil.copy(picture_run.path / "embeddings.npz", tmp_path / "some.npz")
-    assert stage.place_of(Report((str(file),))).absolute() == tmp_path / "report.html"
-    assert stage.place_of(Report((str(file),), out="x.html")).name == "x.html"
+    assert stage.page_path(Report((str(file),))).absolute() == tmp_path / "report.html"
+    assert stage.page_path(Report((str(file),), out="x.html")).name == "x.html"
 
 
 def test_doubted_labels_come_with_their_pictures(pictures, small, tmp_path, facts):
     settings = small | {"steps": 3, "confidence": "ProcSim()", "noise": "Uniform(share=0.3)", "evaluate": False}
     run = train(Train(data=str(pictures), out=str(tmp_path / "run"), **settings))
     (one,) = facts(run.path, top=3).runs
-    assert len(one.found["noise"].doubts) == 3 and all(
-        isinstance(d.picture, Image.Image) for d in one.found["noise"].doubts
+    assert len(one.found["noise"].flagged) == 3 and all(
+        isinstance(d.image, Image.Image) for d in one.found["noise"].flagged
     )
-    assert dataclasses.replace(one.found["noise"].doubts[0], picture=None).caption.startswith("bild ")
+    assert dataclasses.replace(one.found["noise"].flagged[0], image=None).caption.startswith("bild ")
 
 
 def test_what_cannot_be_shown_is_said(run, tmp_path):

@@ -1,1 +1,1 @@
-"""Records in, text and pictures out: console tables, figures, HTML templates."""
+"""Turn records into text and figures: console tables, figures, HTML templates."""

@@ -1,4 +1,4 @@
-"""A benchmark's table as others read it: on the terminal, in Markdown, LaTeX and CSV, and as one HTML page."""
+"""Output formats of a benchmark table: terminal, Markdown, LaTeX, CSV and HTML."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from rich.table import Table
 from rich.text import Text
 
 from likewise.render.benchmark_table import (
-    DAGGER,
-    MINUS,
-    NOTHING,
+    DAGGER_SIGN,
+    EMPTY_CELL,
+    MINUS_SIGN,
+    CellText,
     Entry,
     Layout,
     Sheet,
-    Shown,
     as_p,
     explain,
     headline,
@@ -33,30 +33,32 @@ from likewise.render.benchmark_table import (
 )
 from likewise.render.html import environment
 
-APART = "published only"
+PUBLISHED_ONLY = "published only"
+"""Heading above the rows that only the paper has."""
 
-NAME = 18
-"""Letters that a name has at least room for on the terminal; longer ones are folded."""
+MIN_NAME_LETTERS = 18
+"""Smallest width of a column of names on the terminal; longer names are folded."""
 
-LATEX = {
+LATEX_ESCAPES = {
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "|": "$|$",
-    "±": r"$\pm$", DAGGER: r"$^\dagger$", MINUS: "$-$", "–": "--", "—": "---", "…": r"\dots{}", "×": r"$\times$",
+    "±": r"$\pm$", DAGGER_SIGN: r"$^\dagger$", MINUS_SIGN: "$-$", "–": "--", "—": "---", "…": r"\dots{}", "×": r"$\times$",
     "≤": r"$\leq$", "≥": r"$\geq$", "→": r"$\to$", '"': "''", "`": r"\textasciigrave{}",
-    "[": "{[}", "*": "{*}",  # both mean something after the end of a line
+    "[": "{[}", "*": "{*}",  # special after the end of a line
 }  # fmt: skip
+"""Character -> its LaTeX code."""
 
 
 def show_sheet(sheet: Sheet) -> None:
-    """The table on the terminal, ours above the printed number; rather too wide than cut. What it means stands below."""
+    """Print the table, our value above the published one, and the explanations below. A wide table is not truncated."""
     layout, table, least = lay_out(sheet), Table(), 1
     rows = layout.rows + layout.apart
     for place, head in enumerate(sheet.heads):
-        width = min(NAME, max(map(len, [head, *(names(layout, row)[place] for row in rows)])))
+        width = min(MIN_NAME_LETTERS, max(map(len, [head, *(names(layout, row)[place] for row in rows)])))
         table.add_column(Text(head), overflow="fold", min_width=width)
         least += width + 3
     for column in layout.columns:
-        cells = [text for row in rows for text in _lines(layout.shown.get((row, column), NOTHING))]
+        cells = [text for row in rows for text in _lines(layout.shown.get((row, column), EMPTY_CELL))]
         head = [*column[:-1], marked(column[-1], layout.notes.column.get(column))]
         width = max(map(len, [*head, *cells]))
         table.add_column(Text("\n".join(filter(None, head))), no_wrap=True, min_width=width, justify="right")
@@ -64,7 +66,7 @@ def show_sheet(sheet: Sheet) -> None:
     for row in rows:
         if layout.apart and row == layout.apart[0]:
             table.add_section()
-            table.add_row(Text(APART, style="italic"))
+            table.add_row(Text(PUBLISHED_ONLY, style="italic"))
         style = "dim" if row in layout.apart else ""
         table.add_row(*map(Text, names(layout, row)), *map(_on_terminal, layout.line(row)), style=style)
     console = Console(width=max(Console().width, least), highlight=False)
@@ -74,69 +76,69 @@ def show_sheet(sheet: Sheet) -> None:
 
 
 def marked(text: str, letters: str | None) -> str:
-    """A name, and the letters of the notes on it."""
+    """Return a name followed by the letters of its footnotes in brackets."""
     return f"{text} [{letters}]" if letters else text
 
 
 def names(layout: Layout, row: tuple[str, ...]) -> list[str]:
-    """A row's names; letters stand at the first."""
+    """Return the names of a row; footnote letters follow the first name."""
     return [marked(row[0], layout.notes.row.get(row)), *row[1:]]
 
 
-def _lines(cell: Shown) -> list[str]:
+def _lines(cell: CellText) -> list[str]:
     return [f"{cell.ours}{cell.of and f' ({cell.of})'}", cell.paper]
 
 
-def _on_terminal(cell: Shown) -> Text:
+def _on_terminal(cell: CellText) -> Text:
     ours, paper = _lines(cell)
     shown = Text(ours, {"best": "bold", "alike": "underline", "": ""}[cell.rank])
     return Text("\n").join([*([shown] if ours else []), *([Text(paper, "dim")] if paper else [])])
 
 
 def markdown(sheet: Sheet) -> str:
-    """The table as a file people can read and paste; a cell is "63.1 ± 0.5 (62.8, +0.3)"."""
+    """Return the table in Markdown; a cell is "63.1 ± 0.5 (62.8, +0.3)"."""
     layout = lay_out(sheet)
     heads = [*sheet.heads, *(marked(label(column), layout.notes.column.get(column)) for column in layout.columns)]
     lines = [heads, ["---"] * len(sheet.heads) + ["---:"] * len(layout.columns)]
     for row in layout.rows + layout.apart:
         if layout.apart and row == layout.apart[0]:
-            lines.append([f"*{APART}*", *[""] * (len(heads) - 1)])
+            lines.append([f"*{PUBLISHED_ONLY}*", *[""] * (len(heads) - 1)])
         lines.append([*names(layout, row), *map(_in_markdown, layout.line(row))])
     table = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
-    told = "\n".join(f"- {text}" for text in explain(sheet, "Bold", "Italic"))
-    return f"# {headline(sheet)}\n\n{table}\n\n{told}\n"
+    notes = "\n".join(f"- {text}" for text in explain(sheet, "Bold", "Italic"))
+    return f"# {headline(sheet)}\n\n{table}\n\n{notes}\n"
 
 
-def _in_markdown(cell: Shown) -> str:
+def _in_markdown(cell: CellText) -> str:
     around = {"best": "**", "alike": "*", "": ""}[cell.rank]
     beside = "; ".join(filter(None, (cell.of, cell.paper)))
     return " ".join(filter(None, (cell.ours and f"{around}{cell.ours}{around}", beside and f"({beside})")))
 
 
 def latex(sheet: Sheet) -> str:
-    """The table for a paper: booktabs, the best of a column bold, what is not told apart from it underlined."""
+    """Return the table in LaTeX with booktabs: the best of a column bold, values that do not differ significantly underlined."""
     layout = lay_out(sheet)
     width = len(sheet.heads) + len(layout.columns)
-    told = [f"{escape(text)}\\par" for text in explain(sheet, "Bold", "Underlined")]
+    notes = [f"{escape(text)}\\par" for text in explain(sheet, "Bold", "Underlined")]
     return "\n".join([
         f"% {' '.join(headline(sheet).split())}", r"% \usepackage{booktabs}", r"\begin{table}[t]", r"\centering\footnotesize",
         rf"\caption{{{escape(headline(sheet))}}}", rf"\label{{tab:{re.sub('[^A-Za-z0-9-]+', '-', sheet.name)}}}",
         rf"\begin{{tabular}}{{{'l' * len(sheet.heads)}{'r' * len(layout.columns)}}}", r"\toprule",
         *_latex_heads(sheet, layout), r"\midrule", *_latex_rows(layout, width), r"\bottomrule", r"\end{tabular}",
-        r"\par\smallskip\begin{minipage}{\linewidth}\scriptsize\raggedright", *told, r"\end{minipage}", r"\end{table}", "",
+        r"\par\smallskip\begin{minipage}{\linewidth}\scriptsize\raggedright", *notes, r"\end{minipage}", r"\end{table}", "",
     ])  # fmt: skip
 
 
 def _latex_heads(sheet: Sheet, layout: Layout) -> list[str]:
-    """A line for every column axis, names that stand side by side joined, and one for the metrics."""
+    """Return a header line for every column axis, with equal adjacent names merged, and a line for the metrics."""
     lines, first = [], len(sheet.heads)
     for level in range(len(layout.columns[0]) - 1 if layout.columns else 0):
         spans, rules, at = [], [], first + 1
         for upto, group in groupby(layout.columns, key=lambda column: column[: level + 1]):
-            many = len(list(group))
-            spans.append(rf"\multicolumn{{{many}}}{{c}}{{{escape(upto[-1])}}}")
-            rules.append(rf"\cmidrule(lr){{{at}-{at + many - 1}}}")
-            at += many
+            width = len(list(group))
+            spans.append(rf"\multicolumn{{{width}}}{{c}}{{{escape(upto[-1])}}}")
+            rules.append(rf"\cmidrule(lr){{{at}-{at + width - 1}}}")
+            at += width
         lines += [" & ".join([*[""] * first, *spans]).strip() + r" \\", " ".join(rules)]
     metrics = [escape(column[-1]) + _raised(layout.notes.column.get(column)) for column in layout.columns]
     return [*lines, " & ".join([*map(escape, sheet.heads), *metrics]) + r" \\"]
@@ -150,13 +152,16 @@ def _latex_rows(layout: Layout, width: int) -> list[str]:
     lines = []
     for row in layout.rows + layout.apart:
         if layout.apart and row == layout.apart[0]:
-            lines += [*([r"\midrule"] if layout.rows else []), rf"\multicolumn{{{width}}}{{l}}{{\emph{{{APART}}}}} \\"]
+            lines += [
+                *([r"\midrule"] if layout.rows else []),
+                rf"\multicolumn{{{width}}}{{l}}{{\emph{{{PUBLISHED_ONLY}}}}} \\",
+            ]
         first = escape(row[0]) + _raised(layout.notes.row.get(row))
         lines.append(" & ".join([first, *map(escape, row[1:]), *map(_in_latex, layout.line(row))]) + r" \\")
     return lines
 
 
-def _in_latex(cell: Shown) -> str:
+def _in_latex(cell: CellText) -> str:
     around = {"best": r"\textbf{%s}", "alike": r"\underline{%s}", "": "%s"}[cell.rank]
     paper = ", ".join(filter(None, (escape(cell.printed) + _raised(cell.marks), escape(cell.difference))))
     beside = "; ".join(filter(None, (cell.of, paper)))
@@ -165,20 +170,20 @@ def _in_latex(cell: Shown) -> str:
 
 
 def escape(text: str) -> str:
-    """Text as LaTeX prints it; Greek letters by their names."""
+    """Return a text with special characters escaped for LaTeX, and Greek letters as commands."""
 
     def one(sign: str) -> str:
         greek = re.fullmatch(r"GREEK (SMALL|CAPITAL) LETTER (\w+)", unicodedata.name(sign, ""))
-        if greek and sign not in LATEX:
+        if greek and sign not in LATEX_ESCAPES:
             small, word = greek[1] == "SMALL", {"LAMDA": "LAMBDA"}.get(greek[2], greek[2])
             return f"$\\{word.lower() if small else word.capitalize()}$"
-        return LATEX.get(sign, sign)
+        return LATEX_ESCAPES.get(sign, sign)
 
     return "".join(map(one, text))
 
 
 def rows_for_csv(sheet: Sheet) -> tuple[list[str], list[list]]:
-    """One line a number. All of them are in the unit that is shown, shares in per cent; what is unknown is empty."""
+    """Return the column names and one line per entry, in the unit that is shown; unknown values are empty."""
     columns = [
         *sheet.heads, "column", "metric", "mean", "std", "low", "high", "n", "wanted", "printed_mean", "printed_spread",
         "spread_is", "difference", "differs",
@@ -195,8 +200,8 @@ def rows_for_csv(sheet: Sheet) -> tuple[list[str], list[list]]:
     return columns, lines
 
 
-def html(sheet: Sheet, pictures: dict[str, bytes]) -> str:
-    """One page that needs nothing else: the table, pictures (title -> PNG), tests, ranks, notes, and what made every run."""
+def html(sheet: Sheet, figures: dict[str, bytes]) -> str:
+    """Return one self-contained page: the table, figures (title -> PNG), significance tests, ranks, notes and all runs."""
     layout, contest = lay_out(sheet), sheet.contest
     keys = list(dict.fromkeys(key for one in sheet.trainings for key in one))
     runs = [
@@ -213,12 +218,12 @@ def html(sheet: Sheet, pictures: dict[str, bytes]) -> str:
     return environment().get_template("benchmark.html").render(
         sheet=sheet, headline=headline(sheet), layout=layout, spans=spans, bodies=[b for b in (layout.rows, layout.apart) if b],
         notes=explain(sheet, "Bold", "Underlined"), contest=contest, as_p=as_p, value=_value, run_keys=keys, runs=runs,
-        pictures={name: "data:image/png;base64," + base64.b64encode(data).decode() for name, data in pictures.items()},
+        figures={name: "data:image/png;base64," + base64.b64encode(data).decode() for name, data in figures.items()},
     )  # fmt: skip
 
 
 def _value(entry: Entry | None) -> float | str:
-    """What a cell is sorted by: ours, else what is printed."""
+    """Return the sort key of a cell: our value, otherwise the published one."""
     if entry is None or not (entry.ours or entry.printed):
         return ""
     mean = entry.ours.mean if entry.ours else entry.printed.mean
@@ -226,7 +231,7 @@ def _value(entry: Entry | None) -> float | str:
 
 
 def _fact(value: object) -> str:
-    """Anything known of a run, as text."""
+    """Return a value of the table of runs as text."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {_fact(one)}" for key, one in value.items())
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -235,7 +240,7 @@ def _fact(value: object) -> str:
 
 
 def _run(sheet: Sheet, training: dict) -> tuple[str, str]:
-    """A run's name, and the way to it from the page, which lies in the sheet's folder."""
+    """Return the name of a run, and the link to it from the folder of the page."""
     if not training.get("run"):
         return "", ""
     return Path(training["run"]).name, quote(Path(os.path.relpath(training["run"], sheet.folder)).as_posix())

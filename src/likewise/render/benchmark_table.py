@@ -1,4 +1,4 @@
-"""A benchmark beside the published numbers: what its table holds, how a cell is written, and what can be concluded."""
+"""A benchmark table beside the published numbers: entries, layout, texts of cells, footnotes and conclusions."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ from likewise.numerics.bootstrap import Interval, t_interval
 from likewise.numerics.significance import Agreement, Contest, agreement
 
 BEST_EPOCH = " (best test epoch)"
-"""What follows the name of a metric whose epoch was chosen by looking at the test split."""
+"""Suffix of a metric whose epoch was selected on the test split."""
 
-FEW = 4
-"""A note that holds for all rows but a few of them, at most one in so many, names these instead of marking all others."""
+MIN_ROWS_PER_EXCEPTION = 4
+"""A footnote names its exceptions, instead of marking all other rows, if at most one row in this many is an exception."""
 
-LISTED = 8
-"""So many ranks are told in words; the picture and the page have all."""
+MAX_LISTED_RANKS = 8
+"""Largest number of ranks in the text; the figure and the page show all."""
 
-DAGGER, MINUS = "†", "\N{MINUS SIGN}"
-SPREAD = {"std": "a standard deviation", "interval": "half a 95 % interval"}
+DAGGER_SIGN, MINUS_SIGN = "†", "\N{MINUS SIGN}"
+SPREAD_NAMES = {"std": "a standard deviation", "interval": "half a 95 % interval"}
+"""Kind of a published spread -> its description."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A cell: what the seeds that finished gave (shares in [0, 1]), and what the paper prints there.
+    """A cell: the values of the finished seeds (shares in [0, 1]), and the published number.
 
-    `row` are names along the sheet's heads, `column` those of the column axes, the metric last. `wanted`: seeds there are to
-    be; 0: only the paper has this. `printed` has mean and spread in per cent, spread_is, about and metric, as a
-    `published.Number` does. `differs`: trained with other settings than the paper's.
+    `row` are the names under the heads of the table, `column` those of the column axes, the metric last. `wanted`: planned
+    number of seeds; 0: only the paper has this cell. `printed` has mean and spread in per cent, spread_is, about and metric,
+    like a `published.Number`. `differs`: trained with settings that differ from those of the paper.
     """
 
     row: tuple[str, ...]
@@ -44,14 +45,14 @@ class Entry:
 
     @property
     def scale(self) -> int:
-        """Shares are shown in per cent, other numbers as they are."""
+        """100 for shares, which are shown in per cent; 1 for other values."""
         from likewise.metrics import as_text
 
         return 100 if as_text(self.column[-1].removesuffix(BEST_EPOCH), 1.0).endswith("%") else 1
 
     @property
     def ours(self) -> Interval | None:
-        """Mean and its 95 % t-interval over seeds, in the unit that is shown; NaN stays NaN."""
+        """Mean and 95 % t-interval over seeds, in the unit that is shown; None without seeds; NaN if a seed is NaN."""
         if not self.values:
             return None
         if any(map(math.isnan, self.values)):
@@ -60,17 +61,17 @@ class Entry:
 
     @property
     def difference(self) -> float | None:
-        """Ours - printed, in points."""
+        """Our mean minus the published mean, in points; None if one is missing."""
         return None if self.ours is None or self.printed is None else self.ours.mean - self.printed.mean
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table: its cells, and what must be known to read it.
+    """A benchmark table: its entries, notes and significance tests.
 
-    `differs`: settings that are not the paper's, in words. `trainings`: what made each run, a dict a run. `failed`: how many
-    trainings failed; a note gives the reason of each. A contest's methods are called `label(entry.row)`, its
-    columns `label(entry.column[:-1])`.
+    `differs`: differences from the settings of the paper, as text. `trainings`: the facts of each run, one dict per run.
+    `failed`: number of failed trainings; a note gives the reason of each. The methods of the contest are named
+    `label(entry.row)`, its columns `label(entry.column[:-1])`.
     """
 
     name: str
@@ -89,41 +90,41 @@ class Sheet:
         layout = lay_out(self)
         mark = {"best": " *", "alike": " ~", "": ""}
 
-        def cell(of: Shown) -> str:
+        def cell(of: CellText) -> str:
             return " ".join(filter(None, (of.ours + mark[of.rank], of.paper and f"({of.paper})")))
 
         lines = [[*row, *map(cell, layout.line(row))] for row in layout.rows + layout.apart]
         return table(headline(self), [*self.heads, *map(label, layout.columns)], lines, explain(self, "*", "~"))
 
 
-class Shown(NamedTuple):
-    """A cell as texts. `of`: how many runs, where that must be said; `marks`: letters of the notes on the printed number."""
+class CellText(NamedTuple):
+    """The texts of a cell. `of`: number of seeds if cells differ in it; `marks`: footnote letters of the published number."""
 
     ours: str
     of: str
     printed: str
     marks: str
     difference: str
-    rank: str  # best, alike (not told apart from the best) or nothing
+    rank: str  # "best", "alike" (not significantly different from the best) or ""
 
     @property
     def paper(self) -> str:
-        """The printed number, the notes on it and the difference."""
+        """The published number, its footnote letters and the difference."""
         marked = f"{self.printed}{self.marks and f' [{self.marks}]'}"
         return ", ".join(filter(None, (marked, self.difference)))
 
 
 class Footnotes(NamedTuple):
-    """Notes on printed numbers: each text with how it is told, and the letters that stand at rows, columns and cells."""
+    """Footnotes on published numbers: note -> text below the table, and the letters at rows, columns and cells."""
 
-    told: dict[str, str]
+    texts: dict[str, str]
     row: dict[tuple, str]
     column: dict[tuple, str]
     cell: dict[tuple, str]
 
 
 class Point(NamedTuple):
-    """A method: the printed value, and ours with its interval."""
+    """A method with its published value, and our value with its interval."""
 
     name: str
     printed: float
@@ -131,34 +132,35 @@ class Point(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """The cells of a sheet in rows and columns. `apart`: the rows that only the paper has."""
+    """The entries of a table in rows and columns. `apart`: the rows that only the paper has."""
 
     columns: list[tuple[str, ...]]
     rows: list[tuple[str, ...]]
     apart: list[tuple[str, ...]]
     cell: dict[tuple, Entry]
-    shown: dict[tuple, Shown]
+    shown: dict[tuple, CellText]
     notes: Footnotes
 
-    def line(self, row: tuple[str, ...]) -> list[Shown]:
-        return [self.shown.get((row, column), NOTHING) for column in self.columns]
+    def line(self, row: tuple[str, ...]) -> list[CellText]:
+        """Return the cells of a row."""
+        return [self.shown.get((row, column), EMPTY_CELL) for column in self.columns]
 
 
-NOTHING = Shown("", "", "", "", "", "")
+EMPTY_CELL = CellText("", "", "", "", "", "")
 
 
 def label(names: Sequence[str]) -> str:
-    """Several names as one: of a row, or of a column without its metric."""
+    """Return the names of a row, or of a column without its metric, joined by commas."""
     return ", ".join(filter(None, names))
 
 
 def headline(sheet: Sheet) -> str:
-    """The title; where it is no reproduction it says so."""
+    """Return the title, followed by the differences from the settings of the paper."""
     return f"{sheet.title} \N{EM DASH} not a reproduction: {'; '.join(sheet.differs)}" if sheet.differs else sheet.title
 
 
 def lay_out(sheet: Sheet) -> Layout:
-    """Rows and columns in the order in which they first come; columns of one setting stand together."""
+    """Arrange the entries in rows and columns in order of appearance; columns of one setting are adjacent."""
     cell = {(e.row, e.column): e for e in sheet.entries}
     settings = list(dict.fromkeys(e.column[:-1] for e in sheet.entries))
     columns = sorted(dict.fromkeys(e.column for e in sheet.entries), key=lambda c: settings.index(c[:-1]))
@@ -166,16 +168,16 @@ def lay_out(sheet: Sheet) -> Layout:
     every, rank, notes = list(dict.fromkeys(e.row for e in sheet.entries)), leaders(sheet, columns), footnotes(sheet)
     shown = {place: show(entry, rank.get(place, ""), notes.cell.get(place, "")) for place, entry in cell.items()}
     seeds = [(len(e.values), e.wanted) for e in sheet.entries if e.values]
-    if len(seeds) > 1 and len(set(seeds)) == 1 and seeds[0][0] > 1:  # the same for all: said once, below
+    if len(seeds) > 1 and len(set(seeds)) == 1 and seeds[0][0] > 1:  # equal for all: `explain` states it once
         shown = {place: one._replace(of="") for place, one in shown.items()}
     apart = [row for row in every if row not in trained]
     return Layout(columns, [row for row in every if row in trained], apart, cell, shown, notes)
 
 
 def leaders(sheet: Sheet, columns: Sequence[tuple[str, ...]]) -> dict[tuple, str]:
-    """(row, column) -> "best" for the highest of a column of shares, "alike" for those that the contest cannot tell from it.
+    """Return (row, column) -> "best" for the highest value, "alike" for values that do not differ significantly from it.
 
-    Only rows with the most seeds are in it: a few of them may be lucky ones.
+    Only columns of shares are ranked, and only rows with the most seeds: a mean over few seeds may be high by chance.
     """
     found = {}
     for column in columns:
@@ -198,17 +200,19 @@ def leaders(sheet: Sheet, columns: Sequence[tuple[str, ...]]) -> dict[tuple, str
 
 
 def footnotes(sheet: Sheet) -> Footnotes:
-    """Letters stand as far out as they can: at whole columns or rows before single cells. What holds for all has none."""
+    """Return the footnotes. A letter marks a whole column or row if possible, otherwise cells; a note on all has no letter."""
     printed = {(e.row, e.column): e.printed.about for e in sheet.entries if e.printed}
     rows, found, used = {row for row, _ in printed}, Footnotes({}, {}, {}, {}), 0
     for text in dict.fromkeys(text for about in printed.values() for text in about):
         held = [place for place, about in printed.items() if text in about]
         but = [row for row in dict.fromkeys(row for row, _ in printed) if row not in {row for row, _ in held}]
-        if len(held) + sum(row in but for row, _ in printed) == len(printed) and FEW * len(but) <= len(rows):
-            found.told[text] = f"All but {'; '.join(map(label, but))}: {text}" if but else text
+        if len(held) + sum(row in but for row, _ in printed) == len(printed) and MIN_ROWS_PER_EXCEPTION * len(
+            but
+        ) <= len(rows):
+            found.texts[text] = f"All but {'; '.join(map(label, but))}: {text}" if but else text
             continue
         letter = ascii_lowercase[used % 26] * (1 + used // 26)
-        found.told[text], used = f"[{letter}] {text}", used + 1
+        found.texts[text], used = f"[{letter}] {text}", used + 1
         marks, places = found.cell, held
         for axis, own in ((0, found.row), (1, found.column)):
             names = dict.fromkeys(place[axis] for place in held)
@@ -219,98 +223,106 @@ def footnotes(sheet: Sheet) -> Footnotes:
     return found
 
 
-def show(entry: Entry, rank: str, marks: str) -> Shown:
-    """A cell as texts. One run has no ±, a missing one is a dash."""
+def show(entry: Entry, rank: str, marks: str) -> CellText:
+    """Return the texts of a cell. A single run has no ±; a missing one is a dash."""
     ours, of, digits = "-" if entry.wanted else "", "", 1 if entry.scale == 100 else 4
     if found := entry.ours:
         reach = "" if math.isnan(found.high) else f" ± {found.high - found.mean:.{digits}f}"
-        ours = f"{found.mean:.{digits}f}{reach}{DAGGER if entry.differs else ''}"
+        ours = f"{found.mean:.{digits}f}{reach}{DAGGER_SIGN if entry.differs else ''}"
         of = f"{found.n} of {entry.wanted}" if found.n < entry.wanted else "1 run" if found.n == 1 else ""
     if not entry.printed:
-        return Shown(ours, of, "", "", "", rank)
+        return CellText(ours, of, "", "", "", rank)
     printed = as_printed(entry.printed.mean, entry.printed.spread)
-    gap = round(found.mean, digits) - entry.printed.mean if found else math.nan  # of what is shown, so that it adds up
-    difference = "" if math.isnan(gap) else f"{round(gap, digits) + 0.0:+.{digits}f}".replace("-", MINUS)
-    return Shown(ours, of, printed, marks, difference, rank)
+    gap = round(found.mean, digits) - entry.printed.mean if found else math.nan  # of rounded values, as shown
+    difference = "" if math.isnan(gap) else f"{round(gap, digits) + 0.0:+.{digits}f}".replace("-", MINUS_SIGN)
+    return CellText(ours, of, printed, marks, difference, rank)
 
 
 def as_printed(mean: float, spread: float | None) -> str:
-    """A printed number with the digits it has, and its spread with as many; one after the point at least."""
+    """Return a published mean and its spread with the same number of decimals, at least one."""
     both = [mean] if spread is None else [mean, spread]
     digits = max(1, *(len(f"{value:.4f}".rstrip("0").split(".")[1]) for value in both))
     return " ± ".join(f"{value:.{digits}f}" for value in both)
 
 
 def against(sheet: Sheet, column: tuple[str, ...]) -> list[Point]:
-    """The methods of a column that have both, a printed value and ours."""
+    """Return the methods of a column that have both a published value and ours."""
     both = [e for e in sheet.entries if e.column == column and e.printed and e.ours and not math.isnan(e.ours.mean)]
     return [Point(label(e.row), e.printed.mean, e.ours) for e in both if e.ours]
 
 
 def order_of(points: Sequence[Point]) -> Agreement:
-    """Whether ours puts the methods in the printed order."""
+    """Return the rank agreement between our values and the published ones."""
     return agreement([p.ours.mean for p in points], [p.printed for p in points])
 
 
 def explain(sheet: Sheet, best: str, alike: str) -> list[str]:
-    """How to read the table, and what can be concluded from it; `best` and `alike` say how these are marked."""
+    """Return sentences on how to read the table and on its conclusions.
+
+    Args:
+        best: name of the style of the best value, such as "Bold".
+        alike: name of the style of values that do not differ significantly from the best.
+    """
     layout = lay_out(sheet)
     cells, trained = list(layout.shown.values()), [e for e in sheet.entries if e.values]
     seeds = {(len(e.values), e.wanted) for e in trained}
     of = "seeds" if len(seeds) != 1 else "{} of {} seeds" if len(set(*seeds)) == 2 else "{} seeds"
     of = of.format(*next(iter(seeds), ()))
     spread = f"mean ± half its 95 % t-interval over {of}" if any(n > 1 for n, _ in seeds) else "one seed each"
-    said = [f"Ours: {spread}; shares in per cent."] if trained else []
+    lines = [f"Ours: {spread}; shares in per cent."] if trained else []
     for count in sorted({cell.of for cell in cells if cell.of}):
-        alone = ["one seed, which says nothing of the spread"] * count.startswith("1 ")
-        said.append(f"({count}): {'; '.join(alone + ['the other seeds are still missing'] * (' of ' in count))}.")
+        alone = ["one seed, so the spread is unknown"] * count.startswith("1 ")
+        lines.append(f"({count}): {'; '.join(alone + ['the other seeds are still missing'] * (' of ' in count))}.")
     if any(cell.printed for cell in cells):
         kinds = {e.printed.spread_is for e in sheet.entries if e.printed and e.printed.spread is not None}
-        told = " or ".join(SPREAD.get(kind, "not said what") for kind in sorted(kinds))
-        said.append(f"Beside it: the printed number{told and f' (its ± is {told})'}, and ours minus that, in points.")
-    if any(DAGGER in cell.ours for cell in cells):
-        said.append(f"{DAGGER} not trained with the paper's settings; the first line says what differs.")
+        names = " or ".join(SPREAD_NAMES.get(kind, "of unknown kind") for kind in sorted(kinds))
+        lines.append(
+            f"Beside it: the published number{names and f' (its ± is {names})'}, and ours minus the published one, in points."
+        )
+    if any(DAGGER_SIGN in cell.ours for cell in cells):
+        lines.append(f"{DAGGER_SIGN} not trained with the settings of the paper; the first line lists the differences.")
     if any(cell.rank for cell in cells):
         some = any(cell.rank == "alike" for cell in cells)
-        more = f" {alike}, where a column was tested: not told apart from it." if some else ""
-        among = ", of rows with as many seeds" if len({n for n, _ in seeds}) > 1 else ""
-        said.append(f"{best}: the best of a column{among}.{more}")
-    said += conclude(sheet.contest) if sheet.contest else []
-    said += [text] if (text := agree(sheet, layout.columns)) else []
-    said += [*layout.notes.told.values(), *(note for note in sheet.notes if note not in layout.notes.told)]
-    return [" ".join(text.split()) for text in said]  # an error may have lines of its own
+        more = f" {alike}, in tested columns: not significantly different from the best." if some else ""
+        among = ", among rows with the same number of seeds" if len({n for n, _ in seeds}) > 1 else ""
+        lines.append(f"{best}: the best of a column{among}.{more}")
+    lines += conclude(sheet.contest) if sheet.contest else []
+    lines += [text] if (text := agree(sheet, layout.columns)) else []
+    lines += [*layout.notes.texts.values(), *(note for note in sheet.notes if note not in layout.notes.texts)]
+    return [" ".join(text.split()) for text in lines]  # an error may contain line breaks
 
 
 def conclude(contest: Contest) -> list[str]:
-    """What a contest shows, in sentences."""
-    said, pairs = [], contest.pairs
+    """Return the results of the significance tests as sentences."""
+    lines, pairs = [], contest.pairs
     if pairs:
-        told = sum(v.told_apart for v in pairs)
-        said.append(
-            f"{contest.metric}: {told} of {len(pairs)} pairs of methods are told apart, by {contest.classes} test classes "
-            "(signs of their differences flipped) and by seeds (t-test, their spread pooled over methods), both p below 0.05 "
-            "after Holm's correction for all pairs of a column."
+        different = sum(v.told_apart for v in pairs)
+        lines.append(
+            f"{contest.metric}: {different} of {len(pairs)} pairs of methods differ significantly: over {contest.classes} test "
+            "classes (sign-flip test) and over seeds (t-test, spread pooled over methods), both p below 0.05 after Holm's "
+            "correction for all pairs of a column."
         )
     if len(contest.rank) > 1:
         ranks = [f"{name} {rank:.2f}" for name, rank in contest.rank.items()]
-        left = len(ranks) - LISTED
+        left = len(ranks) - MAX_LISTED_RANKS
         more = f" and {left} more" if left > 0 else ""
-        said.append(
-            f"Mean ranks over test classes, 1 is best: {', '.join(ranks[:LISTED])}{more}. Friedman {as_p(contest.friedman)}; "
-            f"ranks less than {contest.critical:.2f} apart are not told apart (Nemenyi)."
+        lines.append(
+            f"Mean ranks over test classes, 1 is best: {', '.join(ranks[:MAX_LISTED_RANKS])}{more}. "
+            f"Friedman {as_p(contest.friedman)}; ranks less than {contest.critical:.2f} apart do not differ significantly "
+            "(Nemenyi)."
         )
-    return said
+    return lines
 
 
 def agree(sheet: Sheet, columns: Sequence[tuple[str, ...]]) -> str:
-    """How far the order of the methods is the printed one, in every column; nothing where there are not two of both."""
+    """Return a sentence on the rank agreement with the published numbers in every column; "" for fewer than two methods."""
     found = {label(column): order_of(against(sheet, column)) for column in columns}
     known = {name: one for name, one in found.items() if not math.isnan(one.tau)}
-    said = [f"{name} {one.tau:.2f} ({as_p(one.p)}, {one.n} methods)" for name, one in known.items() if not one.note]
-    few = "Too few methods have both, ours and a printed number, for their order to tell anything." if known else ""
-    return f"Order of the methods beside the printed one, Kendall's tau: {'; '.join(said)}." if said else few
+    texts = [f"{name} {one.tau:.2f} ({as_p(one.p)}, {one.n} methods)" for name, one in known.items() if not one.note]
+    few = "Too few methods have both our value and a published one to compare their order." if known else ""
+    return f"Agreement with the published order of the methods, Kendall's tau: {'; '.join(texts)}." if texts else few
 
 
 def as_p(p: float) -> str:
-    """A p-value; small ones are not spelt out."""
+    """Return a p-value as text; values below 0.001 are not written out."""
     return "p unknown" if math.isnan(p) else "p < 0.001" if p < 0.001 else f"p = {p:.3f}"

@@ -1,4 +1,4 @@
-"""Two runs side by side: tables for the terminal, and a picture of what differs, never without its interval."""
+"""A comparison of two runs: tables for the terminal, and a figure of the differences with their intervals."""
 
 from __future__ import annotations
 
@@ -10,29 +10,30 @@ from matplotlib.ticker import MaxNLocator
 from rich.console import Console
 from rich.table import Table
 
-from likewise.render.figures import BETTER, FAINT, INK, SOFT, WORSE
+from likewise.render.figures import BETTER_COLOUR, FAINT_COLOUR, INK_COLOUR, SOFT_COLOUR, WORSE_COLOUR
 from likewise.render.tables import escape
 
-NAMED = 40
-"""Up to so many classes are named in the picture."""
+MAX_NAMED_CLASSES = 40
+"""Largest number of classes that the figure names."""
 
-LISTED = 3
-"""Classes and queries listed on the terminal, each way."""
+MAX_LISTED_ITEMS = 3
+"""Classes and queries that the terminal lists, for gains and for losses."""
 
-SCOPE = (
-    "Intervals are over the test queries and classes of these two networks. Each is one training: what another seed would "
-    "give is not in them (`likewise bench` with several seeds tells)."
+INTERVAL_SCOPE = (
+    "Intervals are over the test queries and classes of these two networks. Each network is one training: the intervals do not "
+    "cover the variation between seeds (`likewise bench` with several seeds measures it)."
 )
+"""Sentence below a comparison: what the intervals cover."""
 
 
-def verdict(result: dict) -> str:
-    """The sentence to go home with."""
+def conclusion(result: dict) -> str:
+    """Return the conclusion of a comparison as a sentence without its full stop."""
     sentence = result["same"] or result["metrics"][result["decides"]]["conclusion"]
     return sentence[0].upper() + sentence[1:]
 
 
 def show_comparison(result: dict) -> None:
-    """Tables of the differences and of what changed most, and what they mean in words."""
+    """Print the differences, the classes and queries that changed most, and the conclusion."""
     console, name = Console(highlight=False), result["decides"]
     console.print(f"A  {escape(result['a'])}\nB  {escape(result['b'])}")
     words = [f"95 % over {result[unit]} {unit}" for unit in ("classes", "queries")]
@@ -51,22 +52,25 @@ def show_comparison(result: dict) -> None:
         moved.add_row(metric, *map(str, counts))
     console.print(table, moved)
     show_extremes(console, name, result["metrics"][name])
-    console.print(f"[bold]{escape(verdict(result))}.[/]")
+    console.print(f"[bold]{escape(conclusion(result))}.[/]")
     console.print(
-        f"Queries with nothing to find, left out: {result['unscored']}. p-like: twice the share of {result['resamples']} draws "
-        f"of {result['over']} on the other side of zero. {SCOPE}", style="dim",
+        f"Queries without relevant rows, left out: {result['unscored']}. p-like: twice the share of {result['resamples']} "
+        f"resamples of {result['over']} on the other side of zero. {INTERVAL_SCOPE}", style="dim",
     )  # fmt: skip
 
 
 def show_extremes(console: Console, name: str, about: dict) -> None:
-    """Classes and queries that gained and lost most; a class of one query has no interval and is not listed."""
+    """Print the classes and queries with the largest gains and losses. A class with one query has no interval and is left out."""
     classes = [c for c in about["classes"]["each"] if c["low"] is not None]
-    gains = [c for c in classes if c["difference"] > 0][:LISTED]
-    losses = [c for c in classes if c["difference"] < 0][-LISTED:]
+    gains = [c for c in classes if c["difference"] > 0][:MAX_LISTED_ITEMS]
+    losses = [c for c in classes if c["difference"] < 0][-MAX_LISTED_ITEMS:]
     table = Table(f"{name}: class", "queries", "B - A", "95 % over its queries")
     for c in gains + losses:
         table.add_row(escape(c["class"]), str(c["queries"]), f"{100 * c['difference']:+.2f}", _span(c))
-    queries, moved = Table(f"{name}: query", "class", "A", "B"), about["better"][:LISTED] + about["worse"][:LISTED]
+    queries, moved = (
+        Table(f"{name}: query", "class", "A", "B"),
+        about["better"][:MAX_LISTED_ITEMS] + about["worse"][:MAX_LISTED_ITEMS],
+    )
     if any("path" in q for q in moved):
         queries.add_column("path", overflow="fold")
     for q in moved:
@@ -78,7 +82,7 @@ def show_extremes(console: Console, name: str, about: dict) -> None:
 
 def _span(ends: dict) -> str:
     if ends["low"] is None or ends["low"] == ends["high"]:
-        return "one cannot tell" if ends["low"] is None else "all alike"
+        return "unknown" if ends["low"] is None else "all equal"
     return f"{100 * ends['low']:+.2f} to {100 * ends['high']:+.2f}"
 
 
@@ -87,28 +91,28 @@ def _crossing(ends: dict) -> str:
 
 
 def draw_comparison(result: dict) -> Figure:
-    """Left: the difference of every metric, with both intervals. Right: that of every class, for the metric that decides."""
+    """Return a figure: left, the difference of every metric with both intervals; right, of every class for the main metric."""
     main = result["metrics"][result["decides"]]
     classes = main["classes"]["each"]
-    lines = len(classes) if len(classes) <= NAMED else NAMED // 2
+    lines = len(classes) if len(classes) <= MAX_NAMED_CLASSES else MAX_NAMED_CLASSES // 2
     height = max(3.6, 1.5 + 0.19 * lines, 1.7 + 0.6 * len(result["metrics"]))
     figure = Figure(figsize=(11, height), facecolor="white", layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.15))
     draw_metrics(left, result)
     draw_classes(right, classes, f"{result['decides']} by class, B \N{MINUS SIGN} A")
     figure.suptitle(
-        textwrap.fill(verdict(result), 110), x=0.012, ha="left", fontsize=12, fontweight="bold", color=INK,
+        textwrap.fill(conclusion(result), 110), x=0.012, ha="left", fontsize=12, fontweight="bold", color=INK_COLOUR,
         parse_math=False,
     )  # fmt: skip
     figure.supxlabel(
         f"A  {_short(result['a'])}      B  {_short(result['b'])}      a point is a hundredth of the metric's range; "
-        f"{result['resamples']} draws", x=0.012, ha="left", fontsize=8, color=SOFT, parse_math=False,
+        f"{result['resamples']} resamples", x=0.012, ha="left", fontsize=8, color=SOFT_COLOUR, parse_math=False,
     )  # fmt: skip
     return figure
 
 
 def draw_metrics(axes: Axes, result: dict) -> None:
-    looks = {"classes": (INK, "o", 2.2, -0.11), "queries": (SOFT, "s", 1.4, 0.11)}
+    looks = {"classes": (INK_COLOUR, "o", 2.2, -0.11), "queries": (SOFT_COLOUR, "s", 1.4, 0.11)}
     for unit, (colour, mark, width, shift) in looks.items():
         label = f"over {result[unit]} {unit}" + (" (too few)" if unit == "classes" != result["over"] else "")
         for place, about in enumerate(result["metrics"].values()):
@@ -118,38 +122,42 @@ def draw_metrics(axes: Axes, result: dict) -> None:
             axes.plot(mean, place + shift, mark, color=colour, ms=5, label=None if place else label)
     _tidy(axes, "difference, B \N{MINUS SIGN} A, with 95 % intervals", dict(enumerate(result["metrics"])))
     axes.set_ylim(len(result["metrics"]) - 0.4, -0.9)  # room for the legend
-    axes.legend(frameon=False, fontsize=8.5, labelcolor=INK, loc="upper left", ncols=2, handletextpad=0.2)
+    axes.legend(frameon=False, fontsize=8.5, labelcolor=INK_COLOUR, loc="upper left", ncols=2, handletextpad=0.2)
 
 
 def draw_classes(axes: Axes, classes: list[dict], title: str) -> None:
-    """Few classes are named and have whiskers; of many, the shape is seen and the two ends are named."""
+    """Draw the difference of every class: few classes with names and intervals, many as an area with its two ends named."""
     value = [100 * c["difference"] for c in classes]
     places, last = range(len(classes)), len(classes) - 1
-    if last < NAMED:
+    if last < MAX_NAMED_CLASSES:
         named, title = places, f"{title}, with 95 % intervals"
-        colours = [BETTER if v > 0 else WORSE if v < 0 else SOFT for v in value]
+        colours = [BETTER_COLOUR if v > 0 else WORSE_COLOUR if v < 0 else SOFT_COLOUR for v in value]
         known = [(p, 100 * c["low"], 100 * c["high"]) for p, c in enumerate(classes) if c["low"] is not None]
         if known:
-            axes.hlines(*zip(*known), colors=FAINT, lw=3.5)
+            axes.hlines(*zip(*known), colors=FAINT_COLOUR, lw=3.5)
         axes.scatter(value, places, s=22, c=colours, zorder=3)
         axes.hlines(places, 0, value, colors=colours, lw=1.4)
     else:
         named = (0, last)
-        for colour, side in ((BETTER, max), (WORSE, min)):
+        for colour, side in ((BETTER_COLOUR, max), (WORSE_COLOUR, min)):
             axes.fill_betweenx(places, 0, [side(v, 0) for v in value], step="mid", color=colour, lw=0)
     _tidy(axes, title, {place: _short(classes[place]["class"], 26) for place in named})
     axes.set_ylim(len(classes) - 0.3, -0.7)
 
 
 def _tidy(axes: Axes, title: str, names: dict[int, str]) -> None:
-    axes.axvline(0, color=INK, lw=0.8, zorder=0)
-    axes.set_title(title, loc="left", fontsize=10, color=INK, parse_math=False)
-    axes.set_xlabel("points   (\N{LEFTWARDS ARROW} A better    B better \N{RIGHTWARDS ARROW})", fontsize=9, color=INK)
-    axes.set_yticks(list(names), names.values(), fontsize=10 if len(names) < 8 else 8, color=INK, parse_math=False)
+    axes.axvline(0, color=INK_COLOUR, lw=0.8, zorder=0)
+    axes.set_title(title, loc="left", fontsize=10, color=INK_COLOUR, parse_math=False)
+    axes.set_xlabel(
+        "points   (\N{LEFTWARDS ARROW} A better    B better \N{RIGHTWARDS ARROW})", fontsize=9, color=INK_COLOUR
+    )
+    axes.set_yticks(
+        list(names), names.values(), fontsize=10 if len(names) < 8 else 8, color=INK_COLOUR, parse_math=False
+    )
     axes.xaxis.set_major_locator(MaxNLocator(7))
-    axes.tick_params(length=0, colors=INK)
+    axes.tick_params(length=0, colors=INK_COLOUR)
     axes.margins(x=0.06)
-    axes.grid(axis="x", color=FAINT, lw=0.7)
+    axes.grid(axis="x", color=FAINT_COLOUR, lw=0.7)
     axes.set_axisbelow(True)
     for side in axes.spines.values():
         side.set_visible(False)

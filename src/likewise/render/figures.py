@@ -1,4 +1,4 @@
-"""What every figure shares: colours, shortened names, and how a figure is saved."""
+"""Shared by all figures: colours, shortened names, and saving."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from matplotlib.figure import Figure
 
 from likewise.io.files import write_aside
 
-INK, SOFT, FAINT, BETTER, WORSE = "#1d2430", "#8a94a3", "#d5dae2", "#0072b2", "#d55e00"
+INK_COLOUR, SOFT_COLOUR, FAINT_COLOUR, BETTER_COLOUR, WORSE_COLOUR = (
+    "#1d2430",
+    "#8a94a3",
+    "#d5dae2",
+    "#0072b2",
+    "#d55e00",
+)
 """Text, secondary text, rules, gains and losses. The last two are blue and vermilion of the palette below."""
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
@@ -22,7 +28,7 @@ def shorten(text: str, most: int) -> str:
 
 
 def save_figure(figure: Figure, file: Path) -> None:
-    """Write a figure as PNG. A letter that the font lacks is drawn as a box, without a warning."""
+    """Write a figure as PNG. A character that the font lacks is drawn as a box, without a warning."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")
         with write_aside(file) as aside:

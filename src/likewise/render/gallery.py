@@ -1,4 +1,4 @@
-"""The retrieval gallery: every line a query and its nearest neighbours, framed green where right and red where wrong."""
+"""The retrieval gallery: each line shows a query and its nearest neighbours, framed green if right and red if wrong."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from pathlib import Path
 from matplotlib import get_data_path
 from PIL import Image, ImageDraw, ImageFont
 
-TILE, GAP, FRAME, CAPTION, EDGE = 112, 16, 5, 34, 28
+TILE, GAP, FRAME_PIXELS, CAPTION, EDGE = 112, 16, 5, 34, 28
+"""Pixels: side of a tile, gap between tiles, width of a frame, height of a caption, margin of the figure."""
+
 INK, SOFT, PAPER, RIGHT, WRONG, NEUTRAL = "#1d2430", "#6b7585", "#ffffff", "#1f9d57", "#d8413f", "#3b4a63"
+"""Colours of text, secondary text, background, right frames, wrong frames and frames of queries."""
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A picture, two short lines below it, and whether it is right (None: not judged)."""
+    """An image, two short lines below it, and whether it is right (None: a query)."""
 
     image: Image.Image
     caption: str
@@ -24,8 +27,8 @@ class Tile:
 
 
 def draw_gallery(lines: Sequence[tuple[Tile, Sequence[Tile]]], title: str, subtitle: str = "") -> Image.Image:
-    """One picture of queries (left) and their answers, nearest first."""
-    columns = 1 + max(len(answers) for _, answers in lines)
+    """Return a figure with one line per query: the query on the left, then its neighbours, nearest first."""
+    columns = 1 + max(len(neighbours) for _, neighbours in lines)
     head = 74 if subtitle else 54
     width = 2 * EDGE + columns * (TILE + GAP) + GAP
     height = head + len(lines) * (TILE + CAPTION + GAP) + EDGE
@@ -34,32 +37,32 @@ def draw_gallery(lines: Sequence[tuple[Tile, Sequence[Tile]]], title: str, subti
     draw.text((EDGE, 18), fit(title, font_of(19, True), width - 2 * EDGE), font=font_of(19, True), fill=INK)
     if subtitle:
         draw.text((EDGE, 44), fit(subtitle, font_of(12), width - 2 * EDGE), font=font_of(12), fill=SOFT)
-    for number, (query, answers) in enumerate(lines):
+    for number, (query, neighbours) in enumerate(lines):
         top = head + number * (TILE + CAPTION + GAP)
         _place(page, draw, query, EDGE, top)
         rule = EDGE + TILE + GAP
         draw.line([(rule, top), (rule, top + TILE)], fill="#d5dae2", width=1)
-        for place, answer in enumerate(answers):
-            _place(page, draw, answer, EDGE + (TILE + GAP) * (place + 1) + GAP, top)
+        for place, neighbour in enumerate(neighbours):
+            _place(page, draw, neighbour, EDGE + (TILE + GAP) * (place + 1) + GAP, top)
     return page
 
 
 def _place(page: Image.Image, draw: ImageDraw.ImageDraw, tile: Tile, left: int, top: int) -> None:
     colour = NEUTRAL if tile.right is None else RIGHT if tile.right else WRONG
     draw.rounded_rectangle([left, top, left + TILE - 1, top + TILE - 1], 7, fill=colour)
-    inner = TILE - 2 * FRAME
+    inner = TILE - 2 * FRAME_PIXELS
     small = min(tile.image.size) < inner  # enlarged characters stay crisp, photographs smooth
     scale = max(inner / tile.image.width, inner / tile.image.height)
     size = (max(inner, round(tile.image.width * scale)), max(inner, round(tile.image.height * scale)))
     image = tile.image.resize(size, Image.Resampling.BICUBIC if small else Image.Resampling.LANCZOS)
     x, y = (size[0] - inner) // 2, (size[1] - inner) // 2
-    page.paste(image.crop((x, y, x + inner, y + inner)), (left + FRAME, top + FRAME))
+    page.paste(image.crop((x, y, x + inner, y + inner)), (left + FRAME_PIXELS, top + FRAME_PIXELS))
     draw.text((left + 2, top + TILE + 4), fit(tile.caption, font_of(12), TILE), font=font_of(12), fill=INK)
     draw.text((left + 2, top + TILE + 19), fit(tile.detail, font_of(10), TILE), font=font_of(10), fill=SOFT)
 
 
 def fit(text: str, font: ImageFont.FreeTypeFont, width: int) -> str:
-    """As much of a text as there is room for, on one line."""
+    """Return a text on one line, shortened with an ellipsis to `width` pixels."""
     text = one_line(text)
     if font.getlength(text) <= width:
         return text
@@ -69,7 +72,7 @@ def fit(text: str, font: ImageFont.FreeTypeFont, width: int) -> str:
 
 
 def one_line(text: str) -> str:
-    """Without line breaks and other characters that cannot be drawn."""
+    """Return a text with line breaks and other unprintable characters replaced by spaces."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 

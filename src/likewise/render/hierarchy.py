@@ -1,4 +1,4 @@
-"""The tree of classes that a training came to: a picture of who stands with whom, and how far a known tree agrees."""
+"""The learned class hierarchy: a figure of its clusters, and its agreement with the known taxonomy."""
 
 from __future__ import annotations
 
@@ -21,32 +21,36 @@ from likewise._notebook import table, view
 from likewise.render.gallery import EDGE, INK, PAPER, SOFT, WRONG, fit, font_of, one_line
 from likewise.render.tables import escape
 
-TILE, GAP, LINE, ACROSS, PAD, HEAD, PARENT = 66, 8, 13, 6, 12, 32, 36
-CARD, RULE = "#f4f6f9", "#d5dae2"
+TILE, GAP, LINE_PIXELS, CARD_COLUMNS, PAD_PIXELS, HEAD_PIXELS, PARENT_PIXELS = 66, 8, 13, 6, 12, 32, 36
+"""Side of a tile, gap, height of a text line, tiles in a row of a card, padding, heights of the heads of cards and parents."""
 
-AGREEMENT = ("level", "clusters", "depth of the tree", "groups", "AMI", "purity")
+CARD_COLOUR, RULE_COLOUR = "#f4f6f9", "#d5dae2"
+"""Background of a card, and frame of an image."""
 
-CARDS, MOST = 40, 12
-"""Clusters in the picture, the largest; cells in a card, the last for how many classes had no room."""
+AGREEMENT_HEADS = ("level", "clusters", "depth of the tree", "groups", "AMI", "purity")
+"""Heads of the table of agreements."""
 
-TALL = 1100
-"""Pixels of cards for each column; there are two to four of them."""
+MAX_CARDS, MAX_CARD_CLASSES = 40, 12
+"""Largest number of clusters in the figure, and of cells in a card; the last cell may count the classes left out."""
+
+COLUMN_HEIGHT = 1100
+"""Target height of a column of cards in pixels; there are two to four columns."""
 
 
 class Agreement(NamedTuple):
-    """How far the clusters of a level (1: the finest) are the groups at a depth of the known tree (1: the coarsest)."""
+    """Agreement of the clusters of a level (1: finest) with the groups at a depth of the known taxonomy (1: coarsest)."""
 
     level: int
     clusters: int
     depth: int
     groups: int
-    ami: float  # 1: the same, 0: as by chance
-    purity: float  # share of classes in the group that most of their cluster are in
+    ami: float  # adjusted mutual information; 1: equal, 0: chance
+    purity: float  # share of classes in the majority group of their cluster
 
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """A tree of classes: for each level, the finest first, the cluster of every class; and what there is to tell of it."""
+    """A learned class hierarchy: for each level, finest first, the cluster of every class; its agreement, notes and figure."""
 
     how: str
     class_names: tuple[str, ...]
@@ -57,13 +61,15 @@ class Learned:
 
     @view
     def _repr_html_(self) -> str:
-        said = [f"clusters: {self.how}", *self.notes, f"picture: {self.picture}"]
-        return table("tree of classes", AGREEMENT, agreement_lines(self), said)
+        notes = [f"clusters: {self.how}", *self.notes, f"figure: {self.picture}"]
+        return table("tree of classes", AGREEMENT_HEADS, agreement_lines(self), notes)
 
 
 class Leaf(NamedTuple):
-    """A class, a picture of it where there is one, its known group where its cluster is not named by it, and whether it
-    is odd: of another group than the majority of its cluster."""
+    """A class with an image if there is one, and its known group if the cluster has another name.
+
+    `odd`: its known group is not the majority group of its cluster.
+    """
 
     name: str
     image: Image.Image | None
@@ -72,7 +78,7 @@ class Leaf(NamedTuple):
 
 
 class Card(NamedTuple):
-    """A cluster: its classes, those that had no room counted, and what it is part of."""
+    """A cluster: its classes, the number of classes left out (`more`), and the name of its parent cluster."""
 
     title: str
     detail: str
@@ -82,7 +88,7 @@ class Card(NamedTuple):
 
 
 def agreement_lines(learned: Learned) -> list[tuple[str, ...]]:
-    """Level, clusters, depth, groups, AMI and purity of every comparison with the known tree."""
+    """Return level, clusters, depth, groups, AMI and purity of every comparison with the known taxonomy as text."""
     return [
         (*map(str, (one.level, one.clusters, one.depth, one.groups)), f"{one.ami:.3f}", f"{100 * one.purity:.1f} %")
         for one in learned.comparison
@@ -90,34 +96,34 @@ def agreement_lines(learned: Learned) -> list[tuple[str, ...]]:
 
 
 def show_learned(learned: Learned) -> None:
-    """A table of how far the known tree agrees, and what must be said below it."""
+    """Print the agreement with the known taxonomy, and the notes."""
     console = Console(highlight=False)
     if learned.comparison:
-        shown = Table(*AGREEMENT)
+        shown = Table(*AGREEMENT_HEADS)
         for line in agreement_lines(learned):
             shown.add_row(*line)
         console.print(shown)
-    for note in (f"clusters: {learned.how}", *learned.notes, f"picture: {learned.picture}"):
+    for note in (f"clusters: {learned.how}", *learned.notes, f"figure: {learned.picture}"):
         console.print(escape(note), soft_wrap=True)
 
 
 def best(learned: Learned, level: int) -> Agreement | None:
-    """The depth of the known tree that a level agrees with most."""
+    """Return the agreement of a level with the depth of the known taxonomy that fits best; None without a taxonomy."""
     own = [one for one in learned.comparison if one.level == level and not math.isnan(one.ami)]
     return max(own, key=lambda one: one.ami, default=None)
 
 
 def say_what(learned: Learned) -> list[str]:
-    """What the picture shows, in two lines."""
+    """Return the two lines below the title of the figure."""
     clusters = len(np.unique(learned.levels[0]))
-    shown = f", the {CARDS} largest shown" if clusters > CARDS else ""
+    shown = f", the {MAX_CARDS} largest shown" if clusters > MAX_CARDS else ""
     lines = [
-        f"{len(learned.class_names)} training classes in {clusters} clusters{shown}, {learned.how}; similar ones side by side"
+        f"{len(learned.class_names)} training classes in {clusters} clusters{shown}, {learned.how}; similar clusters side by side"
     ]
     if agreed := best(learned, 1):
         lines.append(
-            f"red: not of the group that the majority of its cluster is in, of {agreed.groups} at depth {agreed.depth} of the "
-            f"known tree; AMI {agreed.ami:.2f}, purity {agreed.purity:.0%}"
+            f"red: not in the majority group of its cluster; {agreed.groups} groups at depth {agreed.depth} of the known "
+            f"taxonomy; AMI {agreed.ami:.2f}, purity {agreed.purity:.0%}"
         )
     return lines
 
@@ -126,19 +132,19 @@ def make_cards(
     learned: Learned,
     paths: Sequence[tuple[str, ...]],
     mean: Float[np.ndarray, "C D"],
-    picture: Callable[[int], Image.Image | None],
+    image_of: Callable[[int], Image.Image | None],
 ) -> list[Card]:
-    """A card for each of the largest clusters, named by the known group that most of its classes are in.
+    """Return a card for each of the largest clusters, named after the majority group of its classes.
 
     Args:
         paths: the known ancestors of each class, coarsest first.
-        mean: of the embeddings of each class: similar clusters, and classes, stand side by side.
-        picture: of a class.
+        mean: mean embedding of each class, which orders similar clusters and classes side by side.
+        image_of: returns the image of a class; None: no image.
     """
-    largest = [cluster for cluster, _ in Counter(learned.levels[0].tolist()).most_common(CARDS)]
+    largest = [cluster for cluster, _ in Counter(learned.levels[0].tolist()).most_common(MAX_CARDS)]
     shown = np.isin(learned.levels[0], largest)
 
-    def below(level: int, members: Bool[np.ndarray, "C"], parent: str) -> list[Card]:
+    def cards_of(level: int, members: Bool[np.ndarray, "C"], parent: str) -> list[Card]:
         cluster, agreed, cards = learned.levels[level - 1], best(learned, level), []
         group = [path[: agreed.depth] if agreed else () for path in paths]
         numbers = np.unique(cluster[members & shown])
@@ -148,22 +154,22 @@ def make_cards(
             word = f"cluster {number}" if level == 1 else f"level {level} cluster {number}"
             major, title, detail = name_cluster(word, [group[c] for c in np.flatnonzero(own)])
             if level > 1:
-                cards += below(level - 1, own, " / ".join(filter(None, (parent, f"{title}, {detail}"))))
+                cards += cards_of(level - 1, own, " / ".join(filter(None, (parent, f"{title}, {detail}"))))
                 continue
             chosen = choose(mean, np.flatnonzero(own))
             shares = ["" if group[c] == major else "".join(group[c][-1:]) for c in chosen]
             leaves = [
-                Leaf(learned.class_names[c], picture(c), share, bool(major) and group[c] != major)
+                Leaf(learned.class_names[c], image_of(c), share, bool(major) and group[c] != major)
                 for c, share in zip(chosen, shares, strict=True)
             ]
             cards.append(Card(title, detail, leaves, int(own.sum()) - len(leaves), parent))
         return cards
 
-    return below(len(learned.levels), np.ones(len(paths), bool), "")
+    return cards_of(len(learned.levels), np.ones(len(paths), bool), "")
 
 
 def name_cluster(cluster: str, groups: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], str, str]:
-    """The known group that the majority of a cluster is in (none: a mixture), what to call the cluster, and its size."""
+    """Return the majority group of a cluster (empty: no majority), the title of the cluster, and its size as text."""
     ((most, count),) = Counter(groups).most_common(1)
     size = f"{len(groups)} class{'es' if len(groups) > 1 else ''}"
     if not most or (count == 1 and len(groups) > 1):
@@ -174,26 +180,30 @@ def name_cluster(cluster: str, groups: Sequence[tuple[str, ...]]) -> tuple[tuple
 
 
 def choose(mean: Float[np.ndarray, "C D"], members: Int[np.ndarray, "n"]) -> list[int]:
-    """The classes that a card shows: all, or those nearest to the middle; similar ones side by side."""
-    if len(members) > MOST:
+    """Return the classes on a card: all, or those nearest to the mean of the cluster; similar classes side by side."""
+    if len(members) > MAX_CARD_CLASSES:
         near = mean[members] @ mean[members].mean(0)
-        members = members[np.sort(np.argsort(-near, kind="stable")[: MOST - 1])]
+        members = members[np.sort(np.argsort(-near, kind="stable")[: MAX_CARD_CLASSES - 1])]
     return members[in_chain(mean[members])].tolist()
 
 
 def in_chain(x: Float[np.ndarray, "n D"]) -> Int[np.ndarray, "n"]:
-    """An order in which neighbours are similar: that of the leaves when the nearest are joined, one pair after another."""
+    """Return an order with similar rows side by side: the leaves of the average linkage."""
     return leaves_list(linkage(x, "average", optimal_ordering=True)) if len(x) > 2 else np.arange(len(x))
 
 
 def draw_hierarchy(cards: Sequence[Card], title: str, words: Sequence[str]) -> Image.Image:
-    """Clusters in their order, down one column after another, below what they are part of."""
+    """Return the figure: cards in order, column after column, below the names of their parent clusters."""
     thumb = TILE if any(leaf.image for card in cards for leaf in card.leaves) else 0
     texts = max(len(captions(leaf)) for card in cards for leaf in card.leaves)
-    step = thumb + texts * LINE + GAP
-    heights = [HEAD + math.ceil((len(c.leaves) + bool(c.more)) / ACROSS) * step + PAD - GAP for c in cards]
-    columns = into_columns([card.parent for card in cards], heights, min(4, max(2, round(sum(heights) / TALL))))
-    wide = 2 * PAD + ACROSS * (TILE + GAP) - GAP
+    step = thumb + texts * LINE_PIXELS + GAP
+    heights = [
+        HEAD_PIXELS + math.ceil((len(c.leaves) + bool(c.more)) / CARD_COLUMNS) * step + PAD_PIXELS - GAP for c in cards
+    ]
+    columns = into_columns(
+        [card.parent for card in cards], heights, min(4, max(2, round(sum(heights) / COLUMN_HEIGHT)))
+    )
+    wide = 2 * PAD_PIXELS + CARD_COLUMNS * (TILE + GAP) - GAP
     top, width = 60 + 17 * len(words), 2 * EDGE + len(columns) * (wide + GAP) - GAP
     deepest = max(column[-1][1] + heights[column[-1][0]] for column in columns)
     page = Image.new("RGB", (width, top + deepest + EDGE), PAPER)
@@ -207,7 +217,7 @@ def draw_hierarchy(cards: Sequence[Card], title: str, words: Sequence[str]) -> I
             card = cards[place]
             if card.parent != above:
                 name = fit(card.parent, font_of(12, True), wide)
-                draw.text((left, top + down - PARENT + 10), name, font=font_of(12, True), fill=INK)
+                draw.text((left, top + down - PARENT_PIXELS + 10), name, font=font_of(12, True), fill=INK)
                 draw.line([(left, top + down - 7), (left + wide, top + down - 7)], fill=INK, width=1)
             above = card.parent
             place_card(page, draw, card, (left, top + down, left + wide, top + down + heights[place]), thumb, step)
@@ -215,65 +225,66 @@ def draw_hierarchy(cards: Sequence[Card], title: str, words: Sequence[str]) -> I
 
 
 def into_columns(parents: Sequence[str], heights: Sequence[int], columns: int) -> list[list[tuple[int, int]]]:
-    """(card, how far down) for each column, all about as long. A parent is named above its first card in every column."""
-    limit = max(max(heights), sum(heights) // columns) + PARENT
+    """Return (card, offset from the top) for columns of similar height. The parent is named above its first card of a column."""
+    limit = max(max(heights), sum(heights) // columns) + PARENT_PIXELS
     while True:
         found: list[list[tuple[int, int]]] = [[]]
         down = 0
         for place, (parent, height) in enumerate(zip(parents, heights, strict=True)):
             new = not found[-1] or parent != parents[place - 1]
-            if found[-1] and down + (PARENT if parent and new else 0) + height > limit:
+            if found[-1] and down + (PARENT_PIXELS if parent and new else 0) + height > limit:
                 found.append([])
                 down, new = 0, True
-            down += PARENT if parent and new else 0
+            down += PARENT_PIXELS if parent and new else 0
             found[-1].append((place, down))
             down += height + GAP
         if len(found) <= columns:
             return found
-        limit += LINE
+        limit += LINE_PIXELS
 
 
 def place_card(
     page: Image.Image, draw: ImageDraw.ImageDraw, card: Card, box: tuple[int, int, int, int], thumb: int, step: int
 ) -> None:
+    """Draw a card into `box`; `thumb`: height of an image, `step`: height of a row, in pixels."""
     left, top, right, _ = box
-    draw.rounded_rectangle(box, 9, fill=CARD)
-    room = right - left - 2 * PAD
+    draw.rounded_rectangle(box, 9, fill=CARD_COLOUR)
+    room = right - left - 2 * PAD_PIXELS
     detail = fit(card.detail, font_of(11), round(0.7 * room))
-    title = fit(card.title, font_of(13, True), int(room - PAD - font_of(11).getlength(detail)))
-    draw.text((left + PAD, top + 8), title, font=font_of(13, True), fill=INK)
-    draw.text((right - PAD, top + 10), detail, font=font_of(11), fill=SOFT, anchor="ra")
+    title = fit(card.title, font_of(13, True), int(room - PAD_PIXELS - font_of(11).getlength(detail)))
+    draw.text((left + PAD_PIXELS, top + 8), title, font=font_of(13, True), fill=INK)
+    draw.text((right - PAD_PIXELS, top + 10), detail, font=font_of(11), fill=SOFT, anchor="ra")
     for place in range(len(card.leaves) + bool(card.more)):
-        line, across = divmod(place, ACROSS)
-        x, y = left + PAD + across * (TILE + GAP), top + HEAD + line * step
+        line, across = divmod(place, CARD_COLUMNS)
+        x, y = left + PAD_PIXELS + across * (TILE + GAP), top + HEAD_PIXELS + line * step
         if place < len(card.leaves):
             place_leaf(page, draw, card.leaves[place], x, y, thumb)
         else:
-            middle = (x + TILE // 2, y + max(thumb, 2 * LINE) // 2)
+            middle = (x + TILE // 2, y + max(thumb, 2 * LINE_PIXELS) // 2)
             draw.text(middle, f"+ {card.more} more", font=font_of(11), fill=SOFT, anchor="mm")
 
 
 def place_leaf(page: Image.Image, draw: ImageDraw.ImageDraw, leaf: Leaf, x: int, y: int, thumb: int) -> None:
-    """The picture, framed in red if it is odd, its name and its group."""
+    """Draw the image of a class, framed in red if it is odd, its name and its group."""
     frame = 3 if leaf.odd else 1
     if thumb:
-        draw.rectangle([x, y, x + TILE - 1, y + TILE - 1], fill=WRONG if leaf.odd else RULE)
+        draw.rectangle([x, y, x + TILE - 1, y + TILE - 1], fill=WRONG if leaf.odd else RULE_COLOUR)
     if leaf.image is not None:
         size = (TILE - 2 * frame, TILE - 2 * frame)
         page.paste(ImageOps.fit(leaf.image, size, Image.Resampling.LANCZOS), (x + frame, y + frame))
     for number, (words, font, colour) in enumerate(captions(leaf)):
-        draw.text((x, y + thumb + 2 + number * LINE), words, font=font, fill=colour)
+        draw.text((x, y + thumb + 2 + number * LINE_PIXELS), words, font=font, fill=colour)
 
 
 def captions(leaf: Leaf) -> list[tuple[str, ImageFont.FreeTypeFont, str]]:
-    """The lines below a picture: its name, then its group."""
+    """Return the text lines below an image with font and colour: its name, then its group."""
     name, group = wrapped(leaf.name, font_of(10), 3), wrapped(leaf.group, font_of(9), 2)
     colour = WRONG if leaf.odd else SOFT
     return [(line, font_of(10), INK) for line in name] + [(line, font_of(9), colour) for line in group]
 
 
 def wrapped(text: str, font: ImageFont.FreeTypeFont, most: int) -> list[str]:
-    """A text in at most so many lines, broken after a space, an underscore or a hyphen."""
+    """Return a text in at most `most` lines, broken after a space, an underscore or a hyphen."""
     lines, width = [""], TILE + GAP // 2
     for word in re.findall(r"[^ _-]*[ _-]?", one_line(text)):
         if lines[-1] and font.getlength((lines[-1] + word).rstrip()) > width and len(lines) < most:

@@ -40,12 +40,12 @@ def environment() -> Environment:
 
 
 def known(write: Callable[..., str]) -> Callable[..., str]:
-    """Write a number that is there, and nothing where there is none."""
+    """Return a filter that formats a number with `write`, and None, NaN and infinities as ""."""
     return lambda value, *how: "" if value is None or not np.isfinite(value) else write(value, *how)
 
 
 def breakable(name: str) -> Markup:
-    """A name on one line, which may be broken after _ and /."""
+    """Return a name on one line as HTML, with possible line breaks after _ and /."""
     return Markup("<wbr>").join(re.findall(r"[^_/]*[_/]|[^_/]+", one_line(name)))
 
 

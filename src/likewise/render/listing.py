@@ -9,7 +9,7 @@ from likewise._notebook import table, view
 
 
 class Listing(dict):
-    """Registry -> name -> one line."""
+    """Registry -> component -> its one-line description."""
 
     @view
     def _repr_html_(self) -> str:

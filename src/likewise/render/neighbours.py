@@ -1,4 +1,4 @@
-"""The answers of a search: a table for the terminal or a notebook, lines with tabs for other programs."""
+"""The results of a search: a table for the terminal or a notebook, tab-separated lines for other programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from likewise._notebook import table, view
 from likewise.errors import printable
 from likewise.render.tables import escape
 
-HEADS = ("", "similarity", "class", "row", "path")
+COLUMN_HEADS = ("", "similarity", "class", "row", "path")
+"""Heads of the table."""
 
 
 class Neighbours(list):
@@ -24,16 +25,17 @@ class Neighbours(list):
     @view
     def _repr_html_(self) -> str:
         lines = [(place, *line) for place, line in enumerate(lines_of(self), 1)]
-        return table(f"nearest to {self.query}", HEADS, lines, notes_of(self))
+        return table(f"nearest to {self.query}", COLUMN_HEADS, lines, notes_of(self))
 
 
 def lines_of(found: Iterable[dict]) -> list[tuple[str, str, str, str]]:
-    """Similarity, class, row and path of every neighbour as text."""
+    """Return similarity, class, row and path of every neighbour as text."""
     return [(f"{one['similarity']:.4f}", one["class"], str(one["row"]), one["path"]) for one in found]
 
 
 def notes_of(found: Iterable[dict]) -> list[str]:
-    return [f"row {one['row']} is the same picture" for one in found if one["same"]]
+    """Return a note for every neighbour that is the query image itself."""
+    return [f"row {one['row']} is the same image" for one in found if one["same"]]
 
 
 def show_neighbours(found: Neighbours) -> None:
@@ -43,8 +45,8 @@ def show_neighbours(found: Neighbours) -> None:
         for line in lines_of(found):
             print("\t".join(map(printable, line)))
         return
-    shown = Table(*HEADS[:-1], title=f"nearest to {escape(found.query)}", title_justify="left")
-    shown.add_column(HEADS[-1], overflow="fold")
+    shown = Table(*COLUMN_HEADS[:-1], title=f"nearest to {escape(found.query)}", title_justify="left")
+    shown.add_column(COLUMN_HEADS[-1], overflow="fold")
     for place, line in enumerate(lines_of(found), 1):
         shown.add_row(str(place), *map(escape, line))
     console.print(shown)

@@ -1,4 +1,4 @@
-"""What noise did to the labels: tables for the terminal, the matrix of which class became which, and the class tree."""
+"""Injected label noise: a table for the terminal, the transition matrix of the classes, and the class tree."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ from rich.table import Table
 
 from likewise._notebook import table as notebook_table
 from likewise._notebook import view
-from likewise.render.figures import BETTER, FAINT, INK, SOFT, WORSE, save_figure
+from likewise.render.figures import BETTER_COLOUR, FAINT_COLOUR, INK_COLOUR, SOFT_COLOUR, WORSE_COLOUR, save_figure
 from likewise.render.tables import escape
 from likewise.types import Items
 
-LISTED = 15
-"""Classes listed on the terminal, those with the most wrong labels first."""
+MAX_LISTED_CLASSES = 15
+"""Number of classes that the terminal lists, those with the most wrong labels first."""
 
-NAMED, BINS, GROUPS, LEAVES = 60, 400, 40, 500
-"""The matrix names up to so many classes, has at most so many lines, names at most so many groups; the tree's leaves."""
+MAX_NAMED_CLASSES, MAX_MATRIX_LINES, MAX_NAMED_GROUPS, MAX_TREE_CLASSES = 60, 400, 40, 500
+"""Largest numbers of class names, lines and group names in the matrix, and of classes in the tree."""
 
-WRONG = LinearSegmentedColormap.from_list("wrong", ["#ffffff", "#fbd9b8", "#f0a35c", WORSE, "#7a2e00"])
+WRONG_COLOURS = LinearSegmentedColormap.from_list("wrong", ["#ffffff", "#fbd9b8", "#f0a35c", WORSE_COLOUR, "#7a2e00"])
+"""Colour map of wrong labels."""
 
 
 @dataclass(frozen=True, eq=False)
 class Spoiled:
-    """Items with wrong labels, the rows whose labels could change, the table and the pictures that were written."""
+    """Items with wrong labels, the rows whose labels could change, and the paths of the table and the figures."""
 
     items: Items
     rows: Int[np.ndarray, "n"]
@@ -48,24 +49,24 @@ class Spoiled:
             ("training labels", len(self.rows)),
             ("wrong", f"{wrong} ({wrong / max(1, len(self.rows)):.2%})"),
             ("table", self.table),
-            ("pictures", ", ".join(map(str, self.pictures))),
+            ("figures", ", ".join(map(str, self.pictures))),
         ]
         return notebook_table(f"{self.items.name} with wrong labels", (), lines)
 
 
 def draw_noise(items: Items, rows: Int[np.ndarray, "n"], table: Path) -> tuple[Path, ...]:
-    """Write pictures of what changed beside the table, and return their paths: the transitions, and the class tree if any."""
-    pictures = {table.with_name(f"{table.stem}.png"): draw_transitions(items, rows)}
+    """Write figures beside the table and return their paths: the transition matrix, and the class tree if there is one."""
+    figures = {table.with_name(f"{table.stem}.png"): draw_transitions(items, rows)}
     if items.taxonomy is not None and items.y_clean is not None:
         names = [items.class_name[c] for c in np.unique(items.y_clean[rows])]
-        pictures[table.with_name(f"{table.stem}_tree.png")] = draw_tree(items.taxonomy, names)
-    for file, figure in pictures.items():
+        figures[table.with_name(f"{table.stem}_tree.png")] = draw_tree(items.taxonomy, names)
+    for file, figure in figures.items():
         save_figure(figure, file)
-    return tuple(pictures)
+    return tuple(figures)
 
 
 def show_noise(items: Items, rows: Int[np.ndarray, "n"]) -> None:
-    """How many labels became wrong, of which classes, and which classes that leaves without pairs."""
+    """Print the number of wrong labels, the classes that changed most, and the classes that are left without pairs."""
     assert items.y_clean is not None
     before, after = (np.bincount(y[rows], minlength=items.classes) for y in (items.y_clean, items.y))
     wrong = items.y_clean[rows] != items.y[rows]
@@ -75,20 +76,20 @@ def show_noise(items: Items, rows: Int[np.ndarray, "n"]) -> None:
     console = Console(highlight=False)
     if worst:
         table = Table("class", *(("samples", "lost", "%", "gained", "now")))
-        for c in worst[:LISTED]:
+        for c in worst[:MAX_LISTED_CLASSES]:
             cells = (before[c], lost[c], f"{100 * share[c]:.0f}", gained[c], after[c])
             table.add_row(escape(items.class_name[c]), *map(str, cells))
         console.print(table)
-    if len(worst) > LISTED:
-        console.print(f"and {len(worst) - LISTED} more classes, less changed", style="dim")
-    there = before > 0
+    if len(worst) > MAX_LISTED_CLASSES:
+        console.print(f"and {len(worst) - MAX_LISTED_CLASSES} more classes that changed less", style="dim")
+    present = before > 0
     console.print(
         f"{wrong.sum()} of {len(rows)} training labels are wrong ({100 * wrong.mean():.2f} %), in {(lost > 0).sum()} of "
-        f"{there.sum()} classes"
+        f"{present.sum()} classes"
     )
     for what, picked in (
-        ("gone", there & (after == 0)),
-        ("left with one sample, so without pairs", there & (after == 1)),
+        ("without samples", present & (after == 0)),
+        ("with one sample, so without pairs", present & (after == 1)),
     ):
         names = [escape(items.class_name[c]) for c in np.flatnonzero(picked)]
         if names:
@@ -96,13 +97,14 @@ def show_noise(items: Items, rows: Int[np.ndarray, "n"]) -> None:
 
 
 def draw_transitions(items: Items, rows: Int[np.ndarray, "n"]) -> Figure:
-    """Line: the true class, column: the label now, colour: which share of the class that is. Relatives stand together."""
+    """Return the transition matrix as a figure: line = true class, column = given label, colour = share of the class.
+
+    Classes of one group of the taxonomy are adjacent.
+    """
     assert items.y_clean is not None
     order = in_order(items, np.union1d(items.y_clean[rows], items.y[rows]))
     place = np.full(items.classes, -1)
-    place[order] = (
-        np.arange(len(order)) * min(len(order), BINS) // len(order)
-    )  # classes beyond what can be seen are merged
+    place[order] = np.arange(len(order)) * min(len(order), MAX_MATRIX_LINES) // len(order)  # too many lines are merged
     true, now = place[items.y_clean[rows]], place[items.y[rows]]
     lines = place.max() + 1
     count = np.bincount(true * lines + now, minlength=lines * lines).reshape(lines, lines)
@@ -114,18 +116,18 @@ def draw_transitions(items: Items, rows: Int[np.ndarray, "n"]) -> Figure:
     merged = f", {lines} lines of several classes each" if lines < len(order) else ""
     figure.suptitle(
         f"{changed:.1f} % of {len(rows)} training labels are wrong; {len(order)} classes{merged}",
-        x=0.012, ha="left", fontsize=11, fontweight="bold", color=INK,
+        x=0.012, ha="left", fontsize=11, fontweight="bold", color=INK_COLOUR,
     )  # fmt: skip
     paint(figure, axes, share)
     names = [items.class_name[c] for c in order]
     label_lines(axes, names, [(items.taxonomy or {}).get(name, ()) for name in names], place[order])
-    axes.set_xlabel("label now", fontsize=9, color=INK)
-    axes.set_ylabel("true class", fontsize=9, color=INK)
+    axes.set_xlabel("given label", fontsize=9, color=INK_COLOUR)
+    axes.set_ylabel("true class", fontsize=9, color=INK_COLOUR)
     return figure
 
 
 def in_order(items: Items, classes: Int[np.ndarray, "C"]) -> list[int]:
-    """Classes as the tree lists them, else by number."""
+    """Return classes in the order of the taxonomy; by number without a taxonomy."""
     tree = items.taxonomy
     return (
         classes.tolist()
@@ -135,48 +137,54 @@ def in_order(items: Items, classes: Int[np.ndarray, "C"]) -> list[int]:
 
 
 def paint(figure: Figure, axes: Axes, share: Float[np.ndarray, "L L"]) -> None:
-    """Wrong labels in colour, right ones in grey: with few wrong they would drown in the diagonal."""
+    """Draw wrong labels in colour and right labels in grey, so that the diagonal does not hide few wrong labels."""
     lines, right = len(share), np.eye(len(share), dtype=bool)
     wrong, kept = np.ma.masked_array(share, right), np.ma.masked_array(share, ~right)
     most = max(float(wrong.filled(0).max()), 1e-9)
-    image = axes.imshow(wrong, cmap=WRONG, norm=PowerNorm(0.6, 0, most), interpolation="nearest")
+    image = axes.imshow(wrong, cmap=WRONG_COLOURS, norm=PowerNorm(0.6, 0, most), interpolation="nearest")
     axes.imshow(kept, cmap="Greys", vmin=0, vmax=1.6, interpolation="nearest")
     if lines <= 20:
         for i, j in zip(*np.nonzero(share)):
             dark = i == j or share[i, j] > 0.6 * most
             axes.text(
-                j, i, f"{100 * share[i, j]:.0f}", ha="center", va="center", fontsize=8, color="white" if dark else INK
+                j,
+                i,
+                f"{100 * share[i, j]:.0f}",
+                ha="center",
+                va="center",
+                fontsize=8,
+                color="white" if dark else INK_COLOUR,
             )
     bar = figure.colorbar(image, ax=axes, shrink=0.5, aspect=25, pad=0.02, format=lambda v, _: f"{100 * v:.3g} %")
-    bar.set_label("share of the true class", fontsize=8, color=INK)
-    bar.ax.tick_params(labelsize=8, length=0, labelcolor=INK)
+    bar.set_label("share of the true class", fontsize=8, color=INK_COLOUR)
+    bar.ax.tick_params(labelsize=8, length=0, labelcolor=INK_COLOUR)
     bar.outline.set_visible(False)
 
 
 def label_lines(axes: Axes, names: list[str], paths: list[tuple[str, ...]], place: Int[np.ndarray, "C"]) -> None:
-    """Few classes by their names, many by the names of their groups in the tree; lines between groups."""
+    """Label the axes with class names, or with group names for many classes; draw lines between groups."""
     spans = groups(paths)
     for _, first, _ in spans[1:]:
         for line in (axes.axhline, axes.axvline):
-            line(place[first] - 0.5, color=SOFT, lw=0.5, alpha=0.6)
-    if len(names) <= NAMED:
+            line(place[first] - 0.5, color=SOFT_COLOUR, lw=0.5, alpha=0.6)
+    if len(names) <= MAX_NAMED_CLASSES:
         ticks = dict(enumerate(names))
     else:
-        thick = 0.011 * (place[-1] + 1)  # thinner groups would write over one another
+        thick = 0.011 * (place[-1] + 1)  # the names of thinner groups would overlap
         spans = [(name, place[first] - 0.5, place[last] + 0.5) for name, first, last in spans]
         ticks = {(low + high) / 2: name for name, low, high in spans if high - low >= thick}
     size = 8 if len(ticks) <= 30 else 6.5
-    axes.set_xticks(list(ticks), ticks.values(), rotation=90, fontsize=size, color=INK, parse_math=False)
-    axes.set_yticks(list(ticks), ticks.values(), fontsize=size, color=INK, parse_math=False)
+    axes.set_xticks(list(ticks), ticks.values(), rotation=90, fontsize=size, color=INK_COLOUR, parse_math=False)
+    axes.set_yticks(list(ticks), ticks.values(), fontsize=size, color=INK_COLOUR, parse_math=False)
     axes.tick_params(length=0)
     for edge in axes.spines.values():
-        edge.set_color(FAINT)
+        edge.set_color(FAINT_COLOUR)
 
 
 def groups(paths: Sequence[tuple[str, ...]]) -> list[tuple[str, int, int]]:
-    """(name, first, last) of runs of classes that share an ancestor: the largest is split while there are not too many."""
-    most = min(GROUPS, max(3, len(paths) // 4))
-    found, whole = [(0, len(paths), 0)], []  # first, end, how many ancestors they share
+    """Return (name, first, last) of adjacent classes that share an ancestor; the largest group is split while few enough."""
+    most = min(MAX_NAMED_GROUPS, max(3, len(paths) // 4))
+    found, whole = [(0, len(paths), 0)], []  # first, end, number of common ancestors
     while found:
         group = max(found, key=lambda one: one[1] - one[0])
         found.remove(group)
@@ -192,7 +200,7 @@ def groups(paths: Sequence[tuple[str, ...]]) -> list[tuple[str, int, int]]:
 
 @dataclass(frozen=True)
 class Node:
-    """A branching of the tree, or a leaf, and the line it stands in."""
+    """An inner node or a leaf of the tree, and its line in the figure."""
 
     name: str
     line: float
@@ -200,13 +208,17 @@ class Node:
 
     @property
     def height(self) -> int:
+        """Number of levels below this node."""
         return 1 + max(child.height for child in self.children) if self.children else 0
 
 
 def draw_tree(taxonomy: dict[str, tuple[str, ...]], classes: Sequence[str]) -> Figure:
-    """The tree of these classes, root to the left; a node with one child is passed over. Of very many classes, their kinds."""
+    """Return the taxonomy of these classes as a figure, root on the left, without nodes that have one child.
+
+    With more than `MAX_TREE_CLASSES` classes, leaves are the parents of the classes.
+    """
     leaves = sorted((taxonomy.get(name, ()), name) for name in classes)
-    if len(leaves) > LEAVES:
+    if len(leaves) > MAX_TREE_CLASSES:
         kinds = Counter(path for path, _ in leaves)
         leaves = sorted(
             (path[:-1], f"{path[-1] if path else 'none'} ({count} classes)") for path, count in kinds.items()
@@ -224,7 +236,7 @@ def draw_tree(taxonomy: dict[str, tuple[str, ...]], classes: Sequence[str]) -> F
         va="center",
         fontsize=8,
         fontweight="bold",
-        color=BETTER,
+        color=BETTER_COLOUR,
         parse_math=False,
     )
     _draw_node(axes, root, 0, root.height)
@@ -235,7 +247,7 @@ def draw_tree(taxonomy: dict[str, tuple[str, ...]], classes: Sequence[str]) -> F
 
 
 def grow(leaves: Sequence[tuple[tuple[str, ...], str]], first: int = 0, depth: int = 0) -> Node:
-    """The node of some sorted (path, class), the first of which stands in line `first`, below `depth` ancestors."""
+    """Return the node of sorted (path, class) leaves; the first leaf is in line `first`; all share `depth` ancestors."""
     if len(leaves) == 1:
         return Node(leaves[0][1], first)
     path = leaves[0][0]
@@ -251,13 +263,18 @@ def grow(leaves: Sequence[tuple[tuple[str, ...], str]], first: int = 0, depth: i
 
 def _draw_node(axes: Axes, node: Node, x: int, end: int) -> None:
     if node.children:
-        axes.plot([x, x], [node.children[0].line, node.children[-1].line], color=SOFT, lw=1)
+        axes.plot([x, x], [node.children[0].line, node.children[-1].line], color=SOFT_COLOUR, lw=1)
     for child in node.children:
         axes.plot(
-            [x, x + 1 if child.children else end], [child.line] * 2, color=SOFT if child.children else FAINT, lw=1
+            [x, x + 1 if child.children else end],
+            [child.line] * 2,
+            color=SOFT_COLOUR if child.children else FAINT_COLOUR,
+            lw=1,
         )
         if child.children:
-            axes.text(x + 0.04, child.line - 0.12, child.name, va="bottom", fontsize=7, color=BETTER, parse_math=False)
+            axes.text(
+                x + 0.04, child.line - 0.12, child.name, va="bottom", fontsize=7, color=BETTER_COLOUR, parse_math=False
+            )
             _draw_node(axes, child, x + 1, end)
         else:
-            axes.text(end + 0.03, child.line, child.name, va="center", fontsize=7.5, color=INK, parse_math=False)
+            axes.text(end + 0.03, child.line, child.name, va="center", fontsize=7.5, color=INK_COLOUR, parse_math=False)

@@ -1,4 +1,4 @@
-"""The papers' numbers on the terminal: tables as theirs, and the caveats below; or lines for other programs."""
+"""Published numbers on the terminal: tables with notes, or tab-separated lines for other programs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from rich.console import Console
 from likewise._notebook import table, view
 from likewise.render.tables import Table, show_table
 
-FIELDS = ("paper", "table", "dataset", "noise", "share", "method", "miner", "sampler", "metric")
-ROW = ("dataset", "paper", "table", "method", "miner", "sampler")
-WIDEST = 8
-"""Columns of values in one table; of more, every table of a paper becomes one here."""
+TEXT_FIELDS = ("paper", "table", "dataset", "noise", "share", "method", "miner", "sampler", "metric")
+"""Fields of a tab-separated line, before mean and spread."""
+
+ROW_FIELDS = ("dataset", "paper", "table", "method", "miner", "sampler")
+"""Fields that identify a row; those with one value go into the title."""
+
+MAX_VALUE_COLUMNS = 8
+"""Largest number of value columns of one table; above it, each table of a paper is printed separately."""
 
 
 class Numbers(list):
-    """Printed numbers of papers. `is_chosen`: some were chosen; otherwise these are all numbers, shown as an overview."""
+    """Published numbers. `is_chosen`: False if these are all numbers; the notebook then shows an overview."""
 
     def __init__(self, found: Iterable, papers: Mapping, *, is_chosen: bool = True):
         super().__init__(found)
@@ -35,53 +39,55 @@ class Numbers(list):
 
 
 def notes_of(found) -> list[str]:
-    """The caveats of these numbers, each once."""
+    """Return the notes on these numbers, each once."""
     return list(dict.fromkeys(text for n in found for text in n.about))
 
 
 def tables(found, papers) -> list[Table]:
-    """One table of all numbers where it is narrow enough, otherwise one for each table of a paper."""
-    few = len({(labels(n), n.metric) for n in found}) <= WIDEST
-    return [lay_out(list(part), papers) for _, part in groupby(found, lambda n: few or (n.paper, n.table))]
+    """Return one table of all numbers if it is narrow enough, otherwise one for each table of a paper."""
+    few = len({(labels(n), n.metric) for n in found}) <= MAX_VALUE_COLUMNS
+    return [lay_out(list(group), papers) for _, group in groupby(found, lambda n: few or (n.paper, n.table))]
 
 
 def show_published(found, papers) -> None:
-    """Numbers, as the papers' tables print them, and below all of them what must be known, each thing once."""
+    """Print the numbers as tables, and their notes below; without a terminal, one tab-separated line per number."""
     notes = notes_of(found)
     if Console().is_terminal:
         for one in tables(found, papers):
             show_table(one)
         print("\n".join(f"- {note}" for note in notes))
-    else:  # for other programs: one line a number, its fields apart by tabs
+    else:
         for n in found:
             spread = "" if n.spread is None else f"{n.spread:g}"
-            print("\t".join([*(f"{getattr(n, field)}" for field in FIELDS), f"{n.mean:g}", spread]))
+            print("\t".join([*(f"{getattr(n, field)}" for field in TEXT_FIELDS), f"{n.mean:g}", spread]))
         print("\n".join(f"note: {note}" for note in notes), file=sys.stderr)
 
 
 def lay_out(found, papers) -> Table:
-    """A row a method, a column for every kind of labels and every metric; what all numbers share goes into the title."""
+    """Return a table with one row per method and one column per label noise and metric; common values go into the title."""
     across = list(dict.fromkeys((labels(n), n.metric) for n in found))
     several = [len({pair[place] for pair in across}) > 1 for place in (0, 1)]
-    value = {field: {(n.paper, n.table) if field == "table" else getattr(n, field) for n in found} for field in ROW}
-    shown = [field for field in ROW if field == "method" or len(value[field]) > 1]
+    value = {
+        field: {(n.paper, n.table) if field == "table" else getattr(n, field) for n in found} for field in ROW_FIELDS
+    }
+    shown = [field for field in ROW_FIELDS if field == "method" or len(value[field]) > 1]
     rows: dict[tuple[str, ...], dict] = {}
     sets, digits = list(dict.fromkeys(n.dataset for n in found)), printed_digits(found)
     for n in sorted(found, key=lambda n: sets.index(n.dataset)):
         row = rows.setdefault(tuple(getattr(n, field) for field in shown), {})
         row[labels(n), n.metric] = as_printed(n, digits[n.paper, n.table])
     first = found[0]
-    alike = [word for word, many in zip(across[0], several) if not many]
-    alike += [getattr(first, field) for field in ("dataset", "miner", "sampler") if field not in shown]
+    common = [word for word, varies in zip(across[0], several) if not varies]
+    common += [getattr(first, field) for field in ("dataset", "miner", "sampler") if field not in shown]
     return Table(
-        f"{_heading(first, shown, papers)} ({', '.join(filter(None, alike))})",
-        [*shown, *(" ".join(word for word, many in zip(pair, several) if many and word) or "%" for pair in across)],
+        f"{_heading(first, shown, papers)} ({', '.join(filter(None, common))})",
+        [*shown, *(" ".join(word for word, varies in zip(pair, several) if varies and word) or "%" for pair in across)],
         [[*row, *(values.get(pair, "") for pair in across)] for row, values in rows.items()],
     )
 
 
 def _heading(first, shown: list[str], papers) -> str:
-    """The table that all numbers are from, or their paper, or nothing but that they are printed."""
+    """Return the table that all numbers are from, or their paper, or "published" for several papers."""
     if "paper" in shown:
         return "published"
     if "table" in shown:
@@ -91,13 +97,13 @@ def _heading(first, shown: list[str], papers) -> str:
 
 
 def labels(number) -> str:
-    """Which training labels are wrong, in words; nothing for a mean over all of them."""
+    """Return the noise of the training labels as text; "" for a mean over all kinds of noise."""
     known = {"none": "clean", "all": ""}
     return known.get(number.noise, f"{number.noise} {100 * number.share:g} %")
 
 
 def printed_digits(found) -> dict[tuple[str, str], int]:
-    """How many digits after the point a table prints: as many as the longest of its numbers has."""
+    """Return the number of decimals of every table: (paper, table) -> largest number of decimals of its numbers."""
     digits: dict[tuple[str, str], int] = {}
     for n in found:
         longest = max(len(f"{value:g}".partition(".")[2]) for value in (n.mean, n.spread or 0))
@@ -106,12 +112,12 @@ def printed_digits(found) -> dict[tuple[str, str], int]:
 
 
 def as_printed(number, digits: int) -> str:
-    """The value and what follows its ±, if anything does."""
+    """Return a published number with its spread, if it has one."""
     return f"{number.mean:.{digits}f}" + ("" if number.spread is None else f" ± {number.spread:.{digits}f}")
 
 
 def overview(found, papers) -> Table:
-    """Every table of every paper: what it shows, and how many numbers are known of it."""
+    """Return a table of all tables of all papers: what each shows, its data sets, and its number of values."""
     count = Counter((n.paper, n.table) for n in found)
     sets = {key: ", ".join(dict.fromkeys(n.dataset for n in found if (n.paper, n.table) == key)) for key in count}
     lines = [[*key, papers[key[0]].tables[key[1]].shows, sets[key], str(number)] for key, number in count.items()]
@@ -119,11 +125,11 @@ def overview(found, papers) -> Table:
 
 
 def show_papers(found, papers) -> None:
-    """What there is to choose from."""
+    """Print the overview of all tables, the papers, and the flags that select numbers."""
     whole = overview(found, papers)
     if not Console().is_terminal:
         return print("\n".join("\t".join(line) for line in whole.lines))
     show_table(whole)
     for key, paper in papers.items():
         print(f"{key}: {paper.authors}: {paper.title}, {paper.venue} {paper.year}")
-    print("choose with --paper, --table, --dataset, --metric, --method and --noise")
+    print("select with --paper, --table, --dataset, --metric, --method and --noise")

@@ -1,4 +1,4 @@
-"""Recipes on the terminal: one with all its values, or where two of them differ. Every value with its source."""
+"""Recipes on the terminal: one with all its values, or the differences between two, with the source of every value."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rich.text import Text
 from likewise._notebook import table, view
 from likewise.render.tables import escape
 
-NOTHING = "-"
-"""In place of a value: a setting that is off, or left to the data."""
+NO_VALUE = "-"
+"""Text for a setting that is off, or that depends on the data."""
 
 
 @dataclass(frozen=True)
 class ShownRecipe:
-    """A recipe, the data set it was read for, and the command that it stands for."""
+    """A recipe, the data set whose values it shows, and the equivalent command."""
 
     recipe: Any  # a `likewise.recipes.Recipe`
     data: str | None
@@ -50,7 +50,7 @@ class RecipeDifference:
 
 
 def show_recipe(recipe, data: str | None, command: str) -> None:
-    """What it is, its values, the command it stands for, and how to change one."""
+    """Print a recipe: its paper, its values, the equivalent command, and how to change a value."""
     console = Console(highlight=False)
     console.print(f"[bold]{escape(recipe.title)}[/]  ({escape(recipe.name)}{f', for {escape(data)}' if data else ''})")
     for line in filter(None, (recipe.paper, recipe.note)):
@@ -60,44 +60,46 @@ def show_recipe(recipe, data: str | None, command: str) -> None:
         table.add_row(key, Text(words(value)), recipe.source[key])
     console.print(table)
     if data and data.split("(")[0] not in recipe.data_sets:
-        console.print(f"it has no values of its own for {escape(data)}: these are for all data")
+        console.print(f"it has no values for {escape(data)}: these are the values for all data")
     if recipe.data_sets:
         console.print(f"other values for: {', '.join(recipe.data_sets)} (--data NAME)")
     print(command)
     start = command.split(" \\\n")[0]
-    print(f"to change a value, add its flag, which replaces all of it: {start} --recipe {recipe.name} --FLAG VALUE")
+    print(
+        f"to change a value, add its flag, which replaces the whole value: {start} --recipe {recipe.name} --FLAG VALUE"
+    )
 
 
-def show_difference(a, b, apart: dict[str, tuple], data: str | None) -> None:
-    """Two recipes side by side where they differ, and in a line where both say the same."""
+def show_difference(a, b, different: dict[str, tuple], data: str | None) -> None:
+    """Print the settings in which two recipes differ, and the names of the settings with equal values."""
     console = Console(highlight=False)
     for one in (a, b):
         console.print(f"[bold]{escape(one.title)}[/]  ({escape(one.name)})")
-    if apart:
+    if different:
         table = Table("setting", *(Column(escape(one.name), overflow="fold") for one in (a, b)))
-        for key, sides in apart.items():
+        for key, sides in different.items():
             table.add_row(key, *(_sourced(one, *side) for one, side in zip((a, b), sides)))
         console.print(table)
     else:
         console.print("They do not differ.")
-    alike = [key for key in a.source if key in b.source and key not in apart]
-    if alike:
-        console.print(f"the same in both: {', '.join(alike)}", style="dim")
+    equal = [key for key in a.source if key in b.source and key not in different]
+    if equal:
+        console.print(f"the same in both: {', '.join(equal)}", style="dim")
     others = dict.fromkeys(name for one in (a, b) for name in one.data_sets)
     if data or others:
         print(f"values for {data}" if data else f"other values for: {', '.join(others)} (--data NAME)")
 
 
 def _sourced(recipe, value: object, source: str) -> Text:
-    """A value and where it comes from, which of a run's settings and of the defaults goes without saying."""
+    """Return a value with its source; without the source if all values come from a run."""
     known = set(recipe.source.values()) - {"run"}
     return Text.assemble(words(value), (f" ({source})" if known else "", "dim"))
 
 
 def words(value: object) -> str:
-    """A value as one would write it; several, one a line."""
+    """Return a value as text; several specs are separated by line breaks."""
     if value is None or value == ():
-        return NOTHING
+        return NO_VALUE
     if isinstance(value, tuple):
         return ("\n" if isinstance(value[0], str) and "(" in value[0] else " ").join(map(str, value))
     return str(value)

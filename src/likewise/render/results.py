@@ -1,4 +1,4 @@
-"""Results of commands that show themselves in notebooks; the scores and comparisons are dicts like any other."""
+"""Results of commands with a notebook view. Scores and comparisons are dicts."""
 
 from __future__ import annotations
 
@@ -8,32 +8,33 @@ from pathlib import Path
 
 from likewise._notebook import table, view
 from likewise.metrics import as_text
-from likewise.render.comparison import SCOPE, verdict
+from likewise.render.comparison import INTERVAL_SCOPE, conclusion
 from likewise.render.scores import score_lines
 
-HEADS = ("metric", "mean", "95 % interval", "mean over classes")
+COLUMN_HEADS = ("metric", "mean", "95 % interval", "mean over classes")
+"""Heads of the table of scores."""
 
 
 class Scored(dict):
-    """What scores.json holds."""
+    """The content of scores.json."""
 
     @view
     def _repr_html_(self) -> str:
-        if "interval_over" not in self:  # numbers of the whole set alone
-            return table("scores", HEADS[:2], [line[:2] for line in score_lines(self)])
-        said = [f"{self['queries']} queries scored, {self['unscored']} not (nothing to find)"]
+        if "interval_over" not in self:  # only metrics of the whole set
+            return table("scores", COLUMN_HEADS[:2], [line[:2] for line in score_lines(self)])
+        notes = [f"{self['queries']} queries scored, {self['unscored']} not (no relevant rows)"]
         over = f"; intervals: bootstrap over {self['interval_over']}" if self.get("interval") else ""
-        said.append(f"{self['similarity']} similarity in {self['dim']} dimensions{over}")
-        said += [self["leaks"]] if self.get("leaks") else []
+        notes.append(f"{self['similarity']} similarity in {self['dim']} dimensions{over}")
+        notes += [self["leaks"]] if self.get("leaks") else []
         title = f"scores, {self['split']} split" if "split" in self else "scores"
-        return table(title, HEADS, score_lines(self), said)
+        return table(title, COLUMN_HEADS, score_lines(self), notes)
 
 
 class Compared(dict):
-    """What changes from run A to run B."""
+    """The comparison of run B with run A."""
 
     def _repr_pretty_(self, printer, cycle: bool) -> None:
-        printer.text(verdict(self))  # every query that changed would take seconds
+        printer.text(conclusion(self))  # printing every changed query would take seconds
 
     @view
     def _repr_html_(self) -> str:
@@ -44,11 +45,11 @@ class Compared(dict):
             sides = (f"{100 * about[side]:.2f}" for side in "ab")
             lines.append((name, *sides, f"{100 * about['difference']:+.2f}", span))
         heads = ("points", "A", "B", "B - A", f"95 % interval over {self['over']}")
-        return table(f"{verdict(self)}.", heads, lines, [f"A: {self['a']}", f"B: {self['b']}", SCOPE])
+        return table(f"{conclusion(self)}.", heads, lines, [f"A: {self['a']}", f"B: {self['b']}", INTERVAL_SCOPE])
 
 
 class Demonstrated(dict):
-    """Scores before training, of the plain and of the robust run; sentences on flagged labels; the robust run; a picture."""
+    """Result of the demo: scores before training, of the plain and of the robust run; flagged labels; robust run; figure."""
 
     @view
     def _repr_html_(self) -> str:
@@ -57,8 +58,8 @@ class Demonstrated(dict):
             (name, *(as_text(name, self[side]["metrics"][name]) for side in sides))
             for name in self["robust"]["metrics"]
         ]
-        said = [*self["doubts"], f"run: {self['run'].path}", f"picture: {self['picture']}"]
-        return table("glyphs with wrong labels", ("metric", "before training", *sides[1:]), lines, said)
+        notes = [*self["doubts"], f"run: {self['run'].path}", f"figure: {self['picture']}"]
+        return table("glyphs with wrong labels", ("metric", "before training", *sides[1:]), lines, notes)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Scores with their intervals, as a terminal shows them."""
+"""Scores with their intervals on the terminal."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from likewise.render.tables import escape
 
 
 def by_gallery(title: str, scores: dict) -> dict[str, dict]:
-    """A column for all answers and, where galleries have names, one for each."""
+    """Return a column of scores for the whole gallery and one for each named gallery: title -> scores."""
     alone = {f"gallery {name}": found for name, found in scores.get("galleries", {}).items()}
     return {"all galleries" if alone else title: scores, **alone}
 
 
 def show_scores(columns: dict[str, dict]) -> None:
-    """A table of scores with their intervals, and plainly how many queries could not be scored."""
+    """Print scores with their intervals, and the number of queries that could not be scored."""
     first = next(iter(columns.values()))
-    asked, sure = "interval_over" in first, bool(first.get("interval"))
-    titles = (escape(f"{title} (95 % interval)" if sure else title) for title in columns)
-    table = Table("", *titles, show_edge=len(columns) < 3)  # three columns just fit into 80 characters then
-    alone = len(columns) == 1 and asked
+    has_queries, has_intervals = "interval_over" in first, bool(first.get("interval"))
+    titles = (escape(f"{title} (95 % interval)" if has_intervals else title) for title in columns)
+    table = Table("", *titles, show_edge=len(columns) < 3)  # three columns fit into 80 characters without edges
+    alone = len(columns) == 1 and has_queries
     if alone:
         table.add_column("mean over classes")
     for name in first["metrics"]:
@@ -35,25 +35,25 @@ def show_scores(columns: dict[str, dict]) -> None:
         cells += [as_text(name, first["class_mean"][name]) if name in first["class_mean"] else ""] if alone else []
         table.add_row(name, *cells)
     Console().print(table)
-    if not asked:
-        print(f"{first['rows']} rows of {first['dim']} dimensions, scaled to unit length; no query was asked")
+    if not has_queries:
+        print(f"{first['rows']} rows of {first['dim']} dimensions, scaled to unit length; no queries")
         return
     apart = len({scores["unscored"] for scores in columns.values()}) > 1
     for title, scores in columns.items() if apart else [("", first)]:
         print(
-            f"{title and f'{printable(title)}: '}{scores['queries']} queries scored, {scores['unscored']} not (nothing to find)"
+            f"{title and f'{printable(title)}: '}{scores['queries']} queries scored, {scores['unscored']} not (no relevant rows)"
         )
-    over = f"intervals: bootstrap over {first['interval_over']}" if sure else "too few queries for intervals"
+    over = f"intervals: bootstrap over {first['interval_over']}" if has_intervals else "too few queries for intervals"
     print(f"{first['similarity']} similarity in {first['dim']} dimensions; {over}")
     if first["similarity"] != "cosine" and any(map(of_the_set, first["metrics"])):
-        print("metrics of the whole set are of unit vectors, whatever the similarity")
+        print("metrics of the whole set use unit vectors for every similarity")
     if "length" in first:
         print("embeddings of length {:.3g} to {:.3g}".format(*first["length"]))
     if first.get("leaks"):
         print(printable(first["leaks"]))
     if first.get("best_test_epoch"):
         best = ", ".join(f"{name} {as_text(name, value)}" for name, value in first["best_test_epoch"].items())
-        print(f"best test epoch, chosen by test labels and not a result: {best}")
+        print(f"best test epoch (selected on the test split, so not a valid result): {best}")
 
 
 def with_interval(name: str, value: float, ends: Sequence[float] | None) -> str:

@@ -1,4 +1,4 @@
-"""A table of texts, as a terminal shows it."""
+"""A table of texts on the terminal and in a notebook."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def escape(text: str) -> str:
 
 @dataclass(frozen=True)
 class Table:
-    """Texts in lines and columns, notes below them, and the folder they speak of."""
+    """Texts in lines and columns, notes below them, and the folder of the results."""
 
     title: str
     columns: list[str]
@@ -34,16 +34,16 @@ class Table:
 
 
 def show_table(table: Table) -> None:
-    """A table of texts and what must be said below it."""
+    """Print a table and its notes."""
     shown, least = rich.table.Table(title=escape(table.title), title_justify="left"), 1
     for number, column in enumerate(table.columns):
         cells = [line[number] for line in table.lines]
-        values = any("±" in cell or "(1 run)" in cell for cell in cells)  # never broken; names are, in a narrow window
+        values = any("±" in cell or "(1 run)" in cell for cell in cells)  # values are not wrapped, names are
         width = max(map(len, [column, *cells])) if values else min(8, len(column))
         shown.add_column(escape(column), overflow="fold", no_wrap=values, min_width=width)
         least += width + 3
     for line in table.lines:
         shown.add_row(*map(escape, line))
-    Console(width=max(Console().width, least)).print(shown)  # rather too wide than cut
+    Console(width=max(Console().width, least)).print(shown)  # a wide table is not truncated
     for note in table.notes:
         print(printable(note, keep="\n"))

@@ -1,4 +1,4 @@
-"""A search as a picture: the value of every trial in order, and which settings led to which value."""
+"""Results of a hyperparameter search: a figure of all trials, and the best settings on the terminal."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from rich.console import Console
 from rich.table import Table
 
 from likewise.render.benchmark import show_sheet
-from likewise.render.figures import BETTER, FAINT, INK, WORSE, shorten
+from likewise.render.figures import BETTER_COLOUR, FAINT_COLOUR, INK_COLOUR, WORSE_COLOUR, shorten
 
-SOFT, RULE, LINE, CROSS = "#6b7585", FAINT, BETTER, WORSE
+SOFT_COLOUR, RULE_COLOUR, LINE_COLOUR, FAILED_COLOUR = "#6b7585", FAINT_COLOUR, BETTER_COLOUR, WORSE_COLOUR
+"""Colours of axes, rules, trials and failed trials."""
 
 
 class Dial(NamedTuple):
-    """What was varied: choices, or a range."""
+    """One dimension of the search: choices, or a range from `low` to `high`."""
 
     name: str
     choices: tuple[str, ...] = ()
@@ -32,7 +33,7 @@ class Dial(NamedTuple):
 
 
 class Shot(NamedTuple):
-    """A trial: its value if it was played to the end, how it ended (complete, pruned, failed), and where its dials stood."""
+    """A trial: its value if it is complete, its state (complete, pruned, failed), and its settings (`at`)."""
 
     number: int
     value: float | None
@@ -41,9 +42,9 @@ class Shot(NamedTuple):
 
 
 def draw_search(file: Path, dials: Sequence[Dial], shots: Sequence[Shot], label: str, title: str) -> None:
-    """Write the picture (.png): history above, parallel coordinates below."""
+    """Write the figure (.png): history above, parallel coordinates below."""
     with matplotlib.rc_context(
-        {"font.family": "DejaVu Sans", "font.size": 9, "text.color": INK, "axes.edgecolor": RULE}
+        {"font.family": "DejaVu Sans", "font.size": 9, "text.color": INK_COLOUR, "axes.edgecolor": RULE_COLOUR}
     ):
         width = max(8.0, 1.7 * (len(dials) + 1))
         figure = Figure(figsize=(width, 7.6), dpi=150, facecolor="white")
@@ -62,26 +63,26 @@ def draw_history(axes, shots: Sequence[Shot], label: str) -> None:
     x, y = [s.number for s in done], np.array([s.value for s in done], float)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
-    axes.grid(axis="y", color=RULE, linewidth=0.6)
+    axes.grid(axis="y", color=RULE_COLOUR, linewidth=0.6)
     axes.set_axisbelow(True)
-    axes.tick_params(colors=SOFT, length=3)
+    axes.tick_params(colors=SOFT_COLOUR, length=3)
     axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.set_xlabel("trial", color=SOFT)
-    axes.set_ylabel(label, color=SOFT)
+    axes.set_xlabel("trial", color=SOFT_COLOUR)
+    axes.set_ylabel(label, color=SOFT_COLOUR)
     if done:
-        axes.step(x, np.maximum.accumulate(y), where="post", color=LINE, linewidth=1.6, label="best so far")
-        axes.scatter(x, y, s=20, color=LINE, alpha=0.55, linewidths=0, label="trial")
+        axes.step(x, np.maximum.accumulate(y), where="post", color=LINE_COLOUR, linewidth=1.6, label="best so far")
+        axes.scatter(x, y, s=20, color=LINE_COLOUR, alpha=0.55, linewidths=0, label="trial")
         best = int(y.argmax())
         axes.annotate(
-            f"{y[best]:.4f}", (x[best], y[best]), (0, 6), textcoords="offset points", ha="center", color=LINE,
+            f"{y[best]:.4f}", (x[best], y[best]), (0, 6), textcoords="offset points", ha="center", color=LINE_COLOUR,
             fontweight="bold",
         )  # fmt: skip
         axes.margins(y=0.15)
     numbers = [s.number for s in shots]
     room = max(0.5, 0.04 * (max(numbers, default=0) - min(numbers, default=0)))
     axes.set_xlim(min(numbers, default=0) - room, max(numbers, default=0) + room)
-    foot = axes.get_xaxis_transform()  # trials without a value stand at the foot
-    for state, marker, colour in (("pruned", "|", SOFT), ("failed", "x", CROSS)):
+    foot = axes.get_xaxis_transform()  # trials without a value are drawn at the bottom
+    for state, marker, colour in (("pruned", "|", SOFT_COLOUR), ("failed", "x", FAILED_COLOUR)):
         numbers = [s.number for s in shots if s.state == state]
         if numbers:
             at = [0.03] * len(numbers)
@@ -93,7 +94,7 @@ def draw_history(axes, shots: Sequence[Shot], label: str) -> None:
 
 
 def draw_lines(axes, dials: Sequence[Dial], shots: Sequence[Shot]) -> None:
-    """A line a trial through its settings to its value; the better, the darker and the further in front."""
+    """Draw one line per trial through its settings to its value; better trials are darker and in front."""
     axes.set(xlim=(0, len(dials)), ylim=(0, 1))
     axes.axis("off")
     values = [s.value for s in shots if s.value is not None] or [0.0]
@@ -103,7 +104,7 @@ def draw_lines(axes, dials: Sequence[Dial], shots: Sequence[Shot]) -> None:
         axes.plot(
             [place, place],
             [0, 1],
-            color=LINE if last else SOFT,
+            color=LINE_COLOUR if last else SOFT_COLOUR,
             linewidth=1.6 if last else 0.9,
             zorder=3,
             clip_on=False,
@@ -115,20 +116,22 @@ def draw_lines(axes, dials: Sequence[Dial], shots: Sequence[Shot]) -> None:
             ha="center",
             va="bottom",
             fontweight="bold",
-            color=INK,
+            color=INK_COLOUR,
         )
-        axes.plot([place, place], [1, 1.05 + 0.085 * (place % 2)], color=RULE, linewidth=0.8, zorder=1, clip_on=False)
+        axes.plot(
+            [place, place], [1, 1.05 + 0.085 * (place % 2)], color=RULE_COLOUR, linewidth=0.8, zorder=1, clip_on=False
+        )
         for height, text in ticks(dial):
             axes.text(
-                place + 0.03, height, text, ha="left", va="center", fontsize=7.5, color=INK, zorder=5,
+                place + 0.03, height, text, ha="left", va="center", fontsize=7.5, color=INK_COLOUR, zorder=5,
                 bbox={"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 0.6},
             )  # fmt: skip
-    shots = sorted(shots, key=lambda s: (s.value, -s.number))  # of equals, the first is the best
+    shots = sorted(shots, key=lambda s: (s.value, -s.number))  # ties: the first trial is the best
     heights = [[*(where(d, s.at[d.name]) for d in dials), where(scale, s.value)] for s in shots]
     lines = [list(enumerate(h)) for h in heights]
     shade = Normalize(scale.low, scale.high)
     shades = [0.12 + 0.88 * float(shade(s.value)) for s in shots if s.value is not None]
-    colours = matplotlib.colormaps["viridis_r"](shades)  # not the palest
+    colours = matplotlib.colormaps["viridis_r"](shades)  # without the palest colours
     widths = [1.0] * len(lines)
     if lines:
         widths[-1] = 2.6
@@ -137,7 +140,7 @@ def draw_lines(axes, dials: Sequence[Dial], shots: Sequence[Shot]) -> None:
 
 
 def where(dial: Dial, value: Any) -> float:
-    """Height of a value on its dial, 0 to 1."""
+    """Return the height of a value on its axis, 0 to 1."""
     if dial.choices:
         return (dial.choices.index(value) + 0.5) / len(dial.choices)
     low, high, at = (math.log(v) if dial.log else float(v) for v in (dial.low, dial.high, value))
@@ -145,7 +148,7 @@ def where(dial: Dial, value: Any) -> float:
 
 
 def ticks(dial: Dial) -> list[tuple[float, str]]:
-    """Heights and texts of a few marks: every choice, powers of ten where the range is log, else five even steps."""
+    """Return heights and texts of ticks: every choice; powers of ten for a log range; otherwise five even steps."""
     if dial.choices:
         return [(where(dial, choice), shorten(choice, 18)) for choice in dial.choices]
     powers = (
@@ -176,4 +179,4 @@ def show_found(found) -> None:
         print(f"  failed: {reason}")
     if found.final:
         show_sheet(found.final)
-    print(f"settings: {found.folder / 'best.toml'}\npicture:  {found.folder / 'tune.png'}")
+    print(f"settings: {found.folder / 'best.toml'}\nfigure:   {found.folder / 'tune.png'}")

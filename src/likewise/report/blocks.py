@@ -1,4 +1,4 @@
-"""Blocks of data in a page, which its code reads: JSON for what is said, base64 for what is many."""
+"""Blocks of data inside the page, which its scripts read: JSON, and base64 for arrays."""
 
 from __future__ import annotations
 
@@ -12,46 +12,49 @@ import numpy as np
 
 
 class Block(NamedTuple):
-    """A piece of data in the page. `kind` is its media type, `text` is safe inside a script element."""
+    """One script element with data: its id, its media type, and its text, which is safe inside a script element."""
 
     name: str
     kind: str
     text: str
 
 
-def said(name: str, value: object) -> Block:
-    """JSON which cannot end the element it stands in. Numbers that are none become null."""
-    text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+def json_block(name: str, value: object) -> Block:
+    """Return a value as a block of JSON that cannot close its script element. NaN and infinities become null."""
+    text = json.dumps(to_json(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Block(name, "application/json", text.replace("<", "\\u003c").replace("\u2028", " ").replace("\u2029", " "))
 
 
-def many(name: str, value: np.ndarray) -> Block:
-    """The bytes of an array, lowest first."""
+def array_block(name: str, value: np.ndarray) -> Block:
+    """Return the bytes of an array as a block, in little-endian order."""
     return Block(name, "text/plain", base64.b64encode(value.astype(value.dtype.newbyteorder("<")).tobytes()).decode())
 
 
-def plain(value: object) -> object:
-    """What JSON can hold: dataclasses are dicts, arrays and tuples lists, NaN and infinities None; four digits are enough."""
+def to_json(value: object) -> object:
+    """Return a value that JSON can hold: dataclasses become dicts, arrays and tuples lists, NaN and infinities None.
+
+    Floats keep five significant digits.
+    """
     if is_dataclass(value):
         value = vars(value)
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, dict):
-        return {str(key): plain(one) for key, one in value.items()}
+        return {str(key): to_json(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [to_json(one) for one in value]
     if isinstance(value, float):
         return float(f"{value:.5g}") if math.isfinite(value) else None
     return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
 
 
-def index_kind(many: int) -> type:
-    """The type that numbers `many` things, with its largest number left over for none of them."""
-    return np.uint32 if many > 65535 else np.uint16
+def index_dtype(count: int) -> type:
+    """Return the smallest unsigned dtype that can index `count` items; its maximum means "none"."""
+    return np.uint32 if count > 65535 else np.uint16
 
 
-def reach(value: np.ndarray) -> tuple[float, float]:
-    """The smallest and the largest finite number."""
+def finite_range(value: np.ndarray) -> tuple[float, float]:
+    """Return the smallest and the largest finite value; 0 and 1 if there is none. The range is never empty."""
     some = value[np.isfinite(value)]
     low, high = (float(some.min()), float(some.max())) if some.size else (0.0, 1.0)
     return low, high if high > low else low + 1.0

@@ -1,4 +1,4 @@
-"""Classes by the similarity of their means, and the groups that a tree of classes puts them into."""
+"""Class means, their average linkage, and the groups of classes at every level of a taxonomy."""
 
 from __future__ import annotations
 
@@ -16,30 +16,33 @@ from likewise.report.records import Grouping
 
 
 def class_means(z: Float[Tensor, "N D"], label: Int[np.ndarray, "N"], classes: int) -> Float[np.ndarray, "C D"]:
-    """The mean of every class; zeros for one without samples."""
+    """Return the mean embedding of every class; zeros for a class without samples."""
     y = torch.as_tensor(label)
     total = class_sums(z, y, classes, torch.float64)
     return (total / y.bincount(minlength=classes).clamp_min(1)[:, None]).numpy()
 
 
 def link_means(mean: Float[np.ndarray, "M D"]) -> Float[np.ndarray, "m 4"]:
-    """Merges by average linkage of the distances between means, similar ones side by side."""
-    away = pdist(mean)
-    return optimal_leaf_ordering(linkage(away, "average"), away)
+    """Return the average linkage of class means in scipy's format, with the leaves ordered by similarity."""
+    distance = pdist(mean)
+    return optimal_leaf_ordering(linkage(distance, "average"), distance)
 
 
 def leaves(mean: Float[np.ndarray, "M D"]) -> Int[np.ndarray, "M"]:
-    """An order of classes in which similar ones are neighbours."""
+    """Return an order of the classes that puts similar classes side by side."""
     return np.arange(len(mean)) if len(mean) < 3 else leaves_list(link_means(mean)).astype(np.int64)
 
 
 def group_classes(
     class_name: Sequence[str], above: Mapping[str, Sequence[str]] | None, word: str = "level"
 ) -> tuple[Grouping, ...]:
-    """A grouping for each level of a tree, the coarsest first; levels that tell no classes apart, or all of them, are left out.
+    """Return a grouping for each level of a taxonomy, coarsest first.
+
+    A level is left out if it has one group, if every class has its own group, or if it equals the level above.
 
     Args:
-        above: the ancestors of every class, coarsest first; a class may be missing, or its path end early.
+        above: class name to its ancestors, coarsest first. A class may be missing, and paths may differ in length.
+        word: the name of a grouping is this word and its depth: "level 1".
     """
     paths = [tuple((above or {}).get(name, ())) for name in class_name]
     found: list[Grouping] = []

@@ -1,4 +1,4 @@
-"""How far a training believed its labels, and how right it was where the truth is known."""
+"""The label noise of a run: flagged and relabelled training labels, and how well they match the true labels if known."""
 
 from __future__ import annotations
 
@@ -12,50 +12,52 @@ from likewise.audit.read import read_about, read_findings
 from likewise.config.spec import brief
 from likewise.data.images import file_of
 from likewise.metrics.detection import detection
-from likewise.report.opened import Opened
-from likewise.report.records import Detection, Doubt, Noise
-from likewise.report.suspicion import suspicions
+from likewise.report.records import Detection, FlaggedLabel, LabelNoise
+from likewise.report.suspicion import suspicion_histograms
+from likewise.report.target import ReportTarget
 from likewise.runs.dataset import make_protocol, spoil
 from likewise.runs.folder import Run
 from likewise.runs.sample_weights import FinalWeights, read_sample_weights
 from likewise.types import Items, LikewiseError
 
-CLASSES = 30
-"""Classes in a transition matrix, at most."""
+MAX_TRANSITION_CLASSES = 30
+"""Largest number of classes in a transition matrix."""
 
 
 def say_doubts(run: Run) -> str:
-    """A sentence on the labels that a training did not believe in the end; nothing where it believed all."""
+    """Return a sentence with the number of dropped and relabelled samples at the end of training; "" without sample weights."""
     final = read_sample_weights(run.path, "report")
     if final is None:
         return ""
     return (
-        f"labels: of {len(final.row)}, {final.dropped.sum()} were left out in the end and {final.relabelled.sum()} "
-        "taken for another class; "
-        f"see `likewise report {run.path}`"
+        f"labels: of {len(final.row)} samples, {final.dropped.sum()} were dropped and {final.relabelled.sum()} relabelled "
+        f"at the end of training; see `likewise report {run.path}`"
     )
 
 
 def say_detected(run: Run, items: Items) -> list[str]:
-    """Return sentences on the labels that a training flagged, checked against the true labels in `items`.
+    """Return sentences on how many flagged labels are really wrong, according to the true labels in `items`.
 
-    A label is flagged if the training left its sample out in the end, or changed it.
+    A label is flagged if its sample was dropped or relabelled at the end of training.
     """
-    trusted = read_sample_weights(run.path, "report")
-    if trusted is None:
+    final = read_sample_weights(run.path, "report")
+    if final is None:
         return []
-    given, label, changed = trusted.given, trusted.label, trusted.relabelled
-    true = np.asarray(items.class_name)[items.y[trusted.row]]
-    wrong, flagged = given != true, changed | trusted.dropped
-    found, false, right = (flagged & wrong).sum(), (flagged & ~wrong).sum(), (changed & (label == true)).sum()
+    given, label, relabelled = final.given, final.label, final.relabelled
+    true = np.asarray(items.class_name)[items.y[final.row]]
+    wrong, flagged = given != true, relabelled | final.dropped
+    found, false, right = (flagged & wrong).sum(), (flagged & ~wrong).sum(), (relabelled & (label == true)).sum()
     return [
-        f"robust doubted {flagged.sum()} of {len(given)} labels: {found} of the {wrong.sum()} wrong ones, and {false} right ones",
-        f"it changed {changed.sum()} of them, {right} to the true class, and left out {trusted.dropped.sum()}",
+        f"robust flagged {flagged.sum()} of {len(given)} labels: {found} of the {wrong.sum()} wrong ones, and {false} right ones",
+        f"it relabelled {relabelled.sum()} samples, {right} of them with the true class, and dropped {final.dropped.sum()}",
     ]
 
 
-def noise_of(one: Opened, lines: Sequence[dict], top: int) -> Noise | None:
-    """What a run's log, its trust and its audit tell of its labels; None where nobody doubted them and none was spoiled."""
+def noise_of(one: ReportTarget, lines: Sequence[dict], top: int) -> LabelNoise | None:
+    """Return the label noise of a run from its log, sample weights and audit.
+
+    Returns None for a run without a confidence, noise model, known true labels and audit.
+    """
     run, settings = one.run, one.settings
     assert run is not None and settings is not None
     has_audit = (run.path / "audit" / "audit.json").exists()
@@ -66,7 +68,7 @@ def noise_of(one: Opened, lines: Sequence[dict], top: int) -> Noise | None:
             protocol = make_protocol(settings)
             given = spoil(given, protocol, settings.noise, settings.seed, settings.allow_imports)
         except LikewiseError as error:
-            given, notes = None, [f"its labels could not be rebuilt ({error})"]
+            given, notes = None, [f"its training labels could not be rebuilt ({error})"]
     known = given is not None and given.y_clean is not None
     if not (settings.confidence or settings.noise or known or has_audit):
         return None
@@ -74,40 +76,43 @@ def noise_of(one: Opened, lines: Sequence[dict], top: int) -> Noise | None:
     if given is not None and given.y_clean is not None and protocol is not None:
         rows, wrong = protocol.rows(given, "train"), given.y != given.y_clean
         share = float(wrong[rows].mean()) if len(rows) else None
-    trusted, curves, doubts = None, [], ()
+    final, curves, flagged = None, [], ()
     try:
-        trusted = read_sample_weights(run.path, "report")
+        final = read_sample_weights(run.path, "report")
     except LikewiseError as error:
         notes.append(str(error))
-    if trusted is not None:
-        doubts, note = doubted(trusted, given, wrong, lines, top)
+    if final is not None:
+        flagged, note = flagged_labels(final, given, wrong, lines, top)
         assert settings.confidence is not None
-        curves += found_by(trusted, wrong, brief(settings.confidence))
+        curves += detection_by_training(final, wrong, brief(settings.confidence))
         notes.append(note)
     elif settings.confidence and not run.done:
-        notes.append("doubted labels are listed when training has finished")
+        notes.append("flagged labels are listed when training has finished")
     if has_audit:
         try:
-            curves += audited(run)
-            doubts = doubts or audit_doubts(run, wrong, top)
+            curves += detection_by_audit(run)
+            flagged = flagged or flagged_by_audit(run, wrong, top)
         except LikewiseError as error:
             notes.append(f"its audit could not be read ({error})")
     classes, matrix = transition(given, rows) if given is not None and rows is not None and share else ((), None)
-    return Noise(
+    return LabelNoise(
         settings.noise or "", brief(settings.confidence) if settings.confidence else "", share,
-        suspicions(lines), tuple(curves), doubts, classes, matrix, tuple(notes),
+        suspicion_histograms(lines), tuple(curves), flagged, classes, matrix, tuple(notes),
     )  # fmt: skip
 
 
-def doubted(
-    trusted: FinalWeights, items: Items | None, wrong: Bool[np.ndarray, "N"] | None, lines: Sequence[dict], top: int
-) -> tuple[tuple[Doubt, ...], str]:
-    """The labels most suspected when training ended, and how many there are. Equals go by their weight."""
-    row, given, label, suspicion, weight = trusted
+def flagged_labels(
+    final: FinalWeights, items: Items | None, wrong: Bool[np.ndarray, "N"] | None, lines: Sequence[dict], top: int
+) -> tuple[tuple[FlaggedLabel, ...], str]:
+    """Return the `top` labels with the highest suspicion at the end of training, and a sentence on their number.
+
+    Ties are ordered by the sample weight, lowest first.
+    """
+    row, given, label, suspicion, weight = final
     known = np.where(np.isfinite(suspicion), suspicion, -np.inf)
     worst = np.lexsort((weight, -known))[:top]
-    doubts = tuple(
-        Doubt(
+    flagged = tuple(
+        FlaggedLabel(
             int(row[i]), str(given[i]), str(label[i]) if label[i] != given[i] else "", float(suspicion[i]),
             float(weight[i]), None if wrong is None else bool(wrong[row[i]]), caption_of(items, int(row[i])),
         )
@@ -115,32 +120,36 @@ def doubted(
     )  # fmt: skip
     threshold = next((line["suspicion"]["threshold"] for line in reversed(lines) if "suspicion" in line), None)
     if threshold is None:
-        return doubts, f"{len(row)} labels were judged"
-    return doubts, f"{(known >= threshold).sum()} of {len(row)} labels have a suspicion of {threshold:.3g} or more"
+        return flagged, f"{len(row)} labels have a sample weight"
+    return flagged, f"{(known >= threshold).sum()} of {len(row)} labels have a suspicion of {threshold:.3g} or more"
 
 
 def caption_of(items: Items | None, row: int) -> str:
+    """Return the file name of a sample; "" if it has none."""
     return "" if items is None or items.path is None else file_of(items, row).replace("\\", "/").rpartition("/")[2]
 
 
-def found_by(trusted: FinalWeights, wrong: Bool[np.ndarray, "N"] | None, name: str) -> list[Detection]:
-    """How soon wrong labels are found by the suspicion at the end of training; by the weight, where nothing was suspected."""
+def detection_by_training(final: FinalWeights, wrong: Bool[np.ndarray, "N"] | None, name: str) -> list[Detection]:
+    """Return the detection curve of the final suspicion; of the sample weights for a confidence without suspicion.
+
+    The list is empty if the true labels are unknown, or if all labels are right or all are wrong.
+    """
     if wrong is None:
         return []
-    score, word = -trusted.suspicion, "suspicion"
+    score, word = -final.suspicion, "suspicion"
     if not np.isfinite(score).any():
-        score, word = trusted.weight, "weight"
-    judged = np.isfinite(score)  # samples that never were in a batch have none
-    bad = wrong[trusted.row[judged]]
+        score, word = final.weight, "sample weight"
+    scored = np.isfinite(score)  # samples that were in no batch have no suspicion
+    bad = wrong[final.row[scored]]
     if not bad.any() or bad.all():
         return []
-    found = detection(torch.as_tensor(score[judged]), torch.as_tensor(bad))
+    found = detection(torch.as_tensor(score[scored]), torch.as_tensor(bad))
     inspected, share = np.array(found.curve).T
     return [Detection(f"{name}, {word} at the end", inspected, share, found.AP, found.AUROC)]
 
 
-def audited(run: Run) -> list[Detection]:
-    """How soon the run's audit finds them, as it was measured."""
+def detection_by_audit(run: Run) -> list[Detection]:
+    """Return the detection curve that the audit of the run measured; an empty list if it measured none."""
     measured = read_about(run.path / "audit" / "audit.json").get("measured") or {}
     if "score" not in measured:
         return []
@@ -149,11 +158,11 @@ def audited(run: Run) -> list[Detection]:
     return [Detection("audit of the finished network", inspected, share, one["AP"], one["AUROC"])]
 
 
-def audit_doubts(run: Run, wrong: Bool[np.ndarray, "N"] | None, top: int) -> tuple[Doubt, ...]:
-    """The training labels that the audit suspects most; its score is low where a label is suspect."""
+def flagged_by_audit(run: Run, wrong: Bool[np.ndarray, "N"] | None, top: int) -> tuple[FlaggedLabel, ...]:
+    """Return the `top` training labels with the lowest label scores of the audit. Their suspicion is 1 - label score."""
     found = [one for one in read_findings(run.path / "audit").suspects if one.split in ("train", "all")]
     return tuple(
-        Doubt(
+        FlaggedLabel(
             one.row, one.label, one.suggested, 1 - one.score, float("nan"),
             None if wrong is None else bool(wrong[one.row]), one.name,
         )
@@ -162,9 +171,9 @@ def audit_doubts(run: Run, wrong: Bool[np.ndarray, "N"] | None, top: int) -> tup
 
 
 def transition(
-    items: Items, rows: Int[np.ndarray, "n"], most: int = CLASSES
+    items: Items, rows: Int[np.ndarray, "n"], most: int = MAX_TRANSITION_CLASSES
 ) -> tuple[tuple[str, ...], Float[np.ndarray, "M M"]]:
-    """Shares of the samples of every true class that were given each label, of the classes with most wrong labels."""
+    """Return the `most` classes with the most wrong labels, and the share of each true class that was given each label."""
     assert items.y_clean is not None
     true, given = items.y_clean[rows], items.y[rows]
     wrong = np.bincount(true[true != given], minlength=items.classes)
@@ -172,8 +181,8 @@ def transition(
     shown = shown[wrong[shown] > 0]
     place = np.full(items.classes, -1)
     place[shown] = np.arange(len(shown))
-    drawn = (place[true] >= 0) & (place[given] >= 0)
+    in_matrix = (place[true] >= 0) & (place[given] >= 0)
     matrix = np.zeros((len(shown), len(shown)))
-    np.add.at(matrix, (place[true[drawn]], place[given[drawn]]), 1)
+    np.add.at(matrix, (place[true[in_matrix]], place[given[in_matrix]]), 1)
     size = np.bincount(true, minlength=items.classes)[shown]
     return tuple(items.class_name[c] for c in shown), matrix / size[:, None]

@@ -1,4 +1,4 @@
-"""Embeddings as they are compared, and the nearest answers of every sample."""
+"""The nearest gallery neighbours of every sample of a target."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.io.progress import bar
-from likewise.report.opened import Opened
 from likewise.report.queries import places_of
+from likewise.report.target import ReportTarget
 from likewise.retrieval.ranking import rank
 
 
 def as_tensor(x: Float[np.ndarray, "N D"], similarity: str) -> Float[Tensor, "N D"]:
-    """Embeddings as they are compared."""
-    z = torch.as_tensor(x if x.flags.writeable else x.copy())  # torch takes no others
+    """Return embeddings as a tensor, scaled to unit length if they are compared by cosine."""
+    z = torch.as_tensor(x if x.flags.writeable else x.copy())  # torch warns about read-only arrays
     return F.normalize(z, dim=1) if similarity == "cosine" else z
 
 
 def neighbours(
-    one: Opened, z: Float[Tensor, "N D"] | None, k: int, quiet: bool
+    one: ReportTarget, z: Float[Tensor, "N D"] | None, k: int, quiet: bool
 ) -> tuple[Int[np.ndarray, "N K"], Float[np.ndarray, "N K"]]:
-    """The nearest answers of every sample: as they were ranked, and ranked now where they were not, or not so many."""
+    """Return the places and similarities of the `k` nearest gallery samples of every sample; -1 and NaN for missing ones.
+
+    Neighbours that the evaluation saved are used if they are at least `k`; the other samples are ranked now.
+    """
     assert one.items is not None and one.row is not None
     n = len(one.row)
     near, sim = np.full((n, k), -1), np.full((n, k), np.nan)
@@ -35,21 +38,21 @@ def neighbours(
         near[place, :width] = places_of(one.queries.nearest[:, :width], one.row)
         sim[place, :width] = np.where(near[place, :width] >= 0, one.queries.similarity[:, :width], np.nan)
         todo[place] = False
-    answers = np.flatnonzero(one.query_gallery[1])
-    ask = np.flatnonzero(todo)
-    if z is None or not len(ask) or not len(answers):
+    gallery = np.flatnonzero(one.query_gallery[1])
+    query = np.flatnonzero(todo)
+    if z is None or not len(query) or not len(gallery):
         return near, sim
-    own = torch.as_tensor(places_of(ask, answers))
+    own = torch.as_tensor(places_of(query, gallery))
     y = torch.as_tensor(one.items.y)
     group = None if one.items.group is None else torch.as_tensor(one.items.group)
-    groups: dict[str, Any] = {} if group is None else {"group": group[ask], "gallery_group": group[answers]}
+    groups: dict[str, Any] = {} if group is None else {"group": group[query], "gallery_group": group[gallery]}
     with bar(f"rank {one.name}", 100, quiet=quiet) as shown:
         found = rank(
-            z[ask], torch.zeros_like(y[ask]), z[answers], torch.ones_like(y[answers]), k=k, own=own,
+            z[query], torch.zeros_like(y[query]), z[gallery], torch.ones_like(y[gallery]), k=k, own=own,
             similarity=one.similarity, progress=shown.reach, **groups,
         )  # fmt: skip
     width = found.row.shape[1]
     row = found.row.numpy()
-    near[ask, :width] = np.where(row >= 0, answers[row], -1)
-    sim[ask, :width] = np.where(row >= 0, found.sim.numpy(), np.nan)
+    near[query, :width] = np.where(row >= 0, gallery[row], -1)
+    sim[query, :width] = np.where(row >= 0, found.sim.numpy(), np.nan)
     return near, sim

@@ -1,4 +1,4 @@
-"""The page about some runs: one HTML file with everything inside, which opens anywhere and asks for nothing else."""
+"""Write the report page: one HTML file with all scripts, data and images inside."""
 
 from __future__ import annotations
 
@@ -9,58 +9,59 @@ from markupsafe import Markup
 from likewise.io.files import write_aside
 from likewise.io.progress import bar
 from likewise.render import html
-from likewise.report.blocks import said
-from likewise.report.payload import first_blocks, many_blocks, pictures
-from likewise.report.records import Facts, Viewed
+from likewise.report.blocks import json_block
+from likewise.report.payload import first_blocks, large_blocks, page_images
+from likewise.report.records import Facts, RunView
 from likewise.report.section import load_sections
-from likewise.report.sprites import Sheets, sheets
+from likewise.report.sprites import Sheets, make_sheets
 
-ROOM = 14_500_000
-"""Characters that a page may have; what its data leaves of them is for pictures."""
+MAX_PAGE_CHARACTERS = 14_500_000
+"""Largest size of a page; images get the characters that the data leaves."""
 
-SHARED = ("dom.js", "blocks.js", "tiles.js", "charts.js", "colours.js", "runs.js", "answers.js", "report.js")
-"""Code that sections share; that of every section follows."""
+SHARED_SCRIPTS = ("dom.js", "blocks.js", "tiles.js", "charts.js", "colours.js", "runs.js", "answers.js", "report.js")
+"""Scripts that all sections use, in the order of the page; the scripts of the sections follow."""
 
 
 def write_page(facts: Facts, file: Path, quiet: bool = False) -> Path:
-    """Write the page to `file`; it is whole or not there."""
+    """Write the page to `file` atomically and return the path."""
     with bar("page", 4, quiet=quiet) as progress:
-        first, most = list(first_blocks(facts)), list(many_blocks(facts))
+        first, large = list(first_blocks(facts)), list(large_blocks(facts))
         progress.advance()
-        whole = view(facts) | {"first": first, "many": most}
+        context = page_context(facts) | {"first": first, "large": large}
         template = html.environment().get_template("report.html")
-        empty = template.render(whole, sheets=Sheets(1, 1, 1, [], []), block=said)
+        empty = template.render(context, sheets=Sheets(1, 1, 1, [], []), block=json_block)
         progress.advance()
-        drawn = sheets(pictures(facts), ROOM - len(empty.encode("utf-8")))
+        sheets = make_sheets(page_images(facts), MAX_PAGE_CHARACTERS - len(empty.encode("utf-8")))
         progress.advance()
-        text = template.render(whole, sheets=drawn, block=said)
+        text = template.render(context, sheets=sheets, block=json_block)
         with write_aside(file) as aside:
             aside.write_text(text, "utf-8")
         progress.advance()
     return file
 
 
-def view(facts: Facts) -> dict:
-    """Return what the template shows: texts, the sections that there are, and the code of all sections."""
+def page_context(facts: Facts) -> dict:
+    """Return the variables of the template: the facts, the sections that are shown, the style and all scripts."""
     return {
         "facts": facts,
         "sections": [section for section in load_sections() if section.is_shown(facts)],
-        "headline": [first_scores(run) for run in facts.runs],
+        "headline": [headline_scores(run) for run in facts.runs],
         "style": asset("report.css"),
         "code": Markup("\n").join(map(asset, scripts())),
     }
 
 
 def scripts() -> tuple[str, ...]:
-    """File names of the page's code, in the order of the page."""
-    return (*SHARED, *(name for section in load_sections() for name in section.code))
+    """Return the file names of the scripts in the order of the page."""
+    return (*SHARED_SCRIPTS, *(name for section in load_sections() for name in section.code))
 
 
 def asset(name: str) -> Markup:
+    """Return the text of a file among the templates, without escaping."""
     return Markup((html.TEMPLATES / name).read_text("utf-8"))
 
 
-def first_scores(run: Viewed) -> list[tuple[str, str]]:
-    """The deciding metric and two others, their numbers without intervals."""
-    order = sorted(run.scores, key=lambda name: name != run.decides)
+def headline_scores(run: RunView) -> list[tuple[str, str]]:
+    """Return name and value, without its interval, of the main metric and two others."""
+    order = sorted(run.scores, key=lambda name: name != run.main_metric)
     return [(name, run.scores[name].text.split(" (")[0]) for name in order[:3]]

@@ -1,4 +1,4 @@
-"""The facts of a page as blocks that its code reads: first what is small, then what is large; and its pictures."""
+"""The data of a page as blocks that its scripts read, small blocks first; and the images of the page."""
 
 from __future__ import annotations
 
@@ -7,72 +7,74 @@ from collections.abc import Iterator
 import numpy as np
 from PIL import Image
 
-from likewise.report.blocks import Block, index_kind, many, said
-from likewise.report.records import Facts, Pool, Viewed
+from likewise.report.blocks import Block, array_block, index_dtype, json_block
+from likewise.report.records import Facts, Pool, RunView
 from likewise.report.section import Packing, Section, load_sections
 
-CAPTION_ROOM = 2_000_000
-"""Characters for captions; beyond that, only samples with a picture keep theirs."""
+MAX_CAPTION_LETTERS = 2_000_000
+"""Largest total length of the captions of a pool; above it, only samples with an image keep their caption."""
 
 
-def pictures(facts: Facts) -> list[Image.Image]:
-    """All pictures of a page, those of sections first, then those of pools; blocks call them by their number."""
-    own = [picture for run in facts.runs for section in load_sections() for picture in pictures_of(section, run)]
-    return own + [picture for pool in facts.pools for picture in pool.picture.values()]
+def page_images(facts: Facts) -> list[Image.Image]:
+    """Return all images of a page, those of sections before those of pools. Blocks refer to them by their index."""
+    own = [image for run in facts.runs for section in load_sections() for image in section_images(section, run)]
+    return own + [image for pool in facts.pools for image in pool.images.values()]
 
 
-def pictures_of(section: Section, run: Viewed) -> list[Image.Image]:
-    """The section's own pictures of a run."""
-    return section.pictures(run.found[section.name]) if section.pictures and section.name in run.found else []
+def section_images(section: Section, run: RunView) -> list[Image.Image]:
+    """Return the images that a section adds for a run."""
+    return section.images(run.found[section.name]) if section.images and section.name in run.found else []
 
 
 def first_blocks(facts: Facts) -> Iterator[Block]:
-    """Yield `facts`, which is read at once (names, curves and all that is small), and `more`, what other sections show."""
+    """Yield the block `facts`, which the page reads at once, and the block `more` with the data of the other sections."""
     first, more, number = [], [], 0
     for run in facts.runs:
-        about = {"name": run.name, "pool": run.pool, "decides": run.decides, "similarity": run.similarity}
+        about = {"name": run.name, "pool": run.pool, "main_metric": run.main_metric, "similarity": run.similarity}
         first.append(about)
         more.append({})
         for section in load_sections():
             if section.name in run.found:
                 packed = pack(section, run.found[section.name], Packing(facts, run, number))
                 (first if section.is_first else more)[-1][section.name] = packed
-            number += len(pictures_of(section, run))
-    yield said("facts", {"runs": first, "pools": [names(pool) for pool in facts.pools]})
+            number += len(section_images(section, run))
+    yield json_block("facts", {"runs": first, "pools": [pool_names(pool) for pool in facts.pools]})
     slots = []
     for pool in facts.pools:
-        slots.append({place: number + i for i, place in enumerate(pool.picture)})
-        number += len(pool.picture)
+        slots.append({place: number + i for i, place in enumerate(pool.images)})
+        number += len(pool.images)
     whole = {
         section.name: pack(section, facts.found[section.name], Packing(facts))
         for section in load_sections()
         if section.name in facts.found
     }
-    yield said("more", {"slots": slots, "runs": more, **whole})
+    yield json_block("more", {"slots": slots, "runs": more, **whole})
 
 
 def pack(section: Section, value: object, packing: Packing) -> object:
+    """Return the value of a section as its `pack` function converts it."""
     return value if section.pack is None else section.pack(value, packing)
 
 
-def many_blocks(facts: Facts) -> Iterator[Block]:
-    """Yield what is large: labels and captions of pools, then what sections bring."""
+def large_blocks(facts: Facts) -> Iterator[Block]:
+    """Yield labels, rows and captions of the pools, then the blocks of sections."""
     for number, pool in enumerate(facts.pools):
-        if any("map" in run.found for run in facts.runs if run.pool == number) or pool.picture:
-            yield many(f"label-{number}", pool.label.astype(index_kind(len(pool.class_name))))
-            if not np.array_equal(pool.row, np.arange(len(pool.row))):  # else a row is its place
-                yield many(f"row-{number}", pool.row.astype(np.int32))
-            yield said(f"caption-{number}", captions(pool))
+        if any("map" in run.found for run in facts.runs if run.pool == number) or pool.images:
+            yield array_block(f"label-{number}", pool.label.astype(index_dtype(len(pool.class_name))))
+            if not np.array_equal(pool.row, np.arange(len(pool.row))):  # otherwise the row is the place
+                yield array_block(f"row-{number}", pool.row.astype(np.int32))
+            yield json_block(f"caption-{number}", captions(pool))
     for section in load_sections():
         if section.blocks is not None:
             yield from section.blocks(facts)
 
 
-def names(pool: Pool) -> dict:
+def pool_names(pool: Pool) -> dict:
+    """Return the names of a pool, of its classes and of its groupings, for the block `facts`."""
     groupings = [{"name": one.name, "names": one.names, "of": one.of_class} for one in pool.groupings]
     return {
         "name": pool.name,
-        "part": pool.part,
+        "split": pool.split,
         "n": len(pool.row),
         "classes": pool.class_name,
         "groupings": groupings,
@@ -80,8 +82,9 @@ def names(pool: Pool) -> dict:
 
 
 def captions(pool: Pool) -> dict[int, str] | list[str]:
+    """Return the caption of every place; only of places with an image if all captions are too long."""
     if pool.caption is None:
         return []
-    if sum(map(len, pool.caption)) <= CAPTION_ROOM:
+    if sum(map(len, pool.caption)) <= MAX_CAPTION_LETTERS:
         return list(pool.caption)
-    return {place: pool.caption[place] for place in pool.picture}
+    return {place: pool.caption[place] for place in pool.images}

@@ -1,4 +1,4 @@
-"""The samples that runs were scored on. Runs of the same data that ask the same queries share a pool."""
+"""Pools: the samples that runs were scored on. Runs with the same samples, queries and gallery share a pool."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from likewise.report.class_tree import group_classes
-from likewise.report.opened import Opened
-from likewise.report.records import Pool, Viewed
+from likewise.report.records import Pool, RunView
+from likewise.report.target import ReportTarget
 from likewise.runs.hierarchy import read_hierarchy
 
 
-def key_of(one: Opened) -> tuple:
-    """What two must have in common to be shown on the same samples: the samples, then what was asked."""
+def key_of(one: ReportTarget) -> tuple:
+    """Return the key of the pool of a target: first its samples, then its queries, gallery and relevant rows."""
     assert one.items is not None and one.row is not None
     own = one.items.y.tobytes(), one.items.class_name, one.items.path
     samples = (one.row.tobytes(), *((one.run.about["data"],) if one.run is not None else own))
@@ -23,16 +23,16 @@ def key_of(one: Opened) -> tuple:
     return samples, *(side.tobytes() for side in one.query_gallery), relevant
 
 
-def asked_apart(keys: Sequence[tuple], viewed: Sequence[Viewed]) -> Iterator[str]:
-    """What is said of those that share their samples, and no more."""
+def note_different_queries(keys: Sequence[tuple], views: Sequence[RunView]) -> Iterator[str]:
+    """Yield a note for each set of runs that were scored on the same samples with different queries or galleries."""
     for samples, times in Counter(key[0] for key in keys).items():
         if times > 1:
-            names = ", ".join(seen.name for seen in viewed if seen.pool >= 0 and keys[seen.pool][0] == samples)
-            yield f"{names}: the same samples, but others of them ask or answer, so these scores are not to be compared"
+            names = ", ".join(view.name for view in views if view.pool >= 0 and keys[view.pool][0] == samples)
+            yield f"{names}: the same samples with different queries or galleries, so these scores cannot be compared"
 
 
-def make_pool(one: Opened) -> Pool:
-    """The samples that a run was scored on."""
+def make_pool(one: ReportTarget) -> Pool:
+    """Return the pool of the samples that a target was scored on, with the groupings of its taxonomy and learned hierarchy."""
     items = one.items
     assert items is not None and one.row is not None
     groupings = group_classes(items.class_name, None if one.data is None else one.data.taxonomy)
@@ -41,4 +41,4 @@ def make_pool(one: Opened) -> Pool:
     path = items.path or (one.data.path and [one.data.path[r] for r in one.row] if one.data is not None else None)
     caption = None if path is None else tuple(os.path.basename(p.replace("\\", "/")) for p in path)
     name = items.name if one.data is None else one.data.name
-    return Pool(name, one.part, one.row, items.y, items.class_name, groupings, caption)
+    return Pool(name, one.split, one.row, items.y, items.class_name, groupings, caption)

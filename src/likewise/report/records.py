@@ -1,6 +1,6 @@
-"""Records that the report's modules share. A record of one section alone is in the module of that section.
+"""Records that several modules of the report use. The record of a single section is in the module of that section.
 
-Samples are known by their place in a `Pool`, classes by their number in it.
+A place is the index of a sample in its `Pool`; a class is the index of its name in the pool.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from PIL import Image
 
 
 class Grouping(NamedTuple):
-    """A level of the class tree: the group of every class, by which a map can be coloured."""
+    """One level of a taxonomy: the group of every class. The map can be coloured by it."""
 
     name: str  # "order", "level 1"
     names: tuple[str, ...]
-    of_class: Int[np.ndarray, "C"]  # -1: in none
+    of_class: Int[np.ndarray, "C"]  # -1: no group
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """The samples that runs were scored on. Runs of the same data share one."""
+    """The samples that runs were scored on. Runs with the same samples, queries and gallery share a pool."""
 
-    name: str  # the data, in a word
-    part: str  # "test"
-    row: Int[np.ndarray, "N"]  # of the data
+    name: str  # of the data set
+    split: str  # "test"
+    row: Int[np.ndarray, "N"]  # in the data set
     label: Int[np.ndarray, "N"]
     class_name: tuple[str, ...]
     groupings: tuple[Grouping, ...] = ()
-    caption: tuple[str, ...] | None = None  # of each sample: its file's name
-    picture: dict[int, Image.Image] = field(default_factory=dict)  # by place; small, and not of all
+    caption: tuple[str, ...] | None = None  # file name of each sample
+    images: dict[int, Image.Image] = field(default_factory=dict)  # place -> thumbnail, for some of the samples
 
 
 class Score(NamedTuple):
-    """A metric's mean as a share, NaN where undefined, its 95 % interval, and how it is written."""
+    """The mean of a metric (NaN: undefined), its 95 % interval (None: not computed), and both as text."""
 
     mean: float
     low: float | None
@@ -44,35 +44,37 @@ class Score(NamedTuple):
     text: str  # "49.6 % (46.9 to 52.2)"
 
 
-class Answer(NamedTuple):
+class Neighbour(NamedTuple):
+    """A neighbour of a query; `right`: it has the label of the query."""
+
     place: int
     similarity: float
     right: bool
 
 
-class Asked(NamedTuple):
-    """A query, how well it was answered, and its first answers."""
+class RankedQuery(NamedTuple):
+    """A query, its value of the main metric, and its nearest neighbours."""
 
     place: int
-    value: float  # the deciding metric's, such as MAP@R
-    answers: tuple[Answer, ...]
+    value: float  # of the main metric, such as MAP@R
+    neighbours: tuple[Neighbour, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Suspicion:
-    """What labels were judged by after a pass: how many in each bin, right and wrong ones apart where that is known."""
+class SuspicionHistogram:
+    """Histogram of the suspicion of labels after an epoch, for right and wrong labels separately if the true labels are known."""
 
-    title: str  # "after the first pass, step 52"
+    title: str  # "after the first epoch, step 52"
     edge: Float[np.ndarray, "E"]
-    right: Int[np.ndarray, "bins"]  # all of them, where `wrong` is None
+    right: Int[np.ndarray, "bins"]  # all labels if `wrong` is None
     wrong: Int[np.ndarray, "bins"] | None
-    weight: tuple[float | None, ...]  # mean weight in each bin
+    weight: tuple[float | None, ...]  # mean sample weight in each bin
     threshold: float | None
 
 
 @dataclass(frozen=True, eq=False)
 class Detection:
-    """Inspecting samples from the most suspect on: the share of wrong labels found by then."""
+    """Detection curve: share of the wrong labels found against the share of samples inspected, most suspect first."""
 
     name: str
     inspected: Float[np.ndarray, "P"]
@@ -82,62 +84,62 @@ class Detection:
 
 
 @dataclass(frozen=True, eq=False)
-class Doubt:
-    """A training label that was suspected, and what it would rather be ("": nothing else)."""
+class FlaggedLabel:
+    """A training label with a high suspicion, and the suggested label ("": none)."""
 
     row: int
     given: str
     suggested: str
     suspicion: float
     weight: float
-    wrong: bool | None  # really, where that is known
+    wrong: bool | None  # None: the true label is unknown
     caption: str = ""
-    picture: Image.Image | None = None
+    image: Image.Image | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Noise:
-    """How far a training believed its labels, and how right it was where the truth is known.
+class LabelNoise:
+    """The label noise of a run: suspicion, detection of wrong labels, and flagged labels.
 
-    `transition[i, j]`: share of samples of the true class `classes[i]` that were given `classes[j]`; the classes are those with
-    most wrong labels. `share` of the labels are really wrong.
+    `transition[i, j]`: share of the samples of true class `classes[i]` with the given label `classes[j]`, for the classes
+    with the most wrong labels. `share` is the noise rate; None if the true labels are unknown.
     """
 
-    model: str  # the noise that was injected, "" where none
-    confidence: str  # "" where none
+    model: str  # the noise model that injected wrong labels; "": none
+    confidence: str  # "": none
     share: float | None
-    suspicion: tuple[Suspicion, ...] = ()
+    suspicion: tuple[SuspicionHistogram, ...] = ()
     detection: tuple[Detection, ...] = ()
-    doubts: tuple[Doubt, ...] = ()
+    flagged: tuple[FlaggedLabel, ...] = ()
     classes: tuple[str, ...] = ()
     transition: Float[np.ndarray, "M M"] | None = None
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
-class Viewed:
-    """One run, or one file of embeddings. `found` holds what each section shows of it, by the section's name."""
+class RunView:
+    """All data of one run, or of one embedding file, on the page. `found` maps the name of a section to its data."""
 
     name: str
-    pool: int  # -1: it was not scored, so there is nothing but its training
-    headline: str  # what it is, in one line
+    pool: int  # -1: it was not scored, so the page shows only its training
+    headline: str  # one line: loss, confidence, data
     settings: dict[str, str]
     scores: dict[str, Score]
-    decides: str  # the metric that ranks queries
+    main_metric: str  # the metric that orders queries
     found: dict[str, Any] = field(default_factory=dict)
-    near: Int[np.ndarray, "N K"] | None = None  # places of the nearest neighbours of every sample, -1: none
-    near_sim: Float[np.ndarray, "N K"] | None = None  # cosine, or minus the distance
-    notes: tuple[str, ...] = ()  # what must be said about it
+    near: Int[np.ndarray, "N K"] | None = None  # places of the nearest neighbours of every sample; -1: none
+    near_sim: Float[np.ndarray, "N K"] | None = None  # cosine, or the negative distance
+    notes: tuple[str, ...] = ()  # limitations of the data, for the section "Notes"
     similarity: str = "cosine"  # or "euclidean"
 
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Everything a page shows. `found` holds what sections show of all runs together, by the section's name."""
+    """All data of a page. `found` maps the name of a section to its data about all runs together."""
 
     title: str
-    runs: tuple[Viewed, ...]
+    runs: tuple[RunView, ...]
     pools: tuple[Pool, ...]
     found: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    made: str = ""  # the version and the command
+    made: str = ""  # version and command that made the page

@@ -1,4 +1,4 @@
-"""One run, or one file of embeddings -> all that a page shows of it."""
+"""Compute all data that a page shows of one run or one embedding file."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from likewise.config.spec import brief
 from likewise.metrics import as_text
 from likewise.render.scores import with_interval
 from likewise.report.neighbours import as_tensor, neighbours
-from likewise.report.opened import Opened
-from likewise.report.records import Pool, Score, Viewed
+from likewise.report.records import Pool, RunView, Score
 from likewise.report.section import Study, load_sections
+from likewise.report.target import ReportTarget
 
-FIRST = (
+LEADING_SETTINGS = (
     "data",
     "recipe",
     "loss",
@@ -31,27 +31,27 @@ FIRST = (
     "lr",
     "seed",
 )
-"""Settings that are always told, in this order; the others where they are not the usual."""
+"""Settings that are always shown, in this order; other settings are shown if they differ from their default."""
 
-BRIEF = ("loss", "confidence", "sampler", "protocol", "head")
-"""Specs that are told without arguments that have their default. Noise and terms are told in full: a rate is never left out."""
+SHORTENED_SPECS = ("loss", "confidence", "sampler", "protocol", "head")
+"""Settings whose specs are shown without default arguments. Noise and terms are shown in full, with every rate."""
 
 
-def view(one: Opened, number: int, pool: Pool | None, config: Report) -> Viewed:
-    """Return what every section shows of a run. `number` is that of the pool."""
+def analyse_run(one: ReportTarget, number: int, pool: Pool | None, config: Report) -> RunView:
+    """Return the data of every section for a run. `number` is the index of the pool; -1: the run was not scored."""
     study = study_run(one, pool, config)
     found = {}
     for section in load_sections():
         value = section.of_run(study) if section.of_run else None
         if value:
             found[section.name] = value
-    return Viewed(
+    return RunView(
         one.name,
         number,
         headline(one),
-        {} if one.settings is None else told(one.settings),
+        {} if one.settings is None else shown_settings(one.settings),
         scores_of(one.scores),
-        study.decides,
+        study.main_metric,
         found,
         study.near,
         study.near_sim,
@@ -60,10 +60,10 @@ def view(one: Opened, number: int, pool: Pool | None, config: Report) -> Viewed:
     )
 
 
-def study_run(one: Opened, pool: Pool | None, config: Report) -> Study:
-    """Read and rank what sections share: the log, the embeddings, and the nearest neighbours of every sample."""
+def study_run(one: ReportTarget, pool: Pool | None, config: Report) -> Study:
+    """Return the data that several sections use: the log, the embeddings and the nearest neighbours of every sample."""
     log = [] if one.run is None else one.run.read_log()
-    study = Study(one, config, log, decides(one), [*one.notes, *before(one.scores)], pool)
+    study = Study(one, config, log, main_metric(one), [*one.notes, *baseline_notes(one.scores)], pool)
     if pool is None:
         return study
     assert one.items is not None
@@ -72,45 +72,50 @@ def study_run(one: Opened, pool: Pool | None, config: Report) -> Study:
     return dataclasses.replace(study, z=z, near=near, near_sim=sim)
 
 
-def before(scores: dict) -> list[str]:
-    """What the network was before training, where that was looked at."""
+def baseline_notes(scores: dict) -> list[str]:
+    """Return notes with the scores of the baseline, the network before training, if they were computed."""
     from likewise.evaluation.baseline import say_loss
 
     known = scores.get("before", {}).get("metrics", {})
-    told = ", ".join(f"{name} {as_text(name, value)}" for name, value in known.items())
-    return [f"before training: {told}", *filter(None, [say_loss(scores).replace("\n", " ")])] if told else []
+    values = ", ".join(f"{name} {as_text(name, value)}" for name, value in known.items())
+    return [f"before training: {values}", *filter(None, [say_loss(scores).replace("\n", " ")])] if values else []
 
 
-def headline(one: Opened) -> str:
-    """What it is, in one line."""
+def headline(one: ReportTarget) -> str:
+    """Return one line about a target: loss, confidence, terms, data and noise of a run, or the size of an embedding file."""
     if one.settings is None:
         assert one.items is not None and one.items.x is not None
-        return f"{len(one.items)} embeddings of {one.items.x.shape[1]} numbers, {len(np.unique(one.items.y))} classes"
-    parts = [one.settings.loss, one.settings.confidence, *one.settings.terms]
+        return (
+            f"{len(one.items)} embeddings of {one.items.x.shape[1]} dimensions, {len(np.unique(one.items.y))} classes"
+        )
+    specs = [one.settings.loss, one.settings.confidence, *one.settings.terms]
     noise = f", with {one.settings.noise}" if one.settings.noise else ""
-    return f"{' + '.join(brief(part) for part in parts if part)} on {one.settings.data}{noise}"
+    return f"{' + '.join(brief(spec) for spec in specs if spec)} on {one.settings.data}{noise}"
 
 
-def told(settings: Train) -> dict[str, str]:
-    """Settings that matter for what was learned, in words."""
-    usual = {f.name: f.default for f in dataclasses.fields(Train)}
+def shown_settings(settings: Train) -> dict[str, str]:
+    """Return the settings that change what is learned, as text: name -> value."""
+    default = {f.name: f.default for f in dataclasses.fields(Train)}
     every = dataclasses.asdict(settings)
-    names = [*FIRST, *(n for n in every if n not in FIRST and n not in KEPT_OUT and every[n] != usual[n])]
+    names = [
+        *LEADING_SETTINGS,
+        *(n for n in every if n not in LEADING_SETTINGS and n not in KEPT_OUT and every[n] != default[n]),
+    ]
     shown = {}
     for name in (n for n in names if every[n] not in (None, (), "")):
         value = every[name] if isinstance(every[name], list | tuple) else (every[name],)
-        shown[name] = ", ".join(map(brief if name in BRIEF else str, value))
+        shown[name] = ", ".join(map(brief if name in SHORTENED_SPECS else str, value))
     return shown
 
 
-def decides(one: Opened) -> str:
-    """The metric that ranks queries."""
+def main_metric(one: ReportTarget) -> str:
+    """Return the metric that orders queries: MAP@R if it was computed; "" without queries."""
     names = [] if one.queries is None else list(one.queries.each)
     return "MAP@R" if "MAP@R" in names else names[0] if names else ""
 
 
 def scores_of(scores: dict) -> dict[str, Score]:
-    """Every metric; those of galleries that were asked alone behind those of all."""
+    """Return every metric of the whole gallery, then of each named gallery: name -> score."""
     found = {}
     for gallery, some in {"": scores, **scores.get("galleries", {})}.items():
         for name, value in some.get("metrics", {}).items():

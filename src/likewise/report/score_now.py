@@ -1,4 +1,4 @@
-"""Scores of embeddings that bring none, for a report."""
+"""Scores of embeddings that were not evaluated."""
 
 from __future__ import annotations
 
@@ -11,25 +11,29 @@ import torch
 from likewise.config import Evaluate, Report, Train
 from likewise.evaluation.answers import answers_for, findable
 from likewise.metrics import reach
-from likewise.report.opened import Opened
+from likewise.report.target import ReportTarget
 from likewise.runs.dataset import make_protocol, protocol_for
 from likewise.runs.devices import choose_device
 from likewise.runs.per_query import PerQuery
 from likewise.types import Embedded, LikewiseError
 
-UNTESTED = "all of its data trained, so there is nothing to score"
+NO_TEST_SPLIT_NOTE = "it was trained on all data, so there is no test split to score"
+"""Note on a run whose protocol has no test split."""
 
 
 def is_tested(settings: Train) -> bool:
-    """Whether the run's protocol leaves a test split; one that may not be imported is taken to."""
+    """Return whether the protocol of a run has a test split; True for a protocol that may not be imported."""
     try:
         return make_protocol(settings).has_test_split
     except LikewiseError:
         return True
 
 
-def score_now(one: Opened, config: Report) -> Opened:
-    """With scores of embeddings that bring none, as `likewise evaluate` finds them; where nothing can be found, a note."""
+def score_now(one: ReportTarget, config: Report) -> ReportTarget:
+    """Return the target with the scores and queries that `likewise evaluate` would compute.
+
+    Without a test split or without relevant rows, the target gets a note instead.
+    """
     from likewise.evaluation.checks import check_length
     from likewise.evaluation.scoring import score_with_galleries
 
@@ -37,13 +41,15 @@ def score_now(one: Opened, config: Report) -> Opened:
     assert items is not None and items.x is not None and row is not None
     protocol, place = protocol_for(items), np.arange(len(items))
     if one.settings is not None and not is_tested(one.settings):
-        return dataclasses.replace(one, notes=(*one.notes, UNTESTED))
-    usual: Any = next(f.default for f in dataclasses.fields(Evaluate) if f.name == "metrics")
-    room = answers_for(*one.query_gallery)
-    metrics = [name for name in usual if reach([name]).k <= room]
+        return dataclasses.replace(one, notes=(*one.notes, NO_TEST_SPLIT_NOTE))
+    defaults: Any = next(f.default for f in dataclasses.fields(Evaluate) if f.name == "metrics")
+    largest_k = answers_for(*one.query_gallery)
+    metrics = [name for name in defaults if reach([name]).k <= largest_k]
     if not metrics or len(np.unique(items.y)) < 2 or not findable(items, protocol, place).any():
-        return dataclasses.replace(one, notes=(*one.notes, "no query has an answer to find, so there are no scores"))
-    x = items.x if items.x.flags.writeable else items.x.copy()  # torch takes no others
+        return dataclasses.replace(
+            one, notes=(*one.notes, "no query has a relevant gallery row, so there are no scores")
+        )
+    x = items.x if items.x.flags.writeable else items.x.copy()  # torch warns about read-only arrays
     e = Embedded(torch.as_tensor(x), torch.as_tensor(items.y), torch.as_tensor(place))
     check_length(e.z, one.similarity == "cosine")
     scores, each, found = score_with_galleries(

@@ -1,4 +1,4 @@
-"""A section of the page: what it shows of runs, and how that gets into the page."""
+"""Sections of the page: how a section computes its data, and how its data is stored in the page."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from torch import Tensor
 from likewise.config import Report
 from likewise.report import sections
 from likewise.report.blocks import Block
-from likewise.report.opened import Opened
 from likewise.report.queries import places_of
-from likewise.report.records import Facts, Pool, Viewed
+from likewise.report.records import Facts, Pool, RunView
+from likewise.report.target import ReportTarget
 
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """One opened run and what several sections need of it. A section may add to `notes`.
+    """One target with the data that several sections use. A section may append to `notes`.
 
-    `pool`, `near` and `near_sim` are None where the run was not scored, `z` also where its embeddings are not known. `z` is
-    normalised if the run compares by cosine.
+    `pool`, `near` and `near_sim` are None if the run was not scored, `z` also if its embeddings are not known. `z` has unit
+    length if the similarity is cosine.
     """
 
-    one: Opened
+    one: ReportTarget
     config: Report
     log: Sequence[dict]
-    decides: str
+    main_metric: str
     notes: list[str]
     pool: Pool | None = None
     z: Float[Tensor, "N D"] | None = None
@@ -40,18 +40,18 @@ class Study:
 
     @property
     def queries(self) -> tuple[Int[np.ndarray, "Q"], Float[np.ndarray, "Q"]] | None:
-        """Places of the queries, and their values of the deciding metric; NaN where a query has nothing to find."""
+        """Places of the queries, and their values of the main metric; NaN for a query without relevant rows."""
         if self.pool is None or self.one.queries is None or self.one.row is None:
             return None
-        return places_of(self.one.queries.row, self.one.row), self.one.queries.each[self.decides]
+        return places_of(self.one.queries.row, self.one.row), self.one.queries.each[self.main_metric]
 
 
 @dataclass(frozen=True, eq=False)
 class Studies:
-    """All runs of a page, their embeddings no longer in memory. A section may add to `notes`."""
+    """All runs of a page, without their embeddings. A section may append to `notes`."""
 
-    opened: Sequence[Opened]
-    viewed: Sequence[Viewed]
+    targets: Sequence[ReportTarget]
+    views: Sequence[RunView]
     pools: Sequence[Pool]
     config: Report
     notes: list[str]
@@ -59,39 +59,40 @@ class Studies:
 
 @dataclass(frozen=True, eq=False)
 class Packing:
-    """What a value is packed for: the page, and the run if it is a value of one run.
+    """The page that a value is packed for, and the run if it is a value of one run.
 
-    `picture` is the number of the first of the section's own pictures for this run.
+    `first_image` is the index of the first image that the section adds for this run.
     """
 
     facts: Facts
-    run: Viewed | None = None
-    picture: int = 0
+    run: RunView | None = None
+    first_image: int = 0
 
     @property
     def pool(self) -> Pool | None:
+        """The pool of the run; None for a value of the whole page or a run that was not scored."""
         return self.facts.pools[self.run.pool] if self.run is not None and self.run.pool >= 0 else None
 
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """A section of the page, and how its data gets there.
+    """A section of the page: its texts, and the functions that compute and convert its data.
 
     Args:
-        name: anchor in the page, key of its values in `Viewed.found` and `Facts.found`, and key of its data in the page.
-        link: text of its link in the contents.
+        name: anchor in the page, key of its values in `RunView.found` and `Facts.found`, and key of its data in the page.
+        link: text of its link in the table of contents.
         title: heading.
         intro: sentence below the heading.
-        of_run: what the section shows of one run. None or an empty value: nothing.
-        of_page: what the section shows of all runs together. None or an empty value: nothing.
-        pack: the value as JSON can hold it; None: as it is. Dataclasses, arrays and tuples are converted later.
-        is_first: the data is in the block `facts`, which the page reads at once, not in the block `more`.
-        pictures: pictures of a value that are not in a pool.
-        blocks: large arrays, each a block of its own.
-        shown_if: whether the page has the section; None: if `of_run` or `of_page` found something.
+        of_run: computes the data of one run. An empty value is not shown.
+        of_page: computes the data of all runs together. An empty value is not shown.
+        pack: converts the value for JSON; None: unchanged. Dataclasses, arrays and tuples are converted later.
+        is_first: whether the data is in the block `facts`, which the page reads at once, instead of the block `more`.
+        images: returns the images of a value that are in no pool.
+        blocks: yields large arrays, one block for each.
+        shown_if: returns whether the page has the section; None: if `of_run` or `of_page` returned a value.
         template: HTML below the heading. The default holds `intro` and the element that a script fills.
-        context: what the template calls `told`.
-        scripts: the section's code, in order, of which the last calls `fillSection`; None: the script with its name.
+        context: computes the variable `content` of the template.
+        scripts: names of its scripts, in order; the last one calls `fillSection`. None: the script with the name of the section.
     """
 
     name: str
@@ -102,7 +103,7 @@ class Section:
     of_page: Callable[[Studies], Any] | None = None
     pack: Callable[[Any, Packing], Any] | None = None
     is_first: bool = False
-    pictures: Callable[[Any], list[Image.Image]] | None = None
+    images: Callable[[Any], list[Image.Image]] | None = None
     blocks: Callable[[Facts], Iterator[Block]] | None = None
     shown_if: Callable[[Facts], bool] | None = None
     template: str = "section.html"
@@ -117,10 +118,10 @@ class Section:
 
     @property
     def code(self) -> tuple[str, ...]:
-        """File names of its scripts."""
+        """File names of the scripts of this section."""
         return tuple(f"{name}.js" for name in ((self.name,) if self.scripts is None else self.scripts))
 
 
 def load_sections() -> tuple[Section, ...]:
-    """Return all sections in the order of the page. Their modules are imported by name, when a page is made."""
+    """Import the modules of all sections and return the sections in the order of the page."""
     return tuple(import_module(f"{sections.__name__}.{name}").SECTION for name in sections.NAMES)

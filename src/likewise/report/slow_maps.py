@@ -1,4 +1,4 @@
-"""Maps that take minutes (t-SNE, UMAP): they are drawn once the page is there with its map by PCA."""
+"""Maps that take minutes (t-SNE, UMAP): they are computed after a first page with the PCA map was written."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import dataclasses
 
 from likewise.config import Report
 from likewise.report.neighbours import as_tensor
-from likewise.report.parts import vectors_of
-from likewise.report.records import Viewed
-from likewise.report.sections.map import unfold, wanted
+from likewise.report.records import RunView
+from likewise.report.sections.map import choose_slow_map, draw_slow_map
+from likewise.report.splits import vectors_of
 
 
-def slow_map(seen: Viewed, config: Report) -> str:
-    """Return the name of the map that a run lacks yet; "": none."""
-    return wanted(len(seen.found["map"]["PCA"]), config)[0] if "map" in seen.found else ""
+def slow_map(view: RunView, config: Report) -> str:
+    """Return the name of the slow map of a run, "t-SNE" or "UMAP"; "" if it has none."""
+    return choose_slow_map(len(view.found["map"]["PCA"]), config)[0] if "map" in view.found else ""
 
 
-def add_slow_map(target: str, seen: Viewed, config: Report) -> Viewed:
-    """Return a run with the map that it lacks. Its embeddings are read again: those of one run at a time are in memory."""
-    way = slow_map(seen, config)
+def add_slow_map(target: str, view: RunView, config: Report) -> RunView:
+    """Return the run with its slow map. The embeddings are read again, so that memory holds those of one run at a time."""
+    way = slow_map(view, config)
     if not way:
-        return seen
+        return view
     x, similarity = vectors_of(target, config)
-    drawn = unfold(as_tensor(x, similarity), seen.name, similarity, way, config)
-    return dataclasses.replace(seen, found=seen.found | {"map": seen.found["map"] | {way: drawn}})
+    drawn = draw_slow_map(as_tensor(x, similarity), view.name, similarity, way, config)
+    return dataclasses.replace(view, found=view.found | {"map": view.found["map"] | {way: drawn}})

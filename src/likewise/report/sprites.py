@@ -1,4 +1,4 @@
-"""Many small pictures as few large ones, of a known size altogether: what a page holds in place of a file for each."""
+"""Sprite sheets: many small images in few large ones, within a total size."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from PIL import Image
 
 from likewise.render.html import data_uri, shrunk
 
-SIDES = (128, 112, 96, 80, 64, 48, 32)
-"""Longest sides that pictures may have, in pixels: the largest with which all of them fit."""
+IMAGE_SIDES = (128, 112, 96, 80, 64, 48, 32)
+"""Possible lengths of the longer side of an image, in pixels; the largest one with which all images fit is used."""
 
-ACROSS = 10
-"""Pictures in a row of a sheet, and rows in a sheet."""
+SHEET_SIDE = 10
+"""Images in a row of a sheet, and rows in a sheet."""
 
 
 class Sheets(NamedTuple):
-    """Picture i stands in sheet i // across**2, in cells of `side` pixels from left to right and down, `size[i]` wide and high.
+    """Sprite sheets. Image i is in sheet i // across**2; cells of `side` pixels are filled row by row; `size[i]`: width, height.
 
-    There may be fewer sizes than pictures were given: those at the end found no room.
+    There may be fewer sizes than images: the last images are left out if not all of them fit.
     """
 
     side: int
@@ -30,33 +30,38 @@ class Sheets(NamedTuple):
     data: list[str]  # data URIs
 
 
-def sheets(pictures: Sequence[Image.Image], room: int) -> Sheets:
-    """All pictures, as large as fits into `room` characters; where even the smallest are too many, the first ones."""
-    room, some = (
-        max(room, 0),
-        pictures[:: math.ceil(len(pictures) / ACROSS**2) or 1],
-    )  # which tell how much all will take
-    share = 1.05 * len(pictures) / max(1, len(some))
-    side = next((side for side in SIDES if share * taken(drawn(some, side)) <= room), SIDES[-1])
-    while taken(made := drawn(pictures, side)) > room:
-        if side > SIDES[-1]:
-            side = SIDES[SIDES.index(side) + 1]
+def make_sheets(images: Sequence[Image.Image], room: int) -> Sheets:
+    """Return sheets of all images, as large as fit into `room` characters.
+
+    If even the smallest images do not fit, the sheets hold the first images only.
+    """
+    room = max(room, 0)
+    some = images[:: math.ceil(len(images) / SHEET_SIDE**2) or 1]  # a sample, to estimate the total size
+    share = 1.05 * len(images) / max(1, len(some))
+    side = next(
+        (side for side in IMAGE_SIDES if share * total_length(draw_sheets(some, side)) <= room), IMAGE_SIDES[-1]
+    )
+    while total_length(made := draw_sheets(images, side)) > room:
+        if side > IMAGE_SIDES[-1]:
+            side = IMAGE_SIDES[IMAGE_SIDES.index(side) + 1]
         else:
-            pictures = pictures[: int(len(pictures) * min(0.95, room / taken(made)))]
+            images = images[: int(len(images) * min(0.95, room / total_length(made)))]
     return made
 
 
-def taken(made: Sheets) -> int:
+def total_length(made: Sheets) -> int:
+    """Return the number of characters of all data URIs."""
     return sum(map(len, made.data))
 
 
-def drawn(pictures: Sequence[Image.Image], side: int) -> Sheets:
-    rows, whole = min(ACROSS, math.ceil(len(pictures) / ACROSS)), ACROSS**2
-    small = [shrunk(picture.convert("RGB"), side) for picture in pictures]
+def draw_sheets(images: Sequence[Image.Image], side: int) -> Sheets:
+    """Return sheets of all images, shrunk to `side` pixels."""
+    rows, whole = min(SHEET_SIDE, math.ceil(len(images) / SHEET_SIDE)), SHEET_SIDE**2
+    small = [shrunk(image.convert("RGB"), side) for image in images]
     data = []
     for first in range(0, len(small), whole):
-        sheet = Image.new("RGB", (side * ACROSS, side * rows), "#808080")
-        for place, picture in enumerate(small[first : first + whole]):
-            sheet.paste(picture, (place % ACROSS * side, place // ACROSS * side))
+        sheet = Image.new("RGB", (side * SHEET_SIDE, side * rows), "#808080")
+        for place, image in enumerate(small[first : first + whole]):
+            sheet.paste(image, (place % SHEET_SIDE * side, place // SHEET_SIDE * side))
         data.append(data_uri(sheet, "WEBP", quality=74, method=2))
-    return Sheets(side, ACROSS, rows, [picture.size for picture in small], data)
+    return Sheets(side, SHEET_SIDE, rows, [image.size for image in small], data)

@@ -1,4 +1,4 @@
-"""Small pictures of samples, read by a few threads; broken ones are counted, and nobody waits for them."""
+"""Thumbnails of samples, read by several threads. Broken images are counted and left out."""
 
 from __future__ import annotations
 
@@ -11,16 +11,22 @@ from likewise.data.images import BadImage, image_of
 from likewise.io.progress import bar
 from likewise.types import Items
 
-SIDE = 128
-"""Of the longer side of a picture in a page, in pixels."""
+THUMBNAIL_SIDE = 128
+"""Length of the longer side of an image on the page, in pixels."""
 
-THREADS = 4
+READER_THREADS = 4
+"""Threads that decode images."""
 
 
-def read_small(
-    items: Items, rows: Sequence[int], *, side: int = SIDE, title: str = "read pictures", quiet: bool = False
+def read_thumbnails(
+    items: Items, rows: Sequence[int], *, side: int = THUMBNAIL_SIDE, title: str = "read images", quiet: bool = False
 ) -> tuple[dict[int, Image.Image], str]:
-    """The pictures of these rows, shrunk, and what is wrong with the first that cannot be read ("": nothing)."""
+    """Return the thumbnails by row, and a message on the images that cannot be read ("": all were read).
+
+    Args:
+        side: largest length of the longer side, in pixels.
+        title: title of the progress bar.
+    """
     if items.path is None or not len(rows):
         return {}, ""
 
@@ -33,11 +39,11 @@ def read_small(
             return str(error)
 
     found, bad = {}, []
-    with bar(title, len(rows), quiet=quiet) as shown, ThreadPoolExecutor(THREADS) as threads:
+    with bar(title, len(rows), quiet=quiet) as shown, ThreadPoolExecutor(READER_THREADS) as threads:
         for row, image in zip(rows, threads.map(read, map(int, rows))):
             shown.advance()
             if isinstance(image, str):
                 bad.append(image)
             else:
                 found[int(row)] = image
-    return found, f"{len(bad)} of {len(rows)} pictures cannot be read (first: {bad[0]})" if bad else ""
+    return found, f"{len(bad)} of {len(rows)} images cannot be read (first: {bad[0]})" if bad else ""

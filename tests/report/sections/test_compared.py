@@ -8,8 +8,8 @@ import pytest
 from likewise.config import Compare, Report, Train
 from likewise.evaluation.compare import compare
 from likewise.report.pools import make_pool
-from likewise.report.run_analysis import view
-from likewise.report.sections.compared import changed_most, set_beside, with_names
+from likewise.report.run_analysis import analyse_run
+from likewise.report.sections.compared import compare_runs, most_changed, with_names
 from likewise.report.targets import open_target
 from likewise.runs.per_query import read_per_query
 from likewise.training.fit import train
@@ -25,22 +25,22 @@ def two(features, finished, tmp_path_factory):
     config = Report(quiet=True, device="cpu", workers=0, map="none")
     opened = [open_target(str(run.path), run.path.name, config, {}, print) for run in (other, finished)]
     pool = make_pool(opened[0])
-    return opened, [view(one, 0, pool, config) for one in opened], pool
+    return opened, [analyse_run(one, 0, pool, config) for one in opened], pool
 
 
 def test_the_verdict_is_that_of_compare_and_queries_are_those_that_changed_most(two):
     opened, viewed, pool = two
-    found = set_beside(0, 1, opened, viewed, pool, 6, 0)
+    found = compare_runs(0, 1, opened, viewed, pool, 6, 0)
     paths = [str(one.run.path) for one in opened]
     said = compare(Compare(*paths))["metrics"]["MAP@R"]["conclusion"]
-    assert found.verdict == with_names(said, "short", "finished") and "finished" in found.verdict
+    assert found.conclusion == with_names(said, "short", "finished") and "finished" in found.conclusion
     a, b = (read_per_query(one.run.path / "per_query.parquet", "test") for one in opened)
     change = b.each["MAP@R"] - a.each["MAP@R"]
     assert len(found.queries) == 6 and found.metric == "MAP@R"
     for old, new in found.queries:
         q = a.row.tolist().index(pool.row[old.place])
         assert old.place == new.place and np.isclose(new.value - old.value, change[q])
-        assert [pool.row[x.place] for x in new.answers] == b.nearest[q, :8].tolist()
+        assert [pool.row[x.place] for x in new.neighbours] == b.nearest[q, :8].tolist()
     sizes = [abs(new.value - old.value) for old, new in found.queries]
     assert sizes == sorted(sizes, reverse=True) and np.isclose(sizes[0], np.abs(change).max())
 
@@ -49,8 +49,8 @@ def test_the_metric_is_one_that_both_have(two):
     opened, viewed, pool = two
     queries = opened[1].queries
     other = dataclasses.replace(opened[1], queries=dataclasses.replace(queries, each={"R@1": queries.each["R@1"]}))
-    found = set_beside(0, 1, [opened[0], other], viewed, pool, 6, 0)
-    assert viewed[0].decides == "MAP@R" and found.metric == "R@1" and "R@1" in found.verdict
+    found = compare_runs(0, 1, [opened[0], other], viewed, pool, 6, 0)
+    assert viewed[0].main_metric == "MAP@R" and found.metric == "R@1" and "R@1" in found.conclusion
 
 
 def test_sentences_about_a_and_b_become_sentences_about_runs():
@@ -62,8 +62,8 @@ def test_sentences_about_a_and_b_become_sentences_about_runs():
 def test_changes_are_half_gains_and_half_losses_the_largest_first():
     old = np.array([0.5, 0.5, 0.5, 0.5, 0.5, 0.5, np.nan])
     new = np.array([0.9, 0.8, 0.7, 0.4, 0.1, 0.5, 0.5])
-    assert changed_most(old, new, 2).tolist() == [0, 4]
-    assert changed_most(old, new, 4).tolist() == [0, 4, 1, 3]
-    assert changed_most(old, new, 9).tolist() == [0, 4, 1, 2, 3]
-    assert changed_most(old, old + 0.1, 3).tolist() == [0, 1, 2]  # no losses: all of them gains
-    assert len(changed_most(old, old, 3)) == 0
+    assert most_changed(old, new, 2).tolist() == [0, 4]
+    assert most_changed(old, new, 4).tolist() == [0, 4, 1, 3]
+    assert most_changed(old, new, 9).tolist() == [0, 4, 1, 2, 3]
+    assert most_changed(old, old + 0.1, 3).tolist() == [0, 1, 2]  # no losses: all of them gains
+    assert len(most_changed(old, old, 3)) == 0

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from likewise.report.records import Pool
-from likewise.report.sections.confusion import Confused, confuse, examples
+from likewise.report.sections.confusion import Confused, count_confusions, examples
 
 
 def case(n=300, classes=9, seed=0):
@@ -26,7 +26,7 @@ def test_pairs_and_matrix_by_hand():
         if f >= 0:
             asked[label[q]] += 1
             taken[label[q], label[f]] += 1
-    found = confuse(query, first, label, mean, pairs=11, classes=6)
+    found = count_confusions(query, first, label, mean, pairs=11, classes=6)
     wrong = {pair: n for pair, n in taken.items() if pair[0] != pair[1]}
     by_hand = sorted(wrong, key=lambda p: (-wrong[p], -wrong[p] / asked[p[0]], p))[:11]
     assert [(one.a, one.b) for one in found.pairs] == by_hand
@@ -46,28 +46,30 @@ def test_pairs_and_matrix_by_hand():
 def test_similar_classes_stand_side_by_side():
     query, first, label, _ = case(classes=4)
     mean = np.array([[0.0], [10.0], [0.1], [10.1]])
-    order = confuse(query, first, label, mean).classes.tolist()
+    order = count_confusions(query, first, label, mean).classes.tolist()
     assert {frozenset(order[:2]), frozenset(order[2:])} == {frozenset({0, 2}), frozenset({1, 3})}
-    assert confuse(query, first, label).classes.tolist() == [0, 1, 2, 3]  # without means, by number
+    assert count_confusions(query, first, label).classes.tolist() == [0, 1, 2, 3]  # without means, by number
 
 
 def test_nobody_confused_is_nothing():
     query, label = np.arange(6), np.array([0, 0, 1, 1, 2, 2])
-    assert confuse(query, np.array([1, 0, 3, 2, 5, 4]), label) is None
-    assert confuse(query, np.full(6, -1), label) is None
+    assert count_confusions(query, np.array([1, 0, 3, 2, 5, 4]), label) is None
+    assert count_confusions(query, np.full(6, -1), label) is None
 
 
 def test_many_classes_take_little_memory():
     n = 20_000
     label = np.arange(n) // 2
-    found = confuse(np.arange(n), np.roll(np.arange(n), 2), label, np.random.default_rng(0).normal(size=(n // 2, 8)))
+    found = count_confusions(
+        np.arange(n), np.roll(np.arange(n), 2), label, np.random.default_rng(0).normal(size=(n // 2, 8))
+    )
     assert len(found.classes) == 40 and found.matrix.shape == (40, 40) and len(found.pairs) == 60
 
 
 @pytest.mark.parametrize("example", [None, (3, 9)])
 def test_a_confusion_is_shown_by_queries_that_were_answered_so(example):
     seen = dict.fromkeys([0, 1, 2, 6, 7, 8], Image.new("RGB", (2, 2)))
-    pool = Pool("x", "test", np.arange(10), np.repeat([0, 1], 5), ("a", "b"), picture=seen)
+    pool = Pool("x", "test", np.arange(10), np.repeat([0, 1], 5), ("a", "b"), images=seen)
     near = np.array([[1], [7], [0], [9], [3], [6], [5], [5], [5], [8]])
     ours, theirs = examples(Confused(0, 1, 2, 0.4, example), pool, np.array(list(seen)), near)
     first = [[], []] if example is None else [[3], [9]]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from likewise.report.sections.curves import draw_curves, thin_out, together
+from likewise.report.sections.curves import draw_curves, thin_out, with_total
 
 LOG = [
     {"step": 1, "verdict": {"labels used": 0.8, "wrong labels, any": 0.2, "wrong labels, similar": 0.1, "AUROC": 0.7}},
@@ -18,12 +18,12 @@ def test_every_number_stands_in_its_panel():
         ("loss", "loss"): ([2], [1.5]),  # what is not a number is left out
         ("validation", "MAP@R"): ([3], [0.4]),
         ("validation", "MAP@R by true labels"): ([3], [0.5]),
-        ("test, on the way", "R@1"): ([4], [0.6]),
-        ("labels", "thought wrong"): ([1], [0.2 + 0.1]),
+        ("test during training", "R@1"): ([4], [0.6]),
+        ("labels", "estimated wrong"): ([1], [0.2 + 0.1]),
         ("labels", "used"): ([1], [0.8]),
-        ("labels", "mean weight"): ([2], [0.9]),
+        ("labels", "mean sample weight"): ([2], [0.9]),
         ("wrong labels found", "AUROC"): ([1], [0.7]),
-        ("parts", "beta"): ([4], [1.2]),
+        ("components", "beta"): ([4], [1.2]),
         ("learning rate", "backbone"): ([2], [0.1]),
         ("learning rate", "head"): ([2], [0.2]),
         ("images/s", "images/s"): ([2], [100.0]),
@@ -41,5 +41,5 @@ def test_a_long_curve_is_shown_by_means_of_pieces():
 
 
 def test_kinds_of_wrong_labels_are_added_up():
-    assert together({"wrong labels, any": 0.2, "wrong labels, similar": 0.3})["wrong labels"] == 0.5
-    assert together({"labels used": 1.0}) == {"labels used": 1.0}
+    assert with_total({"wrong labels, any": 0.2, "wrong labels, similar": 0.3})["wrong labels"] == 0.5
+    assert with_total({"labels used": 1.0}) == {"labels used": 1.0}

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from likewise.report.sections.distances import BINS, compare_pairs
+from likewise.report.sections.distances import MAX_SHOWN_BINS, compare_pairs
 
 
 def case(n=60, classes=5, seed=0):
@@ -36,7 +36,7 @@ def test_all_pairs_by_hand(similarity):
     assert np.isclose(found.overlap, np.minimum(found.within, found.between).sum()) and 0 < found.overlap < 1
     assert np.isclose(found.within.sum(), 1) and np.isclose(found.between.sum(), 1)
     every = kinds[True] + kinds[False]
-    assert found.edge[0] <= min(every) and found.edge[-1] >= max(every) and len(found.within) <= BINS
+    assert found.edge[0] <= min(every) and found.edge[-1] >= max(every) and len(found.within) <= MAX_SHOWN_BINS
     assert found.measure == ("cosine similarity" if similarity == "cosine" else "distance")
 
 

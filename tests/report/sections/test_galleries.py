@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from likewise.report.sections.galleries import galleries, one_a_class
+from likewise.report.sections.galleries import galleries, median_query_per_class
 
 
 def case(n=40, k=3):
@@ -25,8 +25,8 @@ def test_worst_best_and_random_by_hand():
     assert len({one.place for one in found["random"]}) == 8
     assert all(one.place != query[3] for some in found.values() for one in some)
     one = found["best"][0]
-    assert [a.place for a in one.answers] == near[one.place].tolist()
-    assert [a.right for a in one.answers] == [bool(label[p] == label[one.place]) for p in near[one.place]]
+    assert [a.place for a in one.neighbours] == near[one.place].tolist()
+    assert [a.right for a in one.neighbours] == [bool(label[p] == label[one.place]) for p in near[one.place]]
     again = galleries(query, value, label, near, sim, 8, seed=1)
     assert {o.place for o in again["random"]} != {o.place for o in found["random"]} and again["worst"] == found["worst"]
     assert galleries(query, np.full(30, np.nan), label, near, sim, 8) == {}
@@ -35,5 +35,5 @@ def test_worst_best_and_random_by_hand():
 def test_one_query_of_each_class_is_the_one_in_the_middle():
     label, value = np.array([0, 0, 0, 1, 1, 2]), np.array([0.9, 0.1, 0.5, 0.7, 0.2, 0.3])
     rng = np.random.default_rng(0)
-    assert one_a_class(label, value, rng).tolist() == [2, 4, 5]
-    assert len(one_a_class(np.arange(50), np.ones(50), rng, most=7)) == 7
+    assert median_query_per_class(label, value, rng).tolist() == [2, 4, 5]
+    assert len(median_query_per_class(np.arange(50), np.ones(50), rng, most=7)) == 7

@@ -3,7 +3,7 @@
 import dataclasses
 
 from likewise.config import Report
-from likewise.report.sections.overlap import share_errors
+from likewise.report.sections.overlap import find_overlap
 from likewise.report.targets import open_target
 
 
@@ -12,7 +12,7 @@ def test_shared_errors_name_the_runs_or_say_why_not(finished, run):
     opened = [
         open_target(str(one.path), name, config, {}, print) for one, name in ((run, "short"), (finished, "finished"))
     ]
-    found, why = share_errors(opened)
+    found, why = find_overlap(opened)
     assert why == "" and found.runs == ("short", "finished") and set(found.by) == {"count", "rate"} and found.k == 10
-    found, why = share_errors([opened[0], dataclasses.replace(opened[0])])
+    found, why = find_overlap([opened[0], dataclasses.replace(opened[0])])
     assert found is None and "given once" in why

@@ -2,7 +2,7 @@
 
 import pytest
 
-from likewise.report.records import Facts, Score, Viewed
+from likewise.report.records import Facts, RunView, Score
 from likewise.report.sections.scores import clear_best, scale, scales
 
 
@@ -11,7 +11,7 @@ def sure(mean, low, high):
 
 
 def bare(name="one", scores=None, pool=-1, **more):
-    return Viewed(name, pool, "", {}, scores or {}, "R@1", **more)
+    return RunView(name, pool, "", {}, scores or {}, "R@1", **more)
 
 
 def test_the_best_is_named_only_where_intervals_are_apart():

@@ -5,13 +5,13 @@ import torch
 from torch.nn import functional as F
 
 from likewise.config import Report
-from likewise.report.opened import Opened
 from likewise.report.section import Study
 from likewise.report.sections.spectrum import of_run
+from likewise.report.target import ReportTarget
 
 
 def study(z, similarity):
-    return Study(Opened("me", similarity=similarity), Report(), [], "", [], z=z)
+    return Study(ReportTarget("me", similarity=similarity), Report(), [], "", [], z=z)
 
 
 def test_the_spectrum_is_of_unit_embeddings():

@@ -1,7 +1,7 @@
-// The answers to a query, framed by whether they are right.
+// The nearest neighbours of a query; the frame shows whether a neighbour has the label of the query.
 
-function answerTiles(run, answers) {
-  const tiles = answers.map(([place, similarity, right]) =>
+function neighbourTiles(run, neighbours) {
+  const tiles = neighbours.map(([place, similarity, right]) =>
     tile(facts.runs[run].pool, place, { kind: right ? "right" : "wrong", line: nearness(run, similarity) }));
-  return h("div", { class: "answers", style: `--many: ${clamp(answers.length, 4, 10)}` }, tiles);
+  return h("div", { class: "answers", style: `--many: ${clamp(neighbours.length, 4, 10)}` }, tiles);
 }

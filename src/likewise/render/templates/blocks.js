@@ -1,4 +1,4 @@
-// Data that comes with the page, block after block: who needs one waits for it.
+// Blocks of data, which arrive one after another while the page loads; readers wait for their block.
 
 const blocks = new Map();
 
@@ -11,12 +11,12 @@ function block(name) {
   return blocks.get(name);
 }
 
-/** A block stands in the page. It is read when somebody asks for it. */
+/** Called when a block is in the page. The block is parsed on first use. */
 function arrived(script) {
   block(script.id).resolve(script);
 }
 
-/** No block comes any more: those that were never there are null. */
+/** Called at the end of the page: missing blocks resolve to null. */
 function complete() {
   for (const one of blocks.values()) one.resolve(null);
   blocks.closed = true;
@@ -29,8 +29,8 @@ function bytes(text) {
   return found.buffer;
 }
 
-/** The kind of array that numbers one of so many, and nobody. */
-const indexKind = many => many > 65535 ? Uint32Array : Uint16Array;
+/** Array type that can index `count` items; its maximum means "none". Must match `index_dtype` in blocks.py. */
+const indexKind = count => count > 65535 ? Uint32Array : Uint16Array;
 
 function readBlock(script) {
   if (!script) return null;
@@ -39,7 +39,7 @@ function readBlock(script) {
   return found;
 }
 
-/** What a block says, once it is there; null where it never comes. */
+/** Wait for a block and return its content; null if the page does not have it. */
 async function when(name) {
   const one = block(name);
   if (blocks.closed) one.resolve(null);

@@ -1,8 +1,8 @@
-// Charts as SVG: lines with a reading under the pointer, bars, and heat maps on a canvas.
+// Charts: SVG lines and bars that show their values under the pointer, and heat maps on a canvas.
 
 const DASHES = ["", "6 3", "2 3", "9 3 2 3", "1 5"];
 
-/** About `many` round numbers between two ends. */
+/** About `many` round numbers between `low` and `high`. */
 function ticks(low, high, many = 5) {
   const rough = (high - low) / many || 1, power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map(one => one * power).find(one => one >= rough * 0.99);
@@ -11,7 +11,7 @@ function ticks(low, high, many = 5) {
   return found;
 }
 
-/** Powers of ten between two ends, with 2 and 5 between them where they are few. */
+/** Powers of ten between `low` and `high`, with multiples of 2 and 5 if there are few of them. */
 function decades(low, high) {
   const powers = [];
   for (let power = Math.floor(Math.log10(low)); 10 ** power <= high; power++) powers.push(10 ** power);
@@ -28,7 +28,7 @@ function extent(values, log) {
   return low < high ? [low, high] : [low - (Math.abs(low) || 1) / 2, high + (Math.abs(high) || 1) / 2];
 }
 
-/** The frame of a chart: scales, axes, and a group to draw in. */
+/** Return an empty chart: its SVG element with axes, and the scales. */
 function frame({ x, y, xName = "", yName = "", log = false, wide = 400, high = 230, label, written = digits }) {
   const left = 46, right = 10, top = 8, bottom = xName ? 38 : 24;
   const scale = (value, [low, end]) => (value - low) / (end - low);
@@ -49,7 +49,7 @@ function frame({ x, y, xName = "", yName = "", log = false, wide = 400, high = 2
   return { chart, toX, toY, wide, high, left, right, top, bottom, x };
 }
 
-/** Points of a line as a path that is broken where a value is missing. */
+/** Return a line as an SVG path with gaps at missing values. */
 function pathOf(xs, ys, { toX, toY }, log) {
   let path = "", pen = false;
   ys.forEach((value, i) => {
@@ -60,14 +60,14 @@ function pathOf(xs, ys, { toX, toY }, log) {
   return path;
 }
 
-/** Where in a rising list the nearest number stands. */
+/** Return the index of the nearest number in an ascending list. */
 function nearestIndex(list, value) {
   let low = 0, high = list.length - 1;
   while (high - low > 1) { const middle = (low + high) >> 1; if (list[middle] < value) low = middle; else high = middle; }
   return Math.abs(list[low] - value) <= Math.abs(list[high] - value) ? low : high;
 }
 
-/** The value of x under the pointer, while it is over a chart. */
+/** Call `onMove(event, x, dots)` with the value of x under the pointer while it is over a chart. */
 function follow(box, onMove) {
   const line = svg("line", { class: "cross", y1: box.top, y2: box.high - box.bottom, visibility: "hidden" });
   const dots = svg("g");
@@ -89,13 +89,13 @@ function follow(box, onMove) {
   box.chart.addEventListener("pointercancel", away);
 }
 
-/** What a chart says under the pointer: a heading, then kind, name and value of each thing. */
+/** Show a tooltip: a heading, then [kind, name, value] rows. */
 function showReading(event, heading, rows) {
   const row = ([kind, name, value]) => h("div", { class: kind }, h("i", { class: "key" }), `${name} `, h("b", {}, value));
   showTip(event, h("div", { class: "soft" }, heading), ...rows.map(row));
 }
 
-/** Lines `{ name, x, y, kind, dash }` in one chart, whose values are read under the pointer. */
+/** A chart of lines `{ name, x, y, kind, dash }`; the pointer shows their values. */
 function lineChart(lines, { label, xName = "", log = false, yEnds = null, xEnds = null, wide, high, written = digits }) {
   const y = yEnds ?? extent(lines.flatMap(line => line.y), log);
   const x = xEnds ?? extent(lines.flatMap(line => line.x));
@@ -117,7 +117,7 @@ function lineChart(lines, { label, xName = "", log = false, yEnds = null, xEnds 
   return box;
 }
 
-/** Bars of several kinds, one behind the other: `{ name, value, kind }` over common edges; `stacked` puts them on top. */
+/** A histogram of several kinds `{ name, value, kind }` with common bin edges, overlaid or `stacked`. */
 function bars(edge, kinds, { label, xName = "", stacked = false, written = percent }) {
   const joined = (a, b) => stacked ? a + b : Math.max(a, b);
   const sum = edge.slice(1).map((_, i) => kinds.map(kind => kind.value[i] || 0).reduce(joined, 0));
@@ -140,14 +140,14 @@ function bars(edge, kinds, { label, xName = "", stacked = false, written = perce
   return box;
 }
 
-/** Names of lines with their looks. */
+/** A legend of `{ name, kind, dash }` entries. */
 function legend(entries) {
   const sample = ({ name, kind, dash }) => h("span", { class: kind }, svg("svg", { viewBox: "0 0 26 8" },
     svg("line", { x1: 0, x2: 26, y1: 4, y2: 4, "stroke-dasharray": dash || null })), name);
   return h("div", { class: "legend" }, entries.map(sample));
 }
 
-/** A matrix as colours, its cells square or lines `line` pixels high; `read(i, j)` says what a cell is. */
+/** A matrix as colours. Cells are square, or `line` pixels high; `read(i, j)` returns the tooltip of a cell. */
 function heatMap(matrix, { label, read, line = null }) {
   const rows = matrix.length, columns = matrix[0].length, largest = Math.max(...matrix.flat().map(value => value || 0)) || 1;
   const canvas = h("canvas", { class: "heat", role: "img", "aria-label": label });

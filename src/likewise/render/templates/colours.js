@@ -1,6 +1,6 @@
-// Colours that are told apart, as many as are wanted.
+// Distinct colours for any number of groups.
 
-/** Colour number i of so many, far from its neighbours: lightness, chroma and hue as people see them. */
+/** Colour `i` of `many` distinct colours, in OKLCH: lightness, chroma, hue. */
 function hue(i, many) {
   const dark = document.documentElement.dataset.theme === "dark";
   const light = (dark ? [0.76, 0.66, 0.85] : [0.6, 0.5, 0.7])[many > 12 ? i % 3 : 0];

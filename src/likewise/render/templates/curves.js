@@ -1,4 +1,4 @@
-// Training curves in panels.
+// Training curves, one chart per panel.
 
 function drawCurves(holder) {
   const panels = new Map();
@@ -12,9 +12,9 @@ function drawCurves(holder) {
     const lines = curves.map(curve => ({ x: curve.step, y: curve.value, kind: runKind(curve.run), dash: dash(curve.name),
       name: runs.length > 1 ? `${curve.name}, ${facts.runs[curve.run].name}` : curve.name }));
     const kind = runs.length > 1 ? "" : runKind(runs[0]);
-    const told = names.length > 1 || names[0] !== title ? legend(names.map(name => ({ name, dash: dash(name), kind }))) : null;
+    const key = names.length > 1 || names[0] !== title ? legend(names.map(name => ({ name, dash: dash(name), kind }))) : null;
     const { chart } = lineChart(lines, { label: `${title} over steps`, xName: "step" });
-    return h("figure", { class: "panel" }, h("h3", {}, title), told, chart);
+    return h("figure", { class: "panel" }, h("h3", {}, title), key, chart);
   };
   const grid = h("div", { class: "panels" }, [...panels].map(draw));
   holder.replaceChildren(...[runLegend(runs), grid].filter(Boolean));

@@ -1,4 +1,4 @@
-// Elements, small controls, and how numbers are written.
+// HTML elements, small controls, and the formatting of numbers.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -11,19 +11,19 @@ function filled(element, attributes, children) {
   return element;
 }
 
-/** An HTML element. Texts among its children stay texts. */
+/** Create an HTML element. Strings among its children become text, never HTML. */
 const h = (tag, attributes = {}, ...children) => filled(document.createElement(tag), attributes, children);
 
 const svg = (tag, attributes = {}, ...children) => filled(document.createElementNS(SVG, tag), attributes, children);
 
-/** A name that may be broken after _ and /. */
-const breakable = name => name.split(/(?<=[_/])/).flatMap((part, i) => i ? [h("wbr"), part] : [part]);
+/** Split a name into children with possible line breaks after _ and /. */
+const breakable = name => name.split(/(?<=[_/])/).flatMap((piece, i) => i ? [h("wbr"), piece] : [piece]);
 
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 
 const isNumber = value => typeof value === "number" && Number.isFinite(value);
 
-/** A number with three digits that mean something; nothing where there is none. */
+/** A number with three significant digits; a dash if it is missing. */
 function digits(value) {
   if (!isNumber(value)) return "â€“";
   const size = Math.abs(value);
@@ -36,7 +36,7 @@ const percent = share => isNumber(share) ? `${(100 * share).toFixed(1)} %` : "â€
 
 const count = value => value.toLocaleString("en");
 
-/** Buttons of which one is pressed. Nothing where there is nothing to choose. */
+/** Buttons of which one is pressed; null for fewer than two names. */
 function choice(label, names, chosen, onChoose) {
   if (names.length < 2) return null;
   const mark = number => buttons.forEach((button, i) => button.setAttribute("aria-pressed", i === number));
@@ -46,7 +46,7 @@ function choice(label, names, chosen, onChoose) {
   return h("div", { class: "choice", role: "group", "aria-label": label }, buttons);
 }
 
-/** Buttons where they fit, a list where there are many. */
+/** Buttons if they fit, otherwise a drop-down list. */
 function oneOf(label, names, chosen, onChoose) {
   if (names.length < 2) return null;
   if (names.join("").length < 70) return choice(label, names, chosen, onChoose);
@@ -56,7 +56,7 @@ function oneOf(label, names, chosen, onChoose) {
 
 let lists = 0;
 
-/** A box to search names in; `onFind` gets the number of a name that is written out, or of the only one that fits, else -1. */
+/** A search box for names; `onFind` gets the index of the exact name or of the only match, otherwise -1. */
 function searchBox(label, names, onFind) {
   const list = h("datalist", { id: `names-${lists++}` }, names.map(name => h("option", { value: name })));
   const find = event => {
@@ -69,7 +69,7 @@ function searchBox(label, names, onFind) {
   return [box, list];
 }
 
-/** The first things of a list, and a button for more. */
+/** The first `step` items of a list, and a button that shows more. */
 function unfolding(list, make, holder, step) {
   let shown = 0;
   const button = h("button", { type: "button", class: "plain more", onclick: () => grow() });
@@ -85,7 +85,7 @@ function unfolding(list, make, holder, step) {
 
 const tip = h("div", { id: "tip", role: "status", hidden: true });
 
-/** Show something beside the pointer, inside the window. */
+/** Show a tooltip beside the pointer, inside the window. */
 function showTip(event, ...content) {
   tip.replaceChildren(...content);
   tip.hidden = false;

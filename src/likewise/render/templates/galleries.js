@@ -1,10 +1,10 @@
-// Queries of one run with their answers.
+// Queries of one run with their nearest neighbours.
 
-function askedRow(run, [place, value, answers]) {
-  const { pool, decides } = facts.runs[run], right = answers.filter(answer => answer[2]).length;
-  return h("article", { class: "asked" },
-    h("h4", {}, h("b", {}, className(pool, place)), ` · ${right} of ${answers.length} right · ${decides} ${percent(value)}`),
-    tile(pool, place, { kind: "query", line: captionOf(pool, place) }), answerTiles(run, answers));
+function queryRow(run, [place, value, neighbours]) {
+  const { pool, main_metric: metric } = facts.runs[run], right = neighbours.filter(one => one[2]).length;
+  return h("article", { class: "query-row" },
+    h("h4", {}, h("b", {}, className(pool, place)), ` · ${right} of ${neighbours.length} right · ${metric} ${percent(value)}`),
+    tile(pool, place, { kind: "query", line: captionOf(pool, place) }), neighbourTiles(run, neighbours));
 }
 
 function drawGalleries(holder) {
@@ -15,10 +15,10 @@ function drawGalleries(holder) {
       const ofClass = () => Object.values(galleries).flat().filter(([query]) => classOf(pool, query) === wanted);
       const some = wanted < 0 ? galleries[names[shown]] : ofClass();
       const once = [...new Map(some.map(one => [one[0], one])).values()];
-      const rows = unfolding(once, asked => askedRow(run, asked), h("div"), 6);
-      place.replaceChildren(...(once.length ? rows : [h("p", { class: "soft" }, "No query of this class is in the page.")]));
+      const rows = unfolding(once, query => queryRow(run, query), h("div"), 6);
+      place.replaceChildren(...(once.length ? rows : [h("p", { class: "soft" }, "The page has no query of this class.")]));
     };
-    const tabs = choice("Which queries", names, 0, i => { shown = i; show(); });
+    const tabs = choice("Queries", names, 0, i => { shown = i; show(); });
     const search = searchBox("Search a class", facts.pools[pool].classes, found => {
       if (found === wanted) return;
       wanted = found;

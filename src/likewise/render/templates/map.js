@@ -1,4 +1,4 @@
-// The map's section: which run, which map, which colours; who is chosen, who is pinned, and what is shown beside it.
+// The map: choice of run, method and colours; the chosen class, the pinned sample, and the panel beside the map.
 
 const INSETS = 6, CHIPS = 30, CLOSE = 2.5, THUMBNAIL = 46;
 
@@ -6,11 +6,11 @@ class MapSection {
   constructor(holder) {
     this.runs = facts.runs.map((_, i) => i).filter(i => facts.runs[i].map);
     Object.assign(this, { run: this.runs[0], by: 0, chosen: -1, pinned: -1, regions: [] });
-    this.method = this.maps.length - 1;  // PCA comes first and says least
+    this.method = this.maps.length - 1;  // PCA is the first map and the least detailed
     this.sea = h("div", { class: "sea" });
-    this.wait = h("div", { class: "wait" }, "The map is on its way.");
+    this.wait = h("div", { class: "wait" }, "Loading the map.");
     this.over = svg("svg", { "aria-hidden": "true" });
-    this.pictures = h("div", { class: "pictures", "aria-hidden": "true" });
+    this.images = h("div", { class: "images", "aria-hidden": "true" });
     this.beside = h("aside", { "aria-live": "polite" });
     this.chips = h("div", { class: "chips" });
     this.controls = h("div", { class: "bar" });
@@ -20,7 +20,7 @@ class MapSection {
     const tool = (sign, name, act) => h("button", { type: "button", title: name, "aria-label": name, onclick: act }, sign);
     const tools = h("div", { class: "tools" }, tool("+", "Zoom in", () => this.view.step(1.6)),
       tool("−", "Zoom out", () => this.view.step(1 / 1.6)), tool("⟲", "Show all", () => this.view.home()));
-    this.sea.append(this.pictures, this.over, tools, this.wait);
+    this.sea.append(this.images, this.over, tools, this.wait);
     holder.replaceChildren(this.controls, h("div", { class: "atlas" }, h("div", {}, this.sea, this.chips), this.beside));
     document.addEventListener("theme", () => this.colour());
     this.drawControls();
@@ -33,13 +33,13 @@ class MapSection {
 
   get label() { return labels.get(this.pool).label; }
 
-  /** What points can be coloured by: a name, names of its groups, and the group of a sample. */
+  /** Ways to colour the points: a name, the names of the groups, and the group of a sample. */
   get colourings() {
     const { classes, groupings } = facts.pools[this.pool], { label } = this;
     const all = [{ name: "class", names: classes, of: place => label[place] }];
     for (const one of groupings) all.push({ name: one.name, names: one.names, of: place => one.of[label[place]] ?? -1 });
-    const names = ["nearest is of its class", "nearest is of another"];
-    const of = place => this.hasAnswer(place, 0) ? Number(!this.isRight(place, 0)) : -1;
+    const names = ["nearest is of the same class", "nearest is of another class"];
+    const of = place => this.hasNeighbour(place, 0) ? Number(!this.isRight(place, 0)) : -1;
     if (this.near) all.push({ name: "right or wrong", names, of, fixed: ["--right", "--wrong"] });
     return all;
   }
@@ -55,7 +55,7 @@ class MapSection {
       oneOf("Run", this.runs.map(i => facts.runs[i].name), this.runs.indexOf(this.run), i => this.switchTo(this.runs[i])),
       choice("Map", this.maps, this.method, i => { this.method = i; this.open(); }),
       names.length > 1 ? h("label", { class: "field" }, "Colour", this.select) : null,
-      ...searchBox("Find a class", classes, found => this.find(found))].filter(Boolean));
+      ...searchBox("Search a class", classes, found => this.find(found))].filter(Boolean));
   }
 
   switchTo(run) {
@@ -68,15 +68,15 @@ class MapSection {
     this.open();
   }
 
-  /** Read what the map needs and show it; neighbours follow when they are there. */
+  /** Wait for the coordinates and show the map; add the neighbours when their block has arrived. */
   async open() {
     const { run, method } = this, current = () => run === this.run && method === this.method;
     const [raw] = await Promise.all([when(`map-${run}-${this.maps[method]}`), readPool(this.pool)]);
     if (!current()) return;
     this.wait.remove();
     this.view.place(Float32Array.from(new Uint16Array(raw), value => value / 65535));
-    this.pictured = Object.keys(more.slots[this.pool]).map(Number).filter(place => hasPicture(picture(this.pool, place)));
-    this.regions = chooseRegions(this.view.now, this.pictured, this.label, INSETS);
+    this.withImage = Object.keys(more.slots[this.pool]).map(Number).filter(place => hasImage(imageSlot(this.pool, place)));
+    this.regions = chooseRegions(this.view.now, this.withImage, this.label, INSETS);
     this.colour();
     const [near, similarity] = await Promise.all([when(`near-${run}`), when(`similarity-${run}`)]);
     if (!near || !current()) return;
@@ -86,18 +86,18 @@ class MapSection {
     this.colour();
   }
 
-  /** Neighbours of a sample: place, similarity, and whether it is of the same class. */
+  /** Neighbours of a sample: place, similarity, and whether they have its label. */
   neighbours(place) {
     if (!this.near) return [];
     const { k, place: near, similarity } = this.near, found = [];
     for (let j = 0; j < k; j++) {
       const at = place * k + j, right = this.isRight(place, j);
-      if (this.hasAnswer(place, j)) found.push({ other: near[at], similarity: similarity[at], right });
+      if (this.hasNeighbour(place, j)) found.push({ other: near[at], similarity: similarity[at], right });
     }
     return found;
   }
 
-  hasAnswer(place, j) { return this.near.place[place * this.near.k + j] < facts.pools[this.pool].n; }
+  hasNeighbour(place, j) { return this.near.place[place * this.near.k + j] < facts.pools[this.pool].n; }
 
   isRight(place, j) { return this.label[this.near.place[place * this.near.k + j]] === this.label[place]; }
 
@@ -135,7 +135,7 @@ class MapSection {
     this.colour();
   }
 
-  /** A class was searched: colours are those of classes then. */
+  /** Highlight the class that was searched; the map is coloured by class then. */
   find(found) {
     if (found >= 0 && this.by) this.colourBy(0);
     if (found === this.chosen || this.by) return;
@@ -152,15 +152,15 @@ class MapSection {
       made.style.setProperty("--of", `rgb(${asRgb(this.colourOf(i)).join(",")})`);
       return made;
     };
-    const hint = `Coloured by ${name}, of ${count(names.length)}: point at a sample, or find a class above.`;
-    const told = few || shown.length ? "" : hint;
-    this.chips.replaceChildren(...shown.map(chip), h("span", { class: "soft" }, told));
+    const hint = `Coloured by ${name} (${count(names.length)} in all). Point at a sample, or search a class above.`;
+    const text = few || shown.length ? "" : hint;
+    this.chips.replaceChildren(...shown.map(chip), h("span", { class: "soft" }, text));
   }
 
   hover(place, event) {
     if (place < 0) return hideTip();
     const line = text => h("div", { class: "soft" }, text), group = this.colouring.names[this.colouring.of(place)];
-    return showTip(event, this.wholePicture(place) ?? "", h("b", {}, className(this.pool, place)),
+    return showTip(event, this.wholeImage(place) ?? "", h("b", {}, className(this.pool, place)),
       line(captionOf(this.pool, place)), this.by && group !== undefined ? line(group) : "");
   }
 
@@ -175,8 +175,8 @@ class MapSection {
     this.beside.replaceChildren(this.pinned >= 0 ? this.pinnedPanel() : this.insets());
   }
 
-  wholePicture(place) {
-    return hasPicture(picture(this.pool, place)) ? tile(this.pool, place, { whole: true, bare: true }) : null;
+  wholeImage(place) {
+    return hasImage(imageSlot(this.pool, place)) ? tile(this.pool, place, { whole: true, bare: true }) : null;
   }
 
   pinnedPanel() {
@@ -185,11 +185,11 @@ class MapSection {
       { kind: right ? "right" : "wrong", line: nearness(this.run, similarity), onclick: () => this.pin(other) }));
     const button = (name, onclick) => h("button", { type: "button", class: "plain", onclick }, name);
     const highlight = own < 0 ? null : button("Show its class", () => this.find(own));
-    const told = `Its nearest: ${near.filter(one => one.right).length} of ${near.length} of its class`;
+    const heading = `Nearest neighbours: ${near.filter(one => one.right).length} of ${near.length} of its class`;
     return h("div", { class: "pinned" },
       h("div", { class: "bar" }, h("h3", {}, className(pool, pinned)), button("Close", () => this.pin(-1))),
-      h("div", { class: "whole" }, this.wholePicture(pinned)), h("p", { class: "soft" }, captionOf(pool, pinned)), highlight,
-      near.length ? h("h3", {}, told) : null, h("div", { class: "answers" }, tiles));
+      h("div", { class: "whole" }, this.wholeImage(pinned)), h("p", { class: "soft" }, captionOf(pool, pinned)), highlight,
+      near.length ? h("h3", {}, heading) : null, h("div", { class: "answers" }, tiles));
   }
 
   insets() {
@@ -199,15 +199,15 @@ class MapSection {
       this.sea.scrollIntoView({ block: "nearest" });
     };
     const colour = place => this.cssOf(place);
-    if (!this.regions.length) return h("p", { class: "soft" }, "Click a point to see it here, with its nearest neighbours.");
+    if (!this.regions.length) return h("p", { class: "soft" }, "Click a point to see its image and its nearest neighbours here.");
     const insets = this.regions.map((region, i) => inset(region, i + 1, view.now, pool, colour, zoomTo(region)));
     return h("div", { class: "insets" }, insets);
   }
 
-  /** What lies over the points: the regions that are magnified, or the pinned sample and lines to its neighbours. */
+  /** Draw over the points: frames of the magnified regions, or the pinned sample with lines to its neighbours. */
   overlay() {
     const { view } = this;
-    this.comeCloser();
+    this.showImages();
     if (view.moved < 1) return this.over.replaceChildren();
     if (this.pinned < 0) return this.over.replaceChildren(...this.regions.flatMap((region, i) => this.frameOf(region, i + 1)));
     const [x, y] = view.toScreen(this.pinned), ties = [], ends = [];
@@ -219,14 +219,14 @@ class MapSection {
     return this.over.replaceChildren(...ties, ...ends, svg("circle", { class: "pin", cx: x, cy: y, r: 8 }));
   }
 
-  /** Far in, points become pictures, once the map stands still. */
-  comeCloser() {
+  /** Replace points by images at high zoom, once the map has stopped moving. */
+  showImages() {
     clearTimeout(this.still);
-    this.pictures.replaceChildren();
+    this.images.replaceChildren();
     if (this.view.zoom < CLOSE || this.pinned >= 0) return;
-    const pictured = this.chosen < 0 ? this.pictured : this.pictured.filter(place => this.colouring.of(place) === this.chosen);
-    const show = () => thumbnails(this.view, this.pool, pictured, THUMBNAIL, place => this.cssOf(place));
-    this.still = setTimeout(() => this.pictures.replaceChildren(...show()), 140);
+    const withImage = this.chosen < 0 ? this.withImage : this.withImage.filter(place => this.colouring.of(place) === this.chosen);
+    const show = () => thumbnails(this.view, this.pool, withImage, THUMBNAIL, place => this.cssOf(place));
+    this.still = setTimeout(() => this.images.replaceChildren(...show()), 140);
   }
 
   frameOf(region, number) {
@@ -236,7 +236,7 @@ class MapSection {
   }
 }
 
-/** A colour of this page, either way it is written, as three numbers. */
+/** Convert an OKLCH array or a "#rrggbb" text to red, green and blue. */
 function asRgb(colour) {
   if (Array.isArray(colour)) return rgb(colour);
   return [1, 3, 5].map(at => parseInt(colour.slice(at, at + 2), 16));

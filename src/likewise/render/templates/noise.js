@@ -1,4 +1,4 @@
-// How far a training believed its labels: suspicion, what was found, and the labels that were doubted.
+// Label noise: histograms of the suspicion, detection of wrong labels, and flagged labels.
 
 const whole = value => count(Math.round(value));
 
@@ -16,64 +16,64 @@ function suspicionChart({ edge, right, wrong, weight, threshold, title }) {
     const middle = edge.slice(1).map((end, i) => (end + edge[i]) / 2), plot = box.high - box.bottom - box.top;
     const path = pathOf(middle, weight, { toX: box.toX, toY: share => box.high - box.bottom - share * plot });
     box.chart.append(svg("path", { class: "line weight", d: path }),
-      svg("text", { x: box.wide - 2, y: box.top - 1, "text-anchor": "end" }, "weight 1"));
-    key.push({ name: "mean weight", kind: "weight" });
+      svg("text", { x: box.wide - 2, y: box.top - 1, "text-anchor": "end" }, "sample weight 1"));
+    key.push({ name: "mean sample weight", kind: "weight" });
   }
   return [legend(key), box.chart];
 }
 
-function suspicionPanel(passes) {
-  const place = h("div"), said = h("span", { class: "soft" }), last = passes.length - 1;
+function suspicionPanel(epochs) {
+  const place = h("div"), title = h("span", { class: "soft" }), last = epochs.length - 1;
   const show = i => {
-    place.replaceChildren(...suspicionChart(passes[i]));
-    said.textContent = passes[i].title;
+    place.replaceChildren(...suspicionChart(epochs[i]));
+    title.textContent = epochs[i].title;
   };
   const oninput = event => show(Number(event.target.value));
-  const slider = last ? h("input", { type: "range", min: 0, max: last, value: last, "aria-label": "Which pass", oninput }) : null;
+  const slider = last ? h("input", { type: "range", min: 0, max: last, value: last, "aria-label": "Epoch", oninput }) : null;
   show(last);
-  return h("figure", { class: "panel" }, h("h3", {}, "Suspicion"), h("div", { class: "bar" }, slider, said), place);
+  return h("figure", { class: "panel" }, h("h3", {}, "Suspicion"), h("div", { class: "bar" }, slider, title), place);
 }
 
 function detectionPanel(curves, share) {
   const lines = curves.map(({ name, inspected, found, ap, auroc }, i) =>
     ({ x: inspected, y: found, kind: runKind(i), name: `${name} (AP ${digits(ap)}, AUROC ${digits(auroc)})` }));
   if (isNumber(share) && share > 0) {
-    lines.push({ x: [0, share, 1], y: [0, 1, 1], kind: "between", dash: "4 4", name: "as good as it gets" });
+    lines.push({ x: [0, share, 1], y: [0, 1, 1], kind: "between", dash: "4 4", name: "best possible" });
   }
-  const { chart } = lineChart(lines, { label: "Wrong labels found by inspecting the most suspect first",
+  const { chart } = lineChart(lines, { label: "Share of wrong labels found against share of labels inspected",
     xName: "share of labels inspected", xEnds: [0, 1], yEnds: [0, 1], written: percent });
   return h("figure", { class: "panel" }, h("h3", {}, "Wrong labels found"), legend(lines), chart);
 }
 
 function transitionPanel(matrix, classes) {
-  const read = (i, j) => [h("b", {}, percent(matrix[i][j])), ` of ${classes[i]} labelled ${i === j ? "rightly" : classes[j]}`];
-  const told = `The ${classes.length} classes with most wrong labels: rows are true, columns were given.`;
+  const read = (i, j) => [h("b", {}, percent(matrix[i][j])), ` of ${classes[i]} labelled ${i === j ? "correctly" : classes[j]}`];
+  const caption = `The ${classes.length} classes with the most wrong labels. Row: true label; column: given label.`;
   return h("figure", { class: "panel" }, h("h3", {}, "True and given labels"),
-    heatMap(matrix, { label: "Given labels of true classes", read }), h("figcaption", { class: "soft" }, told));
+    heatMap(matrix, { label: "Share of given labels in each true class", read }), h("figcaption", { class: "soft" }, caption));
 }
 
-function doubtCard({ given, suggested, suspicion, weight, wrong, caption, slot, row }) {
+function flaggedCard({ given, suggested, suspicion, weight, wrong, caption, slot, row }) {
   const name = caption || `row ${row}`;
-  const instead = suggested && suggested !== given ? h("div", {}, "rather ", h("b", {}, suggested)) : null;
-  return h("figure", { class: "tile" }, hasPicture(slot) ? pic(slot, `${given}, ${name}`) : pic(null, name),
+  const instead = suggested && suggested !== given ? h("div", {}, "suggested: ", h("b", {}, suggested)) : null;
+  return h("figure", { class: "tile" }, hasImage(slot) ? pic(slot, `${given}, ${name}`) : pic(null, name),
     h("figcaption", { title: name }, h("b", {}, given), instead,
-      h("div", {}, `suspicion ${digits(suspicion)}, weight ${digits(weight)}`),
-      wrong === null ? null : h("span", { class: wrong ? "badge" : "badge right" }, wrong ? "really wrong" : "in fact right")));
+      h("div", {}, `suspicion ${digits(suspicion)}, sample weight ${digits(weight)}`),
+      wrong === null ? null : h("span", { class: wrong ? "badge" : "badge right" }, wrong ? "wrong label" : "right label")));
 }
 
 function drawNoise(holder) {
   byRun(holder, i => more.runs[i].noise, run => {
-    const { model, confidence, share, suspicion, detection, doubts, classes, transition, notes } = more.runs[run].noise;
-    const told = [model && `noise: ${model}`, confidence && `confidence: ${confidence}`,
-      isNumber(share) && `${percent(share)} of the labels are really wrong`].filter(Boolean).join(" · ");
+    const { model, confidence, share, suspicion, detection, flagged, classes, transition, notes } = more.runs[run].noise;
+    const summary = [model && `noise model: ${model}`, confidence && `confidence: ${confidence}`,
+      isNumber(share) && `${percent(share)} of the training labels are wrong`].filter(Boolean).join(" · ");
     const panels = [suspicion.length ? suspicionPanel(suspicion) : null,
       detection.length ? detectionPanel(detection, share) : null,
       transition?.length ? transitionPanel(transition, classes) : null].filter(Boolean);
-    return [...[told, ...notes].filter(Boolean).map(line => h("p", { class: "soft" }, line)),
+    return [...[summary, ...notes].filter(Boolean).map(line => h("p", { class: "soft" }, line)),
       panels.length ? h("div", { class: "panels" }, panels) : null,
-      doubts.length ? h("h3", {}, "Labels doubted most") : null,
-      ...(doubts.length ? unfolding(doubts, doubtCard, h("div", { class: "cards" }), 12) : [])];
-  }, i => more.runs[i].noise.doubts.length);
+      flagged.length ? h("h3", {}, "Flagged labels, highest suspicion first") : null,
+      ...(flagged.length ? unfolding(flagged, flaggedCard, h("div", { class: "cards" }), 12) : [])];
+  }, i => more.runs[i].noise.flagged.length);
 }
 
 fillSection("noise", readMore, drawNoise);

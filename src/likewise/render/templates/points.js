@@ -1,4 +1,4 @@
-// Many points on a canvas: by WebGL, or by plain drawing where there is none.
+// Draw many points on a canvas, by WebGL or, without it, by the 2D context.
 
 const VERTEX = `#version 300 es
 in vec2 before; in vec2 now; in vec3 colour; in float rank;
@@ -18,7 +18,7 @@ void main() {
   seen = vec4(tint.rgb, 1) * (tint.a * inside);
 }`;
 
-/** Numbers 0..n-1 in an order that is mixed and always the same, so that no class covers the others. */
+/** A fixed random order of 0..n-1, so that no class covers the others. */
 function mixedOrder(n) {
   const order = Uint32Array.from({ length: n }, (_, i) => i);
   let state = 1;
@@ -37,7 +37,7 @@ function shader(gl, kind, source) {
   return made;
 }
 
-/** A painter by WebGL; null where the browser has none. */
+/** A painter by WebGL; null if the browser lacks WebGL. */
 function glPainter(canvas) {
   const gl = canvas.getContext("webgl2", { antialias: false, premultipliedAlpha: true });
   if (!gl) return null;
@@ -85,7 +85,7 @@ function glPainter(canvas) {
   };
 }
 
-/** A painter that any browser has. It does not show points on their way. */
+/** A painter by the 2D context. It does not animate moving points. */
 function plainPainter(canvas) {
   const pen = canvas.getContext("2d");
   let now, colour, rank;

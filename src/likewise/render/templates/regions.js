@@ -1,24 +1,24 @@
-// Regions of a map that are worth a closer look: crowded ones of one class, and ones where classes mix.
+// Regions of the map that are magnified: dense regions of one class, and regions with mixed classes.
 
 const WINDOW = 0.085, LENS_PIC = 0.23;
 
-/** How far two points are apart, along the axis where it is more. */
+/** Chebyshev distance of two points. */
 const gap = (places, i, j) => Math.max(Math.abs(places[2 * i] - places[2 * j]), Math.abs(places[2 * i + 1] - places[2 * j + 1]));
 
-/** Pictured points inside a square window, by the class they are of. */
-function insideOf(centre, half, places, pictured, label) {
-  const members = pictured.filter(i => gap(places, i, centre) < half);
+/** Points with an image inside a square window, and the number of points of each class. */
+function insideOf(centre, half, places, withImage, label) {
+  const members = withImage.filter(i => gap(places, i, centre) < half);
   const votes = new Map();
   for (const i of members) votes.set(label[i], (votes.get(label[i]) ?? 0) + 1);
   const ranked = [...votes].sort((a, b) => b[1] - a[1]);
   return { centre, half, members, ranked, pure: ranked[0][1], mixed: members.length - ranked[0][1] };
 }
 
-/** Up to `many` windows far from one another, in turn the one where classes mix most and the one most crowded by one. */
-function chooseRegions(places, pictured, label, many) {
+/** Up to `many` separate windows, in turn the one with the most mixed classes and the one densest in a single class. */
+function chooseRegions(places, withImage, label, many) {
   const [left, right, low, high] = boundsOf(places), half = WINDOW * Math.max(right - left, high - low) / 2;
-  const step = Math.max(1, Math.floor(pictured.length / 400));
-  const windows = pictured.filter((_, i) => i % step === 0).map(i => insideOf(i, half, places, pictured, label));
+  const step = Math.max(1, Math.floor(withImage.length / 400));
+  const windows = withImage.filter((_, i) => i % step === 0).map(i => insideOf(i, half, places, withImage, label));
   const candidates = windows.filter(one => one.members.length >= 4), found = [];
   const apart = (a, b) => gap(places, a.centre, b.centre) > 2.2 * half;
   while (found.length < many) {
@@ -30,7 +30,7 @@ function chooseRegions(places, pictured, label, many) {
   return found.map(region => fitted(region, places));
 }
 
-/** A window drawn in around where most of its members are: a middle, half a side, and who is inside. */
+/** Shrink a window to most of its members: centre, half side, members inside. */
 function fitted({ members, half, ranked }, places) {
   const middle = axis => members.map(i => places[2 * i + axis]).sort((a, b) => a - b)[members.length >> 1];
   const [x, y] = [middle(0), middle(1)], away = i => Math.max(Math.abs(places[2 * i] - x), Math.abs(places[2 * i + 1] - y));
@@ -39,7 +39,7 @@ function fitted({ members, half, ranked }, places) {
   return { x, y, half: side, members: members.filter(i => away(i) <= side), ranked, many: members.length };
 }
 
-/** Members of a region as pictures side by side that do not cover each other, those in nobody's way first; and the rest. */
+/** Choose members of a region whose images do not overlap, least crowded first; return them and the rest. */
 function spread(region, places) {
   const edge = LENS_PIC / 2 + 0.02, inLens = offset => clamp(offset / (2 * region.half) + 0.5, edge, 1 - edge);
   const all = region.members.map(i => ({ i, x: inLens(places[2 * i] - region.x), y: inLens(places[2 * i + 1] - region.y) }));
@@ -52,21 +52,21 @@ function spread(region, places) {
   return { shown, rest: all.filter(one => !shown.includes(one)) };
 }
 
-/** Pictures at their points in the window, as many as fit side by side. */
-function thumbnails(view, pool, pictured, side, colour) {
+/** Images at their points in the window, as many as fit without overlap. */
+function thumbnails(view, pool, withImage, side, colour) {
   const shown = [];
-  for (const i of pictured) {
+  for (const i of withImage) {
     const [x, y] = view.toScreen(i), inside = Math.min(x, y, view.wide - x, view.high - y) > side / 2;
     if (inside && shown.every(one => Math.max(Math.abs(one.x - x), Math.abs(one.y - y)) > side + 3)) shown.push({ i, x, y });
   }
   return shown.map(({ i, x, y }) => {
-    const made = pic(picture(pool, i), className(pool, i));
+    const made = pic(imageSlot(pool, i), className(pool, i));
     made.style.cssText += `left: ${x - side / 2}px; top: ${y - side / 2}px; width: ${side}px; --of: ${colour(i)}`;
     return made;
   });
 }
 
-/** A region under a lens. */
+/** A magnified region. */
 function inset(region, number, places, pool, colour, onclick) {
   const names = facts.pools[pool].classes, { shown, rest } = spread(region, places);
   const put = (element, { i, x, y }, side) => {
@@ -75,15 +75,15 @@ function inset(region, number, places, pool, colour, onclick) {
     element.style.setProperty("--of", colour(i));
     return element;
   };
-  const pictures = shown.map(one => {
-    const made = put(pic(picture(pool, one.i), className(pool, one.i)), one, LENS_PIC);
+  const images = shown.map(one => {
+    const made = put(pic(imageSlot(pool, one.i), className(pool, one.i)), one, LENS_PIC);
     made.style.width = `${100 * LENS_PIC}%`;
     return made;
   });
-  const said = region.ranked.slice(0, 2).flatMap(([one, votes], i) =>
+  const shares = region.ranked.slice(0, 2).flatMap(([one, votes], i) =>
     [i ? ", " : "", h("bdi", {}, names[one] ?? "no class"), ` ${Math.round(100 * votes / region.many)} %`]);
   const left = region.ranked.length - 2;
   return h("button", { type: "button", class: "inset", onclick, title: "Zoom in" },
-    h("span", { class: "lens" }, rest.map(one => put(h("i"), one, 0.02)), pictures),
-    h("small", {}, h("b", {}, `${number} `), said, left > 0 ? ` and ${left} more class${left > 1 ? "es" : ""}` : ""));
+    h("span", { class: "lens" }, rest.map(one => put(h("i"), one, 0.02)), images),
+    h("small", {}, h("b", {}, `${number} `), shares, left > 0 ? ` and ${left} more class${left > 1 ? "es" : ""}` : ""));
 }

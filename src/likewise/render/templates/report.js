@@ -1,6 +1,6 @@
-// The page: its theme and contents, and how sections are drawn when their data is there and they are about to be seen.
+// The page: theme, table of contents, and drawing of a section when its data has arrived and it comes near the window.
 
-/** Call once an element comes near the window. */
+/** Call `act` once when an element comes near the window. */
 function whenSeen(element, act) {
   const watch = new IntersectionObserver(seen => {
     if (!seen.some(one => one.isIntersecting)) return;
@@ -12,7 +12,7 @@ function whenSeen(element, act) {
 
 const whenIdle = window.requestIdleCallback ?? (act => setTimeout(act, 200));
 
-/** Fill a section, if there is one of this name, when it is seen or there is nothing else to do; `ready` is what it waits for. */
+/** Draw a section, if the page has it, when it comes near the window or the page is idle; `ready` waits for its data. */
 function fillSection(name, ready, draw) {
   const holder = document.querySelector(`#${name} > .fill`);
   let begun = !holder;
@@ -34,7 +34,7 @@ async function readMore() {
   more ??= await when("more");
 }
 
-/** Galleries name classes and files of every sample they show. */
+/** Wait for class names and captions as well, which galleries show. */
 async function readNames() {
   await readMore();
   await Promise.all(facts.pools.map((_, pool) => readPool(pool)));
@@ -54,7 +54,7 @@ function followTheme() {
   addEventListener("afterprint", () => setTheme(before));
 }
 
-/** Mark the section that is read in the contents. */
+/** Mark the visible section in the table of contents. */
 function followReading() {
   const links = new Map([...document.querySelectorAll("nav a")].map(link => [link.hash.slice(1), link]));
   const watch = new IntersectionObserver(seen => {

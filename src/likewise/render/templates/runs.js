@@ -1,8 +1,8 @@
-// What sections share that show runs: their colours, and the choice of one.
+// Shared by sections about runs: the colour of a run, and the choice of a run.
 
 const runKind = run => `run-${run % 6}`;
 
-/** A section's content for the run that is chosen among those that have it; at first one that has `most` to show. */
+/** Show the content of the chosen run among the runs that `have` it; the first choice is the first run with `most`. */
 function byRun(holder, have, make, most = have) {
   const runs = facts.runs.map((_, i) => i).filter(have), place = h("div");
   const show = i => place.replaceChildren(...[make(runs[i])].flat().filter(Boolean));

@@ -2,10 +2,10 @@
 
 function drawSpectrum(holder) {
   const runs = facts.runs.map((_, i) => i).filter(i => facts.runs[i].spectrum);
-  const told = i => `${facts.runs[i].name}: ρ ${digits(facts.runs[i].spectrum.rho)}`;
+  const title = i => `${facts.runs[i].name}: ρ ${digits(facts.runs[i].spectrum.rho)}`;
   const lines = runs.map(i => {
     const { value } = facts.runs[i].spectrum;
-    return { name: told(i), kind: runKind(i), y: value, x: value.map((_, k) => k + 1) };
+    return { name: title(i), kind: runKind(i), y: value, x: value.map((_, k) => k + 1) };
   });
   const label = "Singular values, largest first";
   const box = lineChart(lines, { label, xName: "singular value number", log: true, wide: 640, high: 300 });

@@ -1,13 +1,13 @@
-// Pictures of samples, cut out of the sheets that come at the end of the page.
+// Images of samples, taken from the sprite sheets at the end of the page.
 
 let sheets = { size: [] }, facts = null, more = null;
 
-const picture = (pool, place) => more.slots[pool][place];
+const imageSlot = (pool, place) => more.slots[pool][place];
 
-const hasPicture = slot => slot !== undefined && slot !== null && slot < sheets.size.length;
+const hasImage = slot => slot !== undefined && slot !== null && slot < sheets.size.length;
 
-/** Show a slot of a sheet as the background of an element: its middle square, or the whole picture. */
-function cut(element, slot, whole) {
+/** Show the image in a slot of the sheets as the background of an element: its central square, or the whole image. */
+function showSlot(element, slot, whole) {
   const { side, across, rows, size } = sheets, cell = slot % (across * across);
   const [width, height] = size[slot], square = Math.min(width, height);
   const [w, h] = whole ? [width, height] : [square, square];
@@ -20,15 +20,15 @@ function cut(element, slot, whole) {
   return element;
 }
 
-/** A picture, or a name where there is none. */
+/** The image in a slot, or a name if there is none. */
 function pic(slot, name, whole = false) {
-  if (!hasPicture(slot)) return h("span", { class: "pic name" }, h("span", {}, breakable(name)));
-  return cut(h("span", { class: "pic", role: "img", "aria-label": name }), slot, whole);
+  if (!hasImage(slot)) return h("span", { class: "pic name" }, h("span", {}, breakable(name)));
+  return showSlot(h("span", { class: "pic", role: "img", "aria-label": name }), slot, whole);
 }
 
 const labels = new Map(), captions = new Map();
 
-/** Labels and captions of a pool, once they are there. */
+/** Wait for the labels and captions of a pool. */
 async function readPool(pool) {
   const [label, row, caption] = await Promise.all([when(`label-${pool}`), when(`row-${pool}`), when(`caption-${pool}`)]);
   const kind = indexKind(facts.pools[pool].classes.length);
@@ -42,18 +42,18 @@ const className = (pool, place) => facts.pools[pool].classes[classOf(pool, place
 
 const captionOf = (pool, place) => captions.get(pool)?.[place] ?? `row ${labels.get(pool)?.row?.[place] ?? place}`;
 
-/** How near an answer is, as it was measured; nothing where that is not known. */
+/** Similarity or distance of a neighbour as text; "" if it is unknown. */
 function nearness(run, similarity) {
   if (!isNumber(similarity)) return "";
   return facts.runs[run].similarity === "euclidean" ? `distance ${digits(-similarity)}` : similarity.toFixed(2);
 }
 
-/** A sample: picture, class, and a line beside it. `kind`: right, wrong or query. */
+/** A sample: image, class name, and a line of text. `kind`: right, wrong or query. */
 function tile(pool, place, { kind = "", line = "", whole = false, onclick = null, bare = false } = {}) {
   const name = className(pool, place), caption = captionOf(pool, place);
-  const spoken = `${kind && `${kind}: `}${name}, ${caption}`;
+  const description = `${kind && `${kind}: `}${name}, ${caption}`;
   const looks = { class: `tile ${kind}`, title: `${name} · ${caption}` };
   return h(onclick ? "button" : "figure", onclick ? { ...looks, type: "button", onclick } : looks,
-    hasPicture(picture(pool, place)) ? pic(picture(pool, place), spoken, whole) : pic(null, caption),
-    bare ? null : h(onclick ? "span" : "figcaption", { class: "told" }, h("b", {}, breakable(name)), breakable(line)));
+    hasImage(imageSlot(pool, place)) ? pic(imageSlot(pool, place), description, whole) : pic(null, caption),
+    bare ? null : h(onclick ? "span" : "figcaption", { class: "tile-text" }, h("b", {}, breakable(name)), breakable(line)));
 }

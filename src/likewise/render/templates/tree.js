@@ -1,8 +1,8 @@
-// Classes as a tree from left to right; branches open and close.
+// The class tree, root on the left; branches can be opened and closed.
 
 const LEAF = 19, OPEN = 36;
 
-/** Nodes of a linkage: leaves first, then merges, each with what is below it. */
+/** Nodes of a linkage: leaves first, then merges with their children. */
 function treeNodes({ link, classes }, pool, grouping) {
   const names = facts.pools[pool].classes, group = grouping === null ? null : facts.pools[pool].groupings[grouping].of;
   const leaf = one => ({ name: names[one], first: names[one], height: 0, size: 1, group: group ? group[one] : -1 });
@@ -15,7 +15,7 @@ function treeNodes({ link, classes }, pool, grouping) {
   return nodes;
 }
 
-/** Children in the order of the leaves. */
+/** Sort children by the order of the leaves. */
 function ordered(nodes, order) {
   const rank = new Map(order.map((leaf, i) => [leaf, i]));
   nodes.forEach((node, i) => { node.rank = node.children ? Math.min(...node.children.map(child => child.rank)) : rank.get(i); });
@@ -23,7 +23,7 @@ function ordered(nodes, order) {
   for (const node of nodes) node.first = node.children ? node.children[0].first : node.first;
 }
 
-/** Open the highest branches until about so many ends are seen. */
+/** Open the highest branches until about `many` ends are visible. */
 function openUntil(root, many) {
   const ends = [root];
   while (ends.length < many) {
@@ -35,10 +35,10 @@ function openUntil(root, many) {
   }
 }
 
-/** The height of the lowest merge: below it a tree is only lines. */
+/** The height of the lowest merge. */
 const lowest = node => node.children ? Math.min(node.height, ...node.children.map(lowest)) : Infinity;
 
-/** What opens and closes a branch, by mouse and keyboard. */
+/** The mark that opens and closes a branch, by mouse and keyboard. */
 function foldMark(node, toggle) {
   const named = `${node.size} classes, such as ${node.first}`;
   const onkeydown = event => {
@@ -66,9 +66,9 @@ function drawBranches(root, colour, wide, redraw) {
     if (!node.children || !node.open) {
       const y = row++ * LEAF + LEAF / 2 + 6, from = x(node.height);
       if (node.children) mark(node, y);
-      const said = node.children ? `${node.first} and ${node.size - 1} more` : node.name, most = Math.floor(text / 6.6);
-      const short = said.length > most ? `${said.slice(0, most - 1)}…` : said;
-      marks.append(svg("text", { x: from + 9, y }, short, svg("title", {}, said)));
+      const label = node.children ? `${node.first} and ${node.size - 1} more` : node.name, most = Math.floor(text / 6.6);
+      const short = label.length > most ? `${label.slice(0, most - 1)}…` : label;
+      marks.append(svg("text", { x: from + 9, y }, short, svg("title", {}, label)));
       return y;
     }
     const ys = node.children.map(visit), y = (ys[0] + ys[1]) / 2;

@@ -1,12 +1,12 @@
-// A window on many points: where it stands, how it moves, and which point is under the pointer.
+// The view of the map: position, zoom, movement, and the point under the pointer.
 
-const KEYS = "Map of the embedding: arrows move, plus and minus zoom, 0 shows all, Enter pins the middle, Escape lets go";
+const KEYS = "Map of the embedding: arrows move, plus and minus zoom, 0 shows all, Enter pins the middle, Escape unpins";
 const REACH = 14, DEEPEST = 400, CALM = matchMedia("(prefers-reduced-motion: reduce)");
 
 class View {
-  /** `told`: hover(place, event), pick(place), drawn() are called as things happen; a place of -1 is nobody. */
-  constructor(holder, told) {
-    this.told = told;
+  /** `callbacks`: hover(place, event), pick(place), drawn(); a place of -1 means no sample. */
+  constructor(holder, callbacks) {
+    this.callbacks = callbacks;
     this.canvas = h("canvas", { tabindex: 0, role: "application", "aria-label": KEYS });
     holder.append(this.canvas);
     this.painter = glPainter(this.canvas) ?? plainPainter(this.canvas);
@@ -18,15 +18,15 @@ class View {
     new ResizeObserver(() => this.resize()).observe(holder);
   }
 
-  /** Show points at these places (x, y from 0 to 1, one after the other); they wander there if they were on the map before. */
+  /** Show points at these places (x, y from 0 to 1, one after the other); animated if the map had the same points before. */
   place(now) {
-    const wander = this.now.length === now.length && !CALM.matches;
-    this.painter.places(wander ? this.now : now, now);
+    const animated = this.now.length === now.length && !CALM.matches;
+    this.painter.places(animated ? this.now : now, now);
     this.now = now;
     this.bounds = boundsOf(now);
     this.resize();
     this.home(false);
-    if (wander) this.animate(500, share => { this.moved = share; });
+    if (animated) this.animate(500, share => { this.moved = share; });
   }
 
   look(colour, rank) {
@@ -44,7 +44,7 @@ class View {
     this.draw();
   }
 
-  /** Pixels of one unit of the map when all of it is seen. */
+  /** Pixels per unit of the map when the whole map is visible. */
   get least() {
     const [left, right, low, high] = this.bounds;
     return 0.92 * Math.min(this.wide / Math.max(right - left, 1e-6), this.high / Math.max(high - low, 1e-6));
@@ -59,7 +59,7 @@ class View {
     this.fly((left + right) / 2, (low + high) / 2, 1, slowly);
   }
 
-  /** Move the middle and the zoom, at once or so that the eye can follow. */
+  /** Move the centre and the zoom, at once or animated. */
   fly(x, y, zoom, slowly = true) {
     const from = [this.x, this.y, Math.log(this.zoom)], to = [x, y, Math.log(zoom)];
     const put = share => {
@@ -109,7 +109,7 @@ class View {
 
   toMap(px, py) { return [(px - this.wide / 2) / this.unit + this.x, this.y - (py - this.high / 2) / this.unit]; }
 
-  /** The point nearest to a place on the screen, -1 where none is within reach. */
+  /** The point nearest to a screen position; -1 if none is within reach. */
   nearest(px, py, reach = REACH) {
     const [x, y] = this.toMap(px, py), far = reach / this.unit;
     let best = -1, least = far * far;
@@ -120,16 +120,16 @@ class View {
     return best;
   }
 
-  /** Draw once, when the browser next does. */
+  /** Draw once, in the next animation frame. */
   draw() {
-    if (this.asked || this.x === undefined) return;
-    this.asked = true;
+    if (this.scheduled || this.x === undefined) return;
+    this.scheduled = true;
     requestAnimationFrame(() => {
-      this.asked = false;
+      this.scheduled = false;
       const size = clamp(3.8 * Math.sqrt(9000 / (this.now.length / 2 + 1)), 2.4, 8) * Math.min(this.zoom ** 0.4, 3);
       this.canvas.style.touchAction = this.atHome ? "pan-y" : "none";
       this.painter.draw(this, size, this.moved, this.someChosen);
-      this.told.drawn();
+      this.callbacks.drawn();
     });
   }
 
@@ -147,7 +147,7 @@ class View {
     on("pointermove", event => this.move(event));
     on("pointerup", event => this.up(event));
     on("pointercancel", event => this.fingers.delete(event.pointerId));
-    on("pointerleave", event => { if (!this.fingers.size) this.told.hover(-1, event); });
+    on("pointerleave", event => { if (!this.fingers.size) this.callbacks.hover(-1, event); });
     on("keydown", event => this.key(event));
   }
 
@@ -159,7 +159,7 @@ class View {
 
   move(event) {
     const last = this.fingers.get(event.pointerId), next = [event.offsetX, event.offsetY];
-    if (!last) return this.told.hover(this.nearest(...next), event);
+    if (!last) return this.callbacks.hover(this.nearest(...next), event);
     const [dx, dy] = [next[0] - last[0], next[1] - last[1]];
     const other = [...this.fingers].find(([id]) => id !== event.pointerId)?.[1];
     this.travelled += Math.abs(dx) + Math.abs(dy);
@@ -167,20 +167,21 @@ class View {
       const apart = ([x, y]) => Math.hypot(x - other[0], y - other[1]) || 1;
       this.zoomAt((next[0] + other[0]) / 2, (next[1] + other[1]) / 2, apart(next) / apart(last));
     }
-    if (this.travelled > 4) { this.told.hover(-1, event); this.pan(other ? dx / 2 : dx, other ? dy / 2 : dy); }
+    if (this.travelled > 4) { this.callbacks.hover(-1, event); this.pan(other ? dx / 2 : dx, other ? dy / 2 : dy); }
     this.fingers.set(event.pointerId, next);
   }
 
   up(event) {
     this.fingers.delete(event.pointerId);
     const reach = event.pointerType === "touch" ? 22 : REACH;
-    if (this.travelled <= 4) this.told.pick(this.nearest(event.offsetX, event.offsetY, reach));
+    if (this.travelled <= 4) this.callbacks.pick(this.nearest(event.offsetX, event.offsetY, reach));
   }
 
   key(event) {
     const moves = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] };
     const acts = { "+": () => this.step(1.5), "=": () => this.step(1.5), "-": () => this.step(1 / 1.5), 0: () => this.home(),
-      Enter: () => this.told.pick(this.nearest(this.wide / 2, this.high / 2, Infinity)), Escape: () => this.told.pick(-1) };
+      Enter: () => this.callbacks.pick(this.nearest(this.wide / 2, this.high / 2, Infinity)),
+      Escape: () => this.callbacks.pick(-1) };
     const act = moves[event.key] ? () => this.pan(...moves[event.key]) : acts[event.key];
     if (!act || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
@@ -190,7 +191,7 @@ class View {
   step(factor) { this.zoomAt(this.wide / 2, this.high / 2, factor); }
 }
 
-/** Left, right, lowest and highest of all places. */
+/** Left, right, lowest and highest coordinate of all places. */
 function boundsOf(places) {
   const found = [Infinity, -Infinity, Infinity, -Infinity];
   for (let i = 0; i < places.length; i += 2) {

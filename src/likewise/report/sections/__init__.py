@@ -14,4 +14,4 @@ NAMES = (
     "tree",
     "notes",
 )
-"""Modules of this package in the order of the page. Each has a `SECTION`."""
+"""Modules of this package in the order of the page. Each module defines `SECTION`."""

@@ -1,4 +1,4 @@
-"""Section "Side by side": two runs that were asked the same queries, who is better, and which queries changed most."""
+"""Section "Comparison": two runs on the same queries, the difference between them, and the queries that changed most."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from jaxtyping import Float, Int
 
 from likewise.evaluation.compare import conclude, join, same, shared_metrics
 from likewise.numerics.bootstrap import paired
-from likewise.report.opened import Opened
-from likewise.report.queries import ask, asked_list, places_of
-from likewise.report.records import Asked, Facts, Pool, Viewed
+from likewise.report.queries import places_of, query_as_list, ranked_query
+from likewise.report.records import Facts, Pool, RankedQuery, RunView
 from likewise.report.section import Packing, Section, Studies
+from likewise.report.target import ReportTarget
 from likewise.types import LikewiseError
 
 
-class Compared(NamedTuple):
-    """Two runs on the same queries, those that changed most first."""
+class ComparedRuns(NamedTuple):
+    """Two runs on the same queries, ordered by the size of the change."""
 
     a: int
     b: int
-    metric: str  # what queries are compared by
-    verdict: str  # in a sentence
-    queries: tuple[tuple[Asked, Asked], ...]
+    metric: str  # by which queries are compared
+    conclusion: str  # one sentence
+    queries: tuple[tuple[RankedQuery, RankedQuery], ...]
 
 
-def set_beside(
-    a: int, b: int, opened: Sequence[Opened], viewed: Sequence[Viewed], pool: Pool, top: int, seed: int
-) -> Compared:
-    """What run b makes of the queries of run a: a verdict, and the queries that changed most."""
-    first, second = opened[a].queries, opened[b].queries
+def compare_runs(
+    a: int, b: int, targets: Sequence[ReportTarget], views: Sequence[RunView], pool: Pool, top: int, seed: int
+) -> ComparedRuns:
+    """Compare run `b` with run `a` on the queries of a pool; keep the `top` queries that changed most."""
+    first, second = targets[a].queries, targets[b].queries
     assert first is not None and second is not None
     one, other = join(first, second, False)
     names = shared_metrics(one, other, None)
@@ -39,30 +39,32 @@ def set_beside(
     old, new = one.each[metric], other.each[metric]
     by_query = paired(old[:, None], new[:, None], seed=seed)
     by_class = paired(old[:, None], new[:, None], one.label, seed=seed)
-    verdict = same(one, other, None, None) or conclude(metric, by_query, by_class, 0)
+    conclusion = same(one, other, None, None) or conclude(metric, by_query, by_class, 0)
     place = places_of(one.row, pool.row)
 
-    def asked(q: np.int64, value: np.ndarray, seen: Viewed) -> Asked:
-        assert seen.near is not None and seen.near_sim is not None
-        return ask(int(place[q]), float(value[q]), pool.label, seen.near, seen.near_sim)
+    def query(q: np.int64, value: np.ndarray, view: RunView) -> RankedQuery:
+        assert view.near is not None and view.near_sim is not None
+        return ranked_query(int(place[q]), float(value[q]), pool.label, view.near, view.near_sim)
 
-    changed = changed_most(old, new, top)
-    queries = tuple((asked(q, old, viewed[a]), asked(q, new, viewed[b])) for q in changed)
-    return Compared(a, b, metric, with_names(verdict, viewed[a].name, viewed[b].name), queries)
+    changed = most_changed(old, new, top)
+    queries = tuple((query(q, old, views[a]), query(q, new, views[b])) for q in changed)
+    return ComparedRuns(a, b, metric, with_names(conclusion, views[a].name, views[b].name), queries)
 
 
-def with_names(verdict: str, a: str, b: str) -> str:
-    """A sentence about A and B, about these runs."""
+def with_names(sentence: str, a: str, b: str) -> str:
+    """Return a sentence about "A" and "B" with the names of the runs in their place."""
     words = {"B - A": f"{b} - {a}", "B is": f"{b} is", "A and B": f"{a} and {b}"}
     for word, name in words.items():
-        if word in verdict:
-            return verdict.replace(word, name, 1)
-    return verdict
+        if word in sentence:
+            return sentence.replace(word, name, 1)
+    return sentence
 
 
-def changed_most(old: Float[np.ndarray, "Q"], new: Float[np.ndarray, "Q"], top: int) -> Int[np.ndarray, "c"]:
-    """Queries that changed most, first those that changed by most: half of them gains and half losses, as far as there are
-    so many, so that neither side is picked for its best."""
+def most_changed(old: Float[np.ndarray, "Q"], new: Float[np.ndarray, "Q"], top: int) -> Int[np.ndarray, "c"]:
+    """Return the `top` queries with the largest changes, largest first: half gains and half losses if there are enough of both.
+
+    Equal halves keep the selection from favouring one run.
+    """
     gain = np.nan_to_num(new - old)
     order = np.argsort(-np.abs(gain), kind="stable")
     up, down = order[gain[order] > 1e-12], order[gain[order] < -1e-12]
@@ -72,32 +74,34 @@ def changed_most(old: Float[np.ndarray, "Q"], new: Float[np.ndarray, "Q"], top: 
     return both[np.argsort(-np.abs(gain[both]), kind="stable")]
 
 
-def of_page(studies: Studies) -> tuple[Compared, ...]:
-    """Compare every further run of a pool with the first; where that cannot be done, a note says why."""
-    found, viewed, config = [], studies.viewed, studies.config
+def of_page(studies: Studies) -> tuple[ComparedRuns, ...]:
+    """Compare every further run of a pool with the first run of the pool. A failed comparison becomes a note."""
+    found, views, config = [], studies.views, studies.config
     for number, pool in enumerate(studies.pools):
-        here = [i for i, one in enumerate(studies.opened) if viewed[i].pool == number and one.queries is not None]
+        here = [i for i, one in enumerate(studies.targets) if views[i].pool == number and one.queries is not None]
         for other in here[1:]:
             try:
-                found.append(set_beside(here[0], other, studies.opened, viewed, pool, config.top, config.seed))
+                found.append(compare_runs(here[0], other, studies.targets, views, pool, config.top, config.seed))
             except LikewiseError as error:
-                studies.notes.append(f"{viewed[here[0]].name} and {viewed[other].name} are not compared ({error})")
+                studies.notes.append(f"{views[here[0]].name} and {views[other].name} are not compared ({error})")
     return tuple(found)
 
 
-def pack(found: tuple[Compared, ...], packing: Packing) -> list[dict]:
-    return [one._asdict() | {"queries": [[asked_list(a), asked_list(b)] for a, b in one.queries]} for one in found]
+def pack(found: tuple[ComparedRuns, ...], packing: Packing) -> list[dict]:
+    return [
+        one._asdict() | {"queries": [[query_as_list(a), query_as_list(b)] for a, b in one.queries]} for one in found
+    ]
 
 
 def has_changes(facts: Facts) -> bool:
-    """Return whether two runs answer a query differently."""
+    """Return whether a query has different values in two runs."""
     return any(one.queries for one in facts.found.get("compared", ()))
 
 
 SECTION = Section(
     "compared",
-    "Side by side",
-    "Two models, the same query",
+    "Comparison",
+    "Comparison of two runs",
     of_page=of_page,
     pack=pack,
     shown_if=has_changes,

@@ -1,4 +1,4 @@
-"""Section "Map": every sample a point in the plane, and its nearest neighbours."""
+"""Section "Map": a point in the plane for every sample, and its nearest neighbours."""
 
 from __future__ import annotations
 
@@ -11,52 +11,57 @@ from torch import Tensor
 from likewise.config import Report
 from likewise.io.progress import bar
 from likewise.report import projection
-from likewise.report.blocks import Block, index_kind, many, reach
-from likewise.report.records import Facts, Viewed
+from likewise.report.blocks import Block, array_block, finite_range, index_dtype
+from likewise.report.records import Facts, RunView
 from likewise.report.section import Packing, Section, Study
 
-MAPPED, HUGE = 10_000, 200_000
-"""Samples that t-SNE itself maps unless it is asked for, the others being put between them; and from where on it is left out."""
+MAX_MAPPED_SAMPLES, MAX_TSNE_SAMPLES = 10_000, 200_000
+"""With --map auto: samples that t-SNE maps, the others are placed between them; and samples above which t-SNE is skipped."""
 
-NEAR_ROOM = 4_000_000
-"""Bytes that the neighbours of all samples may take; with more runs or samples each shows fewer."""
+MAX_NEIGHBOUR_BYTES = 4_000_000
+"""Largest size of the neighbours of all runs; with more runs or samples, each sample gets fewer neighbours."""
 
 
 def of_run(study: Study) -> dict[str, Float[np.ndarray, "N 2"]]:
-    """Return the map by PCA, by its name. Maps that take long are added when the page is there (`slow_maps`)."""
+    """Return the PCA map under its name. Slower maps are added after the first page is written (`slow_maps`)."""
     if study.z is None:
         return {}
-    study.notes.extend(wanted(len(study.z), study.config)[1])
+    study.notes.extend(choose_slow_map(len(study.z), study.config)[1])
     return {} if study.config.map == "none" else {"PCA": projection.pca(study.z)}
 
 
-def wanted(samples: int, config: Report) -> tuple[str, list[str]]:
-    """The map to draw beside PCA, "" for none, and what must be said about it: what is left out unasked is noted."""
+def choose_slow_map(samples: int, config: Report) -> tuple[str, list[str]]:
+    """Return the map to compute beside PCA ("t-SNE", "UMAP" or ""), and notes on what --map auto leaves out."""
     if config.map != "auto":
         return {"tsne": "t-SNE", "umap": "UMAP"}.get(config.map, ""), []
     if not projection.is_installed("tsne"):
         return "", ["for a t-SNE map beside PCA: pip install 'likewise[map]'"]
-    if samples > HUGE:
-        return "", [f"t-SNE is left out for more than {HUGE} samples; --map tsne draws it"]
-    some = f"t-SNE maps {MAPPED} of the {samples} samples, and the others are put between their nearest; --map tsne maps all"
-    return "t-SNE", [some] if samples > MAPPED else []
+    if samples > MAX_TSNE_SAMPLES:
+        return "", [f"t-SNE is skipped for more than {MAX_TSNE_SAMPLES} samples; --map tsne computes it"]
+    some = (
+        f"t-SNE maps {MAX_MAPPED_SAMPLES} of the {samples} samples and places the others between their nearest; "
+        "--map tsne maps all"
+    )
+    return "t-SNE", [some] if samples > MAX_MAPPED_SAMPLES else []
 
 
-def unfold(z: Float[Tensor, "N D"], name: str, similarity: str, way: str, config: Report) -> Float[np.ndarray, "N 2"]:
-    """The map that takes its time, by t-SNE or UMAP."""
+def draw_slow_map(
+    z: Float[Tensor, "N D"], name: str, similarity: str, way: str, config: Report
+) -> Float[np.ndarray, "N 2"]:
+    """Return the map by t-SNE or UMAP (`way`). `name` is the run in the title of the progress bar."""
     with bar(f"{way} of {name}", 100, quiet=config.quiet) as shown:
         if way == "UMAP":
             return projection.umap(z, similarity, seed=config.seed)
-        most = MAPPED if config.map == "auto" else None
+        most = MAX_MAPPED_SAMPLES if config.map == "auto" else None
         return projection.tsne(z, similarity, most=most, seed=config.seed, progress=shown.reach)
 
 
 def pack(maps: dict[str, Float[np.ndarray, "N 2"]], packing: Packing) -> dict:
-    """Names of the maps, and how neighbours and their similarities are to be read."""
+    """Return the names of the maps, the number of neighbours per sample, and the range of their quantised similarities."""
     run = packing.run
     assert run is not None
-    shown = near_shown(packing.facts, run)
-    low, high = reach(run.near_sim) if shown and run.near_sim is not None else (0, 1)
+    shown = shown_neighbours(packing.facts, run)
+    low, high = finite_range(run.near_sim) if shown and run.near_sim is not None else (0, 1)
     return {"names": list(maps), "near": {"k": shown, "low": low, "high": high}}
 
 
@@ -64,33 +69,32 @@ def blocks(facts: Facts) -> Iterator[Block]:
     """Yield the maps of all runs, then the neighbours of all runs."""
     runs = [(number, run, run.found["map"]) for number, run in enumerate(facts.runs) if "map" in run.found]
     for number, _, maps in runs:
-        yield from (many(f"map-{number}-{name}", quantised(place)) for name, place in maps.items())
+        yield from (array_block(f"map-{number}-{name}", quantise(place)) for name, place in maps.items())
     for number, run, _ in runs:
-        shown = near_shown(facts, run)
+        shown = shown_neighbours(facts, run)
         if shown:
             assert run.near is not None and run.near_sim is not None
             near = run.near[:, :shown]
-            low, high = reach(run.near_sim)
+            low, high = finite_range(run.near_sim)
             share = np.nan_to_num((run.near_sim[:, :shown] - low) / (high - low)).clip(0, 1)
-            yield many(
-                f"near-{number}", near.astype(index_kind(len(near)))
-            )  # -1, no answer, becomes the largest number
-            yield many(f"similarity-{number}", np.round(255 * share).astype(np.uint8))
+            # the cast turns -1, no neighbour, into the maximum of the dtype
+            yield array_block(f"near-{number}", near.astype(index_dtype(len(near))))
+            yield array_block(f"similarity-{number}", np.round(255 * share).astype(np.uint8))
 
 
-def near_shown(facts: Facts, run: Viewed) -> int:
-    """How many neighbours of every sample have room."""
+def shown_neighbours(facts: Facts, run: RunView) -> int:
+    """Return the number of neighbours per sample that fit into the page."""
     if run.near is None or run.near_sim is None or "map" not in run.found:
         return 0
     whole = sum(len(one.near) for one in facts.runs if one.near is not None)
-    each = index_kind(len(run.near))().nbytes + 1
-    return min(run.near.shape[1], NEAR_ROOM // max(1, whole * each))
+    each = index_dtype(len(run.near))().nbytes + 1
+    return min(run.near.shape[1], MAX_NEIGHBOUR_BYTES // max(1, whole * each))
 
 
-def quantised(place: Float[np.ndarray, "N 2"]) -> np.ndarray:
-    """Places on a square of 2^16 steps a side, both axes to one scale; what is nowhere stands in the middle."""
-    low = [reach(axis)[0] for axis in place.T]
-    span = max(high - low for low, high in map(reach, place.T))
+def quantise(place: Float[np.ndarray, "N 2"]) -> np.ndarray:
+    """Return coordinates as uint16 with one scale for both axes; a NaN becomes the middle."""
+    low = [finite_range(axis)[0] for axis in place.T]
+    span = max(high - low for low, high in map(finite_range, place.T))
     share = np.nan_to_num((place - low) / span, nan=0.5).clip(0, 1)
     return np.round(share * 65535).astype(np.uint16)
 
@@ -99,8 +103,8 @@ SECTION = Section(
     "map",
     "Map",
     "Map of the embedding",
-    "Every point is a sample; near ones look alike to the network. Point at one to see it, click to pin it with its nearest "
-    "neighbours.",
+    "Every point is a sample; the embeddings of near points are similar. Point at a sample to see its image; click to pin it "
+    "and to see its nearest neighbours.",
     of_run=of_run,
     pack=pack,
     is_first=True,

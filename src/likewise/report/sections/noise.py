@@ -1,4 +1,4 @@
-"""Section "Labels": how far a training believed its labels, and how right it was where the truth is known."""
+"""Section "Labels": suspicion of the training labels, detection of wrong labels, and flagged labels with their images."""
 
 from __future__ import annotations
 
@@ -7,35 +7,36 @@ import dataclasses
 from PIL import Image
 
 from likewise.report.label_trust import noise_of
-from likewise.report.records import Noise
+from likewise.report.records import LabelNoise
 from likewise.report.section import Packing, Section, Study
-from likewise.report.thumbnails import read_small
+from likewise.report.thumbnails import read_thumbnails
 
 
-def of_run(study: Study) -> Noise | None:
-    """Return what is known of the labels of a run, with the pictures of those doubted most."""
+def of_run(study: Study) -> LabelNoise | None:
+    """Return the label noise of a run, with the images of its flagged labels."""
     one = study.one
     found = None if one.run is None else noise_of(one, study.log, study.config.top)
-    if found is None or not found.doubts or one.data is None or one.data.path is None or not study.config.max_images:
+    if found is None or not found.flagged or one.data is None or one.data.path is None or not study.config.max_images:
         return found
-    rows = [doubt.row for doubt in found.doubts]
-    small, _ = read_small(one.data, rows, title="read doubted pictures", quiet=study.config.quiet)
-    doubts = tuple(dataclasses.replace(doubt, picture=small.get(doubt.row)) for doubt in found.doubts)
-    return dataclasses.replace(found, doubts=doubts)
+    rows = [label.row for label in found.flagged]
+    small, _ = read_thumbnails(one.data, rows, title="read flagged images", quiet=study.config.quiet)
+    flagged = tuple(dataclasses.replace(label, image=small.get(label.row)) for label in found.flagged)
+    return dataclasses.replace(found, flagged=flagged)
 
 
-def pictures(found: Noise) -> list[Image.Image]:
-    return [doubt.picture for doubt in found.doubts if doubt.picture is not None]
+def images(found: LabelNoise) -> list[Image.Image]:
+    """Return the images of the flagged labels."""
+    return [label.image for label in found.flagged if label.image is not None]
 
 
-def pack(found: Noise, packing: Packing) -> dict:
-    """With the number of its picture in place of the picture of a doubted label."""
-    doubts, slot = [], packing.picture
-    for one in found.doubts:
-        told = {name: value for name, value in vars(one).items() if name != "picture"}
-        doubts.append(told | {"slot": None if one.picture is None else slot})
-        slot += one.picture is not None
-    return vars(found) | {"doubts": doubts}
+def pack(found: LabelNoise, packing: Packing) -> dict:
+    """Return the fields of the record, with the index of an image (`slot`) in place of the image."""
+    flagged, slot = [], packing.first_image
+    for one in found.flagged:
+        fields = {name: value for name, value in vars(one).items() if name != "image"}
+        flagged.append(fields | {"slot": None if one.image is None else slot})
+        slot += one.image is not None
+    return vars(found) | {"flagged": flagged}
 
 
-SECTION = Section("noise", "Labels", "How far labels were believed", of_run=of_run, pack=pack, pictures=pictures)
+SECTION = Section("noise", "Labels", "Label noise", of_run=of_run, pack=pack, images=images)

@@ -1,4 +1,4 @@
-"""Section "Notes": what must be said about the page and about each run."""
+"""Section "Notes": limitations and warnings about the page and each run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from likewise.report.section import Section
 
 
 def context(facts: Facts) -> list[tuple[str, str]]:
-    """Every note with the name of its run; "" where it is about the page."""
+    """Return every note with the name of its run; "" for a note about the page."""
     return [("", note) for note in facts.notes] + [(run.name, note) for run in facts.runs for note in run.notes]
 
 

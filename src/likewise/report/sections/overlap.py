@@ -1,4 +1,4 @@
-"""Section "Wrong classes": the classes that each run is most wrong about, and whether runs agree."""
+"""Section "Error overlap": the classes with the most retrieval errors of each run, and the overlap between runs."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from likewise.config.audit import Audit
 from likewise.evaluation.overlap_runs import must_match as must_have_same_classes
 from likewise.evaluation.overlap_runs import named_by, read_wrongs
 from likewise.render.error_overlap import Overlapped, say_overlap
-from likewise.report.opened import Opened
 from likewise.report.section import Packing, Section, Studies
+from likewise.report.target import ReportTarget
 from likewise.types import LikewiseError
 
-NAMED = 10
-"""Classes that a run names as its most wrong, as in `likewise audit --overlap`."""
+MAX_NAMED_CLASSES = 10
+"""Classes with the most retrieval errors that are compared, as in `likewise audit --overlap`."""
 
 
-def share_errors(opened: Sequence[Opened]) -> tuple[Overlapped | None, str]:
-    """The classes that each of these runs is most wrong about; None and why, where that cannot be told."""
+def find_overlap(targets: Sequence[ReportTarget]) -> tuple[Overlapped | None, str]:
+    """Return the classes with the most retrieval errors of each run and ""; None and an error message if that fails."""
     try:
         runs = [
-            dataclasses.replace(read_wrongs(str(one.run.path)), run=one.name) for one in opened if one.run is not None
+            dataclasses.replace(read_wrongs(str(one.run.path)), run=one.name) for one in targets if one.run is not None
         ]
-        k = min(NAMED, len(runs[0].names))
-        must_have_same_classes(runs, Audit(tuple(one.name for one in opened), k=k))
+        k = min(MAX_NAMED_CLASSES, len(runs[0].names))
+        must_have_same_classes(runs, Audit(tuple(one.name for one in targets), k=k))
         found = {by: named_by(by, runs, k) for by in ("count", "rate")}
     except LikewiseError as error:
         return None, str(error)
@@ -34,13 +34,13 @@ def share_errors(opened: Sequence[Opened]) -> tuple[Overlapped | None, str]:
 
 
 def of_page(studies: Studies) -> Overlapped | None:
-    """Return the overlap of the runs of the first pool, of two or more."""
-    both = zip(studies.opened, studies.viewed)
-    shared = [one for one, seen in both if one.run is not None and one.queries and seen.pool == 0]
+    """Return the error overlap of the runs of the first pool; None for fewer than two runs."""
+    both = zip(studies.targets, studies.views)
+    shared = [one for one, view in both if one.run is not None and one.queries and view.pool == 0]
     if len(shared) < 2:
         return None
-    overlap, why = share_errors(shared)
-    studies.notes.extend([why] if why else [])
+    overlap, error = find_overlap(shared)
+    studies.notes.extend([error] if error else [])
     return overlap
 
 
@@ -53,8 +53,9 @@ def pack(found: Overlapped, packing: Packing) -> dict:
 
 
 def sentence(found: Overlapped, way: str) -> str:
-    told = say_overlap(found, way)
-    return f"{told[:1].upper()}{told[1:]}."
+    """Return the overlap as a sentence with a capital letter and a full stop."""
+    text = say_overlap(found, way)
+    return f"{text[:1].upper()}{text[1:]}."
 
 
-SECTION = Section("overlap", "Wrong classes", "Classes that runs are most wrong about", of_page=of_page, pack=pack)
+SECTION = Section("overlap", "Error overlap", "Classes with the most retrieval errors", of_page=of_page, pack=pack)

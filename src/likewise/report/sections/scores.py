@@ -1,4 +1,4 @@
-"""Section "Scores": every metric of every run with its interval, on a scale for each metric."""
+"""Section "Scores": every metric of every run with its interval, on one scale per metric."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 from typing import Any, NamedTuple
 
 from likewise.metrics import of_the_set
-from likewise.report.records import Facts, Score, Viewed
+from likewise.report.records import Facts, RunView, Score
 from likewise.report.section import Section
 
 
 class Line(NamedTuple):
-    """A run's value of a metric, where value and interval stand on the metric's scale (0 to 1), and whether it is best."""
+    """The score of a run, the positions of value and interval on the scale of the metric (0 to 1), and whether it is the best."""
 
     run: int
     score: Score
@@ -22,7 +22,7 @@ class Line(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """A metric, its scale from `low` to `high` (None: there is nothing to draw), and a line for each run that has it."""
+    """A metric, the ends of its scale as text ("": no scale), and a line for each run with this metric."""
 
     metric: str
     low: str
@@ -31,19 +31,23 @@ class Scale(NamedTuple):
 
 
 def scales(facts: Facts) -> list[Scale]:
-    """Every metric that a run has. A run is called best only where its interval lies above those of all others, on the same
-    samples, and only of metrics per query: those of a whole set describe."""
+    """Return a scale for every metric of any run.
+
+    A run is marked as best if its interval lies above the intervals of all other runs on the same samples. Metrics of a whole
+    set have no best run: they describe the embedding.
+    """
     names = dict.fromkeys(name for run in facts.runs for name in run.scores)
     return [scale(name, facts.runs) for name in names]
 
 
-def scale(metric: str, runs: tuple[Viewed, ...]) -> Scale:
+def scale(metric: str, runs: tuple[RunView, ...]) -> Scale:
+    """Return the scale of one metric, which spans the intervals of all runs."""
     have = [(number, run.scores[metric]) for number, run in enumerate(runs) if metric in run.scores]
-    sure = [score for _, score in have if known(score)]
-    if not sure:
+    with_interval = [score for _, score in have if known(score)]
+    if not with_interval:
         return Scale(metric, "", "", [Line(number, score, None, None, None, False) for number, score in have])
-    low = min(score.low for score in sure if score.low is not None)
-    high = max(score.high for score in sure if score.high is not None)
+    low = min(score.low for score in with_interval if score.low is not None)
+    high = max(score.high for score in with_interval if score.high is not None)
     pad = 0.12 * (high - low) or 0.01
     low, high = max(0.0, low - pad) if low >= 0 else low - pad, min(1.0, high + pad) if high <= 1 else high + pad
     same = len({runs[number].pool for number, _ in have}) == 1
@@ -59,11 +63,12 @@ def scale(metric: str, runs: tuple[Viewed, ...]) -> Scale:
 
 
 def known(score: Score) -> bool:
+    """Return whether the mean and the interval of a score are finite numbers."""
     return all(value is not None and math.isfinite(value) for value in score[:3])
 
 
 def clear_best(metric: str, scores: list[Score]) -> Score | None:
-    """The one whose interval begins where those of all others have ended."""
+    """Return the score whose interval lies above the intervals of all others; None if there is none."""
     if of_the_set(metric) or len(scores) < 2 or not all(map(known, scores)):
         return None
     first, *others = sorted(scores, key=lambda score: -score.mean)
@@ -72,11 +77,11 @@ def clear_best(metric: str, scores: list[Score]) -> Score | None:
 
 
 def context(facts: Facts) -> dict[str, Any]:
-    """Scales, the sizes of the pools, and whether some run is marked as best."""
+    """Return the scales, the sizes of the pools, and whether a run is marked as best."""
     found = scales(facts)
     return {
         "scales": found,
-        "samples": list(dict.fromkeys((len(p.row), p.part, len(p.class_name), p.name) for p in facts.pools)),
+        "samples": list(dict.fromkeys((len(p.row), p.split, len(p.class_name), p.name) for p in facts.pools)),
         "marked": any(line.best for one in found for line in one.lines),
     }
 

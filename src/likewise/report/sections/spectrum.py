@@ -1,4 +1,4 @@
-"""Section "Spectrum": how many directions an embedding uses."""
+"""Section "Spectrum": singular values of the embeddings."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from likewise.report.section import Section, Study
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """Singular values of the embeddings, largest first, summing to 1, and how fast they fall."""
+    """Singular values of the embeddings, largest first, with sum 1, and their spectral decay rho."""
 
     value: Float[np.ndarray, "S"]
     rho: float
 
 
 def of_run(study: Study) -> Spectrum | None:
-    """Return the spectrum of the normalised embeddings; None where too few values are left once the largest is left out."""
+    """Return the spectrum of the normalised embeddings; None for two or fewer samples or dimensions."""
     if study.z is None or min(study.z.shape) <= 2:
         return None
     unit = study.z if study.one.similarity == "cosine" else F.normalize(study.z, dim=1)
@@ -32,8 +32,8 @@ SECTION = Section(
     "spectrum",
     "Spectrum",
     "Singular values of the embedding",
-    "How many directions the embedding uses. The flatter the line, the more; \N{GREEK SMALL LETTER RHO} is how far it is "
-    "from flat.",
+    "A flat line means that the embedding uses all directions alike. \N{GREEK SMALL LETTER RHO} measures the distance from a "
+    "flat spectrum.",
     of_run=of_run,
     is_first=True,
 )

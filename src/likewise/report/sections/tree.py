@@ -1,4 +1,4 @@
-"""Section "Class tree": classes by the similarity of their means, and what the leaves are coloured by."""
+"""Section "Class tree": average linkage of the class means."""
 
 from __future__ import annotations
 
@@ -13,45 +13,46 @@ from likewise.report.class_tree import class_means, link_means
 from likewise.report.records import Grouping
 from likewise.report.section import Section, Study
 
-LEAVES = 300
-"""Classes in a tree, at most: more cannot be read."""
+MAX_TREE_CLASSES = 300
+"""Largest number of classes in the tree; more leaves cannot be read."""
 
-COLOURS = 12
-"""Groups that can be told apart by colour."""
+MAX_GROUP_COLOURS = 12
+"""Largest number of groups with distinct colours."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """A tree of classes by the similarity of their means: merges as scipy's linkage has them (two nodes, height, size), the
-    leaves from left to right, and what they are coloured by."""
+    """The tree of the class means: merges in the format of scipy's linkage (two nodes, height, size), and the leaves."""
 
     link: Float[np.ndarray, "M 4"]
-    classes: Int[np.ndarray, "L"]  # the class that leaf number i is
-    order: Int[np.ndarray, "L"]  # leaf numbers, similar ones side by side
-    grouping: int | None  # which of the pool's groupings
+    classes: Int[np.ndarray, "L"]  # class of each leaf
+    order: Int[np.ndarray, "L"]  # leaf numbers, similar classes side by side
+    grouping: int | None  # index of the grouping of the pool that colours the leaves
     note: str
 
 
-def grow(
+def make_tree(
     mean: Float[np.ndarray, "C D"],
     size: Int[np.ndarray, "C"],
     groupings: Sequence[Grouping] = (),
-    most: int = LEAVES,
+    most: int = MAX_TREE_CLASSES,
 ) -> Tree | None:
-    """The tree of the classes that have samples; None where they are fewer than three.
+    """Return the tree of the classes that have samples; None for fewer than three classes.
 
     Args:
-        size: samples of every class. Where there are more classes than `most`, the largest are shown.
-        groupings: the leaves are coloured by the finest of them that has `COLOURS` groups at most, or else by the coarsest.
+        size: number of samples of every class.
+        groupings: candidates for the colours of the leaves. The tree uses the finest one with at most
+            `MAX_GROUP_COLOURS` groups, otherwise the coarsest one.
+        most: largest number of classes; the classes with the most samples are shown.
     """
-    there = np.flatnonzero(size > 0)
-    if len(there) < 3:
+    present = np.flatnonzero(size > 0)
+    if len(present) < 3:
         return None
-    shown = np.sort(there[np.argsort(-size[there], kind="stable")[:most]])
+    shown = np.sort(present[np.argsort(-size[present], kind="stable")[:most]])
     link = link_means(mean[shown])
-    left = len(there) - len(shown)
-    note = f"the {len(shown)} classes with most samples of {len(there)}" if left else ""
-    few = [g for g, one in enumerate(groupings) if len(one.names) <= COLOURS]
+    left = len(present) - len(shown)
+    note = f"the {len(shown)} classes with the most samples, of {len(present)}" if left else ""
+    few = [g for g, one in enumerate(groupings) if len(one.names) <= MAX_GROUP_COLOURS]
     by = few[-1] if few else 0 if groupings else None
     return Tree(link, shown, leaves_list(link).astype(np.int64), by, note)
 
@@ -60,7 +61,7 @@ def of_run(study: Study) -> Tree | None:
     if study.z is None or study.pool is None:
         return None
     label, classes = study.pool.label, len(study.pool.class_name)
-    return grow(class_means(study.z, label, classes), np.bincount(label, minlength=classes), study.pool.groupings)
+    return make_tree(class_means(study.z, label, classes), np.bincount(label, minlength=classes), study.pool.groupings)
 
 
 SECTION = Section("tree", "Class tree", "Classes by similarity", of_run=of_run)

@@ -1,4 +1,4 @@
-"""The part of a file of embeddings that a report shows."""
+"""The split of an embedding file that a report shows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from likewise.runs.folder import find_target
 from likewise.types import Items
 
 
-def one_part(items: Items, row: Int[np.ndarray, "N"]) -> tuple[Items, Int[np.ndarray, "n"], str]:
-    """The part that is to be shown: test where there is one, as evaluation has it; else all there is."""
-    parts = set() if items.split is None else set(np.unique(items.split).tolist()) - {""}
-    if len(parts) < 2 or "test" not in parts:
-        return dataclasses.replace(items, split=None), row, parts.pop() if len(parts) == 1 else "all"
+def shown_split(items: Items, row: Int[np.ndarray, "N"]) -> tuple[Items, Int[np.ndarray, "n"], str]:
+    """Return the samples of the split to show, their rows, and the name of the split.
+
+    This is the test split if the file has several splits with a test split, otherwise all samples.
+    """
+    splits = set() if items.split is None else set(np.unique(items.split).tolist()) - {""}
+    if len(splits) < 2 or "test" not in splits:
+        return dataclasses.replace(items, split=None), row, splits.pop() if len(splits) == 1 else "all"
     some = np.flatnonzero(items.split == "test")
     columns = {
         name: None if (own := getattr(items, name)) is None else own[some]
@@ -31,10 +34,10 @@ def one_part(items: Items, row: Int[np.ndarray, "N"]) -> tuple[Items, Int[np.nda
 
 
 def vectors_of(target: str, config: Report) -> tuple[Float[np.ndarray, "N D"], str]:
-    """Return the embeddings of a target that are shown, and how they are compared."""
+    """Return the embeddings of a target that are shown, and their similarity ("cosine" or "euclidean")."""
     path = find_target(target, "report")
     file = path / EMBEDDINGS if path.is_dir() else path
     items = read_embeddings(str(file), root=config.root)
-    x = one_part(items, np.arange(len(items)))[0].x
+    x = shown_split(items, np.arange(len(items)))[0].x
     assert x is not None
     return x, origin(file).get("similarity", "cosine")

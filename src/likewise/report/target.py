@@ -1,4 +1,4 @@
-"""What a report knows of one target: its run, its samples, their embeddings and their scores."""
+"""One target of a report: its run, samples, embeddings and scores."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from likewise.runs.folder import Run
 from likewise.runs.per_query import PerQuery
 from likewise.types import Items
 
-MOVED = "if it has moved, say where it is: --data, --root"
+MOVED_DATA_HINT = "if the data has moved, give its new place with --data or --root"
+"""Advice at the end of a note on images that cannot be read."""
 
 
 @dataclass(frozen=True, eq=False)
-class Opened:
-    """A run or a file of embeddings, as far as there is something to show.
+class ReportTarget:
+    """A run or an embedding file. Fields are None or empty if the target does not have them.
 
-    `items` are the samples it was scored on, with their embeddings in `x` where these are known; `row` says where they stand in
-    the data. `data` is the whole of the data, where it is still there.
+    `items` are the samples that it was scored on, with their embeddings in `x` if these are known; `row` holds their rows in
+    the data set. `data` is the whole data set, if it can still be opened. `split` is the name of the split of `items`.
     """
 
     name: str
@@ -29,7 +30,7 @@ class Opened:
     data: Items | None = None
     items: Items | None = None
     row: Int[np.ndarray, "N"] | None = None
-    part: str = "test"
+    split: str = "test"
     similarity: str = "cosine"
     queries: PerQuery | None = None
     scores: dict = field(default_factory=dict)
@@ -37,7 +38,7 @@ class Opened:
 
     @property
     def query_gallery(self) -> tuple[Bool[np.ndarray, "N"], Bool[np.ndarray, "N"]]:
-        """Which samples ask, and which answer."""
+        """Masks of the samples that are queries, and of those in the gallery."""
         from likewise.runs.dataset import protocol_for
 
         assert self.items is not None

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from likewise.config import Report
-from likewise.report.parts import one_part, vectors_of
+from likewise.report.splits import shown_split, vectors_of
 from likewise.types import Items
 
 
@@ -14,15 +14,15 @@ def test_the_test_part_is_shown_where_there_are_several():
         "some", np.array([0, 1, 0, 1]), ("a", "b"), ("0", "1", "2", "3"), x=np.eye(4, dtype=np.float32),
         split=np.array(["train", "test", "test", "val"]), group=np.arange(4),
     )  # fmt: skip
-    shown, row, part = one_part(items, np.array([10, 11, 12, 13]))
+    shown, row, part = shown_split(items, np.array([10, 11, 12, 13]))
     assert part == "test" and row.tolist() == [11, 12] and shown.path == ("1", "2") and shown.y.tolist() == [1, 0]
     third = dataclasses.replace(items, y=np.array([0, 2, 1, 1]), class_name=("a", "b", "c"))
-    shown = one_part(third, np.arange(4))[0]  # classes that only train are gone
+    shown = shown_split(third, np.arange(4))[0]  # classes that only train are gone
     assert shown.class_name == ("b", "c") and shown.y.tolist() == [1, 0] and shown.classes == 2
     assert shown.group.tolist() == [1, 2] and (shown.x == np.eye(4)[1:3]).all()
     same = dataclasses.replace(items, split=np.full(4, "train"))
-    assert one_part(same, np.arange(4))[2] == "train" and len(one_part(same, np.arange(4))[0]) == 4
-    assert one_part(dataclasses.replace(items, split=None), np.arange(4))[2] == "all"
+    assert shown_split(same, np.arange(4))[2] == "train" and len(shown_split(same, np.arange(4))[0]) == 4
+    assert shown_split(dataclasses.replace(items, split=None), np.arange(4))[2] == "all"
 
 
 def test_vectors_of_a_file_are_those_of_its_test_part(tmp_path):
