@@ -47,7 +47,7 @@ def test_what_the_environment_says_about_the_others_must_make_sense(monkeypatch)
         with pytest.raises(LikewiseError, match=words), joined(torch.device("cpu")):
             pass
     monkeypatch.setenv("MASTER_PORT", "29500")
-    ranks.must_know_the_others()
+    ranks.check_process_variables()
 
 
 def test_shares_follow_each_other_and_differ_by_one_at_most(found):

@@ -186,5 +186,5 @@ def test_bad_arguments():
     for size, start in ((0, 0), (8, -1)):
         with pytest.raises(LikewiseError, match=f"got size={size}, start={start}"):
             CrossBatchMemory(8, Circle(), size, start)
-    with pytest.raises(LikewiseError, match="dim=8, got 4 columns"):
+    with pytest.raises(LikewiseError, match="dim=8 columns, got 4 columns"):
         CrossBatchMemory(8, Contrastive())(*batch(1, dim=4))

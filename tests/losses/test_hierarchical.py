@@ -121,8 +121,8 @@ def test_how_many_groups():
         ("Hierarchical(tree='cub200')", "choose"),
         ("Hierarchical(depth=1, coarse=3)", "choose"),
         ("Hierarchical(weight=1e999)", "weight must be"),
-        ("Hierarchical(every=0)", "every must be a step or more"),
-        ("Hierarchical(start='soon')", "start is a number of steps"),
+        ("Hierarchical(every=0)", "every must be at least 1 step"),
+        ("Hierarchical(start='soon')", "start must be a number of steps"),
         ("Hierarchical(weight=-1.0)", "weight must be one number of 0 or more"),
         ("Hierarchical(weight=(1.0, 2.0))", "one for each of the 1 levels"),
         ("Hierarchical(coarse_proxies='mean')", "coarse_proxies must be"),
@@ -231,7 +231,7 @@ def test_other_proxies_for_a_moment(batch, families):
     other = {name: 2 * p.detach() for name, p in loss.named_parameters()}  # lengths do not matter
     torch.testing.assert_close(torch.func.functional_call(loss, other, (z, y)), loss(z, y))
     with pytest.raises(Exception, match="size|shape|mask"):
-        loss.plan[0].lent(torch.randn(3, DIM), z, y)
+        loss.plan[0].with_proxies(torch.randn(3, DIM), z, y)
     assert loss.plan[0].loss.proxies is None
 
 

@@ -22,7 +22,7 @@ def started() -> int:
     return int(text)
 
 
-def must_know_the_others() -> None:
+def check_process_variables() -> None:
     """Raise unless the environment says which process this is, and where it meets the others."""
     missing = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]
     if missing:

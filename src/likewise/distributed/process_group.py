@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from likewise.distributed.collectives import must_know_the_others, started, world
+from likewise.distributed.collectives import check_process_variables, started, world
 from likewise.types import Retrieval
 
 
@@ -21,7 +21,7 @@ def joined(device: torch.device) -> Iterator[torch.device]:
     if started() == 1 or world()[1] > 1:
         yield device
         return
-    must_know_the_others()
+    check_process_variables()
     # What lies on the host is exchanged there, without a device that would have to wait.
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     with peer_errors():

@@ -73,19 +73,19 @@ def cross_entropy(
     """
     unit = unit_rows(proxies).to(z)
     if len(proxies) == classes:
-        return _of_all(z @ unit.T, y, margin, with_own)
+        return _unsharded_cross_entropy(z @ unit.T, y, margin, with_own)
     if len(proxies) != len(range(classes)[share(classes)]):
         me, many = world()
         raise LikewiseError(
             f"shard: process {me} of {many} must hold its share of {classes} proxies, got {len(proxies)}; shard a whole loss, "
             "once the processes have met"
         )
-    own, others = _Compared.apply(copied(z), unit, y, classes)
+    own, others = _ShardedLogits.apply(copied(z), unit, y, classes)
     own = own if margin is None else margin(own)
     return (exact_softplus(others - own) if with_own else others - own).squeeze(1)
 
 
-def _of_all(
+def _unsharded_cross_entropy(
     logits: Float[Tensor, "B C"], y: Int[Tensor, "B"], margin: Callable[[Tensor], Tensor] | None, with_own: bool
 ) -> Float[Tensor, "B"]:
     own = y[:, None]
@@ -99,7 +99,7 @@ def _of_all(
     return F.cross_entropy(logits.scatter(1, own, -torch.inf), next_y, reduction="none") + ahead.squeeze(1)
 
 
-class _Compared(torch.autograd.Function):
+class _ShardedLogits(torch.autograd.Function):
     """Every sample's logit of its own class, and the log of the sum of e^logit over all others, wherever their proxies are.
 
     One matrix is kept, the exponentials, and a second is made on the way back.
@@ -162,7 +162,7 @@ def gather_rows(part: Shaped[Tensor, "b ..."], count: int) -> Shaped[Tensor, "B 
 
 def whole(part: nn.Module) -> dict[str, Tensor]:
     """The state with all rows, to be stored by the first process; in others what is shared out is missing. All must call it."""
-    return _present(part.state_dict() | {name: gather_rows(p, count) for name, p, count in shares(part)})
+    return _without_none(part.state_dict() | {name: gather_rows(p, count) for name, p, count in shares(part)})
 
 
 def own(part: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -174,9 +174,9 @@ def whole_memory(optimizer: torch.optim.Optimizer, parts: Iterable[nn.Module]) -
     """The optimiser's state with all rows of what is shared out in these parts, as `whole` does it."""
 
     def gather(memory: dict, count: int) -> dict:
-        return _present({k: gather_rows(v, count) if _by_row(v) else v for k, v in memory.items()})
+        return _without_none({k: gather_rows(v, count) if _by_row(v) else v for k, v in memory.items()})
 
-    return _each_memory(optimizer, optimizer.state_dict(), parts, gather)
+    return _map_sharded_state(optimizer, optimizer.state_dict(), parts, gather)
 
 
 def own_memory(optimizer: torch.optim.Optimizer, state: dict, parts: Iterable[nn.Module]) -> dict:
@@ -185,7 +185,7 @@ def own_memory(optimizer: torch.optim.Optimizer, state: dict, parts: Iterable[nn
     def cut(memory: dict, count: int) -> dict:
         return {k: _cut(v, count) if _by_row(v) else v for k, v in memory.items()}
 
-    return _each_memory(optimizer, state, parts, cut)
+    return _map_sharded_state(optimizer, state, parts, cut)
 
 
 def gradient_norm(parts: Iterable[nn.Module]) -> Float[Tensor, ""]:
@@ -199,7 +199,7 @@ def gradient_norm(parts: Iterable[nn.Module]) -> Float[Tensor, ""]:
     return (norm.square() + summed(nn.utils.get_total_norm(list(shared.values())).square())).sqrt()
 
 
-def _each_memory(optimizer: torch.optim.Optimizer, state: dict, parts: Iterable[nn.Module], change: Callable) -> dict:
+def _map_sharded_state(optimizer: torch.optim.Optimizer, state: dict, parts: Iterable[nn.Module], change: Callable) -> dict:
     """A state in which what is remembered of parameters that are shared out was changed."""
     counts = {p: count for part in parts for _, p, count in shares(part)}
     order = [p for group in optimizer.param_groups for p in group["params"]]  # a state counts parameters in this order
@@ -217,5 +217,5 @@ def _cut(rows: Tensor, count: int) -> Tensor:
     return rows[share(count)] if len(rows) == count else rows  # others are refused by who loads them
 
 
-def _present(state: dict) -> dict:
+def _without_none(state: dict) -> dict:
     return {k: v for k, v in state.items() if v is not None}

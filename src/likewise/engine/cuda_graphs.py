@@ -14,15 +14,15 @@ from jaxtyping import Shaped
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from likewise.engine.grad_cache import generators, unmoved
+from likewise.engine.grad_cache import generators, preserved_state
 from likewise.types import Output
 
 Mode = Literal["eager", "graph", "compile"]
 
-COMPILING = 60.0
+MAX_COMPILE_SECONDS = 60.0
 """Seconds that compiling may take; a training must be able to win them back."""
 
-GAIN = 0.2
+MAX_COMPILE_GAIN = 0.2
 """The share of a step that compiling may save; more than it mostly does, so that long trainings try it."""
 
 
@@ -48,7 +48,7 @@ class Captured(nn.Module):
         work = _Fields(embedder)
         self.graphs = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         moved = generators(x.device), list(embedder.buffers())  # by trying
-        with unmoved(*moved), torch.autocast(x.device.type, torch.bfloat16, enabled=bf16, cache_enabled=False):
+        with preserved_state(*moved), torch.autocast(x.device.type, torch.bfloat16, enabled=bf16, cache_enabled=False):
             with torch.no_grad():
                 out = embedder(x[:2])
             self.fields = work.fields = tuple(name for name in Output._fields if getattr(out, name) is not None)
@@ -226,7 +226,7 @@ class Fast:
                 return self.embedder
         networks = {}
         for mode in ("eager", "graph", "compile"):
-            if mode == "compile" and min(self.tried.values()) / 1000 * self.steps * GAIN < COMPILING:
+            if mode == "compile" and min(self.tried.values()) / 1000 * self.steps * MAX_COMPILE_GAIN < MAX_COMPILE_SECONDS:
                 break
             try:
                 networks[mode] = self._make(mode, x, bf16)
@@ -244,7 +244,7 @@ class Fast:
 
 def milliseconds(network: nn.Module | Captured, x: Tensor, bf16: bool, rounds: int = 8) -> float:
     """Of a forward and backward pass on this batch."""
-    with unmoved(generators(x.device), list(network.buffers())):
+    with preserved_state(generators(x.device), list(network.buffers())):
         for number in range(3 + rounds):
             if number == 3:
                 torch.cuda.synchronize(x.device)

@@ -14,10 +14,10 @@ from likewise.io.progress import bar
 from likewise.models.embedder import Embedder
 from likewise.types import Embedded, Items
 
-MANY = 8
+MIN_CAPTURE_BATCHES = 8
 """Batches from which on it pays to capture the network first."""
 
-HELD = 256
+MAX_DEVICE_BATCHES = 256
 """Batches whose embeddings stay on the device at most: fetching them one by one would make it wait."""
 
 
@@ -62,7 +62,7 @@ def embed_rows(
         from likewise.data.placement import at_hand  # not above: features and pictures at hand need no cache
 
         held = at_hand(items, own, device, look.side)
-    see = Looking(embedder) if device.type == "cuda" and len(own) > MANY * batch else embedder
+    see = Looking(embedder) if device.type == "cuda" and len(own) > MIN_CAPTURE_BATCHES * batch else embedder
     try:
         with bar(title, len(own), quiet=quiet) as progress:
             for part in batches(items, in_order(own, batch), look, device=device, held=held, workers=workers):
@@ -70,7 +70,7 @@ def embed_rows(
                 for name, parts in fresh.items():
                     parts.append(getattr(out, name).float().clone())
                 progress.advance(len(part.row))
-                if len(fresh["z"]) == HELD or progress.done == len(own):
+                if len(fresh["z"]) == MAX_DEVICE_BATCHES or progress.done == len(own):
                     fetch(progress.done)
     finally:
         embedder.train(was_training)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from likewise.types import LikewiseError, Output
 
 
-class Held(NamedTuple):
+class FirstPass(NamedTuple):
     """What the second pass needs of the first."""
 
     parts: tuple[Tensor, ...]  # the batch, cut
@@ -45,7 +45,7 @@ class Chunked:
             raise LikewiseError(f"Chunked: chunk must be at least 1, got {chunk}")
         self.network = network
         self.chunk = chunk
-        self.held: Held | None = None
+        self.held: FirstPass | None = None
 
     def __call__(self, x: Shaped[Tensor, "B ..."]) -> Output:
         """What the network gives; the fields are leaves that collect gradients, for `finish`."""
@@ -65,7 +65,7 @@ class Chunked:
             *(None if of[0] is None else torch.cat(of).requires_grad_(learns) for of in zip(*outs, strict=True))  # pyright: ignore[reportArgumentType]
         )
         if learns:
-            self.held = Held(parts, states, same_autocast(x.device.type), out)
+            self.held = FirstPass(parts, states, same_autocast(x.device.type), out)
         return out
 
     def finish(self) -> None:
@@ -77,7 +77,7 @@ class Chunked:
         nothing = (None,) * count
         fields = (nothing if f is None or f.grad is None else f.grad.tensor_split(count) for f in held.out)
         sources = generators(held.parts[0].device)
-        with unmoved(sources, list(self.network.buffers())):
+        with preserved_state(sources, list(self.network.buffers())):
             for part, states, slopes in zip(held.parts, held.states, zip(*fields, strict=True), strict=True):
                 for generator, state in zip(sources, states, strict=True):
                     generator.set_state(state)
@@ -106,7 +106,7 @@ def same_autocast(device: str) -> torch.autocast:
 
 
 @contextmanager
-def unmoved(sources: list[torch.Generator], buffers: list[Tensor]) -> Iterator[None]:
+def preserved_state(sources: list[torch.Generator], buffers: list[Tensor]) -> Iterator[None]:
     """Generators and buffers (BatchNorm's running statistics) are afterwards what they were before."""
     states, kept = [generator.get_state() for generator in sources], [buffer.clone() for buffer in buffers]
     try:

@@ -18,23 +18,23 @@ from torch.nn import functional as F
 from likewise.contracts import Miner
 from likewise.similarity import (
     at_least_float32,
+    batch_masks,
     cosine,
     full_precision,
-    mates,
-    mates_within,
     neg_squared,
+    normalise_by_count,
     observed,
-    spread,
+    reference_masks,
 )
 from likewise.types import Pairs, Ref, Tuples
 
-CACHED = 2**17
+CPU_BLOCK_SIZE = 2**17
 """Numbers in a block on the CPU: half a megabyte, which stays in a core's cache."""
 
-BOUNDED = 2**22
+ACCELERATOR_BLOCK_SIZE = 2**22
 """Numbers in a block on an accelerator: large enough to fill it, small enough to bound memory."""
 
-RECORDED = 2**24
+MAX_RECORDED_SIZE = 2**24
 """Numbers of a matrix that an accelerator may keep some ten copies of."""
 
 Rows = Callable[..., "Tensor | tuple[Tensor, Tensor]"]
@@ -64,12 +64,12 @@ def by_rows(
         other = z if ref is None else at_least_float32(ref.z)
         wanted = torch.is_grad_enabled() and (z.requires_grad or other.requires_grad)
         # With a small matrix an accelerator waits for the host, which is through with the plain way sooner.
-        small = z.device.type != "cpu" and len(z) * len(other) <= RECORDED
+        small = z.device.type != "cpu" and len(z) * len(other) <= MAX_RECORDED_SIZE
         if wanted and not small and not observed():
             each, count = _ByRows.apply(job, z, other)
         else:
             each, count = job.recorded(z, other)
-    return each if count is None else spread(each, count)
+    return each if count is None else normalise_by_count(each, count)
 
 
 def triplets(
@@ -93,14 +93,14 @@ def blocks(sim: Float[Tensor, "B R"]) -> list[slice]:
     Where autograd records, `cut` the matrix: on the way back a slice becomes a whole matrix of zeros.
     """
     size, columns = sim.shape
-    small = sim.device.type != "cpu" and sim.numel() <= RECORDED
+    small = sim.device.type != "cpu" and sim.numel() <= MAX_RECORDED_SIZE
     if torch.compiler.is_compiling() or small:
         return [slice(0, size)]
-    step = max(1, (CACHED if sim.device.type == "cpu" else BOUNDED) // columns)
+    step = max(1, (CPU_BLOCK_SIZE if sim.device.type == "cpu" else ACCELERATOR_BLOCK_SIZE) // columns)
     return [slice(i, min(i + step, size)) for i in range(0, size, step)]
 
 
-def cut(sim: Float[Tensor, "B R"], parts: list[slice]) -> tuple[Float[Tensor, "b R"], ...]:
+def split_rows(sim: Float[Tensor, "B R"], parts: list[slice]) -> tuple[Float[Tensor, "b R"], ...]:
     return sim.split([p.stop - p.start for p in parts])
 
 
@@ -120,9 +120,9 @@ class _Job(NamedTuple):
 
     def choose(self, sim: Tensor, dim: int, block: slice) -> Pairs | Tuples:
         if self.ref_y is None:
-            pairs = mates_within(self.y, block)
+            pairs = batch_masks(self.y, block)
         else:
-            pairs = mates(self.y[block], self.ref_y, None if self.own is None else self.own[block], self.used)
+            pairs = reference_masks(self.y[block], self.ref_y, None if self.own is None else self.own[block], self.used)
         return self.miner(sim.detach(), pairs, dim, self.margin) if self.miner else pairs
 
     def one(self, sim: Tensor, dim: int, block: slice) -> tuple[Tensor, Tensor | None]:
@@ -133,7 +133,7 @@ class _Job(NamedTuple):
         """The plain way, for autograd to record."""
         sim = self.similarity(z, other)
         parts = self.blocks(sim)
-        return _join([self.one(rows, z.shape[1], part) for rows, part in zip(cut(sim, parts), parts)])
+        return _join([self.one(rows, z.shape[1], part) for rows, part in zip(split_rows(sim, parts), parts)])
 
 
 def _job(rows: Rows, y: Tensor, ref: Ref | None, similarity, miner: Miner | None, margin: float | None) -> _Job:
@@ -144,7 +144,7 @@ def _job(rows: Rows, y: Tensor, ref: Ref | None, similarity, miner: Miner | None
 class _ByRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx, job: _Job, z: Tensor, other: Tensor):
-        ctx.job, ctx.resamples = job, _draws(z.device)
+        ctx.job, ctx.resamples = job, _rng_restorer(z.device)
         sim = job.similarity(z, other)
         found = []
         for block in job.blocks(sim):
@@ -203,7 +203,7 @@ def _join(found: list[tuple[Tensor, Tensor | None]]) -> tuple[Tensor, Tensor | N
     return torch.cat(each), None if count[0] is None else torch.cat(count)
 
 
-def _draws(device: torch.device) -> Callable[[], None]:
+def _rng_restorer(device: torch.device) -> Callable[[], None]:
     """A way back to the random numbers that come next."""
     if device.type == "cuda":
         state = torch.cuda.get_rng_state(device)

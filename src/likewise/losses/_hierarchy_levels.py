@@ -20,7 +20,7 @@ Plan = tuple[int, int] | Int[Tensor, "K"]
 
 
 class Level(NamedTuple):
-    """A level of groups: how many there are, what it weighs, and a loss without proxies, which are lent to it."""
+    """A level of groups: how many there are, what it weighs, and a loss without proxies, which are with_proxies to it."""
 
     size: int
     weight: float
@@ -28,7 +28,7 @@ class Level(NamedTuple):
     name: str  # of what it calls its proxies
     copies: int  # of every proxy that it wants
 
-    def lent(
+    def with_proxies(
         self, proxies: Float[Tensor, "K D"], z: Float[Tensor, "B D"], group: Int[Tensor, "B"]
     ) -> Float[Tensor, "B"]:
         """What the loss says with these proxies. The batch was checked already."""
@@ -88,7 +88,7 @@ def plan_by_tree(
     return found
 
 
-def share_out(weight: float | tuple[float, ...], levels: int) -> list[float]:
+def level_weights(weight: float | tuple[float, ...], levels: int) -> list[float]:
     """The weight of every level."""
     each: list[float] = list(weight) if isinstance(weight, tuple) else [weight] * levels
     if len(each) != levels or not all(0 <= one < float("inf") for one in each):
@@ -98,7 +98,7 @@ def share_out(weight: float | tuple[float, ...], levels: int) -> list[float]:
     return each
 
 
-def vectors_of(loss: Loss) -> nn.Parameter:
+def class_vectors(loss: Loss) -> nn.Parameter:
     """The vectors of a loss's classes, all first ones, then all second ones; raise if they are not all it has."""
     own, classes, dim = list(loss.parameters()), getattr(loss, "classes", None), getattr(loss, "dim", None)
     sound = (
@@ -112,7 +112,7 @@ def vectors_of(loss: Loss) -> nn.Parameter:
     return own[0]
 
 
-def alike(loss: Loss, **other) -> Loss:
+def copy_of_loss(loss: Loss, **other) -> Loss:
     """A loss of the same kind and settings, but for these arguments."""
     names = inspect.signature(type(loss)).parameters
     return type(loss)(**{name: getattr(loss, name) for name in names} | other)

@@ -15,12 +15,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from likewise.errors import LikewiseError
-from likewise.similarity import NEAREST, distance, length, squared_distance
+from likewise.similarity import MIN_SQUARED_DISTANCE, distance, length, squared_distance
 
-REACH = math.sinh(2) / 2
-"""Half a distance is arsinh(REACH * Euclid's) for unit embeddings."""
+DISTANCE_FACTOR = math.sinh(2) / 2
+"""Half a distance is arsinh(DISTANCE_FACTOR * Euclid's) for unit embeddings."""
 
-HALFWAY = 2 * math.asinh(REACH)
+DISTANCE_UNIT = 2 * math.asinh(DISTANCE_FACTOR)
 """The distance at a cosine of 0.5, where Euclid's is 1: about 2.71."""
 
 
@@ -32,26 +32,26 @@ def neg_hyperbolic(a: Float[Tensor, "B D"], b: Float[Tensor, "R D"]) -> Float[Te
     """
     n, m = length(a)[:, None], length(b)[None, :]
     above = 2 * (n - m).sinh().square() + (2 * n).sinh() * (2 * m).sinh() * (1 - a @ b.T / (n * m))
-    above = above.clamp_min(NEAREST)
+    above = above.clamp_min(MIN_SQUARED_DISTANCE)
     return -(above + above.sqrt() * (above + 2).sqrt()).log1p()
 
 
 def hyperbolic_distance(sim: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """The distance, 0 to 4, of unit vectors of this cosine: sinh(d / 2) = sinh(2) / 2 times Euclid's. The slope is finite."""
-    return 2 * (REACH * distance(sim)).asinh()
+    return 2 * (DISTANCE_FACTOR * distance(sim)).asinh()
 
 
 def hyperbolic_similarity(sim: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """1 where two unit vectors of this cosine coincide, falling evenly with their distance, and 0.5 where the cosine is: margins
     and scales of losses are chosen around that."""
-    return 1 - (REACH * distance(sim)).asinh() / HALFWAY
+    return 1 - (DISTANCE_FACTOR * distance(sim)).asinh() / DISTANCE_UNIT
 
 
 def hyperbolic_squared(sim: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     return hyperbolic_distance(sim).square()
 
 
-def same(sim: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+def identity(sim: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     return sim
 
 
@@ -66,21 +66,21 @@ class Space(NamedTuple):
     unit: float  # how long Euclid's 1 is there, for miners, whose bands are Euclid's
 
 
-SPACES = {
-    "cosine": Space(same, distance, squared_distance, least=-1.0, furthest=2.0, unit=1.0),
+SPACES_BY_NAME = {
+    "cosine": Space(identity, distance, squared_distance, least=-1.0, furthest=2.0, unit=1.0),
     "hyperbolic": Space(
         hyperbolic_similarity,
         hyperbolic_distance,
         hyperbolic_squared,
-        least=1 - 2 / HALFWAY,
+        least=1 - 2 / DISTANCE_UNIT,
         furthest=4.0,
-        unit=HALFWAY,
+        unit=DISTANCE_UNIT,
     ),
 }
 """What the argument `space` of pair losses names."""
 
 
-def must_know(space: str, owner: str) -> None:
+def check_space(space: str, owner: str) -> None:
     """For a loss's constructor: raise if there is no such space."""
-    if space not in SPACES:
-        raise LikewiseError(f"{owner}: space must be {' or '.join(map(repr, SPACES))}, got '{space}'")
+    if space not in SPACES_BY_NAME:
+        raise LikewiseError(f"{owner}: space must be {' or '.join(map(repr, SPACES_BY_NAME))}, got '{space}'")

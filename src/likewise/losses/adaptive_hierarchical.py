@@ -7,11 +7,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
-from likewise.losses._hyperbolic import must_know, neg_hyperbolic
+from likewise.losses._hyperbolic import check_space, neg_hyperbolic
 from likewise.similarity import compare, cosine, full_precision, log1p_sum_exp, observed
 from likewise.types import LikewiseError, Ref
 
-PUBLISHED = {"cosine": (cosine, 0.5), "hyperbolic": (neg_hyperbolic, -2.7)}
+SPACE_DEFAULTS = {"cosine": (cosine, 0.5), "hyperbolic": (neg_hyperbolic, -2.7)}
 """How near two samples are, and the base of the margins: 2.7 is how far apart a cosine of 0.5 is there."""
 
 
@@ -57,7 +57,7 @@ class AdaptiveHierarchical(Loss):
                 "AdaptiveHierarchical: width >= 0, 0 <= momentum < 1 and views >= 1 must hold, "
                 f"got width={width}, momentum={momentum}, views={views}"
             )
-        must_know(space, "AdaptiveHierarchical")
+        check_space(space, "AdaptiveHierarchical")
         self.classes = classes
         self.alpha = alpha
         self.beta = beta
@@ -71,18 +71,18 @@ class AdaptiveHierarchical(Loss):
         self.register_buffer("means", torch.full((classes, classes), torch.inf))  # infinite: not met yet
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        similarity, base = PUBLISHED[self.space]
+        similarity, base = SPACE_DEFAULTS[self.space]
         base = base if self.gamma is None else self.gamma
         sim, pairs = compare(z, y, ref, similarity)
         other = y if ref is None else ref.y
-        twin = pairs.pos & self._one_picture(y, ref)
+        twin = pairs.pos & self._same_image(y, ref)
         pos, neg, still = pairs.pos & ~twin, pairs.neg, sim.detach()
         means = self._means(still, y, other, pos | neg)
         if self.training and (torch.compiler.is_compiling() or not observed()):
             self.seen = y, means
         alike = means.gather(1, other.expand(len(y), -1))
-        pull = log1p_sum_exp(sim - (base + self._brought(alike, pos)), pos, -self.alpha) / self.alpha
-        push = log1p_sum_exp(sim - (base - self._brought(alike, neg)), neg, self.beta) / self.beta
+        pull = log1p_sum_exp(sim - (base + self._rescaled(alike, pos)), pos, -self.alpha) / self.alpha
+        push = log1p_sum_exp(sim - (base - self._rescaled(alike, neg)), neg, self.beta) / self.beta
         if self.views == 1:
             return pull + push
         least = still.masked_fill(~pos, torch.inf).amin(1)
@@ -90,7 +90,7 @@ class AdaptiveHierarchical(Loss):
         hold = log1p_sum_exp(sim - least.masked_fill(least.isinf(), base), twin, -self.rho) / self.rho
         return hold + pull + push
 
-    def _one_picture(self, y: Int[Tensor, "B"], ref: Ref | None) -> Bool[Tensor, "B R"]:
+    def _same_image(self, y: Int[Tensor, "B"], ref: Ref | None) -> Bool[Tensor, "B R"]:
         """Which columns show the picture of each row."""
         size = len(y)
         if size % self.views:
@@ -120,7 +120,7 @@ class AdaptiveHierarchical(Loss):
         moved = torch.where(before.isinf(), now, torch.lerp(now, before, self.momentum))
         return torch.where(now.isnan(), before, moved)
 
-    def _brought(self, alike: Float[Tensor, "B R"], mask: Bool[Tensor, "B R"]) -> Float[Tensor, "B R"]:
+    def _rescaled(self, alike: Float[Tensor, "B R"], mask: Bool[Tensor, "B R"]) -> Float[Tensor, "B R"]:
         """The least of the mask at 0, the largest at `width`; differences too small to mean anything stay small."""
         least, most = alike.masked_fill(~mask, torch.inf).amin(), alike.masked_fill(~mask, -torch.inf).amax()
         return (self.width * (alike - least) / (most - least).clamp_min(1e-4)).masked_fill(~mask, 0)

@@ -11,13 +11,13 @@ from likewise.contracts import Loss
 from likewise.similarity import (
     at_least_float32,
     compare,
+    draw_columns,
     exact_softplus,
     full_precision,
     length,
     log1p_sum_exp,
     log_sum_exp,
-    pick,
-    spread,
+    normalise_by_count,
 )
 from likewise.types import LikewiseError, Ref
 
@@ -70,7 +70,7 @@ class Angular(Loss):
                 others = at_least_float32(ref.z) * (1 / sizes)[:, None]
                 ref = dataclasses.replace(ref, z=others)
             sim, pairs = compare(z, y, ref)
-            p, has = pick(pairs.pos)
+            p, has = draw_columns(pairs.pos)
             mate = sim.gather(1, p[:, None]).squeeze(1)
             raw = mate * size * sizes.index_select(0, p)
             pull = log1p_sum_exp(torch.addcmul(-raw[:, None], sim, torch.outer(size, sizes)), pairs.neg)
@@ -79,4 +79,4 @@ class Angular(Loss):
             tan2 = math.tan(self.alpha) ** 2
             angle = log_sum_exp(sim + of_mate, pairs.neg, 4 * tan2) - 2 * (1 + tan2) * mate
             each = (pull + self.weight * exact_softplus(angle)).where(has, 0.0)
-            return spread(each, has) + self.penalty * length(e, self.squared_penalty)
+            return normalise_by_count(each, has) + self.penalty * length(e, self.squared_penalty)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from likewise.contracts import Loss
 from likewise.losses._margin_softmax import check_scale, margin_softmax, uniform_proxies
-from likewise.similarity import NEAREST
+from likewise.similarity import MIN_SQUARED_DISTANCE
 from likewise.types import LikewiseError, Ref
 
 
@@ -47,11 +47,11 @@ class ArcFace(Loss):
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         scale = self.scale
-        return margin_softmax(z, y, self.proxies, self.classes, scale, lambda own: scale * self._turned(own / scale))
+        return margin_softmax(z, y, self.proxies, self.classes, scale, lambda own: scale * self._with_margin(own / scale))
 
-    def _turned(self, cosine: Float[Tensor, "B 1"]) -> Float[Tensor, "B 1"]:
+    def _with_margin(self, cosine: Float[Tensor, "B 1"]) -> Float[Tensor, "B 1"]:
         """The cosine of an angle, after the margin is added to it."""
-        sine = (1 - cosine.square()).clamp_min(NEAREST).sqrt()
+        sine = (1 - cosine.square()).clamp_min(MIN_SQUARED_DISTANCE).sqrt()
         within = cosine * math.cos(self.margin) - sine * math.sin(self.margin)
         beyond = cosine - self.margin * math.sin(self.margin)
         return torch.where(cosine >= -math.cos(self.margin), within, beyond)

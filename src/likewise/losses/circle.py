@@ -6,9 +6,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.contracts import Loss, Miner, must_give
+from likewise.contracts import Loss, Miner, check_miner_kind
 from likewise.losses._blockwise import by_rows
-from likewise.losses._hyperbolic import SPACES, must_know
+from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
 from likewise.similarity import log_sum_exp
 from likewise.types import LikewiseError, Pairs, Ref
 
@@ -36,8 +36,8 @@ class Circle(Loss):
         space: Literal["cosine", "hyperbolic"] = "cosine",
     ):  # fmt: skip
         super().__init__()
-        must_know(space, "Circle")
-        must_give(miner, "pairs", "Circle", "HardPairs()")
+        check_space(space, "Circle")
+        check_miner_kind(miner, "pairs", "Circle", "HardPairs()")
         if not 0 <= margin < 1:
             raise LikewiseError(f"Circle: 0 <= margin < 1 must hold, got {margin}; the paper takes 0.4")
         if gamma <= 0:
@@ -51,7 +51,7 @@ class Circle(Loss):
         return by_rows(self._rows, z, y, ref, miner=self.miner)
 
     def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs):
-        sim = SPACES[self.space].similarity(sim)
+        sim = SPACES_BY_NAME[self.space].similarity(sim)
         now = sim.detach()
         pull = (1 + self.margin - now).relu() * (sim - (1 - self.margin))
         push = (now + self.margin).relu() * (sim - self.margin)

@@ -8,8 +8,16 @@ from torch import Tensor
 
 from likewise.contracts import Loss, Miner
 from likewise.losses._blockwise import by_rows, triplets
-from likewise.losses._hyperbolic import SPACES, must_know
-from likewise.similarity import NEAREST, by_anchor, distance, mean_over, sides, spread, with_slope
+from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
+from likewise.similarity import (
+    MIN_SQUARED_DISTANCE,
+    distance,
+    mean_over,
+    normalise_by_count,
+    sum_by_anchor,
+    triplet_similarities,
+    with_known_gradient,
+)
 from likewise.types import LikewiseError, Pairs, Ref
 
 
@@ -37,8 +45,8 @@ class Contrastive(Loss):
         space: Literal["cosine", "hyperbolic"] = "cosine",
     ):  # fmt: skip
         super().__init__()
-        must_know(space, "Contrastive")
-        most = SPACES[space].furthest
+        check_space(space, "Contrastive")
+        most = SPACES_BY_NAME[space].furthest
         if not 0 <= pull_margin <= margin <= most:
             raise LikewiseError(
                 f"Contrastive: 0 <= pull_margin <= margin <= {most:g} must hold (unit vectors are at most {most:g} apart), "
@@ -51,18 +59,18 @@ class Contrastive(Loss):
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         if self.miner is None or self.miner.yields == "pairs":
-            return by_rows(self._rows, z, y, ref, miner=self.miner, margin=self.margin / SPACES[self.space].unit)
-        t = triplets(z, y, ref, self.miner, self.margin / SPACES[self.space].unit)
-        near, far = sides(z, ref, t)
-        measure = SPACES[self.space].distance
+            return by_rows(self._rows, z, y, ref, miner=self.miner, margin=self.margin / SPACES_BY_NAME[self.space].unit)
+        t = triplets(z, y, ref, self.miner, self.margin / SPACES_BY_NAME[self.space].unit)
+        near, far = triplet_similarities(z, ref, t)
+        measure = SPACES_BY_NAME[self.space].distance
         pull = measure(near).where(t.pull, 0.0)
         value = (pull - self.pull_margin).relu() + (self.margin - measure(far)).relu()
-        return spread(*by_anchor(value, t, len(z)))
+        return normalise_by_count(*sum_by_anchor(value, t, len(z)))
 
     def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs) -> Float[Tensor, "b"]:
         if self.space != "cosine":
-            return _pull_and_push(sim, pairs, self.margin, self.pull_margin, SPACES[self.space].distance)
-        return with_slope(_pull_and_push, _fast, sim, pairs, self.margin, self.pull_margin)
+            return _pull_and_push(sim, pairs, self.margin, self.pull_margin, SPACES_BY_NAME[self.space].distance)
+        return with_known_gradient(_pull_and_push, _fast, sim, pairs, self.margin, self.pull_margin)
 
 
 def _pull_and_push(
@@ -85,4 +93,4 @@ def _fast(sim: Tensor, pairs: Pairs, margin: float, pull_margin: float) -> tuple
     each = pull.sum(1) / many[:, 0] + push.sum(1) / few[:, 0]
     # Of d by the similarity: -1 / d; and 0 where two samples coincide, as `distance` has it.
     slope = near.div_(few).sub_(pull.sign_().div_(many)).div_(d)
-    return each, slope.mul_(d.sub_(NEAREST**0.5).sign_())
+    return each, slope.mul_(d.sub_(MIN_SQUARED_DISTANCE**0.5).sign_())

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from likewise.contracts import Loss
 from likewise.losses._blockwise import by_rows
-from likewise.losses._hyperbolic import SPACES, must_know
+from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
 from likewise.similarity import soft_histograms
 from likewise.types import LikewiseError, Pairs, Ref
 
@@ -31,7 +31,7 @@ class FastAP(Loss):
 
     def __init__(self, bins: int = 10, space: Literal["cosine", "hyperbolic"] = "cosine"):
         super().__init__()
-        must_know(space, "FastAP")
+        check_space(space, "FastAP")
         if bins < 1:
             raise LikewiseError(f"FastAP: bins must be 1 or more, got {bins}; the paper takes 10")
         self.bins = bins
@@ -41,7 +41,7 @@ class FastAP(Loss):
         return by_rows(self._rows, z, y, ref)
 
     def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs):
-        space = SPACES[self.space]
+        space = SPACES_BY_NAME[self.space]
         pos, neg = soft_histograms((1 - space.similarity(sim)) * (self.bins / (1 - space.least)), pairs, self.bins + 1)
         pos_upto, all_upto = pos.cumsum(1), (pos + neg).cumsum(1)
         precise = pos * pos_upto / all_upto.clamp_min(torch.finfo(sim.dtype).tiny)

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from likewise.contracts import Loss
 from likewise.losses._blockwise import by_rows
-from likewise.similarity import NOBODY, length, log_sum_exp, neg_squared, raw_distance
+from likewise.similarity import EMPTY_SUM_THRESHOLD, length, log_sum_exp, neg_squared, raw_distance
 from likewise.types import LikewiseError, Pairs, Ref
 
 
@@ -44,5 +44,5 @@ class GeneralizedLifted(Loss):
         d = raw_distance(sim)
         pull = log_sum_exp(d, pairs.pos)
         push = log_sum_exp(d, pairs.neg, -1.0) + self.margin
-        whole = (pull > NOBODY) & (push > NOBODY)
+        whole = (pull > EMPTY_SUM_THRESHOLD) & (push > EMPTY_SUM_THRESHOLD)
         return (pull + push).relu().where(whole, 0.0), whole

@@ -10,15 +10,23 @@ from torch.nn import functional as F
 
 from likewise.contracts import Loss
 from likewise.durations import steps_of
-from likewise.losses._hierarchy_levels import Level, Plan, alike, plan_by_tree, plan_sizes, share_out, vectors_of
+from likewise.losses._hierarchy_levels import (
+    Level,
+    Plan,
+    class_vectors,
+    copy_of_loss,
+    level_weights,
+    plan_by_tree,
+    plan_sizes,
+)
 from likewise.numerics.kmeans import kmeans
 from likewise.similarity import observed, unit_rows
 from likewise.types import LikewiseError, Ref
 
-FIRST, LATER = 10, 1
+FIRST_KMEANS_STEPS, LATER_KMEANS_STEPS = 10, 1
 """Steps of k-means when groups are found first, and when they follow their classes."""
 
-MOMENTUM = 0.9
+MEAN_MOMENTUM = 0.9
 """How much of itself the mean of a class keeps at a step that meets it."""
 
 
@@ -85,7 +93,7 @@ class Hierarchical(Loss):
             )
         if by not in ("proxies", "means"):
             raise LikewiseError(f"Hierarchical: by must be 'proxies' or 'means', got '{by}'")
-        vectors_of(loss)
+        class_vectors(loss)
         self.classes, self.dim = loss.classes, loss.dim  # pyright: ignore[reportAttributeAccessIssue]
         self.loss = loss
         self.coarse = coarse
@@ -107,22 +115,22 @@ class Hierarchical(Loss):
         self.remembers = by == "means"
         for name, least in (("start", 0), ("every", 1)):
             steps_of(str(getattr(self, name)), per_pass or 10**6, name, least, owner="Hierarchical")
-        if steps is not None and per_pass is not None and not self._given_for_good() and self._steps("start") >= steps:
+        if steps is not None and per_pass is not None and not self._groups_are_fixed() and self._steps("start") >= steps:
             raise LikewiseError(
                 f"Hierarchical: groups are first found after start={start!r}, but training ends after {steps} steps, {per_pass} "
                 "a pass; train longer, or start earlier"
             )
         if coarse_loss is not None:
-            vectors_of(coarse_loss)
+            class_vectors(coarse_loss)
         if depth is None:
             above = plan_sizes(self.classes, coarse, levels)
         else:
             above = plan_by_tree(self.classes, depth, class_names, tree, taxonomy)
         self.plan: list[Level] = []
-        for cluster, w in zip(above, share_out(weight, len(above)), strict=True):
+        for cluster, w in zip(above, level_weights(weight, len(above)), strict=True):
             self._add_level(cluster, w)
         # Groups that are given, and follow their classes or learn, have nothing to wait for.
-        self.register_buffer("begun", torch.tensor(float(self._given_for_good())))
+        self.register_buffer("begun", torch.tensor(float(self._groups_are_fixed())))
         self.register_buffer("regrouped", torch.zeros(()))
         self.seen: tuple[Tensor, Tensor] | None = None  # the batch of this step, until it is over
         means = torch.zeros(self.classes, self.dim) if by == "means" else None  # zero: not met yet
@@ -131,8 +139,8 @@ class Hierarchical(Loss):
     def _add_level(self, cluster: Plan, weight: float) -> None:
         """One more, above those there are: how many below and how many here, or who belongs where."""
         below, size = cluster if isinstance(cluster, tuple) else (len(cluster), int(cluster.max()) + 1)
-        like = alike(self.loss if self.coarse_loss is None else self.coarse_loss, classes=size, dim=self.dim)
-        own, level = vectors_of(like), len(self.plan) + 1
+        like = copy_of_loss(self.loss if self.coarse_loss is None else self.coarse_loss, classes=size, dim=self.dim)
+        own, level = class_vectors(like), len(self.plan) + 1
         start = torch.zeros(below, dtype=torch.int64) if isinstance(cluster, tuple) else cluster
         self.register_buffer(f"cluster_{level}", start)
         proxies = own.detach()[:size].clone()
@@ -142,10 +150,10 @@ class Hierarchical(Loss):
         elif self.coarse_proxies == "frozen":
             self.register_buffer(f"coarse_{level}", proxies)
         ((name, _),) = like.named_parameters()
-        delattr(like, name)  # lent to it for every batch
+        delattr(like, name)  # with_proxies to it for every batch
         self.plan.append(Level(size, weight, like, name, len(own) // size))
 
-    def _given_for_good(self) -> bool:
+    def _groups_are_fixed(self) -> bool:
         """Whether nothing is ever put elsewhere."""
         return self.depth is not None and self.coarse_proxies != "frozen"
 
@@ -166,7 +174,7 @@ class Hierarchical(Loss):
         group, above = y, 0.0
         for number, level in enumerate(self.plan, 1):
             group = getattr(self, f"cluster_{number}")[group]
-            above = above + level.weight * level.lent(self.proxies_of(number), z, group)
+            above = above + level.weight * level.with_proxies(self.proxies_of(number), z, group)
         return self.loss.forward(z, y, ref) + self.begun * above
 
     def predict(self, z: Float[Tensor, "B D"]) -> Int[Tensor, "B"] | None:
@@ -175,7 +183,7 @@ class Hierarchical(Loss):
     def proxies_of(self, level: int) -> Float[Tensor, "K D"]:
         """The vectors of a level: 0 for the classes (of unit length, or means of such), 1 for their groups, and so on."""
         if level == 0:
-            each = unit_rows(vectors_of(self.loss))
+            each = unit_rows(class_vectors(self.loss))
             return each.view(-1, self.classes, self.dim).mean(0)
         if self.coarse_proxies != "centroid":
             return getattr(self, f"coarse_{level}")
@@ -188,7 +196,7 @@ class Hierarchical(Loss):
 
     def _length(self) -> Float[Tensor, ""]:
         """The mean length of the proxies of classes."""
-        return torch.linalg.vector_norm(vectors_of(self.loss).detach(), dim=1).mean()
+        return torch.linalg.vector_norm(class_vectors(self.loss).detach(), dim=1).mean()
 
     def groups(self) -> list[Int[Tensor, "C"]]:
         """The group of every class, level by level, the finest first."""
@@ -203,7 +211,7 @@ class Hierarchical(Loss):
         if self.seen is not None:
             self._remember(*self.seen)
         self.seen = None
-        if self._given_for_good():
+        if self._groups_are_fixed():
             return moved
         since = step - max(1, self._steps("start"))
         return moved if since < 0 or since % self._steps("every") else moved + self.regroup()
@@ -216,7 +224,7 @@ class Hierarchical(Loss):
         total = torch.zeros_like(means).index_add_(0, y, z.to(means))
         now = F.normalize(total, dim=1)
         met, known = total.any(1, keepdim=True), means.any(1, keepdim=True)
-        means.copy_(torch.where(met, torch.where(known, torch.lerp(now, means, MOMENTUM), now), means))
+        means.copy_(torch.where(met, torch.where(known, torch.lerp(now, means, MEAN_MOMENTUM), now), means))
 
     def _points(self) -> Float[Tensor, "C D"]:
         """What stands for each class when they are clustered; its proxy, where it was never met."""
@@ -235,7 +243,7 @@ class Hierarchical(Loss):
                 before = getattr(self, f"cluster_{number}")
                 own = getattr(self, f"coarse_{number}", None)
                 init = None if first else self._centres(below, number) if own is None else own
-                steps = FIRST if first else LATER
+                steps = FIRST_KMEANS_STEPS if first else LATER_KMEANS_STEPS
                 found = kmeans(below, level.size, iterations=steps, seed=self.seed, init=init, spherical=True)
                 if number == 1 and not first:
                     self.regrouped.copy_((found.label != before).float().mean())

@@ -7,9 +7,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
-from likewise.losses._blockwise import blocks, cut
-from likewise.losses._hyperbolic import SPACES, must_know
-from likewise.similarity import at_least_float32, cosine, full_precision, partners, soft_histograms
+from likewise.losses._blockwise import blocks, split_rows
+from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
+from likewise.similarity import at_least_float32, cosine, full_precision, positive_negative_masks, soft_histograms
 from likewise.types import LikewiseError, Ref
 
 
@@ -33,7 +33,7 @@ class Histogram(Loss):
 
     def __init__(self, nodes: int = 65, space: Literal["cosine", "hyperbolic"] = "cosine"):
         super().__init__()
-        must_know(space, "Histogram")
+        check_space(space, "Histogram")
         if nodes < 2:
             raise LikewiseError(f"Histogram: nodes must be 2 or more, got {nodes}; Roth et al. take 65")
         self.nodes = nodes
@@ -50,10 +50,10 @@ class Histogram(Loss):
 
     def _count(self, sim: Float[Tensor, "B R"], y: Int[Tensor, "B"], ref: Ref | None):
         """The histograms of every row. A block of rows at a time; between the blocks only whole numbers remain: who is where."""
-        parts, space = blocks(sim), SPACES[self.space]
+        parts, space = blocks(sim), SPACES_BY_NAME[self.space]
         scale = (self.nodes - 1) / (1 - space.least)
         found = [
-            soft_histograms((space.similarity(s) - space.least) * scale, partners(y, ref, part), self.nodes)
-            for s, part in zip(cut(sim, parts), parts)
+            soft_histograms((space.similarity(s) - space.least) * scale, positive_negative_masks(y, ref, part), self.nodes)
+            for s, part in zip(split_rows(sim, parts), parts)
         ]
         return torch.cat([pos for pos, _ in found]), torch.cat([neg for _, neg in found])

@@ -6,18 +6,18 @@ from torch import Tensor
 
 from likewise.contracts import Loss
 from likewise.similarity import (
-    NEAREST,
-    NOBODY,
+    EMPTY_SUM_THRESHOLD,
+    MIN_SQUARED_DISTANCE,
     at_least_float32,
     exact_softplus,
     full_precision,
     log_sum_and_powers,
     log_sum_exp,
     neg_squared,
+    normalise_by_count,
     observed,
-    partners,
+    positive_negative_masks,
     raw_distance,
-    spread,
 )  # fmt: skip
 from likewise.types import LikewiseError, Pairs, Ref
 
@@ -47,12 +47,12 @@ class LiftedStructure(Loss):
         self.margin = margin
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        pairs = partners(y, ref)
+        pairs = positive_negative_masks(y, ref)
         with full_precision(z):
             z = at_least_float32(z)
             short = ref is None and z.device.type == "cpu" and not observed()
             each = _Lifted.apply(z, pairs, self.margin) if short else _lifted(z, ref, pairs, self.margin)
-            return spread(each, pairs.pos.sum(1))
+            return normalise_by_count(each, pairs.pos.sum(1))
 
 
 def _lifted(z: Tensor, ref: Ref | None, pairs: Pairs, margin: float) -> Tensor:
@@ -62,7 +62,7 @@ def _lifted(z: Tensor, ref: Ref | None, pairs: Pairs, margin: float) -> Tensor:
     column = row if ref is None else log_sum_exp(d.T, pairs.neg.T, -1.0) + margin
     strangers = exact_softplus(row[:, None] - column) + column  # log(e^row + e^column)
     if ref is not None:  # j may be without strangers where i has some
-        strangers = strangers.where(column > NOBODY, row[:, None])
+        strangers = strangers.where(column > EMPTY_SUM_THRESHOLD, row[:, None])
     return (d + strangers).masked_fill(~pairs.pos, 0).relu().square().sum(1) / 2
 
 
@@ -90,6 +90,6 @@ class _Lifted(torch.autograd.Function):
         rowwise = by_d * of_row
         by_row = rowwise.sum(1) + by_d.sum(0) - rowwise.sum(0)
         by_d.addcmul_(power, (by_row / power.sum(1).clamp_min_(0.5))[:, None], value=-1).div_(d)
-        by_d.mul_((d - NEAREST**0.5).sign_())  # 0 where two samples coincide
+        by_d.mul_((d - MIN_SQUARED_DISTANCE**0.5).sign_())  # 0 where two samples coincide
         both = by_d.sum(1) + by_d.sum(0)
         return (by_d @ z).add_(by_d.T @ z).neg_().addcmul_(both[:, None], z), None, None

@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from likewise.contracts import Loss, Miner, must_give
+from likewise.contracts import Loss, Miner, check_miner_kind
 from likewise.losses._blockwise import triplets
-from likewise.losses._hyperbolic import SPACES, must_know
+from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
 from likewise.miners.distance_weighted import DistanceWeighted
-from likewise.similarity import by_anchor, sides, spread
+from likewise.similarity import normalise_by_count, sum_by_anchor, triplet_similarities
 from likewise.types import LikewiseError, Ref
 
 
@@ -46,11 +46,11 @@ class Margin(Loss):
         space: Literal["cosine", "hyperbolic"] = "cosine",
     ):  # fmt: skip
         super().__init__()
-        must_know(space, "Margin")
-        must_give(miner, "triplets", "Margin", "DistanceWeighted()")
+        check_space(space, "Margin")
+        check_miner_kind(miner, "triplets", "Margin", "DistanceWeighted()")
         if margin < 0 or nu < 0:
             raise LikewiseError(f"Margin: margin and nu must be 0 or more, got margin={margin}, nu={nu}")
-        most = SPACES[space].furthest
+        most = SPACES_BY_NAME[space].furthest
         if not 0 < beta < most:
             raise LikewiseError(
                 f"Margin: beta must be above 0 and below {most:g} (unit vectors are at most {most:g} apart), got {beta}"
@@ -72,14 +72,14 @@ class Margin(Loss):
         self.boundaries = nn.Parameter(torch.full((rows, 1), float(beta)), requires_grad=learn)
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        t = triplets(z, y, ref, self.miner, self.margin / SPACES[self.space].unit)
-        near, far = sides(z, ref, t)
-        measure = SPACES[self.space].distance
+        t = triplets(z, y, ref, self.miner, self.margin / SPACES_BY_NAME[self.space].unit)
+        near, far = triplet_similarities(z, ref, t)
+        measure = SPACES_BY_NAME[self.space].distance
         boundaries = self.boundaries.to(near).squeeze(1)
         boundary = boundaries.index_select(0, y if t.one_each else y[t.a]) if self.per_class else boundaries
         pull = (measure(near).where(t.pull, 0.0) - boundary + self.margin).relu()
         push = (boundary - measure(far) + self.margin).relu()
-        total, _ = by_anchor(pull + push, t, len(z))
+        total, _ = sum_by_anchor(pull + push, t, len(z))
         active = pull.sign() + push.sign() if self.count == "terms" else (pull + push).sign()
-        each = spread(total, by_anchor(active.detach(), t, len(z))[0])
+        each = normalise_by_count(total, sum_by_anchor(active.detach(), t, len(z))[0])
         return each + self.nu * boundaries.sum() if self.nu else each

@@ -5,9 +5,9 @@ from typing import Literal
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise.contracts import Loss, Miner, must_give
+from likewise.contracts import Loss, Miner, check_miner_kind
 from likewise.losses._blockwise import by_rows
-from likewise.losses._hyperbolic import SPACES, must_know
+from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
 from likewise.miners.hard_pairs import HardPairs
 from likewise.similarity import log1p_sum_exp
 from likewise.types import LikewiseError, Pairs, Ref
@@ -35,8 +35,8 @@ class MultiSimilarity(Loss):
         space: Literal["cosine", "hyperbolic"] = "cosine",
     ):  # fmt: skip
         super().__init__()
-        must_know(space, "MultiSimilarity")
-        must_give(miner, "pairs", "MultiSimilarity", "HardPairs()")
+        check_space(space, "MultiSimilarity")
+        check_miner_kind(miner, "pairs", "MultiSimilarity", "HardPairs()")
         if alpha <= 0 or beta <= 0:
             raise LikewiseError(f"MultiSimilarity: alpha and beta must be above 0, got alpha={alpha}, beta={beta}")
         self.alpha = alpha
@@ -49,7 +49,7 @@ class MultiSimilarity(Loss):
         return by_rows(self._rows, z, y, ref, miner=self.miner)
 
     def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs) -> Float[Tensor, "b"]:
-        above = SPACES[self.space].similarity(sim) - self.base
+        above = SPACES_BY_NAME[self.space].similarity(sim) - self.base
         pull = log1p_sum_exp(above, pairs.pos, -self.alpha) / self.alpha
         push = log1p_sum_exp(above, pairs.neg, self.beta) / self.beta
         return pull + push

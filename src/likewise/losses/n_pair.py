@@ -5,7 +5,7 @@ from torch import Tensor
 
 from likewise.contracts import Loss
 from likewise.losses._blockwise import by_rows
-from likewise.similarity import exact_softplus, length, log1p_sum_exp, log_sum_exp, pick
+from likewise.similarity import draw_columns, exact_softplus, length, log1p_sum_exp, log_sum_exp
 from likewise.types import LikewiseError, Pairs, Ref
 
 
@@ -42,7 +42,7 @@ class NPair(Loss):
 
     def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs):
         if self.one_positive:
-            p, has = pick(pairs.pos)
+            p, has = draw_columns(pairs.pos)
             mate = sim.gather(1, p[:, None]).squeeze(1)
             return log1p_sum_exp(sim - mate[:, None], pairs.neg).where(has, 0.0), has
         strangers = log_sum_exp(sim, pairs.neg)

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
-from likewise.losses._hyperbolic import SPACES, must_know
+from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
 from likewise.numerics.lambert_w import exp_minus_w
 from likewise.similarity import compare, observed
 from likewise.types import LikewiseError, Ref
@@ -43,10 +43,10 @@ class PairSuperLoss(Loss):
         space: Literal["cosine", "hyperbolic"] = "cosine",
     ):  # fmt: skip
         super().__init__()
-        must_know(space, "PairSuperLoss")
+        check_space(space, "PairSuperLoss")
         if lam <= 0:
             raise LikewiseError(f"PairSuperLoss: lam must be above 0, got {lam}; large values weigh all pairs alike")
-        most = SPACES[space].furthest
+        most = SPACES_BY_NAME[space].furthest
         if not 0 <= pull_margin <= margin <= most:
             raise LikewiseError(
                 f"PairSuperLoss: 0 <= pull_margin <= margin <= {most:g} must hold (unit vectors are at most {most:g} apart), "
@@ -62,7 +62,7 @@ class PairSuperLoss(Loss):
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         sim, pairs = compare(z, y, ref)
-        d = SPACES[self.space].distance(sim)
+        d = SPACES_BY_NAME[self.space].distance(sim)
         each = torch.where(pairs.pos, d - self.pull_margin, self.margin - d).relu() * (pairs.pos | pairs.neg)
         still = each.detach()
         count = torch.stack([((still > 0) & kind).sum() for kind in (pairs.pos, pairs.neg)])

@@ -5,11 +5,18 @@ from typing import Literal
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from likewise.contracts import Loss, Miner, must_give
+from likewise.contracts import Loss, Miner, check_miner_kind
 from likewise.losses._blockwise import triplets
-from likewise.losses._hyperbolic import SPACES, must_know
+from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
 from likewise.miners.distance_weighted import DistanceWeighted
-from likewise.similarity import at_least_float32, by_anchor, full_precision, pick, sides, spread
+from likewise.similarity import (
+    at_least_float32,
+    draw_columns,
+    full_precision,
+    normalise_by_count,
+    sum_by_anchor,
+    triplet_similarities,
+)
 from likewise.types import LikewiseError, Ref, Tuples
 
 
@@ -38,8 +45,8 @@ class Quadruplet(Loss):
         space: Literal["cosine", "hyperbolic"] = "cosine",
     ):  # fmt: skip
         super().__init__()
-        must_know(space, "Quadruplet")
-        must_give(miner, "triplets", "Quadruplet", "DistanceWeighted()")
+        check_space(space, "Quadruplet")
+        check_miner_kind(miner, "triplets", "Quadruplet", "DistanceWeighted()")
         if margin < 0 or far_margin < 0:
             raise LikewiseError(
                 f"Quadruplet: margin and far_margin must be 0 or more, got margin={margin}, far_margin={far_margin}"
@@ -50,21 +57,21 @@ class Quadruplet(Loss):
         self.space = space
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        t = triplets(z, y, ref, self.miner, self.margin / SPACES[self.space].unit)
-        near, far = sides(z, ref, t)
+        t = triplets(z, y, ref, self.miner, self.margin / SPACES_BY_NAME[self.space].unit)
+        near, far = triplet_similarities(z, ref, t)
         other, has = _third(y, ref, t)
-        measure = SPACES[self.space].distance
+        measure = SPACES_BY_NAME[self.space].distance
         with full_precision(z):
             others = at_least_float32(z if ref is None else ref.z)
             apart = (others.index_select(0, other) * others.index_select(0, t.n)).sum(1)
             pull = measure(near).where(t.pull, 0.0)
             first = (pull - measure(far) + self.margin).relu()
             second = (pull - measure(apart) + self.far_margin).relu()
-            return spread(*by_anchor(first + second.where(has & t.pull, 0.0), t, len(z)))
+            return normalise_by_count(*sum_by_anchor(first + second.where(has & t.pull, 0.0), t, len(z)))
 
 
 def _third(y: Int[Tensor, "B"], ref: Ref | None, t: Tuples) -> tuple[Int[Tensor, "T"], Bool[Tensor, "T"]]:
     """For every triplet, a sample of neither class of it, and whether there is one."""
     labels = y if ref is None else ref.y
     free = (labels != y[t.a][:, None]) & (labels != labels[t.n][:, None])
-    return pick(free if ref is None or ref.used is None else free & ref.used)
+    return draw_columns(free if ref is None or ref.used is None else free & ref.used)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from likewise.contracts import Loss
 from likewise.losses._blockwise import by_rows
-from likewise.losses._hyperbolic import SPACES, must_know
+from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
 from likewise.similarity import observed
 from likewise.types import LikewiseError, Pairs, Ref
 
@@ -39,7 +39,7 @@ class SmoothAP(Loss):
         space: Literal["cosine", "hyperbolic"] = "cosine",
     ):  # fmt: skip
         super().__init__()
-        must_know(space, "SmoothAP")
+        check_space(space, "SmoothAP")
         if temperature <= 0:
             raise LikewiseError(f"SmoothAP: temperature must be above 0, got {temperature}; the paper takes 0.01")
         if largest_class is not None and largest_class < 1:
@@ -70,7 +70,7 @@ class SmoothAP(Loss):
         )  # where a row's first, second ... positive is
         is_one = number <= count[:, None]
 
-        sim = SPACES[self.space].similarity(sim) / (2 * self.temperature)
+        sim = SPACES_BY_NAME[self.space].similarity(sim) / (2 * self.temperature)
         everybody = sim.masked_fill(~(pairs.pos | pairs.neg), -torch.inf)
         precise = precision_sum(everybody, sim.gather(1, column), is_one) / count.clamp_min(1)
         return (1 - precise).where(count > 0, 0.0).masked_fill(

@@ -3,10 +3,16 @@ from __future__ import annotations
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise.contracts import Loss, Miner, must_give
+from likewise.contracts import Loss, Miner, check_miner_kind
 from likewise.losses._blockwise import triplets
 from likewise.miners.distance_weighted import DistanceWeighted
-from likewise.similarity import NEAREST, at_least_float32, by_anchor, full_precision, spread
+from likewise.similarity import (
+    MIN_SQUARED_DISTANCE,
+    at_least_float32,
+    full_precision,
+    normalise_by_count,
+    sum_by_anchor,
+)
 from likewise.types import LikewiseError, Ref
 
 
@@ -30,7 +36,7 @@ class SNR(Loss):
 
     def __init__(self, margin: float = 0.2, penalty: float = 0.005, miner: Miner = DistanceWeighted()):
         super().__init__()
-        must_give(miner, "triplets", "SNR", "DistanceWeighted()")
+        check_miner_kind(miner, "triplets", "SNR", "DistanceWeighted()")
         if margin < 0 or penalty < 0:
             raise LikewiseError(f"SNR: margin and penalty must be 0 or more, got margin={margin}, penalty={penalty}")
         self.margin = margin
@@ -44,13 +50,13 @@ class SNR(Loss):
             signal = _centred(z)
             others = signal if ref is None else _centred(at_least_float32(ref.z))
             anchor = signal.index_select(0, t.a)
-            power = anchor.square().sum(1).clamp_min(NEAREST)
+            power = anchor.square().sum(1).clamp_min(MIN_SQUARED_DISTANCE)
             pull = (anchor - others.index_select(0, t.p)).square().sum(1) / power
             push = (anchor - others.index_select(0, t.n)).square().sum(1) / power
             value = (pull.where(t.pull, 0.0) - push + self.margin).relu()
-            total, _ = by_anchor(value, t, len(z))
-            active, _ = by_anchor((value > 0).to(value), t, len(z))
-            return spread(total, active) + self.penalty * z.sum(1).abs()
+            total, _ = sum_by_anchor(value, t, len(z))
+            active, _ = sum_by_anchor((value > 0).to(value), t, len(z))
+            return normalise_by_count(total, active) + self.penalty * z.sum(1).abs()
 
 
 def _centred(z: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:

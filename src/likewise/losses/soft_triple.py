@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from likewise.contracts import Loss
-from likewise.similarity import at_least_float32, full_precision, observed, unit_rows, with_slope
+from likewise.similarity import at_least_float32, full_precision, observed, unit_rows, with_known_gradient
 from likewise.types import LikewiseError, Ref
 
 
@@ -59,7 +59,7 @@ class SoftTriple(Loss):
             z = at_least_float32(z)
             centres = unit_rows(self.centres).to(z)
             sim = (z @ centres.T).view(len(z), self.per_class, self.classes)
-            logits = self.scale * with_slope(_pool, _fast_pool, sim, self.gamma)
+            logits = self.scale * with_known_gradient(_pool, _fast_pool, sim, self.gamma)
             own = logits.gather(1, y[:, None]) - self.scale * self.margin
             each = F.cross_entropy(logits.scatter(1, y[:, None], own), y, reduction="none")
             if self.per_class == 1 or not self.tau:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from likewise.contracts import Loss
 from likewise.losses._blockwise import by_rows
-from likewise.losses._hyperbolic import SPACES, must_know
+from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
 from likewise.similarity import log_sum_exp, mean_over
 from likewise.types import LikewiseError, Pairs, Ref
 
@@ -29,7 +29,7 @@ class SupCon(Loss):
 
     def __init__(self, temperature: float = 0.1, space: Literal["cosine", "hyperbolic"] = "cosine"):
         super().__init__()
-        must_know(space, "SupCon")
+        check_space(space, "SupCon")
         if temperature <= 0:
             raise LikewiseError(f"SupCon: temperature must be above 0, got {temperature}; the paper takes 0.1")
         self.temperature = temperature
@@ -39,7 +39,7 @@ class SupCon(Loss):
         return by_rows(self._rows, z, y, ref)
 
     def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs):
-        sim = SPACES[self.space].similarity(sim)
+        sim = SPACES_BY_NAME[self.space].similarity(sim)
         everybody = log_sum_exp(sim, pairs.pos | pairs.neg, 1 / self.temperature)
         has = pairs.pos.any(1)
         return (everybody - mean_over(sim, pairs.pos) / self.temperature).where(has, 0.0), has

@@ -5,11 +5,11 @@ from typing import Literal
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise.contracts import Loss, Miner, must_give
+from likewise.contracts import Loss, Miner, check_miner_kind
 from likewise.losses._blockwise import triplets
-from likewise.losses._hyperbolic import SPACES, must_know
+from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
 from likewise.miners.distance_weighted import DistanceWeighted
-from likewise.similarity import by_anchor, sides, spread
+from likewise.similarity import normalise_by_count, sum_by_anchor, triplet_similarities
 from likewise.types import LikewiseError, Ref
 
 
@@ -35,8 +35,8 @@ class Triplet(Loss):
         space: Literal["cosine", "hyperbolic"] = "cosine",
     ):  # fmt: skip
         super().__init__()
-        must_know(space, "Triplet")
-        must_give(miner, "triplets", "Triplet", "SemiHard()")
+        check_space(space, "Triplet")
+        check_miner_kind(miner, "triplets", "Triplet", "SemiHard()")
         if margin < 0:
             raise LikewiseError(f"Triplet: margin must be 0 or more, got {margin}")
         self.margin = margin
@@ -45,8 +45,8 @@ class Triplet(Loss):
         self.space = space
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        t = triplets(z, y, ref, self.miner, self.margin / SPACES[self.space].unit)
-        near, far = sides(z, ref, t)
-        measure = SPACES[self.space].squared if self.squared else SPACES[self.space].distance
+        t = triplets(z, y, ref, self.miner, self.margin / SPACES_BY_NAME[self.space].unit)
+        near, far = triplet_similarities(z, ref, t)
+        measure = SPACES_BY_NAME[self.space].squared if self.squared else SPACES_BY_NAME[self.space].distance
         pull = measure(near).where(t.pull, 0.0)
-        return spread(*by_anchor((pull - measure(far) + self.margin).relu(), t, len(z)))
+        return normalise_by_count(*sum_by_anchor((pull - measure(far) + self.margin).relu(), t, len(z)))

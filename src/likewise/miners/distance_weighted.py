@@ -5,10 +5,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from likewise.contracts import Miner
-from likewise.similarity import anchors, pick
+from likewise.similarity import anchors, draw_columns
 from likewise.types import LikewiseError, Pairs, Tuples
 
-FURTHEST = 2 - 1e-4
+MAX_DISTANCE = 2 - 1e-4
 """Distances above this count as this: at 2 the density of the sphere is 0 and its inverse infinite."""
 
 
@@ -49,11 +49,11 @@ class DistanceWeighted(Miner):
         weight = (
             weight - weight.amax(1, keepdim=True)
         ).exp2()  # NaN in a row without negatives, which is not valid then
-        p, has_pos = pick(pairs.pos)
-        n, has_neg = pick(weight)
+        p, has_pos = draw_columns(pairs.pos)
+        n, has_neg = draw_columns(weight)
         return Tuples(anchors(sim), p, n, has_pos & has_neg, torch.ones_like(has_pos), one_each=True)
 
     def log_weight(self, sim: Float[Tensor, "B R"], dim: int) -> Float[Tensor, "B R"]:
         """log2 of the inverse density of each distance."""
-        quarter = torch.rsub(sim, 0.5, alpha=0.5).clamp(self.lower**2 / 4, FURTHEST**2 / 4)  # of the squared distance
+        quarter = torch.rsub(sim, 0.5, alpha=0.5).clamp(self.lower**2 / 4, MAX_DISTANCE**2 / 4)  # of the squared distance
         return torch.add(quarter.log2() * ((2 - dim) / 2), (1 - quarter).log2_(), alpha=(3 - dim) / 2)

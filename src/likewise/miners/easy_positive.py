@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from likewise.contracts import Miner
-from likewise.similarity import anchors, pick
+from likewise.similarity import anchors, draw_columns
 from likewise.types import LikewiseError, Pairs, Tuples
 
 
@@ -33,7 +33,7 @@ class EasyPositive(Miner):
         sim = sim.detach()
         nearest_pos, p = sim.masked_fill(~pairs.pos, -torch.inf).max(1)
         if self.negative == "random":
-            n, has_neg = pick(pairs.neg)
+            n, has_neg = draw_columns(pairs.neg)
         else:
             among = sim.masked_fill(~pairs.neg, -torch.inf)
             if self.negative == "semi-hard":

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from likewise.contracts import Miner
-from likewise.similarity import anchors, pick
+from likewise.similarity import anchors, draw_columns
 from likewise.types import Pairs, Tuples
 
 
@@ -33,6 +33,6 @@ class Random(Miner):
             draw = torch.rand(len(sim), device=sim.device, dtype=torch.float64) * upto[-1]
             a = torch.searchsorted(upto, draw.long(), right=True).clamp_max(len(sim) - 1)
             pos, neg = pos[a], neg[a]
-        p, has_pos = pick(pos)
-        n, has_neg = pick(neg)
+        p, has_pos = draw_columns(pos)
+        n, has_neg = draw_columns(neg)
         return Tuples(a, p, n, has_pos & has_neg, torch.ones_like(has_pos), self.per_anchor)

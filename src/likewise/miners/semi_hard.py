@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from likewise.contracts import Miner
-from likewise.similarity import anchors, distance, pick
+from likewise.similarity import anchors, distance, draw_columns
 from likewise.types import Pairs, Tuples
 
 
@@ -21,9 +21,9 @@ class SemiHard(Miner):
 
     def __call__(self, sim: Float[Tensor, "B R"], pairs: Pairs, dim: int, margin: float | None = None) -> Tuples:
         d = distance(sim.detach())
-        p, has_pos = pick(pairs.pos)
+        p, has_pos = draw_columns(pairs.pos)
         d_pos = d.gather(1, p[:, None])
         beyond = pairs.neg & (d > d_pos) & (d < d_pos + (0.2 if margin is None else margin))
-        n, has_neg = pick(torch.where(beyond.any(1, keepdim=True), beyond, pairs.neg))
+        n, has_neg = draw_columns(torch.where(beyond.any(1, keepdim=True), beyond, pairs.neg))
         valid = has_pos & has_neg
         return Tuples(anchors(sim), p, n, valid, torch.ones_like(valid), one_each=True)

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from likewise.contracts import Miner
-from likewise.similarity import anchors, pick
+from likewise.similarity import anchors, draw_columns
 from likewise.types import Pairs, Tuples
 
 
@@ -25,6 +25,6 @@ class SoftHard(Miner):
         nearest_neg = sim.masked_fill(~pairs.neg, -torch.inf).amax(1, keepdim=True)
         hard = (furthest_pos < nearest_neg) & torch.isfinite(furthest_pos) & torch.isfinite(nearest_neg)
         # Either both sets are empty or none; the bounds then let everyone in.
-        p, has_pos = pick(pairs.pos & (sim < torch.where(hard, nearest_neg, torch.inf)))
-        n, has_neg = pick(pairs.neg & (sim > torch.where(hard, furthest_pos, -torch.inf)))
+        p, has_pos = draw_columns(pairs.pos & (sim < torch.where(hard, nearest_neg, torch.inf)))
+        n, has_neg = draw_columns(pairs.neg & (sim > torch.where(hard, furthest_pos, -torch.inf)))
         return Tuples(anchors(sim), p, n, has_pos & has_neg, torch.ones_like(has_pos), one_each=True)

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from likewise.contracts import Miner, must_give
+from likewise.contracts import Miner, check_miner_kind
 from likewise.miners.distance_weighted import DistanceWeighted
-from likewise.similarity import pick
+from likewise.similarity import draw_columns
 from likewise.types import LikewiseError, Pairs, Tuples
 
 
@@ -28,7 +28,7 @@ class Switch(Miner):
     def __init__(self, share: float = 0.2, miner: Miner = DistanceWeighted()):
         if not 0 <= share <= 1:
             raise LikewiseError(f"Switch: share is a probability, from 0 to 1, got {share}")
-        must_give(miner, "triplets", "Switch", "DistanceWeighted()")
+        check_miner_kind(miner, "triplets", "Switch", "DistanceWeighted()")
         self.share = share
         self.miner = miner
         self.whole = miner.whole
@@ -36,7 +36,7 @@ class Switch(Miner):
     def __call__(self, sim: Float[Tensor, "B R"], pairs: Pairs, dim: int, margin: float | None = None) -> Tuples:
         t = self.miner(sim, pairs, dim, margin)
         assert isinstance(t, Tuples)
-        mate, has = pick(pairs.pos.index_select(0, t.a))
+        mate, has = draw_columns(pairs.pos.index_select(0, t.a))
         swap = (torch.rand(len(t.a), device=sim.device) < self.share) & has
         # A swapped tuple needs no negative: a batch of one class is still spread.
         return dataclasses.replace(

@@ -8,7 +8,7 @@ from jaxtyping import Int
 from likewise.errors import LikewiseError
 
 
-class Members:
+class ClassIndex:
     """Rows of every class with at least `least` of them. Here a class goes by its place among these, not by its label."""
 
     def __init__(self, labels: Int[np.ndarray, "N"], least: int = 1):
@@ -51,22 +51,22 @@ class Members:
         return self.every if size >= len(self.every) else np.unique(self.deal(size // per_class, per_class, rng))
 
 
-def candidates(
+def candidate_batches(
     labels: Int[np.ndarray, "n"], count: int, batch: int, per_class: int, rng: np.random.Generator
 ) -> Int[np.ndarray, "M B"]:
     """So many mini-batches dealt by class from a pool with these labels: positions in the pool."""
-    inside = Members(labels)
+    inside = ClassIndex(labels)
     return np.stack([inside.deal(batch // per_class, per_class, rng).reshape(-1) for _ in range(count)])
 
 
-def usable(
+def usable_classes(
     owner: str, labels: Int[np.ndarray, "N"], why: str | None, lonely: str, class_names: tuple[str, ...] | None
-) -> Members:
+) -> ClassIndex:
     """The classes to draw from. `why` says what needs class mates; where nothing does, lonely samples are drawn too."""
     if lonely not in ("error", "skip"):
         raise LikewiseError(f"{owner}: lonely must be 'error' or 'skip', got '{lonely}'")
     if why is None:
-        return Members(labels)
+        return ClassIndex(labels)
     classes, size = np.unique(labels, return_counts=True)
     alone = classes[size == 1]
     if len(alone) and lonely == "error":
@@ -77,7 +77,7 @@ def usable(
         )
     if len(alone) == len(classes):
         raise LikewiseError(f"{owner}: {why} needs two samples of a class, but no class has them; use Shuffled")
-    return Members(labels, least=2)
+    return ClassIndex(labels, least=2)
 
 
 def check_batch(owner: str, batch: int, per_class: int) -> None:
@@ -85,7 +85,7 @@ def check_batch(owner: str, batch: int, per_class: int) -> None:
         raise LikewiseError(f"{owner}: batch must be a multiple of per_class, got batch={batch}, per_class={per_class}")
 
 
-def check_pool(owner: str, pool: int, batch: int, members: Members) -> None:
+def check_pool(owner: str, pool: int, batch: int, members: ClassIndex) -> None:
     """A pool larger than the data is no error: then the data is the pool."""
     if pool < batch:
         raise LikewiseError(f"{owner}: pool must be at least batch, got pool={pool}, batch={batch}; raise pool")

@@ -11,11 +11,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import BatchSampler
-from likewise.samplers._class_index import Members, candidates, check_batch, check_pool, usable
+from likewise.samplers._class_index import ClassIndex, candidate_batches, check_batch, check_pool, usable_classes
 from likewise.types import Embedded, LikewiseError
 
 
-class Bank:
+class EmbeddingBank:
     """The last embedding seen of every training row, and the batches of the pass under way, chosen from it.
 
     Filled once before training; each step overwrites the rows of its batch. What a step brings waits on its device until
@@ -76,7 +76,7 @@ class Bank:
         self.number, self.batches = state["pass"], state["batches"]
 
 
-class Watching(BatchSampler):
+class EmbeddingSampler(BatchSampler):
     """What samplers share that choose a pass's batches (`_choose(z, number)`) by the embeddings in a bank."""
 
     labels: Int[np.ndarray, "N"]
@@ -87,18 +87,18 @@ class Watching(BatchSampler):
     lonely: Literal["error", "skip"]
     class_names: tuple[str, ...] | None
     seed: int
-    _members: Members
-    _bank: Bank
+    _members: ClassIndex
+    _bank: EmbeddingBank
     _choose: Callable[[np.ndarray, int], list[list[int]]]
 
-    def _watched(self) -> tuple[Members, Bank]:
+    def _checked_members(self) -> tuple[ClassIndex, EmbeddingBank]:
         """Check what a constructor stored, and return the rows by class and an empty bank: its last line."""
         owner = type(self).__name__
         check_batch(owner, self.batch, self.per_class)
         why = f"per_class={self.per_class}" if self.per_class > 1 else None
-        members = usable(owner, self.labels, why, self.lonely, self.class_names)
+        members = usable_classes(owner, self.labels, why, self.lonely, self.class_names)
         check_pool(owner, self.pool, self.batch, members)
-        return members, Bank(owner, len(self.labels))
+        return members, EmbeddingBank(owner, len(self.labels))
 
     def __len__(self) -> int:
         return len(self._members.every) // self.batch
@@ -127,6 +127,6 @@ class Watching(BatchSampler):
         batches = []
         for _ in range(len(self)):
             pool = self._members.pool(self.pool, self.per_class, rng)
-            tries = candidates(self.labels[pool], self.candidates, self.batch, self.per_class, rng)
+            tries = candidate_batches(self.labels[pool], self.candidates, self.batch, self.per_class, rng)
             batches.append(pool[tries[np.argmin(cost(z[pool], tries))]].tolist())
         return batches

@@ -8,10 +8,10 @@ from jaxtyping import Float, Int
 from likewise.contracts import BatchSampler
 from likewise.errors import LikewiseError
 from likewise.samplers._class_index import check_candidates
-from likewise.samplers._embedding_bank import Watching
+from likewise.samplers._embedding_bank import EmbeddingSampler
 
 
-class DistanceMatching(Watching, BatchSampler):
+class DistanceMatching(EmbeddingSampler, BatchSampler):
     """Batches whose distances are distributed as those of a large sample of the data (DDM).
 
     Paper: Roth et al., Revisiting Training Strategies, ICML 2020 (DDM).
@@ -61,7 +61,7 @@ class DistanceMatching(Watching, BatchSampler):
         self.class_names = class_names
         self.published_cost = published_cost
         self.seed = seed
-        self._members, self._bank = self._watched()
+        self._members, self._bank = self._checked_members()
 
     def _choose(self, z: Float[np.ndarray, "N D"], number: int) -> list[list[int]]:
         return self._best(z, number, self._cost)

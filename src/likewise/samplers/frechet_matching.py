@@ -7,10 +7,10 @@ from jaxtyping import Float, Int
 
 from likewise.contracts import BatchSampler
 from likewise.samplers._class_index import check_candidates
-from likewise.samplers._embedding_bank import Watching
+from likewise.samplers._embedding_bank import EmbeddingSampler
 
 
-class FrechetMatching(Watching, BatchSampler):
+class FrechetMatching(EmbeddingSampler, BatchSampler):
     """Batches whose embeddings have the mean and covariance of a large sample of the data (FRD).
 
     Paper: Roth et al., Revisiting Training Strategies, ICML 2020 (FRD).
@@ -51,7 +51,7 @@ class FrechetMatching(Watching, BatchSampler):
         self.lonely = lonely
         self.class_names = class_names
         self.seed = seed
-        self._members, self._bank = self._watched()
+        self._members, self._bank = self._checked_members()
 
     def _choose(self, z: Float[np.ndarray, "N D"], number: int) -> list[list[int]]:
         return self._best(z, number, frechet)

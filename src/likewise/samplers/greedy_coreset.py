@@ -6,10 +6,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from likewise.contracts import BatchSampler
-from likewise.samplers._embedding_bank import Watching
+from likewise.samplers._embedding_bank import EmbeddingSampler
 
 
-class GreedyCoreset(Watching, BatchSampler):
+class GreedyCoreset(EmbeddingSampler, BatchSampler):
     """Batches spread over the embedding space (GC): every centre lies as far as possible from those before it.
 
     Paper: Roth et al., Revisiting Training Strategies, ICML 2020 (GC).
@@ -50,7 +50,7 @@ class GreedyCoreset(Watching, BatchSampler):
         self.class_names = class_names
         self.published_indices = published_indices
         self.seed = seed
-        self._members, self._bank = self._watched()
+        self._members, self._bank = self._checked_members()
 
     def _choose(self, z: Float[np.ndarray, "N D"], number: int) -> list[list[int]]:
         rng = np.random.default_rng((self.seed, number))

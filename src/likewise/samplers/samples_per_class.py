@@ -7,7 +7,7 @@ from jaxtyping import Int
 
 from likewise.contracts import BatchSampler
 from likewise.errors import LikewiseError
-from likewise.samplers._class_index import check_batch, usable
+from likewise.samplers._class_index import check_batch, usable_classes
 
 
 class SamplesPerClass(BatchSampler):
@@ -50,7 +50,7 @@ class SamplesPerClass(BatchSampler):
         self.largest_class = None if with_replacement else per_class
         self.seed = seed
         why = f"per_class={per_class}" if per_class > 1 else None
-        self._members = usable("SamplesPerClass", labels, why, lonely, class_names)
+        self._members = usable_classes("SamplesPerClass", labels, why, lonely, class_names)
         classes = len(self._members.rows)
         if classes < batch // per_class and not with_replacement:
             raise LikewiseError(

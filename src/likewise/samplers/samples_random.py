@@ -7,7 +7,7 @@ from jaxtyping import Int
 
 from likewise.contracts import BatchSampler
 from likewise.errors import LikewiseError
-from likewise.samplers._class_index import usable
+from likewise.samplers._class_index import usable_classes
 
 
 class SamplesRandom(BatchSampler):
@@ -46,7 +46,7 @@ class SamplesRandom(BatchSampler):
         self.class_names = class_names
         self.with_replacement = with_replacement
         self.seed = seed
-        self._members = usable("SamplesRandom", labels, "the last sample of a batch", lonely, class_names)
+        self._members = usable_classes("SamplesRandom", labels, "the last sample of a batch", lonely, class_names)
         if batch > len(self._members.every) and not with_replacement:
             raise LikewiseError(
                 f"SamplesRandom: a batch of {batch} wants as many samples, but there are {len(self._members.every)}; lower batch"
