@@ -11,7 +11,7 @@ from IPython.core.formatters import DisplayFormatter
 from PIL import Image
 
 from likewise import _notebook as notebook
-from likewise._notebook import strip, table, thumbnail, view
+from likewise._notebook import image_strip, table, thumbnail, view
 from likewise.config import Train
 from likewise.experiments.tune import Found
 from likewise.render.benchmark_table import Entry, Sheet
@@ -37,7 +37,7 @@ def test_texts_are_escaped_and_numbers_stand_to_the_right():
 
 
 def test_no_colour_of_its_own_that_a_dark_page_would_swallow():
-    html = table("t", ("a",), [("1",)], ["n"]) + strip([("", "gone")])
+    html = table("t", ("a",), [("1",)], ["n"]) + image_strip([("", "gone")])
     assert not re.search(r"(?<![-\w])(color|background)\s*:|#[0-9a-f]{3,6}\b|<style", html)
 
 

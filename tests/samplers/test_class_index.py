@@ -80,7 +80,7 @@ def test_bad_arguments():
         LikewiseError, match=r"X: per_class=2 needs two .* 2 of 4 classes have one \(first: one\).*lonely='skip' in X"
     ):
         usable_classes("X", LABELS, "per_class=2", "error", ("zero", "one", "two", "three"))
-    with pytest.raises(LikewiseError, match="no class has them; use Shuffled"):
+    with pytest.raises(LikewiseError, match="every class has one; use Shuffled"):
         usable_classes("X", np.arange(5), "per_class=2", "skip", None)
     assert len(usable_classes("X", np.arange(5), None, "error", None).every) == 5
     with pytest.raises(LikewiseError, match="X: lonely must be"):
@@ -89,7 +89,7 @@ def test_bad_arguments():
         check_batch("X", 3, 2)
     with pytest.raises(LikewiseError, match="pool must be at least batch, got pool=4, batch=6; raise pool"):
         check_pool("X", 4, 6, ClassIndex(LABELS))
-    with pytest.raises(LikewiseError, match="batch=10 with 9; lower it"):
+    with pytest.raises(LikewiseError, match="batch=10 with 9; lower batch"):
         check_pool("X", 512, 10, ClassIndex(LABELS))
     with pytest.raises(LikewiseError, match="candidates must be 1 or more, got 0"):
         check_candidates("X", 0, 4)

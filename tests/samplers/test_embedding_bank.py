@@ -67,11 +67,13 @@ def test_a_state_brings_back_bank_and_batches_and_is_not_filled_again():
 
 
 def test_what_cannot_work_is_named():
-    with pytest.raises(LikewiseError, match=r"Mine: it looks at embeddings; call start\(embed\)"):
+    with pytest.raises(LikewiseError, match=r"Mine: the sampler needs embeddings .* call start\(embed\)"):
         EmbeddingBank("Mine", 4).one_pass(0, lambda z, number: [])
-    with pytest.raises(LikewiseError, match="Mine: start wants embeddings of all 5 training rows, got 4"):
+    with pytest.raises(LikewiseError, match="Mine: start must get embeddings of all 5 training rows, got 4"):
         EmbeddingBank("Mine", 5).start(lambda: embedded(torch.ones(4, 2)))
     bank = filled()
     bank.observe(torch.tensor([[np.nan, 1.0], [np.inf, 1.0]]), torch.tensor([0, 3]))
-    with pytest.raises(LikewiseError, match="Mine: embeddings must be finite, got 2 rows that are not; lower lr"):
+    with pytest.raises(
+        LikewiseError, match="Mine: embeddings must be finite, got 2 rows with NaN or infinity; lower lr"
+    ):
         bank.one_pass(0, lambda z, number: [])

@@ -10,16 +10,16 @@ from likewise.types import Pairs, Tuples
 
 
 class Random(Miner):
-    """Triplets by chance: any positive, any negative.
+    """Random triplets: a random positive and a random negative.
 
     Paper: Roth et al., Revisiting Training Strategies, ICML 2020.
     Formula: for every anchor, p uniform in P(a), n uniform in N(a)
     Differs: the study's text describes one triplet per anchor, the default here; its code draws as many triplets as there are
-        samples out of all triplets of the batch (`per_anchor=False`), without repeating one, which we allow.
+        samples from all triplets of the batch (`per_anchor=False`), without replacement; here triplets may repeat.
     Needs: two samples of a class in the batch.
 
     Args:
-        per_anchor: one triplet for each anchor; False: uniform over all triplets, so an anchor may come up never or often.
+        per_anchor: one triplet for each anchor; False: uniform over all triplets, so an anchor may have none or several.
     """
 
     def __init__(self, per_anchor: bool = True):

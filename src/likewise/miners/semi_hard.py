@@ -10,12 +10,12 @@ from likewise.types import Pairs, Tuples
 
 
 class SemiHard(Miner):
-    """One triplet per anchor: any positive, and a negative that lies just beyond it.
+    """One triplet per anchor: a random positive, and a negative that is slightly further than it.
 
     Paper: Schroff et al., FaceNet, CVPR 2015; as one draw per anchor in Roth et al., Revisiting Training Strategies, ICML 2020.
-    Formula: p uniform in P(a); n uniform in {n: d(a,p) < d(a,n) < d(a,p) + margin}, and in N(a) where that set is empty
-    Differs: anchors without a positive or a negative are marked invalid instead of failing. Distances are plain (not squared),
-        also for a loss on squared ones.
+    Formula: p uniform in P(a); n uniform in {n: d(a,p) < d(a,n) < d(a,p) + margin}, and in N(a) if that set is empty
+    Differs: anchors without a positive or a negative are marked invalid instead of failing. Distances are not squared, also for
+        a loss on squared distances.
     Needs: unit embeddings; two samples of a class in the batch.
     """
 
