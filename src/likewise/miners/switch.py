@@ -13,7 +13,7 @@ from likewise.types import LikewiseError, Pairs, Tuples
 
 
 class Switch(Miner):
-    """Rho-regularisation: with some probability a positive takes the place of the negative, so that embeddings use more directions.
+    """Rho-regularisation: with some probability a positive takes the place of the negative, to spread the embeddings.
 
     Paper: Roth et al., Revisiting Training Strategies, ICML 2020, section 5 and appendix (p_switch).
     Formula: with probability share, (a, p, n) becomes (a, a, p') with p' uniform in P(a)

@@ -61,8 +61,8 @@ class TSINT(nn.Module, Miner):
             )
         if sim.shape != (len(self.teacher_z), len(self.teacher_z)):
             raise LikewiseError(
-                f"TSINT: pairs must be those of the batch with itself, got {tuple(sim.shape)} pairs and {len(self.teacher_z)} samples of "
-                "the teacher; train without a memory"
+                f"TSINT: pairs must be those of the batch with itself, got {tuple(sim.shape)} pairs and "
+                f"{len(self.teacher_z)} samples of the teacher; train without a memory"
             )
         with full_precision(self.teacher_z):
             z = at_least_float32(self.teacher_z)

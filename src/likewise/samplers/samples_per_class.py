@@ -25,8 +25,8 @@ class SamplesPerClass(BatchSampler):
         per_class: samples of each class in a batch. Study: 2.
         lonely: what to do with classes of a single sample: "error", or "skip" to train without them.
         class_names: names of the classes, for errors; the run fills it in.
-        with_replacement: draw classes, and samples inside a class, with replacement, as the study does: a class may occur twice in
-            a batch, and so may an image.
+        with_replacement: draw classes, and samples inside a class, with replacement, as the study does: a class may occur
+            twice in a batch, and so may an image.
         seed: the run fills it in.
     """
 
