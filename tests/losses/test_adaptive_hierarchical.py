@@ -177,5 +177,5 @@ def test_bad_arguments(unchecked):
     with pytest.raises(LikewiseError, match="space must be 'cosine' or 'hyperbolic', got 'flat'"):
         AdaptiveHierarchical(classes=3, space="flat")
     z, y = batch(1, (0, 0, 1))
-    with pytest.raises(LikewiseError, match="with views=2 a batch holds every picture 2 times, got 3 samples"):
+    with pytest.raises(LikewiseError, match="with views=2 a batch must have every image 2 times, got 3 samples"):
         AdaptiveHierarchical(classes=3, views=2)(z, y)

@@ -12,7 +12,7 @@ TREE = {"a": ("x", "x1"), "b": ("x", "x2"), "c": ("y", "x1"), "d": ("y",), "e": 
 def test_sizes():
     assert plan_sizes(200, None, 1) == [(200, 20)] and plan_sizes(200, None, 2) == [(200, 20), (20, 2)]
     assert plan_sizes(200, (50, 7), 2) == [(200, 50), (50, 7)]
-    with pytest.raises(LikewiseError, match="need three classes or more, got 2"):
+    with pytest.raises(LikewiseError, match="must be three classes or more to form groups, got 2"):
         plan_sizes(2, None, 1)
 
 

@@ -78,7 +78,9 @@ def plan_by_tree(
     """
     depths = depth if isinstance(depth, tuple) else (depth,)
     if not depths or depths[-1] < 1 or any(a <= b for a, b in pairwise(depths)):
-        raise LikewiseError(f"Hierarchical: depth must be 1 or more, with the deepest first if there are several, got {depth}")
+        raise LikewiseError(
+            f"Hierarchical: depth must be 1 or more, with the deepest first if there are several, got {depth}"
+        )
     if names is None:  # the loss is built only to read its attributes
         return [(classes, 2) for _ in depths]
     if len(names) != classes:

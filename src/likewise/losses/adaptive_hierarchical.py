@@ -67,7 +67,9 @@ class AdaptiveHierarchical(Loss):
         self.momentum = momentum
         self.views = views
         self.space = space
-        self.seen: tuple[Tensor, Tensor] | None = None  # labels of this step and their mean similarities, for `after_step`
+        self.pending: tuple[Tensor, Tensor] | None = (
+            None  # labels of this step and their mean similarities, for `after_step`
+        )
         self.register_buffer("means", torch.full((classes, classes), torch.inf))  # infinity: no such pair so far
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
@@ -79,7 +81,7 @@ class AdaptiveHierarchical(Loss):
         pos, neg, still = pairs.pos & ~views, pairs.neg, sim.detach()
         means = self._means(still, y, other, pos | neg)
         if self.training and (torch.compiler.is_compiling() or not observed()):
-            self.seen = y, means
+            self.pending = y, means
         alike = means.gather(1, other.expand(len(y), -1))
         pull = log1p_sum_exp(sim - (base + self._rescaled(alike, pos)), pos, -self.alpha) / self.alpha
         push = log1p_sum_exp(sim - (base - self._rescaled(alike, neg)), neg, self.beta) / self.beta
@@ -102,7 +104,9 @@ class AdaptiveHierarchical(Loss):
         if ref is None:
             return image[:, None] == image[None, :]
         rows = len(ref.y)
-        shown = torch.full((rows + 1,), -1, device=y.device)  # the last entry takes samples that are not in the reference
+        shown = torch.full(
+            (rows + 1,), -1, device=y.device
+        )  # the last entry takes samples that are not in the reference
         if ref.own is not None:
             shown = shown.index_copy(0, ref.own.where(ref.own >= 0, rows), image)
         return image[:, None] == shown[None, :rows]
@@ -115,7 +119,9 @@ class AdaptiveHierarchical(Loss):
         mates = (y[:, None] == y[None, :]).to(sim)
         with full_precision(sim):
             total, count = mates @ ((sim * mask) @ among), mates @ (mask.to(sim) @ among)
-        now = (total / count).index_select(0, mates.argmax(1))  # all samples of a class take one row, so that rounding is equal
+        now = (total / count).index_select(
+            0, mates.argmax(1)
+        )  # all samples of a class take one row, so that rounding is equal
         before = self.means[y].to(sim)
         moved = torch.where(before.isinf(), now, torch.lerp(now, before, self.momentum))
         return torch.where(now.isnan(), before, moved)
@@ -129,7 +135,7 @@ class AdaptiveHierarchical(Loss):
         return (self.width * (alike - least) / (most - least).clamp_min(1e-4)).masked_fill(~mask, 0)
 
     def after_step(self, step: int) -> None:
-        if self.seen is not None:
-            y, means = self.seen
+        if self.pending is not None:
+            y, means = self.pending
             self.means.index_copy_(0, y, means.to(self.means))
-        self.seen = None
+        self.pending = None

@@ -14,21 +14,21 @@ from likewise.types import LikewiseError, Pairs, Ref
 
 
 class Circle(Loss):
-    """Pull and push every pair the harder, the further it is from where it should be.
+    """Pair loss in which every pair has a weight that grows with its distance from its optimum.
 
     Paper: Sun et al., Circle Loss: A Unified Perspective of Pair Similarity Optimization, CVPR 2020, eq. 6 to 9.
     Formula: l_i = log(1 + sum_n e^(gamma a_n (s_in - margin)) * sum_p e^(-gamma a_p (s_ip - 1 + margin)))
         with a_p = [1 + margin - s_ip]+ and a_n = [s_in + margin]+
     Differs: nothing; a_p and a_n are constants to the gradient, as in the paper. An anchor without positives or without
-        negatives gives 0, and the mean is over the others.
+        negatives has the value 0, and the mean is over the others.
     Needs: two samples of a class in the batch; use `SamplesPerClass`.
 
     Args:
         margin: m, the paper's relaxation; positives should be above 1 - m, negatives below m. Paper: 0.4 for retrieval.
         gamma: scale. Paper: 80 for retrieval.
-        miner: which pairs count; None takes all of them.
-        space: where similarities are measured. "hyperbolic" keeps what 1 and 0.5 mean; it bends pull and push, not the order of
-            neighbours, so miners and evaluation keep the cosine. See `likewise.losses._hyperbolic`.
+        miner: miner of the pairs; None: all pairs.
+        space: space of the similarities. "hyperbolic" changes the strength of pull and push, not the order of neighbours; a
+            similarity of 1 or 0.5 means the same, and miners and evaluation use the cosine. See `likewise.losses._hyperbolic`.
     """
 
     def __init__(

@@ -15,27 +15,28 @@ from likewise.types import LikewiseError, Ref
 
 
 class Margin(Loss):
-    """Keep class mates within a learned boundary and strangers beyond it, both by a margin.
+    """Keeps positives within a learned boundary and negatives beyond it, both by a margin.
 
     Paper: Wu et al., Sampling Matters in Deep Embedding Learning, ICCV 2017;
-        as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 10 (whose print drops the hinges).
-    Formula: L = 1/active sum_a ( [d_ap - b_a + margin]+ + [b_a - d_an + margin]+ ) + nu sum_c b_c, b_a that of the anchor's class
-    Differs: nothing. `active` counts the brackets above 0 over the whole batch, so the numbers of the anchors share one factor;
+        as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 10 (printed without the hinges).
+    Formula: L = 1/active sum_a ( [d_ap - b_a + margin]+ + [b_a - d_an + margin]+ ) + nu sum_c b_c, b_a: boundary of the anchor's class
+    Differs: nothing. `active` counts the brackets above 0 over the whole batch, so the values of all anchors have one common factor;
         `count="triplets"` counts triplets with any bracket above 0, as the study's code does. The last term is added to every
-        number. No offset per image.
+        value. There is no offset per image.
     Needs: two samples of a class in the batch; use `SamplesPerClass`.
 
     Args:
         classes: number of training classes; the run fills it in.
-        margin: half the width of the zone around the boundary that is to be empty. Paper: 0.2.
+        margin: half the width of the zone around the boundary that should be empty. Paper: 0.2.
         beta: the boundary b at the start. Paper: 1.2; 0.6 and 1.2 in Roth et al. 2020.
-        per_class: a boundary for every class, or one for all.
-        learn: whether boundaries learn or stay as they are.
+        per_class: one boundary per class; False: one for all classes.
+        learn: whether boundaries are trained.
         nu: weight of the sum of the boundaries. 0 in Roth et al. 2020.
-        miner: who makes the triplets. Paper: DistanceWeighted().
+        miner: miner of the triplets. Paper: DistanceWeighted().
         count: what the sum is divided by, "terms" (paper) or "triplets" (the study's code).
-        space: where distances are measured. In "hyperbolic" they run up to 4, and 2.7 is what 1 is to Euclid; it bends pull and
-            push, not the order of neighbours, so miners and evaluation keep the cosine. See `likewise.losses._hyperbolic`.
+        space: space of the distances. Hyperbolic distances are 0 to 4, and 2.7 corresponds to a Euclidean 1; "hyperbolic" changes
+            the strength of pull and push, not the order of neighbours, so miners and evaluation use the cosine. See
+            `likewise.losses._hyperbolic`.
     """
 
     lr_factor = 50.0
@@ -56,7 +57,9 @@ class Margin(Loss):
                 f"Margin: beta must be above 0 and below {most:g} (unit vectors are at most {most:g} apart), got {beta}"
             )
         if per_class and classes is None:
-            raise LikewiseError("Margin: a boundary per class needs classes, got None; give it, or say per_class=False")
+            raise LikewiseError(
+                "Margin: a boundary per class needs classes, got None; give classes, or set per_class=False"
+            )
         if count not in ("terms", "triplets"):
             raise LikewiseError(f"Margin: count must be 'terms' or 'triplets', got '{count}'")
         self.classes = classes

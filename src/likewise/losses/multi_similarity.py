@@ -14,7 +14,7 @@ from likewise.types import LikewiseError, Pairs, Ref
 
 
 class MultiSimilarity(Loss):
-    """Pull and push every pair with a weight set by its own and its neighbours' similarity.
+    """Pair loss that weights every pair by its own similarity and by the similarities of the anchor's other pairs.
 
     Paper: Wang et al., Multi-Similarity Loss with General Pair Weighting for Deep Metric Learning, CVPR 2019.
     Formula: l_i = 1/a log(1 + sum_p e^(-a (s_ip - m))) + 1/b log(1 + sum_n e^(b (s_in - m)))
@@ -24,10 +24,10 @@ class MultiSimilarity(Loss):
     Args:
         alpha: a, sharpness of the pull. Paper: 2.
         beta: b, sharpness of the push. Paper: 50; 40 in Roth et al. 2020, taken here.
-        base: m, the similarity that pulls and pushes meet at. Paper: 1; 0.5 in the authors' code and in Roth et al., taken here.
-        miner: which pairs count. Paper: HardPairs(eps=0.1); None takes all of them.
-        space: where similarities are measured. "hyperbolic" keeps what 1 and 0.5 mean; it bends pull and push, not the order of
-            neighbours, so miners and evaluation keep the cosine. See `likewise.losses._hyperbolic`.
+        base: m, the similarity that separates positives from negatives. Paper: 1; 0.5 in the authors' code and in Roth et al., taken here.
+        miner: miner of the pairs. Paper: HardPairs(eps=0.1); None: all pairs.
+        space: space of the similarities. "hyperbolic" changes the strength of pull and push, not the order of neighbours; a
+            similarity of 1 or 0.5 means the same, and miners and evaluation use the cosine. See `likewise.losses._hyperbolic`.
     """
 
     def __init__(

@@ -21,23 +21,24 @@ from likewise.types import LikewiseError, Ref, Tuples
 
 
 class Quadruplet(Loss):
-    """Keep a class mate nearer than a stranger, and nearer than two strangers are to one another.
+    """Keeps a positive pair nearer than a negative, and nearer than two negatives of different classes are to each other.
 
     Paper: Chen et al., Beyond Triplet Loss: A Deep Quadruplet Network for Person Re-Identification, CVPR 2017;
-        as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 14 (whose print has a wrong distance in it).
+        as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 14 (printed with a wrong distance).
     Formula: l_a = [d_ap - d_an + margin]+ + [d_ap - d_ln + far_margin]+
     Differs: plain Euclidean distances of unit embeddings, as in the study, where the paper learns a metric. (a, p, n) come from
-        the miner, l is drawn from all samples of neither a's nor n's class (the study's code does not look at its class);
-        without a third class, and for a switched triplet, the second bracket is left out. The mean is over triplets, those at
-        0 included.
+        the miner, l is drawn from all samples of neither a's nor n's class (the study's code ignores its class); without
+        a third class, and for a switched triplet, the second bracket is 0. The mean is over all triplets, also those with the
+        value 0.
     Needs: two samples of a class and three classes in the batch; use `SamplesPerClass`.
 
     Args:
-        margin: how much further the stranger must be. Paper, and the study's print: 1; its code, and so likely its tables: 0.2.
-        far_margin: how much further two strangers must be from one another. Paper, and the study's print: 0.5; its code: 0.2.
-        miner: who makes the triplets. Study: `DistanceWeighted`.
-        space: where distances are measured. In "hyperbolic" they run up to 4, and 2.7 is what 1 is to Euclid; it bends pull and
-            push, not the order of neighbours, so miners and evaluation keep the cosine. See `likewise.losses._hyperbolic`.
+        margin: how much further than the positive the negative must be. Paper, and the study's text: 1; its code: 0.2.
+        far_margin: how much further than the positive pair two negatives must be. Paper, and the study's text: 0.5; its code: 0.2.
+        miner: miner of the triplets. Study: `DistanceWeighted`.
+        space: space of the distances. Hyperbolic distances are 0 to 4, and 2.7 corresponds to a Euclidean 1; "hyperbolic" changes
+            the strength of pull and push, not the order of neighbours, so miners and evaluation use the cosine. See
+            `likewise.losses._hyperbolic`.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class Quadruplet(Loss):
 
 
 def _third(y: Int[Tensor, "B"], ref: Ref | None, t: Tuples) -> tuple[Int[Tensor, "T"], Bool[Tensor, "T"]]:
-    """For every triplet, a sample of neither class of it, and whether there is one."""
+    """Draw, for every triplet, a sample of a third class; return its reference row, and whether there is one."""
     labels = y if ref is None else ref.y
     free = (labels != y[t.a][:, None]) & (labels != labels[t.n][:, None])
     return draw_columns(free if ref is None or ref.used is None else free & ref.used)

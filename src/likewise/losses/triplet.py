@@ -14,20 +14,21 @@ from likewise.types import LikewiseError, Ref
 
 
 class Triplet(Loss):
-    """Keep a class mate nearer than a stranger, by a margin.
+    """Keeps a positive nearer than a negative by a margin.
 
     Paper: Schroff et al., FaceNet, CVPR 2015; as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 2.
     Formula: l_a = [d_ap - d_an + margin]+
-    Differs: `squared=True` takes squared distances, as FaceNet and the study's code (not its print) do. The mean is over the
+    Differs: `squared=True` takes squared distances, as FaceNet and the study's code do (not its text). The mean is over the
         anchors that have a triplet.
     Needs: two samples of a class in the batch; use `SamplesPerClass`.
 
     Args:
-        margin: how much further the stranger must be. Paper: 0.2.
+        margin: how much further than the positive the negative must be. Paper: 0.2.
         squared: whether distances are squared.
-        miner: who makes the triplets. The study's best: `DistanceWeighted`; FaceNet: `SemiHard`, which collapses more easily.
-        space: where distances are measured. In "hyperbolic" they run up to 4, and 2.7 is what 1 is to Euclid; it bends pull and
-            push, not the order of neighbours, so miners and evaluation keep the cosine. See `likewise.losses._hyperbolic`.
+        miner: miner of the triplets. The study's best: `DistanceWeighted`; FaceNet: `SemiHard`, which collapses more easily.
+        space: space of the distances. Hyperbolic distances are 0 to 4, and 2.7 corresponds to a Euclidean 1; "hyperbolic" changes
+            the strength of pull and push, not the order of neighbours, so miners and evaluation use the cosine. See
+            `likewise.losses._hyperbolic`.
     """
 
     def __init__(
