@@ -161,7 +161,7 @@ def test_it_goes_on_from_its_state_and_learns_nothing_in_evaluation():
     z, y = batch(2)
     assert torch.equal(first(z.float(), y), late(z.float(), y))
     before = late.means.clone()
-    late.seen = None
+    late.pending = None
     late.eval()(z.float(), y)
     late.after_step(2)
     assert torch.equal(late.means, before)

@@ -111,7 +111,7 @@ def test_how_many_groups():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("Hierarchical(coarse=12)", r"fewer on every level than below it, got \[12\] of 12 classes; change coarse$"),
+        ("Hierarchical(coarse=12)", r"and fewer than the level below, got \[12\] of 12 classes; change coarse$"),
         ("Hierarchical(coarse=1)", r"every level must have 2 groups or more"),
         ("Hierarchical(coarse=(4, 4))", r"got \[4, 4\] of 12 classes"),
         ("Hierarchical(coarse=())", "every level must have 2 groups or more"),

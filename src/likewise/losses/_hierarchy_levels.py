@@ -112,7 +112,7 @@ def level_weights(weight: float | tuple[float, ...], levels: int) -> list[float]
 
 
 def class_vectors(loss: Loss) -> nn.Parameter:
-    """Return the class vectors of a loss: the first vector of every class, then the second ones, ... Raise if it has other state."""
+    """Return the class vectors of a loss: the first of every class, then the second, ... Raise if it has other state."""
     own, classes, dim = list(loss.parameters()), getattr(loss, "classes", None), getattr(loss, "dim", None)
     valid = (
         classes and dim and len(own) == 1 and own[0].ndim == 2 and own[0].shape[1] == dim and not len(own[0]) % classes

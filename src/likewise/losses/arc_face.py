@@ -16,7 +16,7 @@ class ArcFace(Loss):
     """Softmax over cosines to one proxy per class, with a margin added to the angle to the proxy of the sample's own class.
 
     Paper: Deng et al., ArcFace: Additive Angular Margin Loss for Deep Face Recognition, CVPR 2019;
-        as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 6 (printed with a sum over the batch in place of the classes).
+        as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 6 (printed with a sum over the batch, not the classes).
     Formula: l_i = -log( e^(s cos(t_iy + m)) / (e^(s cos(t_iy + m)) + sum_{c != y} e^(s cos t_ic)) ), t_ic the angle to proxy c
     Differs: cos(t + m) is cos t cos m - sin t sin m, without arccos, so that the gradient is finite at t = 0. Beyond
         t + m = pi it is cos t - m sin m, as in the authors' code, so that the loss never falls with the angle. Negative

@@ -43,7 +43,8 @@ class CrossBatchMemory(Loss):
         super().__init__()
         if hasattr(loss, "dim"):  # proxies, or another memory
             raise LikewiseError(
-                f"CrossBatchMemory: loss must be one that compares samples with samples, got {type(loss).__name__}; use Contrastive()"
+                f"CrossBatchMemory: loss must be one that compares samples with samples, got {type(loss).__name__}; "
+                "use Contrastive()"
             )
         if size < 1 or start < 0:
             raise LikewiseError(f"CrossBatchMemory: size >= 1 and start >= 0 must hold, got size={size}, start={start}")

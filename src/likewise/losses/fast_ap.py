@@ -19,7 +19,8 @@ class FastAP(Loss):
     Paper: Cakir et al., Deep Metric Learning to Rank, CVPR 2019, eq. 8 and 9.
     Formula: l_i = 1 - 1/|P_i| sum_r h+_r H+_r / H_r, with h+ and h the histograms of the squared distances from i to its
         positives and to all samples, and H+ and H their cumulative sums
-    Differs: nothing. A bin with an empty cumulative sum adds 0. A query without positives has the value 0, and the mean is over the others.
+    Differs: nothing. A bin with an empty cumulative sum adds 0. A query without positives has the value 0, and the mean is
+        over the others.
     Needs: two samples of a class in the batch; use `SamplesPerClass`.
 
     Args:

@@ -95,8 +95,8 @@ def estimate_transition(p: Float[np.ndarray, "N C"], percentile: float | None = 
     """Return an estimate of T from the predictions of a network that was trained with the noisy labels.
 
     Row k is the prediction for the sample with the highest probability of class k. Train twice: first with `NormSoftmax()`, whose
-    predictions are softmax(cosines to the proxies / temperature); store the result with `np.save("transition.npy", T)`; then train
-    with `ForwardCorrection(transition="transition.npy")`.
+    predictions are softmax(cosines to the proxies / temperature); store the result with `np.save("transition.npy", T)`; then
+    train with `ForwardCorrection(transition="transition.npy")`.
 
     Args:
         p: predicted probabilities of the classes, one row per training sample.

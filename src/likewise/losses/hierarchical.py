@@ -176,8 +176,8 @@ class Hierarchical(Loss):
         given = str(getattr(self, name))
         if self.per_pass is None and given.endswith("e"):
             raise LikewiseError(
-                f"Hierarchical: with {name} in epochs, per_pass must be the number of steps in an epoch, got {name}='{given}' and "
-                f"per_pass=None; give per_pass, or {name} as a number of steps"
+                f"Hierarchical: with {name} in epochs, per_pass must be the number of steps in an epoch, got {name}='{given}' "
+                f"and per_pass=None; give per_pass, or {name} as a number of steps"
             )
         return steps_of(given, self.per_pass or 1, name, owner="Hierarchical")
 

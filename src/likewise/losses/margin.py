@@ -19,10 +19,11 @@ class Margin(Loss):
 
     Paper: Wu et al., Sampling Matters in Deep Embedding Learning, ICCV 2017;
         as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 10 (printed without the hinges).
-    Formula: L = 1/active sum_a ( [d_ap - b_a + margin]+ + [b_a - d_an + margin]+ ) + nu sum_c b_c, b_a: boundary of the anchor's class
-    Differs: nothing. `active` counts the brackets above 0 over the whole batch, so the values of all anchors have one common factor;
-        `count="triplets"` counts triplets with any bracket above 0, as the study's code does. The last term is added to every
-        value. There is no offset per image.
+    Formula: L = 1/active sum_a ( [d_ap - b_a + margin]+ + [b_a - d_an + margin]+ ) + nu sum_c b_c,
+        b_a: boundary of the anchor's class
+    Differs: nothing. `active` counts the brackets above 0 over the whole batch, so the values of all anchors have one common
+        factor; `count="triplets"` counts triplets with any bracket above 0, as the study's code does. The last term is added to
+        every value. There is no offset per image.
     Needs: two samples of a class in the batch; use `SamplesPerClass`.
 
     Args:

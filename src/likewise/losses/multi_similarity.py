@@ -24,7 +24,8 @@ class MultiSimilarity(Loss):
     Args:
         alpha: a, sharpness of the pull. Paper: 2.
         beta: b, sharpness of the push. Paper: 50; 40 in Roth et al. 2020, taken here.
-        base: m, the similarity that separates positives from negatives. Paper: 1; 0.5 in the authors' code and in Roth et al., taken here.
+        base: m, the similarity that separates positives from negatives. Paper: 1; 0.5 in the authors' code and in Roth et al.,
+            taken here.
         miner: miner of the pairs. Paper: HardPairs(eps=0.1); None: all pairs.
         space: space of the similarities. "hyperbolic" changes the strength of pull and push, not the order of neighbours; a
             similarity of 1 or 0.5 means the same, and miners and evaluation use the cosine. See `likewise.losses._hyperbolic`.

@@ -17,7 +17,8 @@ class ProxyAnchor(Loss):
                + 1/C sum_c log(1 + sum_{i not in c} e^(a (s_ic + m)))
     Differs: the paper defines one value per proxy. Here it is divided among the samples in proportion to their
         exponentials, as constants; mean and gradient over the batch are the paper's. A sample of weight 0 is still in the
-        sums of the proxies, as a positive or negative of other samples is in a pair loss. `ref` is not used: samples are compared with proxies.
+        sums of the proxies, as a positive or negative of other samples is in a pair loss. `ref` is not used: samples are
+        compared with proxies.
 
     Args:
         classes: number of training classes; the run fills it in.

@@ -34,7 +34,7 @@ class Quadruplet(Loss):
 
     Args:
         margin: how much further than the positive the negative must be. Paper, and the study's text: 1; its code: 0.2.
-        far_margin: how much further than the positive pair two negatives must be. Paper, and the study's text: 0.5; its code: 0.2.
+        far_margin: how much further than the positive pair two negatives must be. Paper and the study's text: 0.5; its code: 0.2.
         miner: miner of the triplets. Study: `DistanceWeighted`.
         space: space of the distances. Hyperbolic distances are 0 to 4, and 2.7 corresponds to a Euclidean 1; "hyperbolic" changes
             the strength of pull and push, not the order of neighbours, so miners and evaluation use the cosine. See
