@@ -185,7 +185,7 @@ def check_miner_kind(miner: Miner | None, kind: Literal["pairs", "triplets"], lo
 
 
 class BatchSampler(TrainingHooks, ABC):
-    """Chooses the rows of every batch. The same seed (and the same observed embeddings) gives the same rows.
+    """Chooses the rows of every batch. The same seed (and the same embeddings in `observe`) gives the same rows.
 
     Iteration never ends: it starts at `step` and continues epoch after epoch.
     """

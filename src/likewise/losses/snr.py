@@ -24,8 +24,9 @@ class SNR(Loss):
     Formula: L = 1/active sum_a [r_ap - r_an + margin]+ + penalty mean_a |sum_m z_am|, r_ij = var(z_i - z_j) / var(z_i) over the
         coordinates m
     Differs: `active` counts the triplets above 0 over the whole batch, as in the study, so the values of all anchors have one
-        common factor; without an active triplet the first term is 0. The penalty is over all samples. On unit embeddings, as in
-        the study, whose code sets the penalty to 0 whenever triplets are mined by distance (`penalty=0`), but not with the rho switch.
+        common factor; without an active triplet the first term is 0. The penalty is over all samples. On unit embeddings, as
+        in the study, whose code sets the penalty to 0 whenever triplets are mined by distance (`penalty=0`), but not with the
+        rho switch.
     Needs: two samples of a class in the batch; use `SamplesPerClass`.
 
     Args:
