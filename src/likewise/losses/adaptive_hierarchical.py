@@ -67,9 +67,7 @@ class AdaptiveHierarchical(Loss):
         self.momentum = momentum
         self.views = views
         self.space = space
-        self.pending: tuple[Tensor, Tensor] | None = (
-            None  # labels of this step and their mean similarities, for `after_step`
-        )
+        self.pending: tuple[Tensor, Tensor] | None = None  # labels and mean similarities of this step
         self.register_buffer("means", torch.full((classes, classes), torch.inf))  # infinity: no such pair so far
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:

@@ -54,9 +54,7 @@ class CrossBatchMemory(Loss):
         self.start = start
         self.input = loss.input
         self.lr_factor = loss.lr_factor
-        self.pending: tuple[Tensor, Tensor, Tensor] | None = (
-            None  # embeddings, labels and stored mask of this step, for `after_step`
-        )
+        self.pending: tuple[Tensor, Tensor, Tensor] | None = None  # batch of this step, for `after_step`
         self.register_buffer("memory", torch.zeros(size, dim))
         self.register_buffer("memory_y", torch.zeros(size, dtype=torch.int64))
         self.register_buffer("filled", torch.zeros((), dtype=torch.int64))

@@ -108,7 +108,7 @@ class Hierarchical(Loss):
         self.start = start
         self.by = by
         self.weight = weight
-        vars(self)["coarse_loss"] = coarse_loss  # not as a submodule, whose proxies would be in the state
+        vars(self)["coarse_loss"] = coarse_loss  # by self.coarse_loss = coarse_loss its proxies would be in the state
         self.depth = depth
         self.tree = tree
         self.seed = seed
@@ -120,12 +120,7 @@ class Hierarchical(Loss):
         self.remembers = by == "means"
         for name, least in (("start", 0), ("every", 1)):
             steps_of(str(getattr(self, name)), per_pass or 10**6, name, least, owner="Hierarchical")
-        if (
-            steps is not None
-            and per_pass is not None
-            and not self._groups_are_fixed()
-            and self._steps("start") >= steps
-        ):
+        if steps is not None and per_pass is not None and not self._fixed_groups() and self._steps("start") >= steps:
             raise LikewiseError(
                 f"Hierarchical: start must be before the end of training, got start={start!r} and {steps} steps, {per_pass} per "
                 "epoch; train longer, or start earlier"
@@ -140,7 +135,7 @@ class Hierarchical(Loss):
         for cluster, w in zip(above, level_weights(weight, len(above)), strict=True):
             self._add_level(cluster, w)
         # Groups from a tree need no clustering, so they are used from the first step.
-        self.register_buffer("begun", torch.tensor(float(self._groups_are_fixed())))
+        self.register_buffer("begun", torch.tensor(float(self._fixed_groups())))
         self.register_buffer("regrouped", torch.zeros(()))
         self.pending: tuple[Tensor, Tensor] | None = None  # embeddings and labels of this step, for `after_step`
         means = torch.zeros(self.classes, self.dim) if by == "means" else None  # zero: no sample so far
@@ -167,7 +162,7 @@ class Hierarchical(Loss):
         delattr(like, name)  # `Level.with_proxies` sets them for every batch
         self.plan.append(Level(size, weight, like, name, len(own) // size))
 
-    def _groups_are_fixed(self) -> bool:
+    def _fixed_groups(self) -> bool:
         """Return whether clustering never changes the groups or their proxies."""
         return self.depth is not None and self.coarse_proxies != "frozen"
 
@@ -226,7 +221,7 @@ class Hierarchical(Loss):
         if self.pending is not None:
             self._remember(*self.pending)
         self.pending = None
-        if self._groups_are_fixed():
+        if self._fixed_groups():
             return moved
         since = step - max(1, self._steps("start"))
         return moved if since < 0 or since % self._steps("every") else moved + self.regroup()
