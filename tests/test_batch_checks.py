@@ -14,13 +14,13 @@ Y = torch.tensor([0, 0, 1, 1, 2, 2])
 @pytest.mark.parametrize(
     ("z", "y", "says"),
     [
-        (Z[0], Y, r"z must be a matrix of real numbers, one embedding a row, got shape \(4,\), float32"),
-        (Z[:0], Y[:0], r"z must be a matrix.*got shape \(0, 4\)"),
-        (Z.long(), Y, "z must be a matrix of real numbers.*int64"),
-        (Z, Y[:5], "one label per embedding is needed, got 6 embeddings and 5 labels"),
-        (Z, Y.float(), r"y must be one whole number per sample.*float32; try y.long\(\)"),
-        (Z, Y[:, None], r"y must be one whole number per sample.*shape \(6, 1\)"),
-        (Z, Y > 0, "y must be one whole number per sample.*bool"),
+        (Z[0], Y, r"z must be a floating-point matrix with one embedding per row, got shape \(4,\), float32"),
+        (Z[:0], Y[:0], r"z must be a floating-point matrix.*got shape \(0, 4\)"),
+        (Z.long(), Y, "z must be a floating-point matrix.*int64"),
+        (Z, Y[:5], "y must have one label per embedding, got 6 embeddings and 5 labels"),
+        (Z, Y.float(), r"y must be a vector of integers, one label per sample.*float32; try y.long\(\)"),
+        (Z, Y[:, None], r"y must be a vector of integers, one label per sample.*shape \(6, 1\)"),
+        (Z, Y > 0, "y must be a vector of integers, one label per sample.*bool"),
         (2 * Z, Y, r"z must be unit vectors, but row 0 has length 2; pass torch.nn.functional.normalize\(z, dim=1\)"),
         (Z * torch.tensor([1, 1, 0, 1, 1, 1])[:, None], Y, "row 2 has length 0"),
     ],
@@ -38,29 +38,31 @@ def test_losses_with_classes(unchecked):
         loss(Z, torch.tensor([0, 0, 1, 1, 3, 2]))
     with pytest.raises(LikewiseError, match="row 1 has -1"):
         loss(Z, torch.tensor([0, -1, 1, 1, 2, 2]))
-    with pytest.raises(LikewiseError, match="built for embeddings of dim=4, got 3 columns; build it with dim=3"):
+    with pytest.raises(LikewiseError, match="z must have dim=4 columns, got 3 columns; build the loss with dim=3"):
         loss(F.normalize(Z[:, :3], dim=1), Y)
 
 
 def test_references(unchecked):
-    with pytest.raises(LikewiseError, match=r"ref needs embeddings of 4 columns and a label each.*\(6, 3\)"):
+    with pytest.raises(
+        LikewiseError, match=r"ref must have embeddings with 4 columns and one label per embedding.*\(6, 3\)"
+    ):
         MultiSimilarity()(Z, Y, Ref(Z[:, :3], Y))
-    with pytest.raises(LikewiseError, match=r"ref needs embeddings.*y shape \(5,\)"):
+    with pytest.raises(LikewiseError, match=r"ref must have embeddings.*y shape \(5,\)"):
         MultiSimilarity()(Z, Y, Ref(Z, Y[:5]))
 
 
 def test_what_points_into_a_reference(unchecked):
     for ref, says in (
-        (Ref(Z, Y, torch.arange(3)), r"ref.own needs one row number per sample \(6\), got shape \(3,\)"),
+        (Ref(Z, Y, torch.arange(3)), r"ref.own must have one row number per sample \(6\), got shape \(3,\)"),
         (
             Ref(Z, Y, torch.arange(6) + 3),
-            "ref.own must hold rows 0 to 5 of the reference, or -1 for nowhere, got 3 to 8",
+            "ref.own must hold rows 0 to 5 of the reference, or -1 for none, got 3 to 8",
         ),
         (
             Ref(Z, Y, used=torch.ones(3, dtype=torch.bool)),
-            r"ref.used needs one yes or no per row of the reference \(6\)",
+            r"ref.used must have one boolean per row of the reference \(6\)",
         ),
-        (Ref(Z[:0], Y[:0]), "ref is empty"),
+        (Ref(Z[:0], Y[:0]), "ref must have at least one row, got an empty reference"),
     ):
         with pytest.raises(LikewiseError, match=says):
             MultiSimilarity()(Z, Y, ref)

@@ -11,7 +11,7 @@ from IPython.core.formatters import DisplayFormatter
 from PIL import Image
 
 from likewise import _notebook as notebook
-from likewise._notebook import strip, table, thumbnail, view
+from likewise._notebook import image_strip, table, thumbnail, view
 from likewise.config import Train
 from likewise.experiments.tune import Found
 from likewise.render.benchmark_table import Entry, Sheet
@@ -37,14 +37,14 @@ def test_texts_are_escaped_and_numbers_stand_to_the_right():
 
 
 def test_no_colour_of_its_own_that_a_dark_page_would_swallow():
-    html = table("t", ("a",), [("1",)], ["n"]) + strip([("", "gone")])
+    html = table("t", ("a",), [("1",)], ["n"]) + image_strip([("", "gone")])
     assert not re.search(r"(?<![-\w])(color|background)\s*:|#[0-9a-f]{3,6}\b|<style", html)
 
 
 def test_a_long_table_says_how_much_it_leaves_out():
-    html = table("t", ("n",), [(n,) for n in range(notebook.LINES + 3)])
-    assert len(cells(html)) == notebook.LINES + 1 and "and 3 more lines" in html
-    assert "more lines" not in table("t", ("n",), [(n,) for n in range(notebook.LINES)])
+    html = table("t", ("n",), [(n,) for n in range(notebook.MAX_TABLE_LINES + 3)])
+    assert len(cells(html)) == notebook.MAX_TABLE_LINES + 1 and "and 3 more lines" in html
+    assert "more lines" not in table("t", ("n",), [(n,) for n in range(notebook.MAX_TABLE_LINES)])
 
 
 def test_what_cannot_be_shown_says_why():
@@ -69,7 +69,7 @@ def pictures(tmp_path):
 
 def test_a_data_set_shows_its_pictures_and_survives_broken_ones(pictures):
     html = shown(pictures)
-    assert cells(html) == ["samples", "3", "classes", "2", "parts", "2 test, 1 train", "also", "box"]
+    assert cells(html) == ["samples", "3", "classes", "2", "splits", "2 test, 1 train", "also", "box"]
     assert "my &lt;set&gt;: a data set" in html and html.count("<img ") == 2 and "x_<wbr>y" in html
     sizes = [Image.open(io.BytesIO(base64.b64decode(code))).size for code in re.findall(r"base64,([^\"]+)", html)]
     assert sizes == [(72, 36), (10, 20)]  # the second is its box
@@ -78,21 +78,21 @@ def test_a_data_set_shows_its_pictures_and_survives_broken_ones(pictures):
 
 def test_a_data_set_of_many_shows_a_few_pictures_and_features_none(pictures, tmp_path):
     many = Items("m", np.zeros(1000, int), ("c",), path=("a.png",) * 1000, root=str(tmp_path))
-    assert shown(many).count("<img ") == notebook.THUMBS
+    assert shown(many).count("<img ") == notebook.THUMBNAIL_COUNT
     html = shown(Items("f", np.array([0]), ("c",), x=np.zeros((1, 5), np.float32), y_clean=np.array([0])))
-    assert "<img" not in html and "5 numbers" in cells(html)
+    assert "<img" not in html and "5 dimensions" in cells(html)
 
 
 def test_a_picture_that_would_take_long_is_left_out(pictures, tmp_path, monkeypatch):
     assert thumbnail(str(tmp_path / "a.png")).startswith("data:image/png;base64,")
-    monkeypatch.setattr(notebook, "LARGE", 200 * 100 - 1)
+    monkeypatch.setattr(notebook, "MAX_DECODED_PIXELS", 200 * 100 - 1)
     assert thumbnail(str(tmp_path / "a.png")) == ""
 
 
 def test_embeddings_show_how_they_begin():
     z = torch.arange(80.0).view(10, 8)
     html = shown(Embedded(z, torch.arange(10) // 2, torch.arange(10) + 50, e=z))
-    assert "10 embeddings of 8 numbers" in html and "and 5 more" in html and "before the norm" in html
+    assert "10 embeddings of 8 dimensions" in html and "and 5 more" in html and "raw embeddings" in html
     assert cells(html)[9:18] == ["50", "0", "0.000", "1.000", "2.000", "3.000", "4.000", "5.000", "…"]
     assert "0 embeddings of 8" in shown(Embedded(z[:0], torch.zeros(0, dtype=int), torch.zeros(0, dtype=int)))
 

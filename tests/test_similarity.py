@@ -6,15 +6,15 @@ from likewise.similarity import (
     compare,
     cosine,
     distance,
+    draw_columns,
     length,
     log1p_sum_exp,
     log_sum_exp,
     mean_over,
     neg_squared,
-    pick,
+    normalise_by_count,
     raw_distance,
     soft_histograms,
-    spread,
     squared_distance,
     unit_rows,
 )  # fmt: skip
@@ -63,14 +63,14 @@ def test_mean_over_and_spread():
     mask = torch.tensor([[True, True, False], [False, False, False]])
     assert mean_over(x, mask).tolist() == [1.5, 0.0]
     each, valid = torch.tensor([3.0, 0.0, 7.0, 0.0]), torch.tensor([True, False, True, False])
-    assert spread(each, valid).mean() == 5.0
-    assert spread(torch.zeros(4), torch.zeros(4, dtype=torch.bool)).sum() == 0
+    assert normalise_by_count(each, valid).mean() == 5.0
+    assert normalise_by_count(torch.zeros(4), torch.zeros(4, dtype=torch.bool)).sum() == 0
 
 
 def test_pick_is_uniform_over_the_mask():
     torch.manual_seed(0)
     mask = torch.tensor([[True, False, True, True], [False, False, False, False]])
-    draws = [pick(mask) for _ in range(3000)]
+    draws = [draw_columns(mask) for _ in range(3000)]
     assert not any(has[1] for _, has in draws) and all(has[0] for _, has in draws)
     counts = torch.bincount(torch.stack([c[0] for c, _ in draws]), minlength=4)
     assert counts[1] == 0 and (counts[[0, 2, 3]] - 1000).abs().max() < 120

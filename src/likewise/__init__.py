@@ -3,8 +3,8 @@
     from likewise import train, evaluate, embed, losses
 
 Every command is a function here. It has the command's defaults, takes the fields of the command's config as keyword arguments
-(`likewise.config`; a setting such as `loss` may also be an object), returns an object that shows itself in a notebook, and
-prints nothing on stdout. Progress and messages go to stderr; `quiet=True`, where the command has it, turns them off.
+(`likewise.config`; a setting such as `loss` may also be an object), returns an object with a notebook view, and prints nothing
+on stdout. Progress and messages go to stderr; `quiet=True`, where the command has it, turns them off.
 
 Importing the package is cheap: torch and the networks are loaded when they are first used.
 """
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 Config = TypeVar("Config")
 Place = str | PathLike
-"""A file or folder. Runs, audits and exports are paths too."""
+"""Path of a file or folder; runs, audits and exports are folders too."""
 
 __all__ = [
     "train",
@@ -85,7 +85,7 @@ def train(data: Place | Dataset, *, recipe: str | None = None, **settings) -> Ru
     """Train an embedding and evaluate it; the same as `likewise train`.
 
     Args:
-        data: a folder, a table, a feature file, a name, or a Dataset of Hugging Face.
+        data: a folder, a table, a feature file, the name of a data set, or a Dataset of Hugging Face.
         recipe: named settings to start from, such as "proxy-anchor+robust".
         settings: fields of `likewise.config.Train`; components may be given as objects or as specs.
     """
@@ -107,21 +107,22 @@ def train(data: Place | Dataset, *, recipe: str | None = None, **settings) -> Ru
 
 
 def evaluate(target: Place | Any, labels: Place | Any = None, **settings) -> Scored:
-    """Scores of a run, of a file of embeddings, or of arrays; the same as `likewise evaluate`.
+    """Compute the scores of a run, of a file of embeddings, or of arrays; the same as `likewise evaluate`.
 
     Args:
         target: a run, a file of embeddings, or an array of embeddings (N, D) of numpy or torch.
-        labels: with an array: its N labels, whole numbers or words. With a file that has no labels: a file with them.
-            With a run: nothing, since a run has labels of its own.
-        settings: fields of `likewise.config.Evaluate`. `data`, `root`, `which`, `workers`, `skip_bad` and `allow_imports`
-            are for runs; `per_query` is for files and arrays; `part` is for runs and for files with a column `split`.
+        labels: for an array, its N labels (integers or strings). For a file without labels, a file that has them.
+            For a run, None, since a run has its own labels.
+        settings: fields of `likewise.config.Evaluate`. `data`, `root`, `checkpoint`, `workers`, `skip_bad` and
+            `allow_imports` are for runs; `per_query` is for files and arrays; `split` is for runs and for files with a column
+            `split`.
     """
     from likewise.config import Evaluate
     from likewise.errors import LikewiseError
     from likewise.stages.evaluate import evaluate as stage
     from likewise.stages.evaluate import evaluate_arrays
 
-    is_array, has_array = (not isinstance(one, str | PathLike) for one in (target, labels))
+    is_array, has_array = (not isinstance(value, str | PathLike) for value in (target, labels))
     if is_array and (labels is None or not has_array):
         raise LikewiseError(
             "evaluate: an array of embeddings must come with an array of labels, got "
@@ -138,7 +139,7 @@ def evaluate(target: Place | Any, labels: Place | Any = None, **settings) -> Sco
 
 
 def embed(run: Place, data: Place, *, out: Place = "", **settings) -> Embedded:
-    """Embeddings of data under a trained network; written to `out` (.npz) if given. The same as `likewise embed`."""
+    """Embed data with the network of a run; write the embeddings to `out` (.npz) if given. The same as `likewise embed`."""
     from likewise.config import Embed
     from likewise.stages.embed import embed as stage
 
@@ -146,14 +147,14 @@ def embed(run: Place, data: Place, *, out: Place = "", **settings) -> Embedded:
 
 
 def load(path: Place, *, checkpoint: str = "best", device: str | None = None, allow_imports: bool = False) -> Model:
-    """The network of a run, or of an export to safetensors: `load("runs/mine")(["a.jpg"])` embeds."""
+    """Return the network of a run, or of an export to safetensors: `load("runs/mine")(["a.jpg"])` returns embeddings."""
     from likewise.deploy.model import load as open_model
 
     return open_model(path, checkpoint=checkpoint, device=device, allow_imports=allow_imports)
 
 
 def search(target: Place, query: Place | int | None = None, **settings) -> Neighbours:
-    """Nearest rows of a picture or of a row; the same as `likewise search`. `serve=True` serves a page until Ctrl-C."""
+    """Find the nearest rows of an image or of a row; the same as `likewise search`. `serve=True` serves a page until Ctrl-C."""
     from likewise.config import Search
     from likewise.stages.search import search as stage
 
@@ -161,7 +162,7 @@ def search(target: Place, query: Place | int | None = None, **settings) -> Neigh
 
 
 def compare(run_a: Place, run_b: Place, **settings) -> Compared:
-    """Differences between two evaluated runs, with intervals; the same as `likewise compare`."""
+    """Compute the differences between two evaluated runs, with intervals; the same as `likewise compare`."""
     from likewise.config import Compare
     from likewise.stages.compare import compare as stage
 
@@ -169,7 +170,7 @@ def compare(run_a: Place, run_b: Place, **settings) -> Compared:
 
 
 def bench(grid: Place, **settings) -> Sheet | Table:
-    """Train every cell of a paper's table, by name, or of a grid file; the same as `likewise bench`."""
+    """Train every cell of a grid: a paper's table, given by name, or a grid file. The same as `likewise bench`."""
     from likewise.config import Bench
     from likewise.stages.bench import bench as stage
 
@@ -185,7 +186,7 @@ def tune(config: Place, **settings) -> Found:
 
 
 def demo(**settings) -> Demonstrated:
-    """Train on glyphs with wrong labels, plainly and robustly, and evaluate both; the same as `likewise demo`."""
+    """Train on glyphs with wrong labels, with and without a robust method, and evaluate both; the same as `likewise demo`."""
     from likewise.config import Demo
     from likewise.stages.demo import demo as stage
 
@@ -193,7 +194,7 @@ def demo(**settings) -> Demonstrated:
 
 
 def export(run: Place, to: str = "onnx", **settings) -> Exported:
-    """Write a run's network for use elsewhere, and compare both; the same as `likewise export`."""
+    """Export the network of a run and compare the export with the original; the same as `likewise export`."""
     from likewise.config import Export
     from likewise.stages.export import export as stage
 
@@ -201,7 +202,7 @@ def export(run: Place, to: str = "onnx", **settings) -> Exported:
 
 
 def hierarchy(run: Place, **settings) -> Learned:
-    """Tree of the training classes as a run sees them; the same as `likewise hierarchy`."""
+    """Compute the tree of the training classes from the embeddings of a run; the same as `likewise hierarchy`."""
     from likewise.config import Hierarchy
     from likewise.stages.hierarchy import hierarchy as stage
 
@@ -209,9 +210,9 @@ def hierarchy(run: Place, **settings) -> Learned:
 
 
 def audit_run(targets: Place | Sequence[Place], **settings) -> Audited | Overlapped:
-    """Suspect labels, test errors and their causes in a run or a file of embeddings; the same as `likewise audit`.
+    """Find probably wrong labels, retrieval errors and their causes in a run or a file of embeddings.
 
-    With `overlap=True`, the classes at which several runs fail.
+    The same as `likewise audit`. With `overlap=True`, find the classes at which several runs fail.
     """
     from likewise.config import Audit
     from likewise.stages.audit import audit as stage
@@ -220,25 +221,25 @@ def audit_run(targets: Place | Sequence[Place], **settings) -> Audited | Overlap
 
 
 def audit_labels(z: Any, y: Any, features: Any = None, *, seed: int = 0, device: str | None = None) -> LabelAudit:
-    """Probability that each label is right, and the label it should have otherwise, from embeddings in memory.
+    """Compute the probability that each label is right, and a suggested label, from embeddings in memory.
 
-    The numbers are those of `likewise audit` for a file with these embeddings.
+    The results are the same as those of `likewise audit` for a file with these embeddings.
 
         found = likewise.audit_labels(z, y)
         found.score, found.issues, found.suggested, found.noise_rate
 
     Args:
         z: embeddings (N, D) of numpy or torch.
-        y: N labels, whole numbers or words.
-        features: features (N, F) below the embedding, if there are any; they have learned less of the wrong labels.
+        y: N labels, integers or strings.
+        features: features (N, F) of the backbone, if available; they are less fitted to the wrong labels than embeddings.
     """
-    from likewise.audit.label_audit import audit_labels as work
+    from likewise.audit.label_audit import audit_labels as stage
 
-    return work(z, y, features, seed=seed, device=device)
+    return stage(z, y, features, seed=seed, device=device)
 
 
 def review(audit: Place, **settings) -> Reviewed:
-    """Serve the page on which people judge an audit, until Ctrl-C; the same as `likewise review`."""
+    """Serve the page on which people review the labels of an audit, until Ctrl-C; the same as `likewise review`."""
     from likewise.config import Review
     from likewise.stages.review import review as stage
 
@@ -254,7 +255,7 @@ def write_report(runs: Place | Sequence[Place], **settings) -> Page:
 
 
 def spoil_labels(data: Place, model: Any, out: Place, **settings) -> Spoiled:
-    """Write data as a table with wrong training labels, as a noise model makes them; the same as `likewise noise`."""
+    """Write data as a table whose training labels have noise from a noise model; the same as `likewise noise`."""
     from likewise.config import Noise
     from likewise.stages.noise import noise as stage
 
@@ -262,7 +263,7 @@ def spoil_labels(data: Place, model: Any, out: Place, **settings) -> Spoiled:
 
 
 def list_components(registry: str = "all") -> Listing:
-    """Registry -> name -> one line: losses, miners, samplers, metrics, data sets, recipes, ...; as `likewise list`."""
+    """Return registry -> name -> first line of the docstring, for losses, miners, data sets, ...; as `likewise list`."""
     from likewise.config import List
     from likewise.stages.listing import listing as stage
 
@@ -270,7 +271,7 @@ def list_components(registry: str = "all") -> Listing:
 
 
 def published_numbers(**settings) -> Numbers:
-    """Numbers that papers report, chosen by `paper`, `table`, `dataset`, ...; the same as `likewise published`."""
+    """Return numbers that papers report, selected by `paper`, `table`, `dataset`, ...; the same as `likewise published`."""
     from likewise.config import Published
     from likewise.stages.published import published as stage
 
@@ -278,7 +279,7 @@ def published_numbers(**settings) -> Numbers:
 
 
 def show_recipe(name: str, data: str | None = None) -> ShownRecipe:
-    """A recipe: every value with its source, and the command it stands for; the same as `likewise recipe show`."""
+    """Return a recipe: every value with its source, and the equivalent command; the same as `likewise recipe show`."""
     from likewise.config import RecipeShow
     from likewise.stages.recipe import show as stage
 
@@ -286,7 +287,7 @@ def show_recipe(name: str, data: str | None = None) -> ShownRecipe:
 
 
 def compare_recipes(a: Place, b: Place | None = None, data: str | None = None) -> RecipeDifference:
-    """Settings in which two recipes, or a recipe and a run, differ; the same as `likewise recipe diff`."""
+    """Return the settings in which two recipes, or a recipe and a run, differ; the same as `likewise recipe diff`."""
     from likewise.config import RecipeDiff
     from likewise.stages.recipe import diff as stage
 
@@ -301,7 +302,7 @@ def _config(kind: type[Config], **settings) -> Config:
 
 
 def _say(settings: dict) -> Callable[[str], None]:
-    """Return what takes a stage's messages: stderr; nothing if `quiet`, or if this is not the first of several processes."""
+    """Return the function that prints a message to stderr; it prints nothing if `quiet`, or in processes other than the first."""
     if settings.get("quiet") or os.environ.get("RANK", "0") != "0":
         return lambda line: None
     return lambda line: print(line, file=sys.stderr, flush=True)
@@ -310,4 +311,4 @@ def _say(settings: dict) -> Callable[[str], None]:
 def __getattr__(name: str):
     if name in __all__:
         return importlib.import_module(f"likewise.{name}")
-    raise AttributeError(f"likewise has no '{name}'; it has: {', '.join(__all__)}")
+    raise AttributeError(f"likewise has no attribute '{name}'; its names are: {', '.join(__all__)}")

@@ -1,7 +1,7 @@
-"""Contracts: what each kind of component takes and returns. Read this file first.
+"""Contracts: the abstract base class of every kind of component. Read this file first.
 
-A part with settings is a class under one of these contracts; a part without settings is a plain function.
-Depth: contract, class, stop. Loss, Term, Confidence and BatchSampler may also override `after_step` and `observe_state`.
+A component with settings is a class that inherits directly from one contract; a component without settings is a plain function.
+Loss, Term, Confidence and BatchSampler may also override the hooks `after_step` and `observe_state`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from likewise.batch_checks import is_sound, must_fit
+from likewise.batch_checks import check_shapes, check_values
 from likewise.similarity import observed
 from likewise.types import (
     Batch,
@@ -37,66 +37,76 @@ from likewise.types import (
 Split = Literal["train", "val", "test"]
 
 
-class Stepper:
-    """The two doors a part may open to the training loop, and no others."""
+class TrainingHooks:
+    """The two hooks through which the training loop calls a component after a step."""
 
     def after_step(self, step: int) -> list[nn.Parameter] | None:
-        """Called once after each optimiser step. All it changes is in `state_dict`. It may return parameters that it put
-        somewhere else: what the optimiser remembers of these is dropped."""
+        """Update the state of the component; called once after each optimiser step.
+
+        Everything that this method changes must be in `state_dict`, so that training can resume. Return the parameters whose
+        values were replaced, if any: the training loop deletes their optimiser state.
+        """
 
     def observe_state(self) -> dict[str, Tensor]:
-        """Detached facts worth a line in the log, read every so many steps."""
+        """Return detached scalar tensors by name; the training loop logs them at regular intervals."""
         return {}
 
 
-class Loss(nn.Module, Stepper, ABC):
-    """(z, y) -> one number per sample; its mean is the number in the paper.
+class Loss(nn.Module, TrainingHooks, ABC):
+    """(z, y) -> one value per sample; the mean over the batch is the loss that the paper defines.
 
-    `input` says what z must be: unit embeddings, or the raw ones before the norm (then evaluation is Euclidean too).
-    `lr_factor` times the network's learning rate is what the paper gives to the loss's own parameters. `remembers`: it keeps
-    embeddings by their labels, so mixtures of samples must not come in. `can_shard`: its `proxies` can be shared out among
-    processes. `ref` is what samples are compared with in place of the batch. A loss that compares them with parameters of its own
-    (proxies) does not use it, and its docstring says so.
+    A pair loss compares the batch with itself, or with `ref` if it is given. A loss that compares samples with its own parameters
+    (proxies) ignores `ref`, and its docstring states so.
     """
 
     input: Literal["unit", "raw"] = "unit"
+    """Which embeddings `z` are: of unit length, or raw (before the division by length; evaluation is then Euclidean too)."""
+
     lr_factor: float = 1.0
+    """Learning rate of the loss's own parameters, as a multiple of the network's learning rate."""
+
     remembers: bool = False
+    """Whether the loss stores embeddings with their labels, so that it does not work with mixtures of samples (mixup)."""
+
     can_shard: bool = False
+    """Whether the rows of `proxies` can be distributed over several processes."""
 
     @classmethod
     def input_of(cls, arguments: Mapping[str, Any]) -> Literal["unit", "raw"]:
-        """Return the `input` of a loss made with these arguments. A loss whose `input` depends on them must override this.
+        """Return the `input` of a loss with these constructor arguments, without building the loss.
+
+        A loss whose `input` depends on its arguments must override this method.
 
         Args:
-            arguments: by name, defaults included. A component among them is an instance, or a `config.spec.Described`.
+            arguments: argument name -> value, defaults included. A component is an instance or a `config.spec.Described`.
         """
         return cls.input
 
     def __call__(self, z: Tensor, y: Tensor, ref: Ref | None = None) -> Tensor:
-        """`forward`, once the batch is what it must be. Where looking would mean waiting for an accelerator, numbers of wrong
-        samples become NaN instead of an error."""
-        watched = observed()
-        must_fit(self, z, y, ref, watched)
-        y = y.long()  # shorter whole numbers are labels too, but no indices
-        sound = is_sound(self, z, y, watched)
-        if sound is None:
+        """Check the batch, then call `forward`.
+
+        On an accelerator, values cannot be checked without a device sync: invalid samples get the value NaN instead of an error.
+        """
+        traced = observed()
+        check_shapes(self, z, y, ref, traced)
+        y = y.long()  # labels may be int32 or smaller, but indexing needs int64
+        valid = check_values(self, z, y, traced)
+        if valid is None:
             return super().__call__(z, y, ref)
         classes = getattr(self, "classes", None)
-        y = y if classes is None else y.clamp(0, classes - 1)  # an index out of range would stop the device
-        return super().__call__(z, y, ref).where(sound, torch.nan)
+        y = y if classes is None else y.clamp(0, classes - 1)  # an index out of range would abort the CUDA context
+        return super().__call__(z, y, ref).where(valid, torch.nan)
 
     @abstractmethod
-    def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]: ...
+    def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
+        """Return the loss of every sample of a batch that was checked."""
 
     def predict(self, z: Float[Tensor, "B D"]) -> Int[Tensor, "B"] | None:
-        """The class it would name for each sample: that of the nearest proxy. None: it has no classes."""
+        """Return the class of the nearest proxy for every sample; None if the loss has no proxy per class."""
         proxies = getattr(self, "proxies", None)
         if proxies is None or proxies.ndim != 2 or self.input != "unit":
             return None
-        from likewise.distributed.sharded_proxies import (
-            nearest,  # not above: components without classes need none of it
-        )
+        from likewise.distributed.sharded_proxies import nearest  # imported late: only losses with proxies need it
 
         return nearest(z, proxies, getattr(self, "classes", len(proxies)))
 
@@ -107,201 +117,244 @@ def input_of(loss: Any) -> Literal["unit", "raw"]:
         return loss.input
     kind = getattr(loss, "kind", None)
     if not isinstance(kind, type) or not issubclass(kind, Loss):
-        raise LikewiseError(f"an inner loss must be a Loss, got {loss!r}; see `likewise list losses`")
+        raise LikewiseError(f"loss: an inner loss must be a Loss, got {loss!r}; see `likewise list losses`")
     return kind.input_of(loss.arguments)
 
 
-class Term(nn.Module, Stepper, ABC):
-    """What the objective adds beside the loss and needs more than (z, y): features, rows, a teacher.
+class Term(nn.Module, TrainingHooks, ABC):
+    """An addition to the objective that needs more than (z, y): features, rows or a teacher. Returns one value per sample.
 
-    One number per sample, like a loss. `weight` scales it; `trusted`: the confidence's weights apply to it too. In the batch
-    it gets, labels are class numbers 0..C-1 and rows count the training samples. `waits`: it must look at values, so an
-    accelerator waits once a step.
+    The labels of the batch are class numbers 0..C-1, and its rows count the training samples from 0.
     """
 
     weight: float = 1.0
+    """Factor of the term in the objective."""
+
     weighted: bool = False
+    """Whether the sample weights of the confidence also apply to this term."""
+
     syncs: bool = False
+    """Whether `forward` reads values on the host, which costs one device sync per step."""
 
     @abstractmethod
-    def forward(self, out: Output, batch: Batch) -> Float[Tensor, "B"]: ...
+    def forward(self, out: Output, batch: Batch) -> Float[Tensor, "B"]:
+        """Return the value of the term for every sample, given the network's output for the batch."""
 
     def prepare(self, given: TrainingSetInfo) -> None:
-        """Called once before the first step, and again when a training goes on: for what is worked out once and kept."""
+        """Compute what the term needs from the whole training set; called before the first step and after each resume."""
 
 
 class Miner(ABC):
-    """Chooses among the pairs; a constructor argument of pair losses. A loss states which of the two kinds it takes.
-
-    `gives` says which kind it makes. Losses hand over blocks of rows; `whole`: it must see all rows at once.
-    `momentum`: it wants a teacher, a moving average of the network, that keeps so much of itself at a step.
-    """
+    """Chooses the pairs or triplets of a batch that a pair loss uses; a constructor argument of that loss."""
 
     yields: Literal["pairs", "triplets"] = "triplets"
+    """What the miner returns: masks of pairs (`Pairs`) or indices of triplets (`Tuples`)."""
+
     whole: bool = False
+    """Whether the miner needs all anchors in one call; otherwise a loss may call it once per block of anchors."""
+
     momentum: float | None = None
+    """Momentum of the teacher (a moving average of the network's weights) that the miner needs; None: it needs no teacher."""
 
     def see_teacher(self, z: Float[Tensor, "B D"]) -> None:  # noqa: B027 - most miners have no teacher
-        """For a miner with a teacher, before every loss: what the teacher makes of the batch."""
+        """Store the teacher's embeddings of the batch; called before every loss if `momentum` is set."""
 
     @abstractmethod
-    def __call__(self, sim: Float[Tensor, "B R"], pairs: Pairs, dim: int, margin: float | None) -> Pairs | Tuples: ...
+    def __call__(self, sim: Float[Tensor, "B R"], pairs: Pairs, dim: int, margin: float | None) -> Pairs | Tuples:
+        """Return the chosen pairs or triplets.
+
+        Args:
+            sim: cosine similarity of every anchor to every reference row.
+            pairs: all positives and negatives, to choose from.
+            dim: size of the embedding.
+            margin: margin of the loss, for miners that use it; None if the loss has none.
+        """
 
 
-def must_give(miner: Miner | None, kind: Literal["pairs", "triplets"], loss: str, example: str) -> None:
-    """For a loss's constructor: raise if the miner makes the other kind."""
+def check_miner_kind(miner: Miner | None, kind: Literal["pairs", "triplets"], loss: str, example: str) -> None:
+    """Raise if a miner does not yield the kind (pairs or triplets) that a loss uses. For constructors of losses.
+
+    Args:
+        loss: name of the loss, for the error.
+        example: a miner that would fit, for the error.
+    """
     if miner is not None and miner.yields != kind:
-        raise LikewiseError(f"{loss} needs a miner of {kind}, such as {example}, got {type(miner).__name__}")
+        raise LikewiseError(
+            f"{loss}: miner must yield {kind}, got {type(miner).__name__}, which yields {miner.yields}; use {example}"
+        )
 
 
-class BatchSampler(Stepper, ABC):
-    """The rows of every batch, counted in steps. Same seed (and same observed embeddings), same rows.
+class BatchSampler(TrainingHooks, ABC):
+    """Chooses the rows of every batch. The same seed (and the same embeddings in `observe`) gives the same rows.
 
-    Iterating never ends: it goes on from `step`, one pass over the data after another.
-    `largest_class`: the most samples of one class that a batch can hold, where the sampler can tell.
+    Iteration never ends: it starts at `step` and continues epoch after epoch.
     """
 
     step: int = 0
+    """Number of batches that were trained so far; iteration starts with the next one."""
+
     largest_class: int | None = None
+    """Upper bound of the samples of one class in a batch; None if the sampler has no such bound."""
 
     @abstractmethod
     def one_pass(self, number: int) -> list[list[int]]:
-        """All batches of pass `number`: `len(self)` lists of rows, from the seed and the number."""
+        """Return all `len(self)` batches of epoch `number` as lists of rows; depends on the seed and the number only."""
 
     @abstractmethod
     def __len__(self) -> int:
-        """Batches in one pass over the data."""
+        """Return the number of batches in an epoch."""
 
     def __iter__(self) -> Iterator[list[int]]:
+        """Yield batches without end, starting at `step`."""
         number, first = divmod(self.step, len(self))
         while True:
             yield from self.one_pass(number)[first:]
             number, first = number + 1, 0
 
     def start(self, embed: Callable[[], Embedded]) -> None:
-        """Called once before training, for samplers that look at embeddings."""
+        """Read the embeddings of the training set, for samplers that use them; called once before training."""
 
     def observe(self, z: Float[Tensor, "B D"], row: Int[Tensor, "B"]) -> None:
-        """Called after every step with that batch's embeddings."""
+        """Read the embeddings of a batch, for samplers that use them; called after every step."""
 
     def after_step(self, step: int) -> None:
+        """Store the number of finished steps."""
         self.step = step
 
     def state_dict(self) -> dict:
+        """Return the state that a checkpoint stores."""
         return {"step": self.step}
 
     def load_state_dict(self, state: dict) -> None:
+        """Restore the state from a checkpoint."""
         self.step = state["step"]
 
 
-class Confidence(nn.Module, Stepper, ABC):
-    """How far to believe each label: masks and weights, never the removal of rows.
+class Confidence(nn.Module, TrainingHooks, ABC):
+    """Computes sample weights during training, and may relabel. It never removes rows from a batch.
 
-    It gets detached embeddings, and rows that count the training samples. `needs_loss`: it wants the unweighted loss too;
-    `needs_guess`: a loss with classes.
-    `every`: how long between two looks at the whole training set ("1e"); None: it never wants one. `peers`: how many
-    networks it needs in training.
+    Embeddings arrive detached, and rows count the training samples from 0.
     """
 
     needs_loss: bool = False
+    """Whether `forward` needs the unweighted loss of every sample; otherwise it gets None."""
+
     needs_prediction: bool = False
+    """Whether the confidence works only with a loss that predicts classes (`Loss.predict`)."""
+
     every: str | None = None
+    """Duration between two relabelling rounds, such as "1e" for one epoch; None: there are none."""
+
     peers: int = 1
+    """Number of networks that must be trained together."""
 
     @abstractmethod
     def forward(
         self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], row: Int[Tensor, "B"], loss: Float[Tensor, "B"] | None
-    ) -> SampleWeights: ...
+    ) -> SampleWeights:
+        """Return the sample weights of a batch."""
 
     def relabel(self, e: Embedded) -> Relabelling | None:
-        """A look at the whole training set, its labels as they were given. None: no verdict yet."""
+        """Return new labels and sample weights from the embeddings and given labels of the training set; None: no change."""
         return None
 
     def exchange(self, seen: list[PeerView], y: Int[Tensor, "B"], row: Int[Tensor, "B"]) -> list[SampleWeights]:
-        """For several networks in training: how far each believes every label, given what all of them see."""
+        """Return the sample weights for each of several networks, given the outputs of all of them for the batch."""
         return [self(one.z, y, row, one.loss) for one in seen]
 
 
 class NoiseModel(ABC):
-    """True labels -> labels wrong in places. A pure function of labels and generator."""
+    """A rule that injects wrong labels. Depends on the labels and the random generator only."""
 
     @abstractmethod
-    def __call__(self, y: Int[np.ndarray, "N"], rng: np.random.Generator) -> Int[np.ndarray, "N"]: ...
+    def __call__(self, y: Int[np.ndarray, "N"], rng: np.random.Generator) -> Int[np.ndarray, "N"]:
+        """Return the labels with noise, given the true labels."""
 
 
 class Protocol(ABC):
-    """Which rows belong to a part, which are queries and which the gallery.
-
-    `shares_classes`: train and test hold the same classes by design, which elsewhere would be a leak. `tests`: there is a test
-    split; without one everything trains, and nothing is scored.
-    """
+    """The rule that assigns rows to splits, and the rows of a split to query and gallery."""
 
     shares_classes: bool = False
+    """Whether the training and test splits have the same classes on purpose; otherwise shared classes are a leak."""
+
     has_test_split: bool = True
+    """Whether there is a test split; without one, all rows are used for training and there are no test scores."""
 
     @abstractmethod
-    def rows(self, items: Items, part: Split) -> Int[np.ndarray, "n"]: ...
+    def rows(self, items: Items, part: Split) -> Int[np.ndarray, "n"]:
+        """Return the rows of a split."""
 
     def query_gallery(
         self, items: Items, rows: Int[np.ndarray, "n"]
     ) -> tuple[Bool[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
-        """Which of these rows ask, and which may answer; all of them, unless a protocol says otherwise."""
+        """Return two masks of these rows: queries, and gallery. By default every row is both."""
         return np.ones(len(rows), bool), np.ones(len(rows), bool)
 
     def galleries(self, items: Items, rows: Int[np.ndarray, "n"]) -> tuple[str, ...]:
-        """Names of the galleries among these rows that can be ranked one at a time, with `only`."""
+        """Return the names of the galleries among these rows that `only` can select."""
         return ()
 
     def only(self, gallery: str) -> Protocol:
-        """This protocol, but one named gallery alone answers."""
-        raise LikewiseError(f"{type(self).__name__}: it knows no galleries by name, got '{gallery}'; use QueryGallery")
+        """Return this protocol restricted to one named gallery."""
+        raise LikewiseError(
+            f"{type(self).__name__}: this protocol has no named galleries, got '{gallery}'; use QueryGallery"
+        )
 
 
 class Logger(ABC):
-    """Where the log of a training also goes. It is called beside the training, which never waits for it; should it fail, the
-    user is told once and training goes on without it."""
+    """Sends the log of a training to another tool.
+
+    The training calls a logger asynchronously and never waits for it. If a logger raises, the user sees one warning and the
+    training continues without that logger.
+    """
 
     @abstractmethod
     def start(self, name: str, folder: Path, config: dict, key: str | None) -> str:
-        """Before the first line. Gives a key under which the same record is found again.
+        """Open the record of a run and return its key; called before the first line.
 
         Args:
-            name: of the run.
-            folder: of the run.
-            config: the settings of the training.
-            key: where a training goes on, what this gave at its beginning; None: a new record.
+            name: name of the run.
+            folder: folder of the run.
+            config: settings of the training.
+            key: key that `start` returned when this training first started; None: create a new record.
         """
 
     @abstractmethod
     def log(self, step: int, numbers: dict[str, float]) -> None:
-        """A line of the log, nested names joined by "/": "loss", "lr/head", "val MAP@R". What it was told before a training was
-        cut short is not told again."""
+        """Write one line of the log.
+
+        After a resume, steps that were logged before are not logged again.
+
+        Args:
+            numbers: name -> value; nested names are joined by "/": "loss", "lr/head", "val MAP@R".
+        """
 
     @abstractmethod
     def end(self, scores: dict[str, float] | None) -> None:
-        """The last call, with the scores of the test split; None: the training stopped on the way, and may go on."""
+        """Close the record with the scores of the test split; None: the training was interrupted and may be resumed."""
 
 
 Metric = Callable[[Retrieval], Float[Tensor, "Q"]]
-"""A metric per query as a function: one number per query, NaN where there is nothing to find."""
+"""A metric as a plain function: one value per query, NaN for a query without relevant rows."""
 
 
 class QueryMetric(ABC):
-    """Retrieval -> one number per query; high is good, NaN where there is nothing to find. For metrics of your own.
-
-    `depth`: the rank to which every ranking must go; the first R + 1 ranks are always there. `all_hits`: it reads the ranks of
-    all relevant answers, however deep.
-    """
+    """A metric of your own: one value per query; high is good, NaN for a query without relevant rows."""
 
     depth: int = 1
+    """Rank down to which the metric reads the rankings; ranks 1 to R + 1 (R: number of relevant rows) are always available."""
+
     all_hits: bool = False
+    """Whether the metric reads the ranks of all relevant rows, at any depth."""
 
     @abstractmethod
-    def __call__(self, found: Retrieval) -> Float[Tensor, "Q"]: ...
+    def __call__(self, found: Retrieval) -> Float[Tensor, "Q"]:
+        """Return the value of every query."""
 
 
 class SetMetric(ABC):
-    """Unit embeddings of a whole set and their labels -> one number; NaN where it is not defined. For metrics of your own."""
+    """A metric of your own: one value for a whole set of unit embeddings with labels; NaN if it is not defined."""
 
     @abstractmethod
-    def __call__(self, z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) -> float: ...
+    def __call__(self, z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) -> float:
+        """Return the value of the metric."""

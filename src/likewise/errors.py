@@ -1,16 +1,16 @@
-"""Errors for users: LikewiseError and its kinds, suggestions for misspelt names. Without torch."""
+"""Errors for users: LikewiseError and its subclasses, and suggestions for misspelt names. Does not import torch."""
 
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 
-CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Characters that steer a terminal, break lines or turn the direction of text, and bytes that are no text."""
+CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that control a terminal, break lines or change the direction of text, and undecodable bytes."""
 
 
 class LikewiseError(ValueError):
-    """A problem a user can act on. Its text says what must hold, what came, and what to do."""
+    """A problem that the user can solve. The message has who raises it, what must hold, what was given, and what to do."""
 
 
 class RunBusy(LikewiseError):
@@ -32,44 +32,44 @@ MEMORY_WORDS = (
     "alloc_failed",
     "size calculation overflowed",
 )
-"""How torch reports that an allocation failed, in lower case: it has no class of its own for the host's memory."""
+"""Messages of torch when an allocation fails, in lower case: torch has no exception class for host memory."""
 
 
 def nearest_name(name: str, names: Iterable[str]) -> str:
-    """The end of a sentence about an unknown name: "; did you mean 'x'?", or a full stop where nothing is near."""
+    """Return the end of an error about an unknown name: "; did you mean 'x'?", or "." if no known name is similar."""
     known = {n.casefold(): n for n in names}
     close = get_close_matches(name.casefold(), known, 1, 0.6)
     return f"; did you mean '{known[close[0]]}'?" if close else "."
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Return the text with control characters written out, such as `\\x1b`: names in data may hold what steers a terminal.
+    """Return the text with control characters escaped, such as `\\x1b`: names in data may contain terminal commands.
 
     Args:
-        keep: control characters that stay, such as line breaks.
+        keep: control characters that are not escaped, such as line breaks.
     """
-    return CONTROLS.sub(lambda found: found[0] if found[0] in keep else repr(found[0])[1:-1], text)
+    return CONTROL_CHARACTERS.sub(lambda match: match[0] if match[0] in keep else repr(match[0])[1:-1], text)
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """An error, and the errors that it was raised from or while handling, newest first."""
-    seen: list[BaseException] = []
-    now: BaseException | None = error
-    while now is not None and now not in seen:
-        yield now
-        seen.append(now)
-        now = now.__cause__ or now.__context__
+    """Yield an error and the chain of errors that caused it, newest first."""
+    visited: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and current not in visited:
+        yield current
+        visited.append(current)
+        current = current.__cause__ or current.__context__
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error reports exhausted memory: of Python, of torch on the host, of a GPU."""
+    """Return whether an error reports exhausted memory: in Python, in torch on the host, or on a GPU."""
     named = any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__)
     words = str(error).lower() if isinstance(error, RuntimeError) else ""
     return isinstance(error, MemoryError) or named or any(w in words for w in MEMORY_WORDS)
 
 
 def memory_sentence(error: BaseException, advice: str) -> str:
-    """Exhausted memory in one sentence, with the size that was asked for where the error states it."""
+    """Return a sentence about exhausted memory, with the size of the failed allocation if the error has it."""
     size = re.search(r"ried to allocate ([\d.]+ \w+)", str(error)) or re.search(
         r"allocate ([\d.]+ [KMGTPE]iB)", str(error)
     )
@@ -78,7 +78,12 @@ def memory_sentence(error: BaseException, advice: str) -> str:
 
 @contextmanager
 def memory_errors(owner: str, advice: str) -> Iterator[None]:
-    """Raise `OutOfMemory` in place of the errors that `is_out_of_memory` knows."""
+    """Convert errors for which `is_out_of_memory` holds to `OutOfMemory`.
+
+    Args:
+        owner: command or component that runs, for the message.
+        advice: what the user can do, for the message.
+    """
     try:
         yield
     except (MemoryError, RuntimeError) as error:

@@ -13,68 +13,68 @@ from torch.nn import functional as F
 
 from likewise.types import Pairs, Ref, Tuples
 
-NEAREST = 1e-8
-"""Squared distances below this count as this: the root's slope at 0 is infinite, and 0 * inf is NaN."""
+MIN_SQUARED_DISTANCE = 1e-8
+"""Lower bound of squared distances before the square root, whose gradient at 0 is infinite (and 0 * inf is NaN)."""
 
 
 def cosine(a: Float[Tensor, "B D"], b: Float[Tensor, "R D"]) -> Float[Tensor, "B R"]:
-    """Dot product, which is the cosine for the unit embeddings that losses get."""
+    """Return all dot products, which are the cosines if both inputs have unit length."""
     return a @ b.T
 
 
 def neg_squared(a: Float[Tensor, "B D"], b: Float[Tensor, "R D"]) -> Float[Tensor, "B R"]:
-    """Minus the squared Euclidean distance, for raw embeddings."""
+    """Return minus the squared Euclidean distances, the similarity of raw embeddings."""
     return torch.addmm(-b.square().sum(1), a, b.T, alpha=2).sub_(a.square().sum(1, keepdim=True)).clamp_max_(0)
 
 
 def distance(sim: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """Euclidean distance between unit vectors of this cosine, with a finite slope where two of them coincide."""
-    return torch.rsub(sim, 2, alpha=2).clamp_min(NEAREST).sqrt()
+    """Return the Euclidean distance between unit vectors with this cosine. The gradient is finite at distance 0."""
+    return torch.rsub(sim, 2, alpha=2).clamp_min(MIN_SQUARED_DISTANCE).sqrt()
 
 
 def squared_distance(sim: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """Squared Euclidean distance between unit vectors of this cosine."""
+    """Return the squared Euclidean distance between unit vectors with this cosine."""
     return torch.rsub(sim, 2, alpha=2).clamp_min(0)
 
 
 def raw_distance(sim: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """Euclidean distance of this `neg_squared`, with a finite slope where two vectors coincide."""
-    return (NEAREST - sim).sqrt()
+    """Return the Euclidean distance for a result of `neg_squared`. The gradient is finite at distance 0."""
+    return (MIN_SQUARED_DISTANCE - sim).sqrt()
 
 
 def length(z: Float[Tensor, "B D"], squared: bool = False) -> Float[Tensor, "B"]:
-    """Euclidean length of every embedding, or its square, with a finite slope at 0."""
-    found = at_least_float32(z).square().sum(1)
-    return found if squared else found.clamp_min(NEAREST).sqrt()
+    """Return the Euclidean length of every embedding, or its square. The gradient is finite at length 0."""
+    square = at_least_float32(z).square().sum(1)
+    return square if squared else square.clamp_min(MIN_SQUARED_DISTANCE).sqrt()
 
 
 def full_precision(z: Tensor):
-    """Switch autocast off for what follows: exponentials of similarities need float32."""
+    """Return a context without autocast on the device of `z`: exponentials of similarities need float32."""
     kind = z.device.type
     return torch.autocast(kind, enabled=False) if kind != "meta" and torch.is_autocast_enabled(kind) else nullcontext()
 
 
 @contextmanager
 def full_products(x: Tensor) -> Iterator[None]:
-    """Products with all the bits of their numbers, whatever was switched on for a network: no autocast, no TF32, long sums."""
-    place, name, full = torch.backends.cuda.matmul, "allow_tf32", False
+    """Compute matrix products in full precision: without autocast, TF32 or reduced-precision sums, also if torch allows them."""
+    backend, name, full = torch.backends.cuda.matmul, "allow_tf32", False
     try:
-        before = place.allow_tf32
-    except RuntimeError:  # somebody used the newer switch, and torch will not read the older one any more
-        name, full, before = "fp32_precision", "ieee", place.fp32_precision
-    short = place.allow_fp16_reduced_precision_reduction
-    setattr(place, name, full)
-    place.allow_fp16_reduced_precision_reduction = False
+        before = backend.allow_tf32
+    except RuntimeError:  # the program used the newer setting, after which torch refuses to read the older one
+        name, full, before = "fp32_precision", "ieee", backend.fp32_precision
+    reduced = backend.allow_fp16_reduced_precision_reduction
+    setattr(backend, name, full)
+    backend.allow_fp16_reduced_precision_reduction = False
     try:
         with full_precision(x):
             yield
     finally:
-        setattr(place, name, before)
-        place.allow_fp16_reduced_precision_reduction = short
+        setattr(backend, name, before)
+        backend.allow_fp16_reduced_precision_reduction = reduced
 
 
 def at_least_float32(z: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """Autocast hands over 16-bit numbers; similarities and norms need more."""
+    """Return `z` as float32, or unchanged if it is float64: autocast yields 16-bit embeddings, too coarse for similarities."""
     return z if z.dtype == torch.float64 else z.float()
 
 
@@ -84,36 +84,45 @@ def compare(
     ref: Ref | None = None,
     similarity: Callable[[Tensor, Tensor], Tensor] = cosine,
 ) -> tuple[Float[Tensor, "B R"], Pairs]:
-    """Similarity of every sample to every reference, and who shares its label. A sample is never its own partner."""
+    """Return the similarity of every sample to every reference row, and the masks of its positives and negatives.
+
+    Without `ref`, the batch is compared with itself. A sample is never its own positive.
+    """
     other = z if ref is None else ref.z
     with full_precision(z):
         sim = similarity(at_least_float32(z), at_least_float32(other))
-    return sim, partners(y, ref)
+    return sim, positive_negative_masks(y, ref)
 
 
-def partners(y: Int[Tensor, "B"], ref: Ref | None, rows: slice = slice(0, None)) -> Pairs:
-    """Who shares whose label, for some rows of the batch: within it, or with a reference."""
+def positive_negative_masks(y: Int[Tensor, "B"], ref: Ref | None, rows: slice = slice(0, None)) -> Pairs:
+    """Return the masks of positives and negatives for some rows of the batch: in the batch, or in the reference if given."""
     if ref is None:
-        return mates_within(y, rows)
-    return mates(y[rows], ref.y, None if ref.own is None else ref.own[rows], ref.used)
+        return batch_masks(y, rows)
+    return reference_masks(y[rows], ref.y, None if ref.own is None else ref.own[rows], ref.used)
 
 
-def mates_within(y: Int[Tensor, "B"], rows: slice = slice(0, None)) -> Pairs:
-    """Who shares whose label within a batch, for some rows of it. A sample is never its own partner."""
+def batch_masks(y: Int[Tensor, "B"], rows: slice = slice(0, None)) -> Pairs:
+    """Return the masks of positives and negatives in the batch itself, for some rows. A sample is never its own positive."""
     same = y[rows, None] == y[None, :]
     neg = ~same
     same.diagonal(rows.start).fill_(False)
     return Pairs(same, neg)
 
 
-def mates(
+def reference_masks(
     y: Int[Tensor, "B"],
     other: Int[Tensor, "R"],
     own: Int[Tensor, "B"] | None,
     used: Bool[Tensor, "R"] | None = None,
 ) -> Pairs:
-    """Who shares whose label; `own` says where each sample itself stands, since it is never its own partner, and `used` who
-    may be a partner at all."""
+    """Return the masks (B, R) of positives and negatives in a reference.
+
+    Args:
+        y: labels of the anchors.
+        other: labels of the reference rows.
+        own: reference row of each anchor itself, which is not a positive; -1: not in the reference. None: no anchor is.
+        used: reference rows that may be positives or negatives; None: all.
+    """
     same = y[:, None] == other[None, :]
     other_class = ~same if used is None else ~same & used
     same = same if used is None else same & used
@@ -124,59 +133,66 @@ def mates(
 
 
 LOG2_E = 1.4426950408889634
-LEAST = -1e30
-NOBODY = -1e29
-"""The logarithm of a sum over nobody lies below this."""
+"""log2(e), which turns exponents of e into exponents of 2."""
+
+MIN_EXPONENT = -1e30
+"""Lower bound of the largest exponent of a row, so that the log-sum over an empty mask is finite."""
+
+EMPTY_SUM_THRESHOLD = -1e29
+"""`log_sum_exp` of an empty mask is below this value; every other log-sum is above."""
 
 
 def log1p_sum_exp(x: Float[Tensor, "B R"], mask: Bool[Tensor, "B R"], scale: float = 1.0) -> Float[Tensor, "B"]:
-    """log(1 + sum of e^(scale x) over the mask), row by row: never overflows, and 0 where the mask is empty."""
+    """Return log(1 + sum of e^(scale x) over the mask) for every row. Never overflows; 0 for an empty mask."""
     return log_sum_and_powers(x, mask, scale)[0]
 
 
 def log_sum_exp(x: Float[Tensor, "B R"], mask: Bool[Tensor, "B R"], scale: float = 1.0) -> Float[Tensor, "B"]:
-    """log(sum of e^(scale x) over the mask), row by row: never overflows, and below `NOBODY` where the mask is empty."""
+    """Return log(sum of e^(scale x) over the mask) for every row. Never overflows; below `EMPTY_SUM_THRESHOLD` if empty."""
     return log_sum_and_powers(x, mask, scale, one=False)[0]
 
 
 def log_sum_and_powers(
     x: Float[Tensor, "B R"], mask: Bool[Tensor, "B R"], scale: float = 1.0, one: bool = True
 ) -> tuple[Float[Tensor, "B"], Float[Tensor, "B R"]]:
-    """log(1 + sum of e^(scale x) over the mask), or without the one; and the terms of the sum up to a factor for each row, as
-    constants."""
+    """Return log(1 + sum of e^(scale x) over the mask) for every row, and the detached terms of the sum up to a factor per row.
+
+    Args:
+        one: whether the 1 is part of the sum.
+    """
     if observed():
-        found, power = _log_sum(x, mask, scale, one)
-        return found, power.detach()
-    return _LogSum.apply(x, mask, scale, one)
+        result, power = _log_sum_exp(x, mask, scale, one)
+        return result, power.detach()
+    return _LogSumExp.apply(x, mask, scale, one)
 
 
-def _log_sum(x: Tensor, mask: Tensor, scale: float, one: bool) -> tuple[Tensor, Tensor]:
+def _log_sum_exp(x: Tensor, mask: Tensor, scale: float, one: bool) -> tuple[Tensor, Tensor]:
     # Powers of two, because the CPU's e^x is ten to a hundred times slower where it underflows.
     x = (x * (scale * LOG2_E)).masked_fill(~mask, -torch.inf)
-    top = x.detach().amax(1, keepdim=True).clamp_min(0 if one else LEAST)
+    top = x.detach().amax(1, keepdim=True).clamp_min(0 if one else MIN_EXPONENT)
     power = (x - top).exp2()
     total = power.sum(1)
-    total = total + (-top[:, 0]).exp2() if one else total.clamp_min(0.5)  # above: at least 1, but where there is nobody
+    # Without the one, the total is at least 1, except for an empty mask.
+    total = total + (-top[:, 0]).exp2() if one else total.clamp_min(0.5)
     return (total.log2() + top[:, 0]) / LOG2_E, power
 
 
-class _LogSum(torch.autograd.Function):
-    """The same with its gradient in one pass: e^(scale x - result)."""
+class _LogSumExp(torch.autograd.Function):
+    """`_log_sum_exp` with a gradient of its own, which reuses the powers of the forward pass."""
 
     @staticmethod
     def forward(ctx, x: Tensor, mask: Tensor, scale: float, one: bool) -> tuple[Tensor, Tensor]:
         x2 = x * (scale * LOG2_E)
         x2.masked_fill_(~mask, -torch.inf)
-        top = x2.amax(1, keepdim=True).clamp_min_(0 if one else LEAST)
+        top = x2.amax(1, keepdim=True).clamp_min_(0 if one else MIN_EXPONENT)
         power = x2.sub_(top).exp2_()
         total = power.sum(1)
-        total = (
-            total.add_((-top[:, 0]).exp2_()) if one else total.clamp_min_(0.5)
-        )  # above: at least 1, but where there is nobody
+        # Without the one, the total is at least 1, except for an empty mask.
+        total = total.add_((-top[:, 0]).exp2_()) if one else total.clamp_min_(0.5)
         ctx.save_for_backward(power, total, x, mask)
         ctx.scale, ctx.one = scale, one
         ctx.mark_non_differentiable(power)
-        ctx.set_materialize_grads(False)  # or a matrix of zeros comes back for the powers
+        ctx.set_materialize_grads(False)  # otherwise autograd would allocate a matrix of zeros for the powers
         return (total.log2() + top[:, 0]) / LOG2_E, power
 
     @staticmethod
@@ -184,60 +200,68 @@ class _LogSum(torch.autograd.Function):
         if grad is None:
             return None, None, None, None
         power, total, x, mask = ctx.saved_tensors
-        if torch.is_grad_enabled():  # somebody will differentiate this gradient: record it
-            again, _ = _log_sum(x, mask, ctx.scale, ctx.one)
+        if torch.is_grad_enabled():  # second derivative needed: record the backward pass
+            again, _ = _log_sum_exp(x, mask, ctx.scale, ctx.one)
             return torch.autograd.grad(again, x, grad, create_graph=True)[0], None, None, None
         return power * (ctx.scale * grad / total)[:, None], None, None, None
 
 
 def exact_softplus(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """log(1 + e^x). Torch's own goes over to x at 20, where float64 still sees a difference."""
+    """Return log(1 + e^x), accurate in float64 too: torch's default replaces it by x from 20 on."""
     return F.softplus(x, threshold=40.0)
 
 
 def observed() -> bool:
-    """Whether the compiler, `torch.func` or forward-mode autograd looks on: they need every operation in the open."""
+    """Return whether the compiler, `torch.func` or forward-mode autograd traces the call.
+
+    These cannot trace a custom `autograd.Function`, so losses then use plain torch operations.
+    """
     if torch.compiler.is_compiling():
         return True
-    # torch has no public question for these two; without them such callers would get an error from the depths.
+    # torch has no public function for these two checks; without them such a call would fail inside of torch.
     stack = torch._C._functorch.peek_interpreter_stack()  # pyright: ignore[reportAttributeAccessIssue]
     return stack is not None or forward_ad._current_level >= 0
 
 
-def with_slope(plain: Callable[..., Tensor], fast: Callable[..., tuple[Tensor, Tensor]], x: Tensor, *rest) -> Tensor:
-    """`plain(x, *rest)`, by a shorter way: `fast` gives the same numbers and the slope of each by its own part of x.
+def with_known_gradient(
+    plain: Callable[..., Tensor], fast: Callable[..., tuple[Tensor, Tensor]], x: Tensor, *rest
+) -> Tensor:
+    """Return `plain(x, *rest)`, computed by `fast`, which returns the same values and their gradient by x.
 
-    The numbers have one axis less than x or the same but for one (the slope's shape is that of x). The plain way is taken where
-    somebody looks on, and where the gradient itself is to be differentiated.
+    `plain` itself runs where the call is traced, and in the backward pass where second derivatives are needed.
+
+    Args:
+        fast: (x, *rest) -> (values, gradient). The gradient has the shape of x; each element of x affects one value only, and
+            the shape of the values is that of x without axis 1.
     """
-    return plain(x, *rest) if observed() else _WithSlope.apply(plain, fast, x, *rest)
+    return plain(x, *rest) if observed() else _KnownGradient.apply(plain, fast, x, *rest)
 
 
-class _WithSlope(torch.autograd.Function):
+class _KnownGradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx, plain, fast, x: Tensor, *rest) -> Tensor:
-        found, slope = fast(x.detach(), *rest)
+        values, slope = fast(x.detach(), *rest)
         ctx.save_for_backward(x, slope)
         ctx.plain, ctx.rest = plain, rest
-        return found
+        return values
 
     @staticmethod
     def backward(ctx, grad: Tensor):
         x, slope = ctx.saved_tensors
         rest = (None,) * len(ctx.rest)
-        if torch.is_grad_enabled():  # somebody will differentiate this gradient: record it
+        if torch.is_grad_enabled():  # second derivative needed: record the backward pass
             return None, None, torch.autograd.grad(ctx.plain(x, *ctx.rest), x, grad, create_graph=True)[0], *rest
         return None, None, slope * grad[:, None], *rest
 
 
 def unit_rows(x: Float[Tensor, "R D"]) -> Float[Tensor, "R D"]:
-    """Every row over its length, in float32 at least: `normalize` with a third of its passes over memory, for many proxies."""
+    """Return every row divided by its length, in float32 at least; reads memory a third as often as `F.normalize`."""
     x = at_least_float32(x)
     return F.normalize(x, dim=1) if observed() else _Unit.apply(x)
 
 
 class _Unit(torch.autograd.Function):
-    """The gradient is what of it stands at right angles to the row, over the row's length."""
+    """Division by length, whose gradient is the component orthogonal to the row, divided by the row's length."""
 
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:
@@ -249,39 +273,45 @@ class _Unit(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad: Tensor) -> Tensor:
         x, unit, shrink = ctx.saved_tensors
-        if torch.is_grad_enabled():  # somebody will differentiate this gradient: record it
+        if torch.is_grad_enabled():  # second derivative needed: record the backward pass
             return torch.autograd.grad(F.normalize(x, dim=1), x, grad, create_graph=True)[0]
         along = torch.linalg.vecdot(unit, grad)[:, None]
         return torch.addcmul(grad, unit, along, value=-1).mul_(shrink)
 
 
 def mean_over(x: Float[Tensor, "B R"], mask: Bool[Tensor, "B R"]) -> Float[Tensor, "B"]:
-    """Mean over the mask, row by row; 0 where it is empty."""
+    """Return the mean over the mask for every row; 0 for an empty mask."""
     return x.masked_fill(~mask, 0).sum(1) / mask.sum(1).clamp_min(1)
 
 
 def soft_histograms(
     place: Float[Tensor, "B R"], pairs: Pairs, nodes: int
 ) -> tuple[Float[Tensor, "B nodes"], Float[Tensor, "B nodes"]]:
-    """Row by row, how many positives and how many negatives are near each node. A value counts 1 in all, shared between the two
-    nodes around it, the nearer one more, so that the histograms have a slope.
+    """Return two differentiable histograms for every row: of the positives and of the negatives.
+
+    Each value adds 1 in total to the two nodes around it, split linearly by distance.
 
     Args:
-        place: where a value lies, counted in nodes from 0, up to nodes - 1 but for rounding.
+        place: position of every value on the axis of nodes, from 0 to nodes - 1 up to rounding.
+        nodes: number of nodes.
     """
     left = place.detach().floor().nan_to_num(0).clamp(0, nodes - 2)
     column = left.where(pairs.neg, left + nodes).masked_fill(~(pairs.pos | pairs.neg), 2 * nodes).long()
-    nobody = place.new_zeros(len(place), 3 * nodes)  # the third histogram is that of nobody's partners
-    count = nobody.scatter_add(1, column, torch.ones_like(left))
-    to_right = nobody.scatter_add(1, column, place - left)
-    found = count - to_right + to_right.roll(1, 1)  # a histogram's last node has nothing to hand on
-    return found[:, nodes : 2 * nodes], found[:, :nodes]
+    empty = place.new_zeros(len(place), 3 * nodes)  # the third histogram takes the values outside of both masks
+    count = empty.scatter_add(1, column, torch.ones_like(left))
+    to_right = empty.scatter_add(1, column, place - left)
+    # The roll adds to the right neighbour; it never crosses histograms, because the last node is never a left node.
+    histograms = count - to_right + to_right.roll(1, 1)
+    return histograms[:, nodes : 2 * nodes], histograms[:, :nodes]
 
 
-def pick(weight: Shaped[Tensor, "B R"]) -> tuple[Int[Tensor, "B"], Bool[Tensor, "B"]]:
-    """One column of each row, drawn in proportion to its weight (a mask: uniformly), and whether the row has any.
+def draw_columns(weight: Shaped[Tensor, "B R"]) -> tuple[Int[Tensor, "B"], Bool[Tensor, "B"]]:
+    """Draw one column per row with probability proportional to its weight; return the columns and whether a row has any.
 
-    Draws come from torch's default generator, which the training loop seeds and stores.
+    Random numbers come from torch's default generator, which the training loop seeds and stores.
+
+    Args:
+        weight: 0 or more, or a mask, from which columns are drawn uniformly.
     """
     upto = weight.cumsum(1, dtype=weight.dtype if weight.is_floating_point() else torch.float32)
     total = upto[:, -1:]
@@ -291,12 +321,14 @@ def pick(weight: Shaped[Tensor, "B R"]) -> tuple[Int[Tensor, "B"], Bool[Tensor, 
 
 
 def anchors(sim: Float[Tensor, "B R"]) -> Int[Tensor, "B"]:
-    """Each row as an anchor, once: for miners of one triplet per anchor."""
+    """Return the indices of all anchors, for miners that yield one triplet per anchor."""
     return torch.arange(len(sim), device=sim.device)
 
 
-def sides(z: Float[Tensor, "B D"], ref: Ref | None, t: Tuples) -> tuple[Float[Tensor, "T"], Float[Tensor, "T"]]:
-    """Cosine of every triplet's anchor to its positive and to its negative, from the embeddings themselves."""
+def triplet_similarities(
+    z: Float[Tensor, "B D"], ref: Ref | None, t: Tuples
+) -> tuple[Float[Tensor, "T"], Float[Tensor, "T"]]:
+    """Return the cosines anchor-positive and anchor-negative of every triplet, computed from the embeddings."""
     with full_precision(z):
         z = at_least_float32(z)
         other = z if ref is None else at_least_float32(ref.z)
@@ -304,8 +336,12 @@ def sides(z: Float[Tensor, "B D"], ref: Ref | None, t: Tuples) -> tuple[Float[Te
         return (anchor * other.index_select(0, t.p)).sum(1), (anchor * other.index_select(0, t.n)).sum(1)
 
 
-def by_anchor(value: Float[Tensor, "T"], t: Tuples, size: int) -> tuple[Float[Tensor, "B"], Shaped[Tensor, "B"]]:
-    """The sum of each anchor's valid tuples, and how many it has."""
+def sum_by_anchor(value: Float[Tensor, "T"], t: Tuples, size: int) -> tuple[Float[Tensor, "B"], Shaped[Tensor, "B"]]:
+    """Return the sum of the values of each anchor's valid triplets, and their count.
+
+    Args:
+        size: number of anchors.
+    """
     value = value * t.valid
     if t.one_each:
         return value, t.valid
@@ -313,7 +349,11 @@ def by_anchor(value: Float[Tensor, "T"], t: Tuples, size: int) -> tuple[Float[Te
     return value.new_zeros(size).index_add(0, t.a, value), count.new_zeros(size).index_add(0, t.a, count)
 
 
-def spread(each: Float[Tensor, "B"], count: Shaped[Tensor, "B"]) -> Float[Tensor, "B"]:
-    """Per-sample numbers whose mean over the batch is the sum of `each` divided by that of `count`: how many terms each adds up
-    (a mask: one term or none, and then `each` is 0)."""
+def normalise_by_count(each: Float[Tensor, "B"], count: Shaped[Tensor, "B"]) -> Float[Tensor, "B"]:
+    """Scale per-sample sums so that their mean over the batch is sum(each) / sum(count).
+
+    Args:
+        each: sum of the terms of every sample; 0 for a sample without terms.
+        count: number of terms of every sample, or a mask of the samples that have one.
+    """
     return each * (len(each) / count.sum().clamp_min(1).to(each.dtype))

@@ -1,7 +1,8 @@
-"""Data classes that components exchange: Items, Batch, Output, Ref, Trust, Embedded, Retrieval and others.
+"""Data classes that components exchange: Items, Batch, Output, Ref, SampleWeights, Embedded, Retrieval and others.
 
-Axes: B batch, R reference, N data set, Q query, K neighbour, D embedding, F feature, C class, T tuple.
-Directions, fixed once: similarity high = near; metric high = good; label score low = suspect; influence high = harmful.
+Axis names in shapes: B batch, R reference, N data set, Q query, K neighbour, D embedding, F feature, C class, T triplet.
+Directions: high similarity = near; high metric = good; low label score = probably wrong label; high influence = harmful.
+The words of this file are explained in docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -17,30 +18,31 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise._notebook import embedded_html, items_html, scores_html, view
-from likewise.errors import LikewiseError as LikewiseError  # every part raises it; found here with the nouns
+from likewise.errors import LikewiseError as LikewiseError  # re-exported: most components import it from here
 
 
 @dataclass(frozen=True, eq=False)
 class Items:
-    """A data set as a table: one line a sample. Row numbers are positions in this table, for the life of a run.
+    """A data set as a table with one row per sample. Row numbers are positions in this table and never change during a run.
 
-    `y` are class numbers 0..C-1 and `class_name[y]` names the class. Optional columns are None where the data has none.
+    `y` holds the class number of every sample, 0..C-1; `class_name[y]` is the name of that class. An optional column is None
+    if the data set does not have it.
     """
 
     name: str
     y: Int[np.ndarray, "N"]
     class_name: tuple[str, ...]
-    path: tuple[str, ...] | None = None  # image files; relative ones stand below `root`
+    path: tuple[str, ...] | None = None  # image files; relative paths start at `root`
     root: str = ""
     x: Float[np.ndarray, "N F"] | None = None  # features in place of images
-    split: np.ndarray | None = None  # "train" | "val" | "test" | "" (nowhere), one a row
-    query: Bool[np.ndarray, "N"] | None = None
-    gallery: Bool[np.ndarray, "N"] | None = None
-    gallery_name: np.ndarray | None = None  # which gallery a row is in, where there are several; "" = in none
-    group: Int[np.ndarray, "N"] | None = None  # same camera or listing; -1 = in no group
-    box: Float[np.ndarray, "N 4"] | None = None  # left, top, right, bottom in pixels; NaN = the whole picture
-    weight: Float[np.ndarray, "N"] | None = None
-    y_clean: Int[np.ndarray, "N"] | None = None  # the labels before noise was injected on purpose; never reaches a part
+    split: np.ndarray | None = None  # "train" | "val" | "test" | "" (in no split), for every row
+    query: Bool[np.ndarray, "N"] | None = None  # whether a row is a query
+    gallery: Bool[np.ndarray, "N"] | None = None  # whether a row is in a gallery
+    gallery_name: np.ndarray | None = None  # gallery of a row, if there are several; "" = in no gallery
+    group: Int[np.ndarray, "N"] | None = None  # number of the source, such as a camera or listing; -1 = in no group
+    box: Float[np.ndarray, "N 4"] | None = None  # left, top, right, bottom in pixels; NaN = the whole image
+    weight: Float[np.ndarray, "N"] | None = None  # sample weight that the data set gives
+    y_clean: Int[np.ndarray, "N"] | None = None  # true labels, if noise was injected; components never get them
     taxonomy: dict[str, tuple[str, ...]] | None = None  # class name -> its ancestors, coarsest first
 
     def __len__(self) -> int:
@@ -51,155 +53,155 @@ class Items:
 
     @property
     def classes(self) -> int:
+        """Number of classes."""
         return len(self.class_name)
 
     @property
     def y_first(self) -> Int[np.ndarray, "N"]:
-        """The labels before any were spoiled on purpose. They decide who tests, so that noise does not move that cut."""
+        """Labels before noise was injected. Splits are computed from these, so that injected noise does not move rows."""
         return self.y if self.y_clean is None else self.y_clean
 
     _repr_html_ = view(items_html)
 
 
 class Batch(NamedTuple):
-    x: Float[Tensor, "B ..."]
-    y: Int[Tensor, "B"]
-    row: Int[Tensor, "B"]  # the sample's line in its items table, always carried
+    """Samples of one training step."""
+
+    x: Float[Tensor, "B ..."]  # images, or feature vectors
+    y: Int[Tensor, "B"]  # labels
+    row: Int[Tensor, "B"]  # row of each sample in its `Items`
 
 
 class Output(NamedTuple):
-    z: Float[Tensor, "B D"]  # unit embedding
-    e: Float[Tensor, "B D"]  # the embedding before the norm
-    f: Float[Tensor, "B F"]  # pooled feature
-    nodes: Float[Tensor, "B M d"] | None = None  # a head's parts, where it has them
-    rec: Float[Tensor, "B M"] | None = None  # and their reconstruction errors
+    """Output of the network for a batch."""
+
+    z: Float[Tensor, "B D"]  # embedding of unit length
+    e: Float[Tensor, "B D"]  # raw embedding, before it is divided by its length
+    f: Float[Tensor, "B F"]  # pooled feature of the backbone
+    nodes: Float[Tensor, "B M d"] | None = None  # M sub-embeddings of a head that has them
+    rec: Float[Tensor, "B M"] | None = None  # reconstruction errors of the M sub-embeddings
 
 
 @dataclass(frozen=True, eq=False)
 class Ref:
-    """Whom the batch is compared with: a memory, other ranks, or the whole training set."""
+    """Reference samples that a loss compares the batch with: a memory, samples of other processes, or the training set."""
 
-    z: Float[Tensor, "R D"]
-    y: Int[Tensor, "R"]
-    own: Int[Tensor, "B"] | None = None  # where each sample of the batch itself stands among the R; -1 = nowhere
-    used: Bool[Tensor, "R"] | None = None  # rows that hold a sample; the others are nobody's partner. None: all do
-    live: int | None = None  # a hint: rows from here on need no gradient, so it need not be computed
+    z: Float[Tensor, "R D"]  # embeddings of the reference
+    y: Int[Tensor, "R"]  # labels of the reference
+    own: Int[Tensor, "B"] | None = None  # reference row of each batch sample itself; -1 = not in the reference
+    used: Bool[Tensor, "R"] | None = None  # reference rows that may be positives or negatives; None: all rows
+    live: int | None = (
+        None  # rows from this index on need no gradient, so a loss may skip computing it; None: all need it
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Whom each anchor is pulled to, and pushed from."""
+    """Masks of the positives and of the negatives of every anchor."""
 
-    pos: Bool[Tensor, "B R"]
+    pos: Bool[Tensor, "B R"]  # row: anchor; column: reference row
     neg: Bool[Tensor, "B R"]
 
 
 @dataclass(frozen=True, eq=False)
 class Tuples:
-    """Triplets by index, a fixed number of them; `valid` marks the ones that exist.
+    """Triplets as indices. T does not depend on the values, so that a GPU need not wait; `valid` marks the real triplets."""
 
-    `pull=False`: the positive distance is exactly 0 (the rho switch). `one_each`: tuple t is that of anchor t, for all anchors.
-    """
-
-    a: Int[Tensor, "T"]
-    p: Int[Tensor, "T"]
-    n: Int[Tensor, "T"]
-    valid: Bool[Tensor, "T"]
-    pull: Bool[Tensor, "T"]
-    one_each: bool = False
+    a: Int[Tensor, "T"]  # anchor: row of the batch
+    p: Int[Tensor, "T"]  # positive: row of the reference
+    n: Int[Tensor, "T"]  # negative: row of the reference
+    valid: Bool[Tensor, "T"]  # False: the loss ignores this triplet
+    pull: Bool[Tensor, "T"]  # False: the loss takes 0 as the positive distance (the rho switch of `miners.Switch`)
+    one_each: bool = False  # True: there is one triplet per anchor, in order (a = 0..B-1)
 
 
 @dataclass(frozen=True, eq=False)
 class SampleWeights:
-    """How far each label of the batch is believed. What it was judged by is kept for the record alone.
+    """Sample weights of a batch, as a confidence computes them. `suspicion` and `threshold` are only logged."""
 
-    `w` times a sample's number is what it adds to the objective. `partner`: which samples others may be compared with and a
-    memory may remember; None: all. `mean_over="kept"`: the mean runs over samples with w > 0, else over the whole batch.
-    """
-
-    w: Float[Tensor, "B"]
-    partner: Bool[Tensor, "B"] | None = None
-    mean_over: Literal["batch", "kept"] = "batch"
-    suspicion: Float[Tensor, "B"] | None = None  # high = suspect, such as a loss
-    threshold: Float[Tensor, ""] | None = None  # suspect from here on
+    w: Float[Tensor, "B"]  # factor of each sample's loss in the objective, 0 to 1
+    partner: Bool[Tensor, "B"] | None = (
+        None  # samples that others may be compared with and a memory may store; None: all
+    )
+    mean_over: Literal["batch", "kept"] = (
+        "batch"  # the objective is the mean over the batch, or over samples with w > 0
+    )
+    suspicion: Float[Tensor, "B"] | None = None  # high = probably wrong label; the loss of the sample, for example
+    threshold: Float[Tensor, ""] | None = None  # a label of this suspicion or more is flagged
 
 
 @dataclass(frozen=True, eq=False)
 class Relabelling:
-    """The labels to train with from here on, one a training sample, and how far each is believed (0: leave it out).
+    """Labels and sample weights of the whole training set, in effect until the next relabelling round."""
 
-    `suspicion` and `threshold` as in `Trust`; `facts` are numbers for the log.
-    """
-
-    y: Int[Tensor, "N"]
-    w: Float[Tensor, "N"]
-    suspicion: Float[Tensor, "N"] | None = None
-    threshold: float | None = None
-    facts: dict[str, float] = field(default_factory=dict)
+    y: Int[Tensor, "N"]  # labels to train with
+    w: Float[Tensor, "N"]  # sample weights, 0 to 1; 0 drops the sample
+    suspicion: Float[Tensor, "N"] | None = None  # high = probably wrong label
+    threshold: float | None = None  # a label of this suspicion or more is flagged
+    facts: dict[str, float] = field(default_factory=dict)  # name -> value, for the log
 
 
 class PeerView(NamedTuple):
-    """What one of several networks in training makes of a batch."""
+    """Output for a batch of one of several networks that are trained together."""
 
-    z: Float[Tensor, "B D"]
-    loss: Float[Tensor, "B"]
-    prediction: Int[Tensor, "B"] | None  # the class its loss would name, where the loss has classes
+    z: Float[Tensor, "B D"]  # embeddings
+    loss: Float[Tensor, "B"]  # unweighted loss of every sample
+    prediction: Int[Tensor, "B"] | None  # class that `Loss.predict` returns; None if the loss has no classes
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingSetInfo:
-    """What is known before the first step, for a term that works something out once.
+    """The training set, for a term that computes something once before the first step (`Term.prepare`).
 
-    `pictures(transform)` gives the training samples in order, as (x, place) batches on the device: pictures through that
-    transform (None: as evaluation sees them), or features. `folder` is where what was worked out can be kept.
+    `pictures(transform)` yields the training samples in order, as batches (x, position) on the device: x are the images under
+    that transform (None: the transform of evaluation), or feature vectors; `position` counts the training samples from 0.
     """
 
     labels: Int[np.ndarray, "N"]
     class_names: tuple[str, ...]
     pictures: Callable[[Callable | None], Iterator[tuple[Tensor, Tensor]]]
-    folder: Path
+    folder: Path  # of the run; a term may store its results here
     device: torch.device
-    quiet: bool = False
+    quiet: bool = False  # True: no progress bar
 
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """Embeddings of some rows of a data set: the currency between stages."""
+    """Embeddings of some rows of a data set, with their labels."""
 
-    z: Float[Tensor, "N D"]
-    y: Int[Tensor, "N"]
-    row: Int[Tensor, "N"]
-    e: Float[Tensor, "N D"] | None = None
-    f: Float[Tensor, "N F"] | None = None
+    z: Float[Tensor, "N D"]  # embeddings of unit length
+    y: Int[Tensor, "N"]  # labels
+    row: Int[Tensor, "N"]  # rows in the data set
+    e: Float[Tensor, "N D"] | None = None  # raw embeddings
+    f: Float[Tensor, "N F"] | None = None  # pooled features
 
     _repr_html_ = view(embedded_html)
 
 
 @dataclass(frozen=True, eq=False)
 class Retrieval:
-    """Ranked answers to queries; self and excluded rows are already gone. Ranks count from 1.
+    """Ranked gallery rows of every query, without the query itself and without excluded rows. Ranks count from 1.
 
-    `query` and `row` are positions among the embeddings that were ranked.
-    `row`, `match` and `sim` show the first K answers (row -1: there is none). `hit_rank` holds the ranks of the relevant
-    answers down to `depth[q]`, query after query (those of query q: `hit_rank[start[q]:start[q + 1]]`, ascending).
+    `query` and `row` are positions among the embeddings that were ranked, not rows of the data set. `hit_rank` is a flat list:
+    the ranks of the relevant rows of query q, ascending and down to `depth[q]`, are `hit_rank[start[q]:start[q + 1]]`.
     """
 
     query: Int[Tensor, "Q"]
-    row: Int[Tensor, "Q K"]
-    match: Bool[Tensor, "Q K"]
-    sim: Float[Tensor, "Q K"]
-    relevant: Int[Tensor, "Q"]  # how many answers there are to find
-    depth: Int[Tensor, "Q"]
+    row: Int[Tensor, "Q K"]  # the K nearest gallery rows; -1 = fewer than K
+    match: Bool[Tensor, "Q K"]  # whether the row is relevant
+    sim: Float[Tensor, "Q K"]  # similarity of the row to the query
+    relevant: Int[Tensor, "Q"]  # number of relevant rows in the gallery
+    depth: Int[Tensor, "Q"]  # rank down to which `hit_rank` is complete
     hit_rank: Int[Tensor, "H"]
     start: Int[Tensor, "Q1"]
 
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Metric values per query; NaN where there is nothing to find. Means and intervals are derived."""
+    """Values of every metric for every query. Means and intervals are computed from these."""
 
-    each: dict[str, Float[np.ndarray, "Q"]]
-    query: Int[np.ndarray, "Q"] = field(default_factory=lambda: np.zeros(0, np.int64))  # rows of the data
-    label: Int[np.ndarray, "Q"] = field(default_factory=lambda: np.zeros(0, np.int64))
+    each: dict[str, Float[np.ndarray, "Q"]]  # metric name -> values; NaN for a query without relevant rows
+    query: Int[np.ndarray, "Q"] = field(default_factory=lambda: np.zeros(0, np.int64))  # rows of the data set
+    label: Int[np.ndarray, "Q"] = field(default_factory=lambda: np.zeros(0, np.int64))  # labels of the queries
 
     _repr_html_ = view(scores_html)

@@ -139,7 +139,7 @@ def test_importing_the_package_does_not_load_torch():
 def test_a_name_that_is_not_there_is_an_attribute_error():
     import likewise
 
-    with pytest.raises(AttributeError, match="likewise has no 'trian'; it has: train, evaluate"):
+    with pytest.raises(AttributeError, match="likewise has no attribute 'trian'; its names are: train, evaluate"):
         likewise.trian  # noqa: B018
     assert not hasattr(likewise, "Run")
 

@@ -94,5 +94,5 @@ def test_bad_use():
         exchange(part, [[1.0]], [[0]])
     with pytest.raises(LikewiseError, match="CoTeachingPlus: share, the noise rate, must be.*got -0.1"):
         CoTeachingPlus(share=-0.1, per_pass=5)
-    with pytest.raises(LikewiseError, match="CoTeachingPlus: start is a number of steps.*got 'x'"):
+    with pytest.raises(LikewiseError, match="CoTeachingPlus: start must be a number of steps.*got 'x'"):
         CoTeachingPlus(share=0.1, per_pass=5, start="x")

@@ -38,8 +38,8 @@ def test_what_the_environment_says_about_the_others_must_make_sense(monkeypatch)
             ranks.started()
     complete = {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
     for name, text, words in (
-        ("RANK", None, "WORLD_SIZE=2 needs RANK beside it; start the processes with torchrun"),
-        ("MASTER_PORT", None, "needs MASTER_PORT"), ("RANK", "2", "RANK must be a number from 0 to 1, got '2'"),
+        ("RANK", None, "with WORLD_SIZE=2, RANK must be set too; start the processes with torchrun"),
+        ("MASTER_PORT", None, "MASTER_PORT must be set too"), ("RANK", "2", "RANK must be a number from 0 to 1, got '2'"),
         ("RANK", "x", "RANK must be"), ("MASTER_PORT", "99999", "MASTER_PORT must be a number from 1 to 65535"),
     ):  # fmt: skip
         for known, value in (complete | {name: text}).items():
@@ -47,7 +47,7 @@ def test_what_the_environment_says_about_the_others_must_make_sense(monkeypatch)
         with pytest.raises(LikewiseError, match=words), joined(torch.device("cpu")):
             pass
     monkeypatch.setenv("MASTER_PORT", "29500")
-    ranks.must_know_the_others()
+    ranks.check_process_variables()
 
 
 def test_shares_follow_each_other_and_differ_by_one_at_most(found):

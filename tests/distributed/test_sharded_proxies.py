@@ -81,8 +81,8 @@ def test_learns_as_one_process_does_and_goes_on_with_any_number(runs, name, who)
 def test_what_cannot_be_shared_out_is_refused_by_every_process(runs, many):
     for found in runs[many]:
         few, around = found["refusals"].values()
-        assert f"every process needs a class at least, got classes=1 of NormSoftmax for {many} processes" in few
-        assert "must work with a share of its proxies, got Hierarchical" in around
+        assert f"there must be at least one class per process, got classes=1 of NormSoftmax for {many} processes" in few
+        assert "must support sharded proxies, got Hierarchical" in around
 
 
 @pytest.mark.parametrize("text", ["Hierarchical(loss=CosFace(), coarse=2)", "ForwardCorrection()", "MultiSimilarity()"])
@@ -112,9 +112,7 @@ def test_alone_nothing_changes():
 def test_a_share_without_the_other_processes_is_refused():
     loss = build("CosFace()", Loss, classes=CLASSES, dim=DIM).double()
     loss.proxies.data = loss.proxies.data[:3]
-    with pytest.raises(
-        LikewiseError, match="process 0 of 1 must hold its share of 7 proxies, got 3; shard a whole loss"
-    ):
+    with pytest.raises(LikewiseError, match="process 0 of 1 must hold its share of 7 proxies, got 3; call shard"):
         loss(*batch())
 
 

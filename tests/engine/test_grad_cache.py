@@ -167,7 +167,7 @@ def test_without_a_gradient_or_parameters_that_learn_nothing_is_kept():
     network = Network().double()
     chunked = Chunked(network, 4)
     with torch.no_grad():
-        assert not chunked(x).z.requires_grad and chunked.held is None
+        assert not chunked(x).z.requires_grad and chunked.first_pass is None
     network.requires_grad_(False)
     out = chunked(x)
     loss = ProxyAnchor(classes=CLASSES, dim=6).double()
@@ -221,11 +221,11 @@ def test_nothing_is_kept_after_the_end():
     chunked = Chunked(network, 4)
     out = chunked(x)
     (out.z @ out.z.T).sum().backward()
-    kept = [weakref.ref(t) for t in (x, *chunked.held.parts, out.z, out.f)]
+    kept = [weakref.ref(t) for t in (x, *chunked.first_pass.chunks, out.z, out.f)]
     chunked.finish()
     del x, out
     gc.collect()
-    assert [ref() for ref in kept] == [None] * len(kept) and chunked.held is None
+    assert [ref() for ref in kept] == [None] * len(kept) and chunked.first_pass is None
 
 
 class Saved:
@@ -264,7 +264,9 @@ def test_mistakes_are_named():
         Chunked(Network(), 0)
     chunked = Chunked(Network().double(), 4)
     chunked(x)
-    with pytest.raises(LikewiseError, match=r"a batch is still unfinished; call finish\(\) after its backward"):
+    with pytest.raises(
+        LikewiseError, match=r"the previous batch must be finished first; call finish\(\) after its backward"
+    ):
         chunked(x)
     chunked.finish()
     chunked(x)

@@ -40,7 +40,7 @@ def test_a_job_is_the_run_of_its_settings(planner, settings):
         ({"loss": "Triplet(margn=1)"}, "did you mean 'margin'"),
         ({"loss": "Triplet(margin=-1.0)"}, "Triplet: margin must be 0 or more"),
         ({"noise": "Uniform(shares=0.1)"}, "did you mean 'share'"),
-        ({"warmup": "soon"}, "warmup is a number of steps"),
+        ({"warmup": "soon"}, "warmup must be a number of steps"),
         ({"metrics": ("R@1000",)}, "the metrics look at 1000 answers"),
         ({"protocol": "UnseenClass()"}, "did you mean 'UnseenClasses'"),
     ],

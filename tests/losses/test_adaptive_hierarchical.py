@@ -161,7 +161,7 @@ def test_it_goes_on_from_its_state_and_learns_nothing_in_evaluation():
     z, y = batch(2)
     assert torch.equal(first(z.float(), y), late(z.float(), y))
     before = late.means.clone()
-    late.seen = None
+    late.pending = None
     late.eval()(z.float(), y)
     late.after_step(2)
     assert torch.equal(late.means, before)
@@ -177,5 +177,5 @@ def test_bad_arguments(unchecked):
     with pytest.raises(LikewiseError, match="space must be 'cosine' or 'hyperbolic', got 'flat'"):
         AdaptiveHierarchical(classes=3, space="flat")
     z, y = batch(1, (0, 0, 1))
-    with pytest.raises(LikewiseError, match="with views=2 a batch holds every picture 2 times, got 3 samples"):
+    with pytest.raises(LikewiseError, match="with views=2 a batch must have every image 2 times, got 3 samples"):
         AdaptiveHierarchical(classes=3, views=2)(z, y)

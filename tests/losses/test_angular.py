@@ -35,7 +35,7 @@ def by_hand(e, y, pairs, alpha, weight, penalty, power=2):
 def fixed(golden, monkeypatch):
     """The class mates of the fixed triplets are drawn."""
     p = torch.tensor(golden.miner.triplets)[:, 1]
-    monkeypatch.setattr(angular, "pick", lambda mask: (p, mask.any(1)))
+    monkeypatch.setattr(angular, "draw_columns", lambda mask: (p, mask.any(1)))
     return [(a, p) for a, p, _ in golden.miner.triplets]
 
 

@@ -47,7 +47,7 @@ def at_angles(angles):
     loss = ArcFace(classes=2, dim=2).double()
     loss.proxies.data = torch.tensor([[3.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
     z = torch.stack([angles.cos(), -angles.sin()], 1)
-    return loss._turned((z @ loss.proxies.detach().T / 3)[:, :1]).squeeze(1)
+    return loss._with_margin((z @ loss.proxies.detach().T / 3)[:, :1]).squeeze(1)
 
 
 def test_a_larger_angle_never_costs_less_not_even_beyond_pi():

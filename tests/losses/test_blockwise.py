@@ -26,7 +26,7 @@ def soft(sim, pairs):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Three rows a block, so that ten rows need four."""
-    monkeypatch.setattr(engine, "CACHED", 30)
+    monkeypatch.setattr(engine, "CPU_BLOCK_SIZE", 30)
 
 
 def test_by_hand(small_blocks):
@@ -129,7 +129,7 @@ def test_a_large_batch_in_blocks_equals_one_block(monkeypatch):
     z = F.normalize(torch.randn(600, 16, generator=g, dtype=torch.float64), dim=1).requires_grad_()
     blocks = MultiSimilarity()(z, y)
     (slope,) = torch.autograd.grad(blocks.mean(), z)
-    monkeypatch.setattr(engine, "CACHED", 2**30)
+    monkeypatch.setattr(engine, "CPU_BLOCK_SIZE", 2**30)
     whole = MultiSimilarity()(z, y)
     torch.testing.assert_close(blocks, whole)
     torch.testing.assert_close(slope, torch.autograd.grad(whole.mean(), z)[0])

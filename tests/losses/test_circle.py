@@ -66,5 +66,5 @@ def test_bad_arguments():
         Circle(margin=1.5)
     with pytest.raises(LikewiseError, match="gamma must be above 0, got 0"):
         Circle(gamma=0.0)
-    with pytest.raises(LikewiseError, match="Circle needs a miner of pairs"):
+    with pytest.raises(LikewiseError, match="Circle: miner must yield pairs"):
         Circle(miner=SemiHard())

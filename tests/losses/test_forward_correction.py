@@ -151,7 +151,7 @@ def test_bad_arguments(tmp_path):
         ForwardCorrection(classes=4, dim=2, transition=file)(torch.eye(2), torch.tensor([0, 1]))
     for bad in (np.eye(4) * 0.9, np.eye(4) + [[-1, 1, 0, 0]] * 4, np.full((4, 4), np.nan)):
         np.save(file, bad)
-        with pytest.raises(LikewiseError, match="rows of transition are shares of 0 or more that add up to 1"):
+        with pytest.raises(LikewiseError, match="rows of transition must be probabilities that sum to 1"):
             ForwardCorrection(classes=4, dim=2, transition=file)
     with pytest.raises(LikewiseError, match="percentile must be above 0 and up to 100, got 0"):
         estimate_transition(np.eye(2), 0.0)

@@ -111,23 +111,23 @@ def test_how_many_groups():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("Hierarchical(coarse=12)", r"fewer on every level than below it, got \[12\] of 12 classes; change coarse$"),
-        ("Hierarchical(coarse=1)", r"groups must be 2 or more"),
+        ("Hierarchical(coarse=12)", r"and fewer than the level below, got \[12\] of 12 classes; change coarse$"),
+        ("Hierarchical(coarse=1)", r"every level must have 2 groups or more"),
         ("Hierarchical(coarse=(4, 4))", r"got \[4, 4\] of 12 classes"),
-        ("Hierarchical(coarse=())", "groups must be 2 or more"),
-        ("Hierarchical(levels=3)", r"got \[2, 2, 2\] of 12 classes; take fewer levels"),
-        ("Hierarchical(coarse=(6, 3), levels=3)", "as many as coarse has numbers"),
+        ("Hierarchical(coarse=())", "every level must have 2 groups or more"),
+        ("Hierarchical(levels=3)", r"got \[2, 2, 2\] of 12 classes; use fewer levels"),
+        ("Hierarchical(coarse=(6, 3), levels=3)", "equal to the length of coarse"),
         ("Hierarchical(levels=0)", "levels must be 1 or more"),
         ("Hierarchical(tree='cub200')", "choose"),
         ("Hierarchical(depth=1, coarse=3)", "choose"),
         ("Hierarchical(weight=1e999)", "weight must be"),
-        ("Hierarchical(every=0)", "every must be a step or more"),
-        ("Hierarchical(start='soon')", "start is a number of steps"),
+        ("Hierarchical(every=0)", "every must be at least 1 step"),
+        ("Hierarchical(start='soon')", "start must be a number of steps"),
         ("Hierarchical(weight=-1.0)", "weight must be one number of 0 or more"),
         ("Hierarchical(weight=(1.0, 2.0))", "one for each of the 1 levels"),
         ("Hierarchical(coarse_proxies='mean')", "coarse_proxies must be"),
         ("Hierarchical(by='names')", "by must be 'proxies' or 'means'"),
-        ("Hierarchical(loss=MultiSimilarity())", r"loss must have vectors of classes .* got MultiSimilarity"),
+        ("Hierarchical(loss=MultiSimilarity())", r"loss must have class vectors .* got MultiSimilarity"),
         ("Hierarchical(loss=Margin())", "got Margin"),
         ("Hierarchical(loss=Hierarchical(loss=ProxyAnchor()))", "got Hierarchical"),
         ("Hierarchical(loss=ForwardCorrection(transition='t.npy'))", "transition must be"),
@@ -145,14 +145,14 @@ def test_what_cannot_be(text, says):
 def test_passes_need_their_length(batch):
     loss = Hierarchical(ProxyAnchor(CLASSES, DIM))
     loss(*batch)
-    with pytest.raises(LikewiseError, match="start='1e' counts passes, and nobody said how many steps"):
+    with pytest.raises(LikewiseError, match="with start in epochs, per_pass must be .* got start='1e'"):
         loss.after_step(1)
     Hierarchical(ProxyAnchor(CLASSES, DIM), start=5, every=2).after_step(1)
     assert Hierarchical(ProxyAnchor(CLASSES, DIM), every="0.5e").every == "0.5e"  # its length is told later
 
 
 def test_groups_that_would_never_be_found_are_refused():
-    with pytest.raises(LikewiseError, match="start='1e', but training ends after 1 steps, 1 a pass; train longer"):
+    with pytest.raises(LikewiseError, match="got start='1e' and 1 steps, 1 per epoch; train longer"):
         made(steps=1)
     assert made("Hierarchical(start=0)", steps=1).begun == 0 and made(steps=2).begun == 0
     assert made("Hierarchical(depth=1, start='9e')", steps=1, class_names=NAMES, taxonomy=TREE).begun == 1
@@ -231,7 +231,7 @@ def test_other_proxies_for_a_moment(batch, families):
     other = {name: 2 * p.detach() for name, p in loss.named_parameters()}  # lengths do not matter
     torch.testing.assert_close(torch.func.functional_call(loss, other, (z, y)), loss(z, y))
     with pytest.raises(Exception, match="size|shape|mask"):
-        loss.plan[0].lent(torch.randn(3, DIM), z, y)
+        loss.plan[0].with_proxies(torch.randn(3, DIM), z, y)
     assert loss.plan[0].loss.proxies is None
 
 
@@ -293,7 +293,7 @@ def test_groups_by_the_means_of_what_was_met(kind, families):
     assert torch.equal(loss.groups()[0][:11], before[:11])
     loss.eval()
     loss(again, torch.tensor([4]))
-    assert loss.seen is None, "who only looks leaves no trace"
+    assert loss.pending is None, "who only looks leaves no trace"
 
 
 def test_divergence_is_left_to_the_loop(families):
@@ -370,7 +370,7 @@ def test_the_tree_must_know_the_classes_and_have_groups(tmp_path):
 def test_who_only_looks_needs_no_tree(batch):
     loss = made("Hierarchical(depth=(2, 1))")
     assert loss.input == "unit"
-    with pytest.raises(LikewiseError, match="depth needs class_names and a tree"):
+    with pytest.raises(LikewiseError, match="depth needs class_names and a taxonomy"):
         loss(*batch)
 
 

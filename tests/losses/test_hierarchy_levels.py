@@ -3,7 +3,7 @@
 import pytest
 
 from likewise.losses import ArcFace, Margin, ProxyAnchor, SoftTriple
-from likewise.losses._hierarchy_levels import alike, plan_by_tree, plan_sizes, share_out, vectors_of
+from likewise.losses._hierarchy_levels import class_vectors, copy_of_loss, level_weights, plan_by_tree, plan_sizes
 from likewise.types import LikewiseError
 
 TREE = {"a": ("x", "x1"), "b": ("x", "x2"), "c": ("y", "x1"), "d": ("y",), "e": ("y", "y2", "deep"), "f": ("x", "x1")}
@@ -12,7 +12,7 @@ TREE = {"a": ("x", "x1"), "b": ("x", "x2"), "c": ("y", "x1"), "d": ("y",), "e": 
 def test_sizes():
     assert plan_sizes(200, None, 1) == [(200, 20)] and plan_sizes(200, None, 2) == [(200, 20), (20, 2)]
     assert plan_sizes(200, (50, 7), 2) == [(200, 50), (50, 7)]
-    with pytest.raises(LikewiseError, match="need three classes or more, got 2"):
+    with pytest.raises(LikewiseError, match="must be three classes or more to form groups, got 2"):
         plan_sizes(2, None, 1)
 
 
@@ -27,16 +27,16 @@ def test_groups_of_a_tree():
 
 
 def test_weights():
-    assert share_out(0.3, 2) == [0.3, 0.3] and share_out((1.0, 0.0), 2) == [1.0, 0.0]
+    assert level_weights(0.3, 2) == [0.3, 0.3] and level_weights((1.0, 0.0), 2) == [1.0, 0.0]
     for bad in (float("nan"), float("inf"), -1.0, (1.0,)):
         with pytest.raises(LikewiseError, match="weight must be one number"):
-            share_out(bad, 2)
+            level_weights(bad, 2)
 
 
 def test_a_loss_like_another():
-    few = alike(ArcFace(50, 8, scale=20, margin=0.2), classes=5)
-    assert (few.classes, few.dim, few.scale, few.margin) == (5, 8, 20, 0.2) and vectors_of(few).shape == (5, 8)
-    assert vectors_of(SoftTriple(5, 8, per_class=3)).shape == (15, 8)
-    assert vectors_of(ProxyAnchor(5, 8)).requires_grad
+    few = copy_of_loss(ArcFace(50, 8, scale=20, margin=0.2), classes=5)
+    assert (few.classes, few.dim, few.scale, few.margin) == (5, 8, 20, 0.2) and class_vectors(few).shape == (5, 8)
+    assert class_vectors(SoftTriple(5, 8, per_class=3)).shape == (15, 8)
+    assert class_vectors(ProxyAnchor(5, 8)).requires_grad
     with pytest.raises(LikewiseError, match="got Margin"):
-        vectors_of(Margin(classes=5))
+        class_vectors(Margin(classes=5))

@@ -10,7 +10,13 @@ from torch.nn import functional as F
 from likewise import losses
 from likewise.config.spec import build
 from likewise.contracts import Miner
-from likewise.losses._hyperbolic import HALFWAY, SPACES, hyperbolic_distance, hyperbolic_similarity, neg_hyperbolic
+from likewise.losses._hyperbolic import (
+    DISTANCE_UNIT,
+    SPACES_BY_NAME,
+    hyperbolic_distance,
+    hyperbolic_similarity,
+    neg_hyperbolic,
+)
 from likewise.types import LikewiseError, Tuples
 
 NO_SPACE = {
@@ -68,15 +74,15 @@ def test_of_the_cosine_it_is_the_same_distance():
     z = F.normalize(torch.randn(9, 4, generator=torch.Generator().manual_seed(3), dtype=torch.float64), dim=1)
     sim, d = z[:4] @ z[4:].T, -neg_hyperbolic(z[:4], z[4:])
     torch.testing.assert_close(hyperbolic_distance(sim), d)
-    torch.testing.assert_close(SPACES["hyperbolic"].squared(sim), d.square())
+    torch.testing.assert_close(SPACES_BY_NAME["hyperbolic"].squared(sim), d.square())
     torch.testing.assert_close(hyperbolic_similarity(sim), 1 - d / (2 * 2.7138889801486132))
     assert torch.autograd.gradcheck(hyperbolic_similarity, sim.requires_grad_())
 
 
 def test_the_ends_and_the_middle_of_a_space():
     ends = torch.tensor([1.0, 0.5, -1.0], dtype=torch.float64)
-    for space, middle in (("cosine", 1.0), ("hyperbolic", HALFWAY)):
-        of = SPACES[space]
+    for space, middle in (("cosine", 1.0), ("hyperbolic", DISTANCE_UNIT)):
+        of = SPACES_BY_NAME[space]
         expected = torch.tensor([0, middle, of.furthest]).double()
         torch.testing.assert_close(of.distance(ends), expected, rtol=0, atol=1e-3)
         torch.testing.assert_close(of.squared(ends), expected.square(), rtol=0, atol=1e-3)
@@ -87,7 +93,7 @@ def test_the_ends_and_the_middle_of_a_space():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_finite_slope_of_the_cosine_at_both_ends_and_beyond(dtype):
     sim = torch.tensor([1.0, 1 + 1e-6, 1 - 1e-7, -1.0, -1 - 1e-6], dtype=dtype, requires_grad=True)
-    for measure in SPACES["hyperbolic"][:3]:
+    for measure in SPACES_BY_NAME["hyperbolic"][:3]:
         (slope,) = torch.autograd.grad(measure(sim).sum(), sim)
         assert torch.isfinite(slope).all() and slope[3] != 0
 
@@ -104,7 +110,7 @@ class Next(Miner):
 Z = F.normalize(torch.randn(10, 3, generator=torch.Generator().manual_seed(4), dtype=torch.float64), dim=1)
 Y = [0, 0, 0, 1, 1, 1, 2, 2, 0, 1]
 D = (-neg_hyperbolic(Z, Z)).tolist()
-S = [[1 - d / (2 * HALFWAY) for d in row] for row in D]
+S = [[1 - d / (2 * DISTANCE_UNIT) for d in row] for row in D]
 POS = [[j for j in range(10) if j != i and Y[j] == Y[i]] for i in range(10)]
 NEG = [[j for j in range(10) if Y[j] != Y[i]] for i in range(10)]
 HERE = range(10)

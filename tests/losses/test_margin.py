@@ -126,7 +126,7 @@ def test_an_empty_list_of_triplets_gives_zero_with_a_graph(golden):
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [({"margin": -0.1}, "margin=-0.1"), ({"beta": 2.5}, "beta must be .*got 2.5"), ({"nu": -1.0}, "nu=-1"),
-     ({"classes": None}, "say per_class=False"), ({"miner": HardPairs()}, "needs a miner of triplets.*got HardPairs")],
+     ({"classes": None}, "set per_class=False"), ({"miner": HardPairs()}, "miner must yield triplets, got HardPairs")],
 )  # fmt: skip
 def test_bad_settings(wrong, says):
     with pytest.raises(LikewiseError, match=f"Margin.*{says}"):

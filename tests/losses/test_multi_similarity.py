@@ -53,5 +53,5 @@ def test_agrees_with_pytorch_metric_learning(golden):
 def test_bad_arguments(golden):
     with pytest.raises(LikewiseError, match="alpha and beta must be above 0, got alpha=0"):
         MultiSimilarity(alpha=0.0)
-    with pytest.raises(LikewiseError, match="MultiSimilarity needs a miner of pairs.*SemiHard"):
+    with pytest.raises(LikewiseError, match="MultiSimilarity: miner must yield pairs.*SemiHard"):
         MultiSimilarity(miner=SemiHard())(golden.z, golden.y)

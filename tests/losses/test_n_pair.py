@@ -36,7 +36,7 @@ def lengths(e, power):
 def draw(monkeypatch, triplets):
     """The class mates of the fixed triplets are drawn."""
     p = torch.tensor(triplets)[:, 1]
-    monkeypatch.setattr(n_pair, "pick", lambda mask: (p, mask.any(1)))
+    monkeypatch.setattr(n_pair, "draw_columns", lambda mask: (p, mask.any(1)))
 
 
 def test_all_pairs_by_hand_and_golden(golden):

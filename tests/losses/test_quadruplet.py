@@ -85,5 +85,5 @@ def test_bad_arguments():
         Quadruplet(margin=-1)
     with pytest.raises(LikewiseError, match="margin and far_margin must be 0 or more, got .*far_margin=-1"):
         Quadruplet(far_margin=-1)
-    with pytest.raises(LikewiseError, match="Quadruplet needs a miner of triplets.*HardPairs"):
+    with pytest.raises(LikewiseError, match="Quadruplet: miner must yield triplets.*HardPairs"):
         Quadruplet(miner=HardPairs())

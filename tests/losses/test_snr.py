@@ -99,5 +99,5 @@ def test_bad_arguments():
         SNR(margin=-1)
     with pytest.raises(LikewiseError, match="SNR: margin and penalty must be 0 or more, got .*penalty=-1"):
         SNR(penalty=-1)
-    with pytest.raises(LikewiseError, match="SNR needs a miner of triplets.*HardPairs"):
+    with pytest.raises(LikewiseError, match="SNR: miner must yield triplets.*HardPairs"):
         SNR(miner=HardPairs())

@@ -51,7 +51,7 @@ def test_the_mean_is_over_the_anchors_that_have_a_triplet():
 
 
 def test_a_miner_of_pairs_is_refused(golden):
-    with pytest.raises(LikewiseError, match="Triplet needs a miner of triplets.*HardPairs"):
+    with pytest.raises(LikewiseError, match="Triplet: miner must yield triplets.*HardPairs"):
         Triplet(miner=HardPairs())(golden.z, golden.y)
     with pytest.raises(LikewiseError, match="margin must be 0 or more, got -0.1"):
         Triplet(margin=-0.1)

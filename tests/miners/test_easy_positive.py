@@ -3,7 +3,7 @@ import torch
 from pytorch_metric_learning.miners import BatchEasyHardMiner
 
 from likewise.miners import EasyPositive
-from likewise.similarity import mates
+from likewise.similarity import reference_masks
 from likewise.types import LikewiseError
 
 
@@ -29,7 +29,7 @@ def test_by_hand(crowd, negative):
 
 def test_semi_hard_falls_back_to_the_nearest_where_nothing_lies_beyond():
     sim = torch.tensor([[1.0, 0.1, 0.9, 0.8], [0.1, 1.0, 0.9, 0.8]])
-    pairs = mates(torch.tensor([0, 0]), torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1]))
+    pairs = reference_masks(torch.tensor([0, 0]), torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1]))
     t = EasyPositive()(sim, pairs, 3)
     assert t.n.tolist() == [2, 2] and t.valid.all()
 

@@ -48,7 +48,7 @@ def test_a_batch_of_one_class_is_still_spread():
 
 
 def test_bad_arguments():
-    with pytest.raises(LikewiseError, match="share is a probability, from 0 to 1, got 1.5"):
+    with pytest.raises(LikewiseError, match="share must be a probability from 0 to 1, got 1.5"):
         Switch(share=1.5)
-    with pytest.raises(LikewiseError, match="Switch needs a miner of triplets.*HardPairs"):
+    with pytest.raises(LikewiseError, match="Switch: miner must yield triplets.*HardPairs"):
         Switch(miner=HardPairs())

@@ -190,17 +190,19 @@ def test_waits_for_nothing_and_takes_16_bits():
 def test_bad_use():
     z, y = units(0)
     miner = TSINT(classes=3)
-    with pytest.raises(LikewiseError, match=r"needs a teacher's view of the batch; call look\(z\) before the loss"):
+    with pytest.raises(
+        LikewiseError, match=r"needs the teacher's embeddings of the batch; call see_teacher\(z\) before the loss"
+    ):
         Contrastive(miner=miner)(z, y)
     miner.see_teacher(z[:5])
-    with pytest.raises(LikewiseError, match=r"the teacher saw 5 samples, but \(8, 8\) pairs"):
+    with pytest.raises(LikewiseError, match=r"got \(8, 8\) pairs and 5 samples of the teacher"):
         Contrastive(miner=miner)(z, y)
     miner.see_teacher(z)
     with pytest.raises(LikewiseError, match="without a memory"):
         CrossBatchMemory(dim=4, loss=Contrastive(miner=miner), size=4)(z, y)
-    with pytest.raises(LikewiseError, match="TSINT: share is the share of wrong labels.*got 1.0"):
+    with pytest.raises(LikewiseError, match="TSINT: share, the noise rate, must be .*got 1.0"):
         TSINT(classes=3, share=1.0)
     with pytest.raises(LikewiseError, match="momenta must be 0 or more and below 1, got momentum=1.0"):
         TSINT(classes=3, momentum=1.0)
-    with pytest.raises(LikewiseError, match="two classes or more are needed, got classes=1"):
+    with pytest.raises(LikewiseError, match="there must be two classes or more, got classes=1"):
         TSINT(classes=1)

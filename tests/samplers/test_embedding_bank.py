@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from likewise.samplers._embedding_bank import Bank
+from likewise.samplers._embedding_bank import EmbeddingBank
 from likewise.types import Embedded, LikewiseError
 
 
@@ -11,7 +11,7 @@ def embedded(z):
 
 
 def filled(rows=4):
-    bank = Bank("Mine", rows)
+    bank = EmbeddingBank("Mine", rows)
     bank.start(lambda: embedded(torch.arange(2.0 * rows).reshape(rows, 2)))
     return bank
 
@@ -56,22 +56,24 @@ def test_a_state_brings_back_bank_and_batches_and_is_not_filled_again():
     state = bank.state_dict()
     bank.observe(torch.tensor([[5.0, 5.0]]), torch.tensor([0]))
     bank.read()
-    late = Bank("Mine", 4)
+    late = EmbeddingBank("Mine", 4)
     late.load_state_dict(state)
     late.start(lambda: pytest.fail("filled again"))
     assert late.read()[0].tolist() == [9, 9]
     assert late.one_pass(2, lambda z, number: pytest.fail("chosen again")) == [[0, 1]]
-    late.load_state_dict(Bank("Mine", 4).state_dict())  # one that was never started can still be
+    late.load_state_dict(EmbeddingBank("Mine", 4).state_dict())  # one that was never started can still be
     late.start(lambda: embedded(torch.ones(4, 2)))
     assert late.read().tolist() == [[1, 1]] * 4
 
 
 def test_what_cannot_work_is_named():
-    with pytest.raises(LikewiseError, match=r"Mine: it looks at embeddings; call start\(embed\)"):
-        Bank("Mine", 4).one_pass(0, lambda z, number: [])
-    with pytest.raises(LikewiseError, match="Mine: start wants embeddings of all 5 training rows, got 4"):
-        Bank("Mine", 5).start(lambda: embedded(torch.ones(4, 2)))
+    with pytest.raises(LikewiseError, match=r"Mine: the sampler needs embeddings .* call start\(embed\)"):
+        EmbeddingBank("Mine", 4).one_pass(0, lambda z, number: [])
+    with pytest.raises(LikewiseError, match="Mine: start must get embeddings of all 5 training rows, got 4"):
+        EmbeddingBank("Mine", 5).start(lambda: embedded(torch.ones(4, 2)))
     bank = filled()
     bank.observe(torch.tensor([[np.nan, 1.0], [np.inf, 1.0]]), torch.tensor([0, 3]))
-    with pytest.raises(LikewiseError, match="Mine: embeddings must be finite, got 2 rows that are not; lower lr"):
+    with pytest.raises(
+        LikewiseError, match="Mine: embeddings must be finite, got 2 rows with NaN or infinity; lower lr"
+    ):
         bank.one_pass(0, lambda z, number: [])

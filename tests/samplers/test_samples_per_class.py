@@ -44,7 +44,7 @@ def test_lonely_classes_are_an_error_or_left_out():
 
 
 def test_bad_arguments(unchecked):
-    with pytest.raises(LikewiseError, match="wants 32 classes, but the labels hold 10"):
+    with pytest.raises(LikewiseError, match="needs 32 classes, but the labels have 10"):
         SamplesPerClass(LABELS, batch=64, per_class=2)
     with pytest.raises(LikewiseError, match="multiple of per_class, got batch=10, per_class=4"):
         SamplesPerClass(LABELS, batch=10, per_class=4)

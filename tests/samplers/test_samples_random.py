@@ -50,7 +50,7 @@ def test_a_small_class_drawn_often_repeats():
 
 
 def test_bad_arguments():
-    with pytest.raises(LikewiseError, match=f"a batch of 9999 wants as many samples, but there are {len(LABELS)}"):
+    with pytest.raises(LikewiseError, match=f"batch=9999 needs as many samples, but there are {len(LABELS)}"):
         SamplesRandom(LABELS, batch=9999)
     assert len(SamplesRandom(LABELS, batch=9999, with_replacement=True)) == 1
     with pytest.raises(LikewiseError, match="batch must be 2 or more to hold a pair, got 1"):

@@ -26,7 +26,7 @@ def test_durations_are_steps_or_passes():
         and steps_of("0.5e", 46, "x") == 23
     )
     for bad in ("", "e", "-3", "2.5", "10 e", "ten"):
-        with pytest.raises(LikewiseError, match="warmup is a number of steps"):
+        with pytest.raises(LikewiseError, match="warmup must be a number of steps"):
             steps_of(bad, 46, "warmup")
 
 

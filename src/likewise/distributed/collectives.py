@@ -1,4 +1,4 @@
-"""Several processes that train together: who is who, and what they add up, with the gradient. Alone, nothing happens."""
+"""Rank, shares of the work, and collectives with gradients. In a single process, the collectives return their input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from likewise.errors import LikewiseError
 
 
 def started() -> int:
-    """How many processes torchrun, or `--gpus`, started together: WORLD_SIZE, or 1 where it is not set."""
+    """Return how many processes torchrun or `--gpus` started: WORLD_SIZE, or 1 if it is not set."""
     text = os.environ.get("WORLD_SIZE", "1")
     if not text.isdecimal() or not 1 <= int(text) <= 10**6:
         raise LikewiseError(
@@ -22,13 +22,13 @@ def started() -> int:
     return int(text)
 
 
-def must_know_the_others() -> None:
-    """Raise unless the environment says which process this is, and where it meets the others."""
+def check_process_variables() -> None:
+    """Raise unless the environment has valid values of RANK, MASTER_ADDR and MASTER_PORT."""
     missing = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]
     if missing:
         raise LikewiseError(
-            f"processes: WORLD_SIZE={started()} needs {', '.join(missing)} beside it; start the processes with torchrun, "
-            "or unset it"
+            f"processes: with WORLD_SIZE={started()}, {', '.join(missing)} must be set too; start the processes with torchrun, "
+            "or unset WORLD_SIZE"
         )
     for name, least, most in (("RANK", 0, started() - 1), ("MASTER_PORT", 1, 65535)):
         text = os.environ[name]
@@ -39,55 +39,61 @@ def must_know_the_others() -> None:
 
 
 def world() -> tuple[int, int]:
-    """This process's number, and how many there are."""
+    """Return the rank of this process and the number of processes."""
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
     return 0, 1
 
 
 def cores() -> int:
-    """That this process may use."""
+    """Return the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def share(count: int, rank: int | None = None) -> slice:
-    """Which of so many things in a row are this process's (or another's) own. Shares differ by one at most."""
-    me, many = world()
-    return share_of(count, me if rank is None else rank, many)
+    """Return the slice of `count` items that belongs to this process, or to the process `rank`. Shares differ by one at most."""
+    own_rank, processes = world()
+    return share_of(count, own_rank if rank is None else rank, processes)
 
 
 def share_of(count: int, rank: int, processes: int) -> slice:
-    """Return the part of `count` things in a row that one of several processes works on."""
+    """Return the slice of `count` items that belongs to one of several processes."""
     return slice(count * rank // processes, count * (rank + 1) // processes)
 
 
 def gathered(part: Shaped[Tensor, "b ..."], count: int) -> Shaped[Tensor, "B ..."]:
-    """The shares of all processes, one after another, in what everyone works out alike; each takes the gradient of its own share.
+    """Return the shares of all processes, concatenated. Backward, each process takes the gradient of its own share.
+
+    For a result from which every process computes the same, such as the loss of the whole batch.
 
     Args:
-        count: of all shares together, which are as `share` cuts them.
+        part: share of this process, of the size that `share` assigns.
+        count: rows of all shares together.
     """
     return part if world()[1] == 1 else _Gathered.apply(part.contiguous(), count)
 
 
 def total(part: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:
-    """The sum over all processes, where each goes on with it in its own way: gradients are summed too."""
+    """Return the sum over all processes. Backward, gradients are summed too: each process uses the sum differently."""
     return part if world()[1] == 1 else _Total.apply(part)
 
 
 def copied(whole: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:
-    """What all processes hold alike and now use in different ways: the gradient is the sum of theirs."""
+    """Return a tensor that is equal in all processes. Backward, gradients are summed: each process uses it differently."""
     return whole if world()[1] == 1 else _Copied.apply(whole)
 
 
 def summed(part: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:
-    """The sum over all processes, with which all go on alike: each part's gradient is that of the sum. Goes with `copied`."""
+    """Return the sum over all processes. Backward, the gradient is passed on unchanged: all processes use the sum alike.
+
+    The counterpart of `copied`.
+    """
     return part if world()[1] == 1 else _Summed.apply(part)
 
 
 @torch.no_grad()
 def highest(part: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:
-    """The largest of each number among all processes. Without a gradient."""
+    """Return the elementwise maximum over all processes, without a gradient."""
     if world()[1] == 1:
         return part.detach()
     part = part.detach().clone()
@@ -96,6 +102,7 @@ def highest(part: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:
 
 
 def _added(t: Tensor) -> Tensor:
+    """Return the sum over all processes, without a gradient."""
     t = t.clone(memory_format=torch.contiguous_format)
     dist.all_reduce(t)
     return t
@@ -107,7 +114,7 @@ class _Gathered(torch.autograd.Function):
         ctx.rows = share(count)
         sizes = [share(count, rank) for rank in range(world()[1])]
         most = max(s.stop - s.start for s in sizes)
-        kind = part.dtype  # not every backend knows truth values
+        kind = part.dtype  # not every backend supports booleans
         part = part.to(torch.uint8) if kind == torch.bool else part
         part = torch.cat([part, part.new_zeros((most - len(part), *part.shape[1:]))])
         parts = [torch.empty_like(part) for _ in sizes]

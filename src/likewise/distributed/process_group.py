@@ -1,4 +1,4 @@
-"""Several processes, one result: each does its share of the work and everyone gets the whole."""
+"""The process group of a distributed run: joining it, waiting, broadcasting, and ranking in shares."""
 
 from __future__ import annotations
 
@@ -11,39 +11,45 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from likewise.distributed.collectives import must_know_the_others, started, world
+from likewise.distributed.collectives import check_process_variables, started, world
 from likewise.types import Retrieval
 
 
 @contextmanager
 def joined(device: torch.device) -> Iterator[torch.device]:
-    """With the processes that torchrun started beside this one, if it did; the device is then this process's own."""
+    """Join the process group if torchrun started several processes; otherwise do nothing. Yields the device.
+
+    Args:
+        device: device of this process.
+    """
     if started() == 1 or world()[1] > 1:
         yield device
         return
-    must_know_the_others()
-    # What lies on the host is exchanged there, without a device that would have to wait.
+    check_process_variables()
+    # Tensors on the host are exchanged by gloo, which needs no device sync.
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     with peer_errors():
-        dist.init_process_group(backend, timeout=timedelta(hours=2))  # one may work while the others wait for it
+        dist.init_process_group(
+            backend, timeout=timedelta(hours=2)
+        )  # one process may work for long while the others wait
         try:
             yield device
         except BaseException:
-            if device.type != "cuda":  # a GPU would wait for a process that may have gone
+            if device.type != "cuda":  # on a GPU, this call would wait for a process that may be dead
                 dist.destroy_process_group()
             raise
         dist.destroy_process_group()
 
 
 class PeerLost(RuntimeError):
-    """Another process of the group went away; this one has no error of its own."""
+    """Another process of the group ended; this process has no error of its own."""
 
 
 @contextmanager
 def peer_errors() -> Iterator[None]:
     """Raise `PeerLost` in place of torch's errors about a lost connection.
 
-    The text of gloo's errors is looked at here and nowhere else: they are plain RuntimeErrors.
+    Errors of gloo are plain RuntimeErrors, so they are recognised by their text, here and nowhere else.
     """
     try:
         yield
@@ -55,13 +61,13 @@ def peer_errors() -> Iterator[None]:
 
 
 def wait_for_all() -> None:
-    """Go on once every process is here."""
+    """Return when every process has called this function."""
     if world()[1] > 1:
         dist.barrier()
 
 
 def one_by_one(work: Callable[[], None]) -> None:
-    """The first process does it before the others, who then find what it left behind."""
+    """Run `work` in the first process, then in the others, which can use the files that the first one wrote."""
     if world()[0] == 0:
         work()
     wait_for_all()
@@ -69,17 +75,17 @@ def one_by_one(work: Callable[[], None]) -> None:
         work()
 
 
-def anybody(*said: bool) -> tuple[bool, ...]:
-    """Which of these any process says, so that all go the same way. The host asks; the device works on."""
+def anybody(*flags: bool) -> tuple[bool, ...]:
+    """Return, for every flag, whether it is set in any process. Runs on the host, without a device sync."""
     if world()[1] == 1:
-        return said
-    asked = torch.tensor(said, dtype=torch.uint8)
-    dist.all_reduce(asked, dist.ReduceOp.MAX)
-    return tuple(asked.bool().tolist())
+        return flags
+    reduced = torch.tensor(flags, dtype=torch.uint8)
+    dist.all_reduce(reduced, dist.ReduceOp.MAX)
+    return tuple(reduced.bool().tolist())
 
 
 def same_for_all(t: Tensor) -> Tensor:
-    """What the first process has, in every process."""
+    """Return the tensor of the first process, in every process."""
     if world()[1] > 1:
         t = t.contiguous()
         dist.broadcast(t, 0)
@@ -87,27 +93,30 @@ def same_for_all(t: Tensor) -> Tensor:
 
 
 def rank_in_shares(queries: int, rank_some: Callable[[slice], Retrieval]) -> Retrieval:
-    """Each process ranks its share of the queries against the whole gallery; the same ranking as alone, to the last row.
+    """Rank all queries: each process ranks its share against the whole gallery. The result is the same as in one process.
 
     Args:
-        rank_some: ranks these queries; their numbers in what it returns count from 0.
+        queries: number of queries.
+        rank_some: ranks the queries of this slice; in its result, queries count from 0.
     """
-    me, many = world()
-    many = min(many, queries)  # nobody ranks nothing: of few queries, some processes rank the same
-    me = min(me, many - 1)
-    edge = [queries * i // many for i in range(many + 1)]
-    found = rank_some(slice(edge[me], edge[me + 1]))
-    if many == 1:
-        return found
-    count = _gather(found.start.diff(), many)
+    rank, shares = world()
+    shares = min(
+        shares, queries
+    )  # a share must not be empty: with few queries, the last processes repeat the last share
+    rank = min(rank, shares - 1)
+    edge = [queries * i // shares for i in range(shares + 1)]
+    own = rank_some(slice(edge[rank], edge[rank + 1]))
+    if shares == 1:
+        return own
+    count = _gather(own.start.diff(), shares)
     names = ("row", "match", "sim", "relevant", "depth", "hit_rank")
-    whole = {name: _gather(getattr(found, name), many) for name in names}
+    whole = {name: _gather(getattr(own, name), shares) for name in names}
     start = torch.cat([count.new_zeros(1), count.cumsum(0)])
-    return replace(found, query=torch.arange(queries, device=start.device), start=start, **whole)
+    return replace(own, query=torch.arange(queries, device=start.device), start=start, **whole)
 
 
-def _gather(part: Tensor, many: int) -> Tensor:
-    """The parts of the first `many` processes, one after another; they may differ in length."""
+def _gather(part: Tensor, count: int) -> Tensor:
+    """Return the tensors of the first `count` processes, concatenated; they may differ in length."""
     size = torch.tensor([len(part)], device=part.device)
     sizes = [torch.zeros_like(size) for _ in range(world()[1])]
     dist.all_gather(sizes, size)
@@ -117,4 +126,4 @@ def _gather(part: Tensor, many: int) -> Tensor:
     padded = torch.cat([part, part.new_zeros((most - len(part), *part.shape[1:]))])
     parts = [torch.empty_like(padded) for _ in sizes]
     dist.all_gather(parts, padded.contiguous())
-    return torch.cat([p[: int(s)] for p, s in zip(parts[:many], sizes[:many], strict=True)]).to(kind)
+    return torch.cat([p[: int(s)] for p, s in zip(parts[:count], sizes[:count], strict=True)]).to(kind)

@@ -1,16 +1,16 @@
-"""Proxies shared out among processes, for very many classes: each holds some of them, and all see one exact loss.
+"""Proxies sharded over processes, for very many classes: each process holds some proxies, and the loss is exact.
 
 >>> from likewise.losses import NormSoftmax
 >>> loss = NormSoftmax(classes=6, dim=2)  # whole, from the same seed in every process
->>> shard(loss)  # from here on a process of n holds 6 / n proxies; alone, all of them
+>>> shard(loss)  # now each of n processes holds 6 / n proxies; a single process holds all
 >>> optimizer = torch.optim.SGD(loss.parameters(), lr=0.1)
 >>> z, y = torch.eye(2), torch.tensor([0, 5])  # the whole batch, the same in every process
->>> loss(z, y).mean().backward()  # the numbers and the gradient of one process with all proxies
+>>> loss(z, y).mean().backward()  # the same values and gradients as in one process with all proxies
 >>> optimizer.step()
->>> list(whole(loss)), whole(loss)["proxies"].shape  # what the first process stores, whatever n is
+>>> list(whole(loss)), whole(loss)["proxies"].shape  # the state that the first process stores, for any n
 (['proxies'], torch.Size([6, 2]))
 
-As in Deng et al. 2019 (ArcFace, on parallel training) and An et al. 2021 (Partial FC), whose drawing of classes is left out.
+As in Deng et al. 2019 (ArcFace, on parallel training) and An et al. 2021 (Partial FC), without the sampling of classes.
 """
 
 from __future__ import annotations
@@ -31,27 +31,28 @@ from likewise.types import LikewiseError
 
 
 def shard(part: nn.Module) -> None:
-    """Keep only this process's proxies of a loss, or of the losses inside a term. Alone, all are kept.
+    """Reduce the proxies of a loss, or of the losses inside a term, to the share of this process. A single process keeps all.
 
-    Call it before the first step, on what was built from the same seed everywhere. From then on all processes call the loss
-    (and its `guess`) together, each with the whole batch. The gradient of the proxies is then whole: it must not be averaged.
+    Call it before the first step, on a module that was built from the same seed in every process. From then on all processes
+    must call the loss (and its `predict`) together, each with the whole batch. The gradient of the proxies is then complete and
+    must not be averaged over processes.
     """
     # Any: contracts.Loss, which imports this file.
     losses: list[Any] = [m for m in part.modules() if hasattr(m, "can_shard")]
     for loss in losses:
-        name, many = type(loss).__name__, world()[1]
+        name, processes = type(loss).__name__, world()[1]
         if not loss.can_shard:
             raise LikewiseError(
-                f"shard: a loss must work with a share of its proxies, got {name}, which needs them all or has none; "
-                "use ArcFace, CosFace, NormSoftmax or ProxyNCA, or leave the proxies whole"
+                f"shard: the loss must support sharded proxies, got {name}, which needs all proxies or has none; "
+                "use ArcFace, CosFace, NormSoftmax or ProxyNCA, or do not shard the proxies"
             )
-        if loss.classes < many:
+        if loss.classes < processes:
             raise LikewiseError(
-                f"shard: every process needs a class at least, got classes={loss.classes} of {name} for {many} processes; "
-                "leave the proxies whole"
+                f"shard: there must be at least one class per process, got classes={loss.classes} of {name} for {processes} "
+                "processes; do not shard the proxies"
             )
     for loss in losses:
-        if len(loss.proxies) == loss.classes:  # not yet
+        if len(loss.proxies) == loss.classes:  # not sharded yet
             loss.proxies.data = loss.proxies.data[share(loss.classes)].clone()
 
 
@@ -63,29 +64,30 @@ def cross_entropy(
     margin: Callable[[Tensor], Tensor] | None = None,
     with_own: bool = True,
 ) -> Float[Tensor, "B"]:
-    """-log( e^(l_iy) / sum_c e^(l_ic) ), l_ic the product of z_i with proxy c at unit length; of all proxies or of a share.
+    """Return -log( e^(l_iy) / sum_c e^(l_ic) ) for every sample, with l_ic = z_i p_c / |p_c|; the proxies may be sharded.
 
     Args:
-        z: embeddings times the scale of the loss, all of the batch in every process.
-        proxies: of all classes, or this process's share of them.
-        margin: what becomes of the logits of the own classes, one a sample.
-        with_own: let the sum run over the own class too.
+        z: embeddings times the scale of the loss; the whole batch in every process.
+        proxies: proxies of all classes, or the share of this process.
+        classes: number of classes.
+        margin: function from the logit of a sample's own class to the logit with margin.
+        with_own: whether the sum includes the sample's own class.
     """
     unit = unit_rows(proxies).to(z)
     if len(proxies) == classes:
-        return _of_all(z @ unit.T, y, margin, with_own)
+        return _unsharded_cross_entropy(z @ unit.T, y, margin, with_own)
     if len(proxies) != len(range(classes)[share(classes)]):
-        me, many = world()
+        rank, processes = world()
         raise LikewiseError(
-            f"shard: process {me} of {many} must hold its share of {classes} proxies, got {len(proxies)}; shard a whole loss, "
-            "once the processes have met"
+            f"shard: process {rank} of {processes} must hold its share of {classes} proxies, got {len(proxies)}; call shard() on "
+            "a loss with all proxies, after the process group was joined"
         )
-    own, others = _Compared.apply(copied(z), unit, y, classes)
+    own, others = _ShardedLogits.apply(copied(z), unit, y, classes)
     own = own if margin is None else margin(own)
     return (exact_softplus(others - own) if with_own else others - own).squeeze(1)
 
 
-def _of_all(
+def _unsharded_cross_entropy(
     logits: Float[Tensor, "B C"], y: Int[Tensor, "B"], margin: Callable[[Tensor], Tensor] | None, with_own: bool
 ) -> Float[Tensor, "B"]:
     own = y[:, None]
@@ -95,14 +97,14 @@ def _of_all(
         return F.cross_entropy(logits, y, reduction="none")
     next_y = (y + 1) % logits.shape[1]
     ahead = logits.gather(1, next_y[:, None]) - logits.gather(1, own)
-    # Any other class tells the sum over the other classes: it is that class's logit plus its cross-entropy.
+    # log-sum over the other classes = logit of any one of them + its cross-entropy among them; here the class after y.
     return F.cross_entropy(logits.scatter(1, own, -torch.inf), next_y, reduction="none") + ahead.squeeze(1)
 
 
-class _Compared(torch.autograd.Function):
-    """Every sample's logit of its own class, and the log of the sum of e^logit over all others, wherever their proxies are.
+class _ShardedLogits(torch.autograd.Function):
+    """Logit of every sample's own class, and log of the sum of e^logit over all other classes of all processes.
 
-    One matrix is kept, the exponentials, and a second is made on the way back.
+    One matrix, the exponentials, is stored for the backward pass, which allocates a second one.
     """
 
     @staticmethod
@@ -133,17 +135,17 @@ class _Compared(torch.autograd.Function):
 
 @torch.no_grad()
 def nearest(z: Float[Tensor, "B D"], proxies: Float[Tensor, "c D"], classes: int) -> Int[Tensor, "B"]:
-    """The class of the nearest proxy, among those of all processes; of several as near, the first."""
+    """Return the class of the nearest proxy over all processes; the first one if several are equally near."""
     sim = z.float() @ F.normalize(proxies.float(), dim=1).T
     if len(proxies) == classes:
         return sim.argmax(1)
     best, at = sim.max(1)
-    found = (at + share(classes).start).where(best == highest(best), classes)
-    return -highest(-found).clamp_min(1 - classes)  # nobody is nearest to NaN
+    label = (at + share(classes).start).where(best == highest(best), classes)
+    return -highest(-label).clamp_min(1 - classes)  # the clamp keeps a valid class if z is NaN
 
 
 def shares(part: nn.Module) -> Iterator[tuple[str, nn.Parameter, int]]:
-    """The parameters of which this process holds some rows only: the name in the state, the parameter, the rows in all."""
+    """Yield the sharded parameters: name in the state, parameter, and number of rows over all processes."""
     loss: Any
     for name, loss in part.named_modules():
         if getattr(loss, "can_shard", False) and len(loss.proxies) != loss.classes:
@@ -151,58 +153,65 @@ def shares(part: nn.Module) -> Iterator[tuple[str, nn.Parameter, int]]:
 
 
 def gather_rows(part: Shaped[Tensor, "b ..."], count: int) -> Shaped[Tensor, "B ..."] | None:
-    """The rows of all processes in the first one's host memory; None elsewhere."""
-    me, many = world()
-    sizes = [len(range(count)[share(count, rank)]) for rank in range(many)]
+    """Return the rows of all processes in host memory of the first process; None in the other processes."""
+    rank, processes = world()
+    sizes = [len(range(count)[share(count, r)]) for r in range(processes)]
     part = F.pad(part.detach(), (0, 0) * (part.dim() - 1) + (0, max(sizes) - len(part)))
-    parts = None if me else [torch.empty_like(part) for _ in sizes]
+    parts = None if rank else [torch.empty_like(part) for _ in sizes]
     dist.gather(part.contiguous(), parts)
     return None if parts is None else torch.cat([p[:size].cpu() for p, size in zip(parts, sizes, strict=True)])
 
 
 def whole(part: nn.Module) -> dict[str, Tensor]:
-    """The state with all rows, to be stored by the first process; in others what is shared out is missing. All must call it."""
-    return _present(part.state_dict() | {name: gather_rows(p, count) for name, p, count in shares(part)})
+    """Return the state with all rows in the first process, which stores it; in others, without the sharded parameters.
+
+    All processes must call this function.
+    """
+    return _without_none(part.state_dict() | {name: gather_rows(p, count) for name, p, count in shares(part)})
 
 
 def own(part: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """This process's rows of a state with all rows."""
+    """Return this process's rows of a state with all rows."""
     return state | {name: _cut(state[name], count) for name, _, count in shares(part) if name in state}
 
 
 def whole_memory(optimizer: torch.optim.Optimizer, parts: Iterable[nn.Module]) -> dict:
-    """The optimiser's state with all rows of what is shared out in these parts, as `whole` does it."""
+    """Return the optimiser state with all rows of the sharded parameters of these modules; see `whole`."""
 
     def gather(memory: dict, count: int) -> dict:
-        return _present({k: gather_rows(v, count) if _by_row(v) else v for k, v in memory.items()})
+        return _without_none({k: gather_rows(v, count) if _by_row(v) else v for k, v in memory.items()})
 
-    return _each_memory(optimizer, optimizer.state_dict(), parts, gather)
+    return _map_sharded_state(optimizer, optimizer.state_dict(), parts, gather)
 
 
 def own_memory(optimizer: torch.optim.Optimizer, state: dict, parts: Iterable[nn.Module]) -> dict:
-    """This process's rows of an optimiser's state with all rows."""
+    """Return this process's rows of an optimiser state with all rows."""
 
     def cut(memory: dict, count: int) -> dict:
         return {k: _cut(v, count) if _by_row(v) else v for k, v in memory.items()}
 
-    return _each_memory(optimizer, state, parts, cut)
+    return _map_sharded_state(optimizer, state, parts, cut)
 
 
 def gradient_norm(parts: Iterable[nn.Module]) -> Float[Tensor, ""]:
-    """The length of all gradients in these parts taken together, the same in every process."""
+    """Return the norm of all gradients of these modules together, equal in every process."""
     parts = list(parts)
     shared = {p: p.grad for part in parts for _, p, _ in shares(part) if p.grad is not None}
-    alike = [p.grad for part in parts for p in part.parameters() if p.grad is not None and p not in shared]
-    norm = nn.utils.get_total_norm(alike)
+    replicated = [p.grad for part in parts for p in part.parameters() if p.grad is not None and p not in shared]
+    norm = nn.utils.get_total_norm(replicated)
     if not shared:
         return norm
     return (norm.square() + summed(nn.utils.get_total_norm(list(shared.values())).square())).sqrt()
 
 
-def _each_memory(optimizer: torch.optim.Optimizer, state: dict, parts: Iterable[nn.Module], change: Callable) -> dict:
-    """A state in which what is remembered of parameters that are shared out was changed."""
+def _map_sharded_state(
+    optimizer: torch.optim.Optimizer, state: dict, parts: Iterable[nn.Module], change: Callable
+) -> dict:
+    """Return an optimiser state with `change(state of a parameter, rows in all)` applied to every sharded parameter."""
     counts = {p: count for part in parts for _, p, count in shares(part)}
-    order = [p for group in optimizer.param_groups for p in group["params"]]  # a state counts parameters in this order
+    order = [
+        p for group in optimizer.param_groups for p in group["params"]
+    ]  # the order in which the state numbers parameters
     changed = {
         n: change(memory, counts[order[n]]) if order[n] in counts else memory for n, memory in state["state"].items()
     }
@@ -210,12 +219,12 @@ def _each_memory(optimizer: torch.optim.Optimizer, state: dict, parts: Iterable[
 
 
 def _by_row(value: object) -> bool:
-    return isinstance(value, Tensor) and value.dim() > 0  # not the number of steps
+    return isinstance(value, Tensor) and value.dim() > 0  # a scalar, such as the step count, has no rows
 
 
 def _cut(rows: Tensor, count: int) -> Tensor:
-    return rows[share(count)] if len(rows) == count else rows  # others are refused by who loads them
+    return rows[share(count)] if len(rows) == count else rows  # a wrong size raises when the state is loaded
 
 
-def _present(state: dict) -> dict:
+def _without_none(state: dict) -> dict:
     return {k: v for k, v in state.items() if v is not None}

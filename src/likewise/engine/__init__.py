@@ -1,1 +1,1 @@
-"""Network in, tensors out: embedding rows, CUDA graphs, GradCache."""
+"""Running the network: embedding rows, CUDA graphs, GradCache."""

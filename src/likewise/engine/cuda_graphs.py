@@ -1,4 +1,4 @@
-"""The network of a training step as fast as a GPU runs it: as it is, captured as a CUDA graph, or compiled and captured."""
+"""Execution modes of the network on a GPU: eager, captured as a CUDA graph, or compiled and captured."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ from jaxtyping import Shaped
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from likewise.engine.grad_cache import generators, unmoved
+from likewise.engine.grad_cache import generators, preserved_state
 from likewise.types import Output
 
 Mode = Literal["eager", "graph", "compile"]
 
-COMPILING = 60.0
-"""Seconds that compiling may take; a training must be able to win them back."""
+MAX_COMPILE_SECONDS = 60.0
+"""Assumed duration of compiling; it is tried only if the training can save that much time."""
 
-GAIN = 0.2
-"""The share of a step that compiling may save; more than it mostly does, so that long trainings try it."""
+MAX_COMPILE_GAIN = 0.2
+"""Share of a step that compiling may save. Higher than usual, so that long trainings do try it."""
 
 
 class Captured(nn.Module):
-    """An embedder whose forward and backward pass are each replayed as one CUDA graph: nothing is launched piece by piece.
+    """An embedder whose forward and backward pass are each replayed as one CUDA graph, without launching single kernels.
 
-    The same kernels in the same order, so the same numbers. It holds for pictures of one shape, in training mode, with the
-    parameters that learned when it was made; for other pictures, and in evaluation, the embedder itself is called.
-    By hand, since torch's own hands every parameter through autograd at each call, which takes longer than a small network.
+    The same kernels run in the same order, so results are identical. The graphs are valid for batches of one shape, in training
+    mode, and for the parameters that required a gradient at capture; for other batches, and in evaluation mode, the embedder
+    itself is called. `torch.cuda.make_graphed_callables` is not used: it passes every parameter through autograd at each call,
+    which takes longer than a small network.
 
     Args:
-        embedder: on a GPU. It stays as it is and shares its parameters.
-        x: a batch as those to come.
-        bf16: its arithmetic.
+        embedder: network on a GPU. It is not changed, and shares its parameters.
+        x: an example batch, of the shape of the batches to come.
+        bf16: run in bfloat16 autocast.
         compiled: compile before capturing.
     """
 
@@ -47,8 +48,11 @@ class Captured(nn.Module):
         self.x, self.root = x.clone(), torch.zeros((), device=x.device, requires_grad=True)
         work = _Fields(embedder)
         self.graphs = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
-        moved = generators(x.device), list(embedder.buffers())  # by trying
-        with unmoved(*moved), torch.autocast(x.device.type, torch.bfloat16, enabled=bf16, cache_enabled=False):
+        changed = generators(x.device), list(embedder.buffers())  # by the trial runs
+        with (
+            preserved_state(*changed),
+            torch.autocast(x.device.type, torch.bfloat16, enabled=bf16, cache_enabled=False),
+        ):
             with torch.no_grad():
                 out = embedder(x[:2])
             self.fields = work.fields = tuple(name for name in Output._fields if getattr(out, name) is not None)
@@ -56,22 +60,23 @@ class Captured(nn.Module):
             self.outs, self.slopes, self.grads = self._capture(work)
 
     def _capture(self, work: Callable[..., Any]) -> tuple[tuple[Tensor, ...], list[Tensor], tuple[Tensor | None, ...]]:
-        """Capture both passes. Returns the tensors that hold outputs, the gradients of outputs, and those of parameters."""
+        """Capture both passes. Return the tensors of the outputs, of the gradients by outputs, and of those by parameters."""
 
         def both_ways() -> None:
             outs = work(self.x)
             self._slopes(outs, [torch.ones_like(t) for t in outs])
 
         warm_up(both_ways)
-        # Threads that read pictures may allocate memory meanwhile; by default that breaks a capture.
-        how = {"pool": torch.cuda.graph_pool_handle(), "capture_error_mode": "thread_local"}
-        with torch.cuda.graph(self.graphs[0], **how):
+        # Threads that read images may allocate memory during the capture, which fails in the default error mode.
+        options = {"pool": torch.cuda.graph_pool_handle(), "capture_error_mode": "thread_local"}
+        with torch.cuda.graph(self.graphs[0], **options):
             outs = work(self.x)
         slopes = [torch.zeros_like(t) for t in outs]
-        with torch.cuda.graph(self.graphs[1], **how):
+        with torch.cuda.graph(self.graphs[1], **options):
             return outs, slopes, self._slopes(outs, slopes)
 
     def _slopes(self, outs: tuple[Tensor, ...], slopes: list[Tensor]) -> tuple[Tensor | None, ...]:
+        """Return the gradients by the parameters, given the gradients by the outputs (`slopes`)."""
         moving = [(t, slope) for t, slope in zip(outs, slopes, strict=True) if t.requires_grad]
         if not moving or not self.learning:
             return ()
@@ -81,17 +86,17 @@ class Captured(nn.Module):
     def forward(self, x: Shaped[Tensor, "B ..."]) -> Output:
         if (x.shape, x.dtype) != (self.x.shape, self.x.dtype) or not self.embedder.training:
             return self.embedder(x)
-        found = dict(zip(self.fields, _Replay.apply(self.root, x, self), strict=True))
-        return Output(**{name: found.get(name) for name in Output._fields})  # pyright: ignore[reportArgumentType]
+        fields = dict(zip(self.fields, _Replay.apply(self.root, x, self), strict=True))
+        return Output(**{name: fields.get(name) for name in Output._fields})  # pyright: ignore[reportArgumentType]
 
     def collect(self) -> None:
-        """Gradients of the parameters, added to those there are."""
+        """Add the captured gradients to the `grad` of the parameters."""
         for p, grad in zip(self.learning, self.grads, strict=False):
             if grad is not None:
                 p.grad = grad if p.grad is None else p.grad + grad
 
     def keep_apart(self) -> None:
-        """Gradients of an earlier backward pass lie where both graphs write, unless they were dropped."""
+        """Copy gradients of an earlier backward pass that are still in use, because a replay overwrites their memory."""
         for p, grad in zip(self.learning, self.grads, strict=False):
             if grad is not None and p.grad is grad:
                 p.grad = grad.clone()
@@ -104,7 +109,7 @@ class _Replay(torch.autograd.Function):
         captured.keep_apart()
         captured.x.copy_(x)
         captured.graphs[0].replay()
-        return tuple(t.detach().clone() for t in captured.outs)  # the next replay writes over them
+        return tuple(t.detach().clone() for t in captured.outs)  # the next replay overwrites them
 
     @staticmethod
     @once_differentiable
@@ -117,7 +122,7 @@ class _Replay(torch.autograd.Function):
 
 
 class _Fields(nn.Module):
-    """What the embedder gives, without what is not there: graphs know tensors only."""
+    """The embedder with its outputs as a tuple without None, because graphs handle tensors only."""
 
     def __init__(self, embedder: nn.Module):
         super().__init__()
@@ -130,10 +135,10 @@ class _Fields(nn.Module):
 
 
 class Looking:
-    """An embedder in evaluation, whose forward pass is replayed as one CUDA graph where that is possible.
+    """An embedder in evaluation mode whose forward pass is replayed as one CUDA graph if possible.
 
-    It is captured with the first batch; what has another shape, or cannot be captured, goes through the embedder itself. What
-    comes out is to be copied before the next call, which writes over it.
+    The first batch is captured. Batches of another shape, and networks that cannot be captured, run in eager mode. The next call
+    overwrites the returned tensors, so the caller must copy them first.
     """
 
     def __init__(self, embedder: nn.Module):
@@ -158,20 +163,22 @@ class Looking:
             with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
                 out = self.embedder(self.x)
             self.out = out
-        except RuntimeError:  # it looks at values on the way
+        except RuntimeError:  # the network needs a device sync, so that it cannot be captured
             torch.cuda.synchronize()
 
 
 def warm_up(work: Callable[[], object]) -> None:
-    """What is loaded, chosen or compiled at first is not to be captured. The last round must not wait for the device, for a
-    capture in which something waits fails and leaves torch in disorder."""
+    """Run `work` three times, so that a capture contains no loading, autotuning or compiling.
+
+    The last run raises at a device sync: a sync inside of a capture would fail and leave torch in an invalid state.
+    """
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
         for _ in range(2):
             work()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that this mode is a prototype
+            warnings.simplefilter("ignore")  # warning that this mode is a prototype
             torch.cuda.set_sync_debug_mode("error")
         try:
             work()
@@ -182,29 +189,29 @@ def warm_up(work: Callable[[], object]) -> None:
 
 @dataclass
 class Fast:
-    """Chooses how the network of a training runs, by trying. Who lets other parameters learn calls `renew`.
+    """Chooses the execution mode of the network of a training by measuring. Call `renew` when other parameters become trainable.
 
     Args:
-        wish: one of the ways, or "auto": the fastest of those that are worth trying.
-        steps: how many are to come.
-        known: the way an earlier part of this training went, which it keeps unless another is wished.
+        wish: a mode, or "auto": the fastest mode among those worth trying.
+        steps: remaining steps of the training.
+        known: mode that this training used before it was resumed; with "auto", it is used again.
     """
 
     embedder: nn.Module
     wish: Literal["auto"] | Mode
     steps: int
     known: Mode | None = None
-    tried: dict[Mode, float] = field(default_factory=dict)  # milliseconds a step, by the way
-    made: nn.Module | None = None
+    tried: dict[Mode, float] = field(default_factory=dict)  # mode -> milliseconds per step
+    made: nn.Module | None = None  # the network in the chosen mode
 
     def network(self, x: Shaped[Tensor, "B ..."], bf16: bool) -> nn.Module:
-        """What to call for a batch like this."""
+        """Return the network in the chosen mode, for batches of this shape."""
         if self.made is None:
             self.made = self._choose(x, bf16)
         return self.made
 
     def renew(self) -> None:
-        """Other parameters learn from here on."""
+        """Choose again at the next call, because other parameters are trainable now."""
         self.made, self.tried = None, {}
         self.known = self.first
 
@@ -222,16 +229,19 @@ class Fast:
             except RuntimeError:
                 if self.wish != "auto":
                     raise
-                self.known = "eager"  # what went elsewhere does not go here
+                self.known = "eager"  # the mode worked on another machine but fails on this one
                 return self.embedder
         networks = {}
         for mode in ("eager", "graph", "compile"):
-            if mode == "compile" and min(self.tried.values()) / 1000 * self.steps * GAIN < COMPILING:
+            if (
+                mode == "compile"
+                and min(self.tried.values()) / 1000 * self.steps * MAX_COMPILE_GAIN < MAX_COMPILE_SECONDS
+            ):
                 break
             try:
                 networks[mode] = self._make(mode, x, bf16)
                 self.tried[mode] = milliseconds(networks[mode], x, bf16)
-            except RuntimeError:  # it looks at values on the way, or does what the compiler does not know
+            except RuntimeError:  # it needs a device sync, or the compiler does not support it
                 if mode == "eager":
                     raise
                 self.tried[mode] = math.inf
@@ -243,8 +253,8 @@ class Fast:
 
 
 def milliseconds(network: nn.Module | Captured, x: Tensor, bf16: bool, rounds: int = 8) -> float:
-    """Of a forward and backward pass on this batch."""
-    with unmoved(generators(x.device), list(network.buffers())):
+    """Return the mean duration of a forward and backward pass on this batch, in milliseconds."""
+    with preserved_state(generators(x.device), list(network.buffers())):
         for number in range(3 + rounds):
             if number == 3:
                 torch.cuda.synchronize(x.device)

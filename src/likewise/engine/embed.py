@@ -1,4 +1,4 @@
-"""embed_rows: a network and rows of a data set -> Embedded."""
+"""Embed rows of a data set with a network."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from likewise.io.progress import bar
 from likewise.models.embedder import Embedder
 from likewise.types import Embedded, Items
 
-MANY = 8
-"""Batches from which on it pays to capture the network first."""
+MIN_CAPTURE_BATCHES = 8
+"""Number of batches above which capturing the network as a CUDA graph saves time."""
 
-HELD = 256
-"""Batches whose embeddings stay on the device at most: fetching them one by one would make it wait."""
+MAX_DEVICE_BATCHES = 256
+"""Batches whose embeddings are held on the device before they are copied; a copy per batch would stall the device."""
 
 
 @torch.no_grad()
@@ -36,43 +36,50 @@ def embed_rows(
     quiet: bool = False,
     title: str = "embed",
 ) -> Embedded:
-    """Embeddings of these rows, in evaluation mode, in float32, on the CPU. The network is left in the mode it was in.
+    """Return the embeddings of these rows as float32 on the CPU, computed in evaluation mode; the mode is restored afterwards.
 
-    Processes that work together (see `distributed.collectives`) call it together: each embeds its share, and all get the whole.
+    If several processes form a group (see `distributed.collectives`), all must call this function: each embeds its share of the
+    rows, and all return the embeddings of all rows.
 
     Args:
-        look: what the network sees of pictures; None for features.
-        held: where decoded pictures are; None: in the cache if they are there, else they are read from their files.
-        features: keep the pooled features too.
+        look: transform of the images; None for feature vectors.
+        held: where decoded images are; None: the cache if it has these images, otherwise their files.
+        batch: samples per forward pass.
+        workers: processes that read images.
+        features: also return the pooled features.
+        title: text of the progress bar.
     """
     was_training = embedder.training
     embedder.eval()
     own = rows[share(len(rows))]
     width = {"z": embedder.dim, "e": embedder.dim} | ({"f": embedder.feature_dim} if features else {})
-    found, fresh = {name: torch.empty(len(own), wide) for name, wide in width.items()}, {name: [] for name in width}
+    result = {name: torch.empty(len(own), columns) for name, columns in width.items()}
+    on_device = {name: [] for name in width}
 
     def fetch(last: int) -> None:
-        for name, parts in fresh.items():
-            new = torch.cat(parts)
-            found[name][last - len(new) : last] = new
-            parts.clear()
+        for name, blocks in on_device.items():
+            new = torch.cat(blocks)
+            result[name][last - len(new) : last] = new
+            blocks.clear()
 
-    workers = choose_workers(workers) if len(own) > 2 * batch else 0  # processes cost more than a few pictures
+    workers = (
+        choose_workers(workers) if len(own) > 2 * batch else 0
+    )  # starting processes takes longer than reading few images
     if held is None and look is not None:
-        from likewise.data.placement import at_hand  # not above: features and pictures at hand need no cache
+        from likewise.data.placement import at_hand  # imported late: only this case needs the cache
 
         held = at_hand(items, own, device, look.side)
-    see = Looking(embedder) if device.type == "cuda" and len(own) > MANY * batch else embedder
+    network = Looking(embedder) if device.type == "cuda" and len(own) > MIN_CAPTURE_BATCHES * batch else embedder
     try:
         with bar(title, len(own), quiet=quiet) as progress:
-            for part in batches(items, in_order(own, batch), look, device=device, held=held, workers=workers):
-                out = see(part.x)
-                for name, parts in fresh.items():
-                    parts.append(getattr(out, name).float().clone())
-                progress.advance(len(part.row))
-                if len(fresh["z"]) == HELD or progress.done == len(own):
+            for data in batches(items, in_order(own, batch), look, device=device, held=held, workers=workers):
+                out = network(data.x)
+                for name, blocks in on_device.items():
+                    blocks.append(getattr(out, name).float().clone())
+                progress.advance(len(data.row))
+                if len(on_device["z"]) == MAX_DEVICE_BATCHES or progress.done == len(own):
                     fetch(progress.done)
     finally:
         embedder.train(was_training)
-    whole = {name: gathered(t, len(rows)) for name, t in found.items()}
+    whole = {name: gathered(t, len(rows)) for name, t in result.items()}
     return Embedded(y=torch.as_tensor(items.y[rows]), row=torch.as_tensor(rows), **whole)

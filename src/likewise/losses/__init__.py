@@ -1,4 +1,4 @@
-"""Losses: (z, y) -> one number per sample. The classes imported here are the registry."""
+"""Losses: (z, y) -> one value per sample. The classes imported here are the registry."""
 
 from likewise.losses.adaptive_hierarchical import AdaptiveHierarchical as AdaptiveHierarchical
 from likewise.losses.angular import Angular as Angular

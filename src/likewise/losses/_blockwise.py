@@ -1,8 +1,8 @@
-"""Losses that look at one row of the similarity matrix at a time, computed block by block with their gradient.
+"""Pair losses computed in blocks of rows of the similarity matrix, together with their gradient.
 
-A pair loss is some twenty passes over a B x R matrix. Over the whole matrix each pass goes through main memory and leaves a
-temporary for autograd; over a block of rows that fits the cache it is almost free. So the forward pass takes block after block,
-lets autograd differentiate the block at once, and keeps one B x R matrix: the gradient by the similarities.
+A pair loss reads a B x R matrix some twenty times. On the whole matrix, each operation goes through main memory and leaves a
+temporary for autograd; on a block of rows that fits into the cache, it is almost free. Therefore the forward pass takes one block
+at a time, lets autograd differentiate it at once, and stores one B x R matrix: the gradient by the similarities.
 """
 
 from __future__ import annotations
@@ -18,30 +18,31 @@ from torch.nn import functional as F
 from likewise.contracts import Miner
 from likewise.similarity import (
     at_least_float32,
+    batch_masks,
     cosine,
     full_precision,
-    mates,
-    mates_within,
     neg_squared,
+    normalise_by_count,
     observed,
-    spread,
+    reference_masks,
 )
 from likewise.types import Pairs, Ref, Tuples
 
-CACHED = 2**17
-"""Numbers in a block on the CPU: half a megabyte, which stays in a core's cache."""
+CPU_BLOCK_SIZE = 2**17
+"""Elements of a block on the CPU: half a megabyte, which fits into the cache of a core."""
 
-BOUNDED = 2**22
-"""Numbers in a block on an accelerator: large enough to fill it, small enough to bound memory."""
+ACCELERATOR_BLOCK_SIZE = 2**22
+"""Elements of a block on an accelerator: large enough to use it fully, small enough to bound memory."""
 
-RECORDED = 2**24
-"""Numbers of a matrix that an accelerator may keep some ten copies of."""
+MAX_RECORDED_SIZE = 2**24
+"""Elements up to which an accelerator computes the matrix in one block, with some ten temporaries of that size."""
 
-Rows = Callable[..., "Tensor | tuple[Tensor, Tensor]"]
+RowLoss = Callable[..., "Tensor | tuple[Tensor, Tensor]"]
+"""(similarities of some anchors, their chosen pairs) -> value per anchor, or (sum per anchor, count per anchor)."""
 
 
 def by_rows(
-    rows: Rows,
+    rows: RowLoss,
     z: Float[Tensor, "B D"],
     y: Int[Tensor, "B"],
     ref: Ref | None = None,
@@ -49,63 +50,66 @@ def by_rows(
     margin: float | None = None,
     similarity: Callable[[Tensor, Tensor], Tensor] = cosine,
 ) -> Float[Tensor, "B"]:
-    """Per-sample numbers of a loss whose number i depends on row i of the similarities alone.
+    """Return the values of a loss for which the value of sample i depends only on row i of the similarity matrix.
 
     Args:
-        rows: (sim, chosen) of some rows -> one number a row; or those and a count a row, and then the numbers are scaled so that
-            their mean over the batch is their sum divided by the sum of the counts.
-        miner: makes `chosen` out of the pairs; None: `chosen` is all pairs.
-        margin: the loss's, for miners that look at it.
-        similarity: `cosine` or `neg_squared`, whose gradients are known here.
+        rows: (sim, chosen) for some rows -> one value per row; or (sum, count) per row, and then the values are scaled so that
+            their mean over the batch is the sum of the sums divided by the sum of the counts.
+        miner: computes `chosen` from the pairs; None: `chosen` is all pairs.
+        margin: margin of the loss, for miners that use it.
+        similarity: `cosine` or `neg_squared`, whose gradients are implemented here.
     """
     job = _job(rows, y, ref, similarity, miner, margin)
     with full_precision(z):
         z = at_least_float32(z)
         other = z if ref is None else at_least_float32(ref.z)
         wanted = torch.is_grad_enabled() and (z.requires_grad or other.requires_grad)
-        # With a small matrix an accelerator waits for the host, which is through with the plain way sooner.
-        small = z.device.type != "cpu" and len(z) * len(other) <= RECORDED
+        # For a small matrix the host is the bottleneck, and plain autograd needs fewer calls.
+        small = z.device.type != "cpu" and len(z) * len(other) <= MAX_RECORDED_SIZE
         if wanted and not small and not observed():
             each, count = _ByRows.apply(job, z, other)
         else:
             each, count = job.recorded(z, other)
-    return each if count is None else spread(each, count)
+    return each if count is None else normalise_by_count(each, count)
 
 
 def triplets(
     z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None, miner: Miner, margin: float | None = None
 ) -> Tuples:
-    """The miner's triplets of a batch, mined block by block and without a gradient."""
+    """Return the triplets that the miner chooses, computed block by block and without a gradient."""
     job = _job(lambda *_: y, y, ref, cosine, miner, margin)
     with torch.no_grad(), full_precision(z):
         sim = cosine(at_least_float32(z), at_least_float32(z if ref is None else ref.z))
-        found: list[tuple[int, Any]] = [(b.start, job.choose(sim[b], z.shape[1], b)) for b in job.blocks(sim)]
-    if len(found) == 1:
-        return found[0][1]
-    fields = {name: torch.cat([getattr(t, name) for _, t in found]) for name in ("p", "n", "valid", "pull")}
-    one_each = all(t.one_each for _, t in found)
-    return Tuples(a=torch.cat([t.a + start for start, t in found]), **fields, one_each=one_each)
+        mined: list[tuple[int, Any]] = [(b.start, job.choose(sim[b], z.shape[1], b)) for b in job.blocks(sim)]
+    if len(mined) == 1:
+        return mined[0][1]
+    fields = {name: torch.cat([getattr(t, name) for _, t in mined]) for name in ("p", "n", "valid", "pull")}
+    one_each = all(t.one_each for _, t in mined)
+    return Tuples(a=torch.cat([t.a + start for start, t in mined]), **fields, one_each=one_each)
 
 
 def blocks(sim: Float[Tensor, "B R"]) -> list[slice]:
-    """Rows to take together; all of them where the compiler fuses passes, or an accelerator has room for the whole.
+    """Return the blocks of rows to compute at a time; one block if the call is compiled or the matrix is small for the device.
 
-    Where autograd records, `cut` the matrix: on the way back a slice becomes a whole matrix of zeros.
+    Where autograd records, use `split_rows` rather than slices: the gradient of each slice is a whole matrix of zeros.
     """
     size, columns = sim.shape
-    small = sim.device.type != "cpu" and sim.numel() <= RECORDED
+    small = sim.device.type != "cpu" and sim.numel() <= MAX_RECORDED_SIZE
     if torch.compiler.is_compiling() or small:
         return [slice(0, size)]
-    step = max(1, (CACHED if sim.device.type == "cpu" else BOUNDED) // columns)
+    step = max(1, (CPU_BLOCK_SIZE if sim.device.type == "cpu" else ACCELERATOR_BLOCK_SIZE) // columns)
     return [slice(i, min(i + step, size)) for i in range(0, size, step)]
 
 
-def cut(sim: Float[Tensor, "B R"], parts: list[slice]) -> tuple[Float[Tensor, "b R"], ...]:
+def split_rows(sim: Float[Tensor, "B R"], parts: list[slice]) -> tuple[Float[Tensor, "b R"], ...]:
+    """Return the blocks of the matrix."""
     return sim.split([p.stop - p.start for p in parts])
 
 
 class _Job(NamedTuple):
-    rows: Rows
+    """The arguments of `by_rows`, without the embeddings."""
+
+    rows: RowLoss
     y: Tensor
     ref_y: Tensor | None  # None: the batch itself
     own: Tensor | None
@@ -119,24 +123,26 @@ class _Job(NamedTuple):
         return [slice(0, len(sim))] if self.miner and self.miner.whole else blocks(sim)
 
     def choose(self, sim: Tensor, dim: int, block: slice) -> Pairs | Tuples:
+        """Return the pairs or triplets of a block that the loss uses."""
         if self.ref_y is None:
-            pairs = mates_within(self.y, block)
+            pairs = batch_masks(self.y, block)
         else:
-            pairs = mates(self.y[block], self.ref_y, None if self.own is None else self.own[block], self.used)
+            pairs = reference_masks(self.y[block], self.ref_y, None if self.own is None else self.own[block], self.used)
         return self.miner(sim.detach(), pairs, dim, self.margin) if self.miner else pairs
 
     def one(self, sim: Tensor, dim: int, block: slice) -> tuple[Tensor, Tensor | None]:
-        found = self.rows(sim, self.choose(sim, dim, block))
-        return found if isinstance(found, tuple) else (found, None)
+        """Return the values of a block, and the counts if the loss has them."""
+        values = self.rows(sim, self.choose(sim, dim, block))
+        return values if isinstance(values, tuple) else (values, None)
 
     def recorded(self, z: Tensor, other: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The plain way, for autograd to record."""
+        """Return values and counts of all rows, by operations that autograd records."""
         sim = self.similarity(z, other)
         parts = self.blocks(sim)
-        return _join([self.one(rows, z.shape[1], part) for rows, part in zip(cut(sim, parts), parts)])
+        return _join([self.one(rows, z.shape[1], part) for rows, part in zip(split_rows(sim, parts), parts)])
 
 
-def _job(rows: Rows, y: Tensor, ref: Ref | None, similarity, miner: Miner | None, margin: float | None) -> _Job:
+def _job(rows: RowLoss, y: Tensor, ref: Ref | None, similarity, miner: Miner | None, margin: float | None) -> _Job:
     parts = (None, None, None, None) if ref is None else (ref.y, ref.own, ref.used, ref.live)
     return _Job(rows, y, *parts, similarity, miner, margin)
 
@@ -144,17 +150,17 @@ def _job(rows: Rows, y: Tensor, ref: Ref | None, similarity, miner: Miner | None
 class _ByRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx, job: _Job, z: Tensor, other: Tensor):
-        ctx.job, ctx.resamples = job, _draws(z.device)
+        ctx.job, ctx.restore_rng = job, _rng_restorer(z.device)
         sim = job.similarity(z, other)
-        found = []
+        done = []
         for block in job.blocks(sim):
             s = sim[block].detach().requires_grad_()
             with torch.enable_grad():
                 each, count = job.one(s, z.shape[1], block)
             sim[block] = torch.autograd.grad(each, s, torch.ones_like(each), materialize_grads=True)[0]
-            found.append((each.detach(), count))
+            done.append((each.detach(), count))
         ctx.save_for_backward(sim, z, other)
-        each, count = _join(found)
+        each, count = _join(done)
         ctx.set_materialize_grads(False)
         if count is not None:
             ctx.mark_non_differentiable(count)
@@ -166,7 +172,7 @@ class _ByRows(torch.autograd.Function):
             return None, None, None
         slope, z, other = ctx.saved_tensors
         _, wants_z, wants_other = ctx.needs_input_grad
-        if torch.is_grad_enabled():  # somebody will differentiate this gradient: record it
+        if torch.is_grad_enabled():  # second derivative needed: record the backward pass
             return None, *_recorded_gradient(ctx, grad, z, other)
         by_z = by_other = None
         with full_precision(grad):
@@ -186,25 +192,27 @@ class _ByRows(torch.autograd.Function):
 
 
 def _recorded_gradient(ctx, grad: Tensor, *given: Tensor) -> list[Tensor | None]:
+    """Return the gradients by the embeddings with a graph, for second derivatives; miners repeat their random draws."""
     wanted = ctx.needs_input_grad[1:]
     with torch.random.fork_rng([grad.device] if grad.device.type == "cuda" else []), torch.enable_grad():
-        ctx.resamples()
-        copies = [t.view_as(t) for t in given]  # so that a sample as anchor and as partner has a gradient of its own
+        ctx.restore_rng()
+        copies = [t.view_as(t) for t in given]  # separate gradients of a sample as anchor and as reference row
         each, _ = ctx.job.recorded(*copies)
     by = [c for c, needed in zip(copies, wanted) if needed]
-    found = iter(torch.autograd.grad(each, by, grad, create_graph=True, allow_unused=True))
-    return [next(found) if needed else None for needed in wanted]
+    gradients = iter(torch.autograd.grad(each, by, grad, create_graph=True, allow_unused=True))
+    return [next(gradients) if needed else None for needed in wanted]
 
 
-def _join(found: list[tuple[Tensor, Tensor | None]]) -> tuple[Tensor, Tensor | None]:
-    if len(found) == 1:
-        return found[0]
-    each, count = zip(*found)
+def _join(blocks: list[tuple[Tensor, Tensor | None]]) -> tuple[Tensor, Tensor | None]:
+    """Return the values and counts of all blocks, concatenated."""
+    if len(blocks) == 1:
+        return blocks[0]
+    each, count = zip(*blocks)
     return torch.cat(each), None if count[0] is None else torch.cat(count)
 
 
-def _draws(device: torch.device) -> Callable[[], None]:
-    """A way back to the random numbers that come next."""
+def _rng_restorer(device: torch.device) -> Callable[[], None]:
+    """Return a function that restores the current state of the random generator."""
     if device.type == "cuda":
         state = torch.cuda.get_rng_state(device)
         return lambda: torch.cuda.set_rng_state(state, device)

@@ -1,4 +1,4 @@
-"""Levels of groups above the classes of a loss: how many there are, who belongs where, and a loss for each."""
+"""Levels of groups above the classes of a `Hierarchical` loss: their sizes, members, weights and losses."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from likewise.errors import LikewiseError
 from likewise.taxonomies import ancestors
 
 Plan = tuple[int, int] | Int[Tensor, "K"]
-"""Of a level: how many there are below it and how many groups, or the group of each of those below."""
+"""Plan of a level: (number of classes or groups below it, number of groups), or the group of every class or group below."""
 
 
 class Level(NamedTuple):
-    """A level of groups: how many there are, what it weighs, and a loss without proxies, which are lent to it."""
+    """A level of groups, with a loss that has no proxies of its own."""
 
-    size: int
-    weight: float
+    size: int  # number of groups
+    weight: float  # factor of the level in the loss
     loss: Loss
-    name: str  # of what it calls its proxies
-    copies: int  # of every proxy that it wants
+    name: str  # attribute of the loss that holds its proxies
+    copies: int  # vectors per group that the loss needs
 
-    def lent(
+    def with_proxies(
         self, proxies: Float[Tensor, "K D"], z: Float[Tensor, "B D"], group: Int[Tensor, "B"]
     ) -> Float[Tensor, "B"]:
-        """What the loss says with these proxies. The batch was checked already."""
+        """Return the values of the loss with these proxies, which are set for this call only. Does not check the batch."""
         try:
             self.loss.__dict__[self.name] = proxies if self.copies == 1 else proxies.repeat(self.copies, 1)  # pyright: ignore[reportIndexIssue]
             return self.loss.forward(z, group)
@@ -40,22 +40,27 @@ class Level(NamedTuple):
 
 
 def plan_sizes(classes: int, coarse: int | tuple[int, ...] | None, levels: int) -> list[Plan]:
-    """Levels of so many groups, where they are yet to be found: as `coarse` says, or each a tenth of the one below."""
+    """Return the plans of levels whose groups will be found by clustering.
+
+    Args:
+        coarse: number of groups of each level; None: a tenth of the level below, 2 at least.
+        levels: number of levels.
+    """
     if classes < 3:
-        raise LikewiseError(f"Hierarchical: groups of classes need three classes or more, got {classes}")
+        raise LikewiseError(f"Hierarchical: there must be three classes or more to form groups, got {classes}")
     first = max(2, classes // 10) if coarse is None else coarse
     sizes = [classes, *first] if isinstance(first, tuple) else [classes, first]
     if levels < 1 or (isinstance(first, tuple) and levels not in (1, len(first))):
         raise LikewiseError(
-            f"Hierarchical: levels must be 1 or more, and as many as coarse has numbers, got levels={levels} and "
-            f"coarse={coarse}; leave levels out"
+            f"Hierarchical: levels must be 1 or more, and equal to the length of coarse, got levels={levels} and "
+            f"coarse={coarse}; omit levels"
         )
     while len(sizes) <= levels and not isinstance(first, tuple):
         sizes.append(max(2, sizes[-1] // 10))
     if len(sizes) == 1 or any(not 2 <= few < many for many, few in pairwise(sizes)):
         raise LikewiseError(
-            f"Hierarchical: groups must be 2 or more and fewer on every level than below it, got {sizes[1:]} of {classes} "
-            f"classes; {'take fewer levels' if coarse is None else 'change coarse'}"
+            f"Hierarchical: every level must have 2 groups or more, and fewer than the level below, got {sizes[1:]} of {classes} "
+            f"classes; {'use fewer levels' if coarse is None else 'change coarse'}"
         )
     return list(pairwise(sizes))
 
@@ -64,32 +69,40 @@ def plan_by_tree(
     classes: int, depth: int | tuple[int, ...], names: Sequence[str] | None, tree: str | None,
     taxonomy: dict[str, tuple[str, ...]] | None,
 ) -> list[Plan]:  # fmt: skip
-    """Levels of the groups that a tree has at these depths."""
+    """Return the plans of levels whose groups are the nodes of a tree at these depths.
+
+    Args:
+        depth: 1 for the coarsest nodes; several depths, the deepest first, for several levels.
+        names: names of the classes; None: unknown, the plans are placeholders.
+        tree: tree in place of the data's own taxonomy; None: `taxonomy`.
+    """
     depths = depth if isinstance(depth, tuple) else (depth,)
     if not depths or depths[-1] < 1 or any(a <= b for a, b in pairwise(depths)):
-        raise LikewiseError(f"Hierarchical: depth must be 1 or more, several depths the deepest first, got {depth}")
-    if names is None:  # somebody only looks at what kind of loss this is
+        raise LikewiseError(
+            f"Hierarchical: depth must be 1 or more, with the deepest first if there are several, got {depth}"
+        )
+    if names is None:  # the loss is built only to read its attributes
         return [(classes, 2) for _ in depths]
     if len(names) != classes:
         raise LikewiseError(
             f"Hierarchical: class_names must name each of the {classes} classes, got {len(names)} names"
         )
-    below, found = ancestors("Hierarchical", names, tree, taxonomy), []
-    for cut in depths:
-        nodes = sorted({path[:cut] for path in below})
+    below, plans = ancestors("Hierarchical", names, tree, taxonomy), []
+    for level in depths:
+        nodes = sorted({path[:level] for path in below})
         if not 2 <= len(nodes) < len(below):
             raise LikewiseError(
-                f"Hierarchical: groups must be 2 or more and fewer on every level than below it, got {len(nodes)} at "
-                f"depth={cut} of the tree for {len(below)} below; choose another depth"
+                f"Hierarchical: every level must have 2 groups or more, and fewer than the level below, got {len(nodes)} at "
+                f"depth={level} of the tree for {len(below)} below; choose another depth"
             )
-        number = {node: place for place, node in enumerate(nodes)}
-        found.append(torch.tensor([number[path[:cut]] for path in below]))
+        number = {node: position for position, node in enumerate(nodes)}
+        plans.append(torch.tensor([number[path[:level]] for path in below]))
         below = nodes
-    return found
+    return plans
 
 
-def share_out(weight: float | tuple[float, ...], levels: int) -> list[float]:
-    """The weight of every level."""
+def level_weights(weight: float | tuple[float, ...], levels: int) -> list[float]:
+    """Return the weight of every level, given one for all or one for each."""
     each: list[float] = list(weight) if isinstance(weight, tuple) else [weight] * levels
     if len(each) != levels or not all(0 <= one < float("inf") for one in each):
         raise LikewiseError(
@@ -98,21 +111,21 @@ def share_out(weight: float | tuple[float, ...], levels: int) -> list[float]:
     return each
 
 
-def vectors_of(loss: Loss) -> nn.Parameter:
-    """The vectors of a loss's classes, all first ones, then all second ones; raise if they are not all it has."""
+def class_vectors(loss: Loss) -> nn.Parameter:
+    """Return the class vectors of a loss: the first of every class, then the second, ... Raise if it has other state."""
     own, classes, dim = list(loss.parameters()), getattr(loss, "classes", None), getattr(loss, "dim", None)
-    sound = (
+    valid = (
         classes and dim and len(own) == 1 and own[0].ndim == 2 and own[0].shape[1] == dim and not len(own[0]) % classes
     )
-    if not sound or list(loss.buffers()) or loss.input != "unit":
+    if not valid or list(loss.buffers()) or loss.input != "unit":
         raise LikewiseError(
-            "Hierarchical: loss must have vectors of classes and learn nothing else, such as ProxyAnchor() or ProxyNCA(), got "
-            f"{type(loss).__name__}"
+            f"Hierarchical: loss must have class vectors as its only parameters, got {type(loss).__name__}; use ProxyAnchor() or "
+            "ProxyNCA()"
         )
     return own[0]
 
 
-def alike(loss: Loss, **other) -> Loss:
-    """A loss of the same kind and settings, but for these arguments."""
+def copy_of_loss(loss: Loss, **other) -> Loss:
+    """Return a loss of the same class and arguments, except for those given."""
     names = inspect.signature(type(loss)).parameters
     return type(loss)(**{name: getattr(loss, name) for name in names} | other)

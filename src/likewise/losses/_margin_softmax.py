@@ -1,4 +1,4 @@
-"""Classification by one learned unit vector per class, with a margin: what ArcFace, CosFace and their relatives share."""
+"""Softmax over cosines to one proxy per class, with a margin: shared by ArcFace, CosFace and related losses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_scale(owner: str, scale: float) -> None:
 
 
 def uniform_proxies(classes: int, dim: int) -> nn.Parameter:
-    """One vector per class, drawn uniformly within plus or minus 1 / sqrt(dim)."""
+    """Return one random proxy per class, uniform within plus or minus 1 / sqrt(dim)."""
     return nn.Parameter(torch.empty(classes, dim).uniform_(-(dim**-0.5), dim**-0.5))
 
 
@@ -33,11 +33,11 @@ def margin_softmax(
     margin: Callable[[Tensor], Tensor] | None = None,
     with_own: bool = True,
 ) -> Float[Tensor, "B"]:
-    """Cross-entropy of the scaled cosines to all proxies, in float32 at least; see `sharded_proxies.cross_entropy`.
+    """Return the cross-entropy of the scaled cosines to all proxies, in float32 at least; see `sharded_proxies.cross_entropy`.
 
     Args:
-        margin: from the own class's scaled cosine to its logit.
-        with_own: let the sum in the denominator run over the own class too.
+        margin: function from the scaled cosine of a sample's own class to its logit; None: no margin.
+        with_own: whether the sum in the denominator includes the sample's own class.
     """
     with full_precision(z):
         return cross_entropy(scale * at_least_float32(z), y, proxies, classes, margin, with_own)

@@ -7,38 +7,38 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
-from likewise.losses._hyperbolic import must_know, neg_hyperbolic
+from likewise.losses._hyperbolic import check_space, neg_hyperbolic
 from likewise.similarity import compare, cosine, full_precision, log1p_sum_exp, observed
 from likewise.types import LikewiseError, Ref
 
-PUBLISHED = {"cosine": (cosine, 0.5), "hyperbolic": (neg_hyperbolic, -2.7)}
-"""How near two samples are, and the base of the margins: 2.7 is how far apart a cosine of 0.5 is there."""
+SPACE_DEFAULTS = {"cosine": (cosine, 0.5), "hyperbolic": (neg_hyperbolic, -2.7)}
+"""Name of a space -> (similarity, default of gamma). A cosine of 0.5 is a hyperbolic distance of 2.7."""
 
 
 class AdaptiveHierarchical(Loss):
-    """Margins that follow how alike the classes are, and views of one picture that hold together whatever its label says.
+    """Multi-similarity loss with margins that follow the similarity of classes, and a pull between views of the same image.
 
     Paper: Yan et al., Adaptive Hierarchical Similarity Metric Learning With Noisy Labels, TIP 2023.
     Formula: l_i = 1/r log(1 + sum_v e^(-r (s_iv - A_i))) + 1/a log(1 + sum_p e^(-a (s_ip - P_i)))
-               + 1/b log(1 + sum_n e^(b (s_in - N_in))); v other views of i, p other pictures of its label, n those of others;
-        P_i = gamma + [S_yy], N_in = gamma - [S_yn], S_ab the mean similarity of classes a and b, [.] brought to 0..width;
-        A_i = the least similarity of two pictures of i's label in the batch
-    Differs: known from a summary, which leaves open what follows. S_ab is a moving average of batch means; [.] takes the
-        least S of the batch to 0 and the largest to width, for positives and for negatives apart; margins are constants to
-        the gradient; a label with one picture in the batch takes gamma for A. In hyperbolic space s = -distance, so gamma is
-        below 0, and as unit embeddings lie on a sphere there, s is a function of the cosine.
-    Needs: two samples of a class in the batch; up to some thousands of classes, for it keeps classes x classes numbers.
+               + 1/b log(1 + sum_n e^(b (s_in - N_in))); v other views of i, p other images of its label, n images of others;
+        P_i = gamma + [S_yy], N_in = gamma - [S_yn], S_ab the mean similarity of classes a and b, [.] rescaled to 0..width;
+        A_i = the smallest similarity of two images of i's label in the batch
+    Differs: implemented from a summary of the paper, which does not specify the following. S_ab is a moving average of batch
+        means; [.] maps the smallest S of the batch to 0 and the largest to width, separately for positives and negatives;
+        margins are constants to the gradient; for a label with one image in the batch, A is gamma. In hyperbolic space
+        s = -distance, so gamma is below 0, and as unit embeddings lie on a sphere there, s is a function of the cosine.
+    Needs: two samples of a class in the batch; a few thousand classes at most, because it stores a classes x classes matrix.
 
     Args:
         classes: number of training classes; the run fills it in.
-        alpha: a, sharpness of the pull between pictures of a label. As in Multi-Similarity: 2.
+        alpha: a, sharpness of the pull between images of a label. As in Multi-Similarity: 2.
         beta: b, sharpness of the push. As in Multi-Similarity: 40.
         rho: r, sharpness of the pull between views. Ours: 2.
-        gamma: where margins start. None: 0.5, the paper's, and -2.7, where a cosine of 0.5 lies, in hyperbolic space.
-        width: how far margins move. Paper: 0.2.
-        momentum: how much of itself a class mean keeps at a step. Ours: 0.9.
-        views: how many views of each picture a batch holds: all first views, then all second ones (`--views 2`). Paper: 2.
-        space: "cosine", or "hyperbolic", the paper's: the Poincare ball, by the exponential map at 0.
+        gamma: base of the margins. None: 0.5 (paper), or -2.7 in hyperbolic space, where this is a cosine of 0.5.
+        width: range of the margins. Paper: 0.2.
+        momentum: momentum of the mean similarities per step. Ours: 0.9.
+        views: number of views of each image in a batch: all first views, then all second ones (`--views 2`). Paper: 2.
+        space: "cosine", or "hyperbolic" (paper): the Poincare ball, by the exponential map at 0.
     """
 
     means: Tensor
@@ -57,7 +57,7 @@ class AdaptiveHierarchical(Loss):
                 "AdaptiveHierarchical: width >= 0, 0 <= momentum < 1 and views >= 1 must hold, "
                 f"got width={width}, momentum={momentum}, views={views}"
             )
-        must_know(space, "AdaptiveHierarchical")
+        check_space(space, "AdaptiveHierarchical")
         self.classes = classes
         self.alpha = alpha
         self.beta = beta
@@ -67,66 +67,73 @@ class AdaptiveHierarchical(Loss):
         self.momentum = momentum
         self.views = views
         self.space = space
-        self.seen: tuple[Tensor, Tensor] | None = None  # labels of this step and their rows of means, until it is over
-        self.register_buffer("means", torch.full((classes, classes), torch.inf))  # infinite: not met yet
+        self.pending: tuple[Tensor, Tensor] | None = None  # labels and mean similarities of this step
+        self.register_buffer("means", torch.full((classes, classes), torch.inf))  # infinity: no such pair so far
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        similarity, base = PUBLISHED[self.space]
+        similarity, base = SPACE_DEFAULTS[self.space]
         base = base if self.gamma is None else self.gamma
         sim, pairs = compare(z, y, ref, similarity)
         other = y if ref is None else ref.y
-        twin = pairs.pos & self._one_picture(y, ref)
-        pos, neg, still = pairs.pos & ~twin, pairs.neg, sim.detach()
+        views = pairs.pos & self._same_image(y, ref)
+        pos, neg, still = pairs.pos & ~views, pairs.neg, sim.detach()
         means = self._means(still, y, other, pos | neg)
         if self.training and (torch.compiler.is_compiling() or not observed()):
-            self.seen = y, means
+            self.pending = y, means
         alike = means.gather(1, other.expand(len(y), -1))
-        pull = log1p_sum_exp(sim - (base + self._brought(alike, pos)), pos, -self.alpha) / self.alpha
-        push = log1p_sum_exp(sim - (base - self._brought(alike, neg)), neg, self.beta) / self.beta
+        pull = log1p_sum_exp(sim - (base + self._rescaled(alike, pos)), pos, -self.alpha) / self.alpha
+        push = log1p_sum_exp(sim - (base - self._rescaled(alike, neg)), neg, self.beta) / self.beta
         if self.views == 1:
             return pull + push
         least = still.masked_fill(~pos, torch.inf).amin(1)
         least = torch.where(y[:, None] == y[None, :], least[None, :], torch.inf).amin(1, keepdim=True)
-        hold = log1p_sum_exp(sim - least.masked_fill(least.isinf(), base), twin, -self.rho) / self.rho
+        hold = log1p_sum_exp(sim - least.masked_fill(least.isinf(), base), views, -self.rho) / self.rho
         return hold + pull + push
 
-    def _one_picture(self, y: Int[Tensor, "B"], ref: Ref | None) -> Bool[Tensor, "B R"]:
-        """Which columns show the picture of each row."""
+    def _same_image(self, y: Int[Tensor, "B"], ref: Ref | None) -> Bool[Tensor, "B R"]:
+        """Return the mask of the reference rows that show the same image as each anchor."""
         size = len(y)
         if size % self.views:
             raise LikewiseError(
-                f"AdaptiveHierarchical: with views={self.views} a batch holds every picture {self.views} times, "
+                f"AdaptiveHierarchical: with views={self.views} a batch must have every image {self.views} times, "
                 f"got {size} samples; train with --views {self.views}"
             )
-        picture = torch.arange(size, device=y.device) % (size // self.views)
+        image = torch.arange(size, device=y.device) % (size // self.views)
         if ref is None:
-            return picture[:, None] == picture[None, :]
+            return image[:, None] == image[None, :]
         rows = len(ref.y)
-        shown = torch.full((rows + 1,), -1, device=y.device)  # the last for whoever stands nowhere
+        shown = torch.full(
+            (rows + 1,), -1, device=y.device
+        )  # the last entry takes samples that are not in the reference
         if ref.own is not None:
-            shown = shown.index_copy(0, ref.own.where(ref.own >= 0, rows), picture)
-        return picture[:, None] == shown[None, :rows]
+            shown = shown.index_copy(0, ref.own.where(ref.own >= 0, rows), image)
+        return image[:, None] == shown[None, :rows]
 
     def _means(
         self, sim: Float[Tensor, "B R"], y: Int[Tensor, "B"], other: Int[Tensor, "R"], mask: Bool[Tensor, "B R"]
     ) -> Float[Tensor, "B C"]:
-        """The mean similarity of each anchor's class to every class, moved on by this batch; infinite where they never met."""
+        """Return the mean similarity of each anchor's class to every class, updated by this batch; infinity without any pair."""
         among = (other[:, None] == torch.arange(self.classes, device=y.device)).to(sim)
         mates = (y[:, None] == y[None, :]).to(sim)
         with full_precision(sim):
             total, count = mates @ ((sim * mask) @ among), mates @ (mask.to(sim) @ among)
-        now = (total / count).index_select(0, mates.argmax(1))  # all of a class take the same row, to the last digit
+        now = (total / count).index_select(
+            0, mates.argmax(1)
+        )  # all samples of a class take one row, so that rounding is equal
         before = self.means[y].to(sim)
         moved = torch.where(before.isinf(), now, torch.lerp(now, before, self.momentum))
         return torch.where(now.isnan(), before, moved)
 
-    def _brought(self, alike: Float[Tensor, "B R"], mask: Bool[Tensor, "B R"]) -> Float[Tensor, "B R"]:
-        """The least of the mask at 0, the largest at `width`; differences too small to mean anything stay small."""
+    def _rescaled(self, alike: Float[Tensor, "B R"], mask: Bool[Tensor, "B R"]) -> Float[Tensor, "B R"]:
+        """Return the values rescaled so that the smallest in the mask is 0 and the largest is `width`.
+
+        A range below 1e-4 is not stretched to the full width.
+        """
         least, most = alike.masked_fill(~mask, torch.inf).amin(), alike.masked_fill(~mask, -torch.inf).amax()
         return (self.width * (alike - least) / (most - least).clamp_min(1e-4)).masked_fill(~mask, 0)
 
     def after_step(self, step: int) -> None:
-        if self.seen is not None:
-            y, means = self.seen
+        if self.pending is not None:
+            y, means = self.pending
             self.means.index_copy_(0, y, means.to(self.means))
-        self.seen = None
+        self.pending = None

@@ -11,34 +11,34 @@ from likewise.contracts import Loss
 from likewise.similarity import (
     at_least_float32,
     compare,
+    draw_columns,
     exact_softplus,
     full_precision,
     length,
     log1p_sum_exp,
     log_sum_exp,
-    pick,
-    spread,
+    normalise_by_count,
 )
 from likewise.types import LikewiseError, Ref
 
 
 class Angular(Loss):
-    """Bound the angle at a stranger in the triangle with two class mates; beside it, the N-pair loss.
+    """Upper bound on the angle at the negative in the triangle with anchor and positive, added to the N-pair loss.
 
     Paper: Wang et al., Deep Metric Learning with Angular Loss, ICCV 2017;
-        as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 5 (printed wrong in three places).
+        as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 5 (three misprints).
     Formula: l_a = log(1 + sum_n e^(e_a e_n - e_a e_p)) + weight log(1 + sum_n e^f_apn) + penalty |e_a|^2,
         f_apn = 4 tan^2(alpha) (z_a + z_p) z_n - 2 (1 + tan^2(alpha)) z_a z_p
-    Differs: e is the raw embedding and z = e / |e|, for strangers too: only the N-pair part and the penalty see lengths. One
-        class mate p is drawn for each anchor and used in both parts, as in the study's code; the mean is over the anchors that
-        have one. `squared_penalty=False` takes |e_a|, as that code (not the print) does.
+    Differs: e is the raw embedding and z = e / |e|, also for negatives: only the N-pair term and the penalty depend on lengths.
+        One positive p is drawn for each anchor and used in both terms, as in the study's code; the mean is over the anchors
+        that have one. `squared_penalty=False` takes |e_a|, as that code does (not the text).
     Needs: two samples of a class in the batch; use `SamplesPerClass`.
 
     Args:
         alpha: the largest angle, in radians. Paper: 36 to 55 degrees; 45 degrees in the study, taken here.
-        weight: of the angular part. Study: 2.
-        penalty: weight of the embeddings' lengths. Study: 0.005.
-        squared_penalty: whether the length is squared. Study: squared in print, plain in its code.
+        weight: weight of the angular term. Study: 2.
+        penalty: weight of the length penalty. Study: 0.005.
+        squared_penalty: whether the penalty is on the squared length. Study: squared in its text, not squared in its code.
     """
 
     input = "raw"
@@ -70,13 +70,13 @@ class Angular(Loss):
                 others = at_least_float32(ref.z) * (1 / sizes)[:, None]
                 ref = dataclasses.replace(ref, z=others)
             sim, pairs = compare(z, y, ref)
-            p, has = pick(pairs.pos)
+            p, has = draw_columns(pairs.pos)
             mate = sim.gather(1, p[:, None]).squeeze(1)
             raw = mate * size * sizes.index_select(0, p)
             pull = log1p_sum_exp(torch.addcmul(-raw[:, None], sim, torch.outer(size, sizes)), pairs.neg)
-            # (z_a + z_p) z_n: of the batch itself, the class mate's products are there already
+            # (z_a + z_p) z_n: within the batch, the products of the positive are already in `sim`
             of_mate = sim.index_select(0, p) if ref is None else others.index_select(0, p) @ others.T
             tan2 = math.tan(self.alpha) ** 2
             angle = log_sum_exp(sim + of_mate, pairs.neg, 4 * tan2) - 2 * (1 + tan2) * mate
             each = (pull + self.weight * exact_softplus(angle)).where(has, 0.0)
-            return spread(each, has) + self.penalty * length(e, self.squared_penalty)
+            return normalise_by_count(each, has) + self.penalty * length(e, self.squared_penalty)

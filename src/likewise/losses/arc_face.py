@@ -8,19 +8,19 @@ from torch import Tensor
 
 from likewise.contracts import Loss
 from likewise.losses._margin_softmax import check_scale, margin_softmax, uniform_proxies
-from likewise.similarity import NEAREST
+from likewise.similarity import MIN_SQUARED_DISTANCE
 from likewise.types import LikewiseError, Ref
 
 
 class ArcFace(Loss):
-    """Classify by the angle to one learned unit vector per class, with a margin added to the angle to the own one.
+    """Softmax over cosines to one proxy per class, with a margin added to the angle to the proxy of the sample's own class.
 
     Paper: Deng et al., ArcFace: Additive Angular Margin Loss for Deep Face Recognition, CVPR 2019;
-        as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 6 (whose print sums over the batch, not the classes).
+        as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 6 (printed with a sum over the batch, not the classes).
     Formula: l_i = -log( e^(s cos(t_iy + m)) / (e^(s cos(t_iy + m)) + sum_{c != y} e^(s cos t_ic)) ), t_ic the angle to proxy c
-    Differs: cos(t + m) is cos t cos m - sin t sin m, without arccos, so that the gradient stays finite on the own proxy. Where
-        t + m passes pi it is cos t - m sin m, as in the authors' code, so that a larger angle never costs less. Negative
-        cosines count (the study's code cuts them to 0). `ref` is not used: the classes are the reference.
+    Differs: cos(t + m) is cos t cos m - sin t sin m, without arccos, so that the gradient is finite at t = 0. Beyond
+        t + m = pi it is cos t - m sin m, as in the authors' code, so that the loss never falls with the angle. Negative
+        cosines are used (the study's code sets them to 0). `ref` is not used: samples are compared with proxies.
 
     Args:
         classes: number of training classes; the run fills it in.
@@ -37,7 +37,7 @@ class ArcFace(Loss):
         check_scale("ArcFace", scale)
         if not 0 <= margin <= math.pi / 2:
             raise LikewiseError(
-                f"ArcFace: margin is an angle in radians between 0 and pi/2, got {margin}; 28.6 degrees are 0.5"
+                f"ArcFace: margin must be an angle in radians from 0 to pi/2, got {margin}; 28.6 degrees are 0.5"
             )
         self.classes = classes
         self.dim = dim
@@ -47,11 +47,13 @@ class ArcFace(Loss):
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         scale = self.scale
-        return margin_softmax(z, y, self.proxies, self.classes, scale, lambda own: scale * self._turned(own / scale))
+        return margin_softmax(
+            z, y, self.proxies, self.classes, scale, lambda own: scale * self._with_margin(own / scale)
+        )
 
-    def _turned(self, cosine: Float[Tensor, "B 1"]) -> Float[Tensor, "B 1"]:
-        """The cosine of an angle, after the margin is added to it."""
-        sine = (1 - cosine.square()).clamp_min(NEAREST).sqrt()
+    def _with_margin(self, cosine: Float[Tensor, "B 1"]) -> Float[Tensor, "B 1"]:
+        """Return cos(t + margin), given cos t."""
+        sine = (1 - cosine.square()).clamp_min(MIN_SQUARED_DISTANCE).sqrt()
         within = cosine * math.cos(self.margin) - sine * math.sin(self.margin)
         beyond = cosine - self.margin * math.sin(self.margin)
         return torch.where(cosine >= -math.cos(self.margin), within, beyond)

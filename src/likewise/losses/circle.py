@@ -6,29 +6,29 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.contracts import Loss, Miner, must_give
+from likewise.contracts import Loss, Miner, check_miner_kind
 from likewise.losses._blockwise import by_rows
-from likewise.losses._hyperbolic import SPACES, must_know
+from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
 from likewise.similarity import log_sum_exp
 from likewise.types import LikewiseError, Pairs, Ref
 
 
 class Circle(Loss):
-    """Pull and push every pair the harder, the further it is from where it should be.
+    """Pair loss in which every pair has a weight that grows with its distance from its optimum.
 
     Paper: Sun et al., Circle Loss: A Unified Perspective of Pair Similarity Optimization, CVPR 2020, eq. 6 to 9.
     Formula: l_i = log(1 + sum_n e^(gamma a_n (s_in - margin)) * sum_p e^(-gamma a_p (s_ip - 1 + margin)))
         with a_p = [1 + margin - s_ip]+ and a_n = [s_in + margin]+
     Differs: nothing; a_p and a_n are constants to the gradient, as in the paper. An anchor without positives or without
-        negatives gives 0, and the mean is over the others.
+        negatives has the value 0, and the mean is over the others.
     Needs: two samples of a class in the batch; use `SamplesPerClass`.
 
     Args:
         margin: m, the paper's relaxation; positives should be above 1 - m, negatives below m. Paper: 0.4 for retrieval.
         gamma: scale. Paper: 80 for retrieval.
-        miner: which pairs count; None takes all of them.
-        space: where similarities are measured. "hyperbolic" keeps what 1 and 0.5 mean; it bends pull and push, not the order of
-            neighbours, so miners and evaluation keep the cosine. See `likewise.losses._hyperbolic`.
+        miner: miner of the pairs; None: all pairs.
+        space: space of the similarities. "hyperbolic" changes the strength of pull and push, not the order of neighbours; a
+            similarity of 1 or 0.5 means the same, and miners and evaluation use the cosine. See `likewise.losses._hyperbolic`.
     """
 
     def __init__(
@@ -36,8 +36,8 @@ class Circle(Loss):
         space: Literal["cosine", "hyperbolic"] = "cosine",
     ):  # fmt: skip
         super().__init__()
-        must_know(space, "Circle")
-        must_give(miner, "pairs", "Circle", "HardPairs()")
+        check_space(space, "Circle")
+        check_miner_kind(miner, "pairs", "Circle", "HardPairs()")
         if not 0 <= margin < 1:
             raise LikewiseError(f"Circle: 0 <= margin < 1 must hold, got {margin}; the paper takes 0.4")
         if gamma <= 0:
@@ -51,7 +51,7 @@ class Circle(Loss):
         return by_rows(self._rows, z, y, ref, miner=self.miner)
 
     def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs):
-        sim = SPACES[self.space].similarity(sim)
+        sim = SPACES_BY_NAME[self.space].similarity(sim)
         now = sim.detach()
         pull = (1 + self.margin - now).relu() * (sim - (1 - self.margin))
         push = (now + self.margin).relu() * (sim - self.margin)

@@ -8,28 +8,37 @@ from torch import Tensor
 
 from likewise.contracts import Loss, Miner
 from likewise.losses._blockwise import by_rows, triplets
-from likewise.losses._hyperbolic import SPACES, must_know
-from likewise.similarity import NEAREST, by_anchor, distance, mean_over, sides, spread, with_slope
+from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
+from likewise.similarity import (
+    MIN_SQUARED_DISTANCE,
+    distance,
+    mean_over,
+    normalise_by_count,
+    sum_by_anchor,
+    triplet_similarities,
+    with_known_gradient,
+)
 from likewise.types import LikewiseError, Pairs, Ref
 
 
 class Contrastive(Loss):
-    """Pull class mates together, push strangers out of a margin.
+    """Pulls positives together and pushes negatives beyond a margin.
 
     Paper: Hadsell et al., Dimensionality Reduction by Learning an Invariant Mapping, CVPR 2006;
         as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 1.
     Formula: l_i = [d_ip - pull_margin]+ + [margin - d_in]+
-    Differs: a miner of triplets gives the paper's form, one p and one n per anchor. With all pairs (`miner=None`) or a miner
-        of pairs, the pull is the mean over the positives and the push the mean over the negatives within the margin, so that it
-        does not fade as the batch grows.
+    Differs: with a miner of triplets, the paper's form: one p and one n per anchor. With all pairs (`miner=None`) or a miner
+        of pairs, the pull is the mean over the positives and the push is the mean over the negatives within the margin, so that
+        the push does not shrink as the batch grows.
     Needs: two samples of a class in the batch; use `SamplesPerClass`.
 
     Args:
         margin: negatives nearer than this are pushed away. Paper: 1.
-        pull_margin: positives nearer than this are left alone. Paper: 0.
-        miner: which pairs count; None takes all of them.
-        space: where distances are measured. In "hyperbolic" they run up to 4, and 2.7 is what 1 is to Euclid; it bends pull and
-            push, not the order of neighbours, so miners and evaluation keep the cosine. See `likewise.losses._hyperbolic`.
+        pull_margin: positives nearer than this are not pulled. Paper: 0.
+        miner: miner of the pairs; None: all pairs.
+        space: space of the distances. Hyperbolic distances are 0 to 4, and 2.7 corresponds to a Euclidean 1; "hyperbolic" changes
+            the strength of pull and push, not the order of neighbours, so miners and evaluation use the cosine. See
+            `likewise.losses._hyperbolic`.
     """
 
     def __init__(
@@ -37,8 +46,8 @@ class Contrastive(Loss):
         space: Literal["cosine", "hyperbolic"] = "cosine",
     ):  # fmt: skip
         super().__init__()
-        must_know(space, "Contrastive")
-        most = SPACES[space].furthest
+        check_space(space, "Contrastive")
+        most = SPACES_BY_NAME[space].furthest
         if not 0 <= pull_margin <= margin <= most:
             raise LikewiseError(
                 f"Contrastive: 0 <= pull_margin <= margin <= {most:g} must hold (unit vectors are at most {most:g} apart), "
@@ -51,31 +60,33 @@ class Contrastive(Loss):
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         if self.miner is None or self.miner.yields == "pairs":
-            return by_rows(self._rows, z, y, ref, miner=self.miner, margin=self.margin / SPACES[self.space].unit)
-        t = triplets(z, y, ref, self.miner, self.margin / SPACES[self.space].unit)
-        near, far = sides(z, ref, t)
-        measure = SPACES[self.space].distance
+            return by_rows(
+                self._rows, z, y, ref, miner=self.miner, margin=self.margin / SPACES_BY_NAME[self.space].unit
+            )
+        t = triplets(z, y, ref, self.miner, self.margin / SPACES_BY_NAME[self.space].unit)
+        near, far = triplet_similarities(z, ref, t)
+        measure = SPACES_BY_NAME[self.space].distance
         pull = measure(near).where(t.pull, 0.0)
         value = (pull - self.pull_margin).relu() + (self.margin - measure(far)).relu()
-        return spread(*by_anchor(value, t, len(z)))
+        return normalise_by_count(*sum_by_anchor(value, t, len(z)))
 
     def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs) -> Float[Tensor, "b"]:
         if self.space != "cosine":
-            return _pull_and_push(sim, pairs, self.margin, self.pull_margin, SPACES[self.space].distance)
-        return with_slope(_pull_and_push, _fast, sim, pairs, self.margin, self.pull_margin)
+            return _pull_and_push(sim, pairs, self.margin, self.pull_margin, SPACES_BY_NAME[self.space].distance)
+        return with_known_gradient(_pull_and_push, _fast, sim, pairs, self.margin, self.pull_margin)
 
 
 def _pull_and_push(
     sim: Tensor, pairs: Pairs, margin: float, pull_margin: float, measure: Callable = distance
 ) -> Tensor:
-    """The mean over the positives, and that over the negatives within the margin."""
+    """Return the mean over the positives plus the mean over the negatives within the margin."""
     d = measure(sim)
     near = pairs.neg & (d.detach() < margin)
     return mean_over((d - pull_margin).relu(), pairs.pos) + mean_over(margin - d, near)
 
 
 def _fast(sim: Tensor, pairs: Pairs, margin: float, pull_margin: float) -> tuple[Tensor, Tensor]:
-    """The same by arithmetic alone, which a CPU does several times faster than masks, and the slope by each similarity."""
+    """Return the result of `_pull_and_push` and its gradient, without masks, which is several times faster on a CPU."""
     d = distance(sim)
     pos = pairs.pos.to(d)
     pull = (d - pull_margin).clamp_min_(0).mul_(pos)
@@ -83,6 +94,6 @@ def _fast(sim: Tensor, pairs: Pairs, margin: float, pull_margin: float) -> tuple
     many, near = pos.sum(1, keepdim=True).clamp_min_(1), push.sign()
     few = near.sum(1, keepdim=True).clamp_min_(1)
     each = pull.sum(1) / many[:, 0] + push.sum(1) / few[:, 0]
-    # Of d by the similarity: -1 / d; and 0 where two samples coincide, as `distance` has it.
+    # The derivative of d by the similarity is -1 / d, and 0 where two samples coincide, as in `distance`.
     slope = near.div_(few).sub_(pull.sign_().div_(many)).div_(d)
-    return each, slope.mul_(d.sub_(NEAREST**0.5).sign_())
+    return each, slope.mul_(d.sub_(MIN_SQUARED_DISTANCE**0.5).sign_())

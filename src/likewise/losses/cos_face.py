@@ -9,17 +9,17 @@ from likewise.types import LikewiseError, Ref
 
 
 class CosFace(Loss):
-    """Classify by the cosine to one learned unit vector per class, with a margin taken off the cosine to the own one.
+    """Softmax over cosines to one proxy per class, with a margin subtracted from the cosine of the sample's own class.
 
     Paper: Wang et al., CosFace: Large Margin Cosine Loss for Deep Face Recognition, CVPR 2018.
     Formula: l_i = -log( e^(s (s_iy - m)) / (e^(s (s_iy - m)) + sum_{c != y} e^(s s_ic)) )
-    Differs: nothing. `ref` is not used: the classes are the reference.
+    Differs: nothing. `ref` is not used: samples are compared with proxies.
 
     Args:
         classes: number of training classes; the run fills it in.
         dim: size of the embedding; the run fills it in.
-        scale: s, of the cosines. Paper: 64.
-        margin: m, of the cosine. Paper: 0.35.
+        scale: s, factor of the cosines. Paper: 64.
+        margin: m, subtracted from the cosine. Paper: 0.35.
     """
 
     lr_factor = 1.0
@@ -39,5 +39,5 @@ class CosFace(Loss):
         self.proxies = uniform_proxies(classes, dim)
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        less = self.scale * self.margin
-        return margin_softmax(z, y, self.proxies, self.classes, self.scale, lambda own: own - less)
+        offset = self.scale * self.margin
+        return margin_softmax(z, y, self.proxies, self.classes, self.scale, lambda own: own - offset)

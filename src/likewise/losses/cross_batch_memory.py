@@ -15,21 +15,21 @@ from likewise.types import LikewiseError, Ref
 
 
 class CrossBatchMemory(Loss):
-    """Compare the batch with the embeddings of the batches before it too.
+    """Compares the batch with itself and with stored embeddings of the batches before it.
 
     Paper: Wang et al., Cross-Batch Memory for Embedding Learning, CVPR 2020.
     Formula: l_i = inner loss of sample i against {batch} + {the last `size` samples before it}
-    Differs: the paper puts the batch into the memory first and takes its entries as constants. Here the batch stands beside the
-        memory, with its gradient, and enters it after the step; so an empty memory gives the inner loss itself, and a sample
-        is never its own partner. As in the paper, earlier embeddings of the same image count as class mates. A sample that the
-        reference says is nobody's partner is not remembered.
-    Needs: an inner loss of pairs or triplets; one with proxies has its reference already.
+    Differs: the paper stores the batch in the memory first, as constants. Here the reference is the batch, with its gradient,
+        plus the memory, and the batch is stored after the step; so with an empty memory the result is the inner loss, and a
+        sample is never its own positive. As in the paper, earlier embeddings of the same image are positives. Samples that
+        `ref.used` excludes are not stored.
+    Needs: an inner loss of pairs or triplets, not of proxies.
 
     Args:
         dim: size of the embedding; the run fills it in.
         loss: the inner loss. Paper: contrastive, and others.
-        size: how many samples are remembered. Paper: up to the whole training set.
-        start: steps before remembering begins, for embeddings drift fast at first. Paper: 1000.
+        size: number of samples in the memory. Paper: up to the whole training set.
+        start: steps before the first batch is stored, because embeddings change fast at first. Paper: 1000.
     """
 
     remembers = True
@@ -43,8 +43,8 @@ class CrossBatchMemory(Loss):
         super().__init__()
         if hasattr(loss, "dim"):  # proxies, or another memory
             raise LikewiseError(
-                "CrossBatchMemory needs an inner loss that compares samples with samples, such as Contrastive(), "
-                f"got {type(loss).__name__}"
+                f"CrossBatchMemory: loss must be one that compares samples with samples, got {type(loss).__name__}; "
+                "use Contrastive()"
             )
         if size < 1 or start < 0:
             raise LikewiseError(f"CrossBatchMemory: size >= 1 and start >= 0 must hold, got size={size}, start={start}")
@@ -54,7 +54,7 @@ class CrossBatchMemory(Loss):
         self.start = start
         self.input = loss.input
         self.lr_factor = loss.lr_factor
-        self.seen: tuple[Tensor, Tensor, Tensor] | None = None  # the batch of this step, until it is over
+        self.pending: tuple[Tensor, Tensor, Tensor] | None = None  # batch of this step, for `after_step`
         self.register_buffer("memory", torch.zeros(size, dim))
         self.register_buffer("memory_y", torch.zeros(size, dtype=torch.int64))
         self.register_buffer("filled", torch.zeros((), dtype=torch.int64))
@@ -72,7 +72,7 @@ class CrossBatchMemory(Loss):
             kept = (
                 torch.ones_like(y, dtype=torch.bool) if ref.own is None else used[ref.own.clamp_min(0)] | (ref.own < 0)
             )
-            self.seen = z.detach(), y, kept
+            self.pending = z.detach(), y, kept
         filled = torch.arange(self.size, device=self.filled.device) < self.filled
         both = Ref(
             z=torch.cat([near, self.memory.to(near)]),
@@ -85,10 +85,10 @@ class CrossBatchMemory(Loss):
 
     def after_step(self, step: int) -> list[nn.Parameter] | None:
         moved = self.loss.after_step(step)
-        if self.seen is not None and step > self.start:
-            z, y, kept = self.seen
+        if self.pending is not None and step > self.start:
+            z, y, kept = self.pending
             remember(self.next_row, self.filled, kept, (self.memory, z), (self.memory_y, y))
-        self.seen = None
+        self.pending = None
         return moved
 
     def observe_state(self) -> dict[str, Tensor]:

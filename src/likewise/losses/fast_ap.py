@@ -8,30 +8,31 @@ from torch import Tensor
 
 from likewise.contracts import Loss
 from likewise.losses._blockwise import by_rows
-from likewise.losses._hyperbolic import SPACES, must_know
+from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
 from likewise.similarity import soft_histograms
 from likewise.types import LikewiseError, Pairs, Ref
 
 
 class FastAP(Loss):
-    """Raise the average precision of every sample as a query, read off a histogram of distances.
+    """One minus the average precision of every sample as a query, computed from a histogram of distances.
 
     Paper: Cakir et al., Deep Metric Learning to Rank, CVPR 2019, eq. 8 and 9.
     Formula: l_i = 1 - 1/|P_i| sum_r h+_r H+_r / H_r, with h+ and h the histograms of the squared distances from i to its
-        positives and to everybody, and H+ and H their running sums
-    Differs: nothing. A bin without anybody up to it adds 0. A query without positives gives 0, and the mean is over the others.
+        positives and to all samples, and H+ and H their cumulative sums
+    Differs: nothing. A bin with an empty cumulative sum adds 0. A query without positives has the value 0, and the mean is
+        over the others.
     Needs: two samples of a class in the batch; use `SamplesPerClass`.
 
     Args:
-        bins: how many parts the squared distances, 0 to 4, are cut into; a distance is shared between the two edges around it.
+        bins: number of bins of the squared distances, 0 to 4; a distance is split between the two bin edges around it.
             Paper: 10.
-        space: "hyperbolic" cuts distances there, plain ones, which run from 0 to 4 too; it bends their scale, not the order of
-            neighbours, so evaluation keeps the cosine. See `likewise.losses._hyperbolic`.
+        space: space of the distances. "hyperbolic" bins hyperbolic distances (not squared), which are 0 to 4 too; the order of
+            neighbours is the same, and evaluation uses the cosine. See `likewise.losses._hyperbolic`.
     """
 
     def __init__(self, bins: int = 10, space: Literal["cosine", "hyperbolic"] = "cosine"):
         super().__init__()
-        must_know(space, "FastAP")
+        check_space(space, "FastAP")
         if bins < 1:
             raise LikewiseError(f"FastAP: bins must be 1 or more, got {bins}; the paper takes 10")
         self.bins = bins
@@ -41,10 +42,10 @@ class FastAP(Loss):
         return by_rows(self._rows, z, y, ref)
 
     def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs):
-        space = SPACES[self.space]
+        space = SPACES_BY_NAME[self.space]
         pos, neg = soft_histograms((1 - space.similarity(sim)) * (self.bins / (1 - space.least)), pairs, self.bins + 1)
         pos_upto, all_upto = pos.cumsum(1), (pos + neg).cumsum(1)
         precise = pos * pos_upto / all_upto.clamp_min(torch.finfo(sim.dtype).tiny)
-        count = pos_upto[:, -1]  # a whole number but for rounding
+        count = pos_upto[:, -1]  # an integer up to rounding
         has = count.detach() > 0.5
         return (1 - precise.sum(1) / count.detach().clamp_min(0.5)).where(has, 0.0), has

@@ -13,20 +13,20 @@ from likewise.types import LikewiseError, Ref
 
 
 class ForwardCorrection(Loss):
-    """Predict the true class, and compare the given label with what noise of a known kind would make of the prediction.
+    """Cross-entropy of the given label under the predicted true class and a known noise transition matrix.
 
     Paper: Patrini et al., Making Deep Neural Networks Robust to Label Noise: a Loss Correction Approach, CVPR 2017.
     Formula: l_i = -log sum_k p_ik T[k, y_i], T[k, j] = P(given j | true k); p_i = softmax_k(s_ik / temperature).
         Uniform noise: T[k, k] = 1 - share, else share / (C - 1), so l_i = -log((1 - share - share/(C-1)) p_iy + share/(C-1))
-    Differs: p comes from cosines to one learned unit vector per class, as in `NormSoftmax`, so that there is an embedding to
-        keep. `ref` is not used: the classes are the reference.
+    Differs: p comes from cosines to one learned unit vector per class, as in `NormSoftmax`, so that there is an
+        embedding. `ref` is not used: samples are compared with proxies.
 
     Args:
         classes: number of training classes; the run fills it in.
         dim: size of the embedding; the run fills it in.
-        share: the share of wrong labels under uniform noise, known or guessed. Goes unused where `transition` is given.
-        transition: a .npy file that holds T, one row a true class. None: uniform noise. `estimate_transition` makes one.
-        temperature: Zhai & Wu: 0.05.
+        share: noise rate of uniform noise, known or estimated. Not used if `transition` is given.
+        transition: a .npy file with T, one row per true class; see `estimate_transition`. None: uniform noise.
+        temperature: divisor of the cosines. Zhai & Wu: 0.05.
     """
 
     log_given: Tensor
@@ -38,7 +38,7 @@ class ForwardCorrection(Loss):
         if not 0 <= share < 1 - 1 / max(classes, 2):
             raise LikewiseError(
                 f"ForwardCorrection: share must be 0 or more and below {1 - 1 / max(classes, 2):.4g} for {classes} classes "
-                f"(from there on a label says nothing), got {share}"
+                f"(at this noise rate labels carry no information), got {share}"
             )
         if temperature <= 0:
             raise LikewiseError(f"ForwardCorrection: temperature must be above 0, got {temperature}")
@@ -49,8 +49,8 @@ class ForwardCorrection(Loss):
         self.temperature = temperature
         self.proxies = nn.Parameter(torch.empty(classes, dim).uniform_(-(dim**-0.5), dim**-0.5))
         given = None if transition is None else torch.as_tensor(read_transition(transition)).T
-        least = torch.finfo(torch.float32).tiny  # in place of 0, whose logarithm has no slope
-        # One row a given label. Not in the state: the file is part of what the loss is.
+        least = torch.finfo(torch.float32).tiny  # in place of 0, whose logarithm is infinite
+        # One row per given label. Not in the state, because the file is an argument of the loss.
         self.register_buffer("log_given", None if given is None else given.clamp_min(least).log(), persistent=False)
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
@@ -58,7 +58,9 @@ class ForwardCorrection(Loss):
             z = at_least_float32(z)
             log_p = ((z / self.temperature) @ unit_rows(self.proxies).to(z).T).log_softmax(1)
             if self.log_given is not None:
-                if len(self.log_given) != self.classes:  # asked here, for who only opens a run knows of no classes
+                if (
+                    len(self.log_given) != self.classes
+                ):  # checked here, because the number of classes may be a placeholder in the constructor
                     raise LikewiseError(
                         f"ForwardCorrection: transition must have a row for each of the {self.classes} classes, got "
                         f"{len(self.log_given)} in '{self.transition}'"
@@ -67,12 +69,12 @@ class ForwardCorrection(Loss):
             log_p = log_p.gather(1, y[:, None]).squeeze(1)
             if not self.share:
                 return -log_p
-            astray = self.share / (self.classes - 1)
-            return -math.log(astray) - exact_softplus(log_p + math.log((1 - self.share) / astray - 1))
+            wrong = self.share / (self.classes - 1)
+            return -math.log(wrong) - exact_softplus(log_p + math.log((1 - self.share) / wrong - 1))
 
 
 def read_transition(file: str) -> Float[np.ndarray, "C C"]:
-    """The matrix in this file, if it is one that noise can have."""
+    """Return the transition matrix in a .npy file; raise unless it is square and its rows are probabilities."""
     try:
         found = np.asarray(np.load(file, allow_pickle=False))
     except Exception as error:  # numpy raises many kinds for damaged files
@@ -83,24 +85,22 @@ def read_transition(file: str) -> Float[np.ndarray, "C C"]:
         )
     if not ((found >= 0).all() and np.allclose(found.sum(1), 1, atol=1e-3)):
         raise LikewiseError(
-            f"ForwardCorrection: rows of transition are shares of 0 or more that add up to 1, got others in '{file}'; "
-            "row k says how often class k is given each label"
+            f"ForwardCorrection: rows of transition must be probabilities that sum to 1, got other values in '{file}'; "
+            "row k is the probability of each given label for true class k"
         )
     return found.astype(np.float32)
 
 
 def estimate_transition(p: Float[np.ndarray, "N C"], percentile: float | None = None) -> Float[np.ndarray, "C C"]:
-    """T, from what a network that was trained on the wrong labels predicts: row k is the prediction for the sample that is
-    taken for class k most surely.
+    """Return an estimate of T from the predictions of a network that was trained with the noisy labels.
 
-    Two trainings: the first with `NormSoftmax()`; its prediction for the training samples is the softmax of their cosines to the
-    loss's proxies over the temperature, and what comes out of here is stored with `np.save("transition.npy", T)`; the second
-    with `ForwardCorrection(transition="transition.npy")`.
+    Row k is the prediction for the sample with the highest probability of class k. Train twice: first with `NormSoftmax()`, whose
+    predictions are softmax(cosines to the proxies / temperature); store the result with `np.save("transition.npy", T)`; then
+    train with `ForwardCorrection(transition="transition.npy")`.
 
     Args:
-        p: predicted shares of the classes, one row a training sample.
-        percentile: samples at this percentile of a column or above are outliers and not taken for that class. Paper: 97; None:
-            there are none.
+        p: predicted probabilities of the classes, one row per training sample.
+        percentile: samples at or above this percentile of a column are ignored as outliers. Paper: 97; None: no outliers.
     """
     sure = p.copy()
     if percentile is not None:

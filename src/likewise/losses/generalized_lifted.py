@@ -5,25 +5,25 @@ from torch import Tensor
 
 from likewise.contracts import Loss
 from likewise.losses._blockwise import by_rows
-from likewise.similarity import NOBODY, length, log_sum_exp, neg_squared, raw_distance
+from likewise.similarity import EMPTY_SUM_THRESHOLD, length, log_sum_exp, neg_squared, raw_distance
 from likewise.types import LikewiseError, Pairs, Ref
 
 
 class GeneralizedLifted(Loss):
-    """Keep the furthest class mate nearer than the nearest stranger, all of them weighed softly.
+    """Lifted-structure loss per anchor: soft maximum of positive distances against soft minimum of negative distances.
 
     Paper: Hermans et al., In Defense of the Triplet Loss for Person Re-Identification, 2017;
         as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 3.
     Formula: l_a = [log sum_p e^d_ap + log sum_n e^(margin - d_an)]+ + penalty |z_a|^2
-    Differs: on raw embeddings, as in the study. The first part is the mean over the anchors that have a class mate and a
-        stranger (the study's print leaves the 1/b out), the second over all samples; an anchor without either asks for nothing.
-        `squared_penalty=False` takes |z_a|, as the study's code (not its print) does.
+    Differs: on raw embeddings, as in the study. The first term is the mean over the anchors that have a positive and a negative
+        (the study's text omits the 1/b), the penalty over all samples; the first term of other anchors is 0.
+        `squared_penalty=False` takes |z_a|, as the study's code does (not its text).
     Needs: two samples of a class in the batch; use `SamplesPerClass`.
 
     Args:
-        margin: how much further the strangers must be. Paper: 1.
-        penalty: weight of the embeddings' lengths. Study: 0.005.
-        squared_penalty: whether the length is squared. Study: squared in print, plain in its code.
+        margin: how much further than the positives the negatives must be. Paper: 1.
+        penalty: weight of the length penalty. Study: 0.005.
+        squared_penalty: whether the penalty is on the squared length. Study: squared in its text, not squared in its code.
     """
 
     input = "raw"
@@ -44,5 +44,5 @@ class GeneralizedLifted(Loss):
         d = raw_distance(sim)
         pull = log_sum_exp(d, pairs.pos)
         push = log_sum_exp(d, pairs.neg, -1.0) + self.margin
-        whole = (pull > NOBODY) & (push > NOBODY)
-        return (pull + push).relu().where(whole, 0.0), whole
+        has_both = (pull > EMPTY_SUM_THRESHOLD) & (push > EMPTY_SUM_THRESHOLD)
+        return (pull + push).relu().where(has_both, 0.0), has_both

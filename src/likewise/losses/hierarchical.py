@@ -10,51 +10,64 @@ from torch.nn import functional as F
 
 from likewise.contracts import Loss
 from likewise.durations import steps_of
-from likewise.losses._hierarchy_levels import Level, Plan, alike, plan_by_tree, plan_sizes, share_out, vectors_of
+from likewise.losses._hierarchy_levels import (
+    Level,
+    Plan,
+    class_vectors,
+    copy_of_loss,
+    level_weights,
+    plan_by_tree,
+    plan_sizes,
+)
 from likewise.numerics.kmeans import kmeans
 from likewise.similarity import observed, unit_rows
 from likewise.types import LikewiseError, Ref
 
-FIRST, LATER = 10, 1
-"""Steps of k-means when groups are found first, and when they follow their classes."""
+FIRST_KMEANS_STEPS = 10
+"""Iterations of k-means at the first clustering."""
 
-MOMENTUM = 0.9
-"""How much of itself the mean of a class keeps at a step that meets it."""
+LATER_KMEANS_STEPS = 1
+"""Iterations of k-means at every later clustering, which starts from the previous centres."""
+
+MEAN_MOMENTUM = 0.9
+"""Momentum of the mean embedding of a class, at every step whose batch has the class."""
 
 
 class Hierarchical(Loss):
-    """A loss with a proxy for every class, and again with one for every group of similar classes, found while training.
+    """A proxy loss on the classes, plus the same loss on groups of similar classes that are found by clustering.
 
     Paper: Yang et al., Hierarchical Proxy-based Loss for Deep Metric Learning, WACV 2022.
     Formula: l_i = L(z_i, y_i; P_0) + sum_k w_k L(z_i, g_k(y_i); P_k), P_0 the proxies of the classes, g_k(y) the group of class y
-        on level k, P_k the centres of a spherical k-means of P_(k-1), found anew every so many steps
-    Differs: known from its supplement, which leaves open what follows. k-means starts where it last ended, so that groups keep
-        their numbers, and takes one step (ten at first); a group that lost its classes takes one that is served badly, if it can.
-        Proxies of groups are as long as those of classes, so that a learning rate means the same to both. Between two
-        clusterings they learn, and lose what the optimiser remembered of them at the next. A proxy of a class with several
-        centres is their mean; its group has one.
-    Needs: an inner loss whose only parameters are vectors of classes.
+        on level k, P_k the centres of a spherical k-means of P_(k-1), recomputed at intervals
+    Differs: implemented from the supplement of the paper, which does not specify the following. k-means starts from its last
+        result, so that groups keep their numbers, and runs one iteration (ten at first); an empty group takes a class that is
+        far from its centre, if there is one. Proxies of groups have the length of those of classes, so that one learning rate
+        suits both. They are trained between two clusterings, and each clustering resets their optimiser state. For a class
+        with several centres, the mean of the centres is clustered; a group has one centre.
+    Needs: an inner loss whose only parameters are class vectors.
 
     Args:
         loss: the loss of every level, such as ProxyAnchor() or ProxyNCA(positive_in_denominator=True).
-        coarse: how many groups; several numbers, each smaller than the one before, for several levels. Paper: 10 for 98 classes,
+        coarse: number of groups; several decreasing numbers for several levels. Paper: 10 for 98 classes,
             12 to 500 for 11,318. None: a tenth of the classes, 2 at least.
-        every: how long from one clustering to the next. Paper: 20, and 10 to 80 do as well.
-        levels: levels of groups, each a tenth of the one below, where `coarse` does not say. Paper: 1.
-        coarse_proxies: what the proxies of groups are between two clusterings: "learnable" parameters, "frozen", or "centroid",
-            the mean of their classes' proxies at every step, with a gradient to these.
-        start: when groups are first found; proxies that have learned nothing yet make groups of nothing. Ours: after one pass.
-        by: what is clustered: the "proxies" (paper), or the "means" of the embeddings of every class as it was met, which
-            tell what is alike long before proxies do (ours).
-        weight: w, one for all levels or one for each. Paper: 1, as it seems. On a hundred classes 0.1 does less
-            harm (docs/structure.md).
-        coarse_loss: what levels of groups take in place of `loss`, for other scales and margins there.
-        depth: take the data's own tree in place of clusters: the ancestors at this depth, 1 the coarsest. Several numbers, the
-            deepest first, for several levels. Learnable proxies of such groups learn from the first step on and are not moved.
-        tree: in place of the data's own tree: a shipped one, a .json or .csv file, or wordnet:ROOT.
-        seed: of the first clustering; the run fills it in.
-        per_pass: steps in a pass, where `start` or `every` counts passes; the run fills it in.
-        steps: of the whole training, so that `start` is not after its end; the run fills it in.
+        every: steps between two clusterings, or epochs ("1e"). Paper: 20; 10 to 80 work as well.
+        levels: number of levels; without `coarse`, each has a tenth of the groups of the level below. Paper: 1.
+        coarse_proxies: proxies of groups between two clusterings: "learnable" parameters, "frozen", or "centroid", the mean of
+            the proxies of their classes at every step, with a gradient to these.
+        start: time of the first clustering, in steps or epochs ("1e"); proxies must be trained before they form useful groups.
+            Ours: after one epoch.
+        by: what is clustered: the "proxies" (paper), or the "means", moving averages of the embeddings of every class, which
+            reflect similarity much earlier than proxies (ours).
+        weight: w, one for all levels or one for each. Paper: 1, apparently. With a hundred classes 0.1 works better
+            (docs/structure.md).
+        coarse_loss: loss of the levels of groups in place of `loss`, for other scales and margins.
+        depth: take groups from the taxonomy of the data in place of clusters: the ancestors at this depth, 1 the coarsest.
+            Several numbers, the deepest first, for several levels. Learnable proxies of such groups are trained from the first
+            step and never reset.
+        tree: taxonomy in place of the data's own: a shipped one, a .json or .csv file, or wordnet:ROOT.
+        seed: seed of the first clustering; the run fills it in.
+        per_pass: steps in an epoch, needed if `start` or `every` is in epochs; the run fills it in.
+        steps: steps of the whole training, to check that `start` is before its end; the run fills it in.
         class_names: names of the classes by number, for `depth`; the run fills them in.
         taxonomy: ancestors by class name, coarsest first, for `depth`; the run fills them in.
     """
@@ -80,12 +93,12 @@ class Hierarchical(Loss):
             )
         if (tree is not None and depth is None) or (depth is not None and (coarse is not None or levels != 1)):
             raise LikewiseError(
-                "Hierarchical: groups are those of a tree (depth, and tree if not the data's) or are found (coarse, levels), "
-                f"got depth={depth}, tree={tree!r}, coarse={coarse}, levels={levels}; choose"
+                "Hierarchical: groups must come either from a tree (depth, tree) or from clustering (coarse, levels), "
+                f"got depth={depth}, tree={tree!r}, coarse={coarse}, levels={levels}; choose one of the two"
             )
         if by not in ("proxies", "means"):
             raise LikewiseError(f"Hierarchical: by must be 'proxies' or 'means', got '{by}'")
-        vectors_of(loss)
+        class_vectors(loss)
         self.classes, self.dim = loss.classes, loss.dim  # pyright: ignore[reportAttributeAccessIssue]
         self.loss = loss
         self.coarse = coarse
@@ -95,7 +108,7 @@ class Hierarchical(Loss):
         self.start = start
         self.by = by
         self.weight = weight
-        vars(self)["coarse_loss"] = coarse_loss  # by self.coarse_loss = coarse_loss its proxies would be stored
+        vars(self)["coarse_loss"] = coarse_loss  # by self.coarse_loss = coarse_loss its proxies would be in the state
         self.depth = depth
         self.tree = tree
         self.seed = seed
@@ -107,32 +120,36 @@ class Hierarchical(Loss):
         self.remembers = by == "means"
         for name, least in (("start", 0), ("every", 1)):
             steps_of(str(getattr(self, name)), per_pass or 10**6, name, least, owner="Hierarchical")
-        if steps is not None and per_pass is not None and not self._given_for_good() and self._steps("start") >= steps:
+        if steps is not None and per_pass is not None and not self._fixed_groups() and self._steps("start") >= steps:
             raise LikewiseError(
-                f"Hierarchical: groups are first found after start={start!r}, but training ends after {steps} steps, {per_pass} "
-                "a pass; train longer, or start earlier"
+                f"Hierarchical: start must be before the end of training, got start={start!r} and {steps} steps, {per_pass} per "
+                "epoch; train longer, or start earlier"
             )
         if coarse_loss is not None:
-            vectors_of(coarse_loss)
+            class_vectors(coarse_loss)
         if depth is None:
             above = plan_sizes(self.classes, coarse, levels)
         else:
             above = plan_by_tree(self.classes, depth, class_names, tree, taxonomy)
         self.plan: list[Level] = []
-        for cluster, w in zip(above, share_out(weight, len(above)), strict=True):
+        for cluster, w in zip(above, level_weights(weight, len(above)), strict=True):
             self._add_level(cluster, w)
-        # Groups that are given, and follow their classes or learn, have nothing to wait for.
-        self.register_buffer("begun", torch.tensor(float(self._given_for_good())))
+        # Groups from a tree need no clustering, so they are used from the first step.
+        self.register_buffer("begun", torch.tensor(float(self._fixed_groups())))
         self.register_buffer("regrouped", torch.zeros(()))
-        self.seen: tuple[Tensor, Tensor] | None = None  # the batch of this step, until it is over
-        means = torch.zeros(self.classes, self.dim) if by == "means" else None  # zero: not met yet
+        self.pending: tuple[Tensor, Tensor] | None = None  # embeddings and labels of this step, for `after_step`
+        means = torch.zeros(self.classes, self.dim) if by == "means" else None  # zero: no sample so far
         self.register_buffer("means", means)
 
     def _add_level(self, cluster: Plan, weight: float) -> None:
-        """One more, above those there are: how many below and how many here, or who belongs where."""
+        """Append a coarser level.
+
+        Args:
+            cluster: (number of classes or groups below, number of groups), or the group of every class or group below.
+        """
         below, size = cluster if isinstance(cluster, tuple) else (len(cluster), int(cluster.max()) + 1)
-        like = alike(self.loss if self.coarse_loss is None else self.coarse_loss, classes=size, dim=self.dim)
-        own, level = vectors_of(like), len(self.plan) + 1
+        like = copy_of_loss(self.loss if self.coarse_loss is None else self.coarse_loss, classes=size, dim=self.dim)
+        own, level = class_vectors(like), len(self.plan) + 1
         start = torch.zeros(below, dtype=torch.int64) if isinstance(cluster, tuple) else cluster
         self.register_buffer(f"cluster_{level}", start)
         proxies = own.detach()[:size].clone()
@@ -142,107 +159,108 @@ class Hierarchical(Loss):
         elif self.coarse_proxies == "frozen":
             self.register_buffer(f"coarse_{level}", proxies)
         ((name, _),) = like.named_parameters()
-        delattr(like, name)  # lent to it for every batch
+        delattr(like, name)  # `Level.with_proxies` sets them for every batch
         self.plan.append(Level(size, weight, like, name, len(own) // size))
 
-    def _given_for_good(self) -> bool:
-        """Whether nothing is ever put elsewhere."""
+    def _fixed_groups(self) -> bool:
+        """Return whether clustering never changes the groups or their proxies."""
         return self.depth is not None and self.coarse_proxies != "frozen"
 
     def _steps(self, name: str) -> int:
+        """Return `start` or `every` in steps."""
         given = str(getattr(self, name))
         if self.per_pass is None and given.endswith("e"):
             raise LikewiseError(
-                f"Hierarchical: {name}='{given}' counts passes, and nobody said how many steps a pass has; give per_pass, or "
-                f"{name} as a number of steps"
+                f"Hierarchical: with {name} in epochs, per_pass must be the number of steps in an epoch, got {name}='{given}' "
+                f"and per_pass=None; give per_pass, or {name} as a number of steps"
             )
         return steps_of(given, self.per_pass or 1, name, owner="Hierarchical")
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         if self.depth is not None and self.class_names is None:
-            raise LikewiseError("Hierarchical: depth needs class_names and a tree of classes; give them")
+            raise LikewiseError("Hierarchical: depth needs class_names and a taxonomy, got class_names=None; give both")
         if self.means is not None and self.training and (torch.compiler.is_compiling() or not observed()):
-            self.seen = z.detach(), y
+            self.pending = z.detach(), y
         group, above = y, 0.0
         for number, level in enumerate(self.plan, 1):
             group = getattr(self, f"cluster_{number}")[group]
-            above = above + level.weight * level.lent(self.proxies_of(number), z, group)
+            above = above + level.weight * level.with_proxies(self.proxies_of(number), z, group)
         return self.loss.forward(z, y, ref) + self.begun * above
 
     def predict(self, z: Float[Tensor, "B D"]) -> Int[Tensor, "B"] | None:
         return self.loss.predict(z)
 
     def proxies_of(self, level: int) -> Float[Tensor, "K D"]:
-        """The vectors of a level: 0 for the classes (of unit length, or means of such), 1 for their groups, and so on."""
+        """Return the vectors of a level: 0 for the classes (unit vectors, or means of unit vectors), 1 for their groups, ..."""
         if level == 0:
-            each = unit_rows(vectors_of(self.loss))
+            each = unit_rows(class_vectors(self.loss))
             return each.view(-1, self.classes, self.dim).mean(0)
         if self.coarse_proxies != "centroid":
             return getattr(self, f"coarse_{level}")
         return self._centres(self.proxies_of(level - 1), level)
 
     def _centres(self, below: Float[Tensor, "n D"], level: int) -> Float[Tensor, "K D"]:
-        """The mean direction of every group."""
+        """Return the mean direction of every group of a level, given the vectors of the level below."""
         total = below.new_zeros(self.plan[level - 1].size, self.dim)
         return unit_rows(total.index_add(0, getattr(self, f"cluster_{level}"), unit_rows(below)))
 
     def _length(self) -> Float[Tensor, ""]:
-        """The mean length of the proxies of classes."""
-        return torch.linalg.vector_norm(vectors_of(self.loss).detach(), dim=1).mean()
+        """Return the mean length of the proxies of the classes."""
+        return torch.linalg.vector_norm(class_vectors(self.loss).detach(), dim=1).mean()
 
     def groups(self) -> list[Int[Tensor, "C"]]:
-        """The group of every class, level by level, the finest first."""
-        found, group = [], torch.arange(self.classes, device=self.begun.device)
+        """Return the group of every class, for every level, the finest first."""
+        levels, group = [], torch.arange(self.classes, device=self.begun.device)
         for level in range(1, len(self.plan) + 1):
             group = getattr(self, f"cluster_{level}")[group]
-            found.append(group)
-        return found
+            levels.append(group)
+        return levels
 
     def after_step(self, step: int) -> list[nn.Parameter]:
         moved = list(self.loss.after_step(step) or ())
-        if self.seen is not None:
-            self._remember(*self.seen)
-        self.seen = None
-        if self._given_for_good():
+        if self.pending is not None:
+            self._remember(*self.pending)
+        self.pending = None
+        if self._fixed_groups():
             return moved
         since = step - max(1, self._steps("start"))
         return moved if since < 0 or since % self._steps("every") else moved + self.regroup()
 
     @torch.no_grad()
     def _remember(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"]) -> None:
-        """Move the means of the classes in a batch towards it."""
+        """Update the mean embeddings of the classes in a batch."""
         means = self.means
         assert means is not None
         total = torch.zeros_like(means).index_add_(0, y, z.to(means))
         now = F.normalize(total, dim=1)
-        met, known = total.any(1, keepdim=True), means.any(1, keepdim=True)
-        means.copy_(torch.where(met, torch.where(known, torch.lerp(now, means, MOMENTUM), now), means))
+        present, known = total.any(1, keepdim=True), means.any(1, keepdim=True)
+        means.copy_(torch.where(present, torch.where(known, torch.lerp(now, means, MEAN_MOMENTUM), now), means))
 
     def _points(self) -> Float[Tensor, "C D"]:
-        """What stands for each class when they are clustered; its proxy, where it was never met."""
+        """Return the vector of each class for clustering: its mean embedding if there is one, otherwise its proxy."""
         proxies = self.proxies_of(0)
         return proxies if self.means is None else self.means.where(self.means.any(1, keepdim=True), proxies)
 
     @torch.no_grad()
     def regroup(self) -> list[nn.Parameter]:
-        """Cluster the classes anew, level by level. Returns the parameters that are somewhere else now."""
+        """Cluster the classes again, level by level. Return the parameters whose values were replaced."""
         below, first = self._points(), not bool(self.begun)
         if not below.isfinite().all():
-            return []  # training has diverged, and the loop has better words for it
+            return []  # training diverged; the training loop reports it
         length = self._length()
         for number, level in enumerate(self.plan, 1):
             if self.depth is None:
                 before = getattr(self, f"cluster_{number}")
                 own = getattr(self, f"coarse_{number}", None)
                 init = None if first else self._centres(below, number) if own is None else own
-                steps = FIRST if first else LATER
-                found = kmeans(below, level.size, iterations=steps, seed=self.seed, init=init, spherical=True)
+                steps = FIRST_KMEANS_STEPS if first else LATER_KMEANS_STEPS
+                clusters = kmeans(below, level.size, iterations=steps, seed=self.seed, init=init, spherical=True)
                 if number == 1 and not first:
-                    self.regrouped.copy_((found.label != before).float().mean())
-                before.copy_(found.label)
+                    self.regrouped.copy_((clusters.label != before).float().mean())
+                before.copy_(clusters.label)
             centre = self._centres(below, number)
-            if self.depth is None:  # a group that nobody is in stays
-                centre = centre.where(centre.any(1, keepdim=True), found.centre)
+            if self.depth is None:  # an empty group keeps its centre
+                centre = centre.where(centre.any(1, keepdim=True), clusters.centre)
             if self.coarse_proxies != "centroid":
                 getattr(self, f"coarse_{number}").copy_(centre * length)
             below = centre

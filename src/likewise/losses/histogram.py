@@ -7,33 +7,33 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
-from likewise.losses._blockwise import blocks, cut
-from likewise.losses._hyperbolic import SPACES, must_know
-from likewise.similarity import at_least_float32, cosine, full_precision, partners, soft_histograms
+from likewise.losses._blockwise import blocks, split_rows
+from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
+from likewise.similarity import at_least_float32, cosine, full_precision, positive_negative_masks, soft_histograms
 from likewise.types import LikewiseError, Ref
 
 
 class Histogram(Loss):
-    """Make it improbable that a random negative pair is more similar than a random positive one.
+    """Probability that a random negative pair is more similar than a random positive pair, by histograms.
 
     Paper: Ustinova & Lempitsky, Learning Deep Embeddings with Histogram Loss, NIPS 2016, eq. 2 to 5;
-        as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 7 to 9 (whose eq. 7 prints one interval wrong).
+        as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 7 to 9 (one misprint in eq. 7).
     Formula: L = sum_r h-_r sum_{q <= r} h+_q, with h+ and h- the histograms of the similarities of positive and of negative
         pairs, each summing to 1
-    Differs: the paper defines one number per batch, the mean over negative pairs of the share of positive pairs below them.
-        Each sample gets the part of its own negatives, B / |S-| sum_n F+(s_in), so that mean and gradient are the paper's; all
-        samples share F+, the share over the whole batch. 0 where the batch has no positive or no negative pair.
+    Differs: the paper defines one value per batch, the mean over negative pairs of the share of positive pairs below them.
+        The value of a sample is the term of its own negatives, B / |S-| sum_n F+(s_in), so that mean and gradient are the
+        paper's; F+ is computed over the whole batch. 0 for a batch without positive or without negative pairs.
     Needs: two samples of a class in the batch; use `SamplesPerClass`.
 
     Args:
         nodes: nodes of the histograms from -1 to 1, both ends included. Roth et al.: 65; 11 for SOP.
-        space: where similarities are measured. "hyperbolic" has nodes from its least similarity to 1; it bends the scale, not the
-            order of neighbours, so evaluation keeps the cosine. See `likewise.losses._hyperbolic`.
+        space: space of the similarities. In "hyperbolic", nodes are from its smallest similarity to 1; the order of neighbours is
+            the same, and evaluation uses the cosine. See `likewise.losses._hyperbolic`.
     """
 
     def __init__(self, nodes: int = 65, space: Literal["cosine", "hyperbolic"] = "cosine"):
         super().__init__()
-        must_know(space, "Histogram")
+        check_space(space, "Histogram")
         if nodes < 2:
             raise LikewiseError(f"Histogram: nodes must be 2 or more, got {nodes}; Roth et al. take 65")
         self.nodes = nodes
@@ -45,15 +45,17 @@ class Histogram(Loss):
             sim = cosine(z, z if ref is None else at_least_float32(ref.z))
             pos, neg = self._count(sim, y, ref)
             below = pos.sum(0).cumsum(0)
-            below = below / below[-1].detach().clamp_min(0.5)  # whole numbers but for rounding
+            below = below / below[-1].detach().clamp_min(0.5)  # an integer up to rounding
             return neg @ below * (len(z) / neg.detach().sum().clamp_min(0.5))
 
     def _count(self, sim: Float[Tensor, "B R"], y: Int[Tensor, "B"], ref: Ref | None):
-        """The histograms of every row. A block of rows at a time; between the blocks only whole numbers remain: who is where."""
-        parts, space = blocks(sim), SPACES[self.space]
+        """Return the histograms of positives and of negatives of every row, computed in blocks of rows to save memory."""
+        parts, space = blocks(sim), SPACES_BY_NAME[self.space]
         scale = (self.nodes - 1) / (1 - space.least)
         found = [
-            soft_histograms((space.similarity(s) - space.least) * scale, partners(y, ref, part), self.nodes)
-            for s, part in zip(cut(sim, parts), parts)
+            soft_histograms(
+                (space.similarity(s) - space.least) * scale, positive_negative_masks(y, ref, part), self.nodes
+            )
+            for s, part in zip(split_rows(sim, parts), parts)
         ]
         return torch.cat([pos for pos, _ in found]), torch.cat([neg for _, neg in found])

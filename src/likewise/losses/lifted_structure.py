@@ -6,36 +6,36 @@ from torch import Tensor
 
 from likewise.contracts import Loss
 from likewise.similarity import (
-    NEAREST,
-    NOBODY,
+    EMPTY_SUM_THRESHOLD,
+    MIN_SQUARED_DISTANCE,
     at_least_float32,
     exact_softplus,
     full_precision,
     log_sum_and_powers,
     log_sum_exp,
     neg_squared,
+    normalise_by_count,
     observed,
-    partners,
+    positive_negative_masks,
     raw_distance,
-    spread,
 )  # fmt: skip
 from likewise.types import LikewiseError, Pairs, Ref
 
 
 class LiftedStructure(Loss):
-    """Pull two class mates together until they are nearer than the strangers of both of them.
+    """Pulls a positive pair together until it is nearer than the negatives of both samples.
 
     Paper: Oh Song et al., Deep Metric Learning via Lifted Structured Feature Embedding, CVPR 2016.
-    Formula: l_ij = 1/2 [d_ij + log(sum_n e^(margin - d_in) + sum_n e^(margin - d_jn))]+^2 for class mates i and j, n running over
-        the strangers of the one and of the other; L is the mean over such pairs
+    Formula: l_ij = 1/2 [d_ij + log(sum_n e^(margin - d_in) + sum_n e^(margin - d_jn))]+^2 for a positive pair i, j, with n over
+        the negatives of i and of j; L is the mean over such pairs
     Differs: on raw embeddings and plain (not squared) distances, as in the paper, with no bound on their length. A pair counts
-        once from each end, and a sample's number is the sum over its own pairs, scaled. Compared with a reference, j and n are of
-        the reference for the anchor i, and the strangers of j are those in the batch; a batch as its own reference gives the
-        same numbers. Where i and j have no strangers the pair asks for nothing.
+        for both of its samples, and the value of a sample is the scaled sum over its own pairs. With a reference, j and n are
+        reference rows, and the negatives of j are samples of the batch; a batch as its own reference has the same values. A
+        pair without negatives has the value 0.
     Needs: two samples of a class in the batch; use `SamplesPerClass`.
 
     Args:
-        margin: how near strangers may come before they count for much. Paper: 1.
+        margin: negatives nearer than this dominate the loss. Paper: 1.
     """
 
     input = "raw"
@@ -47,27 +47,27 @@ class LiftedStructure(Loss):
         self.margin = margin
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        pairs = partners(y, ref)
+        pairs = positive_negative_masks(y, ref)
         with full_precision(z):
             z = at_least_float32(z)
             short = ref is None and z.device.type == "cpu" and not observed()
             each = _Lifted.apply(z, pairs, self.margin) if short else _lifted(z, ref, pairs, self.margin)
-            return spread(each, pairs.pos.sum(1))
+            return normalise_by_count(each, pairs.pos.sum(1))
 
 
 def _lifted(z: Tensor, ref: Ref | None, pairs: Pairs, margin: float) -> Tensor:
-    """The sum over every sample's pairs."""
+    """Return the sum over the positive pairs of every sample."""
     d = raw_distance(neg_squared(z, z if ref is None else at_least_float32(ref.z)))
     row = log_sum_exp(d, pairs.neg, -1.0) + margin
     column = row if ref is None else log_sum_exp(d.T, pairs.neg.T, -1.0) + margin
-    strangers = exact_softplus(row[:, None] - column) + column  # log(e^row + e^column)
-    if ref is not None:  # j may be without strangers where i has some
-        strangers = strangers.where(column > NOBODY, row[:, None])
-    return (d + strangers).masked_fill(~pairs.pos, 0).relu().square().sum(1) / 2
+    negatives = exact_softplus(row[:, None] - column) + column  # log(e^row + e^column)
+    if ref is not None:  # j may have no negatives although i has some
+        negatives = negatives.where(column > EMPTY_SUM_THRESHOLD, row[:, None])
+    return (d + negatives).masked_fill(~pairs.pos, 0).relu().square().sum(1) / 2
 
 
 class _Lifted(torch.autograd.Function):
-    """The same of a batch by itself with its gradient, in half the passes over memory."""
+    """`_lifted` without a reference, with its own gradient; reads memory half as often."""
 
     @staticmethod
     def forward(ctx, z: Tensor, pairs: Pairs, margin: float) -> Tensor:
@@ -83,13 +83,13 @@ class _Lifted(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad: Tensor):
         z, d, power, hinge, of_row = ctx.saved_tensors
-        if torch.is_grad_enabled():  # somebody will differentiate this gradient: record it
+        if torch.is_grad_enabled():  # second derivative needed: record the backward pass
             again = _lifted(z, None, ctx.pairs, ctx.margin)
             return torch.autograd.grad(again, z, grad, create_graph=True)[0], None, None
         by_d = hinge * grad[:, None]
         rowwise = by_d * of_row
         by_row = rowwise.sum(1) + by_d.sum(0) - rowwise.sum(0)
         by_d.addcmul_(power, (by_row / power.sum(1).clamp_min_(0.5))[:, None], value=-1).div_(d)
-        by_d.mul_((d - NEAREST**0.5).sign_())  # 0 where two samples coincide
+        by_d.mul_((d - MIN_SQUARED_DISTANCE**0.5).sign_())  # 0 where two samples coincide
         both = by_d.sum(1) + by_d.sum(0)
         return (by_d @ z).add_(by_d.T @ z).neg_().addcmul_(both[:, None], z), None, None

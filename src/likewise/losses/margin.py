@@ -6,36 +6,38 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from likewise.contracts import Loss, Miner, must_give
+from likewise.contracts import Loss, Miner, check_miner_kind
 from likewise.losses._blockwise import triplets
-from likewise.losses._hyperbolic import SPACES, must_know
+from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
 from likewise.miners.distance_weighted import DistanceWeighted
-from likewise.similarity import by_anchor, sides, spread
+from likewise.similarity import normalise_by_count, sum_by_anchor, triplet_similarities
 from likewise.types import LikewiseError, Ref
 
 
 class Margin(Loss):
-    """Keep class mates within a learned boundary and strangers beyond it, both by a margin.
+    """Keeps positives within a learned boundary and negatives beyond it, both by a margin.
 
     Paper: Wu et al., Sampling Matters in Deep Embedding Learning, ICCV 2017;
-        as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 10 (whose print drops the hinges).
-    Formula: L = 1/active sum_a ( [d_ap - b_a + margin]+ + [b_a - d_an + margin]+ ) + nu sum_c b_c, b_a that of the anchor's class
-    Differs: nothing. `active` counts the brackets above 0 over the whole batch, so the numbers of the anchors share one factor;
-        `count="triplets"` counts triplets with any bracket above 0, as the study's code does. The last term is added to every
-        number. No offset per image.
+        as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 10 (printed without the hinges).
+    Formula: L = 1/active sum_a ( [d_ap - b_a + margin]+ + [b_a - d_an + margin]+ ) + nu sum_c b_c,
+        b_a: boundary of the anchor's class
+    Differs: nothing. `active` counts the brackets above 0 over the whole batch, so the values of all anchors have one common
+        factor; `count="triplets"` counts triplets with any bracket above 0, as the study's code does. The last term is added to
+        every value. There is no offset per image.
     Needs: two samples of a class in the batch; use `SamplesPerClass`.
 
     Args:
         classes: number of training classes; the run fills it in.
-        margin: half the width of the zone around the boundary that is to be empty. Paper: 0.2.
+        margin: half the width of the zone around the boundary that should be empty. Paper: 0.2.
         beta: the boundary b at the start. Paper: 1.2; 0.6 and 1.2 in Roth et al. 2020.
-        per_class: a boundary for every class, or one for all.
-        learn: whether boundaries learn or stay as they are.
+        per_class: one boundary per class; False: one for all classes.
+        learn: whether boundaries are trained.
         nu: weight of the sum of the boundaries. 0 in Roth et al. 2020.
-        miner: who makes the triplets. Paper: DistanceWeighted().
+        miner: miner of the triplets. Paper: DistanceWeighted().
         count: what the sum is divided by, "terms" (paper) or "triplets" (the study's code).
-        space: where distances are measured. In "hyperbolic" they run up to 4, and 2.7 is what 1 is to Euclid; it bends pull and
-            push, not the order of neighbours, so miners and evaluation keep the cosine. See `likewise.losses._hyperbolic`.
+        space: space of the distances. Hyperbolic distances are 0 to 4, and 2.7 corresponds to a Euclidean 1; "hyperbolic" changes
+            the strength of pull and push, not the order of neighbours, so miners and evaluation use the cosine. See
+            `likewise.losses._hyperbolic`.
     """
 
     lr_factor = 50.0
@@ -46,17 +48,19 @@ class Margin(Loss):
         space: Literal["cosine", "hyperbolic"] = "cosine",
     ):  # fmt: skip
         super().__init__()
-        must_know(space, "Margin")
-        must_give(miner, "triplets", "Margin", "DistanceWeighted()")
+        check_space(space, "Margin")
+        check_miner_kind(miner, "triplets", "Margin", "DistanceWeighted()")
         if margin < 0 or nu < 0:
             raise LikewiseError(f"Margin: margin and nu must be 0 or more, got margin={margin}, nu={nu}")
-        most = SPACES[space].furthest
+        most = SPACES_BY_NAME[space].furthest
         if not 0 < beta < most:
             raise LikewiseError(
                 f"Margin: beta must be above 0 and below {most:g} (unit vectors are at most {most:g} apart), got {beta}"
             )
         if per_class and classes is None:
-            raise LikewiseError("Margin: a boundary per class needs classes, got None; give it, or say per_class=False")
+            raise LikewiseError(
+                "Margin: a boundary per class needs classes, got None; give classes, or set per_class=False"
+            )
         if count not in ("terms", "triplets"):
             raise LikewiseError(f"Margin: count must be 'terms' or 'triplets', got '{count}'")
         self.classes = classes
@@ -72,14 +76,14 @@ class Margin(Loss):
         self.boundaries = nn.Parameter(torch.full((rows, 1), float(beta)), requires_grad=learn)
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        t = triplets(z, y, ref, self.miner, self.margin / SPACES[self.space].unit)
-        near, far = sides(z, ref, t)
-        measure = SPACES[self.space].distance
+        t = triplets(z, y, ref, self.miner, self.margin / SPACES_BY_NAME[self.space].unit)
+        near, far = triplet_similarities(z, ref, t)
+        measure = SPACES_BY_NAME[self.space].distance
         boundaries = self.boundaries.to(near).squeeze(1)
         boundary = boundaries.index_select(0, y if t.one_each else y[t.a]) if self.per_class else boundaries
         pull = (measure(near).where(t.pull, 0.0) - boundary + self.margin).relu()
         push = (boundary - measure(far) + self.margin).relu()
-        total, _ = by_anchor(pull + push, t, len(z))
+        total, _ = sum_by_anchor(pull + push, t, len(z))
         active = pull.sign() + push.sign() if self.count == "terms" else (pull + push).sign()
-        each = spread(total, by_anchor(active.detach(), t, len(z))[0])
+        each = normalise_by_count(total, sum_by_anchor(active.detach(), t, len(z))[0])
         return each + self.nu * boundaries.sum() if self.nu else each

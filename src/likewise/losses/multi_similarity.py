@@ -5,16 +5,16 @@ from typing import Literal
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise.contracts import Loss, Miner, must_give
+from likewise.contracts import Loss, Miner, check_miner_kind
 from likewise.losses._blockwise import by_rows
-from likewise.losses._hyperbolic import SPACES, must_know
+from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
 from likewise.miners.hard_pairs import HardPairs
 from likewise.similarity import log1p_sum_exp
 from likewise.types import LikewiseError, Pairs, Ref
 
 
 class MultiSimilarity(Loss):
-    """Pull and push every pair with a weight set by its own and its neighbours' similarity.
+    """Pair loss that weights every pair by its own similarity and by the similarities of the anchor's other pairs.
 
     Paper: Wang et al., Multi-Similarity Loss with General Pair Weighting for Deep Metric Learning, CVPR 2019.
     Formula: l_i = 1/a log(1 + sum_p e^(-a (s_ip - m))) + 1/b log(1 + sum_n e^(b (s_in - m)))
@@ -24,10 +24,11 @@ class MultiSimilarity(Loss):
     Args:
         alpha: a, sharpness of the pull. Paper: 2.
         beta: b, sharpness of the push. Paper: 50; 40 in Roth et al. 2020, taken here.
-        base: m, the similarity that pulls and pushes meet at. Paper: 1; 0.5 in the authors' code and in Roth et al., taken here.
-        miner: which pairs count. Paper: HardPairs(eps=0.1); None takes all of them.
-        space: where similarities are measured. "hyperbolic" keeps what 1 and 0.5 mean; it bends pull and push, not the order of
-            neighbours, so miners and evaluation keep the cosine. See `likewise.losses._hyperbolic`.
+        base: m, the similarity that separates positives from negatives. Paper: 1; 0.5 in the authors' code and in Roth et al.,
+            taken here.
+        miner: miner of the pairs. Paper: HardPairs(eps=0.1); None: all pairs.
+        space: space of the similarities. "hyperbolic" changes the strength of pull and push, not the order of neighbours; a
+            similarity of 1 or 0.5 means the same, and miners and evaluation use the cosine. See `likewise.losses._hyperbolic`.
     """
 
     def __init__(
@@ -35,8 +36,8 @@ class MultiSimilarity(Loss):
         space: Literal["cosine", "hyperbolic"] = "cosine",
     ):  # fmt: skip
         super().__init__()
-        must_know(space, "MultiSimilarity")
-        must_give(miner, "pairs", "MultiSimilarity", "HardPairs()")
+        check_space(space, "MultiSimilarity")
+        check_miner_kind(miner, "pairs", "MultiSimilarity", "HardPairs()")
         if alpha <= 0 or beta <= 0:
             raise LikewiseError(f"MultiSimilarity: alpha and beta must be above 0, got alpha={alpha}, beta={beta}")
         self.alpha = alpha
@@ -49,7 +50,7 @@ class MultiSimilarity(Loss):
         return by_rows(self._rows, z, y, ref, miner=self.miner)
 
     def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs) -> Float[Tensor, "b"]:
-        above = SPACES[self.space].similarity(sim) - self.base
+        above = SPACES_BY_NAME[self.space].similarity(sim) - self.base
         pull = log1p_sum_exp(above, pairs.pos, -self.alpha) / self.alpha
         push = log1p_sum_exp(above, pairs.neg, self.beta) / self.beta
         return pull + push

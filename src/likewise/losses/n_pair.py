@@ -5,26 +5,26 @@ from torch import Tensor
 
 from likewise.contracts import Loss
 from likewise.losses._blockwise import by_rows
-from likewise.similarity import exact_softplus, length, log1p_sum_exp, log_sum_exp, pick
+from likewise.similarity import draw_columns, exact_softplus, length, log1p_sum_exp, log_sum_exp
 from likewise.types import LikewiseError, Pairs, Ref
 
 
 class NPair(Loss):
-    """Tell a class mate from all strangers of the batch at once, by a softmax over dot products.
+    """Softmax over dot products: a positive against all negatives of the batch.
 
     Paper: Sohn, Improved Deep Metric Learning with Multi-class N-pair Loss Objective, NeurIPS 2016;
         as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 4.
     Formula: l_ap = log(1 + sum_n e^(z_a z_n - z_a z_p)); L = mean_ap l_ap + penalty mean_a |z_a|^2
-    Differs: on raw embeddings. The strangers are all samples of other classes, as in the study, not one per class. All ordered
-        pairs of class mates count, as in the study's print, with the mean over pairs; its code draws one class mate per anchor
-        (`one_positive=True`), which is the same with two samples a class, and the same on average where classes are equally
-        large. A sample's number is the sum over its own pairs, scaled. `squared_penalty=False` takes |z_a|, as that code does.
+    Differs: on raw embeddings. The negatives are all samples of other classes, as in the study, not one per class. The mean is
+        over all ordered positive pairs, as in the study's text; its code draws one positive per anchor (`one_positive=True`),
+        which is the same with two samples per class, and the same on average if classes have equal sizes. The value of a sample
+        is the scaled sum over its own pairs. `squared_penalty=False` takes |z_a|, as that code does.
     Needs: two samples of a class in the batch; use `SamplesPerClass`.
 
     Args:
-        one_positive: whether one class mate is drawn for each anchor in place of all of them.
-        penalty: weight of the embeddings' lengths. Study: 0.005 (Sohn's 0.02 / 4).
-        squared_penalty: whether the length is squared. Study: squared in print, plain in its code.
+        one_positive: whether one positive is drawn for each anchor; False: all positives are used.
+        penalty: weight of the length penalty. Study: 0.005 (Sohn's 0.02 / 4).
+        squared_penalty: whether the penalty is on the squared length. Study: squared in its text, not squared in its code.
     """
 
     input = "raw"
@@ -42,9 +42,9 @@ class NPair(Loss):
 
     def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs):
         if self.one_positive:
-            p, has = pick(pairs.pos)
-            mate = sim.gather(1, p[:, None]).squeeze(1)
-            return log1p_sum_exp(sim - mate[:, None], pairs.neg).where(has, 0.0), has
-        strangers = log_sum_exp(sim, pairs.neg)
-        every = exact_softplus(strangers[:, None] - sim).masked_fill(~pairs.pos, 0)
+            p, has = draw_columns(pairs.pos)
+            positive = sim.gather(1, p[:, None]).squeeze(1)
+            return log1p_sum_exp(sim - positive[:, None], pairs.neg).where(has, 0.0), has
+        negatives = log_sum_exp(sim, pairs.neg)
+        every = exact_softplus(negatives[:, None] - sim).masked_fill(~pairs.pos, 0)
         return every.sum(1), pairs.pos.sum(1)

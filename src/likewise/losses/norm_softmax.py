@@ -11,12 +11,12 @@ from likewise.types import LikewiseError, Ref
 
 
 class NormSoftmax(Loss):
-    """Classify by the cosine to one learned unit vector per class, and keep only the embedding.
+    """Softmax cross-entropy over cosines to one proxy per class, with a temperature.
 
     Paper: Zhai & Wu, Classification is a Strong Baseline for Deep Metric Learning, BMVC 2019;
-        as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 19 (whose print drops a term of the denominator).
+        as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 19 (printed without a term of the denominator).
     Formula: l_i = -log( e^(s_iy / T) / sum_c e^(s_ic / T) )
-    Differs: nothing. `ref` is not used: the classes are the reference.
+    Differs: nothing. `ref` is not used: samples are compared with proxies.
 
     Args:
         classes: number of training classes; the run fills it in.

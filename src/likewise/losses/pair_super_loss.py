@@ -8,31 +8,32 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
-from likewise.losses._hyperbolic import SPACES, must_know
+from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
 from likewise.numerics.lambert_w import exp_minus_w
 from likewise.similarity import compare, observed
 from likewise.types import LikewiseError, Ref
 
 
 class PairSuperLoss(Loss):
-    """The contrastive loss with every pair weighed by how easy it is: pairs of large loss are taken for wrong.
+    """Contrastive loss with a weight per pair that falls with its loss: pairs of large loss are probably wrong.
 
     Paper: Castells et al., SuperLoss: A Generic Loss for Robust Curriculum Learning, NeurIPS 2020;
-        as rerun by Barbany et al., ProcSim, WACV 2024.
+        as reproduced by Barbany et al., ProcSim, WACV 2024.
     Formula: L = mean over positives of w_ij l_ij + mean over negatives of w_ij l_ij, over pairs with l_ij > 0;
         l_ij = [d_ij - pull_margin]+ or [margin - d_ij]+; w_ij = e^-W(max(-2/e, (l_ij - t) / lam) / 2), a constant,
         t the mean of all such l_ij before, one for positives and one for negatives
-    Differs: the paper's lam log^2 w has no gradient and is left out, and -t w with it. The sources leave open over which pairs t
-        runs: here over those that the mean is over (l_ij > 0). In the first step t is the batch's own mean. An anchor's number is
-        what its pairs add to the two means.
+    Differs: the paper's lam log^2 w has no gradient and is left out, and -t w with it. The sources do not specify the pairs
+        of t: here they are the pairs of the mean (l_ij > 0). In the first step t is the mean of the batch itself. The value of an
+        anchor is the contribution of its pairs to the two means.
     Needs: two samples of a class in the batch; use `SamplesPerClass`.
 
     Args:
-        lam: how gently the weights follow the loss; large: all weights are 1. Paper, in classification: 1 or 0.25.
+        lam: regularisation of the weights; for large values all weights are 1. Paper, in classification: 1 or 0.25.
         margin: negatives nearer than this are pushed away. ProcSim: 1.
-        pull_margin: positives nearer than this are left alone. ProcSim: 0.
-        space: where distances are measured. In "hyperbolic" they run up to 4, and 2.7 is what 1 is to Euclid; it bends pull and
-            push, not the order of neighbours, so miners and evaluation keep the cosine. See `likewise.losses._hyperbolic`.
+        pull_margin: positives nearer than this are not pulled. ProcSim: 0.
+        space: space of the distances. Hyperbolic distances are 0 to 4, and 2.7 corresponds to a Euclidean 1; "hyperbolic" changes
+            the strength of pull and push, not the order of neighbours, so miners and evaluation use the cosine. See
+            `likewise.losses._hyperbolic`.
     """
 
     mean: Tensor
@@ -43,10 +44,10 @@ class PairSuperLoss(Loss):
         space: Literal["cosine", "hyperbolic"] = "cosine",
     ):  # fmt: skip
         super().__init__()
-        must_know(space, "PairSuperLoss")
+        check_space(space, "PairSuperLoss")
         if lam <= 0:
-            raise LikewiseError(f"PairSuperLoss: lam must be above 0, got {lam}; large values weigh all pairs alike")
-        most = SPACES[space].furthest
+            raise LikewiseError(f"PairSuperLoss: lam must be above 0, got {lam}; large values weight all pairs equally")
+        most = SPACES_BY_NAME[space].furthest
         if not 0 <= pull_margin <= margin <= most:
             raise LikewiseError(
                 f"PairSuperLoss: 0 <= pull_margin <= margin <= {most:g} must hold (unit vectors are at most {most:g} apart), "
@@ -56,30 +57,30 @@ class PairSuperLoss(Loss):
         self.margin = margin
         self.pull_margin = pull_margin
         self.space = space
-        self.seen: tuple[Tensor, Tensor] | None = None  # means and counts of this step, until it is over
+        self.pending: tuple[Tensor, Tensor] | None = None  # means and counts of this step, for `after_step`
         self.register_buffer("mean", torch.zeros(2))  # of positives, of negatives
         self.register_buffer("count", torch.zeros(2, dtype=torch.int64))
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         sim, pairs = compare(z, y, ref)
-        d = SPACES[self.space].distance(sim)
+        d = SPACES_BY_NAME[self.space].distance(sim)
         each = torch.where(pairs.pos, d - self.pull_margin, self.margin - d).relu() * (pairs.pos | pairs.neg)
         still = each.detach()
         count = torch.stack([((still > 0) & kind).sum() for kind in (pairs.pos, pairs.neg)])
         mean = torch.stack([(still * kind).sum() for kind in (pairs.pos, pairs.neg)]) / count.clamp_min(1)
         if self.training and (torch.compiler.is_compiling() or not observed()):
-            self.seen = mean, count
+            self.pending = mean, count
         usual = torch.where(self.count > 0, self.mean.to(mean), mean)
         usual, share = (torch.where(pairs.pos, *of_kind) for of_kind in (usual, len(y) / count.clamp_min(1)))
         w = exp_minus_w(((still - usual) / self.lam).clamp_min(-2 / math.e) / 2)
         return (w * share * each).sum(1)
 
     def after_step(self, step: int) -> None:
-        if self.seen is not None:
-            mean, count = self.seen
+        if self.pending is not None:
+            mean, count = self.pending
             self.count += count
             self.mean.lerp_(mean.to(self.mean), (count / self.count.clamp_min(1)).to(self.mean))
-        self.seen = None
+        self.pending = None
 
     def observe_state(self) -> dict[str, Tensor]:
         return {"usual_pull": self.mean[0].clone(), "usual_push": self.mean[1].clone()}

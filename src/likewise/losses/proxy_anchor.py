@@ -10,14 +10,15 @@ from likewise.types import LikewiseError, Ref
 
 
 class ProxyAnchor(Loss):
-    """Every class has a proxy that pulls its samples and pushes all others, the hard ones most.
+    """Proxies as anchors: each proxy pulls the samples of its class and pushes all others, hard samples most.
 
     Paper: Kim et al., Proxy Anchor Loss for Deep Metric Learning, CVPR 2020.
     Formula: L = 1/|C+| sum_{c in C+} log(1 + sum_{i in c} e^(-a (s_ic - m)))
                + 1/C sum_c log(1 + sum_{i not in c} e^(a (s_ic + m)))
-    Differs: the paper defines one number per proxy. Each proxy's number is shared among its samples in proportion to their
-        exponentials, as constants; mean and gradient over the batch are the paper's. A sample of weight 0 still counts in the
-        sums of its proxies, as a partner does in a pair loss. `ref` is not used: the proxies are the reference.
+    Differs: the paper defines one value per proxy. Here it is divided among the samples in proportion to their
+        exponentials, as constants; mean and gradient over the batch are the paper's. A sample of weight 0 is still in the
+        sums of the proxies, as a positive or negative of other samples is in a pair loss. `ref` is not used: samples are
+        compared with proxies.
 
     Args:
         classes: number of training classes; the run fills it in.
@@ -45,7 +46,7 @@ class ProxyAnchor(Loss):
             z = at_least_float32(z)
             sim = unit_rows(self.proxies).to(z) @ z.T
             own = torch.arange(self.classes, device=y.device)[:, None] == y[None, :]
-            # Pull and push below each other: half as many steps, for which an accelerator waits if they are small.
+            # Pull and push in one matrix: half as many kernels, which matters if they are small.
             both, mask = torch.cat([self.margin - sim, sim + self.margin]), torch.cat([own, ~own])
             of_proxy, power = log_sum_and_powers(both, mask, self.alpha)
             share = of_proxy / power.sum(1).clamp_min(torch.finfo(z.dtype).tiny)

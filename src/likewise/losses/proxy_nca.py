@@ -10,20 +10,20 @@ from likewise.types import LikewiseError, Ref
 
 
 class ProxyNCA(Loss):
-    """Pull a sample to its class's learned unit vector and push it from those of the other classes.
+    """Pulls a sample to the proxy of its class and pushes it from the proxies of all other classes.
 
     Paper: Movshovitz-Attias et al., No Fuss Distance Metric Learning using Proxies, ICCV 2017;
         with `positive_in_denominator`: Teh et al., ProxyNCA++, ECCV 2020.
     Formula: l_i = -log( e^(-q_iy) / sum_{c != y} e^(-q_ic) ), q_ic = |k z_i - k p_c|^2 = 2 k^2 (1 - s_ic)
-    Differs: nothing. Without the own proxy in the denominator the number may be negative, which is right. Distances are squared
-        (the print of Roth et al. 2020 drops the square). `ref` is not used: the classes are the reference.
+    Differs: nothing. Without the proxy of the own class in the denominator, values may be negative. Distances are squared
+        (Roth et al. 2020 print them without the square). `ref` is not used: samples are compared with proxies.
 
     Args:
         classes: number of training classes; the run fills it in.
         dim: size of the embedding; the run fills it in.
-        scale: k, the radius of the sphere that samples and proxies lie on. Paper: 1; 3 in ProxyNCA++ (its temperature 1/9) and
+        scale: k, radius of the sphere on which samples and proxies lie. Paper: 1; 3 in ProxyNCA++ (its temperature 1/9) and
             in Roth et al. 2020, taken here.
-        positive_in_denominator: let the sum run over all classes, the own one included, as in ProxyNCA++.
+        positive_in_denominator: whether the sum includes the sample's own class, as in ProxyNCA++.
     """
 
     lr_factor = 50.0
@@ -34,7 +34,7 @@ class ProxyNCA(Loss):
         check_scale("ProxyNCA", scale)
         if classes < 2 and not positive_in_denominator:
             raise LikewiseError(
-                f"ProxyNCA: it compares with the proxies of other classes, got classes={classes}; give it two or more"
+                f"ProxyNCA: classes must be 2 or more, got classes={classes}; use positive_in_denominator=True for a single class"
             )
         self.classes = classes
         self.dim = dim

@@ -9,29 +9,29 @@ from torch import Tensor
 
 from likewise.contracts import Loss
 from likewise.losses._blockwise import by_rows
-from likewise.losses._hyperbolic import SPACES, must_know
+from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
 from likewise.similarity import observed
 from likewise.types import LikewiseError, Pairs, Ref
 
 
 class SmoothAP(Loss):
-    """Raise the average precision of every sample as a query, with a sigmoid in place of "is ranked above".
+    """One minus the average precision of every sample as a query, with a sigmoid in place of the step function of ranks.
 
     Paper: Brown et al., Smooth-AP: Smoothing the Path Towards Large-Scale Image Retrieval, ECCV 2020, eq. 5 to 7.
     Formula: l_i = 1 - 1/|P_i| sum_{k in P_i} (1 + sum_{j in P_i, j != k} g(s_ij - s_ik)) / (1 + sum_{j != k} g(s_ij - s_ik))
         with g(x) = 1 / (1 + e^(-x / temperature))
-    Differs: nothing. Classes may have any sizes and stand in any order. The query is not among its own answers (in the authors'
-        code it is, as a positive that it always finds). A query without positives gives 0, and the mean is over the others.
+    Differs: nothing. Classes may have any size, and samples any order. The query is not one of its own results (in the authors'
+        code it is, as a positive of rank 1). A query without positives has the value 0, and the mean is over the others.
     Needs: two samples of a class in the batch; use `SamplesPerClass`.
 
     Args:
         temperature: how sharp the sigmoid is. Paper: 0.01.
-        largest_class: the most samples a class has in the batch; the run fills it in where its sampler knows. Time grows with
-            it, and queries of a larger class get NaN. None, or compared with a reference: counted on the CPU, which costs
-            nothing; elsewhere counting would mean waiting for the device, so every sample is taken for a possible positive,
-            which is slow in large batches.
-        space: where similarities are measured. "hyperbolic" keeps what 1 and 0.5 mean; it bends pull and push, not the order of
-            neighbours, so miners and evaluation keep the cosine. See `likewise.losses._hyperbolic`.
+        largest_class: upper bound of the samples of a class in the batch; the run fills it in if its sampler has one. Time
+            grows with it, and queries of a larger class get NaN. None, or with a reference: the CPU counts the samples; on other
+            devices counting would need a device sync, so every sample is treated as a possible positive, which is slow in
+            large batches.
+        space: space of the similarities. "hyperbolic" changes the strength of pull and push, not the order of neighbours; a
+            similarity of 1 or 0.5 means the same, and miners and evaluation use the cosine. See `likewise.losses._hyperbolic`.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class SmoothAP(Loss):
         space: Literal["cosine", "hyperbolic"] = "cosine",
     ):  # fmt: skip
         super().__init__()
-        must_know(space, "SmoothAP")
+        check_space(space, "SmoothAP")
         if temperature <= 0:
             raise LikewiseError(f"SmoothAP: temperature must be above 0, got {temperature}; the paper takes 0.01")
         if largest_class is not None and largest_class < 1:
@@ -61,18 +61,17 @@ class SmoothAP(Loss):
             most = int(count.max())
         elif largest_class is None and observed() and most > 256:
             raise LikewiseError(
-                f"SmoothAP: compiled or transformed, it would compare {most} x {most} answers of every query; say how many "
-                "samples a class has at most: SmoothAP(largest_class=4)"
+                f"SmoothAP: if compiled or transformed, the loss must have a bound on the samples of a class, got {most} samples "
+                "and no bound; set it, for example SmoothAP(largest_class=4)"
             )
         number = torch.arange(1, most + 1, device=sim.device, dtype=torch.int32).expand(len(sim), most).contiguous()
-        column = torch.searchsorted(upto, number).clamp_max(
-            sim.shape[1] - 1
-        )  # where a row's first, second ... positive is
+        # Columns of the first, second, ... positive of every row.
+        column = torch.searchsorted(upto, number).clamp_max(sim.shape[1] - 1)
         is_one = number <= count[:, None]
 
-        sim = SPACES[self.space].similarity(sim) / (2 * self.temperature)
-        everybody = sim.masked_fill(~(pairs.pos | pairs.neg), -torch.inf)
-        precise = precision_sum(everybody, sim.gather(1, column), is_one) / count.clamp_min(1)
+        sim = SPACES_BY_NAME[self.space].similarity(sim) / (2 * self.temperature)
+        all_pairs = sim.masked_fill(~(pairs.pos | pairs.neg), -torch.inf)
+        precise = precision_sum(all_pairs, sim.gather(1, column), is_one) / count.clamp_min(1)
         return (1 - precise).where(count > 0, 0.0).masked_fill(
             count >= (largest_class or sim.shape[1] + 1), torch.nan
         ), count > 0
@@ -81,7 +80,7 @@ class SmoothAP(Loss):
 def precision_sum(
     x: Float[Tensor, "b R"], pos: Float[Tensor, "b K"], is_one: Bool[Tensor, "b K"]
 ) -> Float[Tensor, "b"]:
-    """The sum over a row's positives of rank among the positives / rank among everybody.
+    """Return, for every row, the sum over its positives of rank among the positives / rank among all samples.
 
     Ranks count from 1 and are smooth: rank of k = 1/2 + sum_j sigmoid(2 x_j - 2 x_k), k itself being one of the j.
     """
@@ -94,9 +93,9 @@ def _precision_sum(x: Tensor, pos: Tensor, is_one: Tensor) -> Tensor:
 
 
 class _PrecisionSum(torch.autograd.Function):
-    """The same with its gradient, one positive after another, so that nothing is larger than the rows.
+    """`_precision_sum` with its own gradient, one positive at a time, so that no temporary is larger than the rows.
 
-    By way of tanh, twice the sigmoid less 1: on the CPU it has no slow ranges.
+    Computed by tanh (twice the sigmoid minus 1), which has no slow ranges on the CPU.
     """
 
     @staticmethod
@@ -123,8 +122,8 @@ class _PrecisionSum(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad: Tensor):
         x, pos, is_one, by_x, by_pos = ctx.saved_tensors
-        if torch.is_grad_enabled():  # somebody will differentiate this gradient: record it
-            x, pos = x.view_as(x), pos.view_as(pos)  # copies, for the one is made of the other
+        if torch.is_grad_enabled():  # second derivative needed: record the backward pass
+            x, pos = x.view_as(x), pos.view_as(pos)  # separate tensors, because pos was computed from x
             again = _precision_sum(x, pos, is_one)
             return *torch.autograd.grad(again, (x, pos), grad, create_graph=True), None
         return by_x * grad[:, None], by_pos * grad[:, None], None

@@ -3,34 +3,41 @@ from __future__ import annotations
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise.contracts import Loss, Miner, must_give
+from likewise.contracts import Loss, Miner, check_miner_kind
 from likewise.losses._blockwise import triplets
 from likewise.miners.distance_weighted import DistanceWeighted
-from likewise.similarity import NEAREST, at_least_float32, by_anchor, full_precision, spread
+from likewise.similarity import (
+    MIN_SQUARED_DISTANCE,
+    at_least_float32,
+    full_precision,
+    normalise_by_count,
+    sum_by_anchor,
+)
 from likewise.types import LikewiseError, Ref
 
 
 class SNR(Loss):
-    """Keep the noise to a class mate smaller than that to a stranger: the triplet loss on variance ratios.
+    """Triplet loss on signal-to-noise ratios: variance of the difference of two embeddings over variance of the anchor.
 
     Paper: Yuan et al., Signal-to-Noise Ratio: A Robust Distance Metric for Deep Metric Learning, CVPR 2019;
-        as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 15 (whose print lost the variances).
+        as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 15 (printed without the variances).
     Formula: L = 1/active sum_a [r_ap - r_an + margin]+ + penalty mean_a |sum_m z_am|, r_ij = var(z_i - z_j) / var(z_i) over the
         coordinates m
-    Differs: `active` counts the triplets above 0 over the whole batch, as in the study, so the numbers of the anchors share one
-        factor; without an active triplet that part is 0. The penalty is over all samples. On unit embeddings, as in the study,
-        whose code sets the penalty to 0 whenever triplets are mined by distance (`penalty=0`), but not with the rho switch.
+    Differs: `active` counts the triplets above 0 over the whole batch, as in the study, so the values of all anchors have one
+        common factor; without an active triplet the first term is 0. The penalty is over all samples. On unit embeddings, as
+        in the study, whose code sets the penalty to 0 whenever triplets are mined by distance (`penalty=0`), but not with the
+        rho switch.
     Needs: two samples of a class in the batch; use `SamplesPerClass`.
 
     Args:
-        margin: how much larger the ratio to the stranger must be. Study: 0.2.
-        penalty: weight of the sums of coordinates, which keeps them near a mean of 0. Study: 0.005.
-        miner: who makes the triplets. Study: `DistanceWeighted`.
+        margin: how much larger the ratio to the negative must be. Study: 0.2.
+        penalty: weight of the absolute sum of coordinates, which keeps their mean near 0. Study: 0.005.
+        miner: miner of the triplets. Study: `DistanceWeighted`.
     """
 
     def __init__(self, margin: float = 0.2, penalty: float = 0.005, miner: Miner = DistanceWeighted()):
         super().__init__()
-        must_give(miner, "triplets", "SNR", "DistanceWeighted()")
+        check_miner_kind(miner, "triplets", "SNR", "DistanceWeighted()")
         if margin < 0 or penalty < 0:
             raise LikewiseError(f"SNR: margin and penalty must be 0 or more, got margin={margin}, penalty={penalty}")
         self.margin = margin
@@ -44,13 +51,13 @@ class SNR(Loss):
             signal = _centred(z)
             others = signal if ref is None else _centred(at_least_float32(ref.z))
             anchor = signal.index_select(0, t.a)
-            power = anchor.square().sum(1).clamp_min(NEAREST)
+            power = anchor.square().sum(1).clamp_min(MIN_SQUARED_DISTANCE)
             pull = (anchor - others.index_select(0, t.p)).square().sum(1) / power
             push = (anchor - others.index_select(0, t.n)).square().sum(1) / power
             value = (pull.where(t.pull, 0.0) - push + self.margin).relu()
-            total, _ = by_anchor(value, t, len(z))
-            active, _ = by_anchor((value > 0).to(value), t, len(z))
-            return spread(total, active) + self.penalty * z.sum(1).abs()
+            total, _ = sum_by_anchor(value, t, len(z))
+            active, _ = sum_by_anchor((value > 0).to(value), t, len(z))
+            return normalise_by_count(total, active) + self.penalty * z.sum(1).abs()
 
 
 def _centred(z: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:

@@ -6,27 +6,27 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from likewise.contracts import Loss
-from likewise.similarity import at_least_float32, full_precision, observed, unit_rows, with_slope
+from likewise.similarity import at_least_float32, full_precision, observed, unit_rows, with_known_gradient
 from likewise.types import LikewiseError, Ref
 
 
 class SoftTriple(Loss):
-    """Classify by the similarity to several learned centres per class, the nearest of a class counting most.
+    """Softmax over similarities to several learned centres per class, of which the nearest has the largest weight.
 
     Paper: Qian et al., SoftTriple Loss: Deep Metric Learning Without Triplet Sampling, ICCV 2019;
-        as in Roth et al., Revisiting Training Strategies, ICML 2020, eqs. 16 to 18 (whose print drops a factor).
+        as in Roth et al., Revisiting Training Strategies, ICML 2020, eqs. 16 to 18 (printed without a factor).
     Formula: l_i = -log( e^(a (S_iy - m)) / (e^(a (S_iy - m)) + sum_{c != y} e^(a S_ic)) ) + tau R,
         S_ic = sum_k softmax_k(s_ick / gamma) s_ick, R = 1/(C K (K-1)) sum_c sum_{k < l} sqrt(2 + 1e-5 - 2 w_ck w_cl)
-    Differs: nothing. R belongs to no sample and is added to the number of each, so that the mean is the paper's; one centre a
-        class has no R. `ref` is not used: the centres are the reference.
+    Differs: nothing. R belongs to no sample and is added to the value of each, so that the mean is the paper's; with one centre
+        per class there is no R. `ref` is not used: samples are compared with centres.
 
     Args:
         classes: number of training classes; the run fills it in.
         dim: size of the embedding; the run fills it in.
         per_class: K, centres of a class; row k * classes + c of `centres` is the k-th of class c. Paper: 10; 2 in Roth et al.
         scale: a (the paper's lambda). Paper: 20; 8 in Roth et al. 2020.
-        gamma: how evenly the centres of a class share in its similarity. Paper: 0.1.
-        tau: weight of R, which draws centres of a class together until they are one. Paper: 0.2.
+        gamma: temperature of the softmax over the centres of a class. Paper: 0.1.
+        tau: weight of R, which merges centres of a class. Paper: 0.2.
         margin: m (the paper's delta). Paper: 0.01.
     """
 
@@ -59,7 +59,7 @@ class SoftTriple(Loss):
             z = at_least_float32(z)
             centres = unit_rows(self.centres).to(z)
             sim = (z @ centres.T).view(len(z), self.per_class, self.classes)
-            logits = self.scale * with_slope(_pool, _fast_pool, sim, self.gamma)
+            logits = self.scale * with_known_gradient(_pool, _fast_pool, sim, self.gamma)
             own = logits.gather(1, y[:, None]) - self.scale * self.margin
             each = F.cross_entropy(logits.scatter(1, y[:, None], own), y, reduction="none")
             if self.per_class == 1 or not self.tau:
@@ -69,24 +69,25 @@ class SoftTriple(Loss):
 
 
 def _pool(sim: Float[Tensor, "B K C"], gamma: float) -> Float[Tensor, "B C"]:
-    """The similarity to a class: that to its centres, the nearest counting most."""
+    """Return the similarity to every class: a softmax-weighted mean over its centres."""
     return ((sim / gamma).softmax(1) * sim).sum(1)
 
 
 def _fast_pool(sim: Float[Tensor, "B K C"], gamma: float) -> tuple[Float[Tensor, "B C"], Float[Tensor, "B K C"]]:
+    """Return the result of `_pool` and its gradient."""
     share = (sim / gamma).softmax(1)
-    found = (share * sim).sum(1)
-    return found, share.mul_((sim - found[:, None]).div_(gamma).add_(1))
+    pooled = (share * sim).sum(1)
+    return pooled, share.mul_((sim - pooled[:, None]).div_(gamma).add_(1))
 
 
 def _apart(w: Float[Tensor, "K C D"]) -> Float[Tensor, ""]:
-    """The distances between all pairs of centres of a class, added up over classes."""
+    """Return the sum of the distances between all pairs of centres of a class, over all classes."""
     w = w.transpose(0, 1)
     return (2 + 1e-5 - 2 * w @ w.mT).sqrt().triu(1).sum()
 
 
 class _Apart(torch.autograd.Function):
-    """The same with its gradient: minus the sum of the other centres, each over its distance."""
+    """`_apart` with its own gradient: minus the sum of the other centres, each divided by its distance."""
 
     @staticmethod
     def forward(ctx, w: Tensor) -> Tensor:

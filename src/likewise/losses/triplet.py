@@ -5,29 +5,30 @@ from typing import Literal
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise.contracts import Loss, Miner, must_give
+from likewise.contracts import Loss, Miner, check_miner_kind
 from likewise.losses._blockwise import triplets
-from likewise.losses._hyperbolic import SPACES, must_know
+from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
 from likewise.miners.distance_weighted import DistanceWeighted
-from likewise.similarity import by_anchor, sides, spread
+from likewise.similarity import normalise_by_count, sum_by_anchor, triplet_similarities
 from likewise.types import LikewiseError, Ref
 
 
 class Triplet(Loss):
-    """Keep a class mate nearer than a stranger, by a margin.
+    """Keeps a positive nearer than a negative by a margin.
 
     Paper: Schroff et al., FaceNet, CVPR 2015; as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 2.
     Formula: l_a = [d_ap - d_an + margin]+
-    Differs: `squared=True` takes squared distances, as FaceNet and the study's code (not its print) do. The mean is over the
+    Differs: `squared=True` takes squared distances, as FaceNet and the study's code do (not its text). The mean is over the
         anchors that have a triplet.
     Needs: two samples of a class in the batch; use `SamplesPerClass`.
 
     Args:
-        margin: how much further the stranger must be. Paper: 0.2.
+        margin: how much further than the positive the negative must be. Paper: 0.2.
         squared: whether distances are squared.
-        miner: who makes the triplets. The study's best: `DistanceWeighted`; FaceNet: `SemiHard`, which collapses more easily.
-        space: where distances are measured. In "hyperbolic" they run up to 4, and 2.7 is what 1 is to Euclid; it bends pull and
-            push, not the order of neighbours, so miners and evaluation keep the cosine. See `likewise.losses._hyperbolic`.
+        miner: miner of the triplets. The study's best: `DistanceWeighted`; FaceNet: `SemiHard`, which collapses more easily.
+        space: space of the distances. Hyperbolic distances are 0 to 4, and 2.7 corresponds to a Euclidean 1; "hyperbolic" changes
+            the strength of pull and push, not the order of neighbours, so miners and evaluation use the cosine. See
+            `likewise.losses._hyperbolic`.
     """
 
     def __init__(
@@ -35,8 +36,8 @@ class Triplet(Loss):
         space: Literal["cosine", "hyperbolic"] = "cosine",
     ):  # fmt: skip
         super().__init__()
-        must_know(space, "Triplet")
-        must_give(miner, "triplets", "Triplet", "SemiHard()")
+        check_space(space, "Triplet")
+        check_miner_kind(miner, "triplets", "Triplet", "SemiHard()")
         if margin < 0:
             raise LikewiseError(f"Triplet: margin must be 0 or more, got {margin}")
         self.margin = margin
@@ -45,8 +46,8 @@ class Triplet(Loss):
         self.space = space
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        t = triplets(z, y, ref, self.miner, self.margin / SPACES[self.space].unit)
-        near, far = sides(z, ref, t)
-        measure = SPACES[self.space].squared if self.squared else SPACES[self.space].distance
+        t = triplets(z, y, ref, self.miner, self.margin / SPACES_BY_NAME[self.space].unit)
+        near, far = triplet_similarities(z, ref, t)
+        measure = SPACES_BY_NAME[self.space].squared if self.squared else SPACES_BY_NAME[self.space].distance
         pull = measure(near).where(t.pull, 0.0)
-        return spread(*by_anchor((pull - measure(far) + self.margin).relu(), t, len(z)))
+        return normalise_by_count(*sum_by_anchor((pull - measure(far) + self.margin).relu(), t, len(z)))

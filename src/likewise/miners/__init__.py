@@ -1,4 +1,4 @@
-"""Miners: which pairs or triplets of a batch a loss learns from. The classes imported here are the registry."""
+"""Miners: choose the pairs or triplets of a batch that a loss uses. The classes imported here are the registry."""
 
 from likewise.miners.batch_hard import BatchHard as BatchHard
 from likewise.miners.distance_weighted import DistanceWeighted as DistanceWeighted

@@ -10,11 +10,11 @@ from likewise.types import Pairs, Tuples
 
 
 class BatchHard(Miner):
-    """One triplet per anchor, the hardest: its furthest positive and its nearest negative.
+    """The hardest triplet of every anchor: its furthest positive and its nearest negative.
 
     Paper: Hermans et al., In Defense of the Triplet Loss for Person Re-Identification, 2017.
     Formula: p = arg max_p d(a,p), n = arg min_n d(a,n)
-    Differs: nothing. Of equal ones the first is taken.
+    Differs: nothing. Among equal distances, the first sample is taken.
     Needs: two samples of a class in the batch.
     """
 

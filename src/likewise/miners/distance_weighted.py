@@ -5,29 +5,29 @@ from jaxtyping import Float
 from torch import Tensor
 
 from likewise.contracts import Miner
-from likewise.similarity import anchors, pick
+from likewise.similarity import anchors, draw_columns
 from likewise.types import LikewiseError, Pairs, Tuples
 
-FURTHEST = 2 - 1e-4
-"""Distances above this count as this: at 2 the density of the sphere is 0 and its inverse infinite."""
+MAX_DISTANCE = 2 - 1e-4
+"""Upper bound of distances: at 2 the density on the sphere is 0 and its inverse infinite."""
 
 
 class DistanceWeighted(Miner):
-    """One triplet per anchor: any positive, and a negative drawn so that all distances are equally likely.
+    """One triplet per anchor: a random positive, and a negative drawn so that all distances are equally likely.
 
     Paper: Wu et al., Sampling Matters in Deep Embedding Learning, ICCV 2017;
         as in Roth et al., Revisiting Training Strategies, ICML 2020, eqs. 23-24.
     Formula: p uniform in P(a); n drawn with weight 1 / q(max(d_an, lower)), where q(d) = d^(D-2) (1 - d^2 / 4)^((D-3)/2) is the
         density of distances on the sphere
-    Differs: the study's print lost the square of d. Weights are scaled row by row, so one near-duplicate does not silence the
-        others. The printed bound on the weights is a bound on the distance (`lower`). Beyond d = 1.42 the weight rises again;
-        `upper` prevents it. The study's text applies 1.4, its code does not, and so neither do we by default. An anchor whose
-        negatives all lie beyond `upper` draws among them uniformly.
+    Differs: the study's formula lacks the square of d. Weights are scaled row by row, so that one near duplicate does not push
+        the weights of other anchors to 0. The bound on the weights in the paper is a bound on the distance here (`lower`).
+        Beyond d = 1.42 the weight rises again; `upper` prevents this. The study's text applies 1.4, its code does not, and the
+        default here follows the code. An anchor whose negatives are all beyond `upper` draws among them uniformly.
     Needs: unit embeddings; two samples of a class in the batch.
 
     Args:
-        lower: nearer negatives are drawn as if they were this far. Paper: 0.5.
-        upper: negatives further than this are not drawn; None: all are. Paper: 1.4; code of the study: None.
+        lower: smaller distances count as this distance. Paper: 0.5.
+        upper: negatives further than this are not drawn; None: no bound. Paper: 1.4; code of the study: None.
     """
 
     def __init__(self, lower: float = 0.5, upper: float | None = None):
@@ -46,14 +46,12 @@ class DistanceWeighted(Miner):
             within = pairs.neg & (2 - 2 * sim <= self.upper**2)
             weight = torch.where(within.any(1, keepdim=True) & ~within, -torch.inf, weight)
             weight = torch.where(within.any(1, keepdim=True) | ~pairs.neg, weight, 0.0)
-        weight = (
-            weight - weight.amax(1, keepdim=True)
-        ).exp2()  # NaN in a row without negatives, which is not valid then
-        p, has_pos = pick(pairs.pos)
-        n, has_neg = pick(weight)
+        weight = (weight - weight.amax(1, keepdim=True)).exp2()  # NaN for an anchor without negatives, which is invalid
+        p, has_pos = draw_columns(pairs.pos)
+        n, has_neg = draw_columns(weight)
         return Tuples(anchors(sim), p, n, has_pos & has_neg, torch.ones_like(has_pos), one_each=True)
 
     def log_weight(self, sim: Float[Tensor, "B R"], dim: int) -> Float[Tensor, "B R"]:
-        """log2 of the inverse density of each distance."""
-        quarter = torch.rsub(sim, 0.5, alpha=0.5).clamp(self.lower**2 / 4, FURTHEST**2 / 4)  # of the squared distance
+        """Return log2 of the inverse density of each distance."""
+        quarter = torch.rsub(sim, 0.5, alpha=0.5).clamp(self.lower**2 / 4, MAX_DISTANCE**2 / 4)  # squared distance / 4
         return torch.add(quarter.log2() * ((2 - dim) / 2), (1 - quarter).log2_(), alpha=(3 - dim) / 2)

@@ -7,21 +7,21 @@ from jaxtyping import Float
 from torch import Tensor
 
 from likewise.contracts import Miner
-from likewise.similarity import anchors, pick
+from likewise.similarity import anchors, draw_columns
 from likewise.types import LikewiseError, Pairs, Tuples
 
 
 class EasyPositive(Miner):
-    """One triplet per anchor with its nearest positive, so that a class need not become one point.
+    """One triplet per anchor with its nearest positive, so that a class may keep several clusters.
 
     Paper: Xuan et al., Improved Embeddings with Easy Positive Triplet Mining, WACV 2020.
-    Formula: p = arg min_p d(a,p); n = arg min_n d(a,n) among those beyond p ("semi-hard") or among all ("hard"), or any
-        ("random")
-    Differs: where no negative lies beyond the positive, semi-hard takes the nearest of all, so that every anchor keeps a triplet.
+    Formula: p = arg min_p d(a,p); n = arg min_n d(a,n) among negatives beyond p ("semi-hard") or among all ("hard"), or a
+        random one ("random")
+    Differs: if no negative is beyond the positive, semi-hard takes the nearest negative, so that every anchor has a triplet.
     Needs: two samples of a class in the batch.
 
     Args:
-        negative: which negative: "semi-hard", "hard" or "random". Paper: semi-hard works best.
+        negative: which negative is chosen: "semi-hard", "hard" or "random". Paper: semi-hard works best.
     """
 
     def __init__(self, negative: Literal["semi-hard", "hard", "random"] = "semi-hard"):
@@ -33,7 +33,7 @@ class EasyPositive(Miner):
         sim = sim.detach()
         nearest_pos, p = sim.masked_fill(~pairs.pos, -torch.inf).max(1)
         if self.negative == "random":
-            n, has_neg = pick(pairs.neg)
+            n, has_neg = draw_columns(pairs.neg)
         else:
             among = sim.masked_fill(~pairs.neg, -torch.inf)
             if self.negative == "semi-hard":

@@ -9,14 +9,14 @@ from likewise.types import LikewiseError, Pairs
 
 
 class HardPairs(Miner):
-    """Keep the positives further than the nearest negative, and the negatives nearer than the furthest positive.
+    """Hard pairs: positives further than the nearest negative, and negatives nearer than the furthest positive.
 
     Paper: Wang et al., Multi-Similarity Loss with General Pair Weighting for Deep Metric Learning, CVPR 2019.
     Formula: keep p where s_ip - eps < max_n s_in, keep n where s_in + eps > min_p s_ip
     Differs: nothing. An anchor without positives or without negatives keeps no pair.
 
     Args:
-        eps: how much easier than that a pair may be. Paper: 0.1.
+        eps: tolerance; pairs that are easier by less than this are kept too. Paper: 0.1.
     """
 
     yields = "pairs"

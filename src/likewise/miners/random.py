@@ -5,21 +5,21 @@ from jaxtyping import Float
 from torch import Tensor
 
 from likewise.contracts import Miner
-from likewise.similarity import anchors, pick
+from likewise.similarity import anchors, draw_columns
 from likewise.types import Pairs, Tuples
 
 
 class Random(Miner):
-    """Triplets by chance: any positive, any negative.
+    """Random triplets: a random positive and a random negative.
 
     Paper: Roth et al., Revisiting Training Strategies, ICML 2020.
     Formula: for every anchor, p uniform in P(a), n uniform in N(a)
     Differs: the study's text describes one triplet per anchor, the default here; its code draws as many triplets as there are
-        samples out of all triplets of the batch (`per_anchor=False`), without repeating one, which we allow.
+        samples from all triplets of the batch (`per_anchor=False`), without replacement; here triplets may repeat.
     Needs: two samples of a class in the batch.
 
     Args:
-        per_anchor: one triplet for each anchor; False: uniform over all triplets, so an anchor may come up never or often.
+        per_anchor: one triplet for each anchor; False: uniform over all triplets, so an anchor may have none or several.
     """
 
     def __init__(self, per_anchor: bool = True):
@@ -33,6 +33,6 @@ class Random(Miner):
             draw = torch.rand(len(sim), device=sim.device, dtype=torch.float64) * upto[-1]
             a = torch.searchsorted(upto, draw.long(), right=True).clamp_max(len(sim) - 1)
             pos, neg = pos[a], neg[a]
-        p, has_pos = pick(pos)
-        n, has_neg = pick(neg)
+        p, has_pos = draw_columns(pos)
+        n, has_neg = draw_columns(neg)
         return Tuples(a, p, n, has_pos & has_neg, torch.ones_like(has_pos), self.per_anchor)

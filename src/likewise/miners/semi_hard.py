@@ -5,25 +5,25 @@ from jaxtyping import Float
 from torch import Tensor
 
 from likewise.contracts import Miner
-from likewise.similarity import anchors, distance, pick
+from likewise.similarity import anchors, distance, draw_columns
 from likewise.types import Pairs, Tuples
 
 
 class SemiHard(Miner):
-    """One triplet per anchor: any positive, and a negative that lies just beyond it.
+    """One triplet per anchor: a random positive, and a negative that is slightly further than it.
 
     Paper: Schroff et al., FaceNet, CVPR 2015; as one draw per anchor in Roth et al., Revisiting Training Strategies, ICML 2020.
-    Formula: p uniform in P(a); n uniform in {n: d(a,p) < d(a,n) < d(a,p) + margin}, and in N(a) where that set is empty
-    Differs: anchors without a positive or a negative are marked invalid instead of failing. Distances are plain (not squared),
-        also for a loss on squared ones.
+    Formula: p uniform in P(a); n uniform in {n: d(a,p) < d(a,n) < d(a,p) + margin}, and in N(a) if that set is empty
+    Differs: anchors without a positive or a negative are marked invalid instead of failing. Distances are not squared, also for
+        a loss on squared distances.
     Needs: unit embeddings; two samples of a class in the batch.
     """
 
     def __call__(self, sim: Float[Tensor, "B R"], pairs: Pairs, dim: int, margin: float | None = None) -> Tuples:
         d = distance(sim.detach())
-        p, has_pos = pick(pairs.pos)
+        p, has_pos = draw_columns(pairs.pos)
         d_pos = d.gather(1, p[:, None])
         beyond = pairs.neg & (d > d_pos) & (d < d_pos + (0.2 if margin is None else margin))
-        n, has_neg = pick(torch.where(beyond.any(1, keepdim=True), beyond, pairs.neg))
+        n, has_neg = draw_columns(torch.where(beyond.any(1, keepdim=True), beyond, pairs.neg))
         valid = has_pos & has_neg
         return Tuples(anchors(sim), p, n, valid, torch.ones_like(valid), one_each=True)

@@ -6,29 +6,29 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from likewise.contracts import Miner, must_give
+from likewise.contracts import Miner, check_miner_kind
 from likewise.miners.distance_weighted import DistanceWeighted
-from likewise.similarity import pick
+from likewise.similarity import draw_columns
 from likewise.types import LikewiseError, Pairs, Tuples
 
 
 class Switch(Miner):
-    """Now and then push a class mate away instead of a stranger: rho-regularisation, against embeddings that use few directions.
+    """Rho-regularisation: with some probability a positive takes the place of the negative, to spread the embeddings.
 
     Paper: Roth et al., Revisiting Training Strategies, ICML 2020, section 5 and appendix (p_switch).
     Formula: with probability share, (a, p, n) becomes (a, a, p') with p' uniform in P(a)
-    Differs: the vanished pull is exactly 0 (`pull=False`), not the root of a rounding error.
+    Differs: the distance of the anchor to itself is exactly 0 (`pull=False`), not the square root of a rounding error.
     Needs: a loss that takes triplets: Contrastive, Triplet, Margin, SNR.
 
     Args:
-        share: probability of a switch, for each anchor. Study: 0.4 on CUB, 0.35 on CARS, 0.15 on SOP.
-        miner: who makes the triplets. Study: `DistanceWeighted`.
+        share: probability that a triplet is switched. Study: 0.4 on CUB, 0.35 on CARS, 0.15 on SOP.
+        miner: miner of the triplets. Study: `DistanceWeighted`.
     """
 
     def __init__(self, share: float = 0.2, miner: Miner = DistanceWeighted()):
         if not 0 <= share <= 1:
-            raise LikewiseError(f"Switch: share is a probability, from 0 to 1, got {share}")
-        must_give(miner, "triplets", "Switch", "DistanceWeighted()")
+            raise LikewiseError(f"Switch: share must be a probability from 0 to 1, got {share}")
+        check_miner_kind(miner, "triplets", "Switch", "DistanceWeighted()")
         self.share = share
         self.miner = miner
         self.whole = miner.whole
@@ -36,9 +36,9 @@ class Switch(Miner):
     def __call__(self, sim: Float[Tensor, "B R"], pairs: Pairs, dim: int, margin: float | None = None) -> Tuples:
         t = self.miner(sim, pairs, dim, margin)
         assert isinstance(t, Tuples)
-        mate, has = pick(pairs.pos.index_select(0, t.a))
+        mate, has = draw_columns(pairs.pos.index_select(0, t.a))
         swap = (torch.rand(len(t.a), device=sim.device) < self.share) & has
-        # A swapped tuple needs no negative: a batch of one class is still spread.
+        # A switched triplet needs no negative, so it is valid in a batch of one class too.
         return dataclasses.replace(
             t, p=torch.where(swap, mate, t.p), n=torch.where(swap, mate, t.n), valid=t.valid | swap, pull=t.pull & ~swap
         )

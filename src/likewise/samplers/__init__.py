@@ -1,4 +1,4 @@
-"""Batch samplers: which rows make a batch. The classes imported here are the registry."""
+"""Batch samplers: choose the rows of every batch. The classes imported here are the registry."""
 
 from likewise.samplers.distance_matching import DistanceMatching as DistanceMatching
 from likewise.samplers.frechet_matching import FrechetMatching as FrechetMatching

@@ -1,4 +1,4 @@
-"""What samplers that look at embeddings remember."""
+"""The embedding bank, and the base class of samplers that choose batches by embeddings."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import BatchSampler
-from likewise.samplers._class_index import Members, candidates, check_batch, check_pool, usable
+from likewise.samplers._class_index import ClassIndex, candidate_batches, check_batch, check_pool, usable_classes
 from likewise.types import Embedded, LikewiseError
 
 
-class Bank:
-    """The last embedding seen of every training row, and the batches of the pass under way, chosen from it.
+class EmbeddingBank:
+    """The latest embedding of every training row, and the batches of the current epoch.
 
-    Filled once before training; each step overwrites the rows of its batch. What a step brings waits on its device until
-    the bank is read, at the next pass or checkpoint, so that no step waits for a copy.
+    The bank is filled once before training; each step updates the rows of its batch. Embeddings of a step stay on the device
+    until the bank is read, at the next epoch or checkpoint, so that no step waits for a copy to the host.
     """
 
     def __init__(self, owner: str, rows: int):
@@ -29,55 +29,63 @@ class Bank:
         self.number, self.batches = -1, torch.zeros(0, 0, dtype=torch.int64)
 
     def start(self, embed: Callable[[], Embedded]) -> None:
-        """Fill the bank, unless it was loaded."""
+        """Fill the bank, unless it was loaded from a checkpoint."""
         if self.z is not None:
             return
         z = np.array(embed().z.detach().float().cpu())
         if len(z) != self.rows:
-            raise LikewiseError(f"{self.owner}: start wants embeddings of all {self.rows} training rows, got {len(z)}")
+            raise LikewiseError(
+                f"{self.owner}: start must get embeddings of all {self.rows} training rows, got {len(z)}"
+            )
         self.z = z
 
     def observe(self, z: Float[Tensor, "B D"], row: Int[Tensor, "B"]) -> None:
+        """Store the embeddings of a batch, on their device."""
         self.waiting.append((z.detach().to(torch.float32, copy=True), row.clone()))
 
     def read(self) -> Float[np.ndarray, "N D"]:
-        """The embeddings as of now."""
+        """Return the latest embeddings."""
         if self.z is None:
-            raise LikewiseError(f"{self.owner}: it looks at embeddings; call start(embed) before taking batches")
+            raise LikewiseError(
+                f"{self.owner}: the sampler needs embeddings of the training rows; call start(embed) before iterating"
+            )
         if self.waiting:
             z, row = (torch.cat(parts).cpu().numpy() for parts in zip(*self.waiting))
-            self.z[row] = z  # of a row that came several times, the last remains
+            self.z[row] = z  # if a row occurs several times, its last embedding is stored
             self.waiting.clear()
         return self.z
 
     def one_pass(self, number: int, choose: Callable[[np.ndarray, int], list[list[int]]]) -> list[list[int]]:
-        """The batches of a pass: chosen when first asked for, and from then on these, also after going on from a state.
+        """Return the batches of an epoch. They are chosen at the first call and stored, also in checkpoints.
 
         Args:
-            choose: from the embeddings and the pass's number to its batches.
+            number: number of the epoch.
+            choose: (embeddings, number of the epoch) -> batches.
         """
         if number != self.number:
             z = self.read()
             bad = len(z) - int(np.isfinite(z).all(1).sum())
             if bad:
                 raise LikewiseError(
-                    f"{self.owner}: embeddings must be finite, got {bad} rows that are not; lower lr or set clip_norm"
+                    f"{self.owner}: embeddings must be finite, got {bad} rows with NaN or infinity; lower lr or set clip_norm"
                 )
             self.number, self.batches = number, torch.tensor(choose(z, number))
         return self.batches.tolist()
 
     def state_dict(self) -> dict:
+        """Return the embeddings and the batches of the current epoch."""
         z = None if self.z is None else torch.tensor(self.read())
         return {"bank": z, "pass": self.number, "batches": self.batches}
 
     def load_state_dict(self, state: dict) -> None:
+        """Restore the embeddings and the batches of the current epoch."""
         self.waiting.clear()
         self.z = None if state["bank"] is None else np.array(state["bank"])
         self.number, self.batches = state["pass"], state["batches"]
 
 
-class Watching(BatchSampler):
-    """What samplers share that choose a pass's batches (`_choose(z, number)`) by the embeddings in a bank."""
+class EmbeddingSampler(BatchSampler):
+    """Base of samplers that choose the batches of an epoch from an embedding bank, by `_choose(embeddings, epoch)`."""
 
     labels: Int[np.ndarray, "N"]
     batch: int
@@ -87,18 +95,18 @@ class Watching(BatchSampler):
     lonely: Literal["error", "skip"]
     class_names: tuple[str, ...] | None
     seed: int
-    _members: Members
-    _bank: Bank
+    _members: ClassIndex
+    _bank: EmbeddingBank
     _choose: Callable[[np.ndarray, int], list[list[int]]]
 
-    def _watched(self) -> tuple[Members, Bank]:
-        """Check what a constructor stored, and return the rows by class and an empty bank: its last line."""
+    def _checked_members(self) -> tuple[ClassIndex, EmbeddingBank]:
+        """Check the arguments that a constructor stored; return the class index and an empty bank. Its last call."""
         owner = type(self).__name__
         check_batch(owner, self.batch, self.per_class)
         why = f"per_class={self.per_class}" if self.per_class > 1 else None
-        members = usable(owner, self.labels, why, self.lonely, self.class_names)
+        members = usable_classes(owner, self.labels, why, self.lonely, self.class_names)
         check_pool(owner, self.pool, self.batch, members)
-        return members, Bank(owner, len(self.labels))
+        return members, EmbeddingBank(owner, len(self.labels))
 
     def __len__(self) -> int:
         return len(self._members.every) // self.batch
@@ -122,11 +130,15 @@ class Watching(BatchSampler):
     def _best(
         self, z: Float[np.ndarray, "N D"], number: int, cost: Callable[[np.ndarray, np.ndarray], np.ndarray]
     ) -> list[list[int]]:
-        """A pass of batches, each the cheapest of some candidates. `cost` takes a pool's embeddings and positions in it."""
+        """Return the batches of an epoch, each the candidate of lowest cost.
+
+        Args:
+            cost: (embeddings of a pool, candidates as positions in the pool) -> cost of every candidate.
+        """
         rng = np.random.default_rng((self.seed, number))
         batches = []
         for _ in range(len(self)):
             pool = self._members.pool(self.pool, self.per_class, rng)
-            tries = candidates(self.labels[pool], self.candidates, self.batch, self.per_class, rng)
+            tries = candidate_batches(self.labels[pool], self.candidates, self.batch, self.per_class, rng)
             batches.append(pool[tries[np.argmin(cost(z[pool], tries))]].tolist())
         return batches

@@ -7,25 +7,25 @@ from jaxtyping import Float, Int
 
 from likewise.contracts import BatchSampler
 from likewise.samplers._class_index import check_candidates
-from likewise.samplers._embedding_bank import Watching
+from likewise.samplers._embedding_bank import EmbeddingSampler
 
 
-class FrechetMatching(Watching, BatchSampler):
-    """Batches whose embeddings have the mean and covariance of a large sample of the data (FRD).
+class FrechetMatching(EmbeddingSampler, BatchSampler):
+    """Batches whose embeddings have nearly the mean and covariance of a large sample of the data (FRD).
 
     Paper: Roth et al., Revisiting Training Strategies, ICML 2020 (FRD).
     Formula: B* = pool rows and b_1..b_m from B*, per_class samples of a class each;
         a batch = arg min_b |mu - mu*|^2 + tr(S + S* - 2 (S S*)^(1/2)), mu and S mean and covariance of b, starred of B*
     Differs: tr (S S*)^(1/2) = sum of the roots of the eigenvalues of A S A, A = S*^(1/2), which holds for singular S too, so
-        that nothing is added to the diagonals. Pool and candidates repeat a class only when all have come, and no image as
-        long as the class has others. Embeddings are the unit ones, also for losses on raw ones.
+        that nothing is added to the diagonals. Pool and candidates repeat a class only after all others, and an image only if
+        its class has no other. Embeddings have unit length, also for losses on raw embeddings.
 
     Args:
         labels: classes of the training samples; the run fills it in.
         batch: samples in a batch. Study: 112.
         per_class: samples of each class in a batch. Study: 2.
-        pool: rows of B*; all, where there are no more. Study: 512.
-        candidates: m, mini-batches to choose one from. Study: 10.
+        pool: number of rows of B*; all rows if there are fewer. Study: 512.
+        candidates: m, number of candidate batches per batch. Study: 10.
         lonely: what to do with classes of a single sample: "error", or "skip" to train without them.
         class_names: names of the classes, for errors; the run fills it in.
         seed: the run fills it in.
@@ -51,14 +51,14 @@ class FrechetMatching(Watching, BatchSampler):
         self.lonely = lonely
         self.class_names = class_names
         self.seed = seed
-        self._members, self._bank = self._watched()
+        self._members, self._bank = self._checked_members()
 
     def _choose(self, z: Float[np.ndarray, "N D"], number: int) -> list[list[int]]:
         return self._best(z, number, frechet)
 
 
 def frechet(z: Float[np.ndarray, "n D"], tries: Int[np.ndarray, "M B"]) -> Float[np.ndarray, "M"]:
-    """Frechet distance between the Gaussian of each candidate's rows and that of all rows."""
+    """Return the Frechet distance between the Gaussian of each candidate's embeddings and that of the pool."""
     z = z.astype(np.float64)
     aim = z.mean(0)
     cov = np.atleast_2d(np.cov(z.T))
@@ -67,7 +67,9 @@ def frechet(z: Float[np.ndarray, "n D"], tries: Int[np.ndarray, "M B"]) -> Float
     x = z[tries]
     mean = x.mean(1)
     x = (x - mean[:, None]) / np.sqrt(x.shape[1] - 1)  # x'x = S
-    half = x @ root  # half' half = A S A; half half' has the same eigenvalues but zeros, and the smaller one is faster
+    half = (
+        x @ root
+    )  # half' half = A S A; half half' has the same non-zero eigenvalues, and the smaller matrix is faster
     gram = half @ half.swapaxes(1, 2) if x.shape[1] < x.shape[2] else half.swapaxes(1, 2) @ half
     cross = np.sqrt(np.maximum(np.linalg.eigvalsh(gram), 0)).sum(1)
     return np.square(mean - aim).sum(1) + np.square(x).sum((1, 2)) + np.trace(cov) - 2 * cross

@@ -7,16 +7,16 @@ from jaxtyping import Int
 
 from likewise.contracts import BatchSampler
 from likewise.errors import LikewiseError
-from likewise.samplers._class_index import check_batch, usable
+from likewise.samplers._class_index import check_batch, usable_classes
 
 
 class SamplesPerClass(BatchSampler):
-    """Batches of a few classes with a few samples each (SPC-k), so that every sample has a class mate.
+    """Batches of a few classes with `per_class` samples each (SPC-k), so that every sample has a positive.
 
     Paper: Roth et al., Revisiting Training Strategies, ICML 2020 (SPC-2, SPC-4, SPC-8).
     Formula: a batch = batch / per_class classes, per_class samples of each
-    Differs: classes of a batch are distinct, and they and their samples are dealt from shuffled packs, so that within a pass
-        every class, and every sample of a class, comes up once before any comes up again. A class smaller than per_class
+    Differs: the classes of a batch are distinct. Classes, and the samples of a class, are drawn without replacement: within an
+        epoch every class, and every sample of a class, is drawn once before any is drawn again. A class smaller than per_class
         repeats its samples.
 
     Args:
@@ -25,8 +25,8 @@ class SamplesPerClass(BatchSampler):
         per_class: samples of each class in a batch. Study: 2.
         lonely: what to do with classes of a single sample: "error", or "skip" to train without them.
         class_names: names of the classes, for errors; the run fills it in.
-        with_replacement: draw classes, and samples inside a class, with replacement, as the study does: a class may fill two
-            places of a batch, and an image may come twice.
+        with_replacement: draw classes, and samples inside a class, with replacement, as the study does: a class may occur
+            twice in a batch, and so may an image.
         seed: the run fills it in.
     """
 
@@ -50,12 +50,12 @@ class SamplesPerClass(BatchSampler):
         self.largest_class = None if with_replacement else per_class
         self.seed = seed
         why = f"per_class={per_class}" if per_class > 1 else None
-        self._members = usable("SamplesPerClass", labels, why, lonely, class_names)
+        self._members = usable_classes("SamplesPerClass", labels, why, lonely, class_names)
         classes = len(self._members.rows)
         if classes < batch // per_class and not with_replacement:
             raise LikewiseError(
-                f"SamplesPerClass: a batch of {batch} with {per_class} of each wants {batch // per_class} classes, but the "
-                f'labels hold {classes}; try --sampler "SamplesPerClass(batch={classes * per_class}, per_class={per_class})", '
+                f"SamplesPerClass: batch={batch} with per_class={per_class} needs {batch // per_class} classes, but the labels "
+                f'have {classes}; try --sampler "SamplesPerClass(batch={classes * per_class}, per_class={per_class})", '
                 "or Shuffled()"
             )
 
@@ -78,7 +78,10 @@ class SamplesPerClass(BatchSampler):
 
 
 def _deal(pack: list[int], everyone: np.ndarray, count: int, rng: np.random.Generator) -> list[int]:
-    """Take so many off the pack; when it runs short, a new one goes below it, without what would repeat on top."""
+    """Remove and return the first `count` entries of a shuffled list; append a new shuffled copy when it is too short.
+
+    The entries that are still in the list come last in the new copy, so that they do not repeat at once.
+    """
     while len(pack) < count:
         left, fresh = set(pack), rng.permutation(everyone).tolist()
         pack += [v for v in fresh if v not in left] + [v for v in fresh if v in left]

@@ -7,25 +7,25 @@ from jaxtyping import Int
 
 from likewise.contracts import BatchSampler
 from likewise.errors import LikewiseError
-from likewise.samplers._class_index import usable
+from likewise.samplers._class_index import usable_classes
 
 
 class SamplesRandom(BatchSampler):
-    """Batches of samples from random classes, of which only one pair must share its class (SPC-R).
+    """Batches of samples from random classes with at least one positive pair (SPC-R).
 
     Paper: Roth et al., Revisiting Training Strategies, ICML 2020 (SPC-R).
-    Formula: batch - 1 times: a class, uniform over classes, and a sample of it; then one more of a class drawn already
-    Differs: samples of a class that comes up again are others than before, as far as the class has them, so that the last
-        one is another image of its class. The study may draw the very image it is to be a mate of.
-    Needs: a loss and miner that bear samples without a class mate.
+    Formula: batch - 1 times: a class, uniform over classes, and a sample of it; then one more sample of a class drawn before
+    Differs: samples of a class are drawn without replacement until the class is exhausted, so that the last sample is another
+        image of its class. The study may draw the same image again.
+    Needs: a loss and miner that accept samples without a positive.
 
     Args:
         labels: classes of the training samples; the run fills it in.
         batch: samples in a batch. Study: 112.
         lonely: what to do with classes of a single sample: "error", or "skip" to train without them.
         class_names: names of the classes, for errors; the run fills it in.
-        with_replacement: draw samples inside a class with replacement, as the study does: an image may come twice, and may
-            be its own mate.
+        with_replacement: draw samples inside a class with replacement, as the study does: an image may occur twice, and may
+            be its own positive.
         seed: the run fills it in.
     """
 
@@ -39,17 +39,17 @@ class SamplesRandom(BatchSampler):
         seed: int = 0,
     ):
         if batch < 2:
-            raise LikewiseError(f"SamplesRandom: batch must be 2 or more to hold a pair, got {batch}; raise it")
+            raise LikewiseError(f"SamplesRandom: batch must be 2 or more to hold a pair, got {batch}; raise batch")
         self.labels = labels
         self.batch = batch
         self.lonely = lonely
         self.class_names = class_names
         self.with_replacement = with_replacement
         self.seed = seed
-        self._members = usable("SamplesRandom", labels, "the last sample of a batch", lonely, class_names)
+        self._members = usable_classes("SamplesRandom", labels, "the last sample of a batch", lonely, class_names)
         if batch > len(self._members.every) and not with_replacement:
             raise LikewiseError(
-                f"SamplesRandom: a batch of {batch} wants as many samples, but there are {len(self._members.every)}; lower batch"
+                f"SamplesRandom: batch={batch} needs as many samples, but there are {len(self._members.every)}; lower batch"
             )
 
     def __len__(self) -> int:

@@ -8,7 +8,7 @@ from likewise.errors import LikewiseError
 
 
 class Shuffled(BatchSampler):
-    """Every sample once a pass, in random order; what does not fill a last batch waits for the next pass.
+    """Every sample once per epoch, in random order; an incomplete last batch is left out.
 
     Args:
         labels: classes of the training samples; the run fills it in.
@@ -20,7 +20,7 @@ class Shuffled(BatchSampler):
         if not 1 <= batch <= len(labels):
             raise LikewiseError(
                 f"Shuffled: batch must be between 1 and the number of training samples, got batch={batch} "
-                f"with {len(labels)} samples; lower it"
+                f"with {len(labels)} samples; lower batch"
             )
         self.labels = labels
         self.batch = batch
