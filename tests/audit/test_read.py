@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from audit_folder import HEADS, write_audit
 
-from likewise.audit.read import ALL, read_findings
+from likewise.audit.read import UNSPLIT_NAME, read_findings
 from likewise.errors import LikewiseError
 
 
@@ -51,8 +51,8 @@ def test_data_without_parts_is_one_part(folder):
         text = (folder / f"{name}.csv").read_text()
         (folder / f"{name}.csv").write_text(text.replace(",train", ",").replace(",test", ",").replace("train,", ","))
     found = read_findings(folder)
-    assert found.sample[1].split == ALL and found.sample[1].carried["split"] == ""  # as the data's own table has it
-    assert found.members[ALL, "wren"] == [2, 0, 1] and found.merges()[0].split == ALL
+    assert found.sample[1].split == UNSPLIT_NAME and found.sample[1].carried["split"] == ""  # as the data's own table has it
+    assert found.members[UNSPLIT_NAME, "wren"] == [2, 0, 1] and found.merges()[0].split == UNSPLIT_NAME
 
 
 def test_only_the_first_two_files_must_be_there(folder):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from likewise.audit.source import ALL, open_subject
+from likewise.audit.source import UNSPLIT_NAME, open_subject
 from likewise.config import Audit, Train
 from likewise.data import load
 from likewise.runs.dataset import make_protocol
@@ -75,7 +75,7 @@ def test_embeddings(tmp_path):
     x = np.random.default_rng(0).normal(size=(8, 3)) * 5
     labels = ["b", "a"] * 4
     found = opened(save(tmp_path, x, label=labels))
-    assert list(found.part) == [ALL] and found.test is found.part[ALL] and found.part[ALL].names == ("a", "b")
+    assert list(found.part) == [UNSPLIT_NAME] and found.test is found.part[UNSPLIT_NAME] and found.part[UNSPLIT_NAME].names == ("a", "b")
     assert found.test.e.y.tolist() == [1, 0] * 4 and found.loss is None and found.run is None
     torch.testing.assert_close(found.test.e.z.norm(dim=1), torch.ones(8))
     split = ["train", "train", "train", "", "val", "test", "test", "test"]

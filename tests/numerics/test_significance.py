@@ -121,7 +121,7 @@ def test_sign_flip_tries_every_choice_where_there_are_few(difference):
 
 def test_sign_flip_by_chance_comes_near_and_is_never_zero(monkeypatch):
     difference = np.random.default_rng(0).normal(0.4, 1, 12)
-    monkeypatch.setattr(significance, "BLOCK", 100)
+    monkeypatch.setattr(significance, "SIGN_BLOCK_SIZE", 100)
     exact, drawn = sign_flip(difference, resamples=4096), sign_flip(difference, resamples=4095, seed=1)
     assert exact == pytest.approx(flips_by_hand(difference)) and exact != drawn
     assert drawn == pytest.approx(exact, abs=4 * (exact / 4095) ** 0.5)

@@ -81,8 +81,8 @@ def test_from_audit_to_corrected_table(run):
         with pytest.raises(urllib.error.HTTPError, match="404") as missing:
             served.ask("/picture/3")
         assert "there is no such file" in missing.value.read().decode()
-        served.ask("/api/decide", reviewer="ann", item="1", verdict="relabel", label="robin")
-        served.ask("/api/decide", reviewer="bob", item="3", verdict="remove")
+        served.ask("/api/decide", reviewer="ann", item="1", choice="relabel", label="robin")
+        served.ask("/api/decide", reviewer="bob", item="3", choice="remove")
         corrected, changes = (served.ask(f"/export/{name}.csv").decode() for name in ("corrected", "changes"))
     finally:
         code, said, wrong = served.interrupt()

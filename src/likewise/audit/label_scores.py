@@ -20,19 +20,19 @@ from likewise.similarity import at_least_float32, distance, full_products
 AT_ONCE = 2**23
 """Similarities or votes that are worked on at a time."""
 
-VOTERS = 200
+MAX_VOTING_NEIGHBOURS = 200
 """The most neighbours that vote by default: in larger classes, those farther away would have no weight left."""
 
-HUGE = 1e15
+MAX_SQUARABLE_VALUE = 1e15
 """Numbers from which on squares and their sums may leave the range of float32."""
 
-TEMPERATURE = 0.05
+VOTE_TEMPERATURE = 0.05
 """Of distances between unit vectors. On pretrained features of birds, suggestions were right more often than at 0.02 or 0.1."""
 
 
 @torch.no_grad()
 def neighbour_vote(
-    z: Float[Tensor, "N D"], y: Int[Tensor, "N"], k: int | None = None, temperature: float = TEMPERATURE
+    z: Float[Tensor, "N D"], y: Int[Tensor, "N"], k: int | None = None, temperature: float = VOTE_TEMPERATURE
 ) -> Float[Tensor, "N"]:
     """The share of its nearest neighbours' votes that a sample's own label gets; it has no vote itself.
 
@@ -44,7 +44,7 @@ def neighbour_vote(
     """
     rows = torch.arange(len(z), device=z.device)
     found = [(w * (label == y[some, None])).sum(1) for some, label, w in votes(z, y, rows, k, temperature)]
-    return undecided(torch.cat(found), y)
+    return fill_singletons(torch.cat(found), y)
 
 
 @torch.no_grad()
@@ -53,15 +53,15 @@ def centre_margin(z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) -> Float[Tensor,
 
     Formula: (2 + cos(z_i, m_y without i) - max over c != y of cos(z_i, m_c)) / 4, m_c the mean of the unit vectors of class c
     """
-    must_be_labelled("centre_margin", z, y)
+    check_labelled("centre_margin", z, y)
     label, own = y.unique(return_inverse=True)
     if len(label) < 2:
         raise LikewiseError(f"centre_margin: labels must hold two classes or more, got only class {int(label[0])}")
     with full_products(z):
-        return undecided((2 + margins(Centres(F.normalize(at_least_float32(z), dim=1), own, len(label)), own)) / 4, y)
+        return fill_singletons((2 + margins(ClassCentres(F.normalize(at_least_float32(z), dim=1), own, len(label)), own)) / 4, y)
 
 
-class Centres:
+class ClassCentres:
     """Cosines of samples with the centres of classes; with the own one made without the sample.
 
     Args:
@@ -91,12 +91,12 @@ def margins(each: Evidence, y: Int[Tensor, "N"]) -> Float[Tensor, "N"]:
     return torch.cat(found).double()
 
 
-def by_loss(loss: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
+def rank_by_loss(loss: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
     """The share of the other samples whose loss is higher, a tie counting half."""
     bad = loss.isnan().nonzero()[:, 0]
     if len(bad) or not len(loss):
         raise LikewiseError(
-            f"by_loss: every sample must have a loss, got {len(loss)} of which {len(bad)} are NaN"
+            f"rank_by_loss: every sample must have a loss, got {len(loss)} of which {len(bad)} are NaN"
             + (f" (first: row {int(bad[0])})" if len(bad) else "")
         )
     n, order = len(loss), loss.detach().sort().values
@@ -106,7 +106,7 @@ def by_loss(loss: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
 
 
 def loss_over_time(history: Float[Tensor, "T N"]) -> Float[Tensor, "N"]:
-    """The mean of `by_loss` over all looks at the training set: labels that are learned late are suspect.
+    """The mean of `rank_by_loss` over all looks at the training set: labels that are learned late are suspect.
 
     Args:
         history: the loss of every sample at every look; NaN where one was not seen. One never seen gets the median.
@@ -115,7 +115,7 @@ def loss_over_time(history: Float[Tensor, "T N"]) -> Float[Tensor, "N"]:
     for look, loss in zip(share, history, strict=True):
         seen = ~loss.isnan()
         if seen.any():
-            look[seen] = by_loss(loss[seen])
+            look[seen] = rank_by_loss(loss[seen])
     mean = share.nanmean(0)
     if mean.isnan().all():
         raise LikewiseError(f"loss_over_time: no loss was seen in {len(history)} looks at {len(mean)} samples")
@@ -131,7 +131,7 @@ def self_gradient(slope: Float[Tensor, "N D"], f: Float[Tensor, "N F"]) -> Float
         slope: the gradient of each sample's own loss by its embedding before the norm.
         f: what the head gets.
     """
-    return by_loss(torch.linalg.vector_norm(slope.double(), dim=1) * torch.linalg.vector_norm(f.double(), dim=1))
+    return rank_by_loss(torch.linalg.vector_norm(slope.double(), dim=1) * torch.linalg.vector_norm(f.double(), dim=1))
 
 
 def votes(
@@ -139,16 +139,16 @@ def votes(
     y: Int[Tensor, "N"],
     rows: Int[Tensor, "M"],
     k: int | None = None,
-    temperature: float = TEMPERATURE,
+    temperature: float = VOTE_TEMPERATURE,
     foreign: bool = False,
 ) -> Iterator[tuple[Int[Tensor, "m"], Int[Tensor, "m K"], Float[Tensor, "m K"]]]:
     """For these rows, a block at a time: the rows, the labels of their nearest neighbours, and the weight of each vote.
 
     Weights of a row sum to 1, or are all 0 where nobody votes. `foreign`: samples of the row's own label have no vote.
     """
-    must_be_labelled("votes", z, y)
+    check_labelled("votes", z, y)
     size, own = class_sizes(y), y.unique(return_inverse=True)[1]
-    k = min(usual_class_size(y), VOTERS) if k is None else k
+    k = min(median_class_size(y), MAX_VOTING_NEIGHBOURS) if k is None else k
     if k < 1 or temperature <= 0:
         raise LikewiseError(f"votes: k >= 1 and temperature > 0 must hold, got k={k}, temperature={temperature}")
     if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(z):
@@ -174,18 +174,18 @@ def class_sizes(y: Int[Tensor, "N"]) -> Int[Tensor, "N"]:
     return size[own]
 
 
-def usual_class_size(y: Int[Tensor, "N"]) -> int:
+def median_class_size(y: Int[Tensor, "N"]) -> int:
     """The median size of a class; of two in the middle, the smaller."""
     return int(y.unique(return_counts=True)[1].median())
 
 
-def undecided(score: Float[Tensor, "N"], y: Int[Tensor, "N"]) -> Float[Tensor, "N"]:
+def fill_singletons(score: Float[Tensor, "N"], y: Int[Tensor, "N"]) -> Float[Tensor, "N"]:
     """The scores, but the median of the others for samples alone in their class; 0.5 where all are."""
     alone, score = class_sizes(y) == 1, score.clamp(0, 1)  # rounding may leave the range
     return score.masked_fill(alone, float(score[~alone].median()) if not alone.all() else 0.5)
 
 
-def must_be_labelled(owner: str, z: Tensor, y: Tensor) -> None:
+def check_labelled(owner: str, z: Tensor, y: Tensor) -> None:
     """Raise unless there is a finite embedding (or feature) and a whole number for each sample."""
     whole = not (y.is_floating_point() or y.is_complex() or y.dtype == torch.bool)
     if z.ndim != 2 or len(z) < 2 or not whole or y.shape != z.shape[:1]:
@@ -193,10 +193,10 @@ def must_be_labelled(owner: str, z: Tensor, y: Tensor) -> None:
             f"{owner}: a table of two embeddings or more and a whole number for each must be given, "
             f"got z of shape {tuple(z.shape)} and y of {y.dtype} and shape {tuple(y.shape)}"
         )
-    bad = (~(z.abs() < HUGE)).any(1).nonzero()[:, 0]  # NaN is not below either
+    bad = (~(z.abs() < MAX_SQUARABLE_VALUE)).any(1).nonzero()[:, 0]  # NaN is not below either
     if len(bad):
         raise LikewiseError(
-            f"{owner}: numbers must be finite and below {HUGE:g}, but those of {len(bad)} of {len(z)} rows are not "
+            f"{owner}: numbers must be finite and below {MAX_SQUARABLE_VALUE:g}, but those of {len(bad)} of {len(z)} rows are not "
             f"(first: row {int(bad[0])}); "
             "leave them out, or see why the network gives them"
         )

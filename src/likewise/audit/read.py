@@ -22,11 +22,11 @@ import numpy as np
 from likewise.errors import LikewiseError
 from likewise.io.files import load_arrays
 
-ALL = "all"
+UNSPLIT_NAME = "all"
 """The only part, where the data has none; its samples have an empty `split`."""
 
-CORNERS = ("left", "top", "right", "bottom")
-CARRIED = ("split", "query", "gallery", "group", *CORNERS, "weight")
+BOX_CORNERS = ("left", "top", "right", "bottom")
+CARRIED_COLUMNS = ("split", "query", "gallery", "group", *BOX_CORNERS, "weight")
 """Columns of the data's own table: where audit.csv has them, the corrected table has them too."""
 
 
@@ -49,7 +49,7 @@ class Sample(NamedTuple):
     @property
     def box(self) -> list[float] | None:
         """left, top, right, bottom; None: the whole picture."""
-        corners = [self.carried.get(name, "") for name in CORNERS]
+        corners = [self.carried.get(name, "") for name in BOX_CORNERS]
         return [float(corner) for corner in corners] if all(corners) else None
 
 
@@ -97,7 +97,7 @@ class Duplicate(NamedTuple):
 
     @property
     def across(self) -> bool:
-        return two_parts(self.parts)
+        return spans_two_splits(self.parts)
 
 
 class Group(NamedTuple):
@@ -130,7 +130,7 @@ class Findings:
     @property
     def across(self) -> dict[str, int]:
         """How many duplicates two parts share, such as {"train-test": 3}."""
-        return {parts: count for parts, count in self.about["duplicates"].items() if two_parts(parts)}
+        return {parts: count for parts, count in self.about["duplicates"].items() if spans_two_splits(parts)}
 
     def merges(self) -> list[ClassLine]:
         """Classes whose samples would mostly go to one other class, those that lose the largest share first."""
@@ -151,7 +151,7 @@ class Findings:
         return found
 
 
-def two_parts(parts: str) -> bool:
+def spans_two_splits(parts: str) -> bool:
     return len(set(parts.split("-"))) > 1
 
 
@@ -181,7 +181,7 @@ def read_findings(folder: str | os.PathLike) -> Findings:
         members=dict(members),
         pair={f"{one.query}-{one.other}": one for one in pairs},
         causes={key: dict(causes[key]) for key in dict.fromkeys((c.kind, c.error) for c in listed)},
-        classes=[one._replace(split=one.split or ALL) for one in classes],
+        classes=[one._replace(split=one.split or UNSPLIT_NAME) for one in classes],
         duplicates=duplicates,
         near=read_near(folder / "neighbours.npz", sample),
     )
@@ -211,17 +211,17 @@ def read_samples(file: Path, about: dict) -> tuple[dict[int, Sample], dict[int, 
     """All samples, and of those whose label is suspected, every single score."""
     sample, single = {}, {}
     for line, values, cells in read_lines(file, Sample):
-        one = Sample(*values, {name: cells[name] for name in CARRIED if name in cells})  # pyright: ignore[reportCallIssue]
+        one = Sample(*values, {name: cells[name] for name in CARRIED_COLUMNS if name in cells})  # pyright: ignore[reportCallIssue]
         if not 0 <= one.row < about["rows"] or one.row in sample:
             raise LikewiseError(
                 f"audit: line {line} of audit.csv must be that of another row of {about['rows']}, got {one.row}; audit again"
             )
-        for name in CORNERS:
-            value_of(cells.get(name, ""), float | None, name, line, file)
-        sample[one.row] = one._replace(split=one.split or ALL)
+        for name in BOX_CORNERS:
+            parse_cell(cells.get(name, ""), float | None, name, line, file)
+        sample[one.row] = one._replace(split=one.split or UNSPLIT_NAME)
         if one.suggested:
             names = (name for name in about["scores"] if name in cells and name not in Sample._fields)
-            single[one.row] = {name: value_of(cells[name], float | None, name, line, file) for name in names}
+            single[one.row] = {name: parse_cell(cells[name], float | None, name, line, file) for name in names}
     if not sample:
         raise LikewiseError("audit: audit.csv must hold samples, and it has none; audit again")
     return sample, single
@@ -246,15 +246,15 @@ def read_lines(
                 )
             for cells in reader:
                 line = reader.line_num
-                values = [value_of(cells[name], kind, name, line, file) for name, kind in kinds.items()]
+                values = [parse_cell(cells[name], kind, name, line, file) for name, kind in kinds.items()]
                 rows = [values[at] for at in named if not (values[at] == -1 and list(kinds)[at] == "mate")]
-                must_be_rows(rows, sample, f"{file.name} line {line}")
+                check_rows(rows, sample, f"{file.name} line {line}")
                 yield line, values, cells
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise LikewiseError(f"audit: {file} cannot be read ({error}); audit again") from None
 
 
-def value_of(text: str, kind: type | UnionType, name: str, line: int, file: Path) -> str | float | int | bool | None:
+def parse_cell(text: str, kind: type | UnionType, name: str, line: int, file: Path) -> str | float | int | bool | None:
     if kind is str:
         return text
     if kind is bool:
@@ -270,7 +270,7 @@ def value_of(text: str, kind: type | UnionType, name: str, line: int, file: Path
     raise LikewiseError(f"audit: {name} must be a number, got {text!r} in line {line} of {file.name}; audit again")
 
 
-def must_be_rows(rows: Iterable, sample: dict[int, Sample] | None, where: str) -> None:
+def check_rows(rows: Iterable, sample: dict[int, Sample] | None, where: str) -> None:
     strange = next((row for row in rows if sample is None or row not in sample), None)
     if strange is not None:
         raise LikewiseError(f"audit: {where} must name rows of audit.csv, got {strange}; audit again")
@@ -285,7 +285,7 @@ def read_near(file: Path, sample: dict[int, Sample]) -> dict[int, list[int]]:
             f"audit: {file.name} must hold the rows 'row', and 'near' with a line for each, got {row.dtype} {row.shape} and "
             f"{near.dtype} {near.shape}; audit again"
         )
-    must_be_rows(np.unique(np.append(row, near[near >= 0])).tolist(), sample, file.name)
+    check_rows(np.unique(np.append(row, near[near >= 0])).tolist(), sample, file.name)
     return {one: [other for other in others if other >= 0] for one, others in zip(row.tolist(), near.tolist())}
 
 

@@ -19,7 +19,7 @@ from likewise.types import Embedded, Items
 Kind = Literal["clean", "individual", "merge", "diffuse"]
 
 
-class Part(NamedTuple):
+class AuditSplit(NamedTuple):
     """Rows that are audited together. Labels in `e` count the classes of the part, by `names`; `e.row` are the data's rows."""
 
     e: Embedded
@@ -35,8 +35,8 @@ class Subject:
 
     title: str
     items: Items  # labels as given
-    part: dict[str, Part]
-    test: Part
+    part: dict[str, AuditSplit]
+    test: AuditSplit
     notes: list[str]
     device: torch.device
     run: Run | None = None
@@ -62,7 +62,7 @@ class WrongPairs(NamedTuple):
     distance: Float[Tensor, "P"]
 
 
-class Found(NamedTuple):
+class RetrievalErrors(NamedTuple):
     """`confusion`: the nearest neighbour has another label, so that the two should be farther apart; the nearest come first.
     `mis_similar`: the nearest sample of the own class, where one of another class is nearer; the farthest come first."""
 
@@ -98,10 +98,10 @@ class Errors(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Explained:
+class ExplainedErrors:
     """The test errors, causes of the worst of them where they can be told, and how hard each training sample pulls at them."""
 
-    found: Found
+    found: RetrievalErrors
     errors: Errors
     g: Float[Tensor, "N D"] | None = None  # `shares` of the training samples, where the loss can be asked
     causes: Causes | None = None
@@ -110,7 +110,7 @@ class Explained:
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class LabelQuality:
     """P(the label is right) for every sample, and the label it should have if it is not.
 
     `score` is made of the `single` ones. `confidence`: of the suggested label, given that the own one is wrong; `margin`: how far
@@ -147,10 +147,10 @@ class ClassFindings:
 
 
 @dataclass(frozen=True, eq=False)
-class Verdicts:
+class SplitQuality:
     """What is said of every sample of a part; `y` are its labels as the part counts them."""
 
-    judged: Judged
+    judged: LabelQuality
     single: dict[str, Float[Tensor, "N"]]
     near: Int[np.ndarray, "N K"]  # positions in the part, -1: none
     classes: ClassFindings
@@ -161,5 +161,5 @@ class Verdicts:
         return self.judged.score < 0.5
 
 
-def moved(e: Embedded, device: torch.device) -> Embedded:
+def to_device(e: Embedded, device: torch.device) -> Embedded:
     return Embedded(*(None if t is None else t.to(device) for t in (e.z, e.y, e.row, e.e, e.f)))  # pyright: ignore[reportArgumentType]

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise.audit.label_scores import TEMPERATURE, votes
+from likewise.audit.label_scores import VOTE_TEMPERATURE, votes
 from likewise.audit.records import ClassFindings
 from likewise.errors import LikewiseError
 
@@ -31,7 +31,7 @@ def suggest(
     *,
     foreign: bool = True,
     k: int | None = None,
-    temperature: float = TEMPERATURE,
+    temperature: float = VOTE_TEMPERATURE,
 ) -> Suggestions:
     """The label that most of a sample's nearest neighbours vote for, each with weight e^(-distance / temperature).
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from likewise.audit.corrected import by_its_split, must_be_classes, write_corrected
+from likewise.audit.corrected import split_column_protocol, check_training_classes, write_corrected
 from likewise.config import Audit, Compare, Train
 from likewise.config.spec import spec
 from likewise.evaluation.checks import rows_of
@@ -37,7 +37,7 @@ def retrain(
 
     Args:
         settings: those of the run; all of them but the data count again, the seed too.
-        items: the run's data with labels as it was given them: noise that the settings ask for is in them.
+        items: the run's data with labels as it was given them: noise that the settings score_test_queries for is in them.
         suggested: row of the data -> its label (a class number of `items`), or None: leave it out. Rows outside the train split
             are not touched.
         out: an existing folder. It gets corrected.csv (or .parquet), before.parquet and after.parquet too.
@@ -48,14 +48,14 @@ def retrain(
     rows = protocol.rows(items, "train")
     inside = set(rows.tolist())
     mine = {row: label for row, label in suggested.items() if row in inside and label != items.y[row]}
-    must_be_classes(items, rows, mine)
+    check_training_classes(items, rows, mine)
     gone = [row for row, label in mine.items() if label is None]
     found = {"changed": len(mine) - len(gone), "removed": len(gone), "rows": []}
     if not mine:
         return found | {"told": "no training label is to be changed, so nothing was trained anew"}
     new = replace(
         settings, data=str(write_corrected(items, protocol, mine, out).absolute()), root=None, noise=None,
-        protocol=spec(by_its_split(protocol)), out=str(out / "retrained"), restart=False, evaluate=False, skip_bad=False,
+        protocol=spec(split_column_protocol(protocol)), out=str(out / "retrained"), restart=False, evaluate=False, skip_bad=False,
         device=config.device, workers=config.workers, allow_imports=config.allow_imports, quiet=config.quiet,
     )  # fmt: skip
     from likewise.training.fit import train
@@ -63,13 +63,13 @@ def retrain(
     say(f"training anew: {found['changed']} labels changed, {len(gone)} samples left out ({new.out})")
     sides = {"before.parquet": run, "after.parquet": train(new, say)}
     for name, one in sides.items():
-        ask(one, settings, items, config, out / name)
+        score_test_queries(one, settings, items, config, out / name)
     before, after = (str(out / name) for name in sides)
     result = compare(Compare(before, after, seed=config.seed))
-    return found | {"rows": as_rows(result), "told": tell(result, found)}
+    return found | {"rows": metric_rows(result), "told": describe_result(result, found)}
 
 
-def ask(run: Run, settings: Train, items: Items, config: Audit, file: Path) -> None:
+def score_test_queries(run: Run, settings: Train, items: Items, config: Audit, file: Path) -> None:
     """Write one line for every test query of the data, by labels that no noise has touched."""
     items = replace(items, y=items.y_first)  # training samples may be among those who answer
     opened = OpenRun(
@@ -86,7 +86,7 @@ def ask(run: Run, settings: Train, items: Items, config: Audit, file: Path) -> N
     write_per_query(file, scores, answers, e, items)
 
 
-def as_rows(result: dict) -> list[dict]:
+def metric_rows(result: dict) -> list[dict]:
     """What `compare` says of each metric, with the interval over classes, or over queries where classes are few."""
     return [
         {"metric": name, "before": about["a"], "after": about["b"], "difference": about["difference"]}
@@ -95,7 +95,7 @@ def as_rows(result: dict) -> list[dict]:
     ]
 
 
-def tell(result: dict, found: dict) -> str:
+def describe_result(result: dict, found: dict) -> str:
     words = result["same"] or result["metrics"][result["decides"]]["conclusion"]
     return (
         f"A was trained with the labels as given, B with {found['changed']} labels changed and {found['removed']} samples left "

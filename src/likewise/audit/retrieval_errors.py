@@ -8,15 +8,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise.audit.label_scores import class_sizes, must_be_labelled
-from likewise.audit.records import Found, WrongPairs
+from likewise.audit.label_scores import class_sizes, check_labelled
+from likewise.audit.records import RetrievalErrors, WrongPairs
 from likewise.errors import LikewiseError
 from likewise.evaluation.error_overlap import most_wrong
 from likewise.retrieval import integer_scores
 from likewise.retrieval.ranking import nearest
 from likewise.similarity import squared_distance
 
-AT_ONCE = 2**24
+SIMILARITY_BLOCK_SIZE = 2**24
 """Similarities worked on at a time when mates are looked for."""
 
 
@@ -30,22 +30,22 @@ class Group(NamedTuple):
 
 
 @torch.no_grad()
-def find_pairs(z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) -> Found:
+def find_pairs(z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) -> RetrievalErrors:
     """Everything that Recall@1 counts as an error, from both sides; by cosine, each sample among all others."""
-    must_be_labelled("find_pairs", z, y)
+    check_labelled("find_pairs", z, y)
     row, sim = nearest(z, z, 1, own=torch.arange(len(z), device=z.device))
     wrong, sim = row[:, 0], sim[:, 0]
     query = (y[wrong] != y).nonzero()[:, 0]
-    mate, near = _mates(z, y, query)
+    mate, near = _nearest_same_class(z, y, query)
     first = sim[query].argsort(descending=True, stable=True)
     last = near.argsort(stable=True)
     last = last[mate[last] >= 0]
     confusion = WrongPairs(query, wrong[query], wrong[query], mate, squared_distance(sim[query]))
     mis_similar = WrongPairs(query, mate, wrong[query], mate, squared_distance(near))
-    return Found(*(WrongPairs(*(t[o] for t in p)) for p, o in ((confusion, first), (mis_similar, last))))
+    return RetrievalErrors(*(WrongPairs(*(t[o] for t in p)) for p, o in ((confusion, first), (mis_similar, last))))
 
 
-def _mates(
+def _nearest_same_class(
     z: Float[Tensor, "N D"], y: Int[Tensor, "N"], query: Int[Tensor, "Q"]
 ) -> tuple[Int[Tensor, "Q"], Float[Tensor, "Q"]]:
     """The nearest sample of the own class (of equals the lower row) and its cosine; -1 and NaN where there is none.
@@ -57,7 +57,7 @@ def _mates(
     side, y = integer_scores.prepare(z[order], z.device, None, "z"), y[order]
     start, end = torch.searchsorted(y, y[at]), torch.searchsorted(y, y[at], right=True)
     mate, near = torch.full_like(y, -1, dtype=torch.int64), torch.full_like(y, torch.nan, dtype=torch.float64)
-    for part in integer_scores.cut(len(at), min(256, AT_ONCE // len(y))):
+    for part in integer_scores.cut(len(at), min(256, SIMILARITY_BLOCK_SIZE // len(y))):
         some = at[part]
         band = torch.arange(int(start[part][0]), int(end[part][-1]), device=y.device)
         key = side.whole(some) @ side.whole(slice(int(band[0]), int(band[-1]) + 1)).T

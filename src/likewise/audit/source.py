@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from likewise.audit.read import ALL
-from likewise.audit.records import Part, Subject
+from likewise.audit.read import UNSPLIT_NAME
+from likewise.audit.records import AuditSplit, Subject
 from likewise.config import Audit
 from likewise.config.spec import brief
 from likewise.data.features import read_embeddings
@@ -48,7 +48,7 @@ def subject_of_file(config: Audit, file: Path) -> Subject:
                 f"audit: '{file}' is a file of embeddings, and --{name} is for a run; leave it out, or audit the run"
             )
     items = read_embeddings(str(file), config.labels, config.root)
-    split = items.split if items.split is not None and (items.split != "").any() else np.full(len(items), ALL)
+    split = items.split if items.split is not None and (items.split != "").any() else np.full(len(items), UNSPLIT_NAME)
     z = torch.as_tensor(np.array(items.x, dtype=np.float32))
     length = z.norm(dim=1)
     if not bool((length > 0).all()):
@@ -58,10 +58,10 @@ def subject_of_file(config: Audit, file: Path) -> Subject:
         )
     z = F.normalize(z, dim=1)
     part = {}
-    for name in ("train", "val", "test", ALL):
+    for name in ("train", "val", "test", UNSPLIT_NAME):
         rows = np.flatnonzero(split == name)
         if len(rows):
-            part[name] = number(Embedded(z[rows], torch.as_tensor(items.y[rows]), torch.as_tensor(rows)), items)
+            part[name] = renumber_labels(Embedded(z[rows], torch.as_tensor(items.y[rows]), torch.as_tensor(rows)), items)
     notes = ["these are embeddings without their network, so which training samples cause an error is not told"]
     if config.labels:
         notes.append(f"labels are those of {config.labels}, whatever the embeddings' own file says")
@@ -105,7 +105,7 @@ def subject_of_run(config: Audit, folder: Path, say: Callable[[str], None]) -> S
     if opened.similarity != "cosine":
         notes.append("errors and labels go by cosine, though this run's loss compares raw embeddings")
     split = split_by(protocol, items)
-    part = {name: number(taken(e, own), items) for name in rows if len(own := np.flatnonzero(split == name))}
+    part = {name: renumber_labels(select_rows(e, own), items) for name in rows if len(own := np.flatnonzero(split == name))}
     if not len(rows["test"]):
         raise LikewiseError(f"audit: the test split of '{items.name}' is empty, so there are no errors to explain")
     if not run.done:
@@ -122,21 +122,21 @@ def subject_of_run(config: Audit, folder: Path, say: Callable[[str], None]) -> S
     notes += [told] if told else []
     kept = run.losses()
     history = None if kept is None else torch.as_tensor(kept.loss)
-    test = number(taken(e, rows["test"]), items)
+    test = renumber_labels(select_rows(e, rows["test"]), items)
     title = f"{run.path.resolve().name}: {brief(settings.loss)}"
     return Subject(
         title, items, part, test, notes, device, run, settings, embedder, opened.transform, loss, linear, history
     )
 
 
-def taken(e: Embedded, rows: np.ndarray) -> Embedded:
+def select_rows(e: Embedded, rows: np.ndarray) -> Embedded:
     """These rows of the data; all of them were embedded, in order."""
     assert e.e is not None and e.f is not None
     at = torch.searchsorted(e.row, torch.as_tensor(rows))
     return Embedded(e.z[at], e.y[at], e.row[at], e.e[at], e.f[at])
 
 
-def number(e: Embedded, items: Items) -> Part:
+def renumber_labels(e: Embedded, items: Items) -> AuditSplit:
     """Labels counted from 0 among these rows."""
     used, y = e.y.unique(return_inverse=True)
-    return Part(dataclasses.replace(e, y=y), tuple(items.class_name[c] for c in used.tolist()))
+    return AuditSplit(dataclasses.replace(e, y=y), tuple(items.class_name[c] for c in used.tolist()))

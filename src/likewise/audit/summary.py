@@ -13,15 +13,15 @@ from likewise.audit.read import Findings, read_findings
 from likewise.render.gallery import one_line
 from likewise.render.html import score_text
 
-SUSPECTS, GROUPS, MERGES = 10, 5, 10
+MAX_SUSPECT_LINES, MAX_GROUP_LINES, MAX_MERGE_LINES = 10, 5, 10
 """How many of each are told."""
 
-WEAK = 0.5
+WEAK_ERROR_SHARE = 0.5
 """Share of test errors from which the network is too weak to judge labels by."""
 
-PARTS = ("part", ">samples", ">classes", ">wrong labels, estimated", ">flagged")
+SPLIT_COLUMNS = ("part", ">samples", ">classes", ">wrong labels, estimated", ">flagged")
 
-NARROW = 12
+MIN_NAME_WIDTH = 12
 """Cells that a column of names has at least."""
 
 
@@ -32,7 +32,7 @@ def show_findings(audited) -> None:
         audited: has the `folder` of the audit.
     """
     console, found = Console(highlight=False, markup=False), read_findings(audited.folder)
-    show_parts(console, found)
+    show_splits(console, found)
     show_suspects(console, found)
     show_merges(console, found)
     show_groups(console, found)
@@ -56,12 +56,12 @@ def findings_html(audited) -> str:
     notes = [*found.about["notes"], f"report: {audited.folder / 'audit.html'}"]
     suspects = [line[:3] + line[4:] for line in suspect_lines(found)]
     heads = ("score", "row", "label", "suggested", "nearest with the suggested label")
-    return table(found.about["title"], [name.lstrip(">") for name in PARTS], part_lines(found), notes) + table(
+    return table(found.about["title"], [name.lstrip(">") for name in SPLIT_COLUMNS], split_lines(found), notes) + table(
         f"the most suspect labels{counted(len(suspects), len(found.suspects))}", heads, suspects
     )
 
 
-def part_lines(found: Findings) -> list[tuple[str, ...]]:
+def split_lines(found: Findings) -> list[tuple[str, ...]]:
     """Name, samples, classes, estimated wrong labels and flagged labels of every part."""
     lines = []
     for name, part in found.about["parts"].items():
@@ -70,20 +70,20 @@ def part_lines(found: Findings) -> list[tuple[str, ...]]:
     return lines
 
 
-def show_parts(console: Console, found: Findings) -> None:
-    show_columns(console, found.about["title"], PARTS, part_lines(found))
+def show_splits(console: Console, found: Findings) -> None:
+    show_columns(console, found.about["title"], SPLIT_COLUMNS, split_lines(found))
     errors = found.about["errors"]
     if errors.get("queries"):
         share = errors["confusion"] / errors["queries"]
         console.print(f"\nTest errors: {errors['confusion']:,} of {errors['queries']:,} queries ({share:.1%})")
-        if share > WEAK:
+        if share > WEAK_ERROR_SHARE:
             console.print("The network tells these classes apart badly, so more labels are doubted than are wrong.")
 
 
 def suspect_lines(found: Findings) -> list[tuple[str, ...]]:
     """Score, row, label, an arrow, suggested label and the neighbours' votes of the most suspect labels."""
     lines = []
-    for one in found.suspects[:SUSPECTS]:
+    for one in found.suspects[:MAX_SUSPECT_LINES]:
         there = [found.sample[row].label for row in found.near.get(one.row, [])]
         votes = f"{there.count(one.suggested)} of {len(there)}" if there else ""
         lines.append((score_text(one.score), str(one.row), one.label, "->", one.suggested, votes))
@@ -101,14 +101,14 @@ def show_suspects(console: Console, found: Findings) -> None:
 
 def show_merges(console: Console, found: Findings) -> None:
     merges = found.merges()
-    lines = [(f"{o.moved} of {o.size}", o.split, o.label, "->", o.target) for o in merges[:MERGES]]
+    lines = [(f"{o.moved} of {o.size}", o.split, o.label, "->", o.target) for o in merges[:MAX_MERGE_LINES]]
     title = f"Classes that are perhaps one{counted(len(lines), len(merges))}"
     show_columns(console, title, (">samples", "part", "class", "", "goes to"), lines)
 
 
 def show_groups(console: Console, found: Findings) -> None:
     lines = []
-    for group in found.groups()[:GROUPS]:
+    for group in found.groups()[:MAX_GROUP_LINES]:
         harmful = found.causes["group", group.label].get("harmful", [])
         [(row, label)] = [(str(c.row), found.sample[c.row].label) for c in harmful[:1]] or [("", "")]
         lines.append((f"{group.errors} of {group.size}", group.label, group.confused[0][0], row, label))
@@ -125,7 +125,7 @@ def show_columns(console: Console, title: str, head: Sequence[str], lines: Seque
     names = [at for at, name in enumerate(head) if not name.startswith(">")]
     for _ in range(sum(widths) + 2 * len(widths) - console.width):
         widest = max(names, key=lambda at: widths[at])
-        widths[widest] = max(widths[widest] - 1, NARROW)
+        widths[widest] = max(widths[widest] - 1, MIN_NAME_WIDTH)
     console.print(f"\n{one_line(title)}", style="bold")
     for place, line in enumerate(lines):
         cells = [

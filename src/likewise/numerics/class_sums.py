@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-CHUNK = 8192
+CHUNK_ROWS = 8192
 """Rows that are converted at a time."""
 
 
@@ -19,6 +19,6 @@ def class_sums(
         dtype: to sum in; None: that of the embeddings.
     """
     total = torch.zeros(classes, z.shape[1], dtype=dtype or z.dtype, device=z.device)
-    for rows in torch.arange(len(z), device=z.device).split(CHUNK):
+    for rows in torch.arange(len(z), device=z.device).split(CHUNK_ROWS):
         total.index_add_(0, y[rows], z[rows].to(total.dtype))
     return total

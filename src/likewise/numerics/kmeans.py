@@ -19,10 +19,10 @@ from likewise.errors import LikewiseError
 from likewise.retrieval.integer_scores import squared_lengths, unit_rows
 from likewise.similarity import at_least_float32
 
-BUDGET = 64 * 2**20
+DISTANCE_BUDGET_BYTES = 64 * 2**20
 """Bytes for a block of distances; on top of it come a float64 copy of the points and a few numbers for each."""
 
-MOST_BITS = 25
+MAX_POINT_BITS = 25
 """Of the longest point: a squared distance of two such points then fits the 53 bits of a float64."""
 
 
@@ -46,7 +46,7 @@ def kmeans(
     seed: int = 0,
     init: Float[Tensor, "k D"] | None = None,
     spherical: bool = False,
-    budget: int = BUDGET,
+    budget: int = DISTANCE_BUDGET_BYTES,
 ) -> Clusters:
     """Group points around k centres, each the mean of the points that are nearest to it.
 
@@ -102,7 +102,7 @@ class _Grid:
         shift = torch.zeros_like(x[0], dtype=torch.float64) if spherical else _exact_mean(x)
         tables = [] if spherical else [x] if init is None else [x, init]
         longest = max((math.sqrt(squared_lengths(table - shift).max()) for table in tables), default=1.0)
-        bits = min(MOST_BITS, (60 - len(x).bit_length()) // 2)
+        bits = min(MAX_POINT_BITS, (60 - len(x).bit_length()) // 2)
         return cls(shift, 2.0 ** (math.frexp(longest)[1] - bits), spherical)
 
     def enter(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n D"]:

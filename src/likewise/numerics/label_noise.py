@@ -19,13 +19,13 @@ from torch.nn.functional import one_hot, threshold
 from likewise.numerics import lda
 from likewise.numerics.lda import Discriminant
 
-SHARPNESS = tuple(0.02 * 1.5**i for i in range(13))  # to 2.6
+SHARPNESS_GRID = tuple(0.02 * 1.5**i for i in range(13))  # to 2.6
 """Of discriminants' scores, what is tried."""
 
 CONFUSABLE = 2048
 """Classes up to which mix-ups of similar classes are told from any other; beyond, their table would not fit."""
 
-FAINT = 1e-19
+MIN_TABLE_PROBABILITY = 1e-19
 """Probabilities up to this count for nothing in the table of similar classes: products of such are too small for the normal range
 of float32, and some sixty times slower."""
 
@@ -43,7 +43,7 @@ class Evidence(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class StoredScores:
     """Scores at hand, such as logarithms of probabilities."""
 
     table: Float[Tensor, "N C"]
@@ -109,7 +109,7 @@ def discriminate(
 
 
 def fit_noise(
-    each: Evidence, y: Int[Tensor, "N"], sharpness: Sequence[float] = SHARPNESS, similar: bool = True,
+    each: Evidence, y: Int[Tensor, "N"], sharpness: Sequence[float] = SHARPNESS_GRID, similar: bool = True,
     by: Int[Tensor, "n"] | None = None, proven: bool = False,
 ) -> Noise:  # fmt: skip
     """The sharpness and shares under which the given labels are most likely.
@@ -124,11 +124,11 @@ def fit_noise(
     """
     if by is not None:
         rows = by.split(max(1, lda.AT_ONCE // each.classes))
-        each, y = Known(torch.cat([each.scores(some) for some in rows])), y[by]
+        each, y = StoredScores(torch.cat([each.scores(some) for some in rows])), y[by]
     similar = similar and each.classes <= CONFUSABLE
 
     def likeliest(mixed: bool) -> tuple[float, Noise]:
-        found = (at_sharpness(each, y, t, mixed, FAINT if proven else 0.0) for t in sharpness)
+        found = (fit_at_sharpness(each, y, t, mixed, MIN_TABLE_PROBABILITY if proven else 0.0) for t in sharpness)
         return max(found, key=lambda pair: pair[0])
 
     if not proven:
@@ -141,15 +141,15 @@ def fit_noise(
     return noise if noise.any + noise.similar <= 0.5 else plain
 
 
-def at_sharpness(
-    each: Evidence, y: Int[Tensor, "N"], sharpness: float, mixed: bool, faint: float = 0.0
+def fit_at_sharpness(
+    each: Evidence, y: Int[Tensor, "N"], sharpness: float, mixed: bool, min_probability: float = 0.0
 ) -> tuple[float, Noise]:
     """The likelihood (its logarithm) of the given labels at this sharpness, and the shares that make it largest."""
     table, said, own, similar = None, None, [], []
     if mixed:
         sums: Tensor | Any = 0
         for rows in each.blocks():
-            p = threshold(torch.softmax(sharpness * each.scores(rows), 1), faint, 0)
+            p = threshold(torch.softmax(sharpness * each.scores(rows), 1), min_probability, 0)
             sums = sums + p.T @ p
         table = sums.fill_diagonal_(0) / sums.sum(1, keepdim=True).clamp_min(1e-30)
         said = table.T.contiguous()  # a row for each given label

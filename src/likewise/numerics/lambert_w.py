@@ -10,16 +10,16 @@ from torch import Tensor
 
 from likewise.similarity import at_least_float32
 
-BRANCH = {
+INVERSE_E_PARTS = {
     torch.float32: (0.36787945032119751, -9.1497551881701012e-09),
     torch.float64: (1 / math.e, -1.2428753672788363e-17),
 }
 """1/e as the nearest number and the rest, so that x + 1/e keeps its digits where it is almost 0."""
 
-NEAR = {torch.float32: 0.2, torch.float64: 0.01}
+SERIES_RADIUS = {torch.float32: 0.2, torch.float64: 0.01}
 """Where p is below this, the series is as good as a number of this kind can be, and a step would spoil it."""
 
-SERIES = (-1.0, 1.0, -1 / 3, 11 / 72, -43 / 540, 769 / 17280, -221 / 8505)
+SERIES_COEFFICIENTS = (-1.0, 1.0, -1 / 3, 11 / 72, -43 / 540, 769 / 17280, -221 / 8505)
 """W in powers of p = sqrt(2 (1 + e x)), around its branch point."""
 
 
@@ -31,10 +31,10 @@ def lambert_w(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """
     x = at_least_float32(x.detach())
     x = x.clamp_max(torch.finfo(x.dtype).max)
-    high, low = BRANCH[x.dtype]
+    high, low = INVERSE_E_PARTS[x.dtype]
     p = (2 * math.e * ((x + high) + low)).clamp_min(0).sqrt()
-    series = torch.full_like(p, SERIES[-1])
-    for factor in SERIES[-2::-1]:
+    series = torch.full_like(p, SERIES_COEFFICIENTS[-1])
+    for factor in SERIES_COEFFICIENTS[-2::-1]:
         series = series * p + factor
     # log1p of the largest numbers is infinite in some builds of torch; from 1e30 on log is the same to the last digit.
     z = torch.where(x < 1e30, x.clamp(-0.2, 1e30).log1p(), x.clamp_min(1e30).log())
@@ -42,7 +42,7 @@ def lambert_w(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     for _ in range(2):
         f, u = w - x * (-w).exp(), w + 1  # e^w is divided out, so that nothing overflows
         w = w - f / (u - (u + 1) * f / (2 * u))
-    return torch.where(p < NEAR[x.dtype], series, w)
+    return torch.where(p < SERIES_RADIUS[x.dtype], series, w)
 
 
 def exp_minus_w(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-AT_ONCE, KEPT = 2**23, 2**26
+AT_ONCE, MAX_STORED_SCORES = 2**23, 2**26
 """Scores worked on at a time, and up to how many they are kept for the next time."""
 
 
@@ -60,7 +60,7 @@ class Discriminant:
         self.weight, self.offset, self.known = torch.stack(weights), torch.stack(offsets), None
         self.count.zero_()
         self.total.zero_()
-        if len(self.x) * self.classes <= KEPT:
+        if len(self.x) * self.classes <= MAX_STORED_SCORES:
             self.known = torch.cat([self.scores(rows) for rows in self.blocks()])
 
     def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "b C"]:

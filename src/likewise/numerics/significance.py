@@ -12,13 +12,13 @@ from scipy.special import chdtrc, stdtr
 
 from likewise.errors import LikewiseError
 
-BLOCK = 1 << 20
+SIGN_BLOCK_SIZE = 1 << 20
 """Signs drawn at a time: few enough to bound the memory."""
 
-EQUAL = 1e-12
+EQUALITY_TOLERANCE = 1e-12
 """Differences up to this share of what is compared are rounding."""
 
-FEW = 4
+MIN_METHODS = 4
 """With fewer methods than this, no order of them is surprising."""
 
 
@@ -113,9 +113,9 @@ def blocked_t(values: Float[np.ndarray, "S M"]) -> Float[np.ndarray, "M M"]:
     p = np.full(n.shape, np.nan)
     mean = np.nansum(gain, 2) / np.maximum(n, 1)
     both = n > 1
-    p[both & (np.abs(mean) <= EQUAL)] = 1.0
-    if freedom > 0 and left > (EQUAL * np.abs(known).max()) ** 2 * len(known):
-        some = both & (np.abs(mean) > EQUAL)
+    p[both & (np.abs(mean) <= EQUALITY_TOLERANCE)] = 1.0
+    if freedom > 0 and left > (EQUALITY_TOLERANCE * np.abs(known).max()) ** 2 * len(known):
+        some = both & (np.abs(mean) > EQUALITY_TOLERANCE)
         t = np.abs(mean) * np.sqrt(n / (2 * left / freedom))
         p[some] = 2 * stdtr(freedom, -t[some])
     return p
@@ -137,8 +137,8 @@ def sign_flip(
         )
     table = (difference[:, None] if difference.ndim == 1 else difference).astype(np.float64)
     units = len(table)
-    seen = np.abs(table.sum(0)) - EQUAL * np.abs(table).sum(0)
-    exact, rng, many = 2**units <= resamples, np.random.default_rng(seed), max(1, BLOCK // units)
+    seen = np.abs(table.sum(0)) - EQUALITY_TOLERANCE * np.abs(table).sum(0)
+    exact, rng, many = 2**units <= resamples, np.random.default_rng(seed), max(1, SIGN_BLOCK_SIZE // units)
     total, count = 2**units if exact else resamples, np.zeros(table.shape[1])
     for first in range(0, total, many):
         here = min(many, total - first)
@@ -164,7 +164,7 @@ def holm(p: Float[np.ndarray, "T"]) -> Float[np.ndarray, "T"]:
 
 def mean_ranks(values: Float[np.ndarray, "U M"]) -> Ranks:
     """Rank the methods within every unit, the highest value first, equals sharing their ranks; then the mean over units."""
-    kept = _whole(values, "mean_ranks")
+    kept = _complete_units(values, "mean_ranks")
     return Ranks(_ranked(kept).mean(0), len(kept), len(values) - len(kept))
 
 
@@ -173,11 +173,11 @@ def friedman(values: Float[np.ndarray, "U M"]) -> float:
 
     Formula: Q = 12 n / (k (k + 1)) sum_j (R_j - (k + 1) / 2)^2 / (1 - sum(t^3 - t) / (n k (k^2 - 1))), chi-square with k - 1
     """
-    ranks = _ranked(_whole(values, "friedman"))
+    ranks = _ranked(_complete_units(values, "friedman"))
     n, k = ranks.shape
     tied = sum(int((many**3 - many).sum()) for many in (np.unique(row, return_counts=True)[1] for row in ranks))
     untied = 1 - tied / (n * k * (k * k - 1)) if k > 1 else 0.0
-    if untied <= EQUAL:  # nobody is ever ahead
+    if untied <= EQUALITY_TOLERANCE:  # nobody is ever ahead
         return 1.0
     return float(chdtrc(k - 1, 12 * n / (k * (k + 1)) * ((ranks.mean(0) - (k + 1) / 2) ** 2).sum() / untied))
 
@@ -217,7 +217,7 @@ def agreement(ours: Sequence[float], printed: Sequence[float]) -> Agreement:
     both = np.array([ours, printed], np.float64)
     both = both[:, ~np.isnan(both).any(0)]
     n = both.shape[1]
-    note = f"{n} methods are too few: any order of them is soon right by chance" if n < FEW else ""
+    note = f"{n} methods are too few: any order of them is soon right by chance" if n < MIN_METHODS else ""
     if n < 2 or (np.ptp(both, axis=1) == 0).any():
         return Agreement(float("nan"), float("nan"), n, note or "all values of one side are the same")
     from scipy.stats import kendalltau  # slow to import
@@ -226,7 +226,7 @@ def agreement(ours: Sequence[float], printed: Sequence[float]) -> Agreement:
     return Agreement(float(found.statistic), float(found.pvalue), n, note)
 
 
-def _whole(values: Float[np.ndarray, "U M"], owner: str) -> Float[np.ndarray, "u M"]:
+def _complete_units(values: Float[np.ndarray, "U M"], owner: str) -> Float[np.ndarray, "u M"]:
     kept = values[~np.isnan(values).any(1)]
     if not kept.size:
         raise LikewiseError(

@@ -1,7 +1,7 @@
 """What the pages that a command serves share: a port, admission by token, limits, headers, pictures, an end by Ctrl-C.
 
 Every request must carry a token, also on the loopback interface, which all accounts of a machine can reach. A browser
-gets a cookie when it opens the printed address, which contains the token; a program sends `Authorization: Bearer TOKEN`.
+gets a cookie when it opens the printed address, which contains the token; a program sends `Authorization: Bearer TOKEN_VARIABLE`.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ except ImportError as error:
         f"server: the page needs FastAPI and uvicorn ({error}); pip install 'likewise[serve]'"
     ) from None
 
-HERE = ("127.0.0.1", "localhost", "::1")
-TOKEN = "LIKEWISE_TOKEN"
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
+TOKEN_VARIABLE = "LIKEWISE_TOKEN"
 """The environment variable that may hold the token."""
-TOKEN_LENGTH, TOKEN_VARIETY = 16, 8
+MIN_TOKEN_LENGTH, MIN_TOKEN_VARIETY = 16, 8
 """Characters that a chosen token has at least, and how many of them differ."""
-REFUSAL_DELAY = 1.0
+REFUSAL_DELAY_SECONDS = 1.0
 """Seconds before a request without the token is answered, which slows down guesses. The right token never waits."""
 BODY_SECONDS = 60
 """Seconds in which the body of a request must arrive."""
-BODIES = 16
+MAX_BODIES_IN_MEMORY = 16
 """How many bodies of the largest size are held in memory at a time, all requests together."""
-PICTURES = threading.Semaphore(2)
+IMAGE_SLOTS = threading.Semaphore(2)
 """Pictures of rows that are decoded at a time."""
-SIDE = {False: 224, True: 1024}  # longest side in pixels of a small and a large picture
-HEADERS = {
+IMAGE_SIDES = {False: 224, True: 1024}  # longest side in pixels of a small and a large picture
+SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
-ENTER = (
+ENTRY_PAGE = (
     '<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><meta http-equiv="refresh" content="0; url=/">'
 )
 """The answer to the printed address, which leads on to the page. A 303 would fail after a click on another site, such
@@ -71,14 +71,14 @@ def choose_token(owner: str, file: str | None) -> str:
     """
     if file is not None:
         source, token = f"the token in '{file}'", read_token(owner, Path(file).expanduser())
-    elif os.environ.get(TOKEN):
-        source, token = f"the token in {TOKEN}", os.environ[TOKEN].strip()
+    elif os.environ.get(TOKEN_VARIABLE):
+        source, token = f"the token in {TOKEN_VARIABLE}", os.environ[TOKEN_VARIABLE].strip()
     else:
         return secrets.token_urlsafe(24)
     plain, length, variety = token.isascii() and token.isprintable(), len(token), len(set(token))
-    if not plain or length < TOKEN_LENGTH or variety < TOKEN_VARIETY:
+    if not plain or length < MIN_TOKEN_LENGTH or variety < MIN_TOKEN_VARIETY:
         raise LikewiseError(
-            f"{owner}: {source} must have at least {TOKEN_LENGTH} printable ASCII characters, {TOKEN_VARIETY} of them "
+            f"{owner}: {source} must have at least {MIN_TOKEN_LENGTH} printable ASCII characters, {MIN_TOKEN_VARIETY} of them "
             f"different, got {length} characters, {variety} different{'' if plain else ', not all printable ASCII'}; "
             "choose a longer one, or leave it out for a random one"
         )
@@ -129,40 +129,40 @@ def new_app(owner: str, token: str, largest: int) -> FastAPI:
     def fail(request: Request, error: Exception) -> JSONResponse:
         """Answers outside of the guard, so it adds the headers itself."""
         told = f"{owner}: the server failed ({type(error).__name__}); the terminal in which it runs shows where"
-        return JSONResponse({"error": told}, 500, HEADERS)
+        return JSONResponse({"error": told}, 500, SECURITY_HEADERS)
 
     return app
 
 
 def run_app(app: FastAPI, owner: str, host: str, port: int, token: str, say: Callable[[str], None] = print) -> None:
     """Serve until interrupted. `say` takes the address, which opens the page; port 0 is any free one."""
-    with take_port(owner, host, port) as door:
+    with take_port(owner, host, port) as listener:
         name = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
         key = quote(token, safe="")
-        say(f"{owner}: http://{name}:{door.getsockname()[1]}/?token={key} (Ctrl-C ends it)")
+        say(f"{owner}: http://{name}:{listener.getsockname()[1]}/?token={key} (Ctrl-C ends it)")
         sys.stdout.flush()  # a program that reads the address from a pipe waits for it
         how = {"log_level": "warning", "lifespan": "off", "ws": "none", "timeout_graceful_shutdown": 2}
-        uvicorn.Server(uvicorn.Config(app, **how)).run(sockets=[door])
+        uvicorn.Server(uvicorn.Config(app, **how)).run(sockets=[listener])
 
 
 def take_port(owner: str, host: str, port: int) -> socket.socket:
     """A bound socket, held from here on, so that nobody can take the port in between."""
     for attempt in range(port, min(port + 50, 65536)):
-        door = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            door.bind((host, attempt))
-            door.listen(128)
+            listener.bind((host, attempt))
+            listener.listen(128)
         except OSError as error:
-            door.close()
+            listener.close()
             if error.errno != errno.EADDRINUSE:
                 raise LikewiseError(
                     f"{owner}: {host}:{port} cannot be served ({error}); choose another host or port"
                 ) from None
             continue
         if attempt == port:
-            return door
-        door.close()
+            return listener
+        listener.close()
         raise LikewiseError(f"{owner}: port {port} of {host} is taken; choose another, {attempt} is free")
     raise LikewiseError(f"{owner}: port {port} of {host} and those after it are taken; choose another")
 
@@ -184,11 +184,11 @@ class Guard:
         request, send = Request(scope), with_headers(send)
         port = own_port(request)
         if port is not None and scope["path"] == "/" and self.is_token(request.query_params.get("token", "")):
-            answer = HTMLResponse(ENTER, headers={"Cache-Control": "no-store"})
+            answer = HTMLResponse(ENTRY_PAGE, headers={"Cache-Control": "no-store"})
             answer.set_cookie(f"likewise-{port}", self.cookie, httponly=True, samesite="strict")
             return await answer(scope, receive, send)
         if port is None or not self.admits(request, port):
-            await asyncio.sleep(REFUSAL_DELAY)
+            await asyncio.sleep(REFUSAL_DELAY_SECONDS)
             told = f"open the address that `likewise {self.owner}` printed, with its token"
             return await PlainTextResponse(f"{self.owner}: this page takes a token; {told}", 403)(scope, receive, send)
         body = io.BytesIO()
@@ -222,7 +222,7 @@ class Guard:
                     part, more = message.get("body", b""), message.get("more_body", False)
                     if body.tell() + len(part) > self.largest:
                         return self.refuse(413, too_large)
-                    if self.held + len(part) > BODIES * self.largest:
+                    if self.held + len(part) > MAX_BODIES_IN_MEMORY * self.largest:
                         return self.refuse(503, "too much is being sent at once; try again in a second")
                     self.held += body.write(part)
         except TimeoutError:
@@ -239,7 +239,7 @@ def with_headers(send: Send) -> Send:
     async def send_with(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
-            headers.update(HEADERS)
+            headers.update(SECURITY_HEADERS)
             headers.setdefault("Cache-Control", "no-cache")
         await send(message)
 
@@ -279,11 +279,11 @@ def as_jpeg(image: Image.Image, side: int) -> bytes:
     return out.getvalue()
 
 
-def send_picture(make: Callable[[], Image.Image], large: bool) -> Response:
+def send_image(make: Callable[[], Image.Image], large: bool) -> Response:
     """A picture, or why there is none: the page draws something in its place."""
     try:
-        with PICTURES:
-            body = as_jpeg(make(), SIDE[large])
+        with IMAGE_SLOTS:
+            body = as_jpeg(make(), IMAGE_SIDES[large])
     except LikewiseError as error:
         return PlainTextResponse(str(error), 404)
     return Response(body, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=3600"})

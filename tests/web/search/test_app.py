@@ -22,8 +22,8 @@ from fastapi.testclient import TestClient
 from likewise.errors import LikewiseError
 from likewise.index.index import Index
 from likewise.web.search import app as page
-from likewise.web.search.app import Desk, make_app
-from likewise.web.search.serve import decode, open_picture
+from likewise.web.search.app import SearchContext, make_app
+from likewise.web.search.serve import decode, open_image
 
 KEY = "a token of 24 characters"
 BEARER = {"authorization": f"Bearer {KEY}"}
@@ -31,7 +31,7 @@ BEARER = {"authorization": f"Bearer {KEY}"}
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr("likewise.web.http.REFUSAL_DELAY", 0)
+    monkeypatch.setattr("likewise.web.http.REFUSAL_DELAY_SECONDS", 0)
 
 
 def see(image):
@@ -60,13 +60,13 @@ def serve(index=None, **settings):
     given = {
         "title": "shop",
         "upload": 10_000,
-        "open": open_picture,
+        "open": open_image,
         "decode": decode,
         "picture": draw,
         "see": see,
         "embed": embed,
     } | settings
-    return make_app(Desk(index or make_index(40, first=100), **given), KEY)
+    return make_app(SearchContext(index or make_index(40, first=100), **given), KEY)
 
 
 def visit(index=None, headers=BEARER, **settings):
@@ -159,7 +159,7 @@ def test_many_at_once_all_get_their_own_and_too_many_are_asked_to_come_again(mon
         sizes.append(len(seen))
         return embed(seen)
 
-    monkeypatch.setattr(page, "WAITING", 12)
+    monkeypatch.setattr(page, "MAX_WAITING_IMAGES", 12)
     index = make_index(40)
     colours = [(20 * i, 255 - 20 * i, 7 * i) for i in range(12)]
     with visit(index, embed=slow) as browser, ThreadPoolExecutor(12) as crowd:  # one event loop for all
@@ -265,7 +265,7 @@ def test_a_token_opens_the_page_and_nothing_else_does():
 
 
 def test_uploads_that_stall_block_nobody(monkeypatch):
-    monkeypatch.setattr(page, "WAITING", 4)
+    monkeypatch.setattr(page, "MAX_WAITING_IMAGES", 4)
 
     async def work():
         event, begun = asyncio.Event(), []
@@ -288,7 +288,7 @@ def test_uploads_that_stall_block_nobody(monkeypatch):
 
 
 def test_large_pictures_are_decoded_one_at_a_time_and_small_ones_meanwhile(monkeypatch):
-    monkeypatch.setattr(page, "LARGE", 20 * 10)
+    monkeypatch.setattr(page, "LARGE_IMAGE_PIXELS", 20 * 10)
     here, most, busy, go_on = [0], [0], threading.Event(), threading.Event()
 
     def look(image):

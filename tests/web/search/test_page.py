@@ -16,8 +16,8 @@ from PIL import Image
 from playwright import sync_api as api
 
 from likewise.web.http import take_port
-from likewise.web.search.app import Desk, make_app
-from likewise.web.search.serve import decode, open_picture
+from likewise.web.search.app import SearchContext, make_app
+from likewise.web.search.serve import decode, open_image
 
 pytestmark = pytest.mark.browser
 
@@ -42,11 +42,11 @@ def embed(seen):
 def served(tmp_path):
     index = make_index(40, first=100)
     index.save(tmp_path / "shop")
-    desk = Desk(
+    desk = SearchContext(
         index,
         "shop",
         100_000,
-        open_picture,
+        open_image,
         decode,
         draw,
         lambda image: torch.tensor(index.rows.vectors[5]),

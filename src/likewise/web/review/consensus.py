@@ -15,14 +15,14 @@ from typing import NamedTuple
 from likewise.audit.read import Findings
 from likewise.web.review.store import Decision
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 """First signs of what a spreadsheet takes for a formula."""
 
 
-class Settled(NamedTuple):
+class Consensus(NamedTuple):
     """What reviewers make of an item together, and who said so."""
 
-    verdict: str
+    choice: str
     label: str
     by: list[Decision]
 
@@ -34,7 +34,7 @@ def agreement(decisions: Iterable[Decision]) -> list[tuple[str, str, str, int, f
     """
     said = defaultdict(dict)
     for d in decisions:
-        said[d.kind, d.reviewer][d.item] = (d.verdict, d.label)
+        said[d.kind, d.reviewer][d.item] = (d.choice, d.label)
     found = []
     for (kind, one), (same, other) in itertools.combinations(sorted(said), 2):
         both = sorted(said[kind, one].keys() & said[same, other].keys()) if kind == same else []
@@ -47,16 +47,16 @@ def agreement(decisions: Iterable[Decision]) -> list[tuple[str, str, str, int, f
     return found
 
 
-def settle(decisions: Iterable[Decision]) -> dict[str, Settled]:
+def find_consensus(decisions: Iterable[Decision]) -> dict[str, Consensus]:
     """By item. Unsure ones have no say. Where the others differ it is "disputed", and nothing changes until they agree."""
     said = defaultdict(list)
     for d in decisions:
-        if d.verdict != "unsure":
+        if d.choice != "unsure":
             said[d.item].append(d)
     found = {}
     for item, by in said.items():
-        views = {(d.verdict, d.label) for d in by}
-        found[item] = Settled(*(views.pop() if len(views) == 1 else ("disputed", "")), by)
+        views = {(d.choice, d.label) for d in by}
+        found[item] = Consensus(*(views.pop() if len(views) == 1 else ("disputed", "")), by)
     return found
 
 
@@ -66,20 +66,20 @@ def corrected(findings: Findings, decisions: Iterable[Decision], root: str = "")
     Without pictures it is a table of labels for embeddings (`--labels`), a line for every one of them: removed rows stay, in no
     split, and so do those that the audit did not look at.
     """
-    settled, samples = settle(decisions), findings.sample
+    settled, samples = find_consensus(decisions), findings.sample
     names = tuple(next(iter(samples.values())).carried)
     if any(s.path for s in samples.values()):
         table: list[tuple] = [("path", "label", *names, "row")]
         for s in samples.values():
-            verdict, label, _ = settled.get(str(s.row), ("keep", "", ()))
-            if verdict != "remove":
+            choice, label, _ = settled.get(str(s.row), ("keep", "", ()))
+            if choice != "remove":
                 table.append((os.path.join(root, s.path), label or s.label, *s.carried.values(), s.row))
         return table
     table = [("label", *names, "row")]
     empty = {name: "0" if name == "weight" else "" for name in names}
     for row in range(findings.about["rows"]):
-        s, (verdict, label, _) = samples.get(row), settled.get(str(row), ("keep", "", ()))
-        carried = empty if s is None else {**s.carried, "split": ""} if verdict == "remove" else s.carried
+        s, (choice, label, _) = samples.get(row), settled.get(str(row), ("keep", "", ()))
+        carried = empty if s is None else {**s.carried, "split": ""} if choice == "remove" else s.carried
         table.append((label or (s.label if s else "not audited"), *carried.values(), row))
     return table
 
@@ -87,11 +87,11 @@ def corrected(findings: Findings, decisions: Iterable[Decision], root: str = "")
 def changes(findings: Findings, decisions: Iterable[Decision]) -> list[tuple]:
     """One line for every sample that is removed, relabelled or disputed."""
     table: list[tuple] = [("row", "path", "label", "change", "new_label", "reviewers", "notes")]
-    settled = settle(d for d in decisions if d.kind == "sample")
-    for item, (verdict, label, by) in sorted(settled.items(), key=lambda one: int(one[0])):
-        if verdict != "keep":
-            s, who = findings.sample[int(item)], "; ".join(f"{d.reviewer}: {d.verdict} {d.label}".strip() for d in by)
-            table.append((s.row, s.path, s.label, verdict, label, who, "; ".join(d.note for d in by if d.note)))
+    settled = find_consensus(d for d in decisions if d.kind == "sample")
+    for item, (choice, label, by) in sorted(settled.items(), key=lambda one: int(one[0])):
+        if choice != "keep":
+            s, who = findings.sample[int(item)], "; ".join(f"{d.reviewer}: {d.choice} {d.label}".strip() for d in by)
+            table.append((s.row, s.path, s.label, choice, label, who, "; ".join(d.note for d in by if d.note)))
     return table
 
 
@@ -102,10 +102,10 @@ def as_csv(table: Iterable[Iterable]) -> str:
     return out.getvalue()
 
 
-def for_people(table: Iterable[Iterable]) -> Iterator[list]:
+def escape_formulas(table: Iterable[Iterable]) -> Iterator[list]:
     """Yield the lines of a table with texts that a spreadsheet would run as formulas behind an apostrophe.
 
     `corrected` does without: a class may be called "-", and training must read the very label.
     """
     for line in table:
-        yield [f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell for cell in line]
+        yield [f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) else cell for cell in line]

@@ -8,12 +8,12 @@ from typing import Literal
 
 from likewise.audit.read import Findings
 
-SHOWN = 6
+MAX_SHOWN_SAMPLES = 6
 """Exemplars of a class, neighbours, and causes of each direction."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class ItemFilter:
     """Which items the page wants: where it says so, of one class (claimed or suggested), among one split of the samples or one
     type of the pairs, and up to a score."""
 
@@ -24,7 +24,7 @@ class Asked:
     show: Literal["open", "all", "disputed"] = "open"
 
 
-def fits(findings: Findings, item: str, asked: Asked) -> bool:
+def matches_filter(findings: Findings, item: str, asked: ItemFilter) -> bool:
     if asked.kind == "pair":
         pair = findings.pair[item]
         labels, among, score = [findings.sample[row].label for row in (pair.query, pair.wrong)], pair.type, -math.inf
@@ -46,7 +46,7 @@ def shown(findings: Findings, item: str) -> dict:
             **{k: v for k, v in findings.sample[row]._asdict().items() if k != "carried"},
             "claimed": exemplars(findings, row, findings.sample[row].label, rows),
             "instead": exemplars(findings, row, findings.sample[row].suggested, rows),
-            "near": [named(findings, other) for other in findings.near.get(row, [])[:SHOWN]],
+            "near": [named(findings, other) for other in findings.near.get(row, [])[:MAX_SHOWN_SAMPLES]],
         }
         for row in rows
     ]
@@ -54,7 +54,7 @@ def shown(findings: Findings, item: str) -> dict:
         return {"panels": panels}
     found = findings.causes.get((pair.type, item), {})
     causes = {
-        name: [{**named(findings, c.row), "relative": c.relative} for c in found.get(name, [])[:SHOWN]]
+        name: [{**named(findings, c.row), "relative": c.relative} for c in found.get(name, [])[:MAX_SHOWN_SAMPLES]]
         for name in ("harmful", "helpful")
     }
     return {"panels": panels, "type": pair.type, "distance": pair.distance, **causes}
@@ -66,5 +66,5 @@ def named(findings: Findings, row: int) -> dict:
 
 def exemplars(findings: Findings, row: int, label: str, but: list[int]) -> list[dict]:
     """Samples of a class in the row's own part, the least suspect first."""
-    members = findings.members.get((findings.sample[row].split, label), [])[: SHOWN + len(but)]
-    return [named(findings, row) for row in members if row not in but][:SHOWN]
+    members = findings.members.get((findings.sample[row].split, label), [])[: MAX_SHOWN_SAMPLES + len(but)]
+    return [named(findings, row) for row in members if row not in but][:MAX_SHOWN_SAMPLES]

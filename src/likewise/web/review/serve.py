@@ -52,7 +52,7 @@ def serve_review(config: Review, say=print) -> Reviewed:
     with closing(Store(file, findings)) as store:
         with suppress(KeyboardInterrupt):  # how it is meant to end
             serve(store, token, pictures, config.host, config.port, root, about["title"], say)
-        made = store.standing()
+        made = store.current_decisions()
     return Reviewed(file, len(made), len({decision.reviewer for decision in made}))
 
 

@@ -18,8 +18,8 @@ from typing import NamedTuple
 from likewise.audit.read import Findings
 from likewise.errors import LikewiseError, nearest_name
 
-VERDICTS = {"sample": ("keep", "relabel", "remove", "unsure"), "pair": ("agreeable", "disagreeable")}
-STANDS = "verdict != 'undo' AND id NOT IN (SELECT undoes FROM decision WHERE undoes IS NOT NULL)"
+CHOICES_BY_KIND = {"sample": ("keep", "relabel", "remove", "unsure"), "pair": ("agreeable", "disagreeable")}
+IS_CURRENT_SQL = "choice != 'undo' AND id NOT IN (SELECT undoes FROM decision WHERE undoes IS NOT NULL)"
 
 
 class Decision(NamedTuple):
@@ -28,7 +28,7 @@ class Decision(NamedTuple):
     reviewer: str
     kind: str
     item: str
-    verdict: str
+    choice: str
     label: str
     note: str
 
@@ -39,17 +39,17 @@ class Store:
     Args:
         file: where; made if it is not there.
         findings: what is decided about. A store of other samples or other labels is refused.
-        patience: seconds to wait for another writer.
+        timeout: seconds to wait for another writer.
     """
 
-    def __init__(self, file: str | os.PathLike, findings: Findings, patience: float = 10.0):
-        self.file, self.findings, self.patience = Path(file), findings, patience
+    def __init__(self, file: str | os.PathLike, findings: Findings, timeout: float = 10.0):
+        self.file, self.findings, self.timeout = Path(file), findings, timeout
         self.fingerprint = fingerprint(findings)
         self.lock = threading.Lock()
-        with self.speaking():
-            self.base = sqlite3.connect(self.file, timeout=patience, isolation_level=None, check_same_thread=False)
+        with self.translating_errors():
+            self.base = sqlite3.connect(self.file, timeout=timeout, isolation_level=None, check_same_thread=False)
         try:
-            with self.speaking():
+            with self.translating_errors():
                 self.open()
         except LikewiseError:
             self.base.close()
@@ -65,7 +65,7 @@ class Store:
         self.base.execute(
             "CREATE TABLE IF NOT EXISTS decision (id INTEGER PRIMARY KEY AUTOINCREMENT, "
             "time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ')), reviewer TEXT NOT NULL, kind TEXT NOT NULL, "
-            "item TEXT NOT NULL, verdict TEXT NOT NULL, label TEXT NOT NULL, note TEXT NOT NULL, undoes INTEGER UNIQUE)"
+            "item TEXT NOT NULL, choice TEXT NOT NULL, label TEXT NOT NULL, note TEXT NOT NULL, undoes INTEGER UNIQUE)"
         )
         self.base.execute("CREATE INDEX IF NOT EXISTS by_item ON decision (reviewer, item)")
         known = self.base.execute("SELECT fingerprint FROM about").fetchone()
@@ -79,7 +79,7 @@ class Store:
             )
 
     @contextmanager
-    def speaking(self) -> Iterator[None]:
+    def translating_errors(self) -> Iterator[None]:
         """What SQLite has to say, in words a user can act on; nothing half done stays behind."""
         try:
             yield
@@ -89,7 +89,7 @@ class Store:
                 base.execute("ROLLBACK")
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without its extension
             if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-                told = f"could not be written for {self.patience:g} s, another program holds it; close that one"
+                told = f"could not be written for {self.timeout:g} s, another program holds it; close that one"
             elif isinstance(error, sqlite3.OperationalError) and code != sqlite3.SQLITE_CORRUPT:
                 told = f"cannot be opened or written ({error}); check the folder's permissions and the disk's space"
             else:
@@ -101,22 +101,22 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """One writer at a time: what is read in here still holds when it is written."""
-        with self.lock, self.speaking():
+        with self.lock, self.translating_errors():
             self.base.execute("BEGIN IMMEDIATE")
             yield self.base
             self.base.execute("COMMIT")
 
-    def decide(self, reviewer: str, item: str, verdict: str, label: str = "", note: str = "") -> Decision:
+    def decide(self, reviewer: str, item: str, choice: str, label: str = "", note: str = "") -> Decision:
         """Append a decision. Saying again what stands already (a browser that tries twice) adds nothing."""
-        kind = check(self.findings, item, verdict, label)
-        reviewer, label, note = tidy(reviewer), label if verdict == "relabel" else "", tidy(note)
+        kind = check(self.findings, item, choice, label)
+        reviewer, label, note = tidy(reviewer), label if choice == "relabel" else "", tidy(note)
         if not reviewer:
             raise LikewiseError("review: a decision has a reviewer, got an empty name; say who you are")
-        said = (reviewer, kind, item, verdict, label, note)
+        said = (reviewer, kind, item, choice, label, note)
         with self.writing() as base:
             last = standing(base, reviewer, item)
             if not last or last[0][2:] != said:
-                names = "reviewer, kind, item, verdict, label, note"
+                names = "reviewer, kind, item, choice, label, note"
                 base.execute(f"INSERT INTO decision ({names}) VALUES (?, ?, ?, ?, ?, ?)", said)
                 last = standing(base, reviewer, item)
         return last[0]
@@ -127,20 +127,20 @@ class Store:
         with self.writing() as base:
             last = max(standing(base, reviewer), default=None)
             if last is not None:
-                names = "reviewer, kind, item, verdict, label, note, undoes"
+                names = "reviewer, kind, item, choice, label, note, undoes"
                 said = (reviewer, last.kind, last.item, "undo", "", "", last.id)
                 base.execute(f"INSERT INTO decision ({names}) VALUES (?, ?, ?, ?, ?, ?, ?)", said)
         return last
 
     def standing(self, reviewer: str | None = None, item: str | None = None) -> list[Decision]:
-        with self.lock, self.speaking():
+        with self.lock, self.translating_errors():
             return standing(self.base, None if reviewer is None else tidy(reviewer), item)
 
     def judged(self, reviewer: str, kind: str) -> set[str]:
         """The items of which a decision of this reviewer stands."""
-        with self.lock, self.speaking():
+        with self.lock, self.translating_errors():
             found = self.base.execute(
-                f"SELECT DISTINCT item FROM decision WHERE {STANDS} AND reviewer = ? AND kind = ?",
+                f"SELECT DISTINCT item FROM decision WHERE {IS_CURRENT_SQL} AND reviewer = ? AND kind = ?",
                 (tidy(reviewer), kind),
             )
             return {item for (item,) in found}
@@ -164,13 +164,13 @@ def kind_of(findings: Findings, item: str) -> str:
     return "sample"
 
 
-def check(findings: Findings, item: str, verdict: str, label: str) -> str:
-    """The kind of an item; raises where there is no such item, or where the verdict does not fit it."""
+def check(findings: Findings, item: str, choice: str, label: str) -> str:
+    """The kind of an item; raises where there is no such item, or where the choice does not fit it."""
     kind = kind_of(findings, item)
-    if verdict not in VERDICTS[kind]:
-        known = ", ".join(VERDICTS[kind])
-        raise LikewiseError(f"review: a {kind}'s verdict is one of {known}, got {verdict!r}; choose one of these")
-    if verdict == "relabel":
+    if choice not in CHOICES_BY_KIND[kind]:
+        known = ", ".join(CHOICES_BY_KIND[kind])
+        raise LikewiseError(f"review: a {kind}'s choice is one of {known}, got {choice!r}; choose one of these")
+    if choice == "relabel":
         known = {label for _, label in findings.members}
         if label not in known:
             near = nearest_name(label, known)
@@ -186,10 +186,10 @@ def tidy(text: str) -> str:
 
 def standing(base: sqlite3.Connection, reviewer: str | None = None, item: str | None = None) -> list[Decision]:
     """The last decision of each reviewer about each item that was not undone, in order of time."""
-    where = STANDS + " AND reviewer = :reviewer" * (reviewer is not None) + " AND item = :item" * (item is not None)
+    where = IS_CURRENT_SQL + " AND reviewer = :reviewer" * (reviewer is not None) + " AND item = :item" * (item is not None)
     last = f"SELECT max(id) FROM decision WHERE {where} GROUP BY reviewer, item"
     found = base.execute(
-        f"SELECT id, time, reviewer, kind, item, verdict, label, note FROM decision WHERE id IN ({last}) ORDER BY id",
+        f"SELECT id, time, reviewer, kind, item, choice, label, note FROM decision WHERE id IN ({last}) ORDER BY id",
         {"reviewer": reviewer, "item": item},
     )
     return [Decision(*line) for line in found]

@@ -1,12 +1,12 @@
 """The search page's server: a picture or a row in, its nearest rows out; rows come and go where the index may change.
 
 Nothing the browser sends is ever opened as a path: rows go by number, and a picture is the body of its request.
-`server` reads the body before the picture takes one of WAITING places here; when all are taken, the answer is 503. The
+`server` reads the body before the picture takes one of MAX_WAITING_IMAGES places here; when all are taken, the answer is 503. The
 format of a picture is read from its content, not from its name. Threads decode pictures, large ones one at a time; one
 thread runs the network (`batching`).
 
 Memory for uploads is bounded: `server.BODIES` bodies of the largest size, one decoded picture of the largest size that
-`Desk.open` accepts, DECODERS decoded pictures of LARGE pixels, and WAITING inputs of the network.
+`SearchContext.open` accepts, DECODER_THREADS decoded pictures of LARGE_IMAGE_PIXELS pixels, and MAX_WAITING_IMAGES inputs of the network.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from torch import Tensor
 from likewise.errors import LikewiseError
 from likewise.index.index import Hit, Index
 from likewise.io.files import write_aside
-from likewise.web.http import as_jpeg, new_app, send_picture
-from likewise.web.search.micro_batcher import Batching, Embed
+from likewise.web.http import as_jpeg, new_app, send_image
+from likewise.web.search.micro_batcher import MicroBatcher, Embed
 
 from fastapi import FastAPI, Query, Request, Response  # isort: skip - `server` says what to install where it is missing
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse  # isort: skip
 from fastapi.staticfiles import StaticFiles  # isort: skip
 
-STATIC = Path(__file__).parent / "static"
-WAITING = 64
-"""Pictures that are worked on or wait at most; who comes then is asked to come again."""
-LARGE = 4_000_000
+STATIC_FOLDER = Path(__file__).parent / "static"
+MAX_WAITING_IMAGES = 64
+"""ImageUploads that are worked on or wait at most; who comes then is asked to come again."""
+LARGE_IMAGE_PIXELS = 4_000_000
 """Pixels above which pictures are decoded one at a time."""
-DECODERS = 4
-"""Pictures up to that size that are decoded at a time."""
-MOST = 100
+DECODER_THREADS = 4
+"""ImageUploads up to that size that are decoded at a time."""
+MAX_NEIGHBOURS = 100
 """Neighbours to ask for, at most."""
-FORMATS = {"JPEG": ".jpg", "PNG": ".png", "WEBP": ".webp", "BMP": ".bmp", "GIF": ".gif", "TIFF": ".tif"}
-"""Pictures that are taken, and what their files are called."""
-SHOWN = 12  # rows to begin with, drawn at random
-VIEW = 480  # longest side of the query as the page shows it
+IMAGE_SUFFIXES = {"JPEG": ".jpg", "PNG": ".png", "WEBP": ".webp", "BMP": ".bmp", "GIF": ".gif", "TIFF": ".tif"}
+"""ImageUploads that are taken, and what their files are called."""
+START_ROWS = 12  # rows to begin with, drawn at random
+PREVIEW_SIDE = 480  # longest side of the query as the page shows it
 
 
 class Refusal(Exception):
@@ -60,7 +60,7 @@ class Refusal(Exception):
 
 
 @dataclass(frozen=True)
-class Desk:
+class SearchContext:
     """What the page works with, from those who know of data and networks.
 
     `open(body, formats)` returns the picture in some bytes, not decoded yet, None for another format, or raises a
@@ -79,7 +79,7 @@ class Desk:
     changes: bool = False  # rows may be added and removed
 
 
-def make_app(desk: Desk, token: str) -> FastAPI:
+def make_app(desk: SearchContext, token: str) -> FastAPI:
     """Return the page over an index; requests must carry the token."""
     app = new_app("search", token, desk.upload)
 
@@ -90,30 +90,30 @@ def make_app(desk: Desk, token: str) -> FastAPI:
 
     @app.get("/")
     def page() -> FileResponse:
-        return FileResponse(STATIC / "index.html")
+        return FileResponse(STATIC_FOLDER / "index.html")
 
-    add_looking(app, desk)
-    pictures = Pictures(desk) if desk.embed is not None else None
-    add_searching(app, desk, pictures)
-    add_changing(app, desk, pictures)
-    app.mount("/static", StaticFiles(directory=STATIC))
+    add_index_routes(app, desk)
+    pictures = ImageUploads(desk) if desk.embed is not None else None
+    add_search_routes(app, desk, pictures)
+    add_change_routes(app, desk, pictures)
+    app.mount("/static", StaticFiles(directory=STATIC_FOLDER))
     return app
 
 
-class Pictures:
+class ImageUploads:
     """From the body of a request to an embedding, a bounded number at a time."""
 
-    def __init__(self, desk: Desk):
+    def __init__(self, desk: SearchContext):
         assert desk.embed is not None
-        self.desk, self.batching = desk, Batching(desk.embed)
+        self.desk, self.batching = desk, MicroBatcher(desk.embed)
         # threads, because Pillow releases the interpreter lock
-        self.small, self.large = ThreadPoolExecutor(DECODERS, "decode"), ThreadPoolExecutor(1, "decode-large")
+        self.small, self.large = ThreadPoolExecutor(DECODER_THREADS, "decode"), ThreadPoolExecutor(1, "decode-large")
         self.here = 0
 
     @asynccontextmanager
     async def room(self) -> AsyncIterator[None]:
-        if self.here >= WAITING:
-            raise Refusal(503, f"search: {WAITING} pictures are waiting already; try again in a second")
+        if self.here >= MAX_WAITING_IMAGES:
+            raise Refusal(503, f"search: {MAX_WAITING_IMAGES} pictures are waiting already; try again in a second")
         self.here += 1
         try:
             yield
@@ -124,10 +124,10 @@ class Pictures:
         """Of a picture: its format, itself made small where that is wanted, and what the network sees. While they wait for the
         network, the picture itself is gone."""
         loop = asyncio.get_running_loop()
-        image = await loop.run_in_executor(self.small, self.desk.open, body, tuple(FORMATS))
+        image = await loop.run_in_executor(self.small, self.desk.open, body, tuple(IMAGE_SUFFIXES))
         if image is None:
-            raise Refusal(415, f"search: a picture is wanted ({', '.join(FORMATS)}), and this is none of them")
-        threads = self.large if image.width * image.height > LARGE else self.small
+            raise Refusal(415, f"search: a picture is wanted ({', '.join(IMAGE_SUFFIXES)}), and this is none of them")
+        threads = self.large if image.width * image.height > LARGE_IMAGE_PIXELS else self.small
         kind = "JPEG" if image.format == "MPO" else str(image.format)
         del image  # while it waits: WebP allocates the pixels when it is opened
         return kind, *await loop.run_in_executor(threads, self.look, body, preview)
@@ -142,14 +142,14 @@ class Pictures:
         return body
 
     def look(self, body: bytes, preview: bool) -> tuple[str | None, Tensor]:
-        opened = self.desk.open(body, tuple(FORMATS))
+        opened = self.desk.open(body, tuple(IMAGE_SUFFIXES))
         assert opened is not None and self.desk.see is not None  # `see` opened it before
         image = self.desk.decode(opened)
         x = self.desk.see(image)
         return inline(image) if preview else None, x
 
 
-def add_looking(app: FastAPI, desk: Desk) -> None:
+def add_index_routes(app: FastAPI, desk: SearchContext) -> None:
     """What is in the index, and its pictures."""
     start = secrets.token_hex(4)  # a browser keeps pictures by address: after a new start they have another
 
@@ -158,7 +158,7 @@ def add_looking(app: FastAPI, desk: Desk) -> None:
         rows, index = desk.index.rows, desk.index
         used = np.unique(rows.table["label"][rows.here])
         known, here = index.about["graph"] or {}, np.flatnonzero(rows.here)
-        some = np.random.default_rng().permutation(here)[:SHOWN]
+        some = np.random.default_rng().permutation(here)[:START_ROWS]
         return {
             "title": desk.title, "rows": len(rows), "classes": sorted(rows.class_name[label] for label in used),
             "kind": index.kind, "recall": known.get("recall"), "similarity": rows.similarity, "upload": desk.upload,
@@ -174,15 +174,15 @@ def add_looking(app: FastAPI, desk: Desk) -> None:
             return PlainTextResponse(str(error), 404)
         if not desk.index.rows.path(place):
             return PlainTextResponse(f"search: there is no picture of row {row}", 404)
-        return send_picture(lambda: desk.picture(place), large)
+        return send_image(lambda: desk.picture(place), large)
 
 
-def add_searching(app: FastAPI, desk: Desk, pictures: Pictures | None) -> None:
+def add_search_routes(app: FastAPI, desk: SearchContext, pictures: ImageUploads | None) -> None:
     @app.post("/api/search")
     async def search(
         request: Request,
         row: int | None = None,
-        k: int = Query(12, ge=1, le=MOST),
+        k: int = Query(12, ge=1, le=MAX_NEIGHBOURS),
         label: str | None = Query(None, alias="class"),
         preview: bool = False,
     ) -> dict:
@@ -205,7 +205,7 @@ def add_searching(app: FastAPI, desk: Desk, pictures: Pictures | None) -> None:
         return {"query": query, "found": found, "votes": [{"class": name, "count": count} for name, count in votes]}
 
 
-def add_changing(app: FastAPI, desk: Desk, pictures: Pictures | None) -> None:
+def add_change_routes(app: FastAPI, desk: SearchContext, pictures: ImageUploads | None) -> None:
     def must_change() -> None:
         if not desk.changes:
             raise Refusal(
@@ -224,7 +224,7 @@ def add_changing(app: FastAPI, desk: Desk, pictures: Pictures | None) -> None:
         async with pictures.room():
             kind, _, x = await pictures.see(body)
             z = await pictures.embed(x)
-            row = await asyncio.to_thread(keep, desk.index, body, FORMATS[kind], z, " ".join(label.split()))
+            row = await asyncio.to_thread(keep, desk.index, body, IMAGE_SUFFIXES[kind], z, " ".join(label.split()))
         return {"row": row, "rows": len(desk.index.rows)}
 
     @app.delete("/api/rows/{row}")
@@ -263,4 +263,4 @@ def describe(index: Index, hit: Hit) -> dict:
 
 
 def inline(image: Image.Image) -> str:
-    return "data:image/jpeg;base64," + base64.b64encode(as_jpeg(image, VIEW)).decode()
+    return "data:image/jpeg;base64," + base64.b64encode(as_jpeg(image, PREVIEW_SIDE)).decode()

@@ -12,11 +12,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 Embed = Callable[[list[Tensor]], Float[np.ndarray, "n D"]]
-"""Pictures as the network sees them -> their embeddings."""
+"""ImageUploads as the network sees them -> their embeddings."""
 
 
-class Batching:
-    """Pictures in, a promise of an embedding each. The thread ends with the process."""
+class MicroBatcher:
+    """ImageUploads in, a promise of an embedding each. The thread ends with the process."""
 
     def __init__(self, embed: Embed, most: int = 16):
         self.embed, self.most = embed, most

@@ -16,14 +16,14 @@ from likewise.errors import LikewiseError
 from likewise.index.build import Network, picture_of
 from likewise.index.index import Index
 from likewise.runs.devices import bytes_of
-from likewise.web.http import HERE, choose_token, run_app
-from likewise.web.search.app import Desk, make_app
+from likewise.web.http import LOOPBACK_HOSTS, choose_token, run_app
+from likewise.web.search.app import SearchContext, make_app
 
-PIXELS = 50_000_000
+MAX_IMAGE_PIXELS = 50_000_000
 """The largest picture that is decoded: a small file can hold a huge one. Decoding takes up to 28 bytes per pixel (WebP
 with transparency; an RGB picture takes 8), so at most 1.4 GB."""
-LIMIT = f"a picture may have {PIXELS / 1e6:.0f} million pixels"
-BEGINS = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"RIFF", b"II*\0", b"MM\0*")
+PIXEL_LIMIT_TEXT = f"a picture may have {MAX_IMAGE_PIXELS / 1e6:.0f} million pixels"
+IMAGE_SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"RIFF", b"II*\0", b"MM\0*")
 """First bytes of the pictures that are taken."""
 
 
@@ -44,30 +44,30 @@ def serve(index: Index, network: Network | None, config: Search, upload: int, to
         _ = network.opened.network  # opened now: the first client need not wait, and what is wrong is said here
     else:
         network = None
-    desk = Desk(
-        index=index, title=Path(config.target).resolve().name, upload=upload, open=open_picture, decode=decode,
+    desk = SearchContext(
+        index=index, title=Path(config.target).resolve().name, upload=upload, open=open_image, decode=decode,
         picture=lambda place: picture_of(index, place), see=network and network.see, embed=network and network.embed,
-        changes=index.folder is not None and config.host in HERE,
+        changes=index.folder is not None and config.host in LOOPBACK_HOSTS,
     )  # fmt: skip
     with suppress(KeyboardInterrupt):  # how it is meant to end
         run_app(make_app(desk, token), "search", config.host, config.port, token, say)
 
 
-def open_picture(body: bytes, formats: tuple[str, ...]) -> Image.Image | None:
+def open_image(body: bytes, formats: tuple[str, ...]) -> Image.Image | None:
     """Return the picture in some bytes, not decoded yet; None: it is none of these formats."""
-    if not body.startswith(BEGINS):
+    if not body.startswith(IMAGE_SIGNATURES):
         return None
-    with explaining(), warnings.catch_warnings():
+    with translating_errors(), warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own limit is lower
         image = Image.open(io.BytesIO(body), formats=formats)
-        if image.width * image.height > PIXELS:
-            raise LikewiseError(f"search: {LIMIT}, this one has {image.width} x {image.height}; shrink it first")
+        if image.width * image.height > MAX_IMAGE_PIXELS:
+            raise LikewiseError(f"search: {PIXEL_LIMIT_TEXT}, this one has {image.width} x {image.height}; shrink it first")
         return check_shape(image, "search")
 
 
 def decode(image: Image.Image) -> Image.Image:
     """Return an opened picture as people see it, in RGB, and close it, which frees its own pixels."""
-    with explaining():
+    with translating_errors():
         image.load()
         turned = upright(image)
         if turned is not image:
@@ -76,14 +76,14 @@ def decode(image: Image.Image) -> Image.Image:
 
 
 @contextmanager
-def explaining() -> Iterator[None]:
+def translating_errors() -> Iterator[None]:
     """Turn the many errors that Pillow raises for damaged files into one sentence."""
     try:
         yield
     except LikewiseError:
         raise
     except Image.DecompressionBombError:
-        raise LikewiseError(f"search: {LIMIT}, this one has many more; shrink it first") from None
+        raise LikewiseError(f"search: {PIXEL_LIMIT_TEXT}, this one has many more; shrink it first") from None
     except Exception as error:
         reason = str(error).splitlines()[0].partition(" <")[0] if str(error) else type(error).__name__
         raise LikewiseError(f"search: the picture is damaged or cut short ({reason}); save or send it again") from None

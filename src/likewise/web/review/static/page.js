@@ -118,7 +118,7 @@ function causes(kind, found) {
 }
 
 function others(shown) {
-  const words = (d) => `${d.reviewer}: ${d.verdict} ${d.label}`.trim() + (d.note ? ` (${d.note})` : "");
+  const words = (d) => `${d.reviewer}: ${d.choice} ${d.label}`.trim() + (d.note ? ` (${d.note})` : "");
   return shown.others.length ? [make("p", "others", "Disputed. ", shown.others.map(words).join("; "))] : [];
 }
 
@@ -162,13 +162,13 @@ function draw() {
   byId("main").scrollTop = 0;
   byId("actions").replaceChildren(...ACTIONS[kind].map((action) => {
     const one = button(action, !shown || (action[0] === "r" && !shown.panels[0].suggested));
-    if (own && own.verdict === action[1].toLowerCase()) one.classList.add("chosen");
+    if (own && own.choice === action[1].toLowerCase()) one.classList.add("chosen");
     return one;
   }));
   byId("moves").replaceChildren(...MOVES.map((move) => button(move, false)));
   byId("moves").children[1].after(Object.assign(make("span"), { id: "place" }));
   byId("note").value = own ? own.note : "";
-  if (own) say(`You said: ${own.verdict} ${own.label}`.trim());
+  if (own) say(`You said: ${own.choice} ${own.label}`.trim());
 }
 
 function place() {
@@ -247,14 +247,14 @@ const load = (name = state.kind) => inTurn(async () => {
   await show(state.queue[0], 0);
 });
 
-const decide = (verdict, label = "") => state.busy || !state.shown || inTurn(async () => {
-  const said = { reviewer: reviewer(), item: state.shown.item, verdict, label, note: byId("note").value };
+const decide = (choice, label = "") => state.busy || !state.shown || inTurn(async () => {
+  const said = { reviewer: reviewer(), item: state.shown.item, choice, label, note: byId("note").value };
   const { decision, ...progress } = await ask("/api/decide", null, said);
   if (decision.kind === state.kind) count(progress);
   byId("note").blur();
   const at = onward(1);
   await show(state.queue[at], at);
-  say(`Saved: ${decision.item} ${decision.verdict} ${decision.label}`.trim());
+  say(`Saved: ${decision.item} ${decision.choice} ${decision.label}`.trim());
 });
 
 const undo = () => inTurn(async () => {
@@ -267,7 +267,7 @@ const undo = () => inTurn(async () => {
   count(found);
   const at = state.queue.indexOf(undone.item);
   await show(undone.item, at < 0 ? state.at : at);
-  say(`Undone: ${undone.item} ${undone.verdict} ${undone.label}`.trim());
+  say(`Undone: ${undone.item} ${undone.choice} ${undone.label}`.trim());
 });
 
 function kind(name) {
