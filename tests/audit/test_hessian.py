@@ -144,7 +144,9 @@ def test_for_a_loss_that_compares_samples_the_first_order_agrees_in_the_sum(case
     _, _, _, train, test = case
     aim, step = inf.repairs(test, PAIR, SIGN, space=loss.input), 1e-6
     first = inf.influence(aim, inf.embedding_gradients(loss, train, UNSPLIT_NAME), train.f) * inf.lengths(aim)[:, None]
-    found = torch.stack(list(cur.empirical(loss, train, test, PAIR, SIGN, step=step, steps=1, batches=UNSPLIT_NAME))) / step
+    found = (
+        torch.stack(list(cur.empirical(loss, train, test, PAIR, SIGN, step=step, steps=1, batches=UNSPLIT_NAME))) / step
+    )
     torch.testing.assert_close(found.sum(1), first.sum(1), rtol=1e-3, atol=1e-4 * float(first.abs().max()))
 
 

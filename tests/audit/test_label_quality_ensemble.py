@@ -9,12 +9,20 @@ from torch.nn import functional as F
 
 from likewise.audit import label_quality_ensemble as evidence
 from likewise.audit import label_scores
-from likewise.audit.label_quality_ensemble import sample_rows, fit_calibration, score_labels, log_odds, regression, standardise, suggest
+from likewise.audit.label_quality_ensemble import (
+    fit_calibration,
+    log_odds,
+    regression,
+    sample_rows,
+    score_labels,
+    standardise,
+    suggest,
+)
 from likewise.audit.label_scores import ClassCentres, margins
 from likewise.errors import LikewiseError
 from likewise.numerics import label_noise
 from likewise.numerics import lda as discriminant
-from likewise.numerics.label_noise import StoredScores, Noise, discriminate, fit_noise
+from likewise.numerics.label_noise import Noise, StoredScores, discriminate, fit_noise
 
 
 def some(classes=12, each=25, dim=24, wrong=0.1, apart=1.0, seed=0):
@@ -110,7 +118,10 @@ def test_a_value_that_never_varies_can_be_followed():
 def test_suggestions_by_hand():
     (first, y), (second, _) = tables(), tables(seed=1)
     table = torch.rand(4, 4, generator=torch.Generator().manual_seed(0)).double().fill_diagonal_(0)
-    members = {"a": (StoredScores(first), Noise(0.7, 0.2, 0.0, None)), "b": (StoredScores(second), Noise(1.3, 0.1, 0.2, table))}
+    members = {
+        "a": (StoredScores(first), Noise(0.7, 0.2, 0.0, None)),
+        "b": (StoredScores(second), Noise(1.3, 0.1, 0.2, table)),
+    }
     label, sure, ahead = suggest(members, y)
     for i, own in enumerate(y.tolist()):
         a = posterior_by_hand(first[i], own, 0.7, 0.2)
@@ -334,7 +345,10 @@ def test_rows_are_drawn_among_those_asked_for():
         (lambda: score_labels(torch.randn(4, 2), torch.zeros(4)), "judge: .*a whole number for each"),
         (lambda: score_labels(torch.randn(4, 2), torch.arange(3)), "judge: .*a whole number for each"),
         (lambda: score_labels(torch.randn(1, 2), torch.arange(1)), "judge: a table of two embeddings or more"),
-        (lambda: score_labels(torch.randn(4, 2), torch.arange(4), torch.randn(3, 2)), r"judge: .*got z of shape \(3, 2\)"),
+        (
+            lambda: score_labels(torch.randn(4, 2), torch.arange(4), torch.randn(3, 2)),
+            r"judge: .*got z of shape \(3, 2\)",
+        ),
         (lambda: score_labels(torch.tensor([[1.0], [torch.nan]]), torch.arange(2)), "judge: .*first: row 1"),
         (
             lambda: score_labels(torch.ones(2, 1), torch.arange(2), torch.tensor([[1.0], [1e20]])),

@@ -9,12 +9,12 @@ from torch.nn import functional as F
 
 from likewise.audit import label_scores as module
 from likewise.audit.label_scores import (
-    rank_by_loss,
     centre_margin,
     loss_over_time,
-    neighbour_vote,
-    self_gradient,
     median_class_size,
+    neighbour_vote,
+    rank_by_loss,
+    self_gradient,
     votes,
 )
 from likewise.errors import LikewiseError

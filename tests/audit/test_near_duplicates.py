@@ -117,7 +117,7 @@ def test_of_many_copies_as_many_pairs_as_join_them():
 
 def test_pairs_across_parts_come_before_pairs_within():
     copies = [scene(0), scene(0), scene(0), COPIES["packed"](scene(0))]
-    found = near_duplicates(apart(4), copies.__getitem__, part=np.array([1, 1, 1, 0]))
+    found = near_duplicates(apart(4), copies.__getitem__, split=np.array([1, 1, 1, 0]))
     assert pairs(found) == [(0, 3, "near"), (1, 3, "near"), (2, 3, "near")]
     assert len(near_duplicates(apart(4), copies.__getitem__).row) == 3
 
@@ -155,4 +155,4 @@ def test_bad_input_is_named(unchecked):
     with pytest.raises(LikewiseError, match="k must be 1 or more.*got k=0"):
         near_duplicates(apart(3), k=0)
     with pytest.raises(LikewiseError, match="each of 3 samples in one part.*2 parts"):
-        near_duplicates(apart(3), part=np.zeros(2, int))
+        near_duplicates(apart(3), split=np.zeros(2, int))

@@ -12,7 +12,7 @@ from page_reader import Reader
 from PIL import Image
 
 from likewise.audit import page as audit_page
-from likewise.audit.page import MAX_ITEMS, scale_ends, noise_share, without_mirrored, write_page
+from likewise.audit.page import MAX_ITEMS, noise_share, scale_ends, without_mirrored, write_page
 from likewise.audit.read import Pair
 from likewise.render.html import breakable
 

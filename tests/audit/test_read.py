@@ -51,7 +51,9 @@ def test_data_without_parts_is_one_part(folder):
         text = (folder / f"{name}.csv").read_text()
         (folder / f"{name}.csv").write_text(text.replace(",train", ",").replace(",test", ",").replace("train,", ","))
     found = read_findings(folder)
-    assert found.sample[1].split == UNSPLIT_NAME and found.sample[1].carried["split"] == ""  # as the data's own table has it
+    assert (
+        found.sample[1].split == UNSPLIT_NAME and found.sample[1].carried["split"] == ""
+    )  # as the data's own table has it
     assert found.members[UNSPLIT_NAME, "wren"] == [2, 0, 1] and found.merges()[0].split == UNSPLIT_NAME
 
 

@@ -8,7 +8,15 @@ import torch
 
 from likewise.numerics import label_noise
 from likewise.numerics import lda as discriminant
-from likewise.numerics.label_noise import Evidence, StoredScores, Noise, fit_at_sharpness, discriminate, fit_noise, fit_shares
+from likewise.numerics.label_noise import (
+    Evidence,
+    Noise,
+    StoredScores,
+    discriminate,
+    fit_at_sharpness,
+    fit_noise,
+    fit_shares,
+)
 from likewise.numerics.lda import Discriminant
 
 
@@ -97,7 +105,10 @@ def test_labels_no_likelier_than_by_chance_prove_nothing():
     loose = fit_noise(StoredScores(table), y, (1.0, 2.0))
     assert loose.any + loose.similar > 0.5  # what would be said without proof
     good, given = scores(300)
-    plain, proven = fit_noise(StoredScores(good), given, (1.0,)), fit_noise(StoredScores(good), given, (1.0,), proven=True)
+    plain, proven = (
+        fit_noise(StoredScores(good), given, (1.0,)),
+        fit_noise(StoredScores(good), given, (1.0,), proven=True),
+    )
     assert proven[:3] == pytest.approx(plain[:3]) and 0.1 < proven.any + proven.similar < 0.3
 
 

@@ -131,6 +131,6 @@ def test_scores_that_are_not_kept_are_worked_out_again(data, monkeypatch):
     kept = fitted(x, fold, one_hot(y), 0.4)
     monkeypatch.setattr(discriminant, "MAX_STORED_SCORES", N * CLASSES - 1)
     again = fitted(x, fold, one_hot(y), 0.4)
-    assert kept.known is not None and again.known is None
+    assert kept.stored is not None and again.stored is None
     some = torch.tensor([5, 0, 77])
     assert torch.allclose(again.scores(some), kept.scores(some), rtol=1e-10)

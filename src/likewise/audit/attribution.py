@@ -58,7 +58,9 @@ def explain(subject: Subject, config: Audit) -> ExplainedErrors:
         all_scores += [scores] if config.verify else []
     columns = zip(*(vars(block).values() for block in strongest_blocks), strict=True)
     causes = Causes(*(torch.cat(column).cpu() for column in columns))
-    verified = verify_causes(subject, errors, g, torch.cat(all_scores), config) if config.verify and subject.linear else None
+    verified = (
+        verify_causes(subject, errors, g, torch.cat(all_scores), config) if config.verify and subject.linear else None
+    )
     return ExplainedErrors(found, errors, g, causes, pull.cpu(), verified)
 
 
@@ -136,7 +138,9 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def compute_deep_influences(subject: Subject, errors: Errors, g: Float[Tensor, "N D"], config: Audit) -> Float[Tensor, "q N"]:
+def compute_deep_influences(
+    subject: Subject, errors: Errors, g: Float[Tensor, "N D"], config: Audit
+) -> Float[Tensor, "q N"]:
     """Return the influence through all layers of the network; this reads and decodes the images again."""
 
     def read(rows: Int[np.ndarray, "n"]) -> Iterator[Tensor]:
@@ -156,7 +160,9 @@ def compute_deep_influences(subject: Subject, errors: Errors, g: Float[Tensor, "
     return deep_influence(subject.embedder, read(subject.splits["train"].e.row.numpy()), g, aim)
 
 
-def verify_causes(subject: Subject, errors: Errors, g: Float[Tensor, "N D"], ours: Float[Tensor, "Q N"], config: Audit) -> dict:
+def verify_causes(
+    subject: Subject, errors: Errors, g: Float[Tensor, "N D"], ours: Float[Tensor, "Q N"], config: Audit
+) -> dict:
     """Fine-tune the head with samples weighted by their influence, and measure how far the errors are repaired.
 
     This is the experiment of the paper (empirical influence functions). `ours` is the influence by the configured method; other
@@ -180,4 +186,8 @@ def verify_causes(subject: Subject, errors: Errors, g: Float[Tensor, "N D"], our
         what = "classes" if grouped else "pairs"
         rows += [row | {"way": f"{row['way']}, {what}"} for row in result["rows"]]
         sentences.append(f"over {high - low} {what}: {result['told']}")
-    return {"pairs": pairs, "rows": rows, "told": "; ".join(sentences) or "there are too few errors for this measurement"}
+    return {
+        "pairs": pairs,
+        "rows": rows,
+        "told": "; ".join(sentences) or "there are too few errors for this measurement",
+    }

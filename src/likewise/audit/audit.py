@@ -17,7 +17,7 @@ from likewise.audit.attribution import INFLUENCE_METHODS, explain
 from likewise.audit.label_quality import SCORE_DESCRIPTIONS, judge_part, measure
 from likewise.audit.near_duplicates import Duplicates, near_duplicates
 from likewise.audit.page import write_page
-from likewise.audit.records import ExplainedErrors, Subject, SplitQuality
+from likewise.audit.records import ExplainedErrors, SplitQuality, Subject
 from likewise.audit.retrain import retrain
 from likewise.audit.source import open_subject
 from likewise.audit.write import write_tables
@@ -106,7 +106,9 @@ def load_image(items: Items, row: int) -> Image.Image | None:
         return None
 
 
-def build_summary(subject: Subject, quality: dict[str, SplitQuality], explained: ExplainedErrors, copies: tuple, config: Audit) -> dict:
+def build_summary(
+    subject: Subject, quality: dict[str, SplitQuality], explained: ExplainedErrors, copies: tuple, config: Audit
+) -> dict:
     """Return the content of audit.json."""
     splits = {}
     for name, found in quality.items():
@@ -142,7 +144,9 @@ def build_summary(subject: Subject, quality: dict[str, SplitQuality], explained:
     }  # fmt: skip
 
 
-def retrain_with_suggestions(subject: Subject, quality: dict[str, SplitQuality], config: Audit, folder: Path, say: Callable) -> dict:
+def retrain_with_suggestions(
+    subject: Subject, quality: dict[str, SplitQuality], config: Audit, folder: Path, say: Callable
+) -> dict:
     """Train again with the labels that the audit suggests.
 
     A flagged sample gets the suggested label if its confidence is at least 0.5; otherwise it is dropped.

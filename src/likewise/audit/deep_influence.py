@@ -16,7 +16,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from likewise.audit.influence import Space, pair_distances, check_groups
+from likewise.audit.influence import Space, check_groups, pair_distances
 from likewise.types import LikewiseError
 
 Direction = dict[str, Tensor]
@@ -49,7 +49,9 @@ def deep_repairs(
     own = {name: p.detach().requires_grad_() for name, p in embedder.named_parameters() if name.startswith(under)}
     if not own:
         names = ", ".join(dict.fromkeys(name.split(".")[0] for name, _ in embedder.named_parameters()))
-        raise LikewiseError(f"deep_repairs: `under` must be a prefix of parameter names, got {under}; the network has: {names}")
+        raise LikewiseError(
+            f"deep_repairs: `under` must be a prefix of parameter names, got {under}; the network has: {names}"
+        )
     with evaluating(embedder):
         with torch.no_grad():
             e = torch.cat([embedder(images).e for images in x.split(batch)])

@@ -19,12 +19,12 @@ from likewise.audit.influence import (
     Batches,
     Repairs,
     Space,
-    pair_distances,
     balanced_batches,
     check_groups,
     evaluate,
     head_inputs,
     losses_of,
+    pair_distances,
 )
 from likewise.contracts import Loss
 from likewise.similarity import full_products
@@ -252,7 +252,9 @@ def empirical(
         score = torch.zeros_like(before)
         for b, q in moves:
             length = ((b @ b.T) * (q @ q.T)).sum().clamp_min(torch.finfo(b.dtype).tiny).sqrt()
-            gain = _repair_value(at + _shift(side, q, b), share, loss.input)[0] - _repair_value(at, share, loss.input)[0]
+            gain = (
+                _repair_value(at + _shift(side, q, b), share, loss.input)[0] - _repair_value(at, share, loss.input)[0]
+            )
             score += gain / length * (losses_of(loss, e + _shift(f, q, b), train.y, batches) - before)
         yield score / len(moves)
 

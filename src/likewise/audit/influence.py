@@ -77,9 +77,9 @@ def balanced_batches(
 ) -> list[Int[Tensor, "_"]]:
     """Return every training sample once, in batches with at least two samples of a class, if the class has two.
 
-    A batch may exceed `batch` by less than two packs of `per_class` samples. A loss that compares no samples returns the
-    same values
-    for any batches.
+    A batch may be larger than `batch`: samples that were drawn together stay together, and the last batch takes the
+    remainder. A loss
+    that compares no samples returns the same values for any batches.
     """
     if batch < 2 or per_class < 2:
         raise LikewiseError(f"balanced_batches: batch and per_class must be 2 or more, got {batch} and {per_class}")
@@ -265,8 +265,10 @@ def _check_finite(owner: str, what: str, x: Float[Tensor, "N _"]) -> None:
 
 
 def check_groups(n: int, pair: Tensor, sign: Tensor, group: Tensor | None) -> Int[Tensor, "P"]:
-    """Return the group of every pair; raise unless pairs are rows of test samples, signs are 1 or -1, and no group is
-    empty."""
+    """Return the group of every pair.
+
+    Raises unless pairs are rows of test samples, signs are 1 or -1, and no group is empty.
+    """
     if not len(pair) or int(pair.min()) < 0 or int(pair.max()) >= n:
         got = f"{int(pair.min())} to {int(pair.max())}" if len(pair) else "no pairs"
         raise LikewiseError(f"influence: pairs must be rows of test samples, 0 to {n - 1}, got {got}")

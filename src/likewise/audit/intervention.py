@@ -16,7 +16,15 @@ from scipy import stats
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.audit.influence import NORM_EPSILON, Batches, Space, pair_distances, balanced_batches, check_groups, head_inputs
+from likewise.audit.influence import (
+    NORM_EPSILON,
+    Batches,
+    Space,
+    balanced_batches,
+    check_groups,
+    head_inputs,
+    pair_distances,
+)
 from likewise.contracts import Loss
 from likewise.numerics.bootstrap import t_interval
 from likewise.similarity import full_products
@@ -136,8 +144,10 @@ def fine_tune(
     clip: float,
     seed: int,
 ) -> Float[Tensor, "H D F"]:
-    """Return the change of W after one epoch of Adam, for each row of sample weights. The parameters of the loss stay
-    fixed."""
+    """Return the change of W after one epoch of Adam, for each row of sample weights.
+
+    The parameters of the loss stay fixed.
+    """
     assert train.e is not None and train.f is not None
     loss, e = copy.deepcopy(loss).eval(), train.e
     moves = e.new_zeros(len(weight), e.shape[1], train.f.shape[1])

@@ -53,7 +53,9 @@ class LabelAudit:
     @view
     def _repr_html_(self) -> str:
         issues = self.issues
-        lines = [(i, self.given[i], self.suggested[i], f"{self.score[i]:.3f}") for i in issues[:MAX_SHOWN_ROWS].tolist()]
+        lines = [
+            (i, self.given[i], self.suggested[i], f"{self.score[i]:.3f}") for i in issues[:MAX_SHOWN_ROWS].tolist()
+        ]
         title = f"{len(self)} labels, {len(issues)} flagged; estimated noise rate {self.noise_rate:.1%}"
         more = [f"and {len(issues) - MAX_SHOWN_ROWS} more flagged labels"] if len(issues) > MAX_SHOWN_ROWS else []
         return table(title, ("index", "label", "suggested", "score"), lines, [*more, *self.notes])
@@ -81,7 +83,9 @@ def audit_labels(z: Any, y: Any, features: Any = None, *, seed: int = 0, device:
     score = found.score.cpu()
     wrong = float((1 - score)[class_sizes(label) > 1].sum())
     _, first = np.unique(items.y, return_index=True)  # one row of every class: maps class numbers to given labels
-    notes = ("these embeddings do not separate the classes, so hardly any label is flagged",) if found.uninformative else ()
+    notes = (
+        ("these embeddings do not separate the classes, so hardly any label is flagged",) if found.uninformative else ()
+    )
     return LabelAudit(
         given, score.numpy(), given[first][found.suggested.cpu().numpy()], found.confidence.cpu().numpy(),
         wrong / len(label), notes,

@@ -12,8 +12,8 @@ from torch import Tensor
 from likewise.audit import relabel
 from likewise.audit.influence import losses_of
 from likewise.audit.label_quality_ensemble import score_labels
-from likewise.audit.label_scores import rank_by_loss, class_sizes, loss_over_time, neighbour_vote, self_gradient
-from likewise.audit.records import ExplainedErrors, LabelQuality, AuditSplit, Subject, SplitQuality, to_device
+from likewise.audit.label_scores import class_sizes, loss_over_time, neighbour_vote, rank_by_loss, self_gradient
+from likewise.audit.records import AuditSplit, ExplainedErrors, LabelQuality, SplitQuality, Subject, to_device
 from likewise.config import Audit
 from likewise.metrics.detection import detection, relabel_accuracy
 from likewise.retrieval.ranking import nearest
@@ -45,10 +45,14 @@ def judge_part(subject: Subject, name: str, explained: ExplainedErrors, config: 
         subject.notes.append(f"the {name} split {what}, so its labels cannot be scored")
         half = torch.full((len(e.y),), 0.5, dtype=torch.float64)
         y = e.y.cpu()
-        return SplitQuality(LabelQuality(half, {}, y, half, half, 0.0, 0.0), {}, near, relabel.class_findings(y, y), 0.0)
+        return SplitQuality(
+            LabelQuality(half, {}, y, half, half, 0.0, 0.0), {}, near, relabel.class_findings(y, y), 0.0
+        )
     scored = score_labels(e.z, e.y, e.f, seed=config.seed)
     if scored.uninformative:
-        subject.notes.append(f"in the {name} split the features do not separate the classes, so hardly any label is flagged")
+        subject.notes.append(
+            f"in the {name} split the features do not separate the classes, so hardly any label is flagged"
+        )
     single = {"vote": neighbour_vote(e.z, e.y), **to_unit_interval(scored.single)}
     if name == "train" and subject.loss is not None and e.e is not None:
         single["loss"] = rank_by_loss(losses_of(subject.loss, e.e, e.y))
@@ -64,7 +68,9 @@ def judge_part(subject: Subject, name: str, explained: ExplainedErrors, config: 
     wrong = float((1 - scored.score)[class_sizes(e.y).cpu() > 1].sum())
     y = e.y.cpu()
     classes = relabel.class_findings(y, scored.suggested.where(scored.score < 0.5, y))
-    return SplitQuality(scored, {k: single[k].cpu().double() for k in SCORE_DESCRIPTIONS if k in single}, near, classes, wrong)
+    return SplitQuality(
+        scored, {k: single[k].cpu().double() for k in SCORE_DESCRIPTIONS if k in single}, near, classes, wrong
+    )
 
 
 def neighbours(z: Float[Tensor, "N D"]) -> Int[np.ndarray, "N K"]:

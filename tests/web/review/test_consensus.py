@@ -21,9 +21,7 @@ AUDIT = """row,path,label,score,suggested,confidence,margin,reason,split,vote,qu
 
 def decisions(kind, **by):
     return [
-        Decision(
-            n, "", who, kind, str(item), *[*choice.split(":"), ""][:2], "two birds" if choice == "remove" else ""
-        )
+        Decision(n, "", who, kind, str(item), *[*choice.split(":"), ""][:2], "two birds" if choice == "remove" else "")
         for who, verdicts in by.items()
         for n, (item, choice) in enumerate(verdicts.items())
     ]

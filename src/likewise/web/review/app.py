@@ -108,7 +108,9 @@ def add_item_routes(app: FastAPI, store: Store, whole: ItemsByKind, about: dict)
         if asked.show == "open":
             found = (item for item in found if item not in done)
         elif asked.show == "disputed":
-            found = (item for item, one in find_consensus(store.current_decisions()).items() if one.choice == "disputed")
+            found = (
+                item for item, one in find_consensus(store.current_decisions()).items() if one.choice == "disputed"
+            )
             found = (item for item in found if kind_of(findings, item) == asked.kind)
         found = [item for item in found if matches_filter(findings, item, asked)]
         return JSONResponse({"items": found, **progress(done, whole[asked.kind])})  # as it is: there may be very many

@@ -186,7 +186,9 @@ def tidy(text: str) -> str:
 
 def standing(base: sqlite3.Connection, reviewer: str | None = None, item: str | None = None) -> list[Decision]:
     """The last decision of each reviewer about each item that was not undone, in order of time."""
-    where = IS_CURRENT_SQL + " AND reviewer = :reviewer" * (reviewer is not None) + " AND item = :item" * (item is not None)
+    where = (
+        IS_CURRENT_SQL + " AND reviewer = :reviewer" * (reviewer is not None) + " AND item = :item" * (item is not None)
+    )
     last = f"SELECT max(id) FROM decision WHERE {where} GROUP BY reviewer, item"
     found = base.execute(
         f"SELECT id, time, reviewer, kind, item, choice, label, note FROM decision WHERE id IN ({last}) ORDER BY id",

@@ -30,7 +30,7 @@ from likewise.errors import LikewiseError
 from likewise.index.index import Hit, Index
 from likewise.io.files import write_aside
 from likewise.web.http import as_jpeg, new_app, send_image
-from likewise.web.search.micro_batcher import MicroBatcher, Embed
+from likewise.web.search.micro_batcher import Embed, MicroBatcher
 
 from fastapi import FastAPI, Query, Request, Response  # isort: skip - `server` says what to install where it is missing
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse  # isort: skip

@@ -61,7 +61,9 @@ def open_image(body: bytes, formats: tuple[str, ...]) -> Image.Image | None:
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own limit is lower
         image = Image.open(io.BytesIO(body), formats=formats)
         if image.width * image.height > MAX_IMAGE_PIXELS:
-            raise LikewiseError(f"search: {PIXEL_LIMIT_TEXT}, this one has {image.width} x {image.height}; shrink it first")
+            raise LikewiseError(
+                f"search: {PIXEL_LIMIT_TEXT}, this one has {image.width} x {image.height}; shrink it first"
+            )
         return check_shape(image, "search")
 
 
