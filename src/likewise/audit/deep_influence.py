@@ -77,8 +77,8 @@ def deep_influence(
 ) -> Float[Tensor, "Q N"]:
     """Return the influence of every sample on every error through the parameters in `aim`; high = harmful.
 
-    For the weights of a linear head alone, it equals `influence`. It takes one forward-mode pass over the training images per error,
-    which costs about four ordinary forward passes.
+    For the weights of a linear head alone, it equals `influence`. It takes one forward-mode pass over the training images per
+    error, which costs about four ordinary forward passes.
 
     Args:
         batches: training images in the order of g, on the network's device.

@@ -274,7 +274,8 @@ def check_groups(n: int, pair: Tensor, sign: Tensor, group: Tensor | None) -> In
         raise LikewiseError(f"influence: pairs must be rows of test samples, 0 to {n - 1}, got {got}")
     if not bool((sign.abs() == 1).all()):
         raise LikewiseError(
-            f"influence: sign must be 1 (should be farther apart) or -1 (should be closer), got {sign[sign.abs() != 1][0].item():g}"
+            "influence: sign must be 1 (should be farther apart) or -1 (should be closer), "
+            f"got {sign[sign.abs() != 1][0].item():g}"
         )
     if group is None:
         return torch.arange(len(pair), device=pair.device)

@@ -102,7 +102,8 @@ def check_arrays(z: Float[Tensor, "N D"], y: Int[Tensor, "N"], x: Tensor | None)
         )
     if x is not None and len(x) != len(z):
         raise LikewiseError(
-            f"audit_labels: features must have one row per embedding, got {len(x)} rows for {len(z)}; pass one feature vector per embedding"
+            f"audit_labels: features must have one row per embedding, got {len(x)} rows for {len(z)}; "
+            "pass one feature vector per embedding"
         )
     classes = len(y.unique())
     if classes < 2 or classes == len(y):

@@ -57,19 +57,17 @@ class Suspect(NamedTuple):
     votes: list[tuple[str, int]]
 
 
-def write_page(folder: Path, picture: Callable[[int], Image.Image | None], quiet: bool = False) -> Path:
+def write_page(folder: Path, image_of: Callable[[int], Image.Image | None], quiet: bool = False) -> Path:
     """Write audit.html from the other files of an audit folder, and return its path.
 
     Args:
-        picture: returns the image of a row, or None if there is none. Images that cannot be read are named on the page.
+        image_of: returns the image of a row, or None if there is none. Images that cannot be read are named on the page.
     """
     found = read_findings(folder)
     about, template, context = found.about, environment().get_template("audit.html"), template_context(found)
     wanted: dict[int, str] = {}
-    template.render(
-        context, folder=folder, pic=lambda row: wanted.setdefault(row, "")
-    )  # first rendering: collects the rows that are shown
-    images = read_images(wanted, picture, quiet) if about["pictures"] else {}
+    template.render(context, folder=folder, pic=lambda row: wanted.setdefault(row, ""))  # collects rows
+    images = read_images(wanted, image_of, quiet) if about["pictures"] else {}
     if about["pictures"] and len(images) < len(wanted):
         note = f"{len(wanted) - len(images)} of {len(wanted)} images could not be read: the page shows their names instead."
         context["notes"] = [*context["notes"], note]
@@ -189,14 +187,14 @@ def scale_ends(rows: Sequence[dict]) -> tuple[float, float]:
 
 
 def read_images(
-    rows: Iterable[int], picture: Callable[[int], Image.Image | None], quiet: bool
+    rows: Iterable[int], image_of: Callable[[int], Image.Image | None], quiet: bool
 ) -> dict[int, Image.Image]:
     """Return small images of the rows that can be read."""
     rows, small = sorted(rows), {}
     with bar("read images of the page", len(rows), quiet=quiet) as progress:
         for row in rows:
             try:
-                image = picture(row)
+                image = image_of(row)
                 if image is not None:
                     small[row] = shrunk(image.convert("RGB"), THUMB_SIDES[0])
             except (OSError, ValueError, SyntaxError):  # raised by Pillow and `read_image` for a broken file

@@ -113,7 +113,7 @@ class ExplainedErrors:
 
     pairs: RetrievalErrors
     errors: Errors
-    g: Float[Tensor, "N D"] | None = None  # `shares` of the training samples, where the loss can be asked
+    g: Float[Tensor, "N D"] | None = None  # `embedding_gradients` of the training split, if there is a loss
     causes: Causes | None = None
     pull: Float[Tensor, "N"] | None = None  # sum of absolute influences over errors
     verified: dict | None = None

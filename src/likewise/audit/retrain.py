@@ -103,6 +103,6 @@ def describe_result(result: dict, found: dict) -> str:
     """Return the result of the comparison as one sentence."""
     conclusion = result["same"] or result["metrics"][result["decides"]]["conclusion"]
     return (
-        f"A was trained with the given labels, B with {found['changed']} labels changed and {found['removed']} samples dropped, with "
-        f"otherwise equal settings and the same seed: {conclusion}"
+        f"A was trained with the given labels, B with {found['changed']} labels changed and {found['removed']} samples dropped, "
+        f"with otherwise equal settings and the same seed: {conclusion}"
     )

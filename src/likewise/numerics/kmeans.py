@@ -100,8 +100,7 @@ class _Grid:
 
     @classmethod
     def of(cls, x: Float[Tensor, "N D"], init: Float[Tensor, "k D"] | None, spherical: bool) -> _Grid:
-        """Return the grid for these points and initial centres. The sum of all squared distances from a centre fits an
-        int64."""
+        """Return the grid for points and initial centres. The sum of all squared distances from a centre fits an int64."""
         shift = torch.zeros_like(x[0], dtype=torch.float64) if spherical else _exact_mean(x)
         tables = [] if spherical else [x] if init is None else [x, init]
         longest = max((math.sqrt(squared_lengths(table - shift).max()) for table in tables), default=1.0)
@@ -182,8 +181,7 @@ def _nearest(
 def _means(
     x: Float[Tensor, "N D"], label: Int[Tensor, "N"], away: Float[Tensor, "N"], centre: Float[Tensor, "k D"]
 ) -> Float[Tensor, "k D"]:
-    """Return the mean of every cluster; an empty cluster moves to one of the farthest points, or stays if all distances are
-    0."""
+    """Return the mean of every cluster; an empty cluster moves to one of the farthest points, or stays if there is none."""
     count = torch.bincount(label, minlength=len(centre))
     empty = (count == 0).nonzero()[:, 0]
     if len(empty):

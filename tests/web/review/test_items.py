@@ -38,7 +38,7 @@ def findings(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("asked", "items"),
+    ("wanted", "items"),
     [
         ({}, ["13", "11", "15", "14"]),
         ({"label": "wren"}, ["13", "11", "15"]),  # claimed or suggested
@@ -48,14 +48,14 @@ def findings(tmp_path):
         ({"among": "val"}, []),
     ],
 )
-def test_samples_are_asked_for_by_class_split_and_score(findings, asked, items):
+def test_samples_are_asked_for_by_class_split_and_score(findings, wanted, items):
     found = [str(one.row) for one in findings.suspects]
-    assert [one for one in found if matches_filter(findings, one, ItemFilter("sample", **asked))] == items
+    assert [one for one in found if matches_filter(findings, one, ItemFilter("sample", **wanted))] == items
 
 
 def test_pairs_are_asked_for_by_class_and_type(findings):
-    def found(**asked):
-        return [item for item in findings.pair if matches_filter(findings, item, ItemFilter("pair", **asked))]
+    def found(**wanted):
+        return [item for item in findings.pair if matches_filter(findings, item, ItemFilter("pair", **wanted))]
 
     assert found() == ["12-14", "12-13", "14-12"] and found(most=0.0) == found(label="tit") == found()
     assert found(among="mis-similar") == ["12-13"] and found(label="wren") == []

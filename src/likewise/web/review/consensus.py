@@ -1,4 +1,4 @@
-"""What comes out of a review: how far reviewers agree, and the tables of what they changed."""
+"""Results of a review: agreement of the reviewers, and tables of the changes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from likewise.audit.read import Findings
 from likewise.web.review.store import Decision
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""First signs of what a spreadsheet takes for a formula."""
+"""First characters of texts that a spreadsheet runs as a formula."""
 
 
 class Consensus(NamedTuple):
-    """What reviewers make of an item together, and who said so."""
+    """The common decision of all reviewers about an item, and their decisions."""
 
     choice: str
     label: str
@@ -28,18 +28,18 @@ class Consensus(NamedTuple):
 
 
 def agreement(decisions: Iterable[Decision]) -> list[tuple[str, str, str, int, float]]:
-    """Cohen's kappa for every kind and two reviewers: (kind, one, other, items of both, kappa); NaN where undefined.
+    """Return Cohen's kappa for every kind and two reviewers: (kind, one, other, items of both, kappa); NaN if undefined.
 
-    Formula: (p - q) / (1 - q), p the share of items judged alike, q the share expected of two who judge independently.
+    Formula: (p - q) / (1 - q), p the share of equal decisions, q the share expected of two independent reviewers.
     """
-    said = defaultdict(dict)
+    by_key = defaultdict(dict)
     for d in decisions:
-        said[d.kind, d.reviewer][d.item] = (d.choice, d.label)
+        by_key[d.kind, d.reviewer][d.item] = (d.choice, d.label)
     found = []
-    for (kind, one), (same, other) in itertools.combinations(sorted(said), 2):
-        both = sorted(said[kind, one].keys() & said[same, other].keys()) if kind == same else []
+    for (kind, one), (same, other) in itertools.combinations(sorted(by_key), 2):
+        both = sorted(by_key[kind, one].keys() & by_key[same, other].keys()) if kind == same else []
         if both:
-            mine, theirs = ([said[kind, who][item] for item in both] for who in (one, other))
+            mine, theirs = ([by_key[kind, name][item] for item in both] for name in (one, other))
             p = sum(map(operator.eq, mine, theirs)) / len(both)
             count, again = Counter(mine), Counter(theirs)
             q = sum(count[v] * again[v] for v in count) / len(both) ** 2
@@ -48,23 +48,29 @@ def agreement(decisions: Iterable[Decision]) -> list[tuple[str, str, str, int, f
 
 
 def find_consensus(decisions: Iterable[Decision]) -> dict[str, Consensus]:
-    """By item. Unsure ones have no say. Where the others differ it is "disputed", and nothing changes until they agree."""
-    said = defaultdict(list)
+    """Return the consensus of every item.
+
+    "unsure" decisions are ignored. If the other decisions differ, the item is "disputed", and it stays unchanged until they
+    agree.
+    """
+    by_key = defaultdict(list)
     for d in decisions:
         if d.choice != "unsure":
-            said[d.item].append(d)
+            by_key[d.item].append(d)
     found = {}
-    for item, by in said.items():
+    for item, by in by_key.items():
         views = {(d.choice, d.label) for d in by}
         found[item] = Consensus(*(views.pop() if len(views) == 1 else ("disputed", "")), by)
     return found
 
 
 def corrected(findings: Findings, decisions: Iterable[Decision], root: str = "") -> list[tuple]:
-    """The data's table with the changes made, for `likewise train`: removed rows are gone, relabelled ones have their new label.
+    """Return the data's table with all changes, for `likewise train`: removed rows are gone, relabelled rows have the new
+    label.
 
-    Without pictures it is a table of labels for embeddings (`--labels`), a line for every one of them: removed rows stay, in no
-    split, and so do those that the audit did not look at.
+    Without images it is a table of labels for embeddings (`--labels`), one line per embedding: removed rows stay without a
+    split, and so
+    do rows that were not audited.
     """
     settled, samples = find_consensus(decisions), findings.sample
     names = tuple(next(iter(samples.values())).carried)
@@ -96,16 +102,16 @@ def changes(findings: Findings, decisions: Iterable[Decision]) -> list[tuple]:
 
 
 def as_csv(table: Iterable[Iterable]) -> str:
-    """Return a table as CSV with every value as it is, which programs read back."""
+    """Return a table as CSV with unchanged values, for programs."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(table)
     return out.getvalue()
 
 
 def escape_formulas(table: Iterable[Iterable]) -> Iterator[list]:
-    """Yield the lines of a table with texts that a spreadsheet would run as formulas behind an apostrophe.
+    """Yield the lines of a table; an apostrophe precedes texts that a spreadsheet would run as formulas.
 
-    `corrected` does without: a class may be called "-", and training must read the very label.
+    `corrected` is not escaped: a class may be called "-", and training must read exactly that label.
     """
     for line in table:
         yield [f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) else cell for cell in line]
