@@ -130,7 +130,10 @@ def build_summary(
         "rows": len(items),
         "pictures": items.path is not None,
         "parts": splits,
-        "scores": {"score": "probability that the label is right, by all of these scores", **{name: SCORE_DESCRIPTIONS[name] for name in used}},
+        "scores": {
+            "score": "probability that the label is right, by all of these scores",
+            **{name: SCORE_DESCRIPTIONS[name] for name in used},
+        },
         "influence": INFLUENCE_METHODS[config.influence] if explained.causes is not None else "",
         "errors": {
             "queries": len(subject.test.e.y), "confusion": len(explained.pairs.confusion.query),

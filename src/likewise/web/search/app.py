@@ -191,7 +191,7 @@ def add_index_routes(app: FastAPI, context: SearchContext) -> None:
         return send_image(lambda: context.picture(place), large)
 
 
-def add_search_routes(app: FastAPI, context: SearchContext, pictures: ImageUploads | None) -> None:
+def add_search_routes(app: FastAPI, context: SearchContext, uploads: ImageUploads | None) -> None:
     """Add the route that searches the index."""
 
     @app.post("/api/search")
@@ -222,7 +222,7 @@ def add_search_routes(app: FastAPI, context: SearchContext, pictures: ImageUploa
         return {"query": query, "found": found, "votes": [{"class": name, "count": count} for name, count in votes]}
 
 
-def add_change_routes(app: FastAPI, context: SearchContext, pictures: ImageUploads | None) -> None:
+def add_change_routes(app: FastAPI, context: SearchContext, uploads: ImageUploads | None) -> None:
     """Add the routes that add and remove rows."""
 
     def must_change() -> None:
