@@ -40,7 +40,7 @@ def syncs(monkeypatch):
 def test_a_taken_port_proposes_another():
     with take_port("shop", "127.0.0.1", 0) as held:
         port = held.getsockname()[1]
-        with pytest.raises(LikewiseError, match=rf"port {port} of 127.0.0.1 is taken; choose another, (\d+) is free"):
+        with pytest.raises(LikewiseError, match=rf"port {port} of 127.0.0.1 is in use; choose another, (\d+) is free"):
             take_port("shop", "127.0.0.1", port)
     with pytest.raises(LikewiseError, match="cannot be served"):
         take_port("shop", "192.0.2.1", 8017)  # no address of this machine
@@ -99,7 +99,7 @@ def test_without_the_token_nothing_is_answered_and_guesses_are_slow(syncs):
         assert refused.status_code == 403 and syncs == [1.0] * count
         assert (
             refused.text
-            == "shop: this page takes a token; open the address that `likewise shop` printed, with its token"
+            == "shop: a request must carry the token; open the address that `likewise shop` printed, with its token"
         )
     for address in ("/?token=wrong", "/?token=", f"/buy?token={KEY}"):
         assert visit({}).get(address).status_code == 403
@@ -194,7 +194,7 @@ def test_bodies_arrive_whole_or_are_refused(monkeypatch):
         assert (await client.post("/echo", content=drip(b"x" * 600, b"y" * 400))).json() == "x" * 600 + "y" * 400
         for long in (b"x" * 1001, drip(b"x" * 600, b"y" * 401)):
             told = await client.post("/echo", content=long)
-            assert told.status_code == 413 and "a request may have 0.000954 MB" in told.json()["error"]
+            assert told.status_code == 413 and "a request must have at most 0.000954 MB" in told.json()["error"]
         monkeypatch.setattr(server, "BODY_SECONDS", 0.01)
         told = await client.post("/echo", content=drip(b"ab", then=asyncio.Event()))
         assert told.status_code == 408 and told.json()["error"].startswith("shop: the request did not arrive whole in")

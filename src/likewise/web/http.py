@@ -166,7 +166,7 @@ def take_port(owner: str, host: str, port: int) -> socket.socket:
         if attempt == port:
             return listener
         listener.close()
-        raise LikewiseError(f"{owner}: port {port} of {host} is in use; choose another one, such as {attempt}")
+        raise LikewiseError(f"{owner}: port {port} of {host} is in use; choose another, {attempt} is free")
     raise LikewiseError(f"{owner}: port {port} of {host} and the ports after it are in use; choose another one")
 
 

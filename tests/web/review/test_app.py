@@ -176,7 +176,7 @@ def test_a_token_opens_the_page_and_nothing_else_does(store):
 def test_decisions_are_small_and_well_formed(store):
     browser = visit(store)
     long = decide(browser, "ann", "11", "keep", note="x" * 70_000)
-    assert long.status_code == 413 and "a request may have 0.0625 MB" in long.json()["error"]
+    assert long.status_code == 413 and "a request must have at most 0.0625 MB" in long.json()["error"]
     assert decide(browser, "ann", "11", "keep", note="x" * 60_000).status_code == 200
     for value in ("NaN", "1e999", "-Infinity", "[NaN]", "{}", "null"):
         sent = f'{{"reviewer": "ann", "item": "13", "choice": "keep", "note": {value}}}'

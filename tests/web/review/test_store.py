@@ -67,19 +67,19 @@ def test_saying_the_same_twice_adds_nothing(store):
 
 def test_pairs_have_verdicts_of_their_own(store):
     assert store.decide("ann", "1-2", "agreeable", note="same bird").kind == "pair"
-    with pytest.raises(LikewiseError, match="a pair's choice is one of agreeable, disagreeable, got 'keep'"):
+    with pytest.raises(LikewiseError, match="the choice for a pair must be one of agreeable, disagreeable, got 'keep'"):
         store.decide("ann", "1-2", "keep")
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("ann", "7", "keep"), "an item is a row or a pair of this audit, got '7'"),
+        (("ann", "7", "keep"), "an item must be a row or a pair of this audit, got '7'"),
         (("ann", "../1", "keep"), "got '../1'"),
-        (("ann", "1", "agree"), "a sample's choice is one of keep, relabel, remove, unsure, got 'agree'"),
+        (("ann", "1", "agree"), "the choice for a sample must be one of keep, relabel, remove, unsure, got 'agree'"),
         (("ann", "1", "relabel", "robn"), "must be a class of this audit, got 'robn'; did you mean 'robin'"),
         (("ann", "1", "relabel", "wren"), "row 1 is labelled 'wren' already"),
-        (("  ", "1", "keep"), "a decision has a reviewer, got an empty name"),
+        (("  ", "1", "keep"), "a decision must have a reviewer, got an empty name"),
     ],
 )
 def test_bad_decisions_are_refused_and_leave_nothing(store, words, told):
@@ -148,7 +148,7 @@ def test_a_damaged_store_is_told_apart_from_a_locked_one(folder, store):
     other = sqlite3.connect(store.file, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     hasty = read_findings(folder)
-    with pytest.raises(LikewiseError, match="could not be written for 0.05 s, another program holds it"):
+    with pytest.raises(LikewiseError, match="could not be written for 0.05 s, because another program locks it"):
         Store(store.file, hasty, timeout=0.05)
     other.execute("ROLLBACK")
     other.close()
@@ -166,7 +166,7 @@ def test_a_locked_store_says_so_and_works_again_afterwards(folder):
     store = Store(folder / "decisions.sqlite", read_findings(folder), timeout=0.05)
     other = sqlite3.connect(store.file, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(LikewiseError, match="another program holds it"):
+    with pytest.raises(LikewiseError, match="another program locks it"):
         store.decide("ann", "1", "keep")
     other.execute("ROLLBACK")
     other.close()
@@ -189,5 +189,5 @@ def test_decisions_outlive_a_new_audit_but_not_other_labels(folder, store):
 @pytest.mark.parametrize("item", ["7", "-1", "1-3", "../1", "¹", "9" * 5000, ""])
 def test_what_is_no_item_is_refused(store, item):
     assert kind_of(store.findings, "1-2") == "pair" and kind_of(store.findings, "1") == "sample"
-    with pytest.raises(LikewiseError, match="an item is a row or a pair of this audit"):
+    with pytest.raises(LikewiseError, match="an item must be a row or a pair of this audit"):
         kind_of(store.findings, item)
