@@ -116,7 +116,7 @@ def test_a_damaged_audit_is_told(run, text):
 
 
 def test_what_stands_in_the_way_is_told(run, tmp_path):
-    with take_port("review", "127.0.0.1", 0) as held, pytest.raises(LikewiseError, match="is taken; choose another"):
+    with take_port("review", "127.0.0.1", 0) as held, pytest.raises(LikewiseError, match="is in use; choose another"):
         review(Review(str(run), port=held.getsockname()[1]))
     with pytest.raises(LikewiseError, match="review: --token-file must be a text file, got 'nowhere'"):
         review(Review(str(run), token_file="nowhere"))

@@ -126,7 +126,7 @@ def test_pictures_go_by_row_alone(store):
             raise LikewiseError("b/2.png: the file is empty")
         return Image.new("RGB", (2000, 1000))
 
-    browser = visit(store, picture=picture)
+    browser = visit(store, load_image=picture)
     large = browser.get("/picture/11?large=true")
     assert large.headers["content-type"] == "image/jpeg" and Image.open(io.BytesIO(large.content)).size == (1024, 512)
     assert Image.open(io.BytesIO(browser.get("/picture/11").content)).size == (224, 112)

@@ -148,7 +148,7 @@ def test_wrong_questions_are_answered_kindly():
         told = browser.post("/api/search", params=params)
         assert told.status_code == 400 and says in told.json()["error"]
     told = visit(see=None, embed=None).post("/api/search", content=body())
-    assert told.status_code == 400 and "takes rows and no pictures; give --model RUN" in told.json()["error"]
+    assert told.status_code == 400 and "queries must be rows, got an image; add --model RUN" in told.json()["error"]
 
 
 def test_many_at_once_all_get_their_own_and_too_many_are_asked_to_come_again(monkeypatch):
@@ -170,7 +170,7 @@ def test_many_at_once_all_get_their_own_and_too_many_are_asked_to_come_again(mon
             late = browser.post("/api/search", content=b"no picture")
             if late.status_code == 503:
                 break
-        assert late.headers["retry-after"] == "1" and "12 pictures are waiting already" in late.json()["error"]
+        assert late.headers["retry-after"] == "1" and "12 images are waiting already" in late.json()["error"]
         go_on.set()
         told = [one.result(20) for one in waiting]
     for answer, colour in zip(told, colours, strict=True):
