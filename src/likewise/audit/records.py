@@ -136,7 +136,7 @@ class LabelQuality:
     margin: Float[Tensor, "N"]
     any: float
     similar: float
-    silent: bool = False  # features separate classes no better than chance, so no label is flagged
+    uninformative: bool = False  # features separate classes no better than chance, so no label is flagged
 
 
 @dataclass(frozen=True, eq=False)
