@@ -313,10 +313,10 @@ def test_vectors_without_a_model(tmp_path):
 @pytest.mark.parametrize(
     ("labels", "note"),
     [
-        (["a"] * 9, "the all part holds one class, so its labels cannot be judged"),
-        ([f"c{i}" for i in range(9)], "the all part holds one sample a class, so its labels cannot be judged"),
-        (["a", "b"], "the all part holds one sample a class, so its labels cannot be judged"),
-        (["a", "a"], "the all part holds one class, so its labels cannot be judged"),
+        (["a"] * 9, "the all split has one class, so its labels cannot be scored"),
+        ([f"c{i}" for i in range(9)], "the all split has one sample per class, so its labels cannot be scored"),
+        (["a", "b"], "the all split has one sample per class, so its labels cannot be scored"),
+        (["a", "a"], "the all split has one class, so its labels cannot be scored"),
     ],
 )
 def test_labels_that_nobody_can_judge(tmp_path, labels, note):

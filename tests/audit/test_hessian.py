@@ -194,7 +194,7 @@ def test_bad_input(case):
     v = cur.gradients(aim)
     with pytest.raises(LikewiseError, match="damping must be above 0, got 0"):
         cur.kronecker(aim, train.f, cur.fisher_factor(train.e), damping=0)
-    with pytest.raises(LikewiseError, match="trace 0, so no sample pulls"):
+    with pytest.raises(LikewiseError, match="positive trace, got 0: no sample"):
         cur.kronecker(aim, train.f, torch.zeros(DIM, DIM, dtype=torch.float64))
     with pytest.raises(LikewiseError, match="lissa: damping must be between 0 and 1 .* got 1.5 and 500"):
         cur.lissa(loss, train, v, damping=1.5)

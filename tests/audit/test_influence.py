@@ -223,7 +223,7 @@ def test_balanced_batches_hold_everybody_once_and_nobody_alone(sizes):
 def test_bad_input():
     (train, _), loss = made(), softmax()
     bare = Embedded(z=train.z, y=train.y, row=train.row)
-    with pytest.raises(LikewiseError, match="shares: .*got none for e and f"):
+    with pytest.raises(LikewiseError, match="embedding_gradients: .*got none for e and f"):
         inf.embedding_gradients(loss, bare)
     holed = Embedded(train.z, train.y, train.row, train.e, train.f.clone())
     holed.f[5, 0] = torch.nan

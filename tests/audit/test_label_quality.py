@@ -64,7 +64,7 @@ def test_a_class_of_one_is_neither_suspect_nor_counted(spoiled):
     part = subject.splits[UNSPLIT_NAME]
     y = part.e.y.clone()
     y[3] = 5
-    alone = replace(subject, part={ALL: part._replace(e=replace(part.e, y=y), names=(*part.names, "alone"))})
+    alone = replace(subject, splits={UNSPLIT_NAME: part._replace(e=replace(part.e, y=y), names=(*part.names, "alone"))})
     found = judge_part(alone, UNSPLIT_NAME, explain(subject, config), config)
     others = torch.arange(100) != 3
     assert not found.flagged[3] and found.wrong == pytest.approx(float((1 - found.quality.score)[others].sum()))

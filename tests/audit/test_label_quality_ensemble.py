@@ -315,10 +315,10 @@ def test_the_block_size_changes_nothing(monkeypatch):
 
 def test_of_many_scores_shares_are_fitted_by_a_draw(monkeypatch):
     x, y, true = some(20, 40, 24)
-    shapes, real = [], label_noise.at_sharpness
+    shapes, real = [], label_noise.fit_at_sharpness
     monkeypatch.setattr(evidence, "MAX_STORED_SCORES", 300 * 20)
     monkeypatch.setattr(
-        label_noise, "at_sharpness", lambda each, y, *rest: [shapes.append(len(y)), real(each, y, *rest)][1]
+        label_noise, "fit_at_sharpness", lambda each, y, *rest: [shapes.append(len(y)), real(each, y, *rest)][1]
     )
     found = score_labels(x, y)
     assert set(shapes) == {300} and "regression" not in found.single  # its table would not fit
@@ -340,16 +340,16 @@ def test_rows_are_drawn_among_those_asked_for():
     [
         (
             lambda: score_labels(torch.randn(4, 2), torch.full((4,), 8)),
-            "judge: labels must hold two .*got only class 8; there",
+            "score_labels: labels must have two .*got only class 8",
         ),
-        (lambda: score_labels(torch.randn(4, 2), torch.zeros(4)), "judge: .*a whole number for each"),
-        (lambda: score_labels(torch.randn(4, 2), torch.arange(3)), "judge: .*a whole number for each"),
-        (lambda: score_labels(torch.randn(1, 2), torch.arange(1)), "judge: a table of two embeddings or more"),
+        (lambda: score_labels(torch.randn(4, 2), torch.zeros(4)), "score_labels: .*one integer per row"),
+        (lambda: score_labels(torch.randn(4, 2), torch.arange(3)), "score_labels: .*one integer per row"),
+        (lambda: score_labels(torch.randn(1, 2), torch.arange(1)), "score_labels: z must be a table of two rows or more"),
         (
             lambda: score_labels(torch.randn(4, 2), torch.arange(4), torch.randn(3, 2)),
-            r"judge: .*got z of shape \(3, 2\)",
+            r"score_labels: .*got z of shape \(3, 2\)",
         ),
-        (lambda: score_labels(torch.tensor([[1.0], [torch.nan]]), torch.arange(2)), "judge: .*first: row 1"),
+        (lambda: score_labels(torch.tensor([[1.0], [torch.nan]]), torch.arange(2)), "score_labels: .*first: row 1"),
         (
             lambda: score_labels(torch.ones(2, 1), torch.arange(2), torch.tensor([[1.0], [1e20]])),
             r"below 1e\+15.*first: row 1",

@@ -158,14 +158,14 @@ def test_the_self_gradient_is_autograds():
     ("work", "message"),
     [
         (lambda: centre_margin(torch.randn(4, 2), torch.zeros(4, dtype=torch.int64)), "two classes or more"),
-        (lambda: centre_margin(torch.randn(4, 2), torch.zeros(4)), "a whole number for each"),
-        (lambda: neighbour_vote(torch.randn(4, 2), torch.zeros(3, dtype=torch.int64)), "a whole number for each"),
+        (lambda: centre_margin(torch.randn(4, 2), torch.zeros(4)), "one integer per row"),
+        (lambda: neighbour_vote(torch.randn(4, 2), torch.zeros(3, dtype=torch.int64)), "one integer per row"),
         (lambda: centre_margin(torch.tensor([[1.0], [torch.nan]]), torch.arange(2)), "first: row 1"),
         (lambda: centre_margin(torch.tensor([[1.0], [1e20]]), torch.arange(2)), r"below 1e\+15.*first: row 1"),
         (lambda: neighbour_vote(torch.randn(4, 2), torch.arange(4), k=0), "k >= 1"),
         (lambda: neighbour_vote(torch.randn(4, 2), torch.arange(4), temperature=0.0), "temperature > 0"),
         (lambda: rank_by_loss(torch.tensor([1.0, torch.nan])), "first: row 1"),
-        (lambda: loss_over_time(torch.full((2, 3), torch.nan)), "no loss was seen"),
+        (lambda: loss_over_time(torch.full((2, 3), torch.nan)), "must have a loss, got only NaN"),
     ],
 )
 def test_bad_input_is_named(work, message, unchecked):

@@ -61,7 +61,7 @@ def test_a_network_that_diverged(run):
         tensors = load_file(file)
         save_file({k: v * torch.nan if k == "embedder.head.fc.bias" else v for k, v in tensors.items()}, file)
     with pytest.raises(
-        LikewiseError, match=r"must give finite embeddings, and 288 are not \(first: row 0\); it diverged"
+        LikewiseError, match=r"must return finite embeddings, but 288 are not \(first: row 0\); the training diverged"
     ):
         opened(run.path)
 
