@@ -337,7 +337,7 @@ def test_rows_in_no_part_are_told(tmp_path):
     found = vectors(tmp_path, np.repeat(["a", "b", "c", "d"], 10), split=split)
     read = keeps_the_contract(found)
     assert 39 not in read.sample and len(read.sample) == 39 and found.about["rows"] == 40
-    assert "1 of 40 rows have no split and are in no part, so nothing is told of them" in found.about["notes"]
+    assert "1 of 40 rows have no split and are not audited" in found.about["notes"]
 
 
 def test_no_errors_asked_for(proxy, tmp_path):
