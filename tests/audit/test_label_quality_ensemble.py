@@ -344,7 +344,10 @@ def test_rows_are_drawn_among_those_asked_for():
         ),
         (lambda: score_labels(torch.randn(4, 2), torch.zeros(4)), "score_labels: .*one integer per row"),
         (lambda: score_labels(torch.randn(4, 2), torch.arange(3)), "score_labels: .*one integer per row"),
-        (lambda: score_labels(torch.randn(1, 2), torch.arange(1)), "score_labels: z must be a table of two rows or more"),
+        (
+            lambda: score_labels(torch.randn(1, 2), torch.arange(1)),
+            "score_labels: z must be a table of two rows or more",
+        ),
         (
             lambda: score_labels(torch.randn(4, 2), torch.arange(4), torch.randn(3, 2)),
             r"score_labels: .*got z of shape \(3, 2\)",

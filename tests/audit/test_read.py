@@ -116,7 +116,7 @@ def test_neighbours_are_a_line_of_rows_for_each(folder):
         read_findings(folder)
     for row, near in ((np.array([1]), np.array([[2], [0]])), (np.array([1.0]), np.array([[2]]))):
         np.savez(folder / "neighbours.npz", row=row, near=near)
-        with pytest.raises(LikewiseError, match="'near' with a line for each.*audit again"):
+        with pytest.raises(LikewiseError, match="one row of 'near' for each.*audit again"):
             read_findings(folder)
 
 

@@ -100,7 +100,7 @@ def test_what_cannot_be_audited(run, tmp_path):
     x = np.random.default_rng(0).normal(size=(4, 3))
     file, label = save(tmp_path, x, label=[0, 0, 1, 1]), [0, 0, 1, 1]
     for name, value in (("data", "x"), ("checkpoint", "last"), ("verify", True), ("retrain", True)):
-        with pytest.raises(LikewiseError, match=f"is a file of embeddings, and --{name} is for a run"):
+        with pytest.raises(LikewiseError, match=f"--{name} must be used with a run"):
             opened(file, **{name: value})
     with pytest.raises(LikewiseError, match="has labels of its own; leave out --labels"):
         opened(run.path, labels="x.csv")

@@ -328,7 +328,11 @@ def test_a_link_on_another_site_opens_the_page_and_pages_of_two_ports_stay_open(
         context.clear_cookies()
         one.fill("#name", "ann")
         one.press("#name", "Enter")
-        see(one, "a request must carry the token; open the address that `likewise review` printed, with its token", "#said")
+        see(
+            one,
+            "a request must carry the token; open the address that `likewise review` printed, with its token",
+            "#said",
+        )
     finally:
         context.close()
         chat.shutdown()
