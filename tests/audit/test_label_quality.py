@@ -76,4 +76,4 @@ def test_features_that_say_nothing_are_told(tmp_path):
     config = Audit(targets=(str(tmp_path / "noise.npz"),), device="cpu", quiet=True)
     subject = open_subject(config, print)
     found = judge_part(subject, "all", explain(subject, config), config)
-    assert any("do not tell classes apart" in note for note in subject.notes) and not found.flagged.any()
+    assert any("do not separate the classes" in note for note in subject.notes) and not found.flagged.any()

@@ -91,9 +91,9 @@ def test_embeddings(tmp_path):
     (tmp_path / "new.csv").write_text("label\n" + "c\n" * 4 + "d\n" * 4)
     found = opened(tmp_path / "z.npz", labels=str(tmp_path / "new.csv"))
     assert found.items.class_name == ("c", "d") and list(found.splits) == ["train", "val", "test"]
-    assert any(note.startswith(f"labels are those of {tmp_path / 'new.csv'}") for note in found.notes)
+    assert any(note.startswith(f"labels are read from {tmp_path / 'new.csv'}") for note in found.notes)
     found = opened(save(tmp_path, x, label=labels, similarity="euclidean"))
-    assert any("trained for raw ones" in note for note in found.notes)
+    assert any("trained for raw distances" in note for note in found.notes)
 
 
 def test_what_cannot_be_audited(run, tmp_path):
