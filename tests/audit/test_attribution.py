@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from likewise.audit import attribution as causes
-from likewise.audit.attribution import WAYS, Errors, choose, explain, influences, one_thread
+from likewise.audit.attribution import INFLUENCE_METHODS, Errors, choose_errors, explain, influences, one_thread
 from likewise.audit.source import open_subject
 from likewise.config import Audit, Train
 from likewise.training.fit import train
@@ -55,7 +55,7 @@ def test_errors_are_the_worst_of_each_kind_and_whole_classes(run, subject):
     found = explain(subject, settings(run, pairs=0, groups=0))
     assert found.errors.name == [] and found.causes is None and found.pull is None
     confusion, apart = found.found
-    errors = choose(found.found, subject, settings(run, pairs=2))
+    errors = choose_errors(found.found, subject, settings(run, pairs=2))
     rows = subject.test.e.row
     for at, pairs, kind, sign in ((0, confusion, "confusion", 1), (2, apart, "mis-similar", -1)):
         for place in range(2):
@@ -73,15 +73,15 @@ def test_errors_are_the_worst_of_each_kind_and_whole_classes(run, subject):
     assert isinstance(some, Errors) and some.error.tolist() == [0, 1] and some.name == errors.name[1:3]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", INFLUENCE_METHODS)
 def test_some_errors_at_a_time_give_the_same(run, subject, way, monkeypatch):
     config = settings(run, influence=way, pairs=2)
     whole = explain(subject, config)
-    monkeypatch.setattr(causes, "AT_ONCE", 2 * len(subject.part["train"].e.y))
+    monkeypatch.setattr(causes, "INFLUENCE_BLOCK_SIZE", 2 * len(subject.splits["train"].e.y))
     pieces = explain(subject, config)
     assert torch.equal(whole.causes.harmful_row, pieces.causes.harmful_row)
     torch.testing.assert_close(whole.pull, pieces.pull)
-    g = causes.shares(subject.loss, subject.part["train"].e)
+    g = causes.embedding_gradients(subject.loss, subject.splits["train"].e)
     assert [low for low, _ in influences(subject, whole.errors, way, g, config)] == [0, 2, 4]
 
 
@@ -96,6 +96,6 @@ def test_threads_come_back():
 def test_acting_without_errors_says_so(run, subject):
     found = explain(subject, settings(run, pairs=1, groups=0, verify=True))
     assert found.verified["pairs"] == 2 and found.verified["rows"]
-    g = causes.shares(subject.loss, subject.part["train"].e)
-    nothing = causes.act(subject, found.errors.some(0, 1), g, torch.zeros(1, len(g)), settings(run))
-    assert nothing == {"pairs": 1, "rows": [], "told": "there are too few errors to tell"}
+    g = causes.embedding_gradients(subject.loss, subject.splits["train"].e)
+    nothing = causes.verify_causes(subject, found.errors.some(0, 1), g, torch.zeros(1, len(g)), settings(run))
+    assert nothing == {"pairs": 1, "rows": [], "told": "there are too few errors for this measurement"}

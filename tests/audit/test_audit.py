@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from likewise.audit.audit import audit, folder_for, picture, plain
-from likewise.audit.label_quality import SCORES
+from likewise.audit.audit import audit, folder_for, load_image, without_nan
+from likewise.audit.label_quality import SCORE_DESCRIPTIONS
 from likewise.audit.read import read_findings
 from likewise.audit.source import open_subject
 from likewise.config import Audit, Train
@@ -121,7 +121,7 @@ def test_a_run_with_wrong_labels(proxy, audited):
     assert about["influence"].startswith("finite step") and about["notes"] == []
     causes_in(audited, 3 + 3 + 2)
     training = {"loss", "loss_over_time", "self_gradient", "influence"}
-    assert set(about["scores"]) == set(about["measured"]) == {"score", *SCORES} >= training
+    assert set(about["scores"]) == set(about["measured"]) == {"score", *SCORE_DESCRIPTIONS} >= training
     for one in about["measured"].values():
         assert {"AUROC", "AP", "recall", "curve", "share"} == set(one) and 0 <= one["AUROC"] <= 1
     assert (
@@ -190,7 +190,7 @@ def test_every_kind_of_run(make, changes, says, tmp_path):
     found = look(run.path, tmp_path)
     read = keeps_the_contract(found)
     causes_in(found, 8)
-    notes = [note for note in found.about["notes"] if "tell classes apart" not in note]  # a small part may not
+    notes = [note for note in found.about["notes"] if "build_summary classes apart" not in note]  # a small part may not
     assert len(notes) == len(says) and all(text in note for text, note in zip(says, notes))
     assert found.about["measured"] is None and "loss_over_time" not in found.about["scores"]
     rows = make_protocol(read_config(run)).rows(load(read_config(run).data), "train")
@@ -283,7 +283,7 @@ def test_embeddings_with_pictures(spotted, tmp_path):
     assert {s.label for s in read.sample.values()} == {'owl, [red] "x"', "line\nbreak", "<b>naïve 日本</b>", "=cmd()"}
     text = (tmp_path / "audit.html").read_text("utf-8")
     assert "<b>naïve" not in text and "data:image/jpeg;base64" in text
-    assert picture(load(str(spotted / "z.npz")), 5) is None and picture(load(str(spotted / "z.npz")), 4).size == (
+    assert load_image(load(str(spotted / "z.npz")), 5) is None and load_image(load(str(spotted / "z.npz")), 4).size == (
         48,
         48,
     )
@@ -313,10 +313,10 @@ def test_vectors_without_a_model(tmp_path):
 @pytest.mark.parametrize(
     ("labels", "note"),
     [
-        (["a"] * 9, "the all part holds one class, so its labels cannot be judged"),
-        ([f"c{i}" for i in range(9)], "the all part holds one sample a class, so its labels cannot be judged"),
-        (["a", "b"], "the all part holds one sample a class, so its labels cannot be judged"),
-        (["a", "a"], "the all part holds one class, so its labels cannot be judged"),
+        (["a"] * 9, "the all split has one class, so its labels cannot be scored"),
+        ([f"c{i}" for i in range(9)], "the all split has one sample per class, so its labels cannot be scored"),
+        (["a", "b"], "the all split has one sample per class, so its labels cannot be scored"),
+        (["a", "a"], "the all split has one class, so its labels cannot be scored"),
     ],
 )
 def test_labels_that_nobody_can_judge(tmp_path, labels, note):
@@ -337,7 +337,7 @@ def test_rows_in_no_part_are_told(tmp_path):
     found = vectors(tmp_path, np.repeat(["a", "b", "c", "d"], 10), split=split)
     read = keeps_the_contract(found)
     assert 39 not in read.sample and len(read.sample) == 39 and found.about["rows"] == 40
-    assert "1 of 40 rows have no split and are in no part, so nothing is told of them" in found.about["notes"]
+    assert "1 of 40 rows have no split and are not audited" in found.about["notes"]
 
 
 def test_no_errors_asked_for(proxy, tmp_path):
@@ -365,7 +365,7 @@ def test_where_the_folder_stands(run, tmp_path, monkeypatch):
 
 
 def test_json_has_no_nan():
-    assert plain({"a": [1.0, float("nan"), {"b": float("inf")}], "c": "x", "d": 1}) == {
+    assert without_nan({"a": [1.0, float("nan"), {"b": float("inf")}], "c": "x", "d": 1}) == {
         "a": [1, None, {"b": None}],
         "c": "x",
         "d": 1,

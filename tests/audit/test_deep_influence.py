@@ -56,7 +56,7 @@ def test_it_is_the_product_of_gradients_by_all_parameters(network, space):
     train = embedded(network, x)
     torch.manual_seed(1)
     loss = losses.ProxyNCA(CLASSES, DIM).double()
-    g = inf.shares(loss, train)
+    g = inf.embedding_gradients(loss, train)
     network.train()
     state = {k: v.clone() for k, v in network.state_dict().items()}
     aim = deeper.deep_repairs(network, test_x, PAIR, SIGN, GROUP, space, batch=2)
@@ -75,7 +75,7 @@ def test_a_loss_that_compares_samples_adds_up_to_the_gradient_of_its_batch(netwo
     x, test_x = pictures(N, 1), pictures(5, 2)
     train = embedded(network, x)
     loss = losses.MultiSimilarity().double()
-    g = inf.shares(loss, train, [torch.arange(N)])
+    g = inf.embedding_gradients(loss, train, [torch.arange(N)])
     found = deeper.deep_influence(network, [x], g, deeper.deep_repairs(network, test_x, PAIR, SIGN))
     network.eval()
     whole = slope(network, loss(network(x).z, train.y).sum())
@@ -87,7 +87,7 @@ def test_through_the_weights_of_the_head_alone_it_is_influence(network):
     x, test_x = pictures(N, 1), pictures(5, 2)
     train, test = embedded(network, x), embedded(network, test_x)
     torch.manual_seed(1)
-    g = inf.shares(losses.ProxyNCA(CLASSES, DIM).double(), train)
+    g = inf.embedding_gradients(losses.ProxyNCA(CLASSES, DIM).double(), train)
     aim = deeper.deep_repairs(network, test_x, PAIR, SIGN, GROUP, under=("head.fc.weight",))
     assert [list(way) for way in aim] == [["head.fc.weight"]] * 2
     want = inf.influence(inf.repairs(test, PAIR, SIGN, GROUP), g, train.f)

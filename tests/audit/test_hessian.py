@@ -12,7 +12,7 @@ from likewise.types import Embedded, LikewiseError
 DIM, FEATURES, CLASSES, N = 4, 5, 3, 15
 PAIR = torch.tensor([[0, 1], [2, 3], [0, 4]])
 SIGN = torch.tensor([1.0, -1.0, 1.0], dtype=torch.float64)
-ALL = [torch.arange(N)]
+UNSPLIT_NAME = [torch.arange(N)]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_the_softmax_factor_is_the_gauss_newton_matrix_sample_by_sample(case):
 
 def test_kronecker_is_the_inverse_of_the_whole_matrix(case):
     _, _, loss, train, test = case
-    g, aim = inf.shares(loss, train), inf.repairs(test, PAIR, SIGN)
+    g, aim = inf.embedding_gradients(loss, train), inf.repairs(test, PAIR, SIGN)
     s, a = cur.fisher_factor(g), sum(torch.outer(f, f) for f in train.f) / N
     torch.testing.assert_close(s, sum(torch.outer(one, one) for one in g) / N, rtol=0, atol=1e-13)
     damped = [m + 0.3 * m.trace() / len(m) * torch.eye(len(m), dtype=torch.float64) for m in (s, a)]
@@ -71,7 +71,7 @@ def test_products_with_the_hessian_are_autograds(case):
     weight, bias, loss, train, test = case
     v = cur.gradients(inf.repairs(test, PAIR, SIGN))
     want = (v.flatten(1) @ true_hessian(loss, train, weight, bias)).view_as(v)
-    for batches in (None, ALL, torch.arange(N).split(4)):
+    for batches in (None, UNSPLIT_NAME, torch.arange(N).split(4)):
         torch.testing.assert_close(cur.hessian_product(loss, train, v, batches), want, rtol=0, atol=1e-10)
 
 
@@ -79,7 +79,7 @@ def test_products_with_the_hessian_of_a_loss_on_pairs(case):
     weight, bias, _, train, test = case
     loss, v = losses.MultiSimilarity(miner=None), cur.gradients(inf.repairs(test, PAIR, SIGN))
     want = (v.flatten(1) @ true_hessian(loss, train, weight, bias)).view_as(v)
-    torch.testing.assert_close(cur.hessian_product(loss, train, v, ALL), want, rtol=0, atol=1e-10)
+    torch.testing.assert_close(cur.hessian_product(loss, train, v, UNSPLIT_NAME), want, rtol=0, atol=1e-10)
 
 
 def test_the_damped_solution_solves_and_lissa_runs_to_it(case):
@@ -87,7 +87,7 @@ def test_the_damped_solution_solves_and_lissa_runs_to_it(case):
     v = cur.gradients(inf.repairs(test, PAIR, SIGN))
     hessian = true_hessian(loss, train, weight, bias)
     want = torch.linalg.solve(hessian + 5 * torch.eye(len(hessian), dtype=torch.float64), v.flatten(1).T).T.view_as(v)
-    found = cur.damped_solution(loss, train, v, tolerance=1e-12, batches=ALL)
+    found = cur.damped_solution(loss, train, v, tolerance=1e-12, batches=UNSPLIT_NAME)
     torch.testing.assert_close(found, want, rtol=0, atol=1e-10)
     h = v.clone()
     for n in range(N):  # one pass by hand, with the Hessian of one sample after another
@@ -96,7 +96,7 @@ def test_the_damped_solution_solves_and_lissa_runs_to_it(case):
     torch.testing.assert_close(cur.lissa(loss, train, v, damping=0.1, scale=50), h / 50, rtol=0, atol=1e-12)
     far = v
     for _ in range(400):  # the whole set again and again
-        far = v + 0.9 * far - cur.hessian_product(loss, train, far, ALL) / 50
+        far = v + 0.9 * far - cur.hessian_product(loss, train, far, UNSPLIT_NAME) / 50
     torch.testing.assert_close(far / 50, want, rtol=0, atol=1e-10)
 
 
@@ -134,7 +134,7 @@ def test_the_empirical_influence_moves_the_head_as_written(case, limit):
 def test_one_small_step_is_the_first_order(case):
     _, _, loss, train, test = case
     aim, step = inf.repairs(test, PAIR, SIGN), 1e-6
-    first = inf.influence(aim, inf.shares(loss, train), train.f) * inf.lengths(aim)[:, None]
+    first = inf.influence(aim, inf.embedding_gradients(loss, train), train.f) * inf.lengths(aim)[:, None]
     found = torch.stack(list(cur.empirical(loss, train, test, PAIR, SIGN, step=step, steps=1))) / step
     torch.testing.assert_close(found, first, rtol=1e-4, atol=1e-4 * float(first.abs().max()))
 
@@ -143,8 +143,10 @@ def test_one_small_step_is_the_first_order(case):
 def test_for_a_loss_that_compares_samples_the_first_order_agrees_in_the_sum(case, loss):
     _, _, _, train, test = case
     aim, step = inf.repairs(test, PAIR, SIGN, space=loss.input), 1e-6
-    first = inf.influence(aim, inf.shares(loss, train, ALL), train.f) * inf.lengths(aim)[:, None]
-    found = torch.stack(list(cur.empirical(loss, train, test, PAIR, SIGN, step=step, steps=1, batches=ALL))) / step
+    first = inf.influence(aim, inf.embedding_gradients(loss, train, UNSPLIT_NAME), train.f) * inf.lengths(aim)[:, None]
+    found = (
+        torch.stack(list(cur.empirical(loss, train, test, PAIR, SIGN, step=step, steps=1, batches=UNSPLIT_NAME))) / step
+    )
     torch.testing.assert_close(found.sum(1), first.sum(1), rtol=1e-3, atol=1e-4 * float(first.abs().max()))
 
 
@@ -153,7 +155,7 @@ def test_more_thetas_are_at_right_angles_and_as_far(case):
     draw = torch.Generator().manual_seed(1)
     side, b = test.f[:2], torch.randn(2, DIM, generator=draw, dtype=torch.float64)
     moves = [(b, side), (-b + 0.01, side)]
-    moves += cur._at_right_angles(moves, 3, seed=0)
+    moves += cur._random_orthogonal_moves(moves, 3, seed=0)
     written = torch.stack([(b.T @ q).flatten() for b, q in moves])
     products = written @ written.T
     torch.testing.assert_close(products.diagonal()[2:], products[0, 0].expand(3), rtol=1e-12, atol=0)
@@ -166,13 +168,13 @@ def test_five_thetas_average_what_each_of_them_says(case):
     (two,) = cur.empirical(loss, train, test, PAIR[:1], SIGN[:1], heads=2, **setting)
     (five,) = cur.empirical(loss, train, test, PAIR[:1], SIGN[:1], heads=5, seed=3, **setting)
     at, side = test.e[PAIR[0]], test.f[PAIR[0]]
-    ends = [cur._climb(at, side, SIGN[:1], "unit", step, 6, 1.0) for step in (0.05, -0.05)]
+    ends = [cur._ascend(at, side, SIGN[:1], "unit", step, 6, 1.0) for step in (0.05, -0.05)]
     total = 2 * two
-    for b, q in cur._at_right_angles([(b, side) for b in ends], 3, seed=3):
+    for b, q in cur._random_orthogonal_moves([(b, side) for b in ends], 3, seed=3):
         w = weight + b.T @ q
-        apart = [F.normalize(side @ x.T + bias, dim=1).diff(dim=0).square().sum() for x in (w, weight)]
+        pair_distances = [F.normalize(side @ x.T + bias, dim=1).diff(dim=0).square().sum() for x in (w, weight)]
         each = [loss(F.normalize(train.f @ x.T + bias, dim=1), train.y).detach() for x in (w, weight)]
-        total = total + (apart[0] - apart[1]) * (each[0] - each[1]) / (w - weight).norm()
+        total = total + (pair_distances[0] - pair_distances[1]) * (each[0] - each[1]) / (w - weight).norm()
     torch.testing.assert_close(five, total / 5, rtol=0, atol=1e-10)
 
 
@@ -192,7 +194,7 @@ def test_bad_input(case):
     v = cur.gradients(aim)
     with pytest.raises(LikewiseError, match="damping must be above 0, got 0"):
         cur.kronecker(aim, train.f, cur.fisher_factor(train.e), damping=0)
-    with pytest.raises(LikewiseError, match="trace 0, so no sample pulls"):
+    with pytest.raises(LikewiseError, match="positive trace, got 0: no sample"):
         cur.kronecker(aim, train.f, torch.zeros(DIM, DIM, dtype=torch.float64))
     with pytest.raises(LikewiseError, match="lissa: damping must be between 0 and 1 .* got 1.5 and 500"):
         cur.lissa(loss, train, v, damping=1.5)

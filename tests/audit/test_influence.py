@@ -58,7 +58,7 @@ def test_shares_of_a_softmax_are_the_closed_form():
     train, _ = made()
     loss = softmax()
     p = F.normalize(loss.proxies.detach(), dim=1)
-    for n, g in enumerate(inf.shares(loss, train)):
+    for n, g in enumerate(inf.embedding_gradients(loss, train)):
         z, length = train.z[n], train.e[n].norm()
         q = 18 * p.T @ ((18 * p @ z).softmax(0) - F.one_hot(train.y[n], CLASSES))
         torch.testing.assert_close(g, (q - (q @ z) * z) / length, rtol=0, atol=1e-10)
@@ -70,7 +70,7 @@ def test_shares_of_a_loss_per_sample_are_its_gradients_in_any_batches():
     want = ways(loss, train, head, list)
     for batches in (None, torch.arange(24).split(5)):
         with torch.no_grad():  # nobody need know that it takes a gradient
-            g = inf.shares(loss, train, batches)
+            g = inf.embedding_gradients(loss, train, batches)
         for n in range(24):
             torch.testing.assert_close(torch.outer(g[n], train.f[n]), want[n], rtol=0, atol=1e-10)
 
@@ -84,7 +84,7 @@ def test_shares_of_every_loss_add_up_to_the_gradient_of_the_batch(name):
     facts = {"classes": CLASSES, "dim": DIM, "seed": 0, "steps": 10, "labels": train.y.numpy()}
     loss = build(text, **facts).double().eval()
     state = {k: v.clone() for k, v in loss.state_dict().items()}
-    g = inf.shares(loss, train, [torch.arange(24)])
+    g = inf.embedding_gradients(loss, train, [torch.arange(24)])
     torch.manual_seed(0)  # as the miner of the first batch draws
     (want,) = ways(loss, train, head, lambda each: [each.sum()])
     torch.testing.assert_close(g.T @ train.f, want, rtol=1e-9, atol=1e-10)
@@ -115,7 +115,7 @@ def test_influence_is_the_product_of_gradients_one_by_one():
     (train, head), (test, _) = made(), made(9, seed=4)
     test = embedded(head, test.f, test.y)
     loss = softmax()
-    g = inf.shares(loss, train)
+    g = inf.embedding_gradients(loss, train)
     of_sample = ways(loss, train, head, list)
     found = inf.influence(inf.repairs(test, PAIR, SIGN, torch.tensor([1, 0, 1, 1])), g, train.f)
     for q, members in enumerate([[1], [0, 2, 3]]):
@@ -129,7 +129,7 @@ def test_more_weight_on_a_harmful_sample_makes_the_error_worse():
     (train, head), (test, _) = made(), made(9, seed=4)
     test = embedded(head, test.f, test.y)
     loss, small = softmax(), 1e-6
-    found = inf.influence(inf.repairs(test, PAIR, SIGN), inf.shares(loss, train), train.f)
+    found = inf.influence(inf.repairs(test, PAIR, SIGN), inf.embedding_gradients(loss, train), train.f)
 
     def worth(weight, p):
         z = F.normalize(test.f @ weight.T + head.bias.detach(), dim=1)
@@ -162,7 +162,7 @@ def planted():
 
 def test_a_wrong_label_is_the_most_harmful_for_the_error_it_causes():
     loss, train, test = planted()
-    g, pair = inf.shares(loss, train), torch.tensor([[0, 1]])
+    g, pair = inf.embedding_gradients(loss, train), torch.tensor([[0, 1]])
     confused = inf.causes(inf.repairs(test, pair, SIGN[:1]), g, train.f, k=3)
     assert confused.harmful_row[0, 0] == 0 and confused.harmful[0, 0] > 5 * confused.harmful[0, 1]
     wanted = inf.causes(
@@ -173,7 +173,7 @@ def test_a_wrong_label_is_the_most_harmful_for_the_error_it_causes():
 
 def test_so_it_is_with_a_hessian_and_by_a_real_step():
     loss, train, test = planted()
-    g, pair, sign = inf.shares(loss, train), torch.tensor([[0, 1]]), SIGN[:1]
+    g, pair, sign = inf.embedding_gradients(loss, train), torch.tensor([[0, 1]]), SIGN[:1]
     aim = inf.repairs(test, pair, sign)
     v = curvature.gradients(aim)
     factors = curvature.softmax_factor(train.e, loss.proxies, 18.0), curvature.fisher_factor(g)
@@ -187,7 +187,7 @@ def test_so_it_is_with_a_hessian_and_by_a_real_step():
 @pytest.mark.parametrize("budget", [1, 300, 2000, 2**26])
 def test_the_strongest_are_those_of_the_full_sort_for_every_budget(budget):
     (train, head), (test, _) = made(31), made(9, seed=4)
-    g = inf.shares(softmax(), train)
+    g = inf.embedding_gradients(softmax(), train)
     aim = inf.repairs(embedded(head, test.f, test.y), PAIR, SIGN, torch.tensor([2, 0, 1, 1]))
     full = inf.influence(aim, g, train.f)
     torch.testing.assert_close(inf.influence(aim, g, train.f, budget), full, rtol=1e-12, atol=1e-13)
@@ -204,7 +204,7 @@ def test_twins_among_the_training_samples_count_alike():
     (train, _), (test, _) = made(), made(9, seed=4)
     twice = [*range(24), 3]
     train = Embedded(*(t[twice] for t in (train.z, train.y, train.row, train.e, train.f)))
-    found = inf.influence(inf.repairs(test, PAIR, SIGN), inf.shares(softmax(), train), train.f)
+    found = inf.influence(inf.repairs(test, PAIR, SIGN), inf.embedding_gradients(softmax(), train), train.f)
     torch.testing.assert_close(found[:, 3], found[:, 24], rtol=1e-12, atol=1e-14)
 
 
@@ -223,14 +223,14 @@ def test_balanced_batches_hold_everybody_once_and_nobody_alone(sizes):
 def test_bad_input():
     (train, _), loss = made(), softmax()
     bare = Embedded(z=train.z, y=train.y, row=train.row)
-    with pytest.raises(LikewiseError, match="shares: .*got none for e and f"):
-        inf.shares(loss, bare)
+    with pytest.raises(LikewiseError, match="embedding_gradients: .*got none for e and f"):
+        inf.embedding_gradients(loss, bare)
     holed = Embedded(train.z, train.y, train.row, train.e, train.f.clone())
     holed.f[5, 0] = torch.nan
     with pytest.raises(LikewiseError, match="f must be finite, got 1 rows that are not, the first is 5"):
-        inf.shares(loss, holed)
+        inf.embedding_gradients(loss, holed)
     with pytest.raises(LikewiseError, match="each of the 24 training samples once, got 20 rows"):
-        inf.shares(loss, train, [torch.arange(20)])
+        inf.embedding_gradients(loss, train, [torch.arange(20)])
     with pytest.raises(LikewiseError, match="test samples 0 to 23, got 0 to 24"):
         inf.repairs(train, torch.tensor([[0, 24]]), SIGN[:1])
     with pytest.raises(LikewiseError, match="got no pairs"):

@@ -106,17 +106,17 @@ def test_acting_on_influence_repairs_more_than_chance():
     loss = loss_named("ProxyNCA", train.y)
     pair = torch.arange(40).reshape(20, 2)
     sign = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat(10)
-    score = inf.influence(inf.repairs(test, pair, sign), inf.shares(loss, train), train.f)
+    score = inf.influence(inf.repairs(test, pair, sign), inf.embedding_gradients(loss, train), train.f)
     ways = {"first order": score, "its reverse": -score}
     found = ver.verify(loss, train, test, pair, sign, ways, lr=1e-3)
-    assert list(found) == ["first order", "its reverse", ver.RANDOM, ver.ALIKE]
+    assert list(found) == ["first order", "its reverse", ver.RANDOM_SIGNS, ver.NO_WEIGHTS]
     assert (found["first order"] > found["its reverse"]).all()
-    for other in (ver.RANDOM, ver.ALIKE):
+    for other in (ver.RANDOM_SIGNS, ver.NO_WEIGHTS):
         assert ver.paired(found["first order"], found[other]).p < 1e-3
     again = ver.verify(loss, train, test, pair, sign, ways, lr=1e-3, seed=1)
-    assert not np.array_equal(again[ver.RANDOM], found[ver.RANDOM])
+    assert not np.array_equal(again[ver.RANDOM_SIGNS], found[ver.RANDOM_SIGNS])
     np.testing.assert_allclose(
-        found[ver.ALIKE], ver.gains(loss, train, test, pair, sign, torch.ones(1, N), lr=1e-3), rtol=1e-9
+        found[ver.NO_WEIGHTS], ver.gains(loss, train, test, pair, sign, torch.ones(1, N), lr=1e-3), rtol=1e-9
     )
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from likewise.audit.attribution import explain
-from likewise.audit.label_quality import NEAR, judge_part, measure, neighbours, shares_of
-from likewise.audit.source import ALL, open_subject
+from likewise.audit.label_quality import STORED_NEIGHBOURS, judge_part, measure, neighbours, to_unit_interval
+from likewise.audit.source import UNSPLIT_NAME, open_subject
 from likewise.config import Audit
 
 
@@ -22,52 +22,52 @@ def spoiled(tmp_path_factory):
     np.savez(file, x=x, label=wrong, label_clean=y)
     config = Audit(targets=(str(file),), device="cpu", quiet=True)
     subject = open_subject(config, print)
-    return subject, judge_part(subject, ALL, explain(subject, config), config), config
+    return subject, judge_part(subject, UNSPLIT_NAME, explain(subject, config), config), config
 
 
 def test_wrong_labels_are_found_and_the_right_ones_suggested(spoiled):
     subject, found, _ = spoiled
     wrong = torch.as_tensor(subject.items.y != subject.items.y_clean)
-    assert torch.equal(found.flagged, wrong) and torch.equal(found.flagged, found.judged.score < 0.5)
-    assert torch.equal(found.judged.suggested[wrong], torch.as_tensor(subject.items.y_clean)[wrong])
-    assert found.wrong == pytest.approx(float((1 - found.judged.score).sum())) and 8 < found.wrong < 13
+    assert torch.equal(found.flagged, wrong) and torch.equal(found.flagged, found.quality.score < 0.5)
+    assert torch.equal(found.quality.suggested[wrong], torch.as_tensor(subject.items.y_clean)[wrong])
+    assert found.wrong == pytest.approx(float((1 - found.quality.score).sum())) and 8 < found.wrong < 13
     for name, score in found.single.items():
         assert score.min() >= 0 and score.max() <= 1 and score[wrong].mean() < score[~wrong].mean() - 0.05, name
 
 
 def test_measured_by_the_truth(spoiled):
     subject, found, _ = spoiled
-    told = measure(subject.part[ALL], found, subject.items)
+    told = measure(subject.splits[UNSPLIT_NAME], found, subject.items)
     assert told["measured"]["score"]["AUROC"] == told["measured"]["score"]["recall"] == 1
     assert told["measured"]["score"]["share"] == pytest.approx(0.1) and told["suggested"]["top1"] == 1
     nothing = {"measured": None, "suggested": None}
     for clean in (None, subject.items.y):  # not known; known, and nothing is wrong
-        assert measure(subject.part[ALL], found, replace(subject.items, y_clean=clean)) == nothing
+        assert measure(subject.splits[UNSPLIT_NAME], found, replace(subject.items, y_clean=clean)) == nothing
 
 
 def test_neighbours_by_hand():
     z = torch.nn.functional.normalize(torch.randn(9, 4, generator=torch.Generator().manual_seed(0)), dim=1)
-    order = (z @ z.T).fill_diagonal_(-9).argsort(dim=1, descending=True)[:, :NEAR]
+    order = (z @ z.T).fill_diagonal_(-9).argsort(dim=1, descending=True)[:, :STORED_NEIGHBOURS]
     assert neighbours(z).tolist() == order.tolist()
     assert neighbours(z[:3])[:, 2:].tolist() == [[-1] * 4] * 3
-    assert neighbours(z[:1]).tolist() == [[-1] * NEAR]
+    assert neighbours(z[:1]).tolist() == [[-1] * STORED_NEIGHBOURS]
 
 
 def test_members_as_shares():
-    found = shares_of({"centre": torch.tensor([-2.0, 0, 2]), "centres": torch.tensor([-20.0, 0, 20])})
+    found = to_unit_interval({"centre": torch.tensor([-2.0, 0, 2]), "centres": torch.tensor([-20.0, 0, 20])})
     torch.testing.assert_close(found["centre"], torch.tensor([0, 0.5, 1]))
     torch.testing.assert_close(found["centres"], torch.tensor([0, 0.5, 1]), atol=1e-6, rtol=0)
 
 
 def test_a_class_of_one_is_neither_suspect_nor_counted(spoiled):
     subject, _, config = spoiled
-    part = subject.part[ALL]
+    part = subject.splits[UNSPLIT_NAME]
     y = part.e.y.clone()
     y[3] = 5
-    alone = replace(subject, part={ALL: part._replace(e=replace(part.e, y=y), names=(*part.names, "alone"))})
-    found = judge_part(alone, ALL, explain(subject, config), config)
+    alone = replace(subject, splits={UNSPLIT_NAME: part._replace(e=replace(part.e, y=y), names=(*part.names, "alone"))})
+    found = judge_part(alone, UNSPLIT_NAME, explain(subject, config), config)
     others = torch.arange(100) != 3
-    assert not found.flagged[3] and found.wrong == pytest.approx(float((1 - found.judged.score)[others].sum()))
+    assert not found.flagged[3] and found.wrong == pytest.approx(float((1 - found.quality.score)[others].sum()))
 
 
 def test_features_that_say_nothing_are_told(tmp_path):
@@ -76,4 +76,4 @@ def test_features_that_say_nothing_are_told(tmp_path):
     config = Audit(targets=(str(tmp_path / "noise.npz"),), device="cpu", quiet=True)
     subject = open_subject(config, print)
     found = judge_part(subject, "all", explain(subject, config), config)
-    assert any("do not tell classes apart" in note for note in subject.notes) and not found.flagged.any()
+    assert any("do not separate the classes" in note for note in subject.notes) and not found.flagged.any()

@@ -9,12 +9,20 @@ from torch.nn import functional as F
 
 from likewise.audit import label_quality_ensemble as evidence
 from likewise.audit import label_scores
-from likewise.audit.label_quality_ensemble import drawn, follow, judge, log_odds, regression, standard, suggest
-from likewise.audit.label_scores import Centres, margins
+from likewise.audit.label_quality_ensemble import (
+    fit_calibration,
+    log_odds,
+    regression,
+    sample_rows,
+    score_labels,
+    standardise,
+    suggest,
+)
+from likewise.audit.label_scores import ClassCentres, margins
 from likewise.errors import LikewiseError
 from likewise.numerics import label_noise
 from likewise.numerics import lda as discriminant
-from likewise.numerics.label_noise import Known, Noise, discriminate, fit_noise
+from likewise.numerics.label_noise import Noise, StoredScores, discriminate, fit_noise
 
 
 def some(classes=12, each=25, dim=24, wrong=0.1, apart=1.0, seed=0):
@@ -50,7 +58,7 @@ def posterior_by_hand(scores, own, t, any, similar=0.0, table=None):
 def test_log_odds_by_hand():
     scores, y = tables()
     scores[0, 0], scores[1, 1] = 500.0, -500.0  # as sure as can be
-    found = log_odds(Known(scores), Noise(0.7, 0.2, 0.0, None), y)
+    found = log_odds(StoredScores(scores), Noise(0.7, 0.2, 0.0, None), y)
     for i, own in enumerate(y.tolist()):
         p = min(max(posterior_by_hand(scores[i], own, 0.7, 0.2)[own], 1e-7), 1 - 1e-7)
         assert float(found[i]) == pytest.approx(math.log(p / (1 - p)), rel=1e-6)
@@ -58,7 +66,7 @@ def test_log_odds_by_hand():
 
 def test_margins_by_hand():
     scores, y = tables()
-    for i, found in enumerate(margins(Known(scores), y)):
+    for i, found in enumerate(margins(StoredScores(scores), y)):
         rest = [float(s) for c, s in enumerate(scores[i]) if c != y[i]]
         assert float(found) == pytest.approx(float(scores[i, y[i]]) - max(rest))
 
@@ -67,9 +75,9 @@ def test_standard_by_hand():
     value = torch.tensor([1.0, 2.0, 4.0, 9.0, 1000.0]).double()
     among = torch.tensor([True, True, True, True, False])
     spread = math.sqrt(sum((v - 4) ** 2 for v in (1, 2, 4, 9)) / 4)
-    assert standard(value, among).tolist() == pytest.approx([(v - 2) / spread for v in value.tolist()])
-    assert standard(torch.full((3,), 7.0), among[:3]).tolist() == [0] * 3
-    assert not standard(value, among.new_zeros(5)).any()  # it counts among nobody
+    assert standardise(value, among).tolist() == pytest.approx([(v - 2) / spread for v in value.tolist()])
+    assert standardise(torch.full((3,), 7.0), among[:3]).tolist() == [0] * 3
+    assert not standardise(value, among.new_zeros(5)).any()  # it counts among nobody
 
 
 def followed():
@@ -95,7 +103,7 @@ def test_the_score_follows_the_log_odds_as_scipy_would(value, odds):
         line = weight[0] * value + weight[1]
         return np.mean(np.logaddexp(0, line) - p * line)
 
-    a, b = follow(torch.tensor(value), torch.tensor(odds))
+    a, b = fit_calibration(torch.tensor(value), torch.tensor(odds))
     ways = {"method": "L-BFGS-B", "bounds": [(1e-3, None), (None, None)], "options": {"ftol": 1e-14, "maxiter": 5000}}
     theirs = min(minimize(entropy, start, **ways).fun for start in ([1.0, 0.0], [a, b]))
     assert a >= 1e-3 and entropy([a, b]) <= theirs + 1e-8
@@ -103,14 +111,17 @@ def test_the_score_follows_the_log_odds_as_scipy_would(value, odds):
 
 def test_a_value_that_never_varies_can_be_followed():
     odds = torch.tensor([2.0, 0.0, -1.0, 3.0]).double()
-    _, b = follow(torch.zeros(4).double(), odds)
+    _, b = fit_calibration(torch.zeros(4).double(), odds)
     assert 1 / (1 + math.exp(-b)) == pytest.approx(float(torch.sigmoid(odds).mean()))
 
 
 def test_suggestions_by_hand():
     (first, y), (second, _) = tables(), tables(seed=1)
     table = torch.rand(4, 4, generator=torch.Generator().manual_seed(0)).double().fill_diagonal_(0)
-    members = {"a": (Known(first), Noise(0.7, 0.2, 0.0, None)), "b": (Known(second), Noise(1.3, 0.1, 0.2, table))}
+    members = {
+        "a": (StoredScores(first), Noise(0.7, 0.2, 0.0, None)),
+        "b": (StoredScores(second), Noise(1.3, 0.1, 0.2, table)),
+    }
     label, sure, ahead = suggest(members, y)
     for i, own in enumerate(y.tolist()):
         a = posterior_by_hand(first[i], own, 0.7, 0.2)
@@ -123,7 +134,7 @@ def test_suggestions_by_hand():
 
 def test_of_two_classes_the_other_one_is_suggested_for_sure():
     scores, y = tables(classes=2)
-    label, sure, ahead = suggest({"a": (Known(scores), Noise(1.0, 0.2, 0.0, None))}, y)
+    label, sure, ahead = suggest({"a": (StoredScores(scores), Noise(1.0, 0.2, 0.0, None))}, y)
     assert torch.equal(label, 1 - y) and (sure == 1).all() and (ahead == 1).all()
 
 
@@ -133,13 +144,13 @@ def test_the_regression_is_scikit_learns_without_the_fold():
     from sklearn.model_selection import KFold
 
     x, y, _ = some(4, 10, 5)
-    trust = torch.rand(40, generator=torch.Generator().manual_seed(0)).double()
-    found = regression(x, y, trust, seed=3)
+    sample_weight = torch.rand(40, generator=torch.Generator().manual_seed(0)).double()
+    found = regression(x, y, sample_weight, seed=3)
     numbers = ((x - x.mean(0)) / x.std()).double().numpy()
     for fit, ask in KFold(5, shuffle=True, random_state=3).split(numbers):
-        fit = [i for i in fit if trust[i] > 0.02]
+        fit = [i for i in fit if sample_weight[i] > 0.02]
         model = LogisticRegression(C=0.003, max_iter=200, tol=1e-9)
-        model.fit(numbers[fit], y.numpy()[fit], sample_weight=trust.numpy()[fit])
+        model.fit(numbers[fit], y.numpy()[fit], sample_weight=sample_weight.numpy()[fit])
         np.testing.assert_allclose(found[ask], model.predict_log_proba(numbers[ask]), rtol=0, atol=1e-5)
 
 
@@ -155,17 +166,17 @@ def test_the_score_by_hand():
     """All the steps, one after another; embeddings and features differ."""
     x, y, _ = some(6, 20, 8, apart=0.8)
     z = x[:, :5] + 0.3
-    found = judge(z, y, x, seed=2)
+    found = score_labels(z, y, x, seed=2)
     by = torch.arange(len(y))
-    centres = Centres(F.normalize(x, dim=1), y, 6)
+    centres = ClassCentres(F.normalize(x, dim=1), y, 6)
     odds = [
-        log_odds(centres, fit_noise(centres, y, evidence.SHARPNESS, by=by, proven=True), y),
+        log_odds(centres, fit_noise(centres, y, evidence.SHARPNESS_GRID, by=by, proven=True), y),
         log_odds(*discriminate(x, y, 6, seed=2, by=by, proven=True), y),
     ]
-    says = [margins(Centres(F.normalize(z, dim=1), y, 6), y), *odds]
-    says.append(margins(Known(regression(x, y, torch.sigmoid(sum(odds)), 2)), y))
+    says = [margins(ClassCentres(F.normalize(z, dim=1), y, 6), y), *odds]
+    says.append(margins(StoredScores(regression(x, y, torch.sigmoid(sum(odds)), 2)), y))
     mean = sum((value - value.median()) / value.std(correction=0) for value in says) / 4
-    a, b = follow(mean, sum(odds) / 2)
+    a, b = fit_calibration(mean, sum(odds) / 2)
     for (name, value), wanted in zip(found.single.items(), says):
         np.testing.assert_allclose(value, wanted, rtol=1e-6, err_msg=name)
     np.testing.assert_allclose(found.score, torch.sigmoid(a * mean + b), rtol=1e-6)
@@ -177,7 +188,7 @@ def test_planted_wrong_labels_are_found_counted_and_named(seed):
     """Bounds with room: over five seeds, average precisions were 0.999 and more, all suggestions right, 97 % and more flagged."""
     x, y, true = some(apart=1.3, seed=seed)
     bad = y != true
-    found = judge(F.normalize(x, dim=1), y, x, seed)
+    found = score_labels(F.normalize(x, dim=1), y, x, seed)
     assert average_precision(found.score, bad) > 0.98
     assert float((1 - found.score).sum()) == pytest.approx(int(bad.sum()), rel=0.3)
     assert found.any + found.similar == pytest.approx(0.1, abs=0.03)
@@ -190,7 +201,7 @@ def test_small_classes(each, apart, least):
     """Over five seeds, average precisions were 0.84 and more for pairs, 0.98 and more for fives; chance is 0.1."""
     x, y, true = some(60, each, 32, apart=apart)
     bad = y != true
-    found = judge(x, y)
+    found = score_labels(x, y)
     assert list(found.single) == ["centre", "centres"] and found.similar == 0
     flagged = found.score < 0.5
     assert flagged[bad].double().mean() > 0.6 and flagged[~bad].double().mean() < 0.05
@@ -204,16 +215,16 @@ def test_small_classes_beside_large_ones_are_judged_by_centres_alone(monkeypatch
     drop = torch.cat([(y == c).nonzero()[6:, 0] for c in (0, 1)])
     keep = torch.tensor([i for i in range(len(y)) if i not in set(drop.tolist())])
     x, y, small = x[keep], y[keep], small[keep]
-    plain, real = judge(x, y), evidence.log_odds
+    plain, real = score_labels(x, y), evidence.log_odds
     wild = lambda each, noise, y: real(each, noise, y) - 9 * small * isinstance(each, discriminant.Discriminant)  # noqa: E731
     monkeypatch.setattr(evidence, "log_odds", wild)
-    assert torch.allclose(judge(x, y).score, plain.score, atol=1e-12)
+    assert torch.allclose(score_labels(x, y).score, plain.score, atol=1e-12)
 
 
 @pytest.mark.parametrize(("classes", "each"), [(12, 25), (60, 5), (2, 40)])
 def test_clean_labels_are_left_alone(classes, each):
     x, y, _ = some(classes, each, 32, wrong=0, apart=1.2)
-    found = judge(x, y)
+    found = score_labels(x, y)
     assert (found.score < 0.5).double().mean() < 0.01 and float((1 - found.score).sum()) < 0.02 * len(y)
 
 
@@ -221,7 +232,7 @@ def test_clean_labels_are_left_alone(classes, each):
 def test_features_that_say_nothing_accuse_nobody(classes, each):
     g = torch.Generator().manual_seed(0)
     y, x = torch.arange(classes * each) % classes, torch.randn(classes * each, 16, generator=g)
-    found = judge(x, y)
+    found = score_labels(x, y)
     assert (found.score > 0.99).all() and found.any == found.similar == 0
 
 
@@ -229,11 +240,11 @@ def test_samples_alone_get_the_median_and_decide_nothing():
     x, y, true = some(40, 5, 24)
     g = torch.Generator().manual_seed(5)
     alone = torch.randn(150, 24, generator=g) * 1.4
-    before, after = judge(x, y), judge(torch.cat([x, alone]), torch.cat([y, 40 + torch.arange(150)]))
+    before, after = score_labels(x, y), score_labels(torch.cat([x, alone]), torch.cat([y, 40 + torch.arange(150)]))
     assert after.score[200:].unique().tolist() == [float(after.score[:200].median())]
     assert after.any == pytest.approx(before.any, abs=0.03)
     assert average_precision(after.score[:200], y != true) > 0.8
-    assert judge(x[:9], torch.arange(9)).score.tolist() == [0.5] * 9
+    assert score_labels(x[:9], torch.arange(9)).score.tolist() == [0.5] * 9
 
 
 def cases():
@@ -259,7 +270,7 @@ def cases():
 @pytest.mark.parametrize("name", cases())
 def test_every_number_is_a_number(name):
     x, y = cases()[name]
-    found = judge(x, y)
+    found = score_labels(x, y)
     for value in (found.score, found.confidence, found.margin, *found.single.values()):
         assert value.isfinite().all()
     for value in (found.score, found.confidence, found.margin):
@@ -270,33 +281,33 @@ def test_every_number_is_a_number(name):
 
 def test_labels_may_be_any_whole_numbers():
     x, y, _ = some(5, 16, 8)
-    plain, gaps = judge(x, y), judge(x, (7 * y - 3).int())
+    plain, gaps = score_labels(x, y), score_labels(x, (7 * y - 3).int())
     assert torch.equal(plain.score, gaps.score) and torch.equal(7 * plain.suggested - 3, gaps.suggested.long())
     assert gaps.suggested.dtype == torch.int32
 
 
 def test_the_score_rises_with_what_the_members_say():
     x, y, _ = some(8, 20, 16, apart=0.6)
-    found = judge(x, y)
-    mean = sum(standard(value, y >= 0) for value in found.single.values())
+    found = score_labels(x, y)
+    mean = sum(standardise(value, y >= 0) for value in found.single.values())
     assert (found.score[mean.argsort()].diff() >= 0).all()
 
 
 def test_the_seed_decides_and_nothing_else_is_drawn():
     x, y, _ = some(6, 20, 8, apart=0.7)
     before = torch.get_rng_state()
-    first, second, third = (judge(x, y, seed=seed).score for seed in (3, 3, 4))
+    first, second, third = (score_labels(x, y, seed=seed).score for seed in (3, 3, 4))
     assert torch.equal(before, torch.get_rng_state())
     assert torch.equal(first, second) and not torch.equal(first, third)
 
 
 def test_the_block_size_changes_nothing(monkeypatch):
     x, y, _ = some(6, 20, 8, apart=0.7)
-    whole = judge(x, y)
+    whole = score_labels(x, y)
     for module in (discriminant, label_scores):
         monkeypatch.setattr(module, "AT_ONCE", 7 * 6)
-    assert len(list(Known(torch.zeros(15, 6)).blocks())) == 3
-    parts = judge(x, y)
+    assert len(list(StoredScores(torch.zeros(15, 6)).blocks())) == 3
+    parts = score_labels(x, y)
     # Rounding in float32 reaches log odds as about 2e-6, and the regression ends within 1e-5 of its optimum.
     torch.testing.assert_close(parts.score, whole.score, rtol=0, atol=2e-5)
     assert torch.equal(whole.suggested, parts.suggested)
@@ -304,12 +315,12 @@ def test_the_block_size_changes_nothing(monkeypatch):
 
 def test_of_many_scores_shares_are_fitted_by_a_draw(monkeypatch):
     x, y, true = some(20, 40, 24)
-    shapes, real = [], label_noise.at_sharpness
-    monkeypatch.setattr(evidence, "KEPT", 300 * 20)
+    shapes, real = [], label_noise.fit_at_sharpness
+    monkeypatch.setattr(evidence, "MAX_STORED_SCORES", 300 * 20)
     monkeypatch.setattr(
-        label_noise, "at_sharpness", lambda each, y, *rest: [shapes.append(len(y)), real(each, y, *rest)][1]
+        label_noise, "fit_at_sharpness", lambda each, y, *rest: [shapes.append(len(y)), real(each, y, *rest)][1]
     )
-    found = judge(x, y)
+    found = score_labels(x, y)
     assert set(shapes) == {300} and "regression" not in found.single  # its table would not fit
     assert average_precision(found.score, y != true) > 0.97 and found.any + found.similar == pytest.approx(
         0.1, abs=0.05
@@ -318,26 +329,32 @@ def test_of_many_scores_shares_are_fitted_by_a_draw(monkeypatch):
 
 def test_rows_are_drawn_among_those_asked_for():
     among = torch.arange(50) % 2 == 0
-    assert torch.equal(drawn(among, 25, 0), torch.arange(0, 50, 2))
-    some_rows = drawn(among, 10, 0)
+    assert torch.equal(sample_rows(among, 25, 0), torch.arange(0, 50, 2))
+    some_rows = sample_rows(among, 10, 0)
     assert len(some_rows.unique()) == 10 and among[some_rows].all() and torch.equal(some_rows, some_rows.sort().values)
-    assert torch.equal(some_rows, drawn(among, 10, 0)) and not torch.equal(some_rows, drawn(among, 10, 1))
+    assert torch.equal(some_rows, sample_rows(among, 10, 0)) and not torch.equal(some_rows, sample_rows(among, 10, 1))
 
 
 @pytest.mark.parametrize(
     ("work", "message"),
     [
         (
-            lambda: judge(torch.randn(4, 2), torch.full((4,), 8)),
-            "judge: labels must hold two .*got only class 8; there",
+            lambda: score_labels(torch.randn(4, 2), torch.full((4,), 8)),
+            "score_labels: labels must have two .*got only class 8",
         ),
-        (lambda: judge(torch.randn(4, 2), torch.zeros(4)), "judge: .*a whole number for each"),
-        (lambda: judge(torch.randn(4, 2), torch.arange(3)), "judge: .*a whole number for each"),
-        (lambda: judge(torch.randn(1, 2), torch.arange(1)), "judge: a table of two embeddings or more"),
-        (lambda: judge(torch.randn(4, 2), torch.arange(4), torch.randn(3, 2)), r"judge: .*got z of shape \(3, 2\)"),
-        (lambda: judge(torch.tensor([[1.0], [torch.nan]]), torch.arange(2)), "judge: .*first: row 1"),
+        (lambda: score_labels(torch.randn(4, 2), torch.zeros(4)), "score_labels: .*one integer per row"),
+        (lambda: score_labels(torch.randn(4, 2), torch.arange(3)), "score_labels: .*one integer per row"),
         (
-            lambda: judge(torch.ones(2, 1), torch.arange(2), torch.tensor([[1.0], [1e20]])),
+            lambda: score_labels(torch.randn(1, 2), torch.arange(1)),
+            "score_labels: z must be a table of two rows or more",
+        ),
+        (
+            lambda: score_labels(torch.randn(4, 2), torch.arange(4), torch.randn(3, 2)),
+            r"score_labels: .*got z of shape \(3, 2\)",
+        ),
+        (lambda: score_labels(torch.tensor([[1.0], [torch.nan]]), torch.arange(2)), "score_labels: .*first: row 1"),
+        (
+            lambda: score_labels(torch.ones(2, 1), torch.arange(2), torch.tensor([[1.0], [1e20]])),
             r"below 1e\+15.*first: row 1",
         ),
     ],

@@ -9,12 +9,12 @@ from torch.nn import functional as F
 
 from likewise.audit import label_scores as module
 from likewise.audit.label_scores import (
-    by_loss,
     centre_margin,
     loss_over_time,
+    median_class_size,
     neighbour_vote,
+    rank_by_loss,
     self_gradient,
-    usual_class_size,
     votes,
 )
 from likewise.errors import LikewiseError
@@ -75,9 +75,9 @@ def test_votes_are_scikit_learns():
 
 def test_the_usual_number_of_voters_is_the_median_class_size_up_to_a_limit(monkeypatch):
     z, y = some()
-    assert usual_class_size(y) == 5
+    assert median_class_size(y) == 5
     assert next(votes(z, y, torch.arange(4)))[1].shape == (4, 5)
-    monkeypatch.setattr(module, "VOTERS", 3)
+    monkeypatch.setattr(module, "MAX_VOTING_NEIGHBOURS", 3)
     assert next(votes(z, y, torch.arange(4)))[1].shape == (4, 3)
 
 
@@ -120,8 +120,8 @@ def test_loss_ranks_by_hand():
         sum(1.0 if b > a else 0.5 if b == a else 0.0 for j, b in enumerate(loss) if j != i) / (n - 1)
         for i, a in enumerate(loss)
     ]
-    np.testing.assert_allclose(by_loss(loss), by_hand)
-    assert by_loss(torch.tensor([3.0])).tolist() == [0.5]
+    np.testing.assert_allclose(rank_by_loss(loss), by_hand)
+    assert rank_by_loss(torch.tensor([3.0])).tolist() == [0.5]
 
 
 @pytest.mark.parity
@@ -130,7 +130,7 @@ def test_loss_ranks_are_scipys():
 
     loss = torch.randint(0, 20, (50,), generator=torch.Generator().manual_seed(0)).float()
     # In float64: newer versions of scipy rank float32 numbers in float32.
-    np.testing.assert_allclose(by_loss(loss), 1 - (rankdata(loss.double().numpy()) - 1) / 49)
+    np.testing.assert_allclose(rank_by_loss(loss), 1 - (rankdata(loss.double().numpy()) - 1) / 49)
 
 
 def test_loss_over_time_is_the_mean_of_the_looks_that_saw_a_sample():
@@ -151,21 +151,21 @@ def test_the_self_gradient_is_autograds():
         head = w.clone().requires_grad_()
         F.cross_entropy(F.normalize(f[i : i + 1] @ head.T, dim=1) @ proxy.T, y[i : i + 1]).backward()
         norm.append(float(head.grad.norm()))
-    np.testing.assert_allclose(self_gradient(e.grad, f), by_loss(torch.tensor(norm)))
+    np.testing.assert_allclose(self_gradient(e.grad, f), rank_by_loss(torch.tensor(norm)))
 
 
 @pytest.mark.parametrize(
     ("work", "message"),
     [
         (lambda: centre_margin(torch.randn(4, 2), torch.zeros(4, dtype=torch.int64)), "two classes or more"),
-        (lambda: centre_margin(torch.randn(4, 2), torch.zeros(4)), "a whole number for each"),
-        (lambda: neighbour_vote(torch.randn(4, 2), torch.zeros(3, dtype=torch.int64)), "a whole number for each"),
+        (lambda: centre_margin(torch.randn(4, 2), torch.zeros(4)), "one integer per row"),
+        (lambda: neighbour_vote(torch.randn(4, 2), torch.zeros(3, dtype=torch.int64)), "one integer per row"),
         (lambda: centre_margin(torch.tensor([[1.0], [torch.nan]]), torch.arange(2)), "first: row 1"),
         (lambda: centre_margin(torch.tensor([[1.0], [1e20]]), torch.arange(2)), r"below 1e\+15.*first: row 1"),
         (lambda: neighbour_vote(torch.randn(4, 2), torch.arange(4), k=0), "k >= 1"),
         (lambda: neighbour_vote(torch.randn(4, 2), torch.arange(4), temperature=0.0), "temperature > 0"),
-        (lambda: by_loss(torch.tensor([1.0, torch.nan])), "first: row 1"),
-        (lambda: loss_over_time(torch.full((2, 3), torch.nan)), "no loss was seen"),
+        (lambda: rank_by_loss(torch.tensor([1.0, torch.nan])), "first: row 1"),
+        (lambda: loss_over_time(torch.full((2, 3), torch.nan)), "must have a loss, got only NaN"),
     ],
 )
 def test_bad_input_is_named(work, message, unchecked):

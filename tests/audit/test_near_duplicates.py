@@ -9,7 +9,7 @@ import torch
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
 from likewise.audit import near_duplicates as module
-from likewise.audit.near_duplicates import BITS, agreement, near_duplicates, perceptual_hash
+from likewise.audit.near_duplicates import HASH_COEFFICIENTS, agreement, near_duplicates, perceptual_hash
 from likewise.errors import LikewiseError
 
 
@@ -60,13 +60,13 @@ def test_the_hash_is_the_signs_of_a_sum_of_cosines():
             float(grey[y, x]) * math.cos(math.pi * u * (2 * y + 1) / 64) * math.cos(math.pi * v * (2 * x + 1) / 64)
             for y in range(32) for x in range(32)
         ) > 0))
-        for u, v in (divmod(int(place), 32) for place in BITS)
+        for u, v in (divmod(int(place), 32) for place in HASH_COEFFICIENTS)
     )  # fmt: skip
     assert perceptual_hash(picture)[0].tobytes() == int(bits, 2).to_bytes(8, "big")
 
 
 def test_the_mirrored_hash_is_that_of_the_mirrored_picture():
-    assert perceptual_hash(scene(1))[0] ^ module.MIRROR == perceptual_hash(ImageOps.mirror(scene(1)))[0]
+    assert perceptual_hash(scene(1))[0] ^ module.MIRROR_MASK == perceptual_hash(ImageOps.mirror(scene(1)))[0]
 
 
 @pytest.mark.parametrize("way", COPIES)
@@ -77,7 +77,7 @@ def test_a_copy_is_found_among_others(way, first):
     pictures = [copy, *pictures] if first else [*pictures, copy]
     found = near_duplicates(apart(7), pictures.__getitem__, k=6)  # everybody is a candidate
     assert pairs(found) == ([(0, 3, "near")] if first else [(2, 6, "near")])
-    assert 0 <= found.bits[0] <= module.SIFT and found.unread == 0
+    assert 0 <= found.bits[0] <= module.MAX_HASH_DISTANCE and found.unread == 0
 
 
 def test_the_hash_finds_copies_that_the_embedding_keeps_apart():
@@ -91,9 +91,9 @@ def test_the_hash_finds_copies_that_the_embedding_keeps_apart():
 def test_the_same_thing_in_another_colour_is_another_thing():
     red = Image.merge("RGB", [scene(0).convert("L").point(lambda v, s=s: int(v * s)) for s in (1.0, 0.4, 0.3)])
     blue = Image.merge("RGB", red.split()[::-1])
-    detail, tint = agreement(red, blue, module.WINDOWS[0], False)
-    assert detail > 0.85 and tint > module.TINT
-    assert agreement(red, red, module.WINDOWS[0], False) == (pytest.approx(1, abs=1e-5), 0)
+    detail, tint = agreement(red, blue, module.CROP_WINDOWS[0], False)
+    assert detail > 0.85 and tint > module.MAX_COLOUR_DIFFERENCE
+    assert agreement(red, red, module.CROP_WINDOWS[0], False) == (pytest.approx(1, abs=1e-5), 0)
     assert pairs(near_duplicates(apart(2), [red, blue].__getitem__)) == []
 
 
@@ -117,7 +117,7 @@ def test_of_many_copies_as_many_pairs_as_join_them():
 
 def test_pairs_across_parts_come_before_pairs_within():
     copies = [scene(0), scene(0), scene(0), COPIES["packed"](scene(0))]
-    found = near_duplicates(apart(4), copies.__getitem__, part=np.array([1, 1, 1, 0]))
+    found = near_duplicates(apart(4), copies.__getitem__, split=np.array([1, 1, 1, 0]))
     assert pairs(found) == [(0, 3, "near"), (1, 3, "near"), (2, 3, "near")]
     assert len(near_duplicates(apart(4), copies.__getitem__).row) == 3
 
@@ -154,5 +154,5 @@ def test_nothing_to_compare(count):
 def test_bad_input_is_named(unchecked):
     with pytest.raises(LikewiseError, match="k must be 1 or more.*got k=0"):
         near_duplicates(apart(3), k=0)
-    with pytest.raises(LikewiseError, match="each of 3 samples in one part.*2 parts"):
-        near_duplicates(apart(3), part=np.zeros(2, int))
+    with pytest.raises(LikewiseError, match="one entry for each of 3 samples.*2 entries"):
+        near_duplicates(apart(3), split=np.zeros(2, int))

@@ -12,7 +12,7 @@ from page_reader import Reader
 from PIL import Image
 
 from likewise.audit import page as audit_page
-from likewise.audit.page import MOST, ends, noise_share, once, write_page
+from likewise.audit.page import MAX_ITEMS, noise_share, scale_ends, without_mirrored, write_page
 from likewise.audit.read import Pair
 from likewise.render.html import breakable
 
@@ -150,7 +150,7 @@ def test_what_is_written_is_what_was_found(tmp_path):
 def test_suspects_come_with_the_best_of_both_classes(tmp_path):
     page = page_of(write_audit(tmp_path))
     card = page[page.index('id="row-4"') :].split("</article>")[0]
-    # Row 4 is a wren of train, and so are 0, 4, .. 36: all suspect, so that high rows have the best scores.
+    # Row 4 is a wren of train, and so are 0, 4, .. 36: all suspect, so that high rows have the exemplars scores.
     assert re.findall(r"pic p(\d+)", card) == ["4", "36", "32", "28", "37", "33", "29"]
     order = re.findall(r'<article id="row-(\d+)"', page)
     assert order == [str(row) for row in range(0, 80, 4)]
@@ -168,7 +168,7 @@ def test_an_error_is_a_triple_with_five_causes_each_way(tmp_path):
 def test_long_lists_are_cut_and_say_so(tmp_path):
     page = Reader(page_of(write_audit(tmp_path, 1600)))
     shown = Counter(tag_id.split("-")[0] for tag, a in page.tags if tag == "article" and (tag_id := a.get("id")))
-    assert shown["row"] == MOST["suspects"] and shown["confusion"] == MOST["pairs"]
+    assert shown["row"] == MAX_ITEMS["suspects"] and shown["confusion"] == MAX_ITEMS["pairs"]
     assert page.text.count("The first 60 of 200; all in audit.csv.") == 2
     assert "The first 40 of 800; all in pairs.csv." in page.text
 
@@ -216,14 +216,14 @@ def test_pictures_shrink_until_they_fit(tmp_path, monkeypatch):
     noise = np.random.default_rng(0).integers(0, 256, (200, 300, 3), dtype=np.uint8)
     write_audit(tmp_path)
     large = len(page_of(tmp_path, lambda row: Image.fromarray(noise)))
-    monkeypatch.setattr(audit_page, "ROOM", 400_000)
+    monkeypatch.setattr(audit_page, "THUMB_BYTES_LIMIT", 400_000)
     small = len(page_of(tmp_path, lambda row: Image.fromarray(noise)))
     assert large > 800_000 and small < 400_000 + 100_000
 
 
 def test_pairs_seen_from_both_sides_are_shown_once():
     pairs = [Pair(q, o, "confusion", 0.1, o, -1) for q, o in ((1, 2), (2, 1), (3, 1), (1, 3), (4, 5))]
-    assert [(p.query, p.other) for p in once(pairs)] == [(1, 2), (3, 1), (4, 5)]
+    assert [(p.query, p.other) for p in without_mirrored(pairs)] == [(1, 2), (3, 1), (4, 5)]
 
 
 def test_the_share_of_noise_is_where_a_curve_reaches_its_recall():
@@ -235,9 +235,9 @@ def test_the_share_of_noise_is_where_a_curve_reaches_its_recall():
 
 
 def test_scales_have_zero_on_them():
-    assert ends([{"low": 0.1, "high": 0.3}, {"low": 0.2, "high": 0.5}]) == (0.0, 0.5)
-    assert ends([{"low": -0.1, "high": -0.05}]) == (-0.1, 0.0)
-    assert ends([{"low": 0.0, "high": 0.0}]) == (-1.0, 1.0)
+    assert scale_ends([{"low": 0.1, "high": 0.3}, {"low": 0.2, "high": 0.5}]) == (0.0, 0.5)
+    assert scale_ends([{"low": -0.1, "high": -0.05}]) == (-0.1, 0.0)
+    assert scale_ends([{"low": 0.0, "high": 0.0}]) == (-1.0, 1.0)
 
 
 @pytest.mark.browser

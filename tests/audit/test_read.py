@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from audit_folder import HEADS, write_audit
 
-from likewise.audit.read import ALL, read_findings
+from likewise.audit.read import UNSPLIT_NAME, read_findings
 from likewise.errors import LikewiseError
 
 
@@ -51,8 +51,10 @@ def test_data_without_parts_is_one_part(folder):
         text = (folder / f"{name}.csv").read_text()
         (folder / f"{name}.csv").write_text(text.replace(",train", ",").replace(",test", ",").replace("train,", ","))
     found = read_findings(folder)
-    assert found.sample[1].split == ALL and found.sample[1].carried["split"] == ""  # as the data's own table has it
-    assert found.members[ALL, "wren"] == [2, 0, 1] and found.merges()[0].split == ALL
+    assert (
+        found.sample[1].split == UNSPLIT_NAME and found.sample[1].carried["split"] == ""
+    )  # as the data's own table has it
+    assert found.members[UNSPLIT_NAME, "wren"] == [2, 0, 1] and found.merges()[0].split == UNSPLIT_NAME
 
 
 def test_only_the_first_two_files_must_be_there(folder):
@@ -68,15 +70,15 @@ def test_only_the_first_two_files_must_be_there(folder):
 @pytest.mark.parametrize(
     ("file", "line", "told"),
     [
-        ("audit.csv", "12,,wren,0.5,,,,,train", "line 14 of audit.csv must be that of another row of 12, got 12"),
-        ("audit.csv", "-3,,wren,0.5,,,,,train", "line 14 of audit.csv must be that of another row of 12, got -3"),
-        ("audit.csv", "2,,wren,0.5,,,,,train", "line 14 of audit.csv must be that of another row of 12, got 2"),
+        ("audit.csv", "12,,wren,0.5,,,,,train", "line 14 of audit.csv must have a new row below 12, got 12"),
+        ("audit.csv", "-3,,wren,0.5,,,,,train", "line 14 of audit.csv must have a new row below 12, got -3"),
+        ("audit.csv", "2,,wren,0.5,,,,,train", "line 14 of audit.csv must have a new row below 12, got 2"),
         ("audit.csv", "2,,wren,low,,,,,train", "score must be a number, got 'low' in line 14 of audit.csv"),
         ("audit.csv", "2,,wren,nan,,,,,train", "score must be a number, got 'nan' in line 14"),
-        ("pairs.csv", "0,99,confusion,1,1,1", "pairs.csv line 6 must name rows of audit.csv, got 99"),
-        ("pairs.csv", "0,1,confusion,1,1,-2", "pairs.csv line 6 must name rows of audit.csv, got -2"),
-        ("pairs.csv", "0,1,confusion,1,-1,1", "pairs.csv line 6 must name rows of audit.csv, got -1"),
-        ("causes.csv", "1-2,confusion,harmful,1,-1,1,1", "causes.csv line 5 must name rows of audit.csv, got -1"),
+        ("pairs.csv", "0,99,confusion,1,1,1", "pairs.csv line 6 must have rows of audit.csv, got 99"),
+        ("pairs.csv", "0,1,confusion,1,1,-2", "pairs.csv line 6 must have rows of audit.csv, got -2"),
+        ("pairs.csv", "0,1,confusion,1,-1,1", "pairs.csv line 6 must have rows of audit.csv, got -1"),
+        ("causes.csv", "1-2,confusion,harmful,1,-1,1,1", "causes.csv line 5 must have rows of audit.csv, got -1"),
         ("duplicates.csv", "0,x,1,,near,train-train,1", "other must be a number, got 'x' in line 4"),
     ],
 )
@@ -94,7 +96,7 @@ def test_a_wrong_line_is_named(folder, file, line, told):
         ("audit.json", "[]", "audit.json is damaged"),
         ("audit.json", '{"title": "a", "root": "", "pictures": true}', "audit.json is damaged .*rows"),
         ("audit.csv", "row,path\n0,a\n", "audit.csv must have the column 'label'"),
-        ("audit.csv", HEADS["audit"].replace(" ", ","), "audit.csv must hold samples"),
+        ("audit.csv", HEADS["audit"].replace(" ", ","), "audit.csv must have a sample or more"),
         ("audit.csv", HEADS["audit"].replace(" ", ",") + "\n0,,a,1,,,,,,,,,,,wide\n", "right must be .* got 'wide'"),
         ("neighbours.npz", "no archive", "neighbours.npz is damaged .*audit again"),
         ("neighbours.npz", "", "neighbours.npz is damaged .*audit again"),
@@ -110,11 +112,11 @@ def test_a_broken_file_is_named(folder, file, text, told):
 
 def test_neighbours_are_a_line_of_rows_for_each(folder):
     np.savez(folder / "neighbours.npz", row=np.array([1, 3]), near=np.array([[70], [0]]))
-    with pytest.raises(LikewiseError, match="must name rows of audit.csv, got 70"):
+    with pytest.raises(LikewiseError, match="must have rows of audit.csv, got 70"):
         read_findings(folder)
     for row, near in ((np.array([1]), np.array([[2], [0]])), (np.array([1.0]), np.array([[2]]))):
         np.savez(folder / "neighbours.npz", row=row, near=near)
-        with pytest.raises(LikewiseError, match="'near' with a line for each.*audit again"):
+        with pytest.raises(LikewiseError, match="one row of 'near' for each.*audit again"):
             read_findings(folder)
 
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from likewise.audit.records import Errors, moved
+from likewise.audit.records import Errors, to_device
 from likewise.types import Embedded
 
 
@@ -16,5 +16,5 @@ def test_some_errors_are_numbered_anew():
 
 def test_what_is_missing_stays_missing_on_another_device():
     e = Embedded(torch.eye(2), torch.tensor([0, 1]), torch.tensor([4, 5]), f=torch.ones(2, 3))
-    there = moved(e, torch.device("meta"))
+    there = to_device(e, torch.device("meta"))
     assert there.z.is_meta and there.f.is_meta and there.e is None

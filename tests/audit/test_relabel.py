@@ -119,9 +119,12 @@ def test_of_equal_targets_the_lowest_is_named_and_thresholds_count():
 @pytest.mark.parametrize(
     ("work", "message"),
     [
-        (lambda: suggest(torch.randn(4, 2), torch.zeros(4, dtype=torch.int64)), "there is no other label"),
+        (
+            lambda: suggest(torch.randn(4, 2), torch.zeros(4, dtype=torch.int64)),
+            "must have two classes or more, got one",
+        ),
         (lambda: suggest(torch.randn(4, 2), torch.arange(4), k=-1), "k >= 1"),
-        (lambda: suggest(torch.randn(4, 2), torch.arange(4), torch.tensor([-1, 2])), "from 0 to 3, got -1 to 2"),
+        (lambda: suggest(torch.randn(4, 2), torch.arange(4), torch.tensor([-1, 2])), "between 0 and 3, got -1 to 2"),
         (lambda: class_findings(torch.arange(3), torch.arange(2)), "got 2 for 3"),
     ],
 )

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from likewise.audit.corrected import by_its_split
+from likewise.audit.corrected import split_column_protocol
 from likewise.audit.retrain import retrain
 from likewise.config import Audit, Train
 from likewise.data import load
@@ -140,4 +140,4 @@ def test_bad_input(run, tmp_path):
         def rows(self, items, part): ...
 
     with pytest.raises(LikewiseError, match="can go by a `split` column is needed, got Odd"):
-        by_its_split(Odd())
+        split_column_protocol(Odd())

@@ -37,7 +37,7 @@ def by_hand(z, y):
 @pytest.mark.parametrize("chunk", [2**24, 1, 300])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_both_kinds_by_hand(seed, chunk, monkeypatch):
-    monkeypatch.setattr(module, "AT_ONCE", chunk)
+    monkeypatch.setattr(module, "SIMILARITY_BLOCK_SIZE", chunk)
     z, y = some(seed=seed)
     expected = by_hand(z, y)
     confusion, mis_similar = find_pairs(z, y)

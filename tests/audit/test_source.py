@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from likewise.audit.source import ALL, open_subject
+from likewise.audit.source import UNSPLIT_NAME, open_subject
 from likewise.config import Audit, Train
 from likewise.data import load
 from likewise.runs.dataset import make_protocol
@@ -25,15 +25,15 @@ def opened(target, **changes):
 def test_a_run(run):
     found = opened(run.path)
     items, protocol = load(read_config(run).data), make_protocol(read_config(run))
-    assert list(found.part) == ["train", "val", "test"] and found.linear and found.notes == []
-    for name, part in found.part.items():
+    assert list(found.splits) == ["train", "val", "test"] and found.linear and found.notes == []
+    for name, part in found.splits.items():
         rows = protocol.rows(items, name)
         assert np.array_equal(part.e.row, rows)
         assert [part.names[c] for c in part.e.y] == [items.class_name[c] for c in items.y[rows]]
         assert set(part.e.y.tolist()) == set(range(len(part.names)))
         torch.testing.assert_close(part.e.z, F.normalize(part.e.e, dim=1))
     head = found.embedder.head.fc
-    train_part = found.part["train"].e
+    train_part = found.splits["train"].e
     torch.testing.assert_close(F.linear(train_part.f, head.weight, head.bias), train_part.e)
     assert found.loss(train_part.z, train_part.y).shape == train_part.y.shape
 
@@ -49,9 +49,9 @@ def test_features_are_what_the_head_sees(features, settings):
 def test_training_samples_that_answer_stay_in_their_part(features, settings):
     run = train(Train(**settings | {"protocol": "SeenClasses(gallery='train')", "steps": 3, "evaluate": False}))
     found = opened(run.path)
-    rows = [part.e.row.tolist() for part in found.part.values()]
+    rows = [part.e.row.tolist() for part in found.splits.values()]
     assert sorted(sum(rows, [])) == list(range(288)) and len(found.test.e.row) == 288
-    assert len(found.part["test"].e.row) < 288
+    assert len(found.splits["test"].e.row) < 288
 
 
 def test_a_network_that_diverged(run):
@@ -61,7 +61,7 @@ def test_a_network_that_diverged(run):
         tensors = load_file(file)
         save_file({k: v * torch.nan if k == "embedder.head.fc.bias" else v for k, v in tensors.items()}, file)
     with pytest.raises(
-        LikewiseError, match=r"must give finite embeddings, and 288 are not \(first: row 0\); it diverged"
+        LikewiseError, match=r"must return finite embeddings, but 288 are not \(first: row 0\); the training diverged"
     ):
         opened(run.path)
 
@@ -75,28 +75,32 @@ def test_embeddings(tmp_path):
     x = np.random.default_rng(0).normal(size=(8, 3)) * 5
     labels = ["b", "a"] * 4
     found = opened(save(tmp_path, x, label=labels))
-    assert list(found.part) == [ALL] and found.test is found.part[ALL] and found.part[ALL].names == ("a", "b")
+    assert (
+        list(found.splits) == [UNSPLIT_NAME]
+        and found.test is found.splits[UNSPLIT_NAME]
+        and found.splits[UNSPLIT_NAME].names == ("a", "b")
+    )
     assert found.test.e.y.tolist() == [1, 0] * 4 and found.loss is None and found.run is None
     torch.testing.assert_close(found.test.e.z.norm(dim=1), torch.ones(8))
     split = ["train", "train", "train", "", "val", "test", "test", "test"]
     found = opened(save(tmp_path, x, label=labels, split=split))
-    assert {name: part.e.row.tolist() for name, part in found.part.items()} == {
+    assert {name: part.e.row.tolist() for name, part in found.splits.items()} == {
         "train": [0, 1, 2], "val": [4], "test": [5, 6, 7],
     }  # fmt: skip
     assert any("1 of 8 rows have no split" in note for note in found.notes)
     (tmp_path / "new.csv").write_text("label\n" + "c\n" * 4 + "d\n" * 4)
     found = opened(tmp_path / "z.npz", labels=str(tmp_path / "new.csv"))
-    assert found.items.class_name == ("c", "d") and list(found.part) == ["train", "val", "test"]
-    assert any(note.startswith(f"labels are those of {tmp_path / 'new.csv'}") for note in found.notes)
+    assert found.items.class_name == ("c", "d") and list(found.splits) == ["train", "val", "test"]
+    assert any(note.startswith(f"labels are read from {tmp_path / 'new.csv'}") for note in found.notes)
     found = opened(save(tmp_path, x, label=labels, similarity="euclidean"))
-    assert any("trained for raw ones" in note for note in found.notes)
+    assert any("trained for raw distances" in note for note in found.notes)
 
 
 def test_what_cannot_be_audited(run, tmp_path):
     x = np.random.default_rng(0).normal(size=(4, 3))
     file, label = save(tmp_path, x, label=[0, 0, 1, 1]), [0, 0, 1, 1]
     for name, value in (("data", "x"), ("checkpoint", "last"), ("verify", True), ("retrain", True)):
-        with pytest.raises(LikewiseError, match=f"is a file of embeddings, and --{name} is for a run"):
+        with pytest.raises(LikewiseError, match=f"--{name} must be used with a run"):
             opened(file, **{name: value})
     with pytest.raises(LikewiseError, match="has labels of its own; leave out --labels"):
         opened(run.path, labels="x.csv")

@@ -26,7 +26,7 @@ def test_the_terminal_shows_what_matters(folder, capsys, monkeypatch):
     assert "0.125 8 tit -> [bold]owl [2J 0 of 2" in lines  # neither marked up nor moving the cursor
     assert "2 of 3 train robin -> wren" in lines
     assert "2 of 3 tit [bold]owl [2J 5 robin" in lines
-    assert "Near duplicates across parts: 1 between train and test" in lines
+    assert "Near duplicates across splits: 1 between train and test" in lines
     assert "Note: no [i]history" in lines
     assert "\x1b[2J" not in told
     assert f"next: likewise review {folder}" in lines and any("audit.html" in line for line in lines)
@@ -50,7 +50,7 @@ def test_an_audit_that_found_nothing_says_so(folder, capsys):
         (folder / name).unlink()
     show_findings(SimpleNamespace(folder=folder))
     told = capsys.readouterr().out
-    assert "No label is suspect." in told and "worst" not in told and "perhaps one" not in told
+    assert "No label is flagged." in told and "worst" not in told and "perhaps one" not in told
 
 
 def test_small_scores_are_not_written_as_zero():

@@ -36,7 +36,7 @@ def test_numbers(value, text):
 
 def test_reasons():
     assert reason([], "a", "b") == ""
-    assert reason(["a", "b", "b", "c"], "a", "b") == "4 nearest: 2 as suggested, 1 as labelled"
+    assert reason(["a", "b", "b", "c"], "a", "b") == "4 nearest: 2 with the suggested label, 1 with the given label"
 
 
 def test_what_the_data_says_besides():

@@ -7,7 +7,7 @@ from likewise.numerics.class_sums import class_sums
 
 
 def test_sums_by_hand(monkeypatch):
-    monkeypatch.setattr(module, "CHUNK", 7)
+    monkeypatch.setattr(module, "CHUNK_ROWS", 7)
     z, y = torch.randn(50, 3, generator=torch.Generator().manual_seed(0)), torch.arange(50) % 4
     for dtype in (None, torch.float64):
         total = class_sums(z, y, 5, dtype)

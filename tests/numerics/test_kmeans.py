@@ -73,7 +73,7 @@ def start_by_hand(x, k, seed):
     return chosen
 
 
-@pytest.mark.parametrize("budget", [module.BUDGET, 1000, 1])
+@pytest.mark.parametrize("budget", [module.DISTANCE_BUDGET_BYTES, 1000, 1])
 def test_iterations_by_hand(budget):
     x, _ = some()
     found = kmeans(x, 5, iterations=4, init=x[:5], budget=budget)
@@ -83,7 +83,7 @@ def test_iterations_by_hand(budget):
     assert found.inertia.tolist() == pytest.approx(inertia)
 
 
-@pytest.mark.parametrize("budget", [module.BUDGET, 1])
+@pytest.mark.parametrize("budget", [module.DISTANCE_BUDGET_BYTES, 1])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_start_by_hand(seed, budget):
     x, _ = some(90, 4)
@@ -133,7 +133,7 @@ def test_same_seed_same_clusters_and_the_points_stay():
     first, other = kmeans(x, 20), kmeans(x, 20, seed=1)
     assert not torch.equal(first.centre, other.centre)
     assert torch.equal(x, before) and torch.equal(torch.random.get_rng_state(), default)
-    for budget in (module.BUDGET, 1, 10_000):
+    for budget in (module.DISTANCE_BUDGET_BYTES, 1, 10_000):
         again = kmeans(x, 20, budget=budget)
         assert torch.equal(again.label, first.label) and torch.equal(again.centre, first.centre)
         assert torch.equal(again.inertia, first.inertia)

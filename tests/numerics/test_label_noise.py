@@ -8,7 +8,15 @@ import torch
 
 from likewise.numerics import label_noise
 from likewise.numerics import lda as discriminant
-from likewise.numerics.label_noise import Evidence, Known, Noise, at_sharpness, discriminate, fit_noise, fit_shares
+from likewise.numerics.label_noise import (
+    Evidence,
+    Noise,
+    StoredScores,
+    discriminate,
+    fit_at_sharpness,
+    fit_noise,
+    fit_shares,
+)
 from likewise.numerics.lda import Discriminant
 
 
@@ -54,7 +62,7 @@ def test_shares_of_a_mixture_are_the_most_likely_ones():
 @pytest.mark.parametrize("mixed", [False, True])
 def test_the_likelihood_at_a_sharpness_by_hand(mixed):
     table, y = scores(30)
-    likelihood, noise = at_sharpness(Known(table), y, 0.6, mixed)
+    likelihood, noise = fit_at_sharpness(StoredScores(table), y, 0.6, mixed)
     power = [[math.exp(0.6 * float(s)) for s in row] for row in table]
     p = [[v / sum(row) for v in row] for row in power]
     likeness = [[sum(one[a] * one[b] for one in p) if a != b else 0.0 for b in range(4)] for a in range(4)]
@@ -74,39 +82,42 @@ def test_the_likelihood_at_a_sharpness_by_hand(mixed):
 def test_the_likeliest_sharpness_wins():
     table, y = scores()
     tried = (0.1, 0.7, 1.5, 6.0)
-    each = [at_sharpness(Known(table), y, t, True) for t in tried]
+    each = [fit_at_sharpness(StoredScores(table), y, t, True) for t in tried]
     best = max(range(4), key=lambda i: each[i][0])
-    assert fit_noise(Known(table), y, tried).sharpness == tried[best] and 0 < best < 3
+    assert fit_noise(StoredScores(table), y, tried).sharpness == tried[best] and 0 < best < 3
 
 
 def test_shares_are_fitted_by_the_rows_asked_for():
     table, y = scores(400, wrong=0.2)
     true = torch.arange(400) % 4
     some = ((y == true) | (torch.arange(400) < 100)).nonzero()[:, 0]
-    found = fit_noise(Known(table), y, (1.0,), by=some)
-    assert found[:3] == pytest.approx(fit_noise(Known(table[some]), y[some], (1.0,))[:3])
-    whole = fit_noise(Known(table), y, (1.0,))
+    found = fit_noise(StoredScores(table), y, (1.0,), by=some)
+    assert found[:3] == pytest.approx(fit_noise(StoredScores(table[some]), y[some], (1.0,))[:3])
+    whole = fit_noise(StoredScores(table), y, (1.0,))
     assert found.any + found.similar < (whole.any + whole.similar) / 2  # most wrong ones were left out
-    assert fit_noise(Known(table), y, (1.0,), by=torch.arange(400))[:3] == whole[:3]
+    assert fit_noise(StoredScores(table), y, (1.0,), by=torch.arange(400))[:3] == whole[:3]
 
 
 def test_labels_no_likelier_than_by_chance_prove_nothing():
     g = torch.Generator().manual_seed(0)
     table, y = torch.randn(300, 6, generator=g), torch.randint(0, 6, (300,), generator=g)
-    assert fit_noise(Known(table), y, (1.0, 2.0), proven=True) == Noise(0.0, 0.0, 0.0, None)
-    loose = fit_noise(Known(table), y, (1.0, 2.0))
+    assert fit_noise(StoredScores(table), y, (1.0, 2.0), proven=True) == Noise(0.0, 0.0, 0.0, None)
+    loose = fit_noise(StoredScores(table), y, (1.0, 2.0))
     assert loose.any + loose.similar > 0.5  # what would be said without proof
     good, given = scores(300)
-    plain, proven = fit_noise(Known(good), given, (1.0,)), fit_noise(Known(good), given, (1.0,), proven=True)
+    plain, proven = (
+        fit_noise(StoredScores(good), given, (1.0,)),
+        fit_noise(StoredScores(good), given, (1.0,), proven=True),
+    )
     assert proven[:3] == pytest.approx(plain[:3]) and 0.1 < proven.any + proven.similar < 0.3
 
 
 def test_two_classes_the_wrong_way_round_prove_nothing():
     y = torch.arange(100) % 2
     table = 5 * torch.nn.functional.one_hot(1 - y, 2).double()
-    loose = fit_noise(Known(table), y, (1.0,))
+    loose = fit_noise(StoredScores(table), y, (1.0,))
     assert loose.any + loose.similar > 0.9
-    assert fit_noise(Known(table), y, (1.0,), proven=True).sharpness == 0
+    assert fit_noise(StoredScores(table), y, (1.0,), proven=True).sharpness == 0
 
 
 def test_who_believes_nothing_doubts_nobody():
@@ -117,29 +128,29 @@ def test_who_believes_nothing_doubts_nobody():
 
 def test_similar_classes_that_would_explain_most_labels_away_are_left_out(monkeypatch):
     table, y = scores()
-    plain = fit_noise(Known(table), y, (1.0,), similar=False)
-    real = label_noise.at_sharpness
+    plain = fit_noise(StoredScores(table), y, (1.0,), similar=False)
+    real = label_noise.fit_at_sharpness
 
-    def greedy(each, y, sharpness, mixed, faint):
-        likelihood, noise = real(each, y, sharpness, mixed, faint)
+    def greedy(each, y, sharpness, mixed, min_probability):
+        likelihood, noise = real(each, y, sharpness, mixed, min_probability)
         return likelihood, noise._replace(similar=0.9) if mixed else noise
 
-    monkeypatch.setattr(label_noise, "at_sharpness", greedy)
-    assert fit_noise(Known(table), y, (1.0,), proven=True) == plain
+    monkeypatch.setattr(label_noise, "fit_at_sharpness", greedy)
+    assert fit_noise(StoredScores(table), y, (1.0,), proven=True) == plain
 
 
 def test_the_faintest_chances_make_no_table():
     table, y = scores()
-    _, whole = at_sharpness(Known(table), y, 1.0, True)
-    _, cut = at_sharpness(Known(table), y, 1.0, True, faint=1e-19)
-    assert torch.equal(whole.table, cut.table)  # there are none so faint
-    _, coarse = at_sharpness(Known(table), y, 1.0, True, faint=0.9)
+    _, whole = fit_at_sharpness(StoredScores(table), y, 1.0, True)
+    _, cut = fit_at_sharpness(StoredScores(table), y, 1.0, True, min_probability=1e-19)
+    assert torch.equal(whole.table, cut.table)  # there are none so min_probability
+    _, coarse = fit_at_sharpness(StoredScores(table), y, 1.0, True, min_probability=0.9)
     assert not coarse.table.any() and coarse.table.isfinite().all()
 
 
 def test_blocks_of_known_scores(monkeypatch):
     table, y = scores(23)
-    known = Known(table)
+    known = StoredScores(table)
     assert isinstance(known, Evidence) and known.classes == 4 and len(list(known.blocks())) == 1
     whole = fit_noise(known, y, (1.0, 2.0))
     monkeypatch.setattr(discriminant, "AT_ONCE", 20)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.special import lambertw
 
-from likewise.numerics.lambert_w import BRANCH, exp_minus_w, lambert_w
+from likewise.numerics.lambert_w import INVERSE_E_PARTS, exp_minus_w, lambert_w
 
 BOTH = pytest.mark.parametrize(("kind", "error"), [(torch.float32, 1e-6), (torch.float64, 3e-14)])
 
@@ -57,7 +57,7 @@ def test_the_ends(kind, error):
     x = torch.tensor([least, -5.0, 0.0, most, torch.inf], dtype=kind)
     w, sigma = lambert_w(x), exp_minus_w(x)
     assert w.dtype == sigma.dtype == kind
-    apart = math.sqrt(2 * math.e * max(0.0, float(x[0]) + BRANCH[kind][0] + BRANCH[kind][1]))
+    apart = math.sqrt(2 * math.e * max(0.0, float(x[0]) + INVERSE_E_PARTS[kind][0] + INVERSE_E_PARTS[kind][1]))
     assert abs(float(w[0]) + 1 - apart) < 1e-6 and w[1] == -1
     assert w[2] == 0 and sigma[2] == 1
     assert w[3] == w[4] and abs(float(w[3]) - math.log(most) + math.log(math.log(most))) < 0.1

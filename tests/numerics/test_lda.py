@@ -129,8 +129,8 @@ def test_a_second_fit_goes_by_what_was_added_since_the_first(data):
 def test_scores_that_are_not_kept_are_worked_out_again(data, monkeypatch):
     x, y, fold = data
     kept = fitted(x, fold, one_hot(y), 0.4)
-    monkeypatch.setattr(discriminant, "KEPT", N * CLASSES - 1)
+    monkeypatch.setattr(discriminant, "MAX_STORED_SCORES", N * CLASSES - 1)
     again = fitted(x, fold, one_hot(y), 0.4)
-    assert kept.known is not None and again.known is None
+    assert kept.stored is not None and again.stored is None
     some = torch.tensor([5, 0, 77])
     assert torch.allclose(again.scores(some), kept.scores(some), rtol=1e-10)

@@ -121,7 +121,7 @@ def test_sign_flip_tries_every_choice_where_there_are_few(difference):
 
 def test_sign_flip_by_chance_comes_near_and_is_never_zero(monkeypatch):
     difference = np.random.default_rng(0).normal(0.4, 1, 12)
-    monkeypatch.setattr(significance, "BLOCK", 100)
+    monkeypatch.setattr(significance, "SIGN_BLOCK_SIZE", 100)
     exact, drawn = sign_flip(difference, resamples=4096), sign_flip(difference, resamples=4095, seed=1)
     assert exact == pytest.approx(flips_by_hand(difference)) and exact != drawn
     assert drawn == pytest.approx(exact, abs=4 * (exact / 4095) ** 0.5)
@@ -225,10 +225,10 @@ def test_few_methods_cannot_agree_much():
     ("ask", "said"),
     [
         (lambda: blocked_t(np.array([[1, 2], [3, np.inf]])), "blocked_t: values must be seeds by methods, finite or NaN"),
-        (lambda: sign_flip(np.array([1.0, np.nan])), r"sign_flip: difference must be finite.*\(2,\) with 1 numbers not"),
+        (lambda: sign_flip(np.array([1.0, np.nan])), r"sign_flip: difference must be finite.*\(2,\) with 1 values not"),
         (lambda: sign_flip(np.ones((0, 2))), "sign_flip: difference must be finite, one unit or more"),
-        (lambda: mean_ranks(np.full((2, 2), np.nan)), "mean_ranks: values must be units by methods .*0 such units; bring"),
-        (lambda: critical_difference(1, 5), "critical_difference: it takes 2 methods or more, .* got 1, 5 and 0.95"),
+        (lambda: mean_ranks(np.full((2, 2), np.nan)), "mean_ranks: values must be units by methods .*0 such units; use"),
+        (lambda: critical_difference(1, 5), "critical_difference: methods must be 2 or more, .* got 1, 5 and 0.95"),
     ],
 )  # fmt: skip
 def test_bad_input_is_named(ask, said):

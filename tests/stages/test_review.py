@@ -81,8 +81,8 @@ def test_from_audit_to_corrected_table(run):
         with pytest.raises(urllib.error.HTTPError, match="404") as missing:
             served.ask("/picture/3")
         assert "there is no such file" in missing.value.read().decode()
-        served.ask("/api/decide", reviewer="ann", item="1", verdict="relabel", label="robin")
-        served.ask("/api/decide", reviewer="bob", item="3", verdict="remove")
+        served.ask("/api/decide", reviewer="ann", item="1", choice="relabel", label="robin")
+        served.ask("/api/decide", reviewer="bob", item="3", choice="remove")
         corrected, changes = (served.ask(f"/export/{name}.csv").decode() for name in ("corrected", "changes"))
     finally:
         code, said, wrong = served.interrupt()
@@ -116,7 +116,7 @@ def test_a_damaged_audit_is_told(run, text):
 
 
 def test_what_stands_in_the_way_is_told(run, tmp_path):
-    with take_port("review", "127.0.0.1", 0) as held, pytest.raises(LikewiseError, match="is taken; choose another"):
+    with take_port("review", "127.0.0.1", 0) as held, pytest.raises(LikewiseError, match="is in use; choose another"):
         review(Review(str(run), port=held.getsockname()[1]))
     with pytest.raises(LikewiseError, match="review: --token-file must be a text file, got 'nowhere'"):
         review(Review(str(run), token_file="nowhere"))

@@ -18,7 +18,7 @@ from fastapi.testclient import TestClient
 
 from likewise.errors import LikewiseError
 from likewise.web import http as server
-from likewise.web.http import HEADERS, as_jpeg, choose_token, new_app, send_picture, take_port
+from likewise.web.http import SECURITY_HEADERS, as_jpeg, choose_token, new_app, send_image, take_port
 
 KEY = 'open; "sesame" + 1'
 BEARER = {"authorization": f"Bearer {KEY}"}
@@ -40,7 +40,7 @@ def syncs(monkeypatch):
 def test_a_taken_port_proposes_another():
     with take_port("shop", "127.0.0.1", 0) as held:
         port = held.getsockname()[1]
-        with pytest.raises(LikewiseError, match=rf"port {port} of 127.0.0.1 is taken; choose another, (\d+) is free"):
+        with pytest.raises(LikewiseError, match=rf"port {port} of 127.0.0.1 is in use; choose another, (\d+) is free"):
             take_port("shop", "127.0.0.1", port)
     with pytest.raises(LikewiseError, match="cannot be served"):
         take_port("shop", "192.0.2.1", 8017)  # no address of this machine
@@ -99,7 +99,7 @@ def test_without_the_token_nothing_is_answered_and_guesses_are_slow(syncs):
         assert refused.status_code == 403 and syncs == [1.0] * count
         assert (
             refused.text
-            == "shop: this page takes a token; open the address that `likewise shop` printed, with its token"
+            == "shop: a request must carry the token; open the address that `likewise shop` printed, with its token"
         )
     for address in ("/?token=wrong", "/?token=", f"/buy?token={KEY}"):
         assert visit({}).get(address).status_code == 403
@@ -151,8 +151,8 @@ def test_every_answer_has_the_security_headers():
                visit({}).get("/"), visit({}).get("/", params={"token": KEY})]  # fmt: skip
     assert [told.status_code for told in answers] == [200, 404, 400, 405, 500, 400, 413, 403, 200]
     for told in answers:
-        assert {name: told.headers.get(name) for name in HEADERS} == HEADERS
-    assert HEADERS["Cross-Origin-Resource-Policy"] == "same-origin"
+        assert {name: told.headers.get(name) for name in SECURITY_HEADERS} == SECURITY_HEADERS
+    assert SECURITY_HEADERS["Cross-Origin-Resource-Policy"] == "same-origin"
     assert answers[0].headers["cache-control"] == "no-cache" and answers[-1].headers["cache-control"] == "no-store"
 
 
@@ -194,7 +194,7 @@ def test_bodies_arrive_whole_or_are_refused(monkeypatch):
         assert (await client.post("/echo", content=drip(b"x" * 600, b"y" * 400))).json() == "x" * 600 + "y" * 400
         for long in (b"x" * 1001, drip(b"x" * 600, b"y" * 401)):
             told = await client.post("/echo", content=long)
-            assert told.status_code == 413 and "a request may have 0.000954 MB" in told.json()["error"]
+            assert told.status_code == 413 and "a request must have at most 0.000954 MB" in told.json()["error"]
         monkeypatch.setattr(server, "BODY_SECONDS", 0.01)
         told = await client.post("/echo", content=drip(b"ab", then=asyncio.Event()))
         assert told.status_code == 408 and told.json()["error"].startswith("shop: the request did not arrive whole in")
@@ -203,7 +203,7 @@ def test_bodies_arrive_whole_or_are_refused(monkeypatch):
 
 
 def test_bodies_together_are_bounded_and_a_stalled_one_takes_only_its_bytes(monkeypatch):
-    monkeypatch.setattr(server, "BODIES", 2)
+    monkeypatch.setattr(server, "MAX_BODIES_IN_MEMORY", 2)
 
     async def work(client):
         go_on = asyncio.Event()
@@ -283,7 +283,7 @@ def test_two_pictures_of_rows_are_decoded_at_a_time():
             here[0] -= 1
         return Image.new("L", (10, 20))
 
-    crowd = [threading.Thread(target=send_picture, args=(draw, False)) for _ in range(12)]
+    crowd = [threading.Thread(target=send_image, args=(draw, False)) for _ in range(12)]
     [one.start() for one in crowd]
     [one.join() for one in crowd]
     assert most[0] <= 2
@@ -291,11 +291,11 @@ def test_two_pictures_of_rows_are_decoded_at_a_time():
 
 def test_pictures_are_made_small_or_missed_politely():
     assert Image.open(io.BytesIO(as_jpeg(Image.new("RGBA", (300, 100)), 150))).size == (150, 50)
-    found = send_picture(lambda: Image.new("L", (10, 20)), large=True)
+    found = send_image(lambda: Image.new("L", (10, 20)), large=True)
     assert found.status_code == 200 and Image.open(io.BytesIO(found.body)).size == (10, 20)
 
     def gone():
         raise LikewiseError("7.png: there is no such file")
 
-    missed = send_picture(gone, large=False)
+    missed = send_image(gone, large=False)
     assert missed.status_code == 404 and missed.body == b"7.png: there is no such file"

@@ -1,4 +1,4 @@
-"""Test errors of an audit, and the training samples that cause them."""
+"""Retrieval errors of an audit, and the training samples that cause them."""
 
 from __future__ import annotations
 
@@ -13,57 +13,64 @@ from torch import Tensor
 
 from likewise.audit.deep_influence import deep_influence, deep_repairs
 from likewise.audit.hessian import along, empirical, fisher_factor, gradients, kronecker, lissa
-from likewise.audit.influence import balanced_batches, influence, repairs, shares, strongest
+from likewise.audit.influence import balanced_batches, embedding_gradients, influence, repairs, strongest
 from likewise.audit.intervention import summary, verify
-from likewise.audit.records import Causes, Errors, Explained, Found, Subject, moved
+from likewise.audit.records import Causes, Errors, ExplainedErrors, RetrievalErrors, Subject, to_device
 from likewise.audit.retrieval_errors import find_pairs, group_by_class
 from likewise.config import Audit
 from likewise.data.loader import batches, in_order
 from likewise.io.progress import bar
 from likewise.types import Embedded
 
-AT_ONCE = 2**25
-"""Influences that are held at a time, a number each for an error and a training sample."""
+INFLUENCE_BLOCK_SIZE = 2**25
+"""Maximum number of influence values (errors x training samples) that are held in memory at a time."""
 
-WAYS = {
-    "first": "first order: the product of gradients by the head's weights (the Hessian taken as the identity)",
-    "finite": "finite step: the head is moved until the error is repaired, and samples whose loss moves with it are named",
-    "kronecker": "influence function, Hessian as a Kronecker product (empirical Fisher), by the head's weights",
-    "lissa": "influence function, Hessian by LiSSA over the training set, by the head's weights",
-    "deep": "first order through all layers, by forward-mode products",
+INFLUENCE_METHODS = {
+    "first": "first order: product of the gradients by the head's weights (identity in place of the Hessian)",
+    "finite": "finite step: the head is moved until the error is repaired; influence is the change of each sample's loss",
+    "kronecker": "influence function by the head's weights, Hessian as a Kronecker product (empirical Fisher)",
+    "lissa": "influence function by the head's weights, Hessian by LiSSA over the training set",
+    "deep": "first order through all layers, by forward-mode differentiation",
 }
+"""Value of `--influence` -> description of the method, for the summary and the page."""
 
 
-def explain(subject: Subject, config: Audit) -> Explained:
-    """Find the errors of the test split, and for the worst of them, and the worst classes, the samples that cause them."""
+def explain(subject: Subject, config: Audit) -> ExplainedErrors:
+    """Find the retrieval errors of the test split, and the training samples that cause the worst errors and classes.
+
+    Causes are computed only for a loss that is known and a linear head, or with `--influence deep`.
+    """
     test = subject.test.e
     found = find_pairs(test.z.to(subject.device), test.y.to(subject.device))
-    found = Found(*(type(p)(*(t.cpu() for t in p)) for p in found))
-    errors = choose(found, subject, config)
+    found = RetrievalErrors(*(type(p)(*(t.cpu() for t in p)) for p in found))
+    errors = choose_errors(found, subject, config)
     if subject.loss is None or not (subject.linear or config.influence == "deep"):
-        return Explained(found, errors)
-    g = shares(subject.loss, moved(subject.part["train"].e, subject.device))
+        return ExplainedErrors(found, errors)
+    g = embedding_gradients(subject.loss, to_device(subject.splits["train"].e, subject.device))
     if not errors.name:
-        return Explained(found, errors, g)
-    kept, whole, pull = [], [], torch.zeros(len(g), device=subject.device, dtype=torch.float64)
-    groups = torch.tensor([kind == "group" for _, kind in errors.name])
+        return ExplainedErrors(found, errors, g)
+    strongest_blocks, all_scores, pull = [], [], torch.zeros(len(g), device=subject.device, dtype=torch.float64)
+    is_group = torch.tensor([kind == "group" for _, kind in errors.name])
     for low, scores in influences(subject, errors, config.influence, g, config):
-        kept.append(strongest(scores, min(config.k, scores.shape[1])))
-        own = groups[low : low + len(scores)].to(scores.device) if groups.any() else slice(None)
-        pull += scores[own].double().abs().sum(0)
-        whole += [scores] if config.verify else []
-    causes = Causes(*(torch.cat(part).cpu() for part in zip(*(vars(c).values() for c in kept), strict=True)))
-    verified = act(subject, errors, g, torch.cat(whole), config) if config.verify and subject.linear else None
-    return Explained(found, errors, g, causes, pull.cpu(), verified)
+        strongest_blocks.append(strongest(scores, min(config.k, scores.shape[1])))
+        counted = is_group[low : low + len(scores)].to(scores.device) if is_group.any() else slice(None)
+        pull += scores[counted].double().abs().sum(0)
+        all_scores += [scores] if config.verify else []
+    columns = zip(*(vars(block).values() for block in strongest_blocks), strict=True)
+    causes = Causes(*(torch.cat(column).cpu() for column in columns))
+    verified = (
+        verify_causes(subject, errors, g, torch.cat(all_scores), config) if config.verify and subject.linear else None
+    )
+    return ExplainedErrors(found, errors, g, causes, pull.cpu(), verified)
 
 
-def choose(found: Found, subject: Subject, config: Audit) -> Errors:
-    """The worst pairs of each kind, and the test classes with most errors."""
+def choose_errors(found: RetrievalErrors, subject: Subject, config: Audit) -> Errors:
+    """Return the worst pairs of each type, and one error per test class with the most errors."""
     row, pair, sign, error, name = subject.test.e.row.tolist(), [], [], [], []
-    for kind, way, pairs in (("confusion", 1.0, found.confusion), ("mis-similar", -1.0, found.mis_similar)):
+    for kind, direction, pairs in (("confusion", 1.0, found.confusion), ("mis-similar", -1.0, found.mis_similar)):
         for query, partner in zip(pairs.query[: config.pairs].tolist(), pairs.partner[: config.pairs].tolist()):
             pair.append((query, partner))
-            sign.append(way)
+            sign.append(direction)
             error.append(len(name))
             name.append((f"{row[query]}-{row[partner]}", kind))
     if config.groups and len(found.confusion.query):
@@ -78,38 +85,39 @@ def choose(found: Found, subject: Subject, config: Audit) -> Errors:
 
 
 def influences(
-    subject: Subject, errors: Errors, way: str, g: Float[Tensor, "N D"], config: Audit
+    subject: Subject, errors: Errors, method: str, g: Float[Tensor, "N D"], config: Audit
 ) -> Iterator[tuple[int, Float[Tensor, "q N"]]]:
-    """What every training sample does to every error, some errors at a time: the first one's number, and the influences."""
-    train, test = (moved(part.e, subject.device) for part in (subject.part["train"], subject.test))
-    few = 8 if way == "lissa" else 32  # a whole matrix, or a network's parameters, for each
-    step = min(few if way in ("lissa", "deep") else len(errors.name), max(1, AT_ONCE // len(train.y)))
+    """Yield the number of the first error of a block, and the influence of every training sample on its errors."""
+    train, test = (to_device(split.e, subject.device) for split in (subject.splits["train"], subject.test))
+    few = 8 if method == "lissa" else 32  # these methods hold a matrix, or all parameters, for every error
+    step = min(few if method in ("lissa", "deep") else len(errors.name), max(1, INFLUENCE_BLOCK_SIZE // len(train.y)))
     with bar("find causes", len(errors.name), quiet=config.quiet) as progress:
         for low in range(0, len(errors.name), step):
             some = errors.some(low, low + step)
-            yield low, one_way(subject, some, way, g, train, test, config, progress.advance)
+            yield low, compute_influences(subject, some, method, g, train, test, config, progress.advance)
 
 
-def one_way(
-    subject: Subject, errors: Errors, way: str, g: Tensor, train: Embedded, test: Embedded, config: Audit,
+def compute_influences(
+    subject: Subject, errors: Errors, method: str, g: Tensor, train: Embedded, test: Embedded, config: Audit,
     advance: Callable[[int], None],
 ) -> Float[Tensor, "q N"]:  # fmt: skip
+    """Return the influence of every training sample on some errors, by one method."""
     assert subject.loss is not None and train.f is not None
     of = tuple(t.to(subject.device) for t in (errors.pair, errors.sign, errors.error))
-    if way == "finite":
+    if method == "finite":
         found = []
         with one_thread():
             for scores in empirical(subject.loss, train, test, *of, heads=config.heads, seed=config.seed):
                 found.append(scores.to(g))
                 advance(1)
         return torch.stack(found)
-    if way == "deep":
-        found = through_all(subject, errors, g, config)
+    if method == "deep":
+        found = compute_deep_influences(subject, errors, g, config)
     else:
         aim = repairs(test, *of, space=subject.loss.input)
-        if way == "kronecker":
+        if method == "kronecker":
             aim = kronecker(aim, train.f, fisher_factor(g))
-        if way == "lissa":
+        if method == "lissa":
             rows = balanced_batches(train.y, 32, seed=config.seed)
             with one_thread():
                 found = along(lissa(subject.loss, train, gradients(aim), batches=rows), g, train.f)
@@ -121,7 +129,7 @@ def one_way(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """For many small steps on the CPU: threads would wait for one another longer than they work."""
+    """Run torch on one CPU thread: for many small steps, threads would spend more time waiting than computing."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -130,47 +138,56 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def through_all(subject: Subject, errors: Errors, g: Float[Tensor, "N D"], config: Audit) -> Float[Tensor, "q N"]:
-    """Influence through every layer, for which pictures are read again."""
+def compute_deep_influences(
+    subject: Subject, errors: Errors, g: Float[Tensor, "N D"], config: Audit
+) -> Float[Tensor, "q N"]:
+    """Return the influence through all layers of the network; this reads and decodes the images again."""
 
     def read(rows: Int[np.ndarray, "n"]) -> Iterator[Tensor]:
         found = batches(
             subject.items, in_order(rows, 64), subject.plain, device=subject.device,
             workers=0 if subject.items.x is not None else config.workers,
         )  # fmt: skip
-        return (part.x for part in found)
+        return (batch.x for batch in found)
 
     used, pair = errors.pair.unique(return_inverse=True)
-    pictures = torch.cat(list(read(subject.test.e.row[used].numpy())))
+    images = torch.cat(list(read(subject.test.e.row[used].numpy())))
     to = subject.device
     assert subject.loss is not None and subject.embedder is not None
     aim = deep_repairs(
-        subject.embedder, pictures, pair.to(to), errors.sign.to(to), errors.error.to(to), subject.loss.input
+        subject.embedder, images, pair.to(to), errors.sign.to(to), errors.error.to(to), subject.loss.input
     )
-    return deep_influence(subject.embedder, read(subject.part["train"].e.row.numpy()), g, aim)
+    return deep_influence(subject.embedder, read(subject.splits["train"].e.row.numpy()), g, aim)
 
 
-def act(subject: Subject, errors: Errors, g: Float[Tensor, "N D"], ours: Float[Tensor, "Q N"], config: Audit) -> dict:
-    """The paper's experiment: weigh samples by their influence, fine-tune the head, and see how far the errors are repaired.
+def verify_causes(
+    subject: Subject, errors: Errors, g: Float[Tensor, "N D"], ours: Float[Tensor, "Q N"], config: Audit
+) -> dict:
+    """Fine-tune the head with samples weighted by their influence, and measure how far the errors are repaired.
 
-    `ours` are the influences that causes are told by; other ways are tried beside them.
+    This is the experiment of the paper (empirical influence functions). `ours` is the influence by the configured method; other
+    methods are measured for comparison.
     """
-    train, test = (moved(part.e, subject.device) for part in (subject.part["train"], subject.test))
+    train, test = (to_device(split.e, subject.device) for split in (subject.splits["train"], subject.test))
     pairs = sum(kind != "group" for _, kind in errors.name)
-    rows, told, quiet = [], [], dataclasses.replace(config, quiet=True)
+    rows, sentences, quiet = [], [], dataclasses.replace(config, quiet=True)
     for low, high, grouped in ((0, pairs, False), (pairs, len(errors.name), True)):
         if high - low < 2:
             continue
         some = errors.some(low, high)
         scores = {config.influence: ours[low:high]}
-        for way in ("finite", "lissa", "first"):
-            if way != config.influence:
-                scores[way] = torch.cat([part for _, part in influences(subject, some, way, g, quiet)])
+        for method in ("finite", "lissa", "first"):
+            if method != config.influence:
+                scores[method] = torch.cat([block for _, block in influences(subject, some, method, g, quiet)])
         pair, sign, error = (t.to(subject.device) for t in (some.pair, some.sign, some.error))
         assert subject.loss is not None
         changes = verify(subject.loss, train, test, pair, sign, scores, error, seed=config.seed)
-        one = summary(changes, grouped)
+        result = summary(changes, grouped)
         what = "classes" if grouped else "pairs"
-        rows += [row | {"way": f"{row['way']}, {what}"} for row in one["rows"]]
-        told.append(f"over {high - low} {what}: {one['told']}")
-    return {"pairs": pairs, "rows": rows, "told": "; ".join(told) or "there are too few errors to tell"}
+        rows += [row | {"way": f"{row['way']}, {what}"} for row in result["rows"]]
+        sentences.append(f"over {high - low} {what}: {result['told']}")
+    return {
+        "pairs": pairs,
+        "rows": rows,
+        "told": "; ".join(sentences) or "there are too few errors for this measurement",
+    }

@@ -1,4 +1,4 @@
-"""The table of a run's data with corrected training labels, and the protocol that goes by its `split` column."""
+"""The table of a run's data with corrected training labels, and the protocol that reads its `split` column."""
 
 from __future__ import annotations
 
@@ -15,18 +15,23 @@ from likewise.protocols.splits import split_by
 from likewise.types import Items, LikewiseError
 
 
-def must_be_classes(items: Items, rows: np.ndarray, labels: dict[int, int | None]) -> None:
+def check_training_classes(items: Items, rows: np.ndarray, labels: dict[int, int | None]) -> None:
+    """Raise unless every new label is a class of the training split."""
     known = set(items.y[rows].tolist())
-    odd = next((row for row, label in labels.items() if label is not None and label not in known), None)
-    if odd is not None:
+    unknown = next((row for row, label in labels.items() if label is not None and label not in known), None)
+    if unknown is not None:
         raise LikewiseError(
-            f"retrain: labels must be among the {len(known)} classes that train, got {labels[odd]} for row {odd}; "
-            "suggest one of these, or None to leave the sample out"
+            f"retrain: labels must be among the {len(known)} classes of the training split, got {labels[unknown]} for "
+            f"row {unknown}; "
+            "suggest one of these classes, or None to drop the sample"
         )
 
 
 def write_corrected(items: Items, protocol: Protocol, labels: dict[int, int | None], out: Path) -> Path:
-    """The table to train with. What was train, val and test stays that, whatever the labels say now."""
+    """Write the data with new labels as a table, and return its file.
+
+    Every row keeps its split. Rows whose label is None are left out.
+    """
     y = items.y.copy()
     for row, label in labels.items():
         y[row] = y[row] if label is None else label
@@ -36,8 +41,8 @@ def write_corrected(items: Items, protocol: Protocol, labels: dict[int, int | No
     return table
 
 
-def by_its_split(protocol: Protocol) -> Protocol:
-    """The protocol that goes by the table's `split` and else does the same."""
+def split_column_protocol(protocol: Protocol) -> Protocol:
+    """Return a protocol that takes splits from the `split` column, and is otherwise equal to the given one."""
     if isinstance(protocol, SeenClasses):
         return SeenClasses(gallery=protocol.gallery, own_split=True)
     if isinstance(protocol, QueryGallery):
@@ -45,6 +50,6 @@ def by_its_split(protocol: Protocol) -> Protocol:
     if isinstance(protocol, UnseenClasses | ClassFolds):
         return UnseenClasses()
     raise LikewiseError(
-        f"retrain: a protocol that can go by a `split` column is needed, got {type(protocol).__name__}; "
-        "correct the data and train it yourself"
+        f"retrain: the protocol must support a `split` column, got {type(protocol).__name__}; "
+        "correct the data and train on it yourself"
     )

@@ -1,8 +1,9 @@
-"""Which training samples cause a test error: influence on the distance of pairs, through the weights W of a linear head.
+"""Influence of training samples on retrieval errors: on the distance of pairs, through the weights W of a linear head.
 
-Embeddings are e = W f + b; b, the features f and what the loss has learned stay as they are. A sample's gradient by W is
-g f^T, and that of a pair's distance is the sum of two such products, so a gradient is never held: all errors times all samples
-are two matrix products. Influence high = harmful: fitting the sample works against the repair of the error.
+Embeddings are e = W f + b; the bias b, the features f and the parameters of the loss stay fixed. The gradient of a sample
+by W is
+g f^T, and the gradient of a pair's distance is the sum of two such products. So gradients stay factored, and the influences of
+all samples on all errors are two matrix products. High influence = harmful: fitting the sample works against the repair.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from likewise.types import Embedded, LikewiseError
 
 Space = Literal["unit", "raw"]
 Batches = Sequence[Int[Tensor, "_"]]
-NORM = 1e-6
-"""Embeddings shorter than this are not made longer: the embedder's own rule."""
+NORM_EPSILON = 1e-6
+"""Smallest length by which an embedding is divided; the same as in the embedder."""
 
 
 @dataclass(frozen=True, eq=False)
 class Repairs:
-    """Where W should go: for error q along the sum of a_s f_s^T over its sides s, those with error[s] = q."""
+    """Direction in which W should move: for error q the sum of a_s f_s^T over its samples s, those with error[s] = q."""
 
     a: Float[Tensor, "S D"]
     f: Float[Tensor, "S F"]
@@ -45,24 +46,24 @@ def repairs(
     group: Int[Tensor, "P"] | None = None,
     space: Space = "unit",
 ) -> Repairs:
-    """The gradient by W of what should grow: the mean over an error's pairs of sign times squared distance.
+    """Return the gradient by W of the value that should grow: the mean over an error's pairs of sign times squared distance.
 
     Args:
         pair: two positions among the test samples.
-        sign: 1 where they should part (confusion), -1 where they should meet (same class, far apart).
-        group: which error a pair belongs to, 0 and up without a gap; None: each is one for itself.
-        space: distances between unit embeddings, or raw ones for a loss whose `input` is "raw".
+        sign: 1 where the two should be farther apart (confusion), -1 where they should be closer (same class).
+        group: number of the error that a pair belongs to, from 0 without gaps; None: every pair is an error of its own.
+        space: distances between unit embeddings, or between raw ones for a loss whose `input` is "raw".
     """
-    e, f = head_of("repairs", test)
-    group = checked_groups(len(e), pair, sign, group)
+    e, f = head_inputs("repairs", test)
+    group = check_groups(len(e), pair, sign, group)
     count, order = torch.bincount(group), group.argsort(stable=True)
     pair, sign, group = pair[order], sign[order], group[order]
-    _, slope = apart(e[pair], sign.to(e) / count[group].to(e), space)
+    _, slope = pair_distances(e[pair], sign.to(e) / count[group].to(e), space)
     return Repairs(slope.flatten(0, 1), f[pair].flatten(0, 1), group.repeat_interleave(2).to(e.device), len(count))
 
 
 def lengths(aim: Repairs) -> Float[Tensor, "Q"]:
-    """The length of each error's gradient. One small step of the empirical influence is step * length * `influence`."""
+    """Return the length of each error's gradient. A small step of `empirical` is about step * length * `influence`."""
     found = aim.a.new_zeros(aim.errors)
     sizes = torch.bincount(aim.error, minlength=aim.errors).tolist()
     for q, (a, f) in enumerate(zip(aim.a.split(sizes), aim.f.split(sizes))):
@@ -74,9 +75,11 @@ def lengths(aim: Repairs) -> Float[Tensor, "Q"]:
 def balanced_batches(
     y: Int[Tensor, "N"], batch: int = 128, per_class: int = 4, seed: int = 0
 ) -> list[Int[Tensor, "_"]]:
-    """Every training sample once, in batches where a class brings at least two samples, if it has them.
+    """Return every training sample once, in batches with at least two samples of a class, if the class has two.
 
-    A batch may be larger than asked by part of a class. Losses that compare no samples give the same with any batches.
+    A batch may be larger than `batch`: samples that were drawn together stay together, and the last batch takes the
+    remainder. A loss
+    that compares no samples returns the same values for any batches.
     """
     if batch < 2 or per_class < 2:
         raise LikewiseError(f"balanced_batches: batch and per_class must be 2 or more, got {batch} and {per_class}")
@@ -86,7 +89,7 @@ def balanced_batches(
     order = order[y[order].argsort(stable=True)]
     _, label, size = y[order].unique_consecutive(return_inverse=True, return_counts=True)
     place = torch.arange(n, device=y.device) - (size.cumsum(0) - size)[label]
-    # A class is cut into packs of per_class; the last takes what is left, so that nobody is alone.
+    # Every class is divided into packs of per_class; the last pack takes the rest, so that no pack has one sample.
     packs = size.div(per_class, rounding_mode="floor").clamp_min(1)
     pack = (packs.cumsum(0) - packs)[label] + torch.minimum(place // per_class, packs[label] - 1)
     turn = torch.randperm(int(packs.sum()), generator=draw).to(y.device)[pack]
@@ -98,35 +101,39 @@ def balanced_batches(
 
 
 @torch.enable_grad()
-def shares(loss: Loss, train: Embedded, batches: Batches | None = None) -> Float[Tensor, "N D"]:
-    """g of every training sample: the gradient of its batch's added-up loss by its embedding e, so that g f^T add up to the
-    gradient by W. For losses that compare no samples this is the gradient of the sample's own number.
+def embedding_gradients(loss: Loss, train: Embedded, batches: Batches | None = None) -> Float[Tensor, "N D"]:
+    """Return g of every training sample: the gradient of the summed loss of its batch by its embedding e.
+
+    The sum of g f^T is the gradient by W. For a loss that compares no samples, g is the gradient of the sample's own loss.
 
     Args:
         batches: rows of `train` that are compared with one another, each row in one batch; None: `balanced_batches`.
     """
-    e, _ = head_of("shares", train)
+    e, _ = head_inputs("embedding_gradients", train)
     found = torch.full_like(e, torch.nan)
-    for rows, own, number in evaluate(loss, e, train.y, batches):
-        found[rows] = torch.autograd.grad(number.sum(), own)[0]
-    _must_be_finite("shares", "the loss's gradient", found)
+    for rows, own, value in evaluate(loss, e, train.y, batches):
+        found[rows] = torch.autograd.grad(value.sum(), own)[0]
+    _check_finite("embedding_gradients", "the loss's gradient", found)
     return found
 
 
 def evaluate(
     loss: Loss, e: Float[Tensor, "N D"], y: Int[Tensor, "N"], batches: Batches | None = None
 ) -> Iterator[tuple[Int[Tensor, "B"], Float[Tensor, "B D"], Float[Tensor, "B"]]]:
-    """Rows, embeddings and loss of each batch, with a graph where gradients are on. Miners draw the same every time."""
+    """Yield rows, embeddings and losses of each batch, with a graph if gradients are enabled.
+
+    Miners draw the same samples in every call.
+    """
     batches = balanced_batches(y) if batches is None else batches
     if not torch.equal(torch.cat(list(batches)).sort().values, torch.arange(len(e), device=y.device)):
         raise LikewiseError(
-            f"influence: batches must hold each of the {len(e)} training samples once, got {sum(map(len, batches))} rows; "
+            f"influence: batches must contain each of the {len(e)} training samples once, got {sum(map(len, batches))} rows; "
             "use balanced_batches"
         )
-    loss = copy.deepcopy(loss).eval()  # a memory must not fill by being looked at
+    loss = copy.deepcopy(loss).eval()  # a loss with a memory must not change here
     for number, rows in enumerate(batches):
         own = e[rows].detach().requires_grad_(torch.is_grad_enabled())
-        z = F.normalize(own, dim=1, eps=NORM) if loss.input == "unit" else own
+        z = F.normalize(own, dim=1, eps=NORM_EPSILON) if loss.input == "unit" else own
         with torch.random.fork_rng([e.device] if e.is_cuda else [], device_type="cuda"):
             (torch.cuda.manual_seed if e.is_cuda else torch.default_generator.manual_seed)(number)
             found = loss(z, y[rows])
@@ -137,20 +144,21 @@ def evaluate(
 def losses_of(
     loss: Loss, e: Float[Tensor, "N D"], y: Int[Tensor, "N"], batches: Batches | None = None
 ) -> Float[Tensor, "N"]:
-    """Each sample's own number, in its batch."""
+    """Return the loss of each sample in its batch."""
     found = e.new_empty(len(e))
-    for rows, _, number in evaluate(loss, e, y, batches):
-        found[rows] = number.to(found)
+    for rows, _, value in evaluate(loss, e, y, batches):
+        found[rows] = value.to(found)
     return found
 
 
 def influence(
     aim: Repairs, g: Float[Tensor, "N D"], f: Float[Tensor, "N F"], budget: int = 2**26
 ) -> Float[Tensor, "Q N"]:
-    """What every sample does to every error, all at once: <gradient of the error, gradient of the sample>.
+    """Return the influence of every sample on every error: <gradient of the error, gradient of the sample>.
 
-    It is minus the change of the error's distance for more weight on the sample, with the identity for a Hessian, and the first
-    order of the empirical influence. For another Hessian hand over `kronecker(...)` of the repairs.
+    It is minus the change of the error's distance for more weight on the sample, with the identity in place of the Hessian,
+    and the
+    first order of the empirical influence. For another Hessian, pass `kronecker(...)` of the repairs.
     """
     found = g.new_empty(aim.errors, len(g))
     for errors, rows, block in blocks(aim, g, f, budget):
@@ -161,8 +169,8 @@ def influence(
 def blocks(
     aim: Repairs, g: Float[Tensor, "N D"], f: Float[Tensor, "N F"], budget: int = 2**26
 ) -> Iterator[tuple[slice, slice, Float[Tensor, "q n"]]]:
-    """`influence` a block at a time, as (errors, rows, block); `budget` is the bytes of a block."""
-    _fits(aim, g, f)
+    """Yield `influence` block by block as (errors, rows, block); `budget` is the size of a block in bytes."""
+    _check_shapes(aim, g, f)
     sizes = torch.bincount(aim.error, minlength=aim.errors)
     ends = sizes.cumsum(0).tolist()
     most = max(1, int((budget // g.element_size()) ** 0.5))
@@ -183,27 +191,27 @@ def blocks(
 
 
 def causes(aim: Repairs, g: Float[Tensor, "N D"], f: Float[Tensor, "N F"], k: int = 10, budget: int = 2**26) -> Causes:
-    """The k most harmful and the k most helpful samples for every error, by `influence`; errors times samples are never held."""
-    found = _nothing(aim.errors, k, g)
+    """Return the k most harmful and the k most helpful samples for every error, in bounded memory."""
+    found = _empty_causes(aim.errors, k, g)
     for errors, rows, block in blocks(aim, g, f, budget):
-        _take(found, errors, rows.start, block)
+        _update_causes(found, errors, rows.start, block)
     found.spread.div_(len(g)).sqrt_()
     return found
 
 
 def strongest(scores: Float[Tensor, "Q N"], k: int = 10) -> Causes:
-    """The same out of scores at hand, such as those of `empirical`."""
-    found = _nothing(len(scores), k, scores.T)
-    _take(found, slice(0, len(scores)), 0, scores)
+    """Return the k most harmful and the k most helpful samples for every error, from computed scores."""
+    found = _empty_causes(len(scores), k, scores.T)
+    _update_causes(found, slice(0, len(scores)), 0, scores)
     found.spread.div_(scores.shape[1]).sqrt_()
     return found
 
 
-def apart(
+def pair_distances(
     e: Float[Tensor, "P 2 D"], share: Float[Tensor, "P"], space: Space
 ) -> tuple[Float[Tensor, "P"], Float[Tensor, "P 2 D"]]:
-    """Share times squared distance of each pair, and its gradient by the two embeddings before the norm."""
-    length = torch.linalg.vector_norm(e, dim=2, keepdim=True).clamp_min(NORM)
+    """Return share times squared distance of each pair, and its gradient by the two embeddings before the norm."""
+    length = torch.linalg.vector_norm(e, dim=2, keepdim=True).clamp_min(NORM_EPSILON)
     z = e / length if space == "unit" else e
     gap = z[:, 0] - z[:, 1]
     slope = 2 * share[:, None, None] * torch.stack([gap, -gap], 1)
@@ -212,7 +220,8 @@ def apart(
     return share * gap.square().sum(1), slope
 
 
-def _nothing(errors: int, k: int, like: Float[Tensor, "N _"]) -> Causes:
+def _empty_causes(errors: int, k: int, like: Float[Tensor, "N _"]) -> Causes:
+    """Return `Causes` without samples: rows -1, values of -inf and +inf."""
     if not 1 <= k <= len(like):
         raise LikewiseError(f"causes: k must be 1 to the number of training samples ({len(like)}), got {k}")
     value = like.new_full((errors, k), -torch.inf)
@@ -220,8 +229,8 @@ def _nothing(errors: int, k: int, like: Float[Tensor, "N _"]) -> Causes:
     return Causes(row, value, row.clone(), -value, like.new_zeros(errors))
 
 
-def _take(found: Causes, errors: slice, first: int, block: Float[Tensor, "q n"]) -> None:
-    """Let a block's samples take the places of weaker ones."""
+def _update_causes(found: Causes, errors: slice, first: int, block: Float[Tensor, "q n"]) -> None:
+    """Replace weaker samples in `found` by stronger ones of a block, in place."""
     row = torch.arange(first, first + block.shape[1], device=block.device).expand(len(block), -1)
     for value, place, largest in (
         (found.harmful, found.harmful_row, True),
@@ -233,35 +242,40 @@ def _take(found: Causes, errors: slice, first: int, block: Float[Tensor, "q n"])
     found.spread[errors] += block.square().sum(1)
 
 
-def head_of(who: str, given: Embedded) -> tuple[Float[Tensor, "N D"], Float[Tensor, "N F"]]:
+def head_inputs(owner: str, given: Embedded) -> tuple[Float[Tensor, "N D"], Float[Tensor, "N F"]]:
+    """Return embeddings before the norm and features; raise if they are missing or not finite."""
     if given.e is None or given.f is None:
         missing = " and ".join(name for name in ("e", "f") if getattr(given, name) is None)
         raise LikewiseError(
-            f"{who}: embeddings before the norm (e) and features (f) are needed, got none for {missing}; "
-            "embed with a model that has a linear head"
+            f"{owner}: embeddings before the norm (e) and features (f) must be given, got none for {missing}; "
+            "use a network with a linear head"
         )
-    _must_be_finite(who, "e", given.e)
-    _must_be_finite(who, "f", given.f)
+    _check_finite(owner, "e", given.e)
+    _check_finite(owner, "f", given.f)
     return given.e, given.f
 
 
-def _must_be_finite(who: str, what: str, x: Float[Tensor, "N _"]) -> None:
-    sound = x.isfinite().all(1)
-    if not bool(sound.all()):
+def _check_finite(owner: str, what: str, x: Float[Tensor, "N _"]) -> None:
+    is_finite = x.isfinite().all(1)
+    if not bool(is_finite.all()):
         raise LikewiseError(
-            f"{who}: {what} must be finite, got {int((~sound).sum())} rows that are not, the first is "
-            f"{int((~sound).nonzero()[0, 0])}; leave these samples out"
+            f"{owner}: {what} must be finite, got {int((~is_finite).sum())} rows that are not (first: row "
+            f"{int((~is_finite).nonzero()[0, 0])}); leave out these samples"
         )
 
 
-def checked_groups(n: int, pair: Tensor, sign: Tensor, group: Tensor | None) -> Int[Tensor, "P"]:
-    """The groups, once pairs point at samples, signs are signs and no group is empty."""
+def check_groups(n: int, pair: Tensor, sign: Tensor, group: Tensor | None) -> Int[Tensor, "P"]:
+    """Return the group of every pair.
+
+    Raises unless pairs are rows of test samples, signs are 1 or -1, and no group is empty.
+    """
     if not len(pair) or int(pair.min()) < 0 or int(pair.max()) >= n:
         got = f"{int(pair.min())} to {int(pair.max())}" if len(pair) else "no pairs"
-        raise LikewiseError(f"influence: pairs must name test samples 0 to {n - 1}, got {got}")
+        raise LikewiseError(f"influence: pairs must be rows of test samples, 0 to {n - 1}, got {got}")
     if not bool((sign.abs() == 1).all()):
         raise LikewiseError(
-            f"influence: sign must be 1 (should part) or -1 (should meet), got {sign[sign.abs() != 1][0].item():g}"
+            "influence: sign must be 1 (should be farther apart) or -1 (should be closer), "
+            f"got {sign[sign.abs() != 1][0].item():g}"
         )
     if group is None:
         return torch.arange(len(pair), device=pair.device)
@@ -273,9 +287,9 @@ def checked_groups(n: int, pair: Tensor, sign: Tensor, group: Tensor | None) -> 
     return group
 
 
-def _fits(aim: Repairs, g: Tensor, f: Tensor) -> None:
+def _check_shapes(aim: Repairs, g: Tensor, f: Tensor) -> None:
     if g.shape != (len(f), aim.a.shape[1]) or f.shape[1] != aim.f.shape[1]:
         raise LikewiseError(
-            "influence: training samples need one g and one f each, as wide as those of the repairs "
+            "influence: g and f must have one row per training sample and the widths of the repairs "
             f"({aim.a.shape[1]} and {aim.f.shape[1]}), got shapes {tuple(g.shape)} and {tuple(f.shape)}"
         )

@@ -1,7 +1,7 @@
-"""Do the causes hold what they promise? Act on them and look: weigh samples, fine-tune the head, see how the errors move.
+"""Test of causes by intervention: weight samples by their influence, fine-tune the head, measure how the errors change.
 
-Helpful samples count twice, harmful ones not at all, and the head's weights W learn for one pass over cached features. What
-moves is measured as what should grow: the signed squared distance of an error's pairs, high = repaired.
+Helpful samples count twice, harmful samples not at all, and the head's weights W are trained for one epoch on cached features.
+The measured value is the signed squared distance of an error's pairs; an increase is a repair.
 """
 
 from __future__ import annotations
@@ -16,22 +16,31 @@ from scipy import stats
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.audit.influence import NORM, Batches, Space, apart, balanced_batches, checked_groups, head_of
+from likewise.audit.influence import (
+    NORM_EPSILON,
+    Batches,
+    Space,
+    balanced_batches,
+    check_groups,
+    head_inputs,
+    pair_distances,
+)
 from likewise.contracts import Loss
 from likewise.numerics.bootstrap import t_interval
 from likewise.similarity import full_products
 from likewise.types import Embedded, LikewiseError
 
-RANDOM, ALIKE = "random signs", "no weights"
+RANDOM_SIGNS, NO_WEIGHTS = "random signs", "no weights"
+"""Names of the two control conditions: shuffled weights, and weight 1 for every sample."""
 
 
 class Gain(NamedTuple):
-    """How much more one way moves the errors than another: the mean difference, its interval, and p for "not more"."""
+    """Mean difference in repair between two methods, its interval, and p for "the first is not better"."""
 
     mean: float
     low: float
     high: float
-    p: float | None  # None where the differences cannot tell
+    p: float | None  # None: fewer than two differences, or all equal
 
 
 def verify(
@@ -46,27 +55,28 @@ def verify(
     seed: int = 0,
     **how,
 ) -> dict[str, Float[np.ndarray, "Q"]]:
-    """What every error gains when acted upon by each of several influences, by random ones, and with no weights at all.
+    """Return the repair of every error for each of several influences, for random ones, and without weights.
 
     Paper: the training experiment of the empirical influence function for debugging metric learning.
-    Differs: signs at random and no weights are two more ways: fine-tuning alone moves pairs too.
+    Differs: random signs and no weights are added as controls: fine-tuning alone moves pairs too.
 
     Args:
         pair, sign, group: the errors, as in `repairs`.
-        scores: a name and the influence of every sample on every error; those above 0 are harmful. Random signs have as many
-            helpful samples for an error as the first of these.
-        seed: of batches and of random signs; all ways see the same batches.
+        scores: method -> influence of every sample on every error; values above 0 are harmful. Random signs have as many
+        helpful
+            samples per error as the first method.
+        seed: seed of the batches and of the random signs; all methods use the same batches.
         how: other arguments of `gains`.
     """
     if not scores:
         raise LikewiseError(
-            "verify: influence on the errors is needed, got none; hand over {'first order': influence(...)}"
+            "verify: scores must have one method or more, got none; pass {'first order': influence(...)}"
         )
     weights = {way: 1 - score.sign() for way, score in scores.items()}
     first = next(iter(weights.values()))
     draw = torch.Generator().manual_seed(seed)
     mixed = torch.stack([torch.randperm(first.shape[1], generator=draw) for _ in first]).to(first.device)
-    weights |= {RANDOM: first.gather(1, mixed), ALIKE: torch.ones_like(first[:1])}
+    weights |= {RANDOM_SIGNS: first.gather(1, mixed), NO_WEIGHTS: torch.ones_like(first[:1])}
     return {
         way: gains(loss, train, test, pair, sign, weight, group, seed=seed, **how).cpu().numpy()
         for way, weight in weights.items()
@@ -88,25 +98,26 @@ def gains(
     seed: int = 0,
     budget: int = 2**28,
 ) -> Float[Tensor, "Q"]:
-    """How far each error's mean signed squared distance grows when the head learns for one pass with its weights.
+    """Return how far each error's mean signed squared distance grows when the head trains for one epoch with its weights.
 
-    Differs: a pass holds each sample once, four of a class together, where the paper draws 8 classes times 4. Heads of all errors
-        learn at once. W itself is not needed: only what is added to it is kept.
+    Differs: an epoch has each sample once, four of a class together, where the paper draws 8 classes times 4. The heads of
+    all errors
+        train at once. W itself is not needed: only the change of W is stored.
 
     Args:
-        weight: of each sample's own number in the mean over a batch, for every error, or one line for all. With a loss that
-            compares samples it weighs the sample as an anchor; as a partner of others a sample still counts.
-        lr: of Adam, without decay. Paper: 4e-5.
-        clip: entries of the gradient are cut to this. Paper: 10.
-        batches: rows of `train`, a step each; None: `balanced_batches` of 32.
-        budget: bytes for heads that learn at once, with their gradient and Adam's two means.
+        weight: sample weights in the mean over a batch, one row per error or one row for all errors. For a loss that compares
+            samples, they weight the sample as an anchor; as a partner of other samples it still counts fully.
+        lr: learning rate of Adam, without decay. Paper: 4e-5.
+        clip: bound of the entries of the gradient. Paper: 10.
+        batches: rows of `train`, one batch per step; None: `balanced_batches` of 32.
+        budget: bytes for heads that train at once, with their gradients and the two moments of Adam.
     """
-    (e, f), (test_e, test_f) = head_of("verify", train), head_of("verify", test)
-    group = checked_groups(len(test_e), pair, sign, group)
+    (e, f), (test_e, test_f) = head_inputs("verify", train), head_inputs("verify", test)
+    group = check_groups(len(test_e), pair, sign, group)
     errors = int(group.max()) + 1
     if weight.shape[1] != len(e) or len(weight) not in (1, errors):
         raise LikewiseError(
-            f"verify: a weight for each of {len(e)} training samples is needed, for {errors} errors or one line for all, "
+            f"verify: weight must have {len(e)} columns (training samples) and {errors} rows (errors) or one, "
             f"got shape {tuple(weight.shape)}"
         )
     batches = balanced_batches(train.y, 32, 4, seed) if batches is None else batches
@@ -116,11 +127,11 @@ def gains(
     for first in range(0, len(weight), step):
         moves = fine_tune(loss, train, weight[first : first + step].to(e), batches, lr, clip, seed)
         for q in range(errors) if len(weight) == 1 else range(first, first + len(moves)):
-            ends, part = pair[group == q], share[group == q]
+            ends, own = pair[group == q], share[group == q]
             with full_products(test_f):
                 shift = test_f[ends] @ moves[q - first if len(weight) > 1 else 0].T
             before = test_e[ends].double()
-            found[q] = sum_apart(before + shift, part, loss.input) - sum_apart(before, part, loss.input)
+            found[q] = sum_distances(before + shift, own, loss.input) - sum_distances(before, own, loss.input)
     return found
 
 
@@ -133,14 +144,17 @@ def fine_tune(
     clip: float,
     seed: int,
 ) -> Float[Tensor, "H D F"]:
-    """What one pass of Adam adds to W, for each line of weights. What the loss has learned stays as it is."""
+    """Return the change of W after one epoch of Adam, for each row of sample weights.
+
+    The parameters of the loss stay fixed.
+    """
     assert train.e is not None and train.f is not None
     loss, e = copy.deepcopy(loss).eval(), train.e
     moves = e.new_zeros(len(weight), e.shape[1], train.f.shape[1])
     adam = torch.optim.Adam([moves], lr=lr, fused=True)
 
     def value(own: Tensor, w: Tensor, y: Tensor) -> Tensor:
-        z = F.normalize(own, dim=1, eps=NORM) if loss.input == "unit" else own
+        z = F.normalize(own, dim=1, eps=NORM_EPSILON) if loss.input == "unit" else own
         return (w * loss(z, y)).mean()
 
     slope = torch.func.vmap(torch.func.grad(value), in_dims=(0, 0, None), randomness="same")
@@ -153,18 +167,19 @@ def fine_tune(
             moves.grad = (g.mT @ f).clamp_(-clip, clip)
             adam.step()
     if not bool(moves.isfinite().all()):
-        raise LikewiseError(f"verify: fine-tuning ran away with lr={lr:g}; lower it")
+        raise LikewiseError(f"verify: fine-tuning must stay finite, but diverged with lr={lr:g}; lower lr")
     return moves
 
 
-def sum_apart(e: Float[Tensor, "P 2 D"], share: Float[Tensor, "P"], space: Space) -> Float[Tensor, ""]:
-    return apart(e, share, space)[0].sum()
+def sum_distances(e: Float[Tensor, "P 2 D"], share: Float[Tensor, "P"], space: Space) -> Float[Tensor, ""]:
+    """Return the sum over pairs of share times squared distance."""
+    return pair_distances(e, share, space)[0].sum()
 
 
 def paired(
     ours: Float[np.ndarray, "Q"], other: Float[np.ndarray, "Q"], grouped: bool = False, level: float = 0.95
 ) -> Gain:
-    """How much more `ours` moves the same errors: t interval of the mean difference, and a one-sided test.
+    """Return how much more `ours` repairs the same errors: t interval of the mean difference, and a one-sided test.
 
     Paper: a paired t-test over pairs, Wilcoxon's signed-rank test over groups.
     """
@@ -177,10 +192,12 @@ def paired(
 
 
 def summary(changes: dict[str, Float[np.ndarray, "Q"]], grouped: bool = False) -> dict:
-    """What `verify` found, as the report shows it: the mean gain of each way with its 95 % interval; p says how easily chance
-    alone would let the first way gain so much more than this one."""
+    """Return the results of `verify` for the page: the mean repair of each method with its 95 % interval, and a sentence.
+
+    `p` of a method is the p-value of "the first method does not repair more than this one".
+    """
     first, ours = next(iter(changes.items()))
-    rows, told = [], []
+    rows, comparisons = [], []
     for way, change in changes.items():
         mean, low, high, _ = t_interval(change)
         gain = None if way == first else paired(ours, change, grouped)
@@ -188,10 +205,10 @@ def summary(changes: dict[str, Float[np.ndarray, "Q"]], grouped: bool = False) -
         rows.append({"way": way, "mean": mean, "low": ends[0], "high": ends[1], "p": gain and gain.p})
         if gain:
             by = "" if gain.p is None else f", {gain.low:+.4f} to {gain.high:+.4f}, p = {gain.p:.2g}"
-            told.append(f"{gain.mean:+.4f} compared with {way}{by}")
+            comparisons.append(f"{gain.mean:+.4f} compared with {way}{by}")
     what = "groups of pairs" if grouped else "pairs"
-    words = (
-        f"with helpful samples counted twice and harmful ones left out by '{first}', {len(ours)} {what} moved the right way by "
-        f"{ours.mean():+.4f} of squared distance in one pass ({'; '.join(told)})"
+    sentence = (
+        f"with helpful samples counted twice and harmful samples dropped, as chosen by '{first}', the squared distance of "
+        f"{len(ours)} {what} improved by {ours.mean():+.4f} in one epoch ({'; '.join(comparisons)})"
     )
-    return {"pairs": len(ours), "rows": rows, "told": words}
+    return {"pairs": len(ours), "rows": rows, "told": sentence}

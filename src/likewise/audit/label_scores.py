@@ -1,6 +1,6 @@
-"""How well each label fits its sample: one number in [0, 1] per sample, low = suspect.
+"""Label scores: for each sample one value in [0, 1] of how well its label fits; low = probably wrong.
 
-A sample that is alone in its class has nobody to speak for or against its label: it gets the median of the others.
+A sample that is alone in its class has no samples to compare with: it gets the median of the other scores.
 """
 
 from __future__ import annotations
@@ -18,51 +18,57 @@ from likewise.retrieval.ranking import nearest, rank
 from likewise.similarity import at_least_float32, distance, full_products
 
 AT_ONCE = 2**23
-"""Similarities or votes that are worked on at a time."""
+"""Maximum number of similarities or votes that are held in memory at a time."""
 
-VOTERS = 200
-"""The most neighbours that vote by default: in larger classes, those farther away would have no weight left."""
+MAX_VOTING_NEIGHBOURS = 200
+"""Default maximum of neighbours that vote: in larger classes, farther neighbours would have a weight of almost 0."""
 
-HUGE = 1e15
-"""Numbers from which on squares and their sums may leave the range of float32."""
+MAX_SQUARABLE_VALUE = 1e15
+"""Values above this may leave the range of float32 when they are squared and summed."""
 
-TEMPERATURE = 0.05
-"""Of distances between unit vectors. On pretrained features of birds, suggestions were right more often than at 0.02 or 0.1."""
+VOTE_TEMPERATURE = 0.05
+"""Temperature of the distances between unit vectors.
+
+On pretrained features of birds, suggestions were right more often than at 0.02 or 0.1."""
 
 
 @torch.no_grad()
 def neighbour_vote(
-    z: Float[Tensor, "N D"], y: Int[Tensor, "N"], k: int | None = None, temperature: float = TEMPERATURE
+    z: Float[Tensor, "N D"], y: Int[Tensor, "N"], k: int | None = None, temperature: float = VOTE_TEMPERATURE
 ) -> Float[Tensor, "N"]:
-    """The share of its nearest neighbours' votes that a sample's own label gets; it has no vote itself.
+    """Return the share of the nearest neighbours' votes for a sample's own label; the sample itself has no vote.
 
     Formula: sum over the k nearest others j of [y_j = y_i] e^(-d_ij / temperature), divided by the sum over all of them;
-        d the distance of unit vectors. A class of n samples is asked for n - 1 voters at most: no class is too small to win.
+        d the distance of unit vectors. For a class of n samples at most n - 1 neighbours vote: small classes can win too.
 
     Args:
-        k: voters; by default the median size of a class, at most 200.
+        k: number of neighbours that vote; by default the median class size, at most 200.
     """
     rows = torch.arange(len(z), device=z.device)
     found = [(w * (label == y[some, None])).sum(1) for some, label, w in votes(z, y, rows, k, temperature)]
-    return undecided(torch.cat(found), y)
+    return fill_singletons(torch.cat(found), y)
 
 
 @torch.no_grad()
 def centre_margin(z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) -> Float[Tensor, "N"]:
-    """How much nearer a sample is to the centre of its class, made without it, than to the best other centre.
+    """Return how much closer a sample is to the centre of its class, computed without it, than to the best other centre.
 
     Formula: (2 + cos(z_i, m_y without i) - max over c != y of cos(z_i, m_c)) / 4, m_c the mean of the unit vectors of class c
     """
-    must_be_labelled("centre_margin", z, y)
+    check_labelled("centre_margin", z, y)
     label, own = y.unique(return_inverse=True)
     if len(label) < 2:
-        raise LikewiseError(f"centre_margin: labels must hold two classes or more, got only class {int(label[0])}")
+        raise LikewiseError(
+            f"centre_margin: labels must have two classes or more, got only class {int(label[0])}; add another class"
+        )
     with full_products(z):
-        return undecided((2 + margins(Centres(F.normalize(at_least_float32(z), dim=1), own, len(label)), own)) / 4, y)
+        return fill_singletons(
+            (2 + margins(ClassCentres(F.normalize(at_least_float32(z), dim=1), own, len(label)), own)) / 4, y
+        )
 
 
-class Centres:
-    """Cosines of samples with the centres of classes; with the own one made without the sample.
+class ClassCentres:
+    """Cosines of samples with class centres; the centre of a sample's own class is computed without the sample.
 
     Args:
         z: unit vectors.
@@ -83,7 +89,7 @@ class Centres:
 
 
 def margins(each: Evidence, y: Int[Tensor, "N"]) -> Float[Tensor, "N"]:
-    """How far the own class is ahead of the best other one."""
+    """Return the score of a sample's own class minus the best score of another class."""
     found = []
     for rows in each.blocks():
         score, own = each.scores(rows), y[rows, None]
@@ -91,12 +97,12 @@ def margins(each: Evidence, y: Int[Tensor, "N"]) -> Float[Tensor, "N"]:
     return torch.cat(found).double()
 
 
-def by_loss(loss: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
-    """The share of the other samples whose loss is higher, a tie counting half."""
+def rank_by_loss(loss: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
+    """Return the share of the other samples with a higher loss; ties count half."""
     bad = loss.isnan().nonzero()[:, 0]
     if len(bad) or not len(loss):
         raise LikewiseError(
-            f"by_loss: every sample must have a loss, got {len(loss)} of which {len(bad)} are NaN"
+            f"rank_by_loss: every sample must have a loss, got {len(loss)} of which {len(bad)} are NaN"
             + (f" (first: row {int(bad[0])})" if len(bad) else "")
         )
     n, order = len(loss), loss.detach().sort().values
@@ -106,32 +112,36 @@ def by_loss(loss: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
 
 
 def loss_over_time(history: Float[Tensor, "T N"]) -> Float[Tensor, "N"]:
-    """The mean of `by_loss` over all looks at the training set: labels that are learned late are suspect.
+    """Return the mean of `rank_by_loss` over all records of the losses: labels that are learned late are suspect.
 
     Args:
-        history: the loss of every sample at every look; NaN where one was not seen. One never seen gets the median.
+        history: the loss of every sample in every record; NaN where a sample was not trained. A sample without any loss
+        gets the
+            median.
     """
     share = torch.full_like(history, torch.nan, dtype=torch.float64)
-    for look, loss in zip(share, history, strict=True):
-        seen = ~loss.isnan()
-        if seen.any():
-            look[seen] = by_loss(loss[seen])
+    for record, loss in zip(share, history, strict=True):
+        known = ~loss.isnan()
+        if known.any():
+            record[known] = rank_by_loss(loss[known])
     mean = share.nanmean(0)
     if mean.isnan().all():
-        raise LikewiseError(f"loss_over_time: no loss was seen in {len(history)} looks at {len(mean)} samples")
+        raise LikewiseError(
+            f"loss_over_time: history must have a loss, got only NaN in {len(history)} x {len(mean)} values"
+        )
     return mean.where(~mean.isnan(), mean.nanmedian())
 
 
 def self_gradient(slope: Float[Tensor, "N D"], f: Float[Tensor, "N F"]) -> Float[Tensor, "N"]:
-    """The share of the other samples that pull harder at the weights of the linear head, a tie counting half.
+    """Return the share of the other samples with a larger gradient by the head's weights; ties count half.
 
     Formula: the gradient of a sample's own loss by the head's weights is slope f^T, its norm |slope| |f|
 
     Args:
         slope: the gradient of each sample's own loss by its embedding before the norm.
-        f: what the head gets.
+        f: input of the head.
     """
-    return by_loss(torch.linalg.vector_norm(slope.double(), dim=1) * torch.linalg.vector_norm(f.double(), dim=1))
+    return rank_by_loss(torch.linalg.vector_norm(slope.double(), dim=1) * torch.linalg.vector_norm(f.double(), dim=1))
 
 
 def votes(
@@ -139,21 +149,22 @@ def votes(
     y: Int[Tensor, "N"],
     rows: Int[Tensor, "M"],
     k: int | None = None,
-    temperature: float = TEMPERATURE,
+    temperature: float = VOTE_TEMPERATURE,
     foreign: bool = False,
 ) -> Iterator[tuple[Int[Tensor, "m"], Int[Tensor, "m K"], Float[Tensor, "m K"]]]:
-    """For these rows, a block at a time: the rows, the labels of their nearest neighbours, and the weight of each vote.
+    """Yield blocks of rows: the rows, the labels of their nearest neighbours, and the weight of each vote.
 
-    Weights of a row sum to 1, or are all 0 where nobody votes. `foreign`: samples of the row's own label have no vote.
+    The weights of a row sum to 1, or are all 0 if no neighbour votes. `foreign`: samples with the row's own label have no
+    vote.
     """
-    must_be_labelled("votes", z, y)
+    check_labelled("votes", z, y)
     size, own = class_sizes(y), y.unique(return_inverse=True)[1]
-    k = min(usual_class_size(y), VOTERS) if k is None else k
+    k = min(median_class_size(y), MAX_VOTING_NEIGHBOURS) if k is None else k
     if k < 1 or temperature <= 0:
         raise LikewiseError(f"votes: k >= 1 and temperature > 0 must hold, got k={k}, temperature={temperature}")
     if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(z):
         raise LikewiseError(
-            f"votes: rows must count samples from 0 to {len(z) - 1}, got {int(rows.min())} to {int(rows.max())}"
+            f"votes: rows must lie between 0 and {len(z) - 1}, got {int(rows.min())} to {int(rows.max())}"
         )
     place = torch.arange(min(k, len(z)), device=z.device)
     for some in rows.split(max(1, AT_ONCE // k)) if len(rows) else ():
@@ -163,40 +174,39 @@ def votes(
         else:
             row, sim = nearest(z[some], z, k, own=some)
             voters = size[some] - 1
-        heard = (row >= 0) & (place < voters[:, None])
-        w = (-distance(sim) / temperature).masked_fill(~heard, -torch.inf).softmax(1).nan_to_num(0.0)
+        counted = (row >= 0) & (place < voters[:, None])
+        w = (-distance(sim) / temperature).masked_fill(~counted, -torch.inf).softmax(1).nan_to_num(0.0)
         yield some, y[row.clamp_min(0)], w
 
 
 def class_sizes(y: Int[Tensor, "N"]) -> Int[Tensor, "N"]:
-    """How many samples carry each sample's label."""
+    """Return for every sample the number of samples with its label."""
     _, own, size = y.unique(return_inverse=True, return_counts=True)
     return size[own]
 
 
-def usual_class_size(y: Int[Tensor, "N"]) -> int:
-    """The median size of a class; of two in the middle, the smaller."""
+def median_class_size(y: Int[Tensor, "N"]) -> int:
+    """Return the median class size; of two in the middle, the smaller."""
     return int(y.unique(return_counts=True)[1].median())
 
 
-def undecided(score: Float[Tensor, "N"], y: Int[Tensor, "N"]) -> Float[Tensor, "N"]:
-    """The scores, but the median of the others for samples alone in their class; 0.5 where all are."""
+def fill_singletons(score: Float[Tensor, "N"], y: Int[Tensor, "N"]) -> Float[Tensor, "N"]:
+    """Return the scores with the median of the others for samples that are alone in their class; 0.5 if all are."""
     alone, score = class_sizes(y) == 1, score.clamp(0, 1)  # rounding may leave the range
     return score.masked_fill(alone, float(score[~alone].median()) if not alone.all() else 0.5)
 
 
-def must_be_labelled(owner: str, z: Tensor, y: Tensor) -> None:
-    """Raise unless there is a finite embedding (or feature) and a whole number for each sample."""
+def check_labelled(owner: str, z: Tensor, y: Tensor) -> None:
+    """Raise unless every sample has a finite embedding (or feature vector) and an integer label."""
     whole = not (y.is_floating_point() or y.is_complex() or y.dtype == torch.bool)
     if z.ndim != 2 or len(z) < 2 or not whole or y.shape != z.shape[:1]:
         raise LikewiseError(
-            f"{owner}: a table of two embeddings or more and a whole number for each must be given, "
+            f"{owner}: z must be a table of two rows or more, and y one integer per row, "
             f"got z of shape {tuple(z.shape)} and y of {y.dtype} and shape {tuple(y.shape)}"
         )
-    bad = (~(z.abs() < HUGE)).any(1).nonzero()[:, 0]  # NaN is not below either
+    bad = (~(z.abs() < MAX_SQUARABLE_VALUE)).any(1).nonzero()[:, 0]  # also true for NaN
     if len(bad):
         raise LikewiseError(
-            f"{owner}: numbers must be finite and below {HUGE:g}, but those of {len(bad)} of {len(z)} rows are not "
-            f"(first: row {int(bad[0])}); "
-            "leave them out, or see why the network gives them"
+            f"{owner}: values must be finite and below {MAX_SQUARABLE_VALUE:g}, but {len(bad)} of {len(z)} rows have others "
+            f"(first: row {int(bad[0])}); leave out these rows, or check the network that made them"
         )

@@ -1,4 +1,4 @@
-"""The report of an audit: one HTML file with its pictures inside, which opens anywhere and asks for nothing else."""
+"""The page of an audit: one HTML file that contains its images and loads nothing else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from likewise.io.progress import bar
 from likewise.render import gallery
 from likewise.render.html import data_uri, environment, shrunk
 
-MOST = {
+MAX_ITEMS = {
     "suspects": 120,
     "pairs": 40,
     "causes": 5,
@@ -26,28 +26,30 @@ MOST = {
     "open": 12,
     "open_pairs": 6,
 }
-"""How many of each are shown; `open` are seen at once, the others after a click."""
+"""Kind of item -> how many are shown; `open` and `open_pairs` are visible at once, the others after a click."""
 
-EXEMPLARS = 3
+MAX_EXEMPLARS = 3
+"""Example images per class."""
 
-SIDES = (176, 144, 120, 96, 72, 48)
-"""Longest sides that thumbnails may have, in pixels: the largest with which all of them fit."""
+THUMB_SIDES = (176, 144, 120, 96, 72, 48)
+"""Longest sides of thumbnails in pixels: the first with which all thumbnails fit `THUMB_BYTES_LIMIT` is used."""
 
-ROOM = 7_000_000
-"""Bytes for all thumbnails together."""
+THUMB_BYTES_LIMIT = 7_000_000
+"""Maximum size of all thumbnails together, in bytes."""
 
-DASHES = ("none", "7 3", "2 3", "8 3 2 3", "12 4")
-"""By which the curves of single scores are told apart."""
+CURVE_DASHES = ("none", "7 3", "2 3", "8 3 2 3", "12 4")
+"""SVG dash patterns that distinguish the curves of single scores."""
 
 SECTIONS = {
     "suspects": "Suspect labels", "classes": "Classes", "errors": "Test errors", "groups": "Worst classes",
-    "duplicates": "Duplicates", "measured": "How well it works", "verify": "Causes, tried", "retrain": "Trained anew",
+    "duplicates": "Duplicates", "measured": "How well it works", "verify": "Causes, tested", "retrain": "Retrained",
     "notes": "Notes",
 }  # fmt: skip
+"""Key of a section in the template -> its title in the table of contents."""
 
 
 class Suspect(NamedTuple):
-    """A sample, examples of the class it is labelled with and of the suggested one, and the labels of its neighbours."""
+    """A flagged sample, examples of its given class and of the suggested class, and the labels of its neighbours."""
 
     sample: Sample
     claimed: list[int]
@@ -55,35 +57,37 @@ class Suspect(NamedTuple):
     votes: list[tuple[str, int]]
 
 
-def write_page(folder: Path, picture: Callable[[int], Image.Image | None], quiet: bool = False) -> Path:
-    """Write audit.html out of the other files of an audit's folder.
+def write_page(folder: Path, image_of: Callable[[int], Image.Image | None], quiet: bool = False) -> Path:
+    """Write audit.html from the other files of an audit folder, and return its path.
 
     Args:
-        picture: a row's picture; None where there is none. One that cannot be read is named on the page.
+        image_of: returns the image of a row, or None if there is none. Images that cannot be read are named on the page.
     """
     found = read_findings(folder)
-    about, template, facts = found.about, environment().get_template("audit.html"), view(found)
+    about, template, context = found.about, environment().get_template("audit.html"), template_context(found)
     wanted: dict[int, str] = {}
-    template.render(facts, folder=folder, pic=lambda row: wanted.setdefault(row, ""))  # to learn what is shown
-    pictures = read_pictures(wanted, picture, quiet) if about["pictures"] else {}
-    if about["pictures"] and len(pictures) < len(wanted):
-        told = f"{len(wanted) - len(pictures)} of {len(wanted)} pictures could not be read: their names stand for them."
-        facts["notes"] = [*facts["notes"], told]
-    facts["contents"] = [(name, text) for name, text in SECTIONS.items() if facts[name]]
-    if pictures:  # as most of them are, so that whole pictures fill their frames
-        facts["shape"] = round(float(np.clip(np.median([p.width / p.height for p in pictures.values()]), 0.75, 1.4)), 2)
-    style = Markup("\n".join(f".p{row} {{ background-image: url({data}) }}" for row, data in inlined(pictures).items()))
-    text = template.render(facts, folder=folder, pic=lambda row: f"p{row}" if row in pictures else "", style=style)
+    template.render(context, folder=folder, pic=lambda row: wanted.setdefault(row, ""))  # collects rows
+    images = read_images(wanted, image_of, quiet) if about["pictures"] else {}
+    if about["pictures"] and len(images) < len(wanted):
+        note = f"{len(wanted) - len(images)} of {len(wanted)} images could not be read: the page shows their names instead."
+        context["notes"] = [*context["notes"], note]
+    context["contents"] = [(name, text) for name, text in SECTIONS.items() if context[name]]
+    if images:  # the median aspect ratio, so that most images fill their frames
+        context["shape"] = round(float(np.clip(np.median([p.width / p.height for p in images.values()]), 0.75, 1.4)), 2)
+    style = Markup(
+        "\n".join(f".p{row} {{ background-image: url({data}) }}" for row, data in as_data_uris(images).items())
+    )
+    text = template.render(context, folder=folder, pic=lambda row: f"p{row}" if row in images else "", style=style)
     aside = folder / "audit.html.new"
     aside.write_text(text, "utf-8")
     return aside.replace(folder / "audit.html")
 
 
-def view(found: Findings) -> dict:
-    """Everything the template shows, as far as it is not in the findings themselves."""
+def template_context(found: Findings) -> dict:
+    """Return the values that the template shows."""
     about, merges = found.about, found.merges()
-    parts, kinds = about["parts"].values(), Counter(one.kind for one in found.classes)
-    total = {name: sum(part[name] or 0 for part in parts) for name in ("samples", "wrong", "flagged")}
+    splits, kinds = about["parts"].values(), Counter(one.kind for one in found.classes)
+    total = {name: sum(split[name] or 0 for split in splits) for name in ("samples", "wrong", "flagged")}
     loose = sorted(
         (one for one in found.classes if one.kind in ("merge", "diffuse")), key=lambda c: (c.kind != "merge", -c.share)
     )
@@ -93,24 +97,25 @@ def view(found: Findings) -> dict:
     return extra | {
         "found": found,
         "about": about,
-        "most": MOST,
+        "most": MAX_ITEMS,
         "total": total | {"across": sum(found.across.values())},
         "suspects": suspects(found),
         "flagged": Counter(one.split for one in found.suspects),
         "scores": {name: about["scores"][name] for name in next(iter(found.single.values()), {})},
         "merges": [
-            (o, best(found, o.split, o.label), best(found, o.split, o.target)) for o in merges[: MOST["merges"]]
+            (o, exemplars(found, o.split, o.label), exemplars(found, o.split, o.target))
+            for o in merges[: MAX_ITEMS["merges"]]
         ],
-        "loose": loose[: MOST["classes"]],
+        "loose": loose[: MAX_ITEMS["classes"]],
         "kinds": kinds,
-        "errors": {kind: once(p for p in found.pair.values() if p.type == kind) for kind in types},
+        "errors": {kind: without_mirrored(p for p in found.pair.values() if p.type == kind) for kind in types},
         "types": types,
-        "groups": [(one, best(found, one.part, one.label)) for one in groups[: MOST["groups"]]],
+        "groups": [(one, exemplars(found, one.split, one.label)) for one in groups[: MAX_ITEMS["groups"]]],
         "all_groups": len(groups),
         "duplicates": duplicates(found),
         "perfect": [(0, 0), (noise_share(extra["measured"] or {}), 1), (1, 1)],
-        "dashes": DASHES,
-        "ends": {name: ends(one["rows"]) for name in ("verify", "retrain") if (one := extra[name])},
+        "dashes": CURVE_DASHES,
+        "ends": {name: scale_ends(one["rows"]) for name in ("verify", "retrain") if (one := extra[name])},
         "notes": about["notes"],
         "classes": found.classes,
         "colour": {name: getattr(gallery, name) for name in ("INK", "SOFT", "PAPER", "RIGHT", "WRONG", "NEUTRAL")},
@@ -118,16 +123,16 @@ def view(found: Findings) -> dict:
 
 
 def suspects(found: Findings) -> dict[str, list[Suspect]]:
-    """The most suspect samples of each part; parts share the room there is."""
-    parts = [name for name in found.about["parts"] if any(one.split == name for one in found.suspects)]
+    """Return the most suspect samples of each split; the splits share the limit equally."""
+    splits = [name for name in found.about["parts"] if any(one.split == name for one in found.suspects)]
     shown = {}
-    for part in parts:
-        some = [one for one in found.suspects if one.split == part][: MOST["suspects"] // len(parts)]
-        shown[part] = [
+    for split in splits:
+        some = [one for one in found.suspects if one.split == split][: MAX_ITEMS["suspects"] // len(splits)]
+        shown[split] = [
             Suspect(
                 one,
-                best(found, part, one.label, one.row),
-                best(found, part, one.suggested, one.row),
+                exemplars(found, split, one.label, one.row),
+                exemplars(found, split, one.suggested, one.row),
                 Counter(found.sample[row].label for row in found.near.get(one.row, ())).most_common(),
             )
             for one in some
@@ -135,32 +140,34 @@ def suspects(found: Findings) -> dict[str, list[Suspect]]:
     return shown
 
 
-def best(found: Findings, part: str, label: str, but: int | None = None) -> list[int]:
-    """The members of a class whose labels fit best."""
-    members = found.members.get((part, label), [])[: EXEMPLARS + 1]
-    return [row for row in members if row != but][:EXEMPLARS]
+def exemplars(found: Findings, split: str, label: str, but: int | None = None) -> list[int]:
+    """Return the rows of a class with the highest label scores, without the row `but`."""
+    members = found.members.get((split, label), [])[: MAX_EXEMPLARS + 1]
+    return [row for row in members if row != but][:MAX_EXEMPLARS]
 
 
-def once(pairs: Iterable[Pair]) -> list[Pair]:
-    """The first pairs, without those that are shown already from the other side: they have the same causes."""
+def without_mirrored(pairs: Iterable[Pair]) -> list[Pair]:
+    """Return the first pairs; a pair that is shown in the other direction already is left out, as it has the same causes."""
     shown: dict[frozenset, Pair] = {}
     for pair in pairs:
-        if len(shown) < MOST["pairs"]:
+        if len(shown) < MAX_ITEMS["pairs"]:
             shown.setdefault(frozenset((pair.query, pair.other)), pair)
     return list(shown.values())
 
 
 def duplicates(found: Findings) -> list[tuple[str, list, int]]:
-    """Those across parts and those within one: a heading, the first of them, and how many there are."""
-    both = (("Across parts", True), ("Within a part", False))
+    """Return near duplicates across splits and within a split: a heading, the first pairs, and the number of all pairs."""
+    both = (("Across splits", True), ("Within a split", False))
     kinds = [(head, [one for one in found.duplicates if one.across == across]) for head, across in both]
-    return [(head, some[: MOST["pairs"]], len(some)) for head, some in kinds if some]
+    return [(head, some[: MAX_ITEMS["pairs"]], len(some)) for head, some in kinds if some]
 
 
 def noise_share(measured: dict[str, dict]) -> float:
-    """The share of wrong labels: where a curve reaches its recall, which is that after so many samples were inspected.
+    """Return the share of wrong labels: the share of inspected samples at which a curve reaches its recall.
 
-    Curves are flat where nothing is found, so each may reach it too early, and none too late.
+    `recall` is the share found after inspecting as many samples as there are wrong labels. A curve is flat where it finds
+    nothing, so
+    this point may be too early for a curve, but never too late: the maximum over all curves is used.
     """
     reached = [0.0]
     for one in (one for one in measured.values() if one["recall"] is not None):
@@ -172,36 +179,34 @@ def noise_share(measured: dict[str, dict]) -> float:
     return max(reached)
 
 
-def ends(rows: Sequence[dict]) -> tuple[float, float]:
-    """Where a scale for these intervals begins and ends; zero is on it."""
+def scale_ends(rows: Sequence[dict]) -> tuple[float, float]:
+    """Return the ends of an axis that contains all intervals and zero."""
     known = [row for row in rows if row["low"] is not None and row["high"] is not None]
     low, high = min([0.0, *(row["low"] for row in known)]), max([0.0, *(row["high"] for row in known)])
     return (low, high) if high > low else (-1.0, 1.0)
 
 
-def read_pictures(
-    rows: Iterable[int], picture: Callable[[int], Image.Image | None], quiet: bool
+def read_images(
+    rows: Iterable[int], image_of: Callable[[int], Image.Image | None], quiet: bool
 ) -> dict[int, Image.Image]:
-    """Small pictures of these rows, without those that cannot be read."""
+    """Return small images of the rows that can be read."""
     rows, small = sorted(rows), {}
-    with bar("pictures of the report", len(rows), quiet=quiet) as progress:
+    with bar("read images of the page", len(rows), quiet=quiet) as progress:
         for row in rows:
             try:
-                image = picture(row)
+                image = image_of(row)
                 if image is not None:
-                    small[row] = shrunk(image.convert("RGB"), SIDES[0])
-            except (OSError, ValueError, SyntaxError):  # what Pillow and `read_image` raise for a broken file
+                    small[row] = shrunk(image.convert("RGB"), THUMB_SIDES[0])
+            except (OSError, ValueError, SyntaxError):  # raised by Pillow and `read_image` for a broken file
                 pass
             progress.advance()
     return small
 
 
-def inlined(pictures: dict[int, Image.Image]) -> dict[int, str]:
-    """Each picture as a data URI, all of them small enough to stay within `ROOM`."""
-    for side in SIDES:
-        found = {
-            row: data_uri(shrunk(image, side), "JPEG", quality=78, optimize=True) for row, image in pictures.items()
-        }
-        if sum(map(len, found.values())) <= ROOM:
+def as_data_uris(images: dict[int, Image.Image]) -> dict[int, str]:
+    """Return each image as a data URI, all of them within `THUMB_BYTES_LIMIT`."""
+    for side in THUMB_SIDES:
+        found = {row: data_uri(shrunk(image, side), "JPEG", quality=78, optimize=True) for row, image in images.items()}
+        if sum(map(len, found.values())) <= THUMB_BYTES_LIMIT:
             break
     return found

@@ -1,7 +1,8 @@
-"""What an audit found, read from its folder: checked whole, or not read at all.
+"""Reader of an audit folder; raises if a file is damaged.
 
-`audit.json` says what was audited and in how many rows; `audit.csv` has a line a sample, and `score` is low where the label is
-suspect; the other files may be missing. All of them name samples by their row in the data's table.
+`audit.json` has what was audited and the number of rows; `audit.csv` has one line per sample, with a low `score` if its
+label is
+suspect; the other files may be missing. All files identify samples by their row in the data.
 """
 
 from __future__ import annotations
@@ -22,39 +23,43 @@ import numpy as np
 from likewise.errors import LikewiseError
 from likewise.io.files import load_arrays
 
-ALL = "all"
-"""The only part, where the data has none; its samples have an empty `split`."""
+UNSPLIT_NAME = "all"
+"""Name of the only split of data without splits; the `split` column of its samples is empty."""
 
-CORNERS = ("left", "top", "right", "bottom")
-CARRIED = ("split", "query", "gallery", "group", *CORNERS, "weight")
-"""Columns of the data's own table: where audit.csv has them, the corrected table has them too."""
+BOX_CORNERS = ("left", "top", "right", "bottom")
+"""Columns of the box of an image."""
+CARRIED_COLUMNS = ("split", "query", "gallery", "group", *BOX_CORNERS, "weight")
+"""Columns of the data's own table that audit.csv and the corrected table copy."""
 
 
 class Sample(NamedTuple):
+    """One line of audit.csv."""
+
     row: int
     path: str
     label: str
     score: float
-    suggested: str  # empty: the label is not suspected
+    suggested: str  # empty: the label is not flagged
     confidence: float | None
     margin: float | None
     reason: str
-    split: str  # the part
+    split: str
     carried: dict[str, str]
 
     @property
     def name(self) -> str:
+        """Return the file name, or the row of a sample without a file."""
         return PurePath(self.path).name or f"row {self.row}"
 
     @property
     def box(self) -> list[float] | None:
-        """left, top, right, bottom; None: the whole picture."""
-        corners = [self.carried.get(name, "") for name in CORNERS]
+        """Return (left, top, right, bottom); None: the whole image."""
+        corners = [self.carried.get(name, "") for name in BOX_CORNERS]
         return [float(corner) for corner in corners] if all(corners) else None
 
 
 class Pair(NamedTuple):
-    """A test error, with the query's nearest of another class and of its own (-1: it is alone there)."""
+    """A retrieval error, with the query's nearest sample of another class (`wrong`) and of its own (`mate`, -1: none)."""
 
     query: int
     other: int
@@ -65,7 +70,10 @@ class Pair(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """A training sample that matters for an error; `relative` is its influence by the root mean square over all of them."""
+    """A training sample that influences an error.
+
+    `relative` is its influence divided by the root mean square over all samples.
+    """
 
     error: str
     kind: str
@@ -76,6 +84,8 @@ class Cause(NamedTuple):
 
 
 class ClassLine(NamedTuple):
+    """One line of classes.csv: where the samples of a class would go by the suggested labels."""
+
     split: str
     label: str
     size: int
@@ -87,6 +97,8 @@ class ClassLine(NamedTuple):
 
 
 class Duplicate(NamedTuple):
+    """One line of duplicates.csv: a pair of near duplicates."""
+
     row: int
     other: int
     similarity: float
@@ -97,14 +109,15 @@ class Duplicate(NamedTuple):
 
     @property
     def across(self) -> bool:
-        return two_parts(self.parts)
+        """Whether the two samples are in different splits."""
+        return spans_two_splits(self.parts)
 
 
 class Group(NamedTuple):
-    """A test class with many errors: how many of its `size` queries fail, and with which classes it is confused."""
+    """A test class with many errors: the number of its `size` queries that fail, and the classes that it is confused with."""
 
     label: str
-    part: str
+    split: str
     errors: int
     size: int
     confused: list[tuple[str, int]]
@@ -112,32 +125,35 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """An audit, read. Pairs go by their rows, such as "12-40": a new audit keeps what people said of them."""
+    """The content of an audit folder.
+
+    Keys of pairs are their rows, such as "12-40", so decisions about them stay valid after a new audit.
+    """
 
     about: dict
     sample: dict[int, Sample]
-    single: dict[int, dict[str, float | None]]  # of suspects: the scores that the one score is made of
+    single: dict[int, dict[str, float | None]]  # of flagged samples: the scores that the score combines
     suspects: list[Sample]  # the most suspect first
-    members: dict[tuple[str, str], list[int]]  # of a part and a class, the least suspect first
+    members: dict[tuple[str, str], list[int]]  # (split, class) -> rows, the least suspect first
     pair: dict[str, Pair]
     causes: dict[
         tuple[str, str], dict[str, list[Cause]]
     ]  # (kind, error) -> "harmful", "helpful" -> the strongest first
     classes: list[ClassLine]
     duplicates: list[Duplicate]
-    near: dict[int, list[int]]  # the nearest rows of the same part
+    near: dict[int, list[int]]  # row -> nearest rows of the same split
 
     @property
     def across(self) -> dict[str, int]:
-        """How many duplicates two parts share, such as {"train-test": 3}."""
-        return {parts: count for parts, count in self.about["duplicates"].items() if two_parts(parts)}
+        """Return the number of near duplicates between two splits, such as {"train-test": 3}."""
+        return {parts: count for parts, count in self.about["duplicates"].items() if spans_two_splits(parts)}
 
     def merges(self) -> list[ClassLine]:
-        """Classes whose samples would mostly go to one other class, those that lose the largest share first."""
+        """Return classes whose samples would mostly move to one other class, the largest share first."""
         return sorted((one for one in self.classes if one.kind == "merge"), key=lambda c: (-c.share, -c.moved, c.label))
 
     def groups(self) -> list[Group]:
-        """The classes for which causes were looked for, the worst first."""
+        """Return the test classes for which causes were computed, the worst first."""
         errors = defaultdict(list)
         for pair in self.pair.values():
             if pair.type == "confusion":
@@ -145,17 +161,19 @@ class Findings:
         found = []
         for label in (error for kind, error in self.causes if kind == "group" and errors[error]):
             wrong = Counter(self.sample[pair.wrong].label for pair in errors[label])
-            part = self.sample[errors[label][0].query].split
-            size = len(self.members[part, label])
-            found.append(Group(label, part, len(errors[label]), size, wrong.most_common()))
+            split = self.sample[errors[label][0].query].split
+            size = len(self.members[split, label])
+            found.append(Group(label, split, len(errors[label]), size, wrong.most_common()))
         return found
 
 
-def two_parts(parts: str) -> bool:
+def spans_two_splits(parts: str) -> bool:
+    """Return whether a pair of splits, such as "train-test", has two different splits."""
     return len(set(parts.split("-"))) > 1
 
 
 def read_findings(folder: str | os.PathLike) -> Findings:
+    """Read and check all files of an audit folder."""
     folder = Path(folder)
     about = read_about(folder / "audit.json")
     sample, single = read_samples(folder / "audit.csv", about)
@@ -171,7 +189,7 @@ def read_findings(folder: str | os.PathLike) -> Findings:
         if (folder / f"{name}.csv").exists() else []
         for name, kind in (("pairs", Pair), ("causes", Cause), ("classes", ClassLine), ("duplicates", Duplicate))
     )  # fmt: skip
-    for cause in sorted(listed, key=lambda c: c.place):  # errors stay as in the file: the worst first
+    for cause in sorted(listed, key=lambda c: c.place):  # stable: errors keep the order of the file, the worst first
         causes[cause.kind, cause.error][cause.direction].append(cause)
     return Findings(
         about,
@@ -181,58 +199,59 @@ def read_findings(folder: str | os.PathLike) -> Findings:
         members=dict(members),
         pair={f"{one.query}-{one.other}": one for one in pairs},
         causes={key: dict(causes[key]) for key in dict.fromkeys((c.kind, c.error) for c in listed)},
-        classes=[one._replace(split=one.split or ALL) for one in classes],
+        classes=[one._replace(split=one.split or UNSPLIT_NAME) for one in classes],
         duplicates=duplicates,
         near=read_near(folder / "neighbours.npz", sample),
     )
 
 
 def read_about(file: Path) -> dict:
-    nothing = {"parts": {}, "scores": {}, "errors": {}, "duplicates": {}, "notes": []}
+    """Read and check audit.json; keys that may be missing get empty values."""
+    defaults = {"parts": {}, "scores": {}, "errors": {}, "duplicates": {}, "notes": []}
     try:
         about = json.loads(file.read_text("utf-8"))
         for name, kind in (("title", str), ("root", str), ("rows", int), ("pictures", bool)):
             if not isinstance(about[name], kind):
                 raise ValueError(f"{name} is {about[name]!r}")
-        about = nothing | {name: value for name, value in about.items() if value is not None}
-        for name, kind in nothing.items():
+        about = defaults | {name: value for name, value in about.items() if value is not None}
+        for name, kind in defaults.items():
             if not isinstance(about[name], type(kind)):
                 raise ValueError(f"{name} is {about[name]!r}")
         return about
     except (FileNotFoundError, NotADirectoryError):
         raise LikewiseError(
-            f"audit: a folder with {file.name} is wanted, got {file.parent}; run `likewise audit` first"
+            f"audit: the folder must have {file.name}, but {file.parent} has none; run `likewise audit` first"
         ) from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise LikewiseError(f"audit: {file} is damaged ({error!r}); audit again") from None
 
 
 def read_samples(file: Path, about: dict) -> tuple[dict[int, Sample], dict[int, dict[str, float | None]]]:
-    """All samples, and of those whose label is suspected, every single score."""
+    """Return all samples, and the single scores of the flagged ones."""
     sample, single = {}, {}
     for line, values, cells in read_lines(file, Sample):
-        one = Sample(*values, {name: cells[name] for name in CARRIED if name in cells})  # pyright: ignore[reportCallIssue]
+        one = Sample(*values, {name: cells[name] for name in CARRIED_COLUMNS if name in cells})  # pyright: ignore[reportCallIssue]
         if not 0 <= one.row < about["rows"] or one.row in sample:
             raise LikewiseError(
-                f"audit: line {line} of audit.csv must be that of another row of {about['rows']}, got {one.row}; audit again"
+                f"audit: line {line} of audit.csv must have a new row below {about['rows']}, got {one.row}; audit again"
             )
-        for name in CORNERS:
-            value_of(cells.get(name, ""), float | None, name, line, file)
-        sample[one.row] = one._replace(split=one.split or ALL)
+        for name in BOX_CORNERS:
+            parse_cell(cells.get(name, ""), float | None, name, line, file)
+        sample[one.row] = one._replace(split=one.split or UNSPLIT_NAME)
         if one.suggested:
             names = (name for name in about["scores"] if name in cells and name not in Sample._fields)
-            single[one.row] = {name: value_of(cells[name], float | None, name, line, file) for name in names}
+            single[one.row] = {name: parse_cell(cells[name], float | None, name, line, file) for name in names}
     if not sample:
-        raise LikewiseError("audit: audit.csv must hold samples, and it has none; audit again")
+        raise LikewiseError("audit: audit.csv must have a sample or more, got none; audit again")
     return sample, single
 
 
 def read_lines(
     file: Path, record: type, sample: dict[int, Sample] | None = None
 ) -> Iterator[tuple[int, list, dict[str, str]]]:
-    """Of each line: its number, what the record has columns for, and all cells as they stand.
+    """Yield for each line its number, the values of the record's columns, and all cells as text.
 
-    Columns that name a sample must name one that is there.
+    Raises if a column that identifies a sample has an unknown row.
     """
     kinds = {name: kind for name, kind in get_type_hints(record).items() if name != "carried"}
     named = [at for at, name in enumerate(kinds) if name in ("row", "query", "other", "wrong", "mate") and sample]
@@ -241,20 +260,19 @@ def read_lines(
             reader = csv.DictReader(text, restval="")
             missing = [name for name in kinds if name not in (reader.fieldnames or ())]
             if missing:
-                raise LikewiseError(
-                    f"audit: {file.name} must have the column {missing[0]!r}, and has none; audit again"
-                )
+                raise LikewiseError(f"audit: {file.name} must have the column {missing[0]!r}, got none; audit again")
             for cells in reader:
                 line = reader.line_num
-                values = [value_of(cells[name], kind, name, line, file) for name, kind in kinds.items()]
+                values = [parse_cell(cells[name], kind, name, line, file) for name, kind in kinds.items()]
                 rows = [values[at] for at in named if not (values[at] == -1 and list(kinds)[at] == "mate")]
-                must_be_rows(rows, sample, f"{file.name} line {line}")
+                check_rows(rows, sample, f"{file.name} line {line}")
                 yield line, values, cells
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise LikewiseError(f"audit: {file} cannot be read ({error}); audit again") from None
 
 
-def value_of(text: str, kind: type | UnionType, name: str, line: int, file: Path) -> str | float | int | bool | None:
+def parse_cell(text: str, kind: type | UnionType, name: str, line: int, file: Path) -> str | float | int | bool | None:
+    """Return a cell as a value of its type; raise if it is not one."""
     if kind is str:
         return text
     if kind is bool:
@@ -270,32 +288,34 @@ def value_of(text: str, kind: type | UnionType, name: str, line: int, file: Path
     raise LikewiseError(f"audit: {name} must be a number, got {text!r} in line {line} of {file.name}; audit again")
 
 
-def must_be_rows(rows: Iterable, sample: dict[int, Sample] | None, where: str) -> None:
-    strange = next((row for row in rows if sample is None or row not in sample), None)
-    if strange is not None:
-        raise LikewiseError(f"audit: {where} must name rows of audit.csv, got {strange}; audit again")
+def check_rows(rows: Iterable, sample: dict[int, Sample] | None, where: str) -> None:
+    """Raise unless all rows are in audit.csv."""
+    unknown = next((row for row in rows if sample is None or row not in sample), None)
+    if unknown is not None:
+        raise LikewiseError(f"audit: {where} must have rows of audit.csv, got {unknown}; audit again")
 
 
 def read_near(file: Path, sample: dict[int, Sample]) -> dict[int, list[int]]:
+    """Return the nearest neighbours of every row, from neighbours.npz; empty if there is no such file."""
     if not file.exists():
         return {}
     row, near = load_arrays(file, "audit", "audit again", ("row", "near")).values()
     if row.ndim != 1 or near.ndim != 2 or len(row) != len(near) or {row.dtype.kind, near.dtype.kind} - {*"iu"}:
         raise LikewiseError(
-            f"audit: {file.name} must hold the rows 'row', and 'near' with a line for each, got {row.dtype} {row.shape} and "
+            f"audit: {file.name} must have 'row' and one row of 'near' for each of them, got {row.dtype} {row.shape} and "
             f"{near.dtype} {near.shape}; audit again"
         )
-    must_be_rows(np.unique(np.append(row, near[near >= 0])).tolist(), sample, file.name)
+    check_rows(np.unique(np.append(row, near[near >= 0])).tolist(), sample, file.name)
     return {one: [other for other in others if other >= 0] for one, others in zip(row.tolist(), near.tolist())}
 
 
 def find_audit(place: str, owner: str) -> Path:
-    """Return the folder of an audit: the given folder, or `audit` in the given run's folder."""
+    """Return the audit folder: the given folder, or `audit` in the given run folder."""
     given = Path(place).expanduser()
     folder = next((one for one in (given, given / "audit") if (one / "audit.json").is_file()), None)
     if folder is None:
         raise LikewiseError(
-            f"{owner}: the folder of an audit is wanted, with audit.json, or a run with one in `audit`, got '{place}'; "
+            f"{owner}: the folder must be an audit (with audit.json) or a run with an audit in `audit`, got '{place}'; "
             "run `likewise audit` first"
         )
     return folder

@@ -1,4 +1,4 @@
-"""What the steps of an audit hand to one another: the subject, its errors and their causes, and its labels scored."""
+"""Records that the steps of an audit pass on: the source, its retrieval errors and their causes, and label scores."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ from likewise.types import Embedded, Items
 Kind = Literal["clean", "individual", "merge", "diffuse"]
 
 
-class Part(NamedTuple):
-    """Rows that are audited together. Labels in `e` count the classes of the part, by `names`; `e.row` are the data's rows."""
+class AuditSplit(NamedTuple):
+    """Embeddings of one split.
+
+    Labels in `e` are numbers of the classes of this split, with `names`; `e.row` are rows of the data.
+    """
 
     e: Embedded
     names: tuple[str, ...]
@@ -28,21 +31,21 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """What is audited. `part` has every row once; `test` is where errors are looked for, as the protocol pools it.
+    """The data and network that are audited. `splits` has every row once; `test` has the samples in which errors are searched.
 
-    `loss` is there where its gradient by a linear head can be had. `history`: losses of the train split in every pass.
+    `loss` is set if its gradient by a linear head can be computed. `history`: losses of the training split in every epoch.
     """
 
     title: str
-    items: Items  # labels as given
-    part: dict[str, Part]
-    test: Part
+    items: Items  # with the given labels
+    splits: dict[str, AuditSplit]
+    test: AuditSplit
     notes: list[str]
     device: torch.device
     run: Run | None = None
     settings: Train | None = None
     embedder: nn.Module | None = None
-    plain: Callable | None = None
+    plain: Callable | None = None  # transform of images without augmentation
     loss: Loss | None = None
     linear: bool = False
     history: Float[Tensor, "T N"] | None = None
@@ -51,8 +54,9 @@ class Subject:
 class WrongPairs(NamedTuple):
     """Pairs (`query`, `partner`) and their squared distance between unit vectors, the worst first.
 
-    `wrong` is the query's nearest sample of another class, `mate` its nearest of the own class (-1: it is alone); one of the two
-    is the partner, the other shows a person what was to be told apart.
+    `wrong` is the query's nearest sample of another class, `mate` its nearest sample of its own class (-1: none). One of
+    the two is the
+    partner; the other is shown beside it.
     """
 
     query: Int[Tensor, "P"]
@@ -62,9 +66,14 @@ class WrongPairs(NamedTuple):
     distance: Float[Tensor, "P"]
 
 
-class Found(NamedTuple):
-    """`confusion`: the nearest neighbour has another label, so that the two should be farther apart; the nearest come first.
-    `mis_similar`: the nearest sample of the own class, where one of another class is nearer; the farthest come first."""
+class RetrievalErrors(NamedTuple):
+    """Retrieval errors as pairs of two types.
+
+    `confusion`: query and nearest neighbour, which has another label; they should be farther apart; the closest pairs come
+    first.
+    `mis_similar`: query and nearest sample of its own class, where a sample of another class is closer; the farthest come
+    first.
+    """
 
     confusion: WrongPairs
     mis_similar: WrongPairs
@@ -72,9 +81,9 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Causes:
-    """The samples that matter most for each error, the strongest first. Rows are positions among the training samples.
+    """The training samples that influence each error most, the strongest first. Rows are positions in the training split.
 
-    `spread` is the root mean square over all samples: what is far below it has a sign by chance.
+    `spread` is the root mean square of the influence over all samples: values far below it are not distinguishable from 0.
     """
 
     harmful_row: Int[Tensor, "Q K"]
@@ -85,36 +94,39 @@ class Causes:
 
 
 class Errors(NamedTuple):
-    """Errors to explain: the pairs of test samples of each (positions in the test split), and what each error is called."""
+    """Errors to explain: pairs of test samples (positions in the test split), and the name and type of each error."""
 
     pair: Int[Tensor, "P 2"]
     sign: Float[Tensor, "P"]
-    error: Int[Tensor, "P"]  # which error a pair belongs to
-    name: list[tuple[str, str]]  # (error, kind)
+    error: Int[Tensor, "P"]  # number of the error of each pair
+    name: list[tuple[str, str]]  # (error, type)
 
     def some(self, low: int, high: int) -> Errors:
+        """Return the errors from `low` to `high` - 1, numbered from 0."""
         mine = (self.error >= low) & (self.error < high)
         return Errors(self.pair[mine], self.sign[mine], self.error[mine] - low, self.name[low:high])
 
 
 @dataclass(frozen=True, eq=False)
-class Explained:
-    """The test errors, causes of the worst of them where they can be told, and how hard each training sample pulls at them."""
+class ExplainedErrors:
+    """Retrieval errors, the causes of the worst ones if they can be computed, and the summed influence per training sample."""
 
-    found: Found
+    pairs: RetrievalErrors
     errors: Errors
-    g: Float[Tensor, "N D"] | None = None  # `shares` of the training samples, where the loss can be asked
+    g: Float[Tensor, "N D"] | None = None  # `embedding_gradients` of the training split, if there is a loss
     causes: Causes | None = None
-    pull: Float[Tensor, "N"] | None = None
+    pull: Float[Tensor, "N"] | None = None  # sum of absolute influences over errors
     verified: dict | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
-    """P(the label is right) for every sample, and the label it should have if it is not.
+class LabelQuality:
+    """P(the label is right) for every sample, and the suggested label if it is wrong.
 
-    `score` is made of the `single` ones. `confidence`: of the suggested label, given that the own one is wrong; `margin`: how far
-    it is ahead of the next. `any` and `similar`: shares of labels that are those of any other class, and of a similar one.
+    `score` combines the `single` scores. `confidence`: probability of the suggested label if the given one is wrong;
+    `margin`: its
+    lead over the next label. `any` and `similar`: estimated shares of labels that are exchanged with any class, and with a
+    similar one.
     """
 
     score: Float[Tensor, "N"]
@@ -124,42 +136,46 @@ class Judged:
     margin: Float[Tensor, "N"]
     any: float
     similar: float
-    silent: bool = False  # features tell classes apart no better than chance, so nobody is doubted
+    uninformative: bool = False  # features separate classes no better than chance, so no label is flagged
 
 
 @dataclass(frozen=True, eq=False)
 class ClassFindings:
-    """What suggestions say about each class.
+    """Result of the suggested labels for each class.
 
-    `kind`: "clean" (nobody leaves it), "individual" (a few do), "merge" (many do, nearly all for `target`) or "diffuse" (many do,
-    for several classes). `of_all` and `of_touched`: the share of samples with another label, among all samples and among those
-    of classes that anybody leaves.
+    `kind`: "clean" (no sample leaves the class), "individual" (a few do), "merge" (many do, nearly all to `target`) or
+    "diffuse" (many
+    do, to several classes). `of_all` and `of_touched`: share of samples with another suggested label, among all samples and
+    among those
+    of classes that some sample leaves.
     """
 
     label: Int[np.ndarray, "C"]
     size: Int[np.ndarray, "C"]
     moved: Int[np.ndarray, "C"]  # samples for which another label is suggested
-    target: Int[np.ndarray, "C"]  # the label suggested most often, the lowest of equals; -1: none
-    entropy: Float[np.ndarray, "C"]  # of the other labels suggested, in nats: 0 where they are one
+    target: Int[np.ndarray, "C"]  # most frequent suggested label, of ties the lowest; -1: none
+    entropy: Float[np.ndarray, "C"]  # of the suggested labels, in nats; 0 if they are all equal
     kind: tuple[Kind, ...]
     of_all: float
     of_touched: float
 
 
 @dataclass(frozen=True, eq=False)
-class Verdicts:
-    """What is said of every sample of a part; `y` are its labels as the part counts them."""
+class SplitQuality:
+    """Label scores, nearest neighbours and class findings of one split."""
 
-    judged: Judged
+    quality: LabelQuality
     single: dict[str, Float[Tensor, "N"]]
-    near: Int[np.ndarray, "N K"]  # positions in the part, -1: none
+    near: Int[np.ndarray, "N K"]  # positions in the split, -1: none
     classes: ClassFindings
-    wrong: float  # how many labels are, by the scores; samples alone in their class are not counted
+    wrong: float  # estimated number of wrong labels; samples alone in their class are not counted
 
     @property
     def flagged(self) -> Bool[Tensor, "N"]:
-        return self.judged.score < 0.5
+        """Whether each label is more likely wrong than right."""
+        return self.quality.score < 0.5
 
 
-def moved(e: Embedded, device: torch.device) -> Embedded:
+def to_device(e: Embedded, device: torch.device) -> Embedded:
+    """Return the embeddings with all tensors on a device."""
     return Embedded(*(None if t is None else t.to(device) for t in (e.z, e.y, e.row, e.e, e.f)))  # pyright: ignore[reportArgumentType]

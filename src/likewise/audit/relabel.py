@@ -1,4 +1,4 @@
-"""Which label a sample should have instead, and what that says about whole classes."""
+"""Suggested labels by a vote of neighbours, and what they mean for whole classes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise.audit.label_scores import TEMPERATURE, votes
+from likewise.audit.label_scores import VOTE_TEMPERATURE, votes
 from likewise.audit.records import ClassFindings
 from likewise.errors import LikewiseError
 
 
 class Suggestions(NamedTuple):
-    """A label for each of these rows, its share of the votes, and how far it is ahead of the next label."""
+    """A label for each of these rows, its share of the votes, and its lead over the next label."""
 
     row: Int[Tensor, "M"]
     y: Int[Tensor, "M"]
@@ -31,34 +31,34 @@ def suggest(
     *,
     foreign: bool = True,
     k: int | None = None,
-    temperature: float = TEMPERATURE,
+    temperature: float = VOTE_TEMPERATURE,
 ) -> Suggestions:
-    """The label that most of a sample's nearest neighbours vote for, each with weight e^(-distance / temperature).
+    """Return the label with the most votes of a sample's nearest neighbours, each with weight e^(-distance / temperature).
 
-    Differs: the paper (Liu et al., empirical influence functions) lets raw embeddings vote at temperature 1, and lets the
-        present label stand.
+    Differs: in the paper (Liu et al., empirical influence functions), raw embeddings vote at temperature 1, and the present
+        label may win.
 
     Args:
         rows: the suspects; None: all samples.
-        foreign: the present label is no candidate, for samples that are suspect already. False: it may win again, and a class
-            of n samples is asked for n - 1 voters at most. A sample alone in its class then keeps its label, at confidence 0.
-        k: voters; by default the median size of a class, at most 200.
+        foreign: exclude the present label, for samples that are suspect already. False: it may win again, and for a class of n
+            samples at most n - 1 neighbours vote. A sample alone in its class then keeps its label, at confidence 0.
+        k: number of neighbours that vote; by default the median class size, at most 200.
     """
     if foreign and len(y.unique()) < 2:
         raise LikewiseError(
-            "suggest: labels must hold two classes or more, got one; there is no other label to suggest"
+            "suggest: labels must have two classes or more, got one; add another class, or use foreign=False"
         )
     rows = torch.arange(len(z), device=z.device) if rows is None else rows
     found = [_elect(some, y[some], label, w) for some, label, w in votes(z, y, rows, k, temperature, foreign)]
     if not found:
         return Suggestions(rows, y[rows], *z.new_zeros(2, 0, dtype=torch.float64))
-    return Suggestions(*(torch.cat(part) for part in zip(*found, strict=True)))
+    return Suggestions(*(torch.cat(column) for column in zip(*found, strict=True)))
 
 
 def _elect(
     rows: Int[Tensor, "m"], y: Int[Tensor, "m"], label: Int[Tensor, "m K"], w: Float[Tensor, "m K"]
 ) -> Suggestions:
-    """The label with most votes, of equals that of the nearest voter."""
+    """Return the label with the most votes; of ties, the label of the nearest neighbour."""
     kinds, label_of = label.unique(return_inverse=True)
     ballot = torch.arange(len(rows), device=rows.device)[:, None] * len(kinds) + label_of
     _, at = ballot.unique(return_inverse=True)
@@ -67,23 +67,23 @@ def _elect(
     first = torch.arange(label.shape[1], 0, -1, device=rows.device).where(share == best, 0).argmax(1, keepdim=True)
     won = label.gather(1, first)
     second = share.masked_fill(label == won, 0).amax(1)
-    heard = w.sum(1) > 0
-    return Suggestions(rows, won[:, 0].where(heard, y), best[:, 0], best[:, 0] - second)
+    has_votes = w.sum(1) > 0
+    return Suggestions(rows, won[:, 0].where(has_votes, y), best[:, 0], best[:, 0] - second)
 
 
 def class_findings(
     y: Int[Tensor, "N"], suggested: Int[Tensor, "N"], many: float = 0.1, spread: float = 0.35
 ) -> ClassFindings:
-    """Which classes should be merged, and which are diffuse, by where their samples would go.
+    """Return which classes should be merged and which are diffuse, from the suggested labels of their samples.
 
     Args:
-        suggested: a label for every sample, the own one among the candidates: `suggest(z, y, foreign=False).y`.
-        many: share of a class that must leave it for a finding about the class; and never fewer than two samples.
-        spread: entropy up to which the others go to one class. Both numbers are the paper's.
+        suggested: a label for every sample, the own label among the candidates: `suggest(z, y, foreign=False).y`.
+        many: share of a class that must leave it for a finding about the class, and at least two samples.
+        spread: maximum entropy of the suggested labels for a merge into one class. Both defaults are the paper's.
     """
     if y.shape != suggested.shape or not len(y):
         raise LikewiseError(
-            f"class_findings: a suggestion for every sample must be given, got {len(suggested)} for {len(y)}"
+            f"class_findings: suggested must have one label per sample, got {len(suggested)} for {len(y)}"
         )
     given, wanted = y.cpu().numpy(), suggested.cpu().numpy()
     label, own, size = np.unique(given, return_inverse=True, return_counts=True)
@@ -94,7 +94,7 @@ def class_findings(
     entropy = np.bincount(leaving, -share * np.log(share), len(label)) + 0.0
     target = np.full(len(label), -1)
     order = np.lexsort((-goal, count))
-    target[leaving[order]] = goal[order]  # the last one written stays
+    target[leaving[order]] = goal[order]  # later entries overwrite earlier ones
     big = (moved >= many * size) & (moved >= 2)
     kind = np.select([moved == 0, ~big, entropy <= spread], ["clean", "individual", "merge"], "diffuse")
     touched = size[moved > 0].sum()

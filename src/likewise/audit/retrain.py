@@ -1,7 +1,8 @@
-"""retrain: a run and corrected training labels -> the same training again, and whether it retrieves better.
+"""retrain: a run and corrected training labels -> the same training again, and a comparison of both networks.
 
-The corrected table keeps the parts of the run; labels and rows outside the train split stay as they are. Both networks are asked
-the same queries of the same test split, with the labels the run was tested by.
+The corrected table keeps the splits of the run; labels and rows outside the training split stay as they are. Both networks
+get the
+same queries of the same test split, with the labels that the run was tested with.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from likewise.audit.corrected import by_its_split, must_be_classes, write_corrected
+from likewise.audit.corrected import check_training_classes, split_column_protocol, write_corrected
 from likewise.config import Audit, Compare, Train
 from likewise.config.spec import spec
 from likewise.evaluation.checks import rows_of
@@ -33,45 +34,48 @@ def retrain(
     out: Path,
     say: Callable[[str], None] = print,
 ) -> dict:
-    """Train anew with corrected labels in `out`/retrained, or find that training finished, and compare; a dict that JSON takes.
+    """Train with corrected labels in `out`/retrained, or reuse a finished training there; compare, and return a dict for JSON.
 
     Args:
-        settings: those of the run; all of them but the data count again, the seed too.
-        items: the run's data with labels as it was given them: noise that the settings ask for is in them.
-        suggested: row of the data -> its label (a class number of `items`), or None: leave it out. Rows outside the train split
-            are not touched.
-        out: an existing folder. It gets corrected.csv (or .parquet), before.parquet and after.parquet too.
+        settings: settings of the run; all of them except the data are used again, including the seed.
+        items: the data of the run with the given labels, including noise that the settings inject.
+        suggested: row of the data -> its label (a class number of `items`), or None: drop the sample. Rows outside the
+        training split
+            are ignored.
+        out: an existing folder. It also gets corrected.csv (or .parquet), before.parquet and after.parquet.
     """
     if config.checkpoint == "untrained":
-        raise LikewiseError("retrain: an untrained network cannot be trained again; leave out --checkpoint untrained")
+        raise LikewiseError(
+            "retrain: the checkpoint must be of a training, got 'untrained'; leave out --checkpoint untrained"
+        )
     protocol = make_protocol(settings)
     rows = protocol.rows(items, "train")
     inside = set(rows.tolist())
-    mine = {row: label for row, label in suggested.items() if row in inside and label != items.y[row]}
-    must_be_classes(items, rows, mine)
-    gone = [row for row, label in mine.items() if label is None]
-    found = {"changed": len(mine) - len(gone), "removed": len(gone), "rows": []}
-    if not mine:
-        return found | {"told": "no training label is to be changed, so nothing was trained anew"}
+    changes = {row: label for row, label in suggested.items() if row in inside and label != items.y[row]}
+    check_training_classes(items, rows, changes)
+    dropped = [row for row, label in changes.items() if label is None]
+    found = {"changed": len(changes) - len(dropped), "removed": len(dropped), "rows": []}
+    if not changes:
+        return found | {"told": "no training label changes, so nothing was trained again"}
     new = replace(
-        settings, data=str(write_corrected(items, protocol, mine, out).absolute()), root=None, noise=None,
-        protocol=spec(by_its_split(protocol)), out=str(out / "retrained"), restart=False, evaluate=False, skip_bad=False,
+        settings, data=str(write_corrected(items, protocol, changes, out).absolute()), root=None, noise=None,
+        protocol=spec(split_column_protocol(protocol)), out=str(out / "retrained"), restart=False, evaluate=False, skip_bad=False,
         device=config.device, workers=config.workers, allow_imports=config.allow_imports, quiet=config.quiet,
     )  # fmt: skip
     from likewise.training.fit import train
 
-    say(f"training anew: {found['changed']} labels changed, {len(gone)} samples left out ({new.out})")
+    say(f"retraining: {found['changed']} labels changed, {len(dropped)} samples dropped ({new.out})")
     sides = {"before.parquet": run, "after.parquet": train(new, say)}
     for name, one in sides.items():
-        ask(one, settings, items, config, out / name)
+        score_test_queries(one, settings, items, config, out / name)
     before, after = (str(out / name) for name in sides)
     result = compare(Compare(before, after, seed=config.seed))
-    return found | {"rows": as_rows(result), "told": tell(result, found)}
+    return found | {"rows": metric_rows(result), "told": describe_result(result, found)}
 
 
-def ask(run: Run, settings: Train, items: Items, config: Audit, file: Path) -> None:
-    """Write one line for every test query of the data, by labels that no noise has touched."""
-    items = replace(items, y=items.y_first)  # training samples may be among those who answer
+def score_test_queries(run: Run, settings: Train, items: Items, config: Audit, file: Path) -> None:
+    """Write the metrics of every test query to a file, with labels before noise was injected."""
+    items = replace(items, y=items.y_first)  # training samples may be in the gallery
     opened = OpenRun(
         run, checkpoint=config.checkpoint, device=config.device, workers=config.workers, quiet=config.quiet, settings=settings,
         items=items,
@@ -86,8 +90,8 @@ def ask(run: Run, settings: Train, items: Items, config: Audit, file: Path) -> N
     write_per_query(file, scores, answers, e, items)
 
 
-def as_rows(result: dict) -> list[dict]:
-    """What `compare` says of each metric, with the interval over classes, or over queries where classes are few."""
+def metric_rows(result: dict) -> list[dict]:
+    """Return one row per metric of `compare`, with the interval over classes, or over queries if there are few classes."""
     return [
         {"metric": name, "before": about["a"], "after": about["b"], "difference": about["difference"]}
         | {"low": (ends := about[f"over_{result['over']}"])["low"], "high": ends["high"], "p": ends["crossing"]}
@@ -95,9 +99,10 @@ def as_rows(result: dict) -> list[dict]:
     ]
 
 
-def tell(result: dict, found: dict) -> str:
-    words = result["same"] or result["metrics"][result["decides"]]["conclusion"]
+def describe_result(result: dict, found: dict) -> str:
+    """Return the result of the comparison as one sentence."""
+    conclusion = result["same"] or result["metrics"][result["decides"]]["conclusion"]
     return (
-        f"A was trained with the labels as given, B with {found['changed']} labels changed and {found['removed']} samples left "
-        f"out, all else alike, the seed too: {words}"
+        f"A was trained with the given labels, B with {found['changed']} labels changed and {found['removed']} samples dropped, "
+        f"with otherwise equal settings and the same seed: {conclusion}"
     )

@@ -1,4 +1,4 @@
-"""The errors of a ranking as pairs of samples: unlike ones that lie together, and like ones that lie apart."""
+"""Retrieval errors as pairs of samples: different classes that are close, and the same class that is far apart."""
 
 from __future__ import annotations
 
@@ -8,58 +8,58 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise.audit.label_scores import class_sizes, must_be_labelled
-from likewise.audit.records import Found, WrongPairs
+from likewise.audit.label_scores import check_labelled, class_sizes
+from likewise.audit.records import RetrievalErrors, WrongPairs
 from likewise.errors import LikewiseError
 from likewise.evaluation.error_overlap import most_wrong
 from likewise.retrieval import integer_scores
 from likewise.retrieval.ranking import nearest
 from likewise.similarity import squared_distance
 
-AT_ONCE = 2**24
-"""Similarities worked on at a time when mates are looked for."""
+SIMILARITY_BLOCK_SIZE = 2**24
+"""Maximum number of similarities in memory when the nearest sample of the same class is searched."""
 
 
 class Group(NamedTuple):
-    """Pairs whose queries are of one class: `member` are their places among all pairs."""
+    """Pairs whose queries are of one class; `member` are their positions among all pairs."""
 
     label: int
-    wrong: int  # queries of the class with such a pair, in the group or not
+    wrong: int  # queries of the class with an error, in the group or not
     size: int
     member: Int[Tensor, "M"]
 
 
 @torch.no_grad()
-def find_pairs(z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) -> Found:
-    """Everything that Recall@1 counts as an error, from both sides; by cosine, each sample among all others."""
-    must_be_labelled("find_pairs", z, y)
+def find_pairs(z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) -> RetrievalErrors:
+    """Return all errors of Recall@1 as pairs, from both sides; by cosine, each sample against all others."""
+    check_labelled("find_pairs", z, y)
     row, sim = nearest(z, z, 1, own=torch.arange(len(z), device=z.device))
     wrong, sim = row[:, 0], sim[:, 0]
     query = (y[wrong] != y).nonzero()[:, 0]
-    mate, near = _mates(z, y, query)
+    mate, near = _nearest_same_class(z, y, query)
     first = sim[query].argsort(descending=True, stable=True)
     last = near.argsort(stable=True)
     last = last[mate[last] >= 0]
     confusion = WrongPairs(query, wrong[query], wrong[query], mate, squared_distance(sim[query]))
     mis_similar = WrongPairs(query, mate, wrong[query], mate, squared_distance(near))
-    return Found(*(WrongPairs(*(t[o] for t in p)) for p, o in ((confusion, first), (mis_similar, last))))
+    return RetrievalErrors(*(WrongPairs(*(t[o] for t in p)) for p, o in ((confusion, first), (mis_similar, last))))
 
 
-def _mates(
+def _nearest_same_class(
     z: Float[Tensor, "N D"], y: Int[Tensor, "N"], query: Int[Tensor, "Q"]
 ) -> tuple[Int[Tensor, "Q"], Float[Tensor, "Q"]]:
-    """The nearest sample of the own class (of equals the lower row) and its cosine; -1 and NaN where there is none.
+    """Return the nearest sample of the query's class (of ties the lowest row) and its cosine; -1 and NaN if there is none.
 
-    With rows sorted by class, mates are neighbours in the table: some queries at a time are compared with their classes only.
+    Rows are sorted by class, so a block of queries is compared only with the rows of their classes.
     """
     order = y.argsort(stable=True)
     at = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))[query].sort().values
     side, y = integer_scores.prepare(z[order], z.device, None, "z"), y[order]
     start, end = torch.searchsorted(y, y[at]), torch.searchsorted(y, y[at], right=True)
     mate, near = torch.full_like(y, -1, dtype=torch.int64), torch.full_like(y, torch.nan, dtype=torch.float64)
-    for part in integer_scores.cut(len(at), min(256, AT_ONCE // len(y))):
-        some = at[part]
-        band = torch.arange(int(start[part][0]), int(end[part][-1]), device=y.device)
+    for block in integer_scores.cut(len(at), min(256, SIMILARITY_BLOCK_SIZE // len(y))):
+        some = at[block]
+        band = torch.arange(int(start[block][0]), int(end[block][-1]), device=y.device)
         key = side.whole(some) @ side.whole(slice(int(band[0]), int(band[-1]) + 1)).T
         key = key.masked_fill((y[some, None] != y[band]) | (some[:, None] == band), -torch.inf)
         best = key.amax(1, keepdim=True)
@@ -72,15 +72,15 @@ def _mates(
 def group_by_class(
     pairs: WrongPairs, y: Int[Tensor, "N"], top: int = 10, coverage: float = 1.0, by: str = "count"
 ) -> list[Group]:
-    """The pairs of the classes with most errors, a group for each, the worst class first.
+    """Return the pairs of the classes with the most errors, one group per class, the worst class first.
 
-    Differs: the paper's text takes all pairs of a class, its code those with the classes confused most often that together
-        make more than half of its errors, ten at most. `coverage` is that share; there is no limit of ten.
+    Differs: the paper's text takes all pairs of a class; its code takes those with the most frequently confused classes that
+        together have more than half of its errors, at most ten classes. `coverage` is that share; there is no limit of ten.
 
     Args:
-        y: labels of all samples, in which pairs count.
-        top: how many classes.
-        coverage: keep the fewest wrong classes that make at least this share of a class's errors.
+        y: labels of all samples; pairs are positions in it.
+        top: number of classes.
+        coverage: keep the fewest confused classes that have at least this share of a class's errors.
         by: "count" or "rate", as in `most_wrong`.
     """
     if not 0 < coverage <= 1:

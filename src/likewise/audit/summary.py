@@ -1,4 +1,4 @@
-"""What an audit found, told on the terminal: the most important of it, and where the rest stands."""
+"""Summary of an audit on the terminal: the most important results, and the files with all of them."""
 
 from __future__ import annotations
 
@@ -13,86 +13,88 @@ from likewise.audit.read import Findings, read_findings
 from likewise.render.gallery import one_line
 from likewise.render.html import score_text
 
-SUSPECTS, GROUPS, MERGES = 10, 5, 10
-"""How many of each are told."""
+MAX_SUSPECT_LINES, MAX_GROUP_LINES, MAX_MERGE_LINES = 10, 5, 10
+"""Maximum number of lines of each table."""
 
-WEAK = 0.5
-"""Share of test errors from which the network is too weak to judge labels by."""
+WEAK_ERROR_SHARE = 0.5
+"""Share of test errors above which a warning is printed: label scores of such a weak network are unreliable."""
 
-PARTS = ("part", ">samples", ">classes", ">wrong labels, estimated", ">flagged")
+SPLIT_COLUMNS = ("split", ">samples", ">classes", ">wrong labels, estimated", ">flagged")
+"""Columns of the table of splits; > marks columns of numbers."""
 
-NARROW = 12
-"""Cells that a column of names has at least."""
+MIN_NAME_WIDTH = 12
+"""Minimum width of a column of names, in terminal cells."""
 
 
 def show_findings(audited) -> None:
-    """What is worth knowing first, and where the rest stands.
+    """Print the most important results of an audit, and the files with all of them.
 
     Args:
-        audited: has the `folder` of the audit.
+        audited: an object with the `folder` of the audit.
     """
     console, found = Console(highlight=False, markup=False), read_findings(audited.folder)
-    show_parts(console, found)
+    show_splits(console, found)
     show_suspects(console, found)
     show_merges(console, found)
     show_groups(console, found)
     console.print()
     if any(found.across.values()):
-        told = ", ".join(f"{count} between {parts.replace('-', ' and ')}" for parts, count in found.across.items())
-        console.print(f"Near duplicates across parts: {told}")
+        counts = ", ".join(f"{count} between {splits.replace('-', ' and ')}" for splits, count in found.across.items())
+        console.print(f"Near duplicates across splits: {counts}")
     for note in found.about["notes"]:
         console.print(f"Note: {one_line(note)}")
-    for file, what in (("audit.html", "report, for any browser"), ("audit.csv", "every sample with its scores")):
+    for file, what in (("audit.html", "page for a browser"), ("audit.csv", "all samples with their scores")):
         console.print(f"{audited.folder / file}: {what}", soft_wrap=True)
-    for name, head in (("verify", "Causes, tried"), ("retrain", "Trained anew")):
-        if told := (found.about.get(name) or {}).get("told"):
-            console.print(f"{head}: {told}", soft_wrap=True)
+    for name, head in (("verify", "Causes, tested"), ("retrain", "Retrained")):
+        if sentence := (found.about.get(name) or {}).get("told"):
+            console.print(f"{head}: {sentence}", soft_wrap=True)
     console.print(f"next: likewise review {audited.folder}", soft_wrap=True)
 
 
 def findings_html(audited) -> str:
-    """Return the parts and the most suspect labels as tables for a notebook."""
+    """Return the splits and the most suspect labels as HTML tables for a notebook."""
     found = read_findings(audited.folder)
-    notes = [*found.about["notes"], f"report: {audited.folder / 'audit.html'}"]
+    notes = [*found.about["notes"], f"page: {audited.folder / 'audit.html'}"]
     suspects = [line[:3] + line[4:] for line in suspect_lines(found)]
     heads = ("score", "row", "label", "suggested", "nearest with the suggested label")
-    return table(found.about["title"], [name.lstrip(">") for name in PARTS], part_lines(found), notes) + table(
+    return table(found.about["title"], [name.lstrip(">") for name in SPLIT_COLUMNS], split_lines(found), notes) + table(
         f"the most suspect labels{counted(len(suspects), len(found.suspects))}", heads, suspects
     )
 
 
-def part_lines(found: Findings) -> list[tuple[str, ...]]:
-    """Name, samples, classes, estimated wrong labels and flagged labels of every part."""
+def split_lines(found: Findings) -> list[tuple[str, ...]]:
+    """Return name, samples, classes, estimated wrong labels and flagged labels of every split."""
     lines = []
-    for name, part in found.about["parts"].items():
-        share = f"{part['wrong']:,.0f} ({part['wrong'] / max(1, part['samples']):.1%})"
-        lines.append((name, f"{part['samples']:,}", f"{part['classes']:,}", share, f"{part['flagged']:,}"))
+    for name, split in found.about["parts"].items():
+        share = f"{split['wrong']:,.0f} ({split['wrong'] / max(1, split['samples']):.1%})"
+        lines.append((name, f"{split['samples']:,}", f"{split['classes']:,}", share, f"{split['flagged']:,}"))
     return lines
 
 
-def show_parts(console: Console, found: Findings) -> None:
-    show_columns(console, found.about["title"], PARTS, part_lines(found))
+def show_splits(console: Console, found: Findings) -> None:
+    """Print the table of splits and the number of test errors."""
+    show_columns(console, found.about["title"], SPLIT_COLUMNS, split_lines(found))
     errors = found.about["errors"]
     if errors.get("queries"):
         share = errors["confusion"] / errors["queries"]
         console.print(f"\nTest errors: {errors['confusion']:,} of {errors['queries']:,} queries ({share:.1%})")
-        if share > WEAK:
-            console.print("The network tells these classes apart badly, so more labels are doubted than are wrong.")
+        if share > WEAK_ERROR_SHARE:
+            console.print("The network separates these classes poorly, so more labels are flagged than are wrong.")
 
 
 def suspect_lines(found: Findings) -> list[tuple[str, ...]]:
-    """Score, row, label, an arrow, suggested label and the neighbours' votes of the most suspect labels."""
+    """Return score, row, label, an arrow, suggested label and the neighbours' votes of the most suspect labels."""
     lines = []
-    for one in found.suspects[:SUSPECTS]:
-        there = [found.sample[row].label for row in found.near.get(one.row, [])]
-        votes = f"{there.count(one.suggested)} of {len(there)}" if there else ""
+    for one in found.suspects[:MAX_SUSPECT_LINES]:
+        labels = [found.sample[row].label for row in found.near.get(one.row, [])]
+        votes = f"{labels.count(one.suggested)} of {len(labels)}" if labels else ""
         lines.append((score_text(one.score), str(one.row), one.label, "->", one.suggested, votes))
     return lines
 
 
 def show_suspects(console: Console, found: Findings) -> None:
     if not found.suspects:
-        console.print("\nNo label is suspect.")
+        console.print("\nNo label is flagged.")
         return
     lines = suspect_lines(found)
     title = f"The most suspect labels{counted(len(lines), len(found.suspects))} (nearest: with the suggested label)"
@@ -101,23 +103,26 @@ def show_suspects(console: Console, found: Findings) -> None:
 
 def show_merges(console: Console, found: Findings) -> None:
     merges = found.merges()
-    lines = [(f"{o.moved} of {o.size}", o.split, o.label, "->", o.target) for o in merges[:MERGES]]
-    title = f"Classes that are perhaps one{counted(len(lines), len(merges))}"
-    show_columns(console, title, (">samples", "part", "class", "", "goes to"), lines)
+    lines = [(f"{o.moved} of {o.size}", o.split, o.label, "->", o.target) for o in merges[:MAX_MERGE_LINES]]
+    title = f"Classes that may be one class{counted(len(lines), len(merges))}"
+    show_columns(console, title, (">samples", "split", "class", "", "goes to"), lines)
 
 
 def show_groups(console: Console, found: Findings) -> None:
     lines = []
-    for group in found.groups()[:GROUPS]:
+    for group in found.groups()[:MAX_GROUP_LINES]:
         harmful = found.causes["group", group.label].get("harmful", [])
         [(row, label)] = [(str(c.row), found.sample[c.row].label) for c in harmful[:1]] or [("", "")]
         lines.append((f"{group.errors} of {group.size}", group.label, group.confused[0][0], row, label))
-    head = (">errors", "class", "taken for", ">row", "worst in training")
+    head = (">errors", "class", "confused with", ">row", "most harmful in training")
     show_columns(console, "The worst test classes", head, lines)
 
 
 def show_columns(console: Console, title: str, head: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
-    """A table without boxes, a line each: columns of names give way, the widest first; > marks columns of numbers."""
+    """Print a table without borders, one line per row.
+
+    Columns of names shrink to the width of the terminal, the widest first; > in `head` marks columns of numbers.
+    """
     if not lines:
         return
     lines = [[one_line(cell) for cell in line] for line in ([name.lstrip(">") for name in head], *lines)]
@@ -125,20 +130,22 @@ def show_columns(console: Console, title: str, head: Sequence[str], lines: Seque
     names = [at for at, name in enumerate(head) if not name.startswith(">")]
     for _ in range(sum(widths) + 2 * len(widths) - console.width):
         widest = max(names, key=lambda at: widths[at])
-        widths[widest] = max(widths[widest] - 1, NARROW)
+        widths[widest] = max(widths[widest] - 1, MIN_NAME_WIDTH)
     console.print(f"\n{one_line(title)}", style="bold")
     for place, line in enumerate(lines):
         cells = [
             " " * (width - cell_len(cell)) + cell if name.startswith(">") else fit(cell, width)
             for name, cell, width in zip(head, line, widths, strict=True)
         ]
-        told = Text("  " + "  ".join(cells).rstrip(), style="" if place else "dim")
-        console.print(told, no_wrap=True, overflow="ellipsis")
+        text = Text("  " + "  ".join(cells).rstrip(), style="" if place else "dim")
+        console.print(text, no_wrap=True, overflow="ellipsis")
 
 
 def fit(text: str, width: int) -> str:
+    """Return a text with exactly `width` cells, cut or padded."""
     return set_cell_size(text, width) if cell_len(text) <= width else set_cell_size(text, width - 1) + "…"
 
 
 def counted(shown: int, whole: int) -> str:
+    """Return how many of all items are shown, if not all are."""
     return f", {shown} of {whole:,}" if shown < whole else ""

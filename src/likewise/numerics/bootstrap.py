@@ -1,4 +1,4 @@
-"""How sure a mean is: t intervals over repetitions, bootstrap intervals over queries or whole classes."""
+"""Intervals of a mean: t intervals over repetitions, bootstrap intervals over queries or whole classes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from scipy.special import stdtrit
 from likewise.errors import LikewiseError
 
 FEW = 10
-"""With fewer units than this, a bootstrap interval is too narrow to be believed: what was not seen cannot be drawn."""
+"""Minimum number of units for a bootstrap interval; with fewer, the interval is too narrow."""
 
 BLOCK = 1 << 17
-"""Numbers drawn at a time: few enough to stay in the cache."""
+"""Maximum number of random numbers drawn at a time: few enough to stay in the cache."""
 
 
 class Interval(NamedTuple):
-    """A mean and the interval around it; NaN where one value cannot tell."""
+    """A mean and its interval; NaN ends if there is only one value."""
 
     mean: float
     low: float
@@ -27,35 +27,36 @@ class Interval(NamedTuple):
 
 
 class Redrawn(NamedTuple):
-    """What redrawing says of a mean: a number for a vector, one a column for a matrix.
+    """Result of a bootstrap: one value for a vector, one per column for a matrix.
 
-    `crossing` is 2 (1 + k) / (1 + draws), at most 1, with k the draws whose mean is zero or on the other side of it than most
-    are. It reads like a two-sided p-value for "the mean is zero", but it comes from the draws around the mean that was
-    seen, not from a null hypothesis. It is never 0.
+    `crossing` is 2 (1 + k) / (1 + resamples), at most 1, with k the resamples whose mean is zero or has the other sign than
+    most. It is
+    used like a two-sided p-value for "the mean is zero", but it comes from resamples around the observed mean, not from a null
+    hypothesis. It is never 0.
     """
 
     mean: float | Float[np.ndarray, "M"]
     low: float | Float[np.ndarray, "M"]
     high: float | Float[np.ndarray, "M"]
     crossing: float | Float[np.ndarray, "M"]
-    n: int  # units that were redrawn
+    n: int  # units that were resampled
     dropped: int  # rows with NaN, left out
 
     @property
     def few(self) -> bool:
-        """Whether the units are too few for the interval to be believed."""
+        """Whether there are too few units for a reliable interval."""
         return self.n < FEW
 
 
 def t_interval(values, level: float = 0.95) -> Interval:
-    """Interval of a mean over independent repetitions, such as training seeds.
+    """Return the interval of a mean over independent repetitions, such as training seeds.
 
-    Formula: mean +- t_{(1 + level) / 2, n - 1} s / sqrt(n), s with n - 1 below
+    Formula: mean +- t_{(1 + level) / 2, n - 1} s / sqrt(n), s with n - 1 in the denominator
     """
-    values, level = np.asarray(values, np.float64), _share(level)
+    values, level = np.asarray(values, np.float64), _checked_level(level)
     if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
         raise LikewiseError(
-            f"t_interval: values must be a line of one finite number or more, got {values}; leave out what failed"
+            f"t_interval: values must be a vector of one finite number or more, got {values}; leave out failed repetitions"
         )
     mean, n = float(values.mean()), len(values)
     if n == 1:
@@ -73,22 +74,23 @@ def bootstrap(
     resamples: int = 2000,
     seed: int = 0,
 ) -> Redrawn:
-    """Percentile interval of the mean over rows, redrawing rows, or all rows of a unit (a class) together.
+    """Return the percentile interval of the mean over rows, resampling rows, or all rows of a unit (a class) together.
 
-    Rows of a class are alike, so redrawing single rows speaks only of other pictures of these very classes; redrawing
-    classes speaks of other classes, and is what results on unseen classes claim.
+    Rows of a class are similar, so an interval over rows holds only for other images of the same classes; an interval over
+    classes
+    holds for other classes, which is the claim of results on unseen classes.
 
     Args:
-        value: one number a row, or several; a row with NaN in any is left out and counted.
+        value: one value per row, or several; a row with NaN in any column is left out and counted.
         unit: the class of each row. None: each row is a unit.
-        balanced: the mean of the units' means, so that a class counts the same whatever its size.
-        level: share of the draws inside the interval.
-        resamples: how many times all units are redrawn.
-        seed: of the draws. Same seed and units, same draws.
+        balanced: use the mean of the units' means, so that all classes count the same whatever their size.
+        level: share of the resamples inside the interval.
+        resamples: number of resamples.
+        seed: seed of the resamples. The same seed and units give the same resamples.
     """
-    level = _share(level)
+    level = _checked_level(level)
     if resamples < 100:
-        raise LikewiseError(f"bootstrap: resamples must be 100 or more for an interval's ends, got {resamples}")
+        raise LikewiseError(f"bootstrap: resamples must be 100 or more, got {resamples}; raise it")
     if value.ndim not in (1, 2) or (unit is not None and unit.shape != value.shape[:1]):
         shapes = f"{value.shape} and {None if unit is None else unit.shape}"
         raise LikewiseError(f"bootstrap: value must be (rows,) or (rows, columns) and unit (rows,), got {shapes}")
@@ -97,13 +99,13 @@ def bootstrap(
     if not kept.any() or np.isinf(table).any():
         raise LikewiseError(
             f"bootstrap: value must be finite in one row or more, got {kept.sum()} rows of {len(table)} without NaN and "
-            f"{int(np.isinf(table).sum())} infinite numbers; bring queries that have something to find"
+            f"{int(np.isinf(table).sum())} infinite values; use queries with relevant gallery rows"
         )
     total, count = _sums(table[kept], None if unit is None else unit[kept])
     if balanced:
         total, count = total / count[:, None], np.ones(len(count))
     mean = total.sum(0) / count.sum()
-    if len(count) == 1:  # one unit redrawn is always itself, which is no certainty
+    if len(count) == 1:  # all resamples of one unit are equal, so there is no interval
         low = high = crossing = np.full_like(mean, np.nan)
     else:
         drawn = _redraw(total, count, resamples, seed)
@@ -119,22 +121,24 @@ def bootstrap(
 def paired(
     a: Float[np.ndarray, "Q *M"], b: Float[np.ndarray, "Q *M"], unit: Int[np.ndarray, "Q"] | None = None, **how
 ) -> Redrawn:
-    """`bootstrap` of b - a, row by row: both sides see the same draws, so what makes a query hard for both cancels out."""
+    """Return the `bootstrap` of b - a, row by row: both use the same resamples, so the difficulty of a query cancels out."""
     if a.shape != b.shape:
-        raise LikewiseError(f"paired: a and b must have one shape, got {a.shape} and {b.shape}; join them by row first")
+        raise LikewiseError(
+            f"paired: a and b must have the same shape, got {a.shape} and {b.shape}; align them by row first"
+        )
     return bootstrap(b - a, unit, **how)
 
 
-def _share(level: float) -> float:
+def _checked_level(level: float) -> float:
     if not 0 < level < 1:
-        raise LikewiseError(f"intervals: level must lie between 0 and 1, got {level}; 0.95 is usual")
+        raise LikewiseError(f"intervals: level must lie between 0 and 1, got {level}; use 0.95")
     return level
 
 
 def _sums(
     value: Float[np.ndarray, "Q M"], unit: Int[np.ndarray, "Q"] | None
 ) -> tuple[Float[np.ndarray, "C M"], Float[np.ndarray, "C"]]:
-    """A mean over rows is a ratio of two sums over units: all that redrawing needs to know of a unit."""
+    """Return the sum of values and the number of rows of every unit: a mean over rows is the ratio of their sums."""
     if unit is None:
         return value, np.ones(len(value))
     _, place, count = np.unique(unit, return_inverse=True, return_counts=True)
@@ -144,13 +148,13 @@ def _sums(
 def _redraw(
     total: Float[np.ndarray, "C M"], count: Float[np.ndarray, "C"], resamples: int, seed: int
 ) -> Float[np.ndarray, "draws M"]:
-    """The mean of every draw: how often each unit was drawn, times what it brings. Blocks of draws bound the memory."""
-    rng, units, brings = np.random.default_rng(seed), len(count), np.column_stack([total, count])
-    many, means = max(1, BLOCK // units), []
-    for first in range(0, resamples, many):
-        here = min(many, resamples - first)
+    """Return the mean of every resample, from how often each unit was drawn. Blocks of resamples bound the memory."""
+    rng, units, columns = np.random.default_rng(seed), len(count), np.column_stack([total, count])
+    step, means = max(1, BLOCK // units), []
+    for first in range(0, resamples, step):
+        here = min(step, resamples - first)
         drawn = rng.integers(units, size=(here, units)) + units * np.arange(here)[:, None]
         times = np.bincount(drawn.ravel(), minlength=here * units).reshape(here, units)
-        sums = times @ brings
+        sums = times @ columns
         means.append(sums[:, :-1] / sums[:, -1:])
     return np.concatenate(means)

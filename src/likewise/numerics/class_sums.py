@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-CHUNK = 8192
-"""Rows that are converted at a time."""
+CHUNK_ROWS = 8192
+"""Number of rows that are converted to the dtype of the sums at a time."""
 
 
 def class_sums(
@@ -16,9 +16,9 @@ def class_sums(
     """Return the sum of the embeddings of every class; zeros for a class without samples.
 
     Args:
-        dtype: to sum in; None: that of the embeddings.
+        dtype: dtype of the sums; None: that of the embeddings.
     """
     total = torch.zeros(classes, z.shape[1], dtype=dtype or z.dtype, device=z.device)
-    for rows in torch.arange(len(z), device=z.device).split(CHUNK):
+    for rows in torch.arange(len(z), device=z.device).split(CHUNK_ROWS):
         total.index_add_(0, y[rows], z[rows].to(total.dtype))
     return total

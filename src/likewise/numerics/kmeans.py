@@ -1,8 +1,9 @@
-"""k-means in bounded memory that gives the same clusters on every CPU and GPU: greedy k-means++, then Lloyd's iterations.
+"""k-means in bounded memory with the same clusters on every CPU and GPU: greedy k-means++, then Lloyd's iterations.
 
-Points are rounded to whole numbers (see `_Grid`), and every distance, sum and choice is made of these. Such sums are exact
-in float64 and int64, whatever their order, so instruction sets, thread counts, block sizes and devices cannot change a
-choice, and candidates that are equally good are equal to the last bit: the first one is taken.
+Points are rounded to integers (see `_Grid`), and all distances, sums and choices are computed from these. Such sums are
+exact in
+float64 and int64 in any order, so instruction sets, thread counts, block sizes and devices cannot change a choice, and equally
+good candidates are equal to the last bit: the first one is chosen.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from likewise.errors import LikewiseError
 from likewise.retrieval.integer_scores import squared_lengths, unit_rows
 from likewise.similarity import at_least_float32
 
-BUDGET = 64 * 2**20
-"""Bytes for a block of distances; on top of it come a float64 copy of the points and a few numbers for each."""
+DISTANCE_BUDGET_BYTES = 64 * 2**20
+"""Bytes for a block of distances; a float64 copy of the points and a few values per point come on top."""
 
-MOST_BITS = 25
-"""Of the longest point: a squared distance of two such points then fits the 53 bits of a float64."""
+MAX_POINT_BITS = 25
+"""Bits of the longest point: the squared distance of two such points then fits the 53 bits of a float64."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +47,7 @@ def kmeans(
     seed: int = 0,
     init: Float[Tensor, "k D"] | None = None,
     spherical: bool = False,
-    budget: int = BUDGET,
+    budget: int = DISTANCE_BUDGET_BYTES,
 ) -> Clusters:
     """Group points around k centres, each the mean of the points that are nearest to it.
 
@@ -54,24 +55,24 @@ def kmeans(
         k-means++ of Arthur and Vassilvitskii, k-means++: The Advantages of Careful Seeding, SODA 2007.
     Formula: sum_i min_c |x_i - m_c|^2, lowered by two steps in turn: label_i = argmin_c |x_i - m_c|, m_c = mean of label c
     Differs: points and centres lie on a grid whose step is 2^-25 of the longest point (coarser from 2^11 points on: 2^-20
-        for a million), so that all machines choose alike. A centre without points moves to one of the points that are farthest
-        from their own. It ends early where nothing changes any more. The start draws candidates for several steps at a time
-        (see `_spread`).
+        for a million), so that all machines make the same choices. A centre without points moves to one of the points that are
+        farthest from their centres. Iterations end early if no centre moves. The start draws candidates for several steps at
+        a time (see `_choose_starts`).
 
     Args:
-        seed: of the start; no other step is random.
-        init: centres to start from, in place of chosen ones.
-        spherical: by direction: points and centres are scaled to unit length.
-        budget: bytes for distances; smaller means smaller blocks and the same result.
+        seed: seed of the start; no other step is random.
+        init: initial centres; None: they are chosen.
+        spherical: cluster by direction: points and centres are scaled to unit length.
+        budget: bytes for distances; a smaller budget gives smaller blocks and the same result.
     """
     _check(x, k, iterations, init)
     kind, device = at_least_float32(x).dtype, x.device
-    if device.type == "mps":  # it has no float64
+    if device.type == "mps":  # MPS has no float64
         x = x.cpu()
     init = None if init is None else init.to(x.device)
     grid = _Grid.of(x, init, spherical)
     points = grid.enter(x)
-    centre = points[_spread(points, k, seed, budget)] if init is None else grid.enter(init)
+    centre = points[_choose_starts(points, k, seed, budget)] if init is None else grid.enter(init)
     label, away = _nearest(points, centre, budget)
     inertia = [away.long().sum()]
     for _ in range(iterations):
@@ -86,10 +87,11 @@ def kmeans(
 
 @dataclass(frozen=True)
 class _Grid:
-    """Maps points to whole numbers: (point - shift) / step, rounded; scaled to unit length first where `spherical`.
+    """Map from points to integers: (point - shift) / step, rounded; scaled to unit length first if `spherical`.
 
-    Everything here is made of exact sums, of sums in a fixed order and of single IEEE operations, so it gives the same bits on
-    every machine. `step` is a power of two.
+    All values come from exact sums, sums in a fixed order and single IEEE operations, so the bits are the same on every
+    machine. `step`
+    is a power of two.
     """
 
     shift: Float[Tensor, "D"]
@@ -98,41 +100,46 @@ class _Grid:
 
     @classmethod
     def of(cls, x: Float[Tensor, "N D"], init: Float[Tensor, "k D"] | None, spherical: bool) -> _Grid:
-        """The grid for these points and first centres. The sum of all squared distances from a centre fits an int64."""
+        """Return the grid for points and initial centres. The sum of all squared distances from a centre fits an int64."""
         shift = torch.zeros_like(x[0], dtype=torch.float64) if spherical else _exact_mean(x)
         tables = [] if spherical else [x] if init is None else [x, init]
         longest = max((math.sqrt(squared_lengths(table - shift).max()) for table in tables), default=1.0)
-        bits = min(MOST_BITS, (60 - len(x).bit_length()) // 2)
+        bits = min(MAX_POINT_BITS, (60 - len(x).bit_length()) // 2)
         return cls(shift, 2.0 ** (math.frexp(longest)[1] - bits), spherical)
 
     def enter(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n D"]:
+        """Return points as integers on the grid."""
         x = unit_rows(x) if self.spherical else x.double() - self.shift
         return x.div_(self.step).round_()
 
     def settle(self, mean: Float[Tensor, "k D"]) -> Float[Tensor, "k D"]:
-        """Put means of points on the grid."""
+        """Return means of points, rounded to the grid."""
         return (unit_rows(mean) / self.step if self.spherical else mean).round()
 
     def leave(self, points: Float[Tensor, "n D"]) -> Float[Tensor, "n D"]:
+        """Return grid points in the original space."""
         return points * self.step + self.shift
 
 
 def _exact_mean(x: Float[Tensor, "N D"]) -> Float[Tensor, "D"]:
-    """The mean row, in float64, of values rounded to 2^-30 of the largest, whose sum is exact."""
+    """Return the mean row in float64, of values rounded to 2^-30 of the largest, whose sum is exact."""
     step = 2.0 ** (math.frexp(float(x.abs().max()))[1] - 30)
     total = torch.zeros_like(x[0], dtype=torch.int64)
-    for part in x.split(2**14):
-        total += (part.double() / step).round_().sum(0, dtype=torch.int64)
+    for block in x.split(2**14):
+        total += (block.double() / step).round_().sum(0, dtype=torch.int64)
     return total.double() / len(x) * step
 
 
-def _spread(x: Float[Tensor, "N D"], k: int, seed: int, budget: int) -> Int[Tensor, "k"]:
-    """Rows to start from: greedy k-means++ in blocks.
+def _choose_starts(x: Float[Tensor, "N D"], k: int, seed: int, budget: int) -> Int[Tensor, "k"]:
+    """Return rows to start from: greedy k-means++ in blocks.
 
-    A step draws 4 + 2 log k candidates (twice what scikit-learn takes: clusters fit visibly better), each row as likely as its
-    squared distance from the nearest centre so far, and takes the one that lowers the sum of these most; of equally good ones
-    the first. Drawing for a block of steps at once (an eighth of the centres there are, or of those still to find) makes one
-    matrix product of them; a candidate that an earlier step of its block made useless lowers little, and so is not taken.
+    A step draws 4 + 2 log k candidates (twice as many as scikit-learn, for visibly better clusters), each row with a
+    probability
+    proportional to its squared distance from the nearest centre so far, and chooses the candidate that lowers the sum of these
+    distances most; of ties the first. Candidates are drawn for a block of steps at once (an eighth of the centres chosen so
+    far, or of
+    those still to choose), which gives one matrix product; a candidate that an earlier step of its block made useless lowers
+    the sum little, and is not chosen.
     """
     tries, length = 2 * (2 + int(math.log(k))), x.square().sum(1)
     draw = torch.rand(k, tries, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).to(x.device)
@@ -146,7 +153,7 @@ def _spread(x: Float[Tensor, "N D"], k: int, seed: int, budget: int) -> Int[Tens
         for rows in torch.searchsorted(running, at, right=True).clamp_max_(len(x) - 1).split(steps):
             for row, found in zip(rows, _distances(x, length, rows.flatten(), room).view(*rows.shape, -1), strict=True):
                 torch.minimum(found, away, out=found)
-                # Stays a tensor, so that an accelerator never waits.
+                # `best` stays a tensor: no device sync.
                 best = found.sum(1, dtype=torch.int64).argmin(0, keepdim=True)
                 chosen.append(row.index_select(0, best))
                 away = found.index_select(0, best)[0]
@@ -156,17 +163,17 @@ def _spread(x: Float[Tensor, "N D"], k: int, seed: int, budget: int) -> Int[Tens
 def _distances(
     x: Float[Tensor, "N D"], length: Float[Tensor, "N"], row: Int[Tensor, "C"], room: Float[Tensor, "most N"]
 ) -> Float[Tensor, "C N"]:
-    """Squared distances of some rows from all, written into the first rows of `room`."""
+    """Return squared distances of some rows from all rows, written into the first rows of `room`."""
     return torch.addmm(length, x[row], x.T, alpha=-2, out=room[: len(row)]).add_(length[row, None])
 
 
 def _nearest(
     x: Float[Tensor, "N D"], centre: Float[Tensor, "k D"], budget: int
 ) -> tuple[Int[Tensor, "N"], Float[Tensor, "N"]]:
-    """The nearest centre of every point (of equally near ones the first), and the squared distance."""
+    """Return the nearest centre of every point (of ties the first), and the squared distance."""
     length, rows = centre.square().sum(1), max(1, budget // (len(centre) * x.element_size()))
     room = x.new_empty(min(rows, len(x)), len(centre))
-    found = (torch.addmm(length, part, centre.T, alpha=-2, out=room[: len(part)]).min(1) for part in x.split(rows))
+    found = (torch.addmm(length, block, centre.T, alpha=-2, out=room[: len(block)]).min(1) for block in x.split(rows))
     away, label = zip(*found, strict=True)
     return torch.cat(label), torch.cat(away).add_(x.square().sum(1))
 
@@ -174,7 +181,7 @@ def _nearest(
 def _means(
     x: Float[Tensor, "N D"], label: Int[Tensor, "N"], away: Float[Tensor, "N"], centre: Float[Tensor, "k D"]
 ) -> Float[Tensor, "k D"]:
-    """The mean of every cluster; an empty one takes one of the farthest points, or stays where no point is away."""
+    """Return the mean of every cluster; an empty cluster moves to one of the farthest points, or stays if there is none."""
     count = torch.bincount(label, minlength=len(centre))
     empty = (count == 0).nonzero()[:, 0]
     if len(empty):
@@ -190,11 +197,11 @@ def _means(
 def _check(x: Tensor, k: int, iterations: int, init: Tensor | None) -> None:
     if not isinstance(x, Tensor) or x.ndim != 2 or not x.is_floating_point() or not x.shape[1]:
         got = f"{x.dtype} of shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
-        raise LikewiseError(f"kmeans: x must be a float tensor (N, D), got {got}")
+        raise LikewiseError(f"kmeans: x must be a float tensor (N, D), got {got}; convert it")
     if not 1 <= k <= len(x):
         raise LikewiseError(f"kmeans: k must lie between 1 and the number of points, got k={k} for {len(x)}; lower k")
     if iterations < 0:
-        raise LikewiseError(f"kmeans: iterations must be 0 or more, got {iterations}")
+        raise LikewiseError(f"kmeans: iterations must be 0 or more, got {iterations}; raise it")
     if init is not None and init.shape != (k, x.shape[1]):
         raise LikewiseError(f"kmeans: init must be k x D = {k} x {x.shape[1]} centres, got shape {tuple(init.shape)}")
     for name, table in (("x", x), ("init", init)):
@@ -204,5 +211,5 @@ def _check(x: Tensor, k: int, iterations: int, init: Tensor | None) -> None:
         if len(bad):
             raise LikewiseError(
                 f"kmeans: {name} must be finite, and so must its squares, but {len(bad)} of {len(table)} rows are not (first: "
-                f"row {int(bad[0])}); leave them out, or see why the network gives them"
+                f"row {int(bad[0])}); leave out these rows, or check the network that made them"
             )

@@ -1,7 +1,8 @@
-"""How given labels come about: right ones, any other, and those of a similar class; shares fitted, so that labels can be doubted.
+"""Model of label noise: given labels are right, exchanged with any other class, or exchanged with a similar class.
 
-Evidence about classes comes as scores, out of folds or without the sample itself; how far they are to be believed (their
-sharpness) is fitted with the shares, by the likelihood of the labels as given.
+The evidence about classes is a table of scores, out of fold or computed without the sample itself. The sharpness of the
+scores and
+the shares of the three kinds of labels are fitted by the likelihood of the given labels.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ from torch.nn.functional import one_hot, threshold
 from likewise.numerics import lda
 from likewise.numerics.lda import Discriminant
 
-SHARPNESS = tuple(0.02 * 1.5**i for i in range(13))  # to 2.6
-"""Of discriminants' scores, what is tried."""
+SHARPNESS_GRID = tuple(0.02 * 1.5**i for i in range(13))  # up to 2.6
+"""Factors of discriminant scores that are tried; the one with the highest likelihood is used."""
 
 CONFUSABLE = 2048
-"""Classes up to which mix-ups of similar classes are told from any other; beyond, their table would not fit."""
+"""Maximum number of classes for which exchanges of similar classes are modelled; the table of more would not fit in memory."""
 
-FAINT = 1e-19
-"""Probabilities up to this count for nothing in the table of similar classes: products of such are too small for the normal range
-of float32, and some sixty times slower."""
+MIN_TABLE_PROBABILITY = 1e-19
+"""Probabilities up to this count as 0 in the table of similar classes.
+
+Products of such values are below the normal range of float32, and about sixty times slower."""
 
 
 @runtime_checkable
@@ -43,8 +45,8 @@ class Evidence(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
-    """Scores at hand, such as logarithms of probabilities."""
+class StoredScores:
+    """Scores that are computed already, such as log probabilities."""
 
     table: Float[Tensor, "N C"]
 
@@ -61,19 +63,19 @@ class Known:
 
 
 class Noise(NamedTuple):
-    """How given labels come about: which share of them is any other class's, and which that of a similar one."""
+    """Fitted label noise: share of labels exchanged with any class, and share exchanged with a similar class."""
 
     sharpness: float
     any: float
     similar: float
-    table: Float[Tensor, "C C"] | None  # P(given | true), of those mixed up with a similar class
+    table: Float[Tensor, "C C"] | None  # P(given | true) of labels exchanged with a similar class
 
     def posterior(self, scores: Float[Tensor, "b C"], y: Int[Tensor, "b"]) -> Float[Tensor, "b C"]:
-        """P(true class | features, given label)."""
+        """Return P(true class | features, given label)."""
         q = torch.softmax(self.sharpness * scores, 1)
         true = q.gather(1, y[:, None]) * (1 - self.any - self.similar)
-        said = self.any / (q.shape[1] - 1)
-        q = q * (said if self.table is None else said + self.similar * self.table.T.contiguous()[y])
+        uniform = self.any / (q.shape[1] - 1)
+        q = q * (uniform if self.table is None else uniform + self.similar * self.table.T.contiguous()[y])
         q = q.scatter(1, y[:, None], true)
         return q / q.sum(1, keepdim=True).clamp_min(1e-30)
 
@@ -82,16 +84,17 @@ def discriminate(
     x: Float[Tensor, "N F"], y: Int[Tensor, "N"], classes: int, *, rounds: int = 2, folds: int = 5, shrink: float = 0.4,
     seed: int = 0, by: Int[Tensor, "n"] | None = None, proven: bool = False,
 ) -> tuple[Discriminant, Noise]:  # fmt: skip
-    """Linear discriminants and how labels come about, fitted in turn: every round goes by what the last one believed.
+    """Return linear discriminants and the noise model, fitted in turn: each round uses the posteriors of the last one.
 
-    In the first, no label speaks for itself. From the second on it does a little, through what others were taken for: this
-    makes verdicts milder, most of all where features say little.
+    In the first round, a sample's label has no effect on its own scores. From the second round on it has a small effect,
+    through the
+    posteriors of other samples: this makes the posteriors less extreme, mostly where features carry little information.
 
     Args:
-        rounds: how often; the first believes the labels.
-        folds: parts that the samples are cut into; each is judged by the others.
-        shrink: how far the covariance is drawn towards a multiple of the unit matrix.
-        seed: of the cut.
+        rounds: number of rounds; the first one uses the given labels.
+        folds: number of folds; each fold is scored by discriminants fitted on the others.
+        shrink: weight of a multiple of the unit matrix in the covariance, 0 to 1.
+        seed: seed of the folds.
         by, proven: as in `fit_noise`.
     """
     x = (x - x.mean(0)) / x.std().clamp_min(1e-12)
@@ -109,26 +112,28 @@ def discriminate(
 
 
 def fit_noise(
-    each: Evidence, y: Int[Tensor, "N"], sharpness: Sequence[float] = SHARPNESS, similar: bool = True,
+    each: Evidence, y: Int[Tensor, "N"], sharpness: Sequence[float] = SHARPNESS_GRID, similar: bool = True,
     by: Int[Tensor, "n"] | None = None, proven: bool = False,
 ) -> Noise:  # fmt: skip
-    """The sharpness and shares under which the given labels are most likely.
+    """Return the sharpness and shares under which the given labels are most likely.
 
     Args:
-        sharpness: what is tried.
-        similar: classes may be mixed up with similar ones; of classes with few samples, that cannot be told.
-        by: rows to fit by, whose scores must fit in memory; all of them by default, a block at a time.
-        proven: believe no score (sharpness 0, nobody wrong) unless labels are likelier by them than by chance, and by more than
-            fitting three numbers gives for nothing (half of log n each): else "features say nothing" looks like "all labels
-            are wrong". And without mix-ups of similar classes where they would explain more than half of all labels away.
+        sharpness: values to try.
+        similar: model exchanges with similar classes; not possible for classes with few samples.
+        by: rows to fit on, whose scores must fit in memory; None: all rows, block by block.
+        proven: return sharpness 0 and no noise unless the scores make the labels more likely than chance, by more than the
+        gain of
+            fitting three free parameters (half of log n each): otherwise uninformative features look like wrong labels.
+            Also ignore
+            exchanges with similar classes if they would explain more than half of all labels.
     """
     if by is not None:
         rows = by.split(max(1, lda.AT_ONCE // each.classes))
-        each, y = Known(torch.cat([each.scores(some) for some in rows])), y[by]
+        each, y = StoredScores(torch.cat([each.scores(some) for some in rows])), y[by]
     similar = similar and each.classes <= CONFUSABLE
 
     def likeliest(mixed: bool) -> tuple[float, Noise]:
-        found = (at_sharpness(each, y, t, mixed, FAINT if proven else 0.0) for t in sharpness)
+        found = (fit_at_sharpness(each, y, t, mixed, MIN_TABLE_PROBABILITY if proven else 0.0) for t in sharpness)
         return max(found, key=lambda pair: pair[0])
 
     if not proven:
@@ -141,23 +146,23 @@ def fit_noise(
     return noise if noise.any + noise.similar <= 0.5 else plain
 
 
-def at_sharpness(
-    each: Evidence, y: Int[Tensor, "N"], sharpness: float, mixed: bool, faint: float = 0.0
+def fit_at_sharpness(
+    each: Evidence, y: Int[Tensor, "N"], sharpness: float, mixed: bool, min_probability: float = 0.0
 ) -> tuple[float, Noise]:
-    """The likelihood (its logarithm) of the given labels at this sharpness, and the shares that make it largest."""
-    table, said, own, similar = None, None, [], []
+    """Return the log likelihood of the given labels at this sharpness, and the shares that maximise it."""
+    table, given, own, similar = None, None, [], []
     if mixed:
         sums: Tensor | Any = 0
         for rows in each.blocks():
-            p = threshold(torch.softmax(sharpness * each.scores(rows), 1), faint, 0)
+            p = threshold(torch.softmax(sharpness * each.scores(rows), 1), min_probability, 0)
             sums = sums + p.T @ p
         table = sums.fill_diagonal_(0) / sums.sum(1, keepdim=True).clamp_min(1e-30)
-        said = table.T.contiguous()  # a row for each given label
+        given = table.T.contiguous()  # one row per given label
     for rows in each.blocks():
         p = torch.softmax(sharpness * each.scores(rows), 1)
         own.append(p.gather(1, y[rows, None]).squeeze(1))
-        if said is not None:
-            similar.append((p * said[y[rows]]).sum(1))
+        if given is not None:
+            similar.append((p * given[y[rows]]).sum(1))
     own = torch.cat(own)
     ways = [own, (1 - own) / (each.classes - 1), *([torch.cat(similar)] if similar else [])]
     shares, likelihood = fit_shares(torch.stack(ways))
@@ -165,10 +170,10 @@ def at_sharpness(
 
 
 def fit_shares(ways: Float[Tensor, "W N"], steps: int = 100) -> tuple[list[float], float]:
-    """Shares of a mixture that make what was seen most likely, by expectation-maximisation, and that likelihood's logarithm."""
+    """Return the shares of a mixture that maximise the likelihood, by expectation-maximisation, and the log likelihood."""
     shares = ways.new_full((len(ways),), 0.2 / (len(ways) - 1))
     shares[0] = 0.8
     for _ in range(steps):
-        part = shares[:, None] * ways
-        shares = (part / part.sum(0).clamp_min(1e-30)).mean(1)
+        joint = shares[:, None] * ways
+        shares = (joint / joint.sum(0).clamp_min(1e-30)).mean(1)
     return shares.tolist(), float((shares[:, None] * ways).sum(0).clamp_min(1e-30).log().sum())

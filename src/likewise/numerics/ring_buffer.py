@@ -1,4 +1,4 @@
-"""A memory of the last so many samples: first in, first out, in a ring of fixed size."""
+"""Ring buffer of fixed size for the most recent samples: first in, first out."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ def remember(
     kept: Bool[Tensor, "B"],
     *what: tuple[Shaped[Tensor, "M ..."], Tensor],
 ) -> None:
-    """Write the kept samples of a batch over the oldest rows, in their order, without looking at how many they are.
+    """Write the kept samples of a batch over the oldest rows, in their order, without a device sync.
 
     Args:
-        next_row: where the next sample goes; moved on.
-        filled: how many rows hold a sample; raised.
-        kept: which samples of the batch to write. Of more than fit, the last ones stay.
-        what: each memory, and what the batch brings for it.
+        next_row: row for the next sample; updated in place.
+        filled: number of rows with a sample; updated in place.
+        kept: which samples of the batch to write. If there are more than rows, the last ones are written.
+        what: pairs of a buffer and the values of the batch for it.
     """
     size = len(what[0][0])
-    order = kept.to(torch.uint8).argsort(stable=True)[-size:]  # those to write come last
+    order = kept.to(torch.uint8).argsort(stable=True)[-size:]  # samples to write come last
     new = kept.sum().clamp_max(size)
     ahead = torch.arange(len(order), device=order.device) - len(order) + new
-    rows = (next_row + ahead) % size  # below 0 ahead: rows that are written back as they are
+    rows = (next_row + ahead) % size  # ahead < 0: rows are written back unchanged
     for memory, batch in what:
         old = memory[rows]
         write = (ahead >= 0).view(-1, *[1] * (old.dim() - 1))

@@ -1,4 +1,4 @@
-"""Who is better, and how sure that is when many are compared: tests of pairs, Holm's correction, ranks and their differences."""
+"""Significance tests for many methods: paired tests, Holm's correction, mean ranks and critical differences."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from scipy.special import chdtrc, stdtr
 
 from likewise.errors import LikewiseError
 
-BLOCK = 1 << 20
-"""Signs drawn at a time: few enough to bound the memory."""
+SIGN_BLOCK_SIZE = 1 << 20
+"""Maximum number of signs drawn at a time, to bound the memory."""
 
-EQUAL = 1e-12
-"""Differences up to this share of what is compared are rounding."""
+EQUALITY_TOLERANCE = 1e-12
+"""Differences up to this share of the compared values are rounding."""
 
-FEW = 4
-"""With fewer methods than this, no order of them is surprising."""
+MIN_METHODS = 4
+"""Minimum number of methods for a meaningful comparison of two orders."""
 
 
 class Ranks(NamedTuple):
@@ -43,7 +43,7 @@ class Agreement(NamedTuple):
 class Versus:
     """Two methods in one column of a table: b - a, its 95 % interval over classes, and p over classes and over seeds.
 
-    All of it by the seeds that both have, `seeds` of them. Both p are Holm's, corrected for all pairs of the column.
+    All values use the `seeds` seeds that both methods have. Both p are corrected by Holm for all pairs of the column.
     """
 
     column: str
@@ -59,14 +59,15 @@ class Versus:
 
     @property
     def told_apart(self) -> bool:
+        """Whether one method is significantly better."""
         return self.verdict in ("better", "worse")
 
 
 @dataclass(frozen=True)
 class Contest:
-    """Several methods on the same queries: every pair tested, and all of them ranked by test classes.
+    """Several methods on the same queries: tests of all pairs, and ranks of all methods over test classes.
 
-    `rank` holds the methods that all columns have, the best first. `friedman`: p of "no method is better than another".
+    `rank` has the methods that all columns have, the best first. `friedman`: p of "no method is better than another".
     """
 
     metric: str
@@ -80,27 +81,30 @@ class Contest:
 
     @property
     def groups(self) -> list[tuple[str, ...]]:
-        """The largest groups of methods whose ranks are not told apart."""
+        """Return the largest groups of methods whose ranks do not differ significantly."""
         names, ranks = list(self.rank), np.array(list(self.rank.values()), np.float64)
         return [tuple(names[place] for place in group) for group in cliques(ranks, self.critical)]
 
 
 def blocked_t(values: Float[np.ndarray, "S M"]) -> Float[np.ndarray, "M M"]:
-    """Two-sided p of "these two methods are equally good", for all pairs: t-tests with the seeds as blocks.
+    """Return the two-sided p of "these two methods are equally good" for all pairs: t-tests with seeds as blocks.
 
-    Every method's spread over seeds, once what a seed does to all of them is taken off, is taken for the same, so that all of
-    them tell it: with three seeds a pair alone knows next to nothing of it. For two methods it is Student's t-test for pairs.
+    All methods are assumed to have the same variance over seeds, after the effect of a seed on all methods is removed, so
+    all methods
+    contribute to its estimate: with three seeds, one pair alone gives a poor estimate. For two methods it is Student's
+    paired t-test.
 
-    Formula: t = mean_s(b_s - a_s) sqrt(n / (2 v)), over the n seeds that both have; v = sum of squares left by the fit
+    Formula: t = mean_s(b_s - a_s) sqrt(n / (2 v)), over the n seeds that both have; v = residual sum of squares of the fit
         value_sm = method_m + seed_s, divided by its degrees of freedom, which are t's
 
     Args:
-        values: a seed's training of every method; NaN: there is none. NaN comes out for fewer than two seeds in common, and where
-            nothing is left to vary though the two differ: of few queries that is soon so by chance, and p would be 0.
+        values: one value per seed and method; NaN: no training. The result is NaN for fewer than two common seeds, and
+        where the
+            residual is 0 although the two differ: with few queries this happens by chance, and p would be 0.
     """
     if values.ndim != 2 or np.isinf(values).any():
         raise LikewiseError(
-            f"blocked_t: values must be seeds by methods, finite or NaN, got {values}; leave out what failed"
+            f"blocked_t: values must be seeds by methods, finite or NaN, got {values}; leave out failed trainings"
         )
     there = ~np.isnan(values)
     seed, method = np.nonzero(there)
@@ -113,9 +117,9 @@ def blocked_t(values: Float[np.ndarray, "S M"]) -> Float[np.ndarray, "M M"]:
     p = np.full(n.shape, np.nan)
     mean = np.nansum(gain, 2) / np.maximum(n, 1)
     both = n > 1
-    p[both & (np.abs(mean) <= EQUAL)] = 1.0
-    if freedom > 0 and left > (EQUAL * np.abs(known).max()) ** 2 * len(known):
-        some = both & (np.abs(mean) > EQUAL)
+    p[both & (np.abs(mean) <= EQUALITY_TOLERANCE)] = 1.0
+    if freedom > 0 and left > (EQUALITY_TOLERANCE * np.abs(known).max()) ** 2 * len(known):
+        some = both & (np.abs(mean) > EQUALITY_TOLERANCE)
         t = np.abs(mean) * np.sqrt(n / (2 * left / freedom))
         p[some] = 2 * stdtr(freedom, -t[some])
     return p
@@ -124,24 +128,26 @@ def blocked_t(values: Float[np.ndarray, "S M"]) -> Float[np.ndarray, "M M"]:
 def sign_flip(
     difference: Float[np.ndarray, "U *M"], resamples: int = 10_000, seed: int = 0
 ) -> float | Float[np.ndarray, "M"]:
-    """Two-sided p of "each unit's difference could as well have the other sign", by the size of their sum.
+    """Return the two-sided p of "each unit's difference could have the other sign", by the absolute value of their sum.
 
-    All 2^U ways to choose the signs where these are no more than `draws`; else so many at random, and p is (1 + k) / (1 + draws)
-    with k the draws whose sum is as far from zero. It is never 0. A matrix gives one p a column, all with the same signs.
+    All 2^U choices of signs are used if they are at most `resamples`; otherwise `resamples` random choices, and p is
+    (1 + k) / (1 + resamples), with k the choices whose sum is as far from zero. It is never 0. For a matrix, the result has
+    one p per
+    column, all with the same signs.
     """
     if difference.ndim not in (1, 2) or not len(difference) or not np.isfinite(difference).all() or resamples < 1:
         raise LikewiseError(
-            f"sign_flip: difference must be finite, one unit or more along its first axis, and draws 1 or more, got "
-            f"{difference.shape} with {int((~np.isfinite(difference)).sum())} numbers not finite and {resamples} draws; "
+            f"sign_flip: difference must be finite, one unit or more along its first axis, and resamples 1 or more, got "
+            f"{difference.shape} with {int((~np.isfinite(difference)).sum())} values not finite and {resamples} resamples; "
             "leave out units without a value"
         )
     table = (difference[:, None] if difference.ndim == 1 else difference).astype(np.float64)
     units = len(table)
-    seen = np.abs(table.sum(0)) - EQUAL * np.abs(table).sum(0)
-    exact, rng, many = 2**units <= resamples, np.random.default_rng(seed), max(1, BLOCK // units)
+    seen = np.abs(table.sum(0)) - EQUALITY_TOLERANCE * np.abs(table).sum(0)
+    exact, rng, step = 2**units <= resamples, np.random.default_rng(seed), max(1, SIGN_BLOCK_SIZE // units)
     total, count = 2**units if exact else resamples, np.zeros(table.shape[1])
-    for first in range(0, total, many):
-        here = min(many, total - first)
+    for first in range(0, total, step):
+        here = min(step, total - first)
         if exact:
             bits = np.arange(first, first + here)[:, None] >> np.arange(units) & 1
         else:
@@ -152,7 +158,7 @@ def sign_flip(
 
 
 def holm(p: Float[np.ndarray, "T"]) -> Float[np.ndarray, "T"]:
-    """Holm's p-values, in the order given: reject those below 0.05, and the chance of any wrong one is at most that.
+    """Return Holm's p-values in the given order: rejecting those below 0.05 makes any wrong rejection at most 5 % likely.
 
     Formula: of m sorted p, the k-th becomes max_{j <= k} min(1, (m - j + 1) p_j). NaN is no test, and stays.
     """
@@ -163,34 +169,34 @@ def holm(p: Float[np.ndarray, "T"]) -> Float[np.ndarray, "T"]:
 
 
 def mean_ranks(values: Float[np.ndarray, "U M"]) -> Ranks:
-    """Rank the methods within every unit, the highest value first, equals sharing their ranks; then the mean over units."""
-    kept = _whole(values, "mean_ranks")
+    """Return the mean over units of the methods' ranks: the highest value has rank 1, ties share their ranks."""
+    kept = _complete_units(values, "mean_ranks")
     return Ranks(_ranked(kept).mean(0), len(kept), len(values) - len(kept))
 
 
 def friedman(values: Float[np.ndarray, "U M"]) -> float:
-    """p of Friedman's test: could all methods be equally good? By ranks within units, corrected for ties.
+    """Return p of Friedman's test of "all methods are equally good", by ranks within units, corrected for ties.
 
     Formula: Q = 12 n / (k (k + 1)) sum_j (R_j - (k + 1) / 2)^2 / (1 - sum(t^3 - t) / (n k (k^2 - 1))), chi-square with k - 1
     """
-    ranks = _ranked(_whole(values, "friedman"))
+    ranks = _ranked(_complete_units(values, "friedman"))
     n, k = ranks.shape
     tied = sum(int((many**3 - many).sum()) for many in (np.unique(row, return_counts=True)[1] for row in ranks))
     untied = 1 - tied / (n * k * (k * k - 1)) if k > 1 else 0.0
-    if untied <= EQUAL:  # nobody is ever ahead
+    if untied <= EQUALITY_TOLERANCE:  # all methods are tied in all units
         return 1.0
     return float(chdtrc(k - 1, 12 * n / (k * (k + 1)) * ((ranks.mean(0) - (k + 1) / 2) ** 2).sum() / untied))
 
 
 def critical_difference(methods: int, units: int, level: float = 0.95) -> float:
-    """How far apart two mean ranks must be to be told apart (Nemenyi), when all pairs are compared.
+    """Return the difference of two mean ranks that is significant when all pairs are compared (Nemenyi).
 
     Paper: Demsar, Statistical Comparisons of Classifiers over Multiple Data Sets, JMLR 2006.
     Formula: q sqrt(k (k + 1) / (6 n)), q the studentized range's quantile for k means, over sqrt 2
     """
     if methods < 2 or units < 1 or not 0 < level < 1:
         raise LikewiseError(
-            f"critical_difference: it takes 2 methods or more, 1 unit or more and a level between 0 and 1, got {methods}, "
+            f"critical_difference: methods must be 2 or more, units 1 or more, and level between 0 and 1, got {methods}, "
             f"{units} and {level}"
         )
     from scipy.stats import studentized_range  # slow to import
@@ -200,7 +206,7 @@ def critical_difference(methods: int, units: int, level: float = 0.95) -> float:
 
 
 def cliques(ranks: Float[np.ndarray, "M"], critical: float) -> list[tuple[int, ...]]:
-    """The largest groups of two or more methods that lie closer together than the critical difference, best first."""
+    """Return the largest groups of two or more methods within the critical difference, the best first."""
     order, found, end = np.argsort(ranks, kind="stable"), [], 0
     for first in range(len(order)):
         last = first
@@ -213,11 +219,11 @@ def cliques(ranks: Float[np.ndarray, "M"], critical: float) -> list[tuple[int, .
 
 
 def agreement(ours: Sequence[float], printed: Sequence[float]) -> Agreement:
-    """Whether two lists of values put the same methods in the same order. Where either is NaN, the method is left out."""
+    """Return whether two lists of values order the same methods in the same way. Methods with a NaN are left out."""
     both = np.array([ours, printed], np.float64)
     both = both[:, ~np.isnan(both).any(0)]
     n = both.shape[1]
-    note = f"{n} methods are too few: any order of them is soon right by chance" if n < FEW else ""
+    note = f"{n} methods are too few: their orders often agree by chance" if n < MIN_METHODS else ""
     if n < 2 or (np.ptp(both, axis=1) == 0).any():
         return Agreement(float("nan"), float("nan"), n, note or "all values of one side are the same")
     from scipy.stats import kendalltau  # slow to import
@@ -226,12 +232,13 @@ def agreement(ours: Sequence[float], printed: Sequence[float]) -> Agreement:
     return Agreement(float(found.statistic), float(found.pvalue), n, note)
 
 
-def _whole(values: Float[np.ndarray, "U M"], owner: str) -> Float[np.ndarray, "u M"]:
+def _complete_units(values: Float[np.ndarray, "U M"], owner: str) -> Float[np.ndarray, "u M"]:
+    """Return the units without NaN; raise if there are none."""
     kept = values[~np.isnan(values).any(1)]
     if not kept.size:
         raise LikewiseError(
             f"{owner}: values must be units by methods with one unit or more without NaN, got {values.shape} with "
-            f"{len(kept)} such units; bring units that all methods have a value for"
+            f"{len(kept)} such units; use units for which all methods have a value"
         )
     return kept
 

@@ -1,4 +1,4 @@
-"""What the pages that a command serves share: a port, admission by token, limits, headers, pictures, an end by Ctrl-C.
+"""Shared server code of the web pages: port, admission by token, limits, headers, images, end by Ctrl-C.
 
 Every request must carry a token, also on the loopback interface, which all accounts of a machine can reach. A browser
 gets a cookie when it opens the printed address, which contains the token; a program sends `Authorization: Bearer TOKEN`.
@@ -34,33 +34,36 @@ try:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 except ImportError as error:
     raise LikewiseError(
-        f"server: the page needs FastAPI and uvicorn ({error}); pip install 'likewise[serve]'"
+        f"server: FastAPI and uvicorn must be installed ({error}); run pip install 'likewise[serve]'"
     ) from None
 
-HERE = ("127.0.0.1", "localhost", "::1")
-TOKEN = "LIKEWISE_TOKEN"
-"""The environment variable that may hold the token."""
-TOKEN_LENGTH, TOKEN_VARIETY = 16, 8
-"""Characters that a chosen token has at least, and how many of them differ."""
-REFUSAL_DELAY = 1.0
-"""Seconds before a request without the token is answered, which slows down guesses. The right token never waits."""
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
+"""Host names that only this machine can reach."""
+TOKEN_VARIABLE = "LIKEWISE_TOKEN"
+"""Environment variable that may contain the token."""
+MIN_TOKEN_LENGTH, MIN_TOKEN_VARIETY = 16, 8
+"""Minimum number of characters of a chosen token, and minimum number of different characters."""
+REFUSAL_DELAY_SECONDS = 1.0
+"""Delay of the response to a request without the token, which slows down guesses. The right token never waits."""
 BODY_SECONDS = 60
-"""Seconds in which the body of a request must arrive."""
-BODIES = 16
-"""How many bodies of the largest size are held in memory at a time, all requests together."""
-PICTURES = threading.Semaphore(2)
-"""Pictures of rows that are decoded at a time."""
-SIDE = {False: 224, True: 1024}  # longest side in pixels of a small and a large picture
-HEADERS = {
+"""Time in which the body of a request must arrive."""
+MAX_BODIES_IN_MEMORY = 16
+"""Limit of the memory for bodies of all requests together, in bodies of the largest size."""
+IMAGE_SLOTS = threading.Semaphore(2)
+"""Limits how many images of rows are decoded at a time."""
+IMAGE_SIDES = {False: 224, True: 1024}
+"""Whether an image is large -> its longest side in pixels."""
+SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
-ENTER = (
+"""Headers of every response."""
+ENTRY_PAGE = (
     '<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><meta http-equiv="refresh" content="0; url=/">'
 )
-"""The answer to the printed address, which leads on to the page. A 303 would fail after a click on another site, such
+"""Response to the printed address, which redirects to the page. A 303 would fail after a click on another site, such
 as a chat: the browser then follows it without the cookie, which is SameSite=Strict."""
 
 
@@ -71,14 +74,14 @@ def choose_token(owner: str, file: str | None) -> str:
     """
     if file is not None:
         source, token = f"the token in '{file}'", read_token(owner, Path(file).expanduser())
-    elif os.environ.get(TOKEN):
-        source, token = f"the token in {TOKEN}", os.environ[TOKEN].strip()
+    elif os.environ.get(TOKEN_VARIABLE):
+        source, token = f"the token in {TOKEN_VARIABLE}", os.environ[TOKEN_VARIABLE].strip()
     else:
         return secrets.token_urlsafe(24)
     plain, length, variety = token.isascii() and token.isprintable(), len(token), len(set(token))
-    if not plain or length < TOKEN_LENGTH or variety < TOKEN_VARIETY:
+    if not plain or length < MIN_TOKEN_LENGTH or variety < MIN_TOKEN_VARIETY:
         raise LikewiseError(
-            f"{owner}: {source} must have at least {TOKEN_LENGTH} printable ASCII characters, {TOKEN_VARIETY} of them "
+            f"{owner}: {source} must have at least {MIN_TOKEN_LENGTH} printable ASCII characters, {MIN_TOKEN_VARIETY} of them "
             f"different, got {length} characters, {variety} different{'' if plain else ', not all printable ASCII'}; "
             "choose a longer one, or leave it out for a random one"
         )
@@ -105,11 +108,11 @@ def read_token(owner: str, file: Path) -> str:
 
 
 def new_app(owner: str, token: str, largest: int) -> FastAPI:
-    """Return an app without routes: guarded, without pages of its own, with errors as one sentence of JSON.
+    """Return an app without routes: guarded by the token, without documentation pages, with errors as one sentence of JSON.
 
     Args:
-        token: what requests must carry.
-        largest: the largest body of a request, in bytes.
+        token: the token that requests must carry.
+        largest: maximum size of a request body, in bytes.
     """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Guard, owner=owner, token=token, largest=largest)
@@ -122,61 +125,61 @@ def new_app(owner: str, token: str, largest: int) -> FastAPI:
     def correct(request: Request, error: RequestValidationError) -> JSONResponse:
         wrong = error.errors()[0]
         name = wrong["loc"][-1] if isinstance(wrong["loc"][-1], str) else "the body"
-        value = reprlib.repr(wrong.get("input"))  # as text: NaN is a value that JSON answers cannot hold
+        value = reprlib.repr(wrong.get("input"))  # as text, because JSON has no NaN
         return JSONResponse({"error": f"{owner}: {name} cannot be {value}: {wrong['msg']}"}, 400)
 
     @app.exception_handler(Exception)
     def fail(request: Request, error: Exception) -> JSONResponse:
-        """Answers outside of the guard, so it adds the headers itself."""
-        told = f"{owner}: the server failed ({type(error).__name__}); the terminal in which it runs shows where"
-        return JSONResponse({"error": told}, 500, HEADERS)
+        """Runs outside of the guard, so it adds the headers itself."""
+        message = f"{owner}: the server failed ({type(error).__name__}); the terminal of the server shows the error"
+        return JSONResponse({"error": message}, 500, SECURITY_HEADERS)
 
     return app
 
 
 def run_app(app: FastAPI, owner: str, host: str, port: int, token: str, say: Callable[[str], None] = print) -> None:
-    """Serve until interrupted. `say` takes the address, which opens the page; port 0 is any free one."""
-    with take_port(owner, host, port) as door:
+    """Serve until interrupted. `say` gets the address, which opens the page; port 0 is any free port."""
+    with take_port(owner, host, port) as listener:
         name = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
         key = quote(token, safe="")
-        say(f"{owner}: http://{name}:{door.getsockname()[1]}/?token={key} (Ctrl-C ends it)")
-        sys.stdout.flush()  # a program that reads the address from a pipe waits for it
+        say(f"{owner}: http://{name}:{listener.getsockname()[1]}/?token={key} (Ctrl-C ends it)")
+        sys.stdout.flush()  # for a program that reads the address from a pipe
         how = {"log_level": "warning", "lifespan": "off", "ws": "none", "timeout_graceful_shutdown": 2}
-        uvicorn.Server(uvicorn.Config(app, **how)).run(sockets=[door])
+        uvicorn.Server(uvicorn.Config(app, **how)).run(sockets=[listener])
 
 
 def take_port(owner: str, host: str, port: int) -> socket.socket:
-    """A bound socket, held from here on, so that nobody can take the port in between."""
+    """Return a bound socket, so that no other program can take the port before the server starts."""
     for attempt in range(port, min(port + 50, 65536)):
-        door = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            door.bind((host, attempt))
-            door.listen(128)
+            listener.bind((host, attempt))
+            listener.listen(128)
         except OSError as error:
-            door.close()
+            listener.close()
             if error.errno != errno.EADDRINUSE:
                 raise LikewiseError(
                     f"{owner}: {host}:{port} cannot be served ({error}); choose another host or port"
                 ) from None
             continue
         if attempt == port:
-            return door
-        door.close()
-        raise LikewiseError(f"{owner}: port {port} of {host} is taken; choose another, {attempt} is free")
-    raise LikewiseError(f"{owner}: port {port} of {host} and those after it are taken; choose another")
+            return listener
+        listener.close()
+        raise LikewiseError(f"{owner}: port {port} of {host} is in use; choose another, {attempt} is free")
+    raise LikewiseError(f"{owner}: port {port} of {host} and the ports after it are in use; choose another one")
 
 
 class Guard:
-    """ASGI middleware: admits requests that carry the token, reads their bodies within limits, adds headers to answers.
+    """ASGI middleware: admits requests that carry the token, reads their bodies within limits, adds headers to responses.
 
-    The body is read before the app sees the request, so a slow sender holds its own bytes and nothing else.
+    The body is read before the app gets the request, so a slow sender holds its own bytes and nothing else.
     """
 
     def __init__(self, app: ASGIApp, owner: str, token: str, largest: int):
         self.app, self.owner, self.token, self.largest = app, owner, token, largest
         self.cookie = hashlib.sha256(f"likewise {token}".encode()).hexdigest()  # the token itself stays out of browsers
-        self.held = 0  # bytes of bodies, of all requests that are being read or answered
+        self.held = 0  # bytes of the bodies of all active requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -184,13 +187,15 @@ class Guard:
         request, send = Request(scope), with_headers(send)
         port = own_port(request)
         if port is not None and scope["path"] == "/" and self.is_token(request.query_params.get("token", "")):
-            answer = HTMLResponse(ENTER, headers={"Cache-Control": "no-store"})
+            answer = HTMLResponse(ENTRY_PAGE, headers={"Cache-Control": "no-store"})
             answer.set_cookie(f"likewise-{port}", self.cookie, httponly=True, samesite="strict")
             return await answer(scope, receive, send)
         if port is None or not self.admits(request, port):
-            await asyncio.sleep(REFUSAL_DELAY)
-            told = f"open the address that `likewise {self.owner}` printed, with its token"
-            return await PlainTextResponse(f"{self.owner}: this page takes a token; {told}", 403)(scope, receive, send)
+            await asyncio.sleep(REFUSAL_DELAY_SECONDS)
+            hint = f"open the address that `likewise {self.owner}` printed, with its token"
+            return await PlainTextResponse(f"{self.owner}: a request must carry the token; {hint}", 403)(
+                scope, receive, send
+            )
         body = io.BytesIO()
         try:
             refusal = await self.read(request, receive, body)
@@ -204,13 +209,14 @@ class Guard:
         return self.is_token(given) or matches(request.cookies.get(f"likewise-{port}", ""), self.cookie)
 
     def is_token(self, given: str) -> bool:
+        """Whether a text is the token."""
         return matches(given, self.token)
 
     async def read(self, request: Request, receive: Receive, body: io.BytesIO) -> Response | None:
-        """Read the body of a request; return the refusal of one that is too large, too slow, cut short, or too many."""
-        too_large = f"a request may have {self.largest / 2**20:.3g} MB, this one has more; send less at a time"
-        said = request.headers.get("content-length", "")
-        if said.isdecimal() and len(said) < 20 and int(said) > self.largest:
+        """Read the body of a request; return an error response if it is too large, slow or incomplete, or memory is full."""
+        too_large = f"a request must have at most {self.largest / 2**20:.3g} MB, got more; send less at a time"
+        length = request.headers.get("content-length", "")
+        if length.isdecimal() and len(length) < 20 and int(length) > self.largest:
             return self.refuse(413, too_large)
         try:
             async with asyncio.timeout(BODY_SECONDS):
@@ -218,28 +224,29 @@ class Guard:
                 while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        return self.refuse(400, "the request did not arrive whole; send it again")
-                    part, more = message.get("body", b""), message.get("more_body", False)
-                    if body.tell() + len(part) > self.largest:
+                        return self.refuse(400, "the request was incomplete; send it again")
+                    chunk, more = message.get("body", b""), message.get("more_body", False)
+                    if body.tell() + len(chunk) > self.largest:
                         return self.refuse(413, too_large)
-                    if self.held + len(part) > BODIES * self.largest:
-                        return self.refuse(503, "too much is being sent at once; try again in a second")
-                    self.held += body.write(part)
+                    if self.held + len(chunk) > MAX_BODIES_IN_MEMORY * self.largest:
+                        return self.refuse(503, "the server receives too many requests; try again in a second")
+                    self.held += body.write(chunk)
         except TimeoutError:
-            return self.refuse(408, f"the request did not arrive whole in {BODY_SECONDS:g} s; send it again")
+            return self.refuse(408, f"the request was not complete after {BODY_SECONDS:g} s; send it again")
 
-    def refuse(self, status: int, words: str) -> JSONResponse:
+    def refuse(self, status: int, message: str) -> JSONResponse:
+        """Return an error response with one sentence."""
         wait = {"Retry-After": "1"} if status == 503 else None
-        return JSONResponse({"error": f"{self.owner}: {words}"}, status, wait)
+        return JSONResponse({"error": f"{self.owner}: {message}"}, status, wait)
 
 
 def with_headers(send: Send) -> Send:
-    """Return a `send` that adds the security headers to an answer."""
+    """Return a `send` that adds the security headers to a response."""
 
     async def send_with(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
-            headers.update(HEADERS)
+            headers.update(SECURITY_HEADERS)
             headers.setdefault("Cache-Control", "no-cache")
         await send(message)
 
@@ -247,7 +254,7 @@ def with_headers(send: Send) -> Send:
 
 
 def replay(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that gives a body that was read already, and then what still comes."""
+    """Return a `receive` that returns a body that was read already, and then further messages."""
     waiting = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive_again() -> Message:
@@ -257,7 +264,7 @@ def replay(body: bytes, receive: Receive) -> Receive:
 
 
 def own_port(request: Request) -> int | None:
-    """The port by which the browser knows this server; None for a request of another site, or with a broken address."""
+    """Return the port that the browser used for this server; None for a request of another site, or with a broken address."""
     host, origin = request.headers.get("host", ""), request.headers.get("origin")
     try:
         port = urlsplit(f"//{host}").port or 80
@@ -267,23 +274,23 @@ def own_port(request: Request) -> int | None:
 
 
 def matches(given: str, wanted: str) -> bool:
-    """Whether two texts are equal and not empty, in a time that does not depend on where they differ."""
+    """Return whether two texts are equal and not empty, in a time that does not depend on where they differ."""
     return bool(given) and secrets.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
 
 
 def as_jpeg(image: Image.Image, side: int) -> bytes:
-    """A picture for the browser, no side of it longer than this."""
+    """Return an image as JPEG, with no side longer than `side` pixels."""
     out = io.BytesIO()
     image.thumbnail((side, side))
     image.convert("RGB").save(out, "JPEG", quality=90)
     return out.getvalue()
 
 
-def send_picture(make: Callable[[], Image.Image], large: bool) -> Response:
-    """A picture, or why there is none: the page draws something in its place."""
+def send_image(make: Callable[[], Image.Image], large: bool) -> Response:
+    """Return a response with an image, or with an error that the page shows in its place."""
     try:
-        with PICTURES:
-            body = as_jpeg(make(), SIDE[large])
+        with IMAGE_SLOTS:
+            body = as_jpeg(make(), IMAGE_SIDES[large])
     except LikewiseError as error:
         return PlainTextResponse(str(error), 404)
     return Response(body, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=3600"})

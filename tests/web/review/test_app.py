@@ -36,7 +36,7 @@ PAIRS = """query,other,type,distance,wrong,mate
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr("likewise.web.http.REFUSAL_DELAY", 0)
+    monkeypatch.setattr("likewise.web.http.REFUSAL_DELAY_SECONDS", 0)
 
 
 @pytest.fixture
@@ -54,8 +54,8 @@ def visit(store, headers=BEARER, **settings):
     return TestClient(make_app(store, KEY, **settings), base_url="http://127.0.0.1:8017", headers=headers)
 
 
-def decide(browser, reviewer, item, verdict, label="", note=""):
-    said = {"reviewer": reviewer, "item": item, "verdict": verdict, "label": label, "note": note}
+def decide(browser, reviewer, item, choice, label="", note=""):
+    said = {"reviewer": reviewer, "item": item, "choice": choice, "label": label, "note": note}
     return browser.post("/api/decide", json=said)
 
 
@@ -93,7 +93,7 @@ def test_others_are_heard_only_after_the_own_decision_and_only_in_a_dispute(stor
     decide(browser, "bob", "11", "unsure")
     assert look(browser, "11", "bob").json()["others"] == []
     decide(browser, "bob", "11", "keep")
-    assert [(d["reviewer"], d["verdict"]) for d in look(browser, "11", "bob").json()["others"]] == [("ann", "relabel")]
+    assert [(d["reviewer"], d["choice"]) for d in look(browser, "11", "bob").json()["others"]] == [("ann", "relabel")]
     decide(browser, "bob", "11-12", "agreeable")
     decide(browser, "ann", "11-12", "disagreeable")
     assert queue(browser, show="disputed")["items"] == ["11"]
@@ -109,7 +109,7 @@ def test_undo_takes_back_the_own_last_decision(store):
     decide(browser, "bob", "11", "keep")
     assert browser.post("/api/undo", params={"reviewer": "ann"}).json()["undone"]["item"] == "11"
     assert browser.post("/api/undo", params={"reviewer": "ann"}).json()["undone"] is None
-    assert [d.reviewer for d in store.standing()] == ["bob"]
+    assert [d.reviewer for d in store.current_decisions()] == ["bob"]
 
 
 def test_a_refused_decision_says_why(store):
@@ -126,7 +126,7 @@ def test_pictures_go_by_row_alone(store):
             raise LikewiseError("b/2.png: the file is empty")
         return Image.new("RGB", (2000, 1000))
 
-    browser = visit(store, picture=picture)
+    browser = visit(store, load_image=picture)
     large = browser.get("/picture/11?large=true")
     assert large.headers["content-type"] == "image/jpeg" and Image.open(io.BytesIO(large.content)).size == (1024, 512)
     assert Image.open(io.BytesIO(browser.get("/picture/11").content)).size == (224, 112)
@@ -162,27 +162,27 @@ def test_the_page_asks_nothing_of_other_servers(store):
 
 
 def test_a_token_opens_the_page_and_nothing_else_does(store):
-    browser, said = visit(store, headers={}), {"reviewer": "eve", "item": "11", "verdict": "remove"}
+    browser, said = visit(store, headers={}), {"reviewer": "eve", "item": "11", "choice": "remove"}
     for path in ("/", "/api/about", "/picture/11", "/static/page.js", "/export/corrected.csv", "/?token=wrong"):
         assert browser.get(path).status_code == 403
     assert browser.post("/api/decide", json=said).status_code == 403
     assert browser.get("/", params={"token": KEY}).status_code == 200
     assert browser.get("/api/about").status_code == 200  # by cookie
     assert browser.post("/api/decide", json=said, headers={"origin": "http://evil.example"}).status_code == 403
-    assert store.standing() == []
+    assert store.current_decisions() == []
     assert browser.post("/api/decide", json=said, headers={"origin": "http://127.0.0.1:8017"}).status_code == 200
 
 
 def test_decisions_are_small_and_well_formed(store):
     browser = visit(store)
     long = decide(browser, "ann", "11", "keep", note="x" * 70_000)
-    assert long.status_code == 413 and "a request may have 0.0625 MB" in long.json()["error"]
+    assert long.status_code == 413 and "a request must have at most 0.0625 MB" in long.json()["error"]
     assert decide(browser, "ann", "11", "keep", note="x" * 60_000).status_code == 200
     for value in ("NaN", "1e999", "-Infinity", "[NaN]", "{}", "null"):
-        sent = f'{{"reviewer": "ann", "item": "13", "verdict": "keep", "note": {value}}}'
+        sent = f'{{"reviewer": "ann", "item": "13", "choice": "keep", "note": {value}}}'
         told = browser.post("/api/decide", content=sent, headers={"content-type": "application/json"})
         assert told.status_code == 400 and told.json()["error"].startswith("review: note cannot be ")
-    assert [d.item for d in store.standing()] == ["11"]
+    assert [d.item for d in store.current_decisions()] == ["11"]
 
 
 def table(answer):

@@ -8,7 +8,7 @@ import pytest
 from likewise.audit.read import read_findings
 from likewise.data.features import read_embeddings
 from likewise.data.table import read_table
-from likewise.web.review.consensus import agreement, as_csv, changes, corrected, for_people, settle
+from likewise.web.review.consensus import agreement, as_csv, changes, corrected, escape_formulas, find_consensus
 from likewise.web.review.store import Decision
 
 AUDIT = """row,path,label,score,suggested,confidence,margin,reason,split,vote,query,gallery,group,left,top,right,bottom,weight
@@ -21,11 +21,9 @@ AUDIT = """row,path,label,score,suggested,confidence,margin,reason,split,vote,qu
 
 def decisions(kind, **by):
     return [
-        Decision(
-            n, "", who, kind, str(item), *[*verdict.split(":"), ""][:2], "two birds" if verdict == "remove" else ""
-        )
+        Decision(n, "", who, kind, str(item), *[*choice.split(":"), ""][:2], "two birds" if choice == "remove" else "")
         for who, verdicts in by.items()
-        for n, (item, verdict) in enumerate(verdicts.items())
+        for n, (item, choice) in enumerate(verdicts.items())
     ]
 
 
@@ -87,7 +85,7 @@ def test_changes_say_what_and_who(tmp_path):
 
 def test_formulas_are_disarmed_for_people_and_labels_stay_for_training(tmp_path):
     made = findings(tmp_path, AUDIT.replace("wren", "=cmd|x").replace("robin", "-"))
-    table = list(for_people([("+1", -1, 0.5, "@SUM(A1)", "a=b", ""), *changes(made, SAID)]))
+    table = list(escape_formulas([("+1", -1, 0.5, "@SUM(A1)", "a=b", ""), *changes(made, SAID)]))
     assert table[0] == ["'+1", -1, 0.5, "'@SUM(A1)", "a=b", ""]
     assert table[2][2] == "'=cmd|x" and table[3][2] == "'-"
     (tmp_path / "corrected.csv").write_text(as_csv(corrected(made, SAID, str(tmp_path / "pictures"))))
@@ -98,7 +96,7 @@ def test_formulas_are_disarmed_for_people_and_labels_stay_for_training(tmp_path)
 def test_settling_needs_all_who_are_sure():
     said = decisions("sample", ann={1: "relabel:a", 2: "keep", 3: "unsure"}, bob={1: "relabel:b", 2: "unsure"})
     said += decisions("pair", ann={"1-2": "agreeable"}, bob={"1-2": "disagreeable"})
-    found = {item: one[:2] for item, one in settle(said).items()}
+    found = {item: one[:2] for item, one in find_consensus(said).items()}
     assert found == {"1": ("disputed", ""), "2": ("keep", ""), "1-2": ("disputed", "")}
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from likewise.audit.read import read_findings
-from likewise.web.review.items import Asked, fits, shown
+from likewise.web.review.items import ItemFilter, matches_filter, shown
 
 AUDIT = """row,path,label,score,suggested,confidence,margin,reason,split
 10,,wren,0.9,,,,,train
@@ -38,7 +38,7 @@ def findings(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("asked", "items"),
+    ("wanted", "items"),
     [
         ({}, ["13", "11", "15", "14"]),
         ({"label": "wren"}, ["13", "11", "15"]),  # claimed or suggested
@@ -48,14 +48,14 @@ def findings(tmp_path):
         ({"among": "val"}, []),
     ],
 )
-def test_samples_are_asked_for_by_class_split_and_score(findings, asked, items):
+def test_samples_are_asked_for_by_class_split_and_score(findings, wanted, items):
     found = [str(one.row) for one in findings.suspects]
-    assert [one for one in found if fits(findings, one, Asked("sample", **asked))] == items
+    assert [one for one in found if matches_filter(findings, one, ItemFilter("sample", **wanted))] == items
 
 
 def test_pairs_are_asked_for_by_class_and_type(findings):
-    def found(**asked):
-        return [item for item in findings.pair if fits(findings, item, Asked("pair", **asked))]
+    def found(**wanted):
+        return [item for item in findings.pair if matches_filter(findings, item, ItemFilter("pair", **wanted))]
 
     assert found() == ["12-14", "12-13", "14-12"] and found(most=0.0) == found(label="tit") == found()
     assert found(among="mis-similar") == ["12-13"] and found(label="wren") == []
@@ -79,4 +79,4 @@ def test_a_pair_is_shown_as_a_triple_with_its_causes(findings):
     apart = shown(findings, "12-13")
     assert [one["row"] for one in apart["panels"]] == [12, 14, 13] and apart["harmful"] == []
     assert [one["row"] for one in shown(findings, "14-12")["panels"]] == [14, 12]  # alone in its class
-    assert Asked("pair").most == math.inf
+    assert ItemFilter("pair").most == math.inf

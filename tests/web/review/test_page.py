@@ -173,7 +173,7 @@ def test_two_reviewers_at_once_lose_nothing_and_see_how_they_agree(enter):
     for row in range(0, 12, 2):
         press(ann, "k", f"Saved: {row} keep")
         press(bob, "k" if row < 8 else "x", f"Saved: {row} ")
-    see(ann, "Nothing left to judge here.")
+    see(ann, "No items left to review here.")
     assert len(download(ann, "decisions")) == 12
     bob.keyboard.press("p")
     see(bob, "ann and bob, labels60.00", "#table")  # ann always says keep: no better than chance
@@ -205,7 +205,7 @@ def test_errors_are_shown_as_triples_with_their_causes_and_labels_can_be_judged_
     press(page, "z", "Undone: 3-5 disagreeable")
     see(page, "1 of 2", "#count")
     page.select_option("#among", "confusion")
-    see(page, "Nothing left to judge here.")
+    see(page, "No items left to review here.")
 
 
 def test_filters_and_broken_pictures(enter):
@@ -328,7 +328,11 @@ def test_a_link_on_another_site_opens_the_page_and_pages_of_two_ports_stay_open(
         context.clear_cookies()
         one.fill("#name", "ann")
         one.press("#name", "Enter")
-        see(one, "this page takes a token; open the address that `likewise review` printed, with its token", "#said")
+        see(
+            one,
+            "a request must carry the token; open the address that `likewise review` printed, with its token",
+            "#said",
+        )
     finally:
         context.close()
         chat.shutdown()

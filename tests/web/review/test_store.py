@@ -38,7 +38,7 @@ def store(folder):
 
 
 def said(store, **who):
-    return [(d.reviewer, d.item, d.verdict, d.label) for d in store.standing(**who)]
+    return [(d.reviewer, d.item, d.choice, d.label) for d in store.current_decisions(**who)]
 
 
 def test_the_last_decision_stands_and_undo_brings_back_the_one_before(store):
@@ -49,11 +49,11 @@ def test_the_last_decision_stands_and_undo_brings_back_the_one_before(store):
     assert said(store, reviewer="ann") == [("ann", "3", "keep", ""), ("ann", "1", "unsure", "")]
     assert store.undo("ann")[2:6] == ("ann", "sample", "1", "unsure")
     assert said(store, item="1") == [("ann", "1", "relabel", "robin"), ("bob", "1", "remove", "")]
-    assert store.undo("ann").item == "3" and store.undo("ann").verdict == "relabel" and store.undo("ann") is None
+    assert store.undo("ann").item == "3" and store.undo("ann").choice == "relabel" and store.undo("ann") is None
     assert said(store) == [("bob", "1", "remove", "")]
     assert (
-        store.judged(" bob", "sample") == {"1"}
-        and store.judged("bob", "pair") == store.judged("ann", "sample") == set()
+        store.decided_items(" bob", "sample") == {"1"}
+        and store.decided_items("bob", "pair") == store.decided_items("ann", "sample") == set()
     )
     lines = store.base.execute("SELECT count(*), count(undoes) FROM decision").fetchone()
     assert lines == (7, 3)  # nothing was ever taken out
@@ -67,30 +67,30 @@ def test_saying_the_same_twice_adds_nothing(store):
 
 def test_pairs_have_verdicts_of_their_own(store):
     assert store.decide("ann", "1-2", "agreeable", note="same bird").kind == "pair"
-    with pytest.raises(LikewiseError, match="a pair's verdict is one of agreeable, disagreeable, got 'keep'"):
+    with pytest.raises(LikewiseError, match="the choice for a pair must be one of agreeable, disagreeable, got 'keep'"):
         store.decide("ann", "1-2", "keep")
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("ann", "7", "keep"), "an item is a row or a pair of this audit, got '7'"),
+        (("ann", "7", "keep"), "an item must be a row or a pair of this audit, got '7'"),
         (("ann", "../1", "keep"), "got '../1'"),
-        (("ann", "1", "agree"), "a sample's verdict is one of keep, relabel, remove, unsure, got 'agree'"),
+        (("ann", "1", "agree"), "the choice for a sample must be one of keep, relabel, remove, unsure, got 'agree'"),
         (("ann", "1", "relabel", "robn"), "must be a class of this audit, got 'robn'; did you mean 'robin'"),
         (("ann", "1", "relabel", "wren"), "row 1 is labelled 'wren' already"),
-        (("  ", "1", "keep"), "a decision has a reviewer, got an empty name"),
+        (("  ", "1", "keep"), "a decision must have a reviewer, got an empty name"),
     ],
 )
 def test_bad_decisions_are_refused_and_leave_nothing(store, words, told):
     with pytest.raises(LikewiseError, match=told):
         store.decide(*words)
-    assert store.standing() == []
+    assert store.current_decisions() == []
 
 
 def test_text_that_is_no_unicode_is_kept_as_far_as_it_goes(store):
     assert store.decide("ann\ud800", "1", "keep", note="a\nb").reviewer == "ann?"
-    assert store.standing("ann\ud800")[0].note == "a b"
+    assert store.current_decisions("ann\ud800")[0].note == "a b"
 
 
 def test_threads_lose_nothing(store):
@@ -102,7 +102,7 @@ def test_threads_lose_nothing(store):
     [t.start() for t in threads]
     [t.join() for t in threads]
     assert store.base.execute("SELECT count(*) FROM decision").fetchone()[0] == 80
-    assert len(store.standing()) == 4
+    assert len(store.current_decisions()) == 4
 
 
 CHILD = """
@@ -148,11 +148,11 @@ def test_a_damaged_store_is_told_apart_from_a_locked_one(folder, store):
     other = sqlite3.connect(store.file, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     hasty = read_findings(folder)
-    with pytest.raises(LikewiseError, match="could not be written for 0.05 s, another program holds it"):
-        Store(store.file, hasty, patience=0.05)
+    with pytest.raises(LikewiseError, match="could not be written for 0.05 s, because another program locks it"):
+        Store(store.file, hasty, timeout=0.05)
     other.execute("ROLLBACK")
     other.close()
-    Store(store.file, hasty, patience=0.05).close()
+    Store(store.file, hasty, timeout=0.05).close()
     store.close()
     for text in (b"not a database at all" * 100, store.file.read_bytes()[:4096] + b"\xff" * 8192):
         store.file.write_bytes(text)
@@ -163,10 +163,10 @@ def test_a_damaged_store_is_told_apart_from_a_locked_one(folder, store):
 
 
 def test_a_locked_store_says_so_and_works_again_afterwards(folder):
-    store = Store(folder / "decisions.sqlite", read_findings(folder), patience=0.05)
+    store = Store(folder / "decisions.sqlite", read_findings(folder), timeout=0.05)
     other = sqlite3.connect(store.file, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(LikewiseError, match="another program holds it"):
+    with pytest.raises(LikewiseError, match="another program locks it"):
         store.decide("ann", "1", "keep")
     other.execute("ROLLBACK")
     other.close()
@@ -189,5 +189,5 @@ def test_decisions_outlive_a_new_audit_but_not_other_labels(folder, store):
 @pytest.mark.parametrize("item", ["7", "-1", "1-3", "../1", "¹", "9" * 5000, ""])
 def test_what_is_no_item_is_refused(store, item):
     assert kind_of(store.findings, "1-2") == "pair" and kind_of(store.findings, "1") == "sample"
-    with pytest.raises(LikewiseError, match="an item is a row or a pair of this audit"):
+    with pytest.raises(LikewiseError, match="an item must be a row or a pair of this audit"):
         kind_of(store.findings, item)

@@ -22,8 +22,8 @@ from fastapi.testclient import TestClient
 from likewise.errors import LikewiseError
 from likewise.index.index import Index
 from likewise.web.search import app as page
-from likewise.web.search.app import Desk, make_app
-from likewise.web.search.serve import decode, open_picture
+from likewise.web.search.app import SearchContext, make_app
+from likewise.web.search.serve import decode, open_image
 
 KEY = "a token of 24 characters"
 BEARER = {"authorization": f"Bearer {KEY}"}
@@ -31,7 +31,7 @@ BEARER = {"authorization": f"Bearer {KEY}"}
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr("likewise.web.http.REFUSAL_DELAY", 0)
+    monkeypatch.setattr("likewise.web.http.REFUSAL_DELAY_SECONDS", 0)
 
 
 def see(image):
@@ -60,13 +60,13 @@ def serve(index=None, **settings):
     given = {
         "title": "shop",
         "upload": 10_000,
-        "open": open_picture,
+        "open": open_image,
         "decode": decode,
         "picture": draw,
         "see": see,
         "embed": embed,
     } | settings
-    return make_app(Desk(index or make_index(40, first=100), **given), KEY)
+    return make_app(SearchContext(index or make_index(40, first=100), **given), KEY)
 
 
 def visit(index=None, headers=BEARER, **settings):
@@ -125,7 +125,7 @@ def bomb():
         (b"RIFF\0\0\0\0WAVE", 400, "damaged or cut short"),
         (bomb(), 400, "may have 50 million pixels"),
         (body(size=(1, 101)), 400, "may be 100 times the short one, got 1 x 101; cut a part out of it"),
-        (b"\x89PNG" + b"x" * 20_000, 413, "a request may have 0.00954 MB, this one has more"),
+        (b"\x89PNG" + b"x" * 20_000, 413, "a request must have at most 0.00954 MB, this one has more"),
     ],
 )
 def test_what_is_no_picture_is_refused_kindly(sent, status, says):
@@ -148,7 +148,7 @@ def test_wrong_questions_are_answered_kindly():
         told = browser.post("/api/search", params=params)
         assert told.status_code == 400 and says in told.json()["error"]
     told = visit(see=None, embed=None).post("/api/search", content=body())
-    assert told.status_code == 400 and "takes rows and no pictures; give --model RUN" in told.json()["error"]
+    assert told.status_code == 400 and "queries must be rows, got an image; add --model RUN" in told.json()["error"]
 
 
 def test_many_at_once_all_get_their_own_and_too_many_are_asked_to_come_again(monkeypatch):
@@ -159,7 +159,7 @@ def test_many_at_once_all_get_their_own_and_too_many_are_asked_to_come_again(mon
         sizes.append(len(seen))
         return embed(seen)
 
-    monkeypatch.setattr(page, "WAITING", 12)
+    monkeypatch.setattr(page, "MAX_WAITING_IMAGES", 12)
     index = make_index(40)
     colours = [(20 * i, 255 - 20 * i, 7 * i) for i in range(12)]
     with visit(index, embed=slow) as browser, ThreadPoolExecutor(12) as crowd:  # one event loop for all
@@ -170,7 +170,7 @@ def test_many_at_once_all_get_their_own_and_too_many_are_asked_to_come_again(mon
             late = browser.post("/api/search", content=b"no picture")
             if late.status_code == 503:
                 break
-        assert late.headers["retry-after"] == "1" and "12 pictures are waiting already" in late.json()["error"]
+        assert late.headers["retry-after"] == "1" and "12 images are waiting already" in late.json()["error"]
         go_on.set()
         told = [one.result(20) for one in waiting]
     for answer, colour in zip(told, colours, strict=True):
@@ -265,7 +265,7 @@ def test_a_token_opens_the_page_and_nothing_else_does():
 
 
 def test_uploads_that_stall_block_nobody(monkeypatch):
-    monkeypatch.setattr(page, "WAITING", 4)
+    monkeypatch.setattr(page, "MAX_WAITING_IMAGES", 4)
 
     async def work():
         event, begun = asyncio.Event(), []
@@ -288,7 +288,7 @@ def test_uploads_that_stall_block_nobody(monkeypatch):
 
 
 def test_large_pictures_are_decoded_one_at_a_time_and_small_ones_meanwhile(monkeypatch):
-    monkeypatch.setattr(page, "LARGE", 20 * 10)
+    monkeypatch.setattr(page, "LARGE_IMAGE_PIXELS", 20 * 10)
     here, most, busy, go_on = [0], [0], threading.Event(), threading.Event()
 
     def look(image):

@@ -1,4 +1,4 @@
-"""Batching: all who wait go together, everybody gets their own, and an error is theirs alone."""
+"""MicroBatcher: all who wait go together, everybody gets their own, and an error is theirs alone."""
 
 import threading
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from likewise.web.search.micro_batcher import Batching
+from likewise.web.search.micro_batcher import MicroBatcher
 
 
 def test_those_who_wait_go_together_and_each_gets_their_own():
@@ -17,7 +17,7 @@ def test_those_who_wait_go_together_and_each_gets_their_own():
         sizes.append(len(seen))
         return np.stack([2 * x.numpy() for x in seen])
 
-    batching = Batching(embed, most=4)
+    batching = MicroBatcher(embed, most=4)
     promises = [batching.submit(torch.full((3,), float(i))) for i in range(10)]
     assert promises[9].cancel()  # a client that went away
     go_on.set()
@@ -31,7 +31,7 @@ def test_an_error_reaches_those_who_waited_and_the_next_are_served():
             raise ValueError("no such picture")
         return np.stack([x.numpy() for x in seen])
 
-    batching = Batching(embed)
+    batching = MicroBatcher(embed)
     with pytest.raises(ValueError, match="no such picture"):
         batching.submit(torch.tensor([torch.nan])).result(10)
     assert batching.submit(torch.ones(1)).result(10) == 1

@@ -16,8 +16,8 @@ from PIL import Image
 from playwright import sync_api as api
 
 from likewise.web.http import take_port
-from likewise.web.search.app import Desk, make_app
-from likewise.web.search.serve import decode, open_picture
+from likewise.web.search.app import SearchContext, make_app
+from likewise.web.search.serve import decode, open_image
 
 pytestmark = pytest.mark.browser
 
@@ -42,11 +42,11 @@ def embed(seen):
 def served(tmp_path):
     index = make_index(40, first=100)
     index.save(tmp_path / "shop")
-    desk = Desk(
+    desk = SearchContext(
         index,
         "shop",
         100_000,
-        open_picture,
+        open_image,
         decode,
         draw,
         lambda image: torch.tensor(index.rows.vectors[5]),
@@ -127,7 +127,7 @@ def test_a_picture_is_added_under_a_name(page, served, tmp_path):
 
 def test_what_is_no_picture_is_told_kindly_and_the_page_goes_on(page, tmp_path):
     drop(page, "table.csv", b"path,label\n", "text/csv")
-    see(page, "A picture is wanted (JPEG, PNG, WEBP, BMP, GIF, TIFF), and this is none of them.", "#said.wrong")
+    see(page, "The body must be an image (JPEG, PNG, WEBP, BMP, GIF, TIFF), got another format.", "#said.wrong")
     drop(page, "half.png", picture(tmp_path)[:50])
     see(page, "The picture is damaged or cut short", "#said.wrong")
     drop(page, "huge.png", b"x" * 200_000)

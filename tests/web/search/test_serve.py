@@ -20,8 +20,8 @@ from likewise.errors import LikewiseError
 from likewise.index.index import Index
 from likewise.stages.search import search
 from likewise.web.http import take_port
-from likewise.web.search.app import FORMATS
-from likewise.web.search.serve import check_serving, decode, open_picture
+from likewise.web.search.app import IMAGE_SUFFIXES
+from likewise.web.search.serve import check_serving, decode, open_image
 
 
 class Process:
@@ -78,7 +78,7 @@ def test_what_stands_in_the_way_is_told_before_the_work(picture_run, monkeypatch
     ]:
         with pytest.raises(LikewiseError, match=says):
             search(Search(target, serve=True, **settings))
-    with take_port("search", "127.0.0.1", 0) as held, pytest.raises(LikewiseError, match="is taken; choose another"):
+    with take_port("search", "127.0.0.1", 0) as held, pytest.raises(LikewiseError, match="is in use; choose another"):
         search(Search(target, serve=True, port=held.getsockname()[1], device="cpu"))
     assert check_serving(Search(target, max_upload="2MB")) == (2 * 2**20, "a token of 24 characters")
 
@@ -100,7 +100,7 @@ def coded(image, kind, **how):
 
 
 def seen(body):
-    return decode(open_picture(body, tuple(FORMATS)))
+    return decode(open_image(body, tuple(IMAGE_SUFFIXES)))
 
 
 def test_bytes_become_the_picture_that_people_see():
@@ -116,18 +116,18 @@ def test_bytes_become_the_picture_that_people_see():
     assert image.getpixel((0, 0)) == (0, 0, 0)  # the first frame
     pair = coded(Image.new("RGB", (8, 8)), "MPO", save_all=True, append_images=[Image.new("RGB", (8, 8))])
     assert seen(pair).size == (8, 8)  # as phones write them
-    assert open_picture(b"%PDF-1.7", tuple(FORMATS)) is None and open_picture(b"", tuple(FORMATS)) is None
+    assert open_image(b"%PDF-1.7", tuple(IMAGE_SUFFIXES)) is None and open_image(b"", tuple(IMAGE_SUFFIXES)) is None
 
 
 def test_a_decoded_picture_leaves_nothing_behind():
-    opened = open_picture(coded(Image.new("RGB", (8, 8)), "PNG"), tuple(FORMATS))
+    opened = open_image(coded(Image.new("RGB", (8, 8)), "PNG"), tuple(IMAGE_SUFFIXES))
     decode(opened)
     with pytest.raises(ValueError, match="closed image"):
         opened.getpixel((0, 0))
 
 
 def test_huge_and_broken_pictures_are_told(monkeypatch):
-    monkeypatch.setattr("likewise.web.search.serve.PIXELS", 50)
+    monkeypatch.setattr("likewise.web.search.serve.MAX_IMAGE_PIXELS", 50)
     with pytest.raises(LikewiseError, match="this one has 10 x 10; shrink it first"):
         seen(coded(Image.new("L", (10, 10)), "PNG"))
     monkeypatch.undo()

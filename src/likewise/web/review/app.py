@@ -1,7 +1,8 @@
-"""The review page's server: items to judge, pictures by row number, decisions in, tables out.
+"""Server of the review page: items to review, images by row number, decisions in, tables out.
 
-Nothing the browser sends is ever opened as a path: pictures are asked for by row, and the caller's `picture` finds it.
-Reviewers judge blind: the page shows each of them only their own decisions, until they have judged an item and differ.
+No text from the browser is opened as a path: images are requested by row, and the caller's `load_image` loads them. Reviewers
+work
+blind: the page shows each of them only their own decisions, until they have decided about an item and disagree.
 """
 
 from __future__ import annotations
@@ -17,31 +18,32 @@ from typing import Annotated, Literal
 
 from PIL import Image
 
-from likewise.audit.read import ALL
-from likewise.web.http import HERE, new_app, run_app, send_picture
-from likewise.web.review.consensus import agreement, as_csv, changes, corrected, for_people, settle
-from likewise.web.review.items import Asked, fits, shown
+from likewise.audit.read import UNSPLIT_NAME
+from likewise.web.http import LOOPBACK_HOSTS, new_app, run_app, send_image
+from likewise.web.review.consensus import agreement, as_csv, changes, corrected, escape_formulas, find_consensus
+from likewise.web.review.items import ItemFilter, matches_filter, shown
 from likewise.web.review.store import Decision, Store, kind_of, tidy
 
-from fastapi import Depends, FastAPI, Response  # isort: skip - `server` says what to install where it is missing
+from fastapi import Depends, FastAPI, Response  # isort: skip - `web.http` raises if FastAPI is missing
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse  # isort: skip
 from fastapi.staticfiles import StaticFiles  # isort: skip
 
-Picture = Callable[[int], Image.Image]
-STATIC = Path(__file__).parent / "static"
-Whole = dict[str, Collection[str]]  # all items of a kind, in order
-LARGEST = 2**16
-"""Bytes of the largest request: a decision and its note."""
-SPLITS = ("train", "val", "test", ALL)
+ImageLoader = Callable[[int], Image.Image]
+STATIC_FOLDER = Path(__file__).parent / "static"
+ItemsByKind = dict[str, Collection[str]]  # kind -> its items in order
+MAX_REQUEST_BYTES = 2**16
+"""Maximum size of a request, in bytes: a decision and its note."""
+SPLIT_NAMES = ("train", "val", "test", UNSPLIT_NAME)
+"""Splits in the order of the page."""
 
 
 @dataclass(frozen=True)
-class Said:
+class DecisionRequest:
     """A decision as the page sends it."""
 
     reviewer: str
     item: str
-    verdict: str
+    choice: str
     label: str = ""
     note: str = ""
 
@@ -49,88 +51,94 @@ class Said:
 def serve(
     store: Store,
     token: str,
-    picture: Picture | None = None,
-    host: str = HERE[0],
+    load_image: ImageLoader | None = None,
+    host: str = LOOPBACK_HOSTS[0],
     port: int = 8017,
     root: str = "",
     title: str = "",
     say: Callable[[str], None] = print,
 ) -> None:
-    """Serve the page until interrupted. Arguments as for `make_app`; `say` takes the address, and port 0 is any free one."""
-    run_app(make_app(store, token, picture, root, title), "review", host, port, token, say)
+    """Serve the page until interrupted. Arguments as for `make_app`; `say` gets the address, and port 0 is any free port."""
+    run_app(make_app(store, token, load_image, root, title), "review", host, port, token, say)
 
 
-def make_app(store: Store, token: str, picture: Picture | None = None, root: str = "", title: str = "") -> FastAPI:
-    """Return the page over a store.
+def make_app(
+    store: Store, token: str, load_image: ImageLoader | None = None, root: str = "", title: str = ""
+) -> FastAPI:
+    """Return the app of the page for a store of decisions.
 
     Args:
-        token: what requests must carry.
-        picture: a row's image; None: there are no images, and the page shows row numbers and names.
-        root: where relative paths start; the corrected table then names whole paths.
-        title: what was audited, in a few words.
+        token: the token that requests must carry.
+        load_image: returns the image of a row; None: there are no images, and the page shows row numbers and names.
+        root: folder of relative paths; the corrected table then has whole paths.
+        title: name of the audited run or file.
     """
-    app = new_app("review", token, LARGEST)
+    app = new_app("review", token, MAX_REQUEST_BYTES)
 
     @app.get("/")
     def page() -> FileResponse:
-        return FileResponse(STATIC / "index.html")
+        return FileResponse(STATIC_FOLDER / "index.html")
 
     samples = {str(one.row): None for one in store.findings.suspects}
     whole = {"sample": samples, "pair": dict.fromkeys(store.findings.pair)}
-    add_looking(app, store, whole, {"title": title, "pictures": picture is not None})
-    add_judging(app, store, whole)
-    add_files(app, store, picture, root)
-    app.mount("/static", StaticFiles(directory=STATIC))
+    add_item_routes(app, store, whole, {"title": title, "pictures": load_image is not None})
+    add_decision_routes(app, store, whole)
+    add_file_routes(app, store, load_image, root)
+    app.mount("/static", StaticFiles(directory=STATIC_FOLDER))
     return app
 
 
-def add_looking(app: FastAPI, store: Store, whole: Whole, about: dict) -> None:
-    """What there is to judge."""
+def add_item_routes(app: FastAPI, store: Store, whole: ItemsByKind, about: dict) -> None:
+    """Add the routes that return the items to review."""
     findings = store.findings
-    there = {part: sorted(label for own, label in findings.members if own == part) for part in SPLITS}
+    there = {part: sorted(label for own, label in findings.members if own == part) for part in SPLIT_NAMES}
     about |= {
         "classes": {part: names for part, names in there.items() if names},
         "among": {
-            "sample": [part for part in SPLITS if there[part]],
+            "sample": [part for part in SPLIT_NAMES if there[part]],
             "pair": list(dict.fromkeys(pair.type for pair in findings.pair.values())),
         },
-        "start": secrets.token_hex(4),  # a browser keeps pictures by address: after a new start they have another
+        "start": secrets.token_hex(4),  # part of image addresses: browsers cache images by address
     }
 
     @app.get("/api/about")
-    def tell() -> dict:
+    def get_about() -> dict:
         return about
 
     @app.get("/api/queue")
-    def queue(reviewer: str, asked: Annotated[Asked, Depends()]) -> JSONResponse:
-        """Items to judge, the worst first, and how many of this kind the reviewer has judged."""
-        found, done = whole[asked.kind], store.judged(reviewer, asked.kind)
-        if asked.show == "open":
+    def queue(reviewer: str, wanted: Annotated[ItemFilter, Depends()]) -> JSONResponse:
+        """Return the items to review, the worst first, and how many items of this kind the reviewer has decided."""
+        found, done = whole[wanted.kind], store.decided_items(reviewer, wanted.kind)
+        if wanted.show == "open":
             found = (item for item in found if item not in done)
-        elif asked.show == "disputed":
-            found = (item for item, one in settle(store.standing()).items() if one.verdict == "disputed")
-            found = (item for item in found if kind_of(findings, item) == asked.kind)
-        found = [item for item in found if fits(findings, item, asked)]
-        return JSONResponse({"items": found, **progress(done, whole[asked.kind])})  # as it is: there may be very many
+        elif wanted.show == "disputed":
+            found = (
+                item for item, one in find_consensus(store.current_decisions()).items() if one.choice == "disputed"
+            )
+            found = (item for item in found if kind_of(findings, item) == wanted.kind)
+        found = [item for item in found if matches_filter(findings, item, wanted)]
+        return JSONResponse(
+            {"items": found, **progress(done, whole[wanted.kind])}
+        )  # without validation: there may be very many items
 
     @app.get("/api/item/{item}")
     def item(item: str, reviewer: str) -> dict:
-        """An item; once the reviewer has judged it and others see it differently, also what they say."""
+        """Return an item; if the reviewer has decided about it and others disagree, also their decisions."""
         kind_of(findings, item)
-        said = store.standing(item=item)
-        own = next((d for d in said if d.reviewer == tidy(reviewer)), None)
-        disputed = own is not None and any(s.verdict == "disputed" for s in settle(said).values())
-        others = [d._asdict() for d in said if disputed and d is not own]
+        decisions = store.current_decisions(item=item)
+        own = next((d for d in decisions if d.reviewer == tidy(reviewer)), None)
+        disputed = own is not None and any(s.choice == "disputed" for s in find_consensus(decisions).values())
+        others = [d._asdict() for d in decisions if disputed and d is not own]
         return {**shown(findings, item), "item": item, "decision": own and own._asdict(), "others": others}
 
 
-def add_judging(app: FastAPI, store: Store, whole: Whole) -> None:
-    """Decisions."""
+def add_decision_routes(app: FastAPI, store: Store, whole: ItemsByKind) -> None:
+    """Add the routes that store and undo decisions, and that compare reviewers."""
 
     @app.post("/api/decide")
-    def decide(said: Said) -> dict:
-        made = store.decide(said.reviewer, said.item, said.verdict, said.label, said.note)
-        done = store.judged(made.reviewer, made.kind)
+    def decide(sent: DecisionRequest) -> dict:
+        made = store.decide(sent.reviewer, sent.item, sent.choice, sent.label, sent.note)
+        done = store.decided_items(made.reviewer, made.kind)
         return {"decision": made._asdict(), **progress(done, whole[made.kind])}
 
     @app.post("/api/undo")
@@ -141,9 +149,9 @@ def add_judging(app: FastAPI, store: Store, whole: Whole) -> None:
     @app.get("/api/reviewers")
     def reviewers() -> dict:
         names = ("kind", "one", "other", "both", "kappa")
-        made = store.standing()
+        made = store.current_decisions()
         agreed = [(*a[:4], None if math.isnan(a[4]) else a[4]) for a in agreement(made)]
-        disputed = sum(settled.verdict == "disputed" for settled in settle(made).values())
+        disputed = sum(settled.choice == "disputed" for settled in find_consensus(made).values())
         return {
             "decided": Counter(d.reviewer for d in made),
             "agreement": [dict(zip(names, a, strict=True)) for a in agreed],
@@ -151,27 +159,28 @@ def add_judging(app: FastAPI, store: Store, whole: Whole) -> None:
         }
 
 
-def add_files(app: FastAPI, store: Store, picture: Picture | None, root: str) -> None:
-    """Pictures and tables."""
+def add_file_routes(app: FastAPI, store: Store, load_image: ImageLoader | None, root: str) -> None:
+    """Add the routes of images and exported tables."""
     findings = store.findings
 
     @app.get("/picture/{row}")
     def image(row: int, large: bool = False) -> Response:
-        if picture is None or row not in findings.sample:
-            return PlainTextResponse(f"review: there is no picture of row {row}", 404)
-        return send_picture(partial(picture, row), large)
+        if load_image is None or row not in findings.sample:
+            return PlainTextResponse(f"review: row {row} has no image", 404)
+        return send_image(partial(load_image, row), large)
 
     @app.get("/export/{name}.csv")
     def export(name: Literal["corrected", "changes", "decisions"]) -> Response:
-        made = store.standing()
+        made = store.current_decisions()
         if name == "corrected":
             text = as_csv(corrected(findings, made, root))
         else:
-            text = as_csv(for_people(changes(findings, made) if name == "changes" else [Decision._fields, *made]))
+            text = as_csv(escape_formulas(changes(findings, made) if name == "changes" else [Decision._fields, *made]))
         return Response(
             text, media_type="text/csv", headers={"Content-Disposition": f'attachment; filename="{name}.csv"'}
         )
 
 
 def progress(done: set[str], whole: Collection[str]) -> dict[str, int]:
+    """Return how many items are decided, and how many there are."""
     return {"done": sum(item in whole for item in done), "whole": len(whole)}

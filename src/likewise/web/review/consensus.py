@@ -1,4 +1,4 @@
-"""What comes out of a review: how far reviewers agree, and the tables of what they changed."""
+"""Results of a review: agreement of the reviewers, and tables of the changes."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from typing import NamedTuple
 from likewise.audit.read import Findings
 from likewise.web.review.store import Decision
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""First signs of what a spreadsheet takes for a formula."""
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
+"""First characters of texts that a spreadsheet runs as a formula."""
 
 
-class Settled(NamedTuple):
-    """What reviewers make of an item together, and who said so."""
+class Consensus(NamedTuple):
+    """The common decision of all reviewers about an item, and their decisions."""
 
-    verdict: str
+    choice: str
     label: str
     by: list[Decision]
 
 
 def agreement(decisions: Iterable[Decision]) -> list[tuple[str, str, str, int, float]]:
-    """Cohen's kappa for every kind and two reviewers: (kind, one, other, items of both, kappa); NaN where undefined.
+    """Return Cohen's kappa for every kind and two reviewers: (kind, one, other, items of both, kappa); NaN if undefined.
 
-    Formula: (p - q) / (1 - q), p the share of items judged alike, q the share expected of two who judge independently.
+    Formula: (p - q) / (1 - q), p the share of equal decisions, q the share expected of two independent reviewers.
     """
-    said = defaultdict(dict)
+    by_key = defaultdict(dict)
     for d in decisions:
-        said[d.kind, d.reviewer][d.item] = (d.verdict, d.label)
+        by_key[d.kind, d.reviewer][d.item] = (d.choice, d.label)
     found = []
-    for (kind, one), (same, other) in itertools.combinations(sorted(said), 2):
-        both = sorted(said[kind, one].keys() & said[same, other].keys()) if kind == same else []
+    for (kind, one), (same, other) in itertools.combinations(sorted(by_key), 2):
+        both = sorted(by_key[kind, one].keys() & by_key[same, other].keys()) if kind == same else []
         if both:
-            mine, theirs = ([said[kind, who][item] for item in both] for who in (one, other))
+            mine, theirs = ([by_key[kind, name][item] for item in both] for name in (one, other))
             p = sum(map(operator.eq, mine, theirs)) / len(both)
             count, again = Counter(mine), Counter(theirs)
             q = sum(count[v] * again[v] for v in count) / len(both) ** 2
@@ -47,39 +47,45 @@ def agreement(decisions: Iterable[Decision]) -> list[tuple[str, str, str, int, f
     return found
 
 
-def settle(decisions: Iterable[Decision]) -> dict[str, Settled]:
-    """By item. Unsure ones have no say. Where the others differ it is "disputed", and nothing changes until they agree."""
-    said = defaultdict(list)
+def find_consensus(decisions: Iterable[Decision]) -> dict[str, Consensus]:
+    """Return the consensus of every item.
+
+    "unsure" decisions are ignored. If the other decisions differ, the item is "disputed", and it stays unchanged until they
+    agree.
+    """
+    by_key = defaultdict(list)
     for d in decisions:
-        if d.verdict != "unsure":
-            said[d.item].append(d)
+        if d.choice != "unsure":
+            by_key[d.item].append(d)
     found = {}
-    for item, by in said.items():
-        views = {(d.verdict, d.label) for d in by}
-        found[item] = Settled(*(views.pop() if len(views) == 1 else ("disputed", "")), by)
+    for item, by in by_key.items():
+        views = {(d.choice, d.label) for d in by}
+        found[item] = Consensus(*(views.pop() if len(views) == 1 else ("disputed", "")), by)
     return found
 
 
 def corrected(findings: Findings, decisions: Iterable[Decision], root: str = "") -> list[tuple]:
-    """The data's table with the changes made, for `likewise train`: removed rows are gone, relabelled ones have their new label.
+    """Return the data's table with all changes, for `likewise train`: removed rows are gone, relabelled rows have the new
+    label.
 
-    Without pictures it is a table of labels for embeddings (`--labels`), a line for every one of them: removed rows stay, in no
-    split, and so do those that the audit did not look at.
+    Without images it is a table of labels for embeddings (`--labels`), one line per embedding: removed rows stay without a
+    split, and so
+    do rows that were not audited.
     """
-    settled, samples = settle(decisions), findings.sample
+    settled, samples = find_consensus(decisions), findings.sample
     names = tuple(next(iter(samples.values())).carried)
     if any(s.path for s in samples.values()):
         table: list[tuple] = [("path", "label", *names, "row")]
         for s in samples.values():
-            verdict, label, _ = settled.get(str(s.row), ("keep", "", ()))
-            if verdict != "remove":
+            choice, label, _ = settled.get(str(s.row), ("keep", "", ()))
+            if choice != "remove":
                 table.append((os.path.join(root, s.path), label or s.label, *s.carried.values(), s.row))
         return table
     table = [("label", *names, "row")]
     empty = {name: "0" if name == "weight" else "" for name in names}
     for row in range(findings.about["rows"]):
-        s, (verdict, label, _) = samples.get(row), settled.get(str(row), ("keep", "", ()))
-        carried = empty if s is None else {**s.carried, "split": ""} if verdict == "remove" else s.carried
+        s, (choice, label, _) = samples.get(row), settled.get(str(row), ("keep", "", ()))
+        carried = empty if s is None else {**s.carried, "split": ""} if choice == "remove" else s.carried
         table.append((label or (s.label if s else "not audited"), *carried.values(), row))
     return table
 
@@ -87,25 +93,25 @@ def corrected(findings: Findings, decisions: Iterable[Decision], root: str = "")
 def changes(findings: Findings, decisions: Iterable[Decision]) -> list[tuple]:
     """One line for every sample that is removed, relabelled or disputed."""
     table: list[tuple] = [("row", "path", "label", "change", "new_label", "reviewers", "notes")]
-    settled = settle(d for d in decisions if d.kind == "sample")
-    for item, (verdict, label, by) in sorted(settled.items(), key=lambda one: int(one[0])):
-        if verdict != "keep":
-            s, who = findings.sample[int(item)], "; ".join(f"{d.reviewer}: {d.verdict} {d.label}".strip() for d in by)
-            table.append((s.row, s.path, s.label, verdict, label, who, "; ".join(d.note for d in by if d.note)))
+    settled = find_consensus(d for d in decisions if d.kind == "sample")
+    for item, (choice, label, by) in sorted(settled.items(), key=lambda one: int(one[0])):
+        if choice != "keep":
+            s, who = findings.sample[int(item)], "; ".join(f"{d.reviewer}: {d.choice} {d.label}".strip() for d in by)
+            table.append((s.row, s.path, s.label, choice, label, who, "; ".join(d.note for d in by if d.note)))
     return table
 
 
 def as_csv(table: Iterable[Iterable]) -> str:
-    """Return a table as CSV with every value as it is, which programs read back."""
+    """Return a table as CSV with unchanged values, for programs."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(table)
     return out.getvalue()
 
 
-def for_people(table: Iterable[Iterable]) -> Iterator[list]:
-    """Yield the lines of a table with texts that a spreadsheet would run as formulas behind an apostrophe.
+def escape_formulas(table: Iterable[Iterable]) -> Iterator[list]:
+    """Yield the lines of a table; an apostrophe precedes texts that a spreadsheet would run as formulas.
 
-    `corrected` does without: a class may be called "-", and training must read the very label.
+    `corrected` is not escaped: a class may be called "-", and training must read exactly that label.
     """
     for line in table:
-        yield [f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell for cell in line]
+        yield [f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) else cell for cell in line]

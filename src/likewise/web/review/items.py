@@ -1,4 +1,4 @@
-"""Which items the page asks for, and what it shows of one."""
+"""Items of the review page: filter and content."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Literal
 
 from likewise.audit.read import Findings
 
-SHOWN = 6
-"""Exemplars of a class, neighbours, and causes of each direction."""
+MAX_SHOWN_SAMPLES = 6
+"""Maximum number of exemplars of a class, of neighbours, and of causes of each direction."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Which items the page wants: where it says so, of one class (claimed or suggested), among one split of the samples or one
-    type of the pairs, and up to a score."""
+class ItemFilter:
+    """Items that the page requests.
+
+    They may be limited to one class (given or suggested), to one split (samples) or type (pairs), and to a maximum score.
+    """
 
     kind: Literal["sample", "pair"]
     label: str = ""
@@ -24,20 +26,22 @@ class Asked:
     show: Literal["open", "all", "disputed"] = "open"
 
 
-def fits(findings: Findings, item: str, asked: Asked) -> bool:
-    if asked.kind == "pair":
+def matches_filter(findings: Findings, item: str, wanted: ItemFilter) -> bool:
+    """Return whether an item matches the filter."""
+    if wanted.kind == "pair":
         pair = findings.pair[item]
         labels, among, score = [findings.sample[row].label for row in (pair.query, pair.wrong)], pair.type, -math.inf
     else:
         one = findings.sample[int(item)]
         labels, among, score = [one.label, one.suggested], one.split, one.score
-    return asked.label in ("", *labels) and asked.among in ("", among) and score <= asked.most
+    return wanted.label in ("", *labels) and wanted.among in ("", among) and score <= wanted.most
 
 
 def shown(findings: Findings, item: str) -> dict:
-    """What the page shows of an item.
+    """Return the content of an item for the page.
 
-    A pair has three panels: the query, its nearest of another class, and its nearest of its own, unless it is alone there.
+    A pair has three panels: the query, its nearest sample of another class, and its nearest sample of its own class if
+    there is one.
     """
     pair = findings.pair.get(item)
     rows = [row for row in (pair.query, pair.wrong, pair.mate) if row >= 0] if pair else [int(item)]
@@ -46,7 +50,7 @@ def shown(findings: Findings, item: str) -> dict:
             **{k: v for k, v in findings.sample[row]._asdict().items() if k != "carried"},
             "claimed": exemplars(findings, row, findings.sample[row].label, rows),
             "instead": exemplars(findings, row, findings.sample[row].suggested, rows),
-            "near": [named(findings, other) for other in findings.near.get(row, [])[:SHOWN]],
+            "near": [named(findings, other) for other in findings.near.get(row, [])[:MAX_SHOWN_SAMPLES]],
         }
         for row in rows
     ]
@@ -54,17 +58,18 @@ def shown(findings: Findings, item: str) -> dict:
         return {"panels": panels}
     found = findings.causes.get((pair.type, item), {})
     causes = {
-        name: [{**named(findings, c.row), "relative": c.relative} for c in found.get(name, [])[:SHOWN]]
+        name: [{**named(findings, c.row), "relative": c.relative} for c in found.get(name, [])[:MAX_SHOWN_SAMPLES]]
         for name in ("harmful", "helpful")
     }
     return {"panels": panels, "type": pair.type, "distance": pair.distance, **causes}
 
 
 def named(findings: Findings, row: int) -> dict:
+    """Return the row and the label of a sample."""
     return {"row": row, "label": findings.sample[row].label}
 
 
 def exemplars(findings: Findings, row: int, label: str, but: list[int]) -> list[dict]:
-    """Samples of a class in the row's own part, the least suspect first."""
-    members = findings.members.get((findings.sample[row].split, label), [])[: SHOWN + len(but)]
-    return [named(findings, row) for row in members if row not in but][:SHOWN]
+    """Return samples of a class in the split of `row`, the least suspect first."""
+    members = findings.members.get((findings.sample[row].split, label), [])[: MAX_SHOWN_SAMPLES + len(but)]
+    return [named(findings, row) for row in members if row not in but][:MAX_SHOWN_SAMPLES]

@@ -1,4 +1,4 @@
-"""Serve the page on which people judge what an audit found, until Ctrl-C."""
+"""Serve the review page of an audit until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from likewise.web.review.store import Store
 
 @dataclass(frozen=True)
 class Reviewed:
-    """The file of decisions, and how many decisions of how many reviewers it holds."""
+    """The file of decisions, and the number of its decisions and reviewers."""
 
     file: Path
     decisions: int
@@ -36,7 +36,7 @@ class Reviewed:
 
 
 def serve_review(config: Review, say=print) -> Reviewed:
-    """Serve the page over an audit until Ctrl-C. `say` takes its address."""
+    """Serve the review page of an audit until Ctrl-C. `say` gets its address."""
     token, folder = choose_token("review", config.token_file), find_audit(config.audit, "review")
     findings = read_findings(folder)
     about = findings.about
@@ -50,9 +50,9 @@ def serve_review(config: Review, say=print) -> Reviewed:
     file = folder / "decisions.sqlite" if config.store is None else Path(config.store).expanduser()
     pictures = picture if about["pictures"] else None
     with closing(Store(file, findings)) as store:
-        with suppress(KeyboardInterrupt):  # how it is meant to end
+        with suppress(KeyboardInterrupt):  # the normal end
             serve(store, token, pictures, config.host, config.port, root, about["title"], say)
-        made = store.standing()
+        made = store.current_decisions()
     return Reviewed(file, len(made), len({decision.reviewer for decision in made}))
 
 

@@ -1,1 +1,1 @@
-"""The search page: its server and the micro-batcher that embeds waiting pictures together."""
+"""The search page: its server, and the micro-batcher that embeds waiting images together."""

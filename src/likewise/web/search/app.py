@@ -1,12 +1,16 @@
-"""The search page's server: a picture or a row in, its nearest rows out; rows come and go where the index may change.
+"""Server of the search page: an image or a row in, its nearest rows out; rows can be added and removed if the index may
+change.
 
-Nothing the browser sends is ever opened as a path: rows go by number, and a picture is the body of its request.
-`server` reads the body before the picture takes one of WAITING places here; when all are taken, the answer is 503. The
-format of a picture is read from its content, not from its name. Threads decode pictures, large ones one at a time; one
-thread runs the network (`batching`).
+No text from the browser is opened as a path: rows are numbers, and an image is the body of its request. `web.http` reads
+the body
+before the image takes one of MAX_WAITING_IMAGES places here; if all are taken, the response is 503. The format of an image is
+read from its content, not from its name. Threads decode images, large ones one at a time; one thread runs the network
+(`micro_batcher`).
 
-Memory for uploads is bounded: `server.BODIES` bodies of the largest size, one decoded picture of the largest size that
-`Desk.open` accepts, DECODERS decoded pictures of LARGE pixels, and WAITING inputs of the network.
+Memory for uploads is bounded: `http.MAX_BODIES_IN_MEMORY` bodies of the largest size, one decoded image of the largest size
+that
+`SearchContext.open` accepts, DECODER_THREADS decoded images of LARGE_IMAGE_PIXELS pixels, and MAX_WAITING_IMAGES network
+inputs.
 """
 
 from __future__ import annotations
@@ -29,43 +33,47 @@ from torch import Tensor
 from likewise.errors import LikewiseError
 from likewise.index.index import Hit, Index
 from likewise.io.files import write_aside
-from likewise.web.http import as_jpeg, new_app, send_picture
-from likewise.web.search.micro_batcher import Batching, Embed
+from likewise.web.http import as_jpeg, new_app, send_image
+from likewise.web.search.micro_batcher import Embed, MicroBatcher
 
-from fastapi import FastAPI, Query, Request, Response  # isort: skip - `server` says what to install where it is missing
+from fastapi import FastAPI, Query, Request, Response  # isort: skip - `web.http` raises if FastAPI is missing
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse  # isort: skip
 from fastapi.staticfiles import StaticFiles  # isort: skip
 
-STATIC = Path(__file__).parent / "static"
-WAITING = 64
-"""Pictures that are worked on or wait at most; who comes then is asked to come again."""
-LARGE = 4_000_000
-"""Pixels above which pictures are decoded one at a time."""
-DECODERS = 4
-"""Pictures up to that size that are decoded at a time."""
-MOST = 100
-"""Neighbours to ask for, at most."""
-FORMATS = {"JPEG": ".jpg", "PNG": ".png", "WEBP": ".webp", "BMP": ".bmp", "GIF": ".gif", "TIFF": ".tif"}
-"""Pictures that are taken, and what their files are called."""
-SHOWN = 12  # rows to begin with, drawn at random
-VIEW = 480  # longest side of the query as the page shows it
+STATIC_FOLDER = Path(__file__).parent / "static"
+MAX_WAITING_IMAGES = 64
+"""Maximum number of images that are processed or wait; further requests get status 503."""
+LARGE_IMAGE_PIXELS = 4_000_000
+"""Images with more pixels are decoded one at a time."""
+DECODER_THREADS = 4
+"""Number of smaller images that are decoded at a time."""
+MAX_NEIGHBOURS = 100
+"""Maximum number of neighbours in a response."""
+IMAGE_SUFFIXES = {"JPEG": ".jpg", "PNG": ".png", "WEBP": ".webp", "BMP": ".bmp", "GIF": ".gif", "TIFF": ".tif"}
+"""Accepted image format -> suffix of its files."""
+START_ROWS = 12
+"""Number of random rows on the start page."""
+PREVIEW_SIDE = 480
+"""Longest side in pixels of the preview of a query."""
 
 
 class Refusal(Exception):
-    """A request that is answered with a status and a sentence."""
+    """A request that is refused with a status and a sentence."""
 
-    def __init__(self, status: int, words: str):
-        super().__init__(words)
+    def __init__(self, status: int, message: str):
+        super().__init__(message)
         self.status = status
 
 
 @dataclass(frozen=True)
-class Desk:
-    """What the page works with, from those who know of data and networks.
+class SearchContext:
+    """Index, network and functions that the page uses.
 
-    `open(body, formats)` returns the picture in some bytes, not decoded yet, None for another format, or raises a
-    LikewiseError. `decode` returns its RGB pixels and closes it. `see` returns the input of the network for a decoded
-    picture, `embed` runs the network. Without a network only rows can be asked for.
+    `open(body, formats)` returns the image of a body, not decoded yet, None for another format, or raises a LikewiseError.
+    `decode`
+    returns its RGB pixels and closes it. `see` returns the input of the network for a decoded image, `embed` runs the
+    network. Without
+    a network, only rows can be queries.
     """
 
     index: Index
@@ -73,15 +81,15 @@ class Desk:
     upload: int  # bytes
     open: Callable[[bytes, tuple[str, ...]], Image.Image | None]
     decode: Callable[[Image.Image], Image.Image]
-    picture: Callable[[int], Image.Image]  # of a place
+    picture: Callable[[int], Image.Image]  # by position in the index
     see: Callable[[Image.Image], Tensor] | None = None
     embed: Embed | None = None
     changes: bool = False  # rows may be added and removed
 
 
-def make_app(desk: Desk, token: str) -> FastAPI:
-    """Return the page over an index; requests must carry the token."""
-    app = new_app("search", token, desk.upload)
+def make_app(context: SearchContext, token: str) -> FastAPI:
+    """Return the app of the page for an index; requests must carry the token."""
+    app = new_app("search", token, context.upload)
 
     @app.exception_handler(Refusal)
     def refuse(request: Request, error: Refusal) -> JSONResponse:
@@ -90,30 +98,31 @@ def make_app(desk: Desk, token: str) -> FastAPI:
 
     @app.get("/")
     def page() -> FileResponse:
-        return FileResponse(STATIC / "index.html")
+        return FileResponse(STATIC_FOLDER / "index.html")
 
-    add_looking(app, desk)
-    pictures = Pictures(desk) if desk.embed is not None else None
-    add_searching(app, desk, pictures)
-    add_changing(app, desk, pictures)
-    app.mount("/static", StaticFiles(directory=STATIC))
+    add_index_routes(app, context)
+    uploads = ImageUploads(context) if context.embed is not None else None
+    add_search_routes(app, context, uploads)
+    add_change_routes(app, context, uploads)
+    app.mount("/static", StaticFiles(directory=STATIC_FOLDER))
     return app
 
 
-class Pictures:
-    """From the body of a request to an embedding, a bounded number at a time."""
+class ImageUploads:
+    """Conversion of request bodies to embeddings, a bounded number at a time."""
 
-    def __init__(self, desk: Desk):
-        assert desk.embed is not None
-        self.desk, self.batching = desk, Batching(desk.embed)
+    def __init__(self, context: SearchContext):
+        assert context.embed is not None
+        self.context, self.batching = context, MicroBatcher(context.embed)
         # threads, because Pillow releases the interpreter lock
-        self.small, self.large = ThreadPoolExecutor(DECODERS, "decode"), ThreadPoolExecutor(1, "decode-large")
+        self.small, self.large = ThreadPoolExecutor(DECODER_THREADS, "decode"), ThreadPoolExecutor(1, "decode-large")
         self.here = 0
 
     @asynccontextmanager
     async def room(self) -> AsyncIterator[None]:
-        if self.here >= WAITING:
-            raise Refusal(503, f"search: {WAITING} pictures are waiting already; try again in a second")
+        """Hold one of the places for waiting images; raise if all are taken."""
+        if self.here >= MAX_WAITING_IMAGES:
+            raise Refusal(503, f"search: {MAX_WAITING_IMAGES} images are waiting already; try again in a second")
         self.here += 1
         try:
             yield
@@ -121,128 +130,138 @@ class Pictures:
             self.here -= 1
 
     async def see(self, body: bytes, preview: bool = False) -> tuple[str, str | None, Tensor]:
-        """Of a picture: its format, itself made small where that is wanted, and what the network sees. While they wait for the
-        network, the picture itself is gone."""
+        """Return the format of an image, a small preview if wanted, and the input of the network.
+
+        The image itself is freed before the input waits for the network.
+        """
         loop = asyncio.get_running_loop()
-        image = await loop.run_in_executor(self.small, self.desk.open, body, tuple(FORMATS))
+        image = await loop.run_in_executor(self.small, self.context.open, body, tuple(IMAGE_SUFFIXES))
         if image is None:
-            raise Refusal(415, f"search: a picture is wanted ({', '.join(FORMATS)}), and this is none of them")
-        threads = self.large if image.width * image.height > LARGE else self.small
+            raise Refusal(415, f"search: the body must be an image ({', '.join(IMAGE_SUFFIXES)}), got another format")
+        threads = self.large if image.width * image.height > LARGE_IMAGE_PIXELS else self.small
         kind = "JPEG" if image.format == "MPO" else str(image.format)
-        del image  # while it waits: WebP allocates the pixels when it is opened
+        del image  # freed while it waits: WebP allocates the pixels on opening
         return kind, *await loop.run_in_executor(threads, self.look, body, preview)
 
     async def embed(self, x: Tensor) -> Float[np.ndarray, "D"]:
+        """Return the embedding of a network input."""
         return await asyncio.wrap_future(self.batching.submit(x))
 
     async def read(self, request: Request) -> bytes:
+        """Return the body of a request; raise if it is empty."""
         body = await request.body()
         if not body:
-            raise Refusal(400, "search: a picture is wanted as the body of the request, or ?row=; got nothing")
+            raise Refusal(400, "search: the request must have an image as its body, or ?row=, got neither; send one")
         return body
 
     def look(self, body: bytes, preview: bool) -> tuple[str | None, Tensor]:
-        opened = self.desk.open(body, tuple(FORMATS))
-        assert opened is not None and self.desk.see is not None  # `see` opened it before
-        image = self.desk.decode(opened)
-        x = self.desk.see(image)
+        """Decode an image; return a preview if wanted, and the input of the network."""
+        opened = self.context.open(body, tuple(IMAGE_SUFFIXES))
+        assert opened is not None and self.context.see is not None  # `see` has opened it
+        image = self.context.decode(opened)
+        x = self.context.see(image)
         return inline(image) if preview else None, x
 
 
-def add_looking(app: FastAPI, desk: Desk) -> None:
-    """What is in the index, and its pictures."""
-    start = secrets.token_hex(4)  # a browser keeps pictures by address: after a new start they have another
+def add_index_routes(app: FastAPI, context: SearchContext) -> None:
+    """Add the routes that describe the index and return its images."""
+    start = secrets.token_hex(4)  # part of image addresses: browsers cache images by address
 
     @app.get("/api/about")
     def about() -> dict:
-        rows, index = desk.index.rows, desk.index
+        rows, index = context.index.rows, context.index
         used = np.unique(rows.table["label"][rows.here])
         known, here = index.about["graph"] or {}, np.flatnonzero(rows.here)
-        some = np.random.default_rng().permutation(here)[:SHOWN]
+        some = np.random.default_rng().permutation(here)[:START_ROWS]
         return {
-            "title": desk.title, "rows": len(rows), "classes": sorted(rows.class_name[label] for label in used),
-            "kind": index.kind, "recall": known.get("recall"), "similarity": rows.similarity, "upload": desk.upload,
-            "pictures": bool(len(rows.text)), "network": desk.embed is not None, "changes": desk.changes, "start": start,
+            "title": context.title, "rows": len(rows), "classes": sorted(rows.class_name[label] for label in used),
+            "kind": index.kind, "recall": known.get("recall"), "similarity": rows.similarity, "upload": context.upload,
+            "pictures": bool(len(rows.text)), "network": context.embed is not None, "changes": context.changes, "start": start,
             "some": [describe(index, Hit(int(place), 1.0)) for place in some],
         }  # fmt: skip
 
     @app.get("/picture/{row}")
     def image(row: int, large: bool = False) -> Response:
         try:
-            place = int(desk.index.rows.places([row])[0])
+            place = int(context.index.rows.places([row])[0])
         except LikewiseError as error:
             return PlainTextResponse(str(error), 404)
-        if not desk.index.rows.path(place):
-            return PlainTextResponse(f"search: there is no picture of row {row}", 404)
-        return send_picture(lambda: desk.picture(place), large)
+        if not context.index.rows.path(place):
+            return PlainTextResponse(f"search: row {row} has no image", 404)
+        return send_image(lambda: context.picture(place), large)
 
 
-def add_searching(app: FastAPI, desk: Desk, pictures: Pictures | None) -> None:
+def add_search_routes(app: FastAPI, context: SearchContext, uploads: ImageUploads | None) -> None:
+    """Add the route that searches the index."""
+
     @app.post("/api/search")
     async def search(
         request: Request,
         row: int | None = None,
-        k: int = Query(12, ge=1, le=MOST),
+        k: int = Query(12, ge=1, le=MAX_NEIGHBOURS),
         label: str | None = Query(None, alias="class"),
         preview: bool = False,
     ) -> dict:
-        """The nearest rows of a picture (the body) or of a row. `preview`: the picture comes back, small, for the page."""
+        """Return the nearest rows of an image (the body) or of a row. `preview`: also return a small copy of the image for
+        the page."""
         if row is not None:
-            place = int(desk.index.rows.places([row])[0])
-            z, own, query = desk.index.rows.vectors[place], place, describe(desk.index, Hit(place, 1.0))
-        elif pictures is None:
+            place = int(context.index.rows.places([row])[0])
+            z, own, query = context.index.rows.vectors[place], place, describe(context.index, Hit(place, 1.0))
+        elif uploads is None:
             raise Refusal(
-                400, "search: this index came without a network, so it takes rows and no pictures; give --model RUN"
+                400, "search: this index has no network, so queries must be rows, got an image; add --model RUN"
             )
         else:
-            body = await pictures.read(request)
-            async with pictures.room():
-                _, small, x = await pictures.see(body, preview)
-                z, own, query = await pictures.embed(x), None, {"preview": small} if preview else {}
-        hits = await asyncio.to_thread(desk.index.find, z[None], k, but=[own], label=label or None)
-        found = [describe(desk.index, hit) for hit in hits[0]]
+            body = await uploads.read(request)
+            async with uploads.room():
+                _, small, x = await uploads.see(body, preview)
+                z, own, query = await uploads.embed(x), None, {"preview": small} if preview else {}
+        hits = await asyncio.to_thread(context.index.find, z[None], k, but=[own], label=label or None)
+        found = [describe(context.index, hit) for hit in hits[0]]
         votes = Counter(one["class"] for one in found).most_common()
         return {"query": query, "found": found, "votes": [{"class": name, "count": count} for name, count in votes]}
 
 
-def add_changing(app: FastAPI, desk: Desk, pictures: Pictures | None) -> None:
+def add_change_routes(app: FastAPI, context: SearchContext, uploads: ImageUploads | None) -> None:
+    """Add the routes that add and remove rows."""
+
     def must_change() -> None:
-        if not desk.changes:
+        if not context.changes:
             raise Refusal(
                 403,
-                "search: rows come and go only where the index was saved (--save) and only this machine is let in "
+                "search: rows can change only if the index was saved (--save) and only this machine has access "
                 "(--host 127.0.0.1)",
             )
 
     @app.post("/api/rows")
     async def add(request: Request, label: str = Query(alias="class", min_length=1, max_length=200)) -> dict:
-        """Keep a picture (the body) in the index, under a class."""
+        """Add an image (the body) to the index with a class."""
         must_change()
-        if pictures is None:
-            raise Refusal(400, "search: this index came without a network, so it takes no pictures; give --model RUN")
-        body = await pictures.read(request)
-        async with pictures.room():
-            kind, _, x = await pictures.see(body)
-            z = await pictures.embed(x)
-            row = await asyncio.to_thread(keep, desk.index, body, FORMATS[kind], z, " ".join(label.split()))
-        return {"row": row, "rows": len(desk.index.rows)}
+        if uploads is None:
+            raise Refusal(400, "search: this index has no network, so it cannot embed an image; add --model RUN")
+        body = await uploads.read(request)
+        async with uploads.room():
+            kind, _, x = await uploads.see(body)
+            z = await uploads.embed(x)
+            row = await asyncio.to_thread(keep, context.index, body, IMAGE_SUFFIXES[kind], z, " ".join(label.split()))
+        return {"row": row, "rows": len(context.index.rows)}
 
     @app.delete("/api/rows/{row}")
     def remove(row: int) -> dict:
         must_change()
         try:
-            desk.index.rows.places([row])
+            context.index.rows.places([row])
         except LikewiseError as error:
             raise Refusal(404, str(error)) from None
-        desk.index.remove([row])
-        return {"row": row, "rows": len(desk.index.rows)}
+        context.index.remove([row])
+        return {"row": row, "rows": len(context.index.rows)}
 
 
 def keep(index: Index, body: bytes, suffix: str, z: Float[np.ndarray, "D"], label: str) -> int:
-    """Put a picture beside the index and its row into it."""
+    """Write an image beside the index, add its row, and return the row number."""
     if not label:
         raise LikewiseError("search: a new row must have a class, got an empty name")
-    assert index.folder is not None  # rows are added to saved indexes alone
+    assert index.folder is not None  # rows are added to saved indexes only
     folder = index.folder / "pictures"
     folder.mkdir(exist_ok=True)
     file = folder / f"{secrets.token_hex(8)}{suffix}"
@@ -256,6 +275,7 @@ def keep(index: Index, body: bytes, suffix: str, z: Float[np.ndarray, "D"], labe
 
 
 def describe(index: Index, hit: Hit) -> dict:
+    """Return row, similarity, class and file name of a result."""
     rows = index.rows
     path = Path(rows.path(hit.place))
     row = int(rows.table["row"][hit.place])
@@ -263,4 +283,5 @@ def describe(index: Index, hit: Hit) -> dict:
 
 
 def inline(image: Image.Image) -> str:
-    return "data:image/jpeg;base64," + base64.b64encode(as_jpeg(image, VIEW)).decode()
+    """Return an image as a data URI."""
+    return "data:image/jpeg;base64," + base64.b64encode(as_jpeg(image, PREVIEW_SIDE)).decode()

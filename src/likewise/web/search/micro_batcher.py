@@ -1,4 +1,4 @@
-"""One network, many clients: a thread takes what is waiting, up to a batch, and runs the network once for all of it."""
+"""Micro-batcher: a thread takes the waiting inputs of all clients, up to a batch, and runs the network once for them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 Embed = Callable[[list[Tensor]], Float[np.ndarray, "n D"]]
-"""Pictures as the network sees them -> their embeddings."""
+"""Inputs of the network -> their embeddings."""
 
 
-class Batching:
-    """Pictures in, a promise of an embedding each. The thread ends with the process."""
+class MicroBatcher:
+    """Accepts inputs of the network, and returns a future of each embedding. The thread ends with the process."""
 
     def __init__(self, embed: Embed, most: int = 16):
         self.embed, self.most = embed, most
@@ -33,12 +33,12 @@ class Batching:
             batch = [self.waiting.get()]
             while len(batch) < self.most and not self.waiting.empty():
                 batch.append(self.waiting.get())
-            batch = [one for one in batch if one[1].set_running_or_notify_cancel()]  # whose client has not gone away
+            batch = [one for one in batch if one[1].set_running_or_notify_cancel()]  # without cancelled requests
             if not batch:
                 continue
             try:
                 found = self.embed([x for x, _ in batch])
-            except Exception as error:  # it is theirs who wait; the thread must go on
+            except Exception as error:  # passed on to the waiting clients; the thread must continue
                 for _, promise in batch:
                     promise.set_exception(error)
             else:

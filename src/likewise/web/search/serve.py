@@ -1,4 +1,4 @@
-"""Serve the page on which pictures are searched, until Ctrl-C."""
+"""Serve the search page until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from likewise.errors import LikewiseError
 from likewise.index.build import Network, picture_of
 from likewise.index.index import Index
 from likewise.runs.devices import bytes_of
-from likewise.web.http import HERE, choose_token, run_app
-from likewise.web.search.app import Desk, make_app
+from likewise.web.http import LOOPBACK_HOSTS, choose_token, run_app
+from likewise.web.search.app import SearchContext, make_app
 
-PIXELS = 50_000_000
-"""The largest picture that is decoded: a small file can hold a huge one. Decoding takes up to 28 bytes per pixel (WebP
-with transparency; an RGB picture takes 8), so at most 1.4 GB."""
-LIMIT = f"a picture may have {PIXELS / 1e6:.0f} million pixels"
-BEGINS = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"RIFF", b"II*\0", b"MM\0*")
-"""First bytes of the pictures that are taken."""
+MAX_IMAGE_PIXELS = 50_000_000
+"""Maximum number of pixels of an image: a small file can contain a huge image. Decoding takes up to 28 bytes per pixel (WebP
+with transparency; an RGB image takes 8), so at most 1.4 GB."""
+PIXEL_LIMIT_TEXT = f"an image must have at most {MAX_IMAGE_PIXELS / 1e6:.0f} million pixels"
+"""Start of the error for a larger image."""
+IMAGE_SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"RIFF", b"II*\0", b"MM\0*")
+"""First bytes of the accepted image formats."""
 
 
 def check_serving(config: Search) -> tuple[int, str]:
-    """Return the largest upload in bytes and the token; what is wrong with them is said before the work begins."""
+    """Return the maximum upload in bytes and the token; raise before any work if one of them is not valid."""
     try:
         upload = bytes_of(config.max_upload)
     except LikewiseError:
@@ -39,35 +40,35 @@ def check_serving(config: Search) -> tuple[int, str]:
 
 
 def serve(index: Index, network: Network | None, config: Search, upload: int, token: str, say=print) -> None:
-    """Serve the page over an index until Ctrl-C. `say` takes its address."""
+    """Serve the page for an index until Ctrl-C. `say` gets its address."""
     if network is not None and network.run.about["features"] is None:
-        _ = network.opened.network  # opened now: the first client need not wait, and what is wrong is said here
+        _ = network.opened.network  # opened now: the first client does not wait, and errors appear here
     else:
         network = None
-    desk = Desk(
-        index=index, title=Path(config.target).resolve().name, upload=upload, open=open_picture, decode=decode,
+    desk = SearchContext(
+        index=index, title=Path(config.target).resolve().name, upload=upload, open=open_image, decode=decode,
         picture=lambda place: picture_of(index, place), see=network and network.see, embed=network and network.embed,
-        changes=index.folder is not None and config.host in HERE,
+        changes=index.folder is not None and config.host in LOOPBACK_HOSTS,
     )  # fmt: skip
-    with suppress(KeyboardInterrupt):  # how it is meant to end
+    with suppress(KeyboardInterrupt):  # the normal end
         run_app(make_app(desk, token), "search", config.host, config.port, token, say)
 
 
-def open_picture(body: bytes, formats: tuple[str, ...]) -> Image.Image | None:
-    """Return the picture in some bytes, not decoded yet; None: it is none of these formats."""
-    if not body.startswith(BEGINS):
+def open_image(body: bytes, formats: tuple[str, ...]) -> Image.Image | None:
+    """Return the image of a body, not decoded yet; None: another format."""
+    if not body.startswith(IMAGE_SIGNATURES):
         return None
-    with explaining(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own limit is lower
+    with translating_errors(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # MAX_IMAGE_PIXELS is lower
         image = Image.open(io.BytesIO(body), formats=formats)
-        if image.width * image.height > PIXELS:
-            raise LikewiseError(f"search: {LIMIT}, this one has {image.width} x {image.height}; shrink it first")
+        if image.width * image.height > MAX_IMAGE_PIXELS:
+            raise LikewiseError(f"search: {PIXEL_LIMIT_TEXT}, got {image.width} x {image.height}; shrink it first")
         return check_shape(image, "search")
 
 
 def decode(image: Image.Image) -> Image.Image:
-    """Return an opened picture as people see it, in RGB, and close it, which frees its own pixels."""
-    with explaining():
+    """Return an opened image upright and in RGB, and close it, which frees its own pixels."""
+    with translating_errors():
         image.load()
         turned = upright(image)
         if turned is not image:
@@ -76,14 +77,14 @@ def decode(image: Image.Image) -> Image.Image:
 
 
 @contextmanager
-def explaining() -> Iterator[None]:
+def translating_errors() -> Iterator[None]:
     """Turn the many errors that Pillow raises for damaged files into one sentence."""
     try:
         yield
     except LikewiseError:
         raise
     except Image.DecompressionBombError:
-        raise LikewiseError(f"search: {LIMIT}, this one has many more; shrink it first") from None
+        raise LikewiseError(f"search: {PIXEL_LIMIT_TEXT}, got many more; shrink it first") from None
     except Exception as error:
         reason = str(error).splitlines()[0].partition(" <")[0] if str(error) else type(error).__name__
-        raise LikewiseError(f"search: the picture is damaged or cut short ({reason}); save or send it again") from None
+        raise LikewiseError(f"search: the image is damaged or incomplete ({reason}); save or send it again") from None

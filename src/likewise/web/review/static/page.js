@@ -1,6 +1,6 @@
 "use strict";
-// One page, one state: `queue` of items, `at` the place in it, `shown` the item on the screen. A click on a small picture shows
-// that sample out of turn; after a decision about it, or a step back, the queue goes on where it was.
+// State: `queue` of items, `at` the position in it, `shown` the item on the screen. A click on a small image shows that sample
+// outside of the queue; after a decision about it, or a step back, the queue continues where it was.
 
 const byId = (id) => document.getElementById(id);
 const state = { kind: "sample", queue: [], at: 0, shown: null, busy: 0, last: Promise.resolve(), about: null };
@@ -11,7 +11,7 @@ const ACTIONS = {
     ["r", "Relabel", () => decide("relabel", state.shown.panels[0].suggested), "Give it the suggested label"],
     ["l", "Other label…", () => choose(), "Give it a label of your choice"],
     ["x", "Remove", () => decide("remove"), "It belongs to no class"],
-    ["u", "Unsure", () => decide("unsure"), "Have no say"],
+    ["u", "Unsure", () => decide("unsure"), "Leave the decision to others"],
   ],
   pair: [
     ["a", "Agreeable", () => decide("agreeable"), "A person could see it as the model does"],
@@ -24,8 +24,8 @@ const MOVES = [
   ["ArrowRight", "→", () => go(1), "Next (→)"],
 ];
 const ASK = {
-  confusion: (query, wrong) => ["The model takes this ", query, " for ", wrong, ". Could a person say the same?"],
-  "mis-similar": (query, wrong) => ["The model sees this ", query, " nearer to ", wrong, " than to its own class. Could a person say the same?"],
+  confusion: (query, wrong) => ["The model takes this ", query, " for ", wrong, ". Could a person do the same?"],
+  "mis-similar": (query, wrong) => ["The model sees this ", query, " nearer to ", wrong, " than to its own class. Could a person do the same?"],
 };
 const reviewer = () => localStorage.getItem("reviewer") || "";
 const kindOf = (item) => item.includes("-") ? "pair" : "sample";
@@ -37,7 +37,7 @@ function make(kind, className, ...children) {
   return one;
 }
 
-// A name that may break after its underscores, for many have no spaces.
+// A name with line breaks allowed after underscores, because many names have no spaces.
 const broken = (name) => name.split(/(?<=_)/).flatMap((part, i) => i ? [make("wbr"), part] : [part]);
 
 const number = (value) => value < 0.0005 && value > 0 ? "< 0.001" : value.toFixed(3);
@@ -54,14 +54,14 @@ async function ask(address, query, post) {
   try {
     answer = await fetch(url, asked);
   } catch {
-    throw new Error("The server does not answer; start it again, nothing that was saved is lost.");
+    throw new Error("The server does not respond. Start it again; all saved decisions are kept.");
   }
   const told = (answer.headers.get("content-type") || "").includes("json") ? await answer.json() : { error: await answer.text() };
-  if (!answer.ok) throw new Error(told.error || `The server answered ${answer.status}.`);
+  if (!answer.ok) throw new Error(told.error || `The server responded with status ${answer.status}.`);
   return told;
 }
 
-// One thing after another. A decision does not wait in line: it would hit an item that nobody has seen yet.
+// Run tasks one after another. A decision is ignored while a task runs: it would apply to an item that is not on the screen yet.
 function inTurn(work) {
   state.busy += 1;
   state.last = state.last.then(work).catch((error) => say(error.message, true)).finally(() => { state.busy -= 1; });
@@ -111,14 +111,14 @@ function nearest(panel) {
 }
 
 function causes(kind, found) {
-  const words = kind === "harmful" ? "training samples that cause it most" : "training samples that work against it most";
+  const words = kind === "harmful" ? "training samples that cause the error most" : "training samples that counteract the error most";
   const caption = (c) => `${c.relative > 0 ? "+" : "−"}${Math.abs(c.relative).toFixed(1)} ${c.label}`;
   return make("section", kind, make("h2", "", make("b", "", kind === "harmful" ? "Harmful" : "Helpful"), make("span", "", words)),
     thumbs(found, found.map(caption)));
 }
 
 function others(shown) {
-  const words = (d) => `${d.reviewer}: ${d.verdict} ${d.label}`.trim() + (d.note ? ` (${d.note})` : "");
+  const words = (d) => `${d.reviewer}: ${d.choice} ${d.label}`.trim() + (d.note ? ` (${d.note})` : "");
   return shown.others.length ? [make("p", "others", "Disputed. ", shown.others.map(words).join("; "))] : [];
 }
 
@@ -136,8 +136,8 @@ function viewSample(shown) {
 
 function viewPair(shown) {
   const [query, wrong] = shown.panels;
-  const who = ["Query", "Nearest of another class", "Nearest of its own class"];
-  const doubt = (panel) => Object.assign(make("button", "doubt", `Label suspected, perhaps ${panel.suggested}`), { onclick: () => aside(panel.row) });
+  const who = ["Query", "Nearest sample of another class", "Nearest sample of its own class"];
+  const doubt = (panel) => Object.assign(make("button", "doubt", `Label flagged; suggested: ${panel.suggested}`), { onclick: () => aside(panel.row) });
   const side = (panel, i) => make("div", `panel ${i === 1 ? "instead" : "claimed"}`, frame(panel), make("div", "",
     make("h2", "", `${who[i]} `, make("b", "", ...broken(panel.label))), facts(panel), panel.suggested ? doubt(panel) : null));
   const question = (ASK[shown.type] || ASK.confusion)(...[query, wrong].map((panel) => make("b", "", ...broken(panel.label))));
@@ -158,17 +158,17 @@ function draw() {
   const { shown } = state, kind = shown ? kindOf(shown.item) : state.kind, own = shown && shown.decision;
   byId("main").className = kind + (shown && shown.panels.length === 2 ? " two" : "");
   byId("main").replaceChildren(...(shown ? (kind === "pair" ? viewPair : viewSample)(shown) : [make("p", "empty",
-    make("b", "", "Nothing left to judge here."), "Change the filter above, or open your name for the exports.")]));
+    make("b", "", "No items left to review here."), "Change the filter above, or click your name for the exports.")]));
   byId("main").scrollTop = 0;
   byId("actions").replaceChildren(...ACTIONS[kind].map((action) => {
     const one = button(action, !shown || (action[0] === "r" && !shown.panels[0].suggested));
-    if (own && own.verdict === action[1].toLowerCase()) one.classList.add("chosen");
+    if (own && own.choice === action[1].toLowerCase()) one.classList.add("chosen");
     return one;
   }));
   byId("moves").replaceChildren(...MOVES.map((move) => button(move, false)));
   byId("moves").children[1].after(Object.assign(make("span"), { id: "place" }));
   byId("note").value = own ? own.note : "";
-  if (own) say(`You said: ${own.verdict} ${own.label}`.trim());
+  if (own) say(`Your decision: ${own.choice} ${own.label}`.trim());
 }
 
 function place() {
@@ -179,7 +179,7 @@ function place() {
 function count({ done, whole }) {
   byId("bar").max = Math.max(whole, 1);
   byId("bar").value = done;
-  byId("count").replaceChildren(`${done} of ${whole}`, make("span", "wide", " judged"));
+  byId("count").replaceChildren(`${done} of ${whole}`, make("span", "wide", " reviewed"));
 }
 
 async function show(item, at = state.at) {
@@ -188,10 +188,10 @@ async function show(item, at = state.at) {
   draw();
   place();
   const next = state.queue[at + 1];
-  if (state.about.pictures && next) new Image().src = source(next.split("-")[0], true); // there before it is wanted
+  if (state.about.pictures && next) new Image().src = source(next.split("-")[0], true); // loaded in advance
 }
 
-// Where the queue goes on: from an item out of turn, to the one that was left.
+// Next position in the queue: after an item outside of it, the item that was left.
 const onward = (by) => state.shown && state.shown.item !== state.queue[state.at] ? state.at : state.at + by;
 
 const go = (by) => inTurn(async () => {
@@ -201,7 +201,7 @@ const go = (by) => inTurn(async () => {
   await show(state.queue[at], at);
 });
 
-// A class by its name, or by part of it where no other has that part.
+// A class by its name, or by a part of the name that no other class has.
 function meant(text) {
   const like = known().filter((name) => name.toLowerCase().includes(text.trim().toLowerCase()));
   return known().includes(text) || like.length !== 1 ? text : like[0];
@@ -210,7 +210,7 @@ function meant(text) {
 const known = (part) => part ? state.about.classes[part] : [...new Set(Object.values(state.about.classes).flat())];
 const options = (names) => names.map((value) => Object.assign(make("option"), { value }));
 
-// A class that its own part does not have comes from another one: the parts then share it.
+// A class that is not in the sample's split comes from another split: both splits then share the class.
 function warn() {
   const name = meant(byId("pick").value), [{ split }] = state.shown.panels;
   const far = known().includes(name) && !known(split).includes(name);
@@ -247,14 +247,14 @@ const load = (name = state.kind) => inTurn(async () => {
   await show(state.queue[0], 0);
 });
 
-const decide = (verdict, label = "") => state.busy || !state.shown || inTurn(async () => {
-  const said = { reviewer: reviewer(), item: state.shown.item, verdict, label, note: byId("note").value };
+const decide = (choice, label = "") => state.busy || !state.shown || inTurn(async () => {
+  const said = { reviewer: reviewer(), item: state.shown.item, choice, label, note: byId("note").value };
   const { decision, ...progress } = await ask("/api/decide", null, said);
   if (decision.kind === state.kind) count(progress);
   byId("note").blur();
   const at = onward(1);
   await show(state.queue[at], at);
-  say(`Saved: ${decision.item} ${decision.verdict} ${decision.label}`.trim());
+  say(`Saved: ${decision.item} ${decision.choice} ${decision.label}`.trim());
 });
 
 const undo = () => inTurn(async () => {
@@ -267,7 +267,7 @@ const undo = () => inTurn(async () => {
   count(found);
   const at = state.queue.indexOf(undone.item);
   await show(undone.item, at < 0 ? state.at : at);
-  say(`Undone: ${undone.item} ${undone.verdict} ${undone.label}`.trim());
+  say(`Undone: ${undone.item} ${undone.choice} ${undone.label}`.trim());
 });
 
 function kind(name) {
@@ -281,7 +281,7 @@ function kind(name) {
 function choices(name) {
   const option = (value, words) => Object.assign(make("option", "", words), { value });
   const found = state.about.among[name];
-  byId("among").replaceChildren(option("", name === "pair" ? "both types" : "all parts"), ...found.map((one) => option(one, one)));
+  byId("among").replaceChildren(option("", name === "pair" ? "both types" : "all splits"), ...found.map((one) => option(one, one)));
   byId("among").hidden = found.length < 2;
 }
 
@@ -295,8 +295,8 @@ async function people() {
     a.kappa === null ? "–" : a.kappa.toFixed(2)));
   byId("table").replaceChildren(
     ...(lines.length ? [make("table", "", line("th", "Reviewer", "decisions"), ...lines)] : []),
-    ...(kappas.length ? [make("table", "", line("th", "Agreement", "both judged", "Cohen's kappa"), ...kappas)] : []),
-    ...(disputed ? [make("p", "quiet", `${disputed} disputed: nothing changes there until those who are sure agree.`)] : []));
+    ...(kappas.length ? [make("table", "", line("th", "Agreement", "both reviewed", "Cohen's kappa"), ...kappas)] : []),
+    ...(disputed ? [make("p", "quiet", `${disputed} disputed: these items stay unchanged until the reviewers agree.`)] : []));
 }
 
 function listen() {

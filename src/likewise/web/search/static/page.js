@@ -1,9 +1,9 @@
 "use strict";
-// One page, one query: `asked` is a file or a row, and all that is shown follows from it. Answers to older questions are dropped.
+// State: `asked` is the query, a file or a row; everything shown follows from it. Responses to older queries are dropped.
 
 const byId = (id) => document.getElementById(id);
 const state = { about: null, asked: null, turn: 0, history: [] };
-const KEPT = 24; // queries to go back to
+const MAX_HISTORY = 24; // earlier queries that are shown
 
 function make(kind, className, ...children) {
   const one = document.createElement(kind);
@@ -12,7 +12,7 @@ function make(kind, className, ...children) {
   return one;
 }
 
-// A name that may break after its underscores, for many have no spaces.
+// A name with line breaks allowed after underscores, because many names have no spaces.
 const broken = (name) => name.split(/(?<=[_.])/).flatMap((part, i) => i ? [make("wbr"), part] : [part]);
 
 function say(text, wrong) {
@@ -26,10 +26,10 @@ async function ask(address, query, asked = {}) {
   try {
     answer = await fetch(address + (query ? "?" + new URLSearchParams(query) : ""), asked);
   } catch {
-    throw new Error("The server does not answer. Start it again with `likewise search`, then try once more.");
+    throw new Error("The server does not respond. Start it again with `likewise search`, then try again.");
   }
   const told = (answer.headers.get("content-type") || "").includes("json") ? await answer.json() : { error: await answer.text() };
-  const wrong = (told.error || `The server answered ${answer.status}.`).replace(/^search: /, "");
+  const wrong = (told.error || `The server responded with status ${answer.status}.`).replace(/^search: /, "");
   if (!answer.ok) throw new Error(wrong[0].toUpperCase() + wrong.slice(1) + (wrong.endsWith(".") ? "" : "."));
   return told;
 }
@@ -44,7 +44,7 @@ function picture(row, large) {
   image.alt = `row ${row}`;
   image.src = source(row, large);
   if (!large) image.loading = "lazy";
-  image.onerror = () => image.replaceWith(make("span", "id", `row ${row}: its picture is gone`));
+  image.onerror = () => image.replaceWith(make("span", "id", `row ${row}: its image is missing`));
   return image;
 }
 
@@ -54,11 +54,11 @@ function bar(value) {
   return one;
 }
 
-// How long a bar is: a cosine as it is, a distance beside the nearest one.
+// Length of a bar: the cosine, or the distance relative to the nearest result.
 const share = (hit, first) => state.about.similarity === "cosine" ? hit.similarity : (1 + Math.abs(first.similarity)) / (1 + Math.abs(hit.similarity));
 const near = (hit) => state.about.similarity === "cosine" ? hit.similarity.toFixed(3) : `distance ${Math.abs(hit.similarity).toPrecision(3)}`;
 
-// `first` is the nearest of the answers; a row that answers nothing has none.
+// `first` is the nearest result; undefined for a row that is not a result.
 function card(hit, first) {
   const button = make("button", "", picture(hit.row));
   button.title = `Search by row ${hit.row}${hit.name ? ` (${hit.name})` : ""}`;
@@ -70,7 +70,7 @@ function card(hit, first) {
 function showQuery(query) {
   const { asked } = state;
   const image = query.preview ? Object.assign(make("img"), { src: query.preview, alt: "the query" }) : picture(asked.row, true);
-  const words = asked.file ? [make("b", "", ...broken(asked.file.name || "pasted picture"))]
+  const words = asked.file ? [make("b", "", ...broken(asked.file.name || "pasted image"))]
     : [make("b", "", ...broken(query.class)), make("span", "", `row ${asked.row}${query.name ? ` · ${query.name}` : ""}`)];
   byId("query").replaceChildren(image, make("figcaption", "", ...words));
   byId("query").hidden = byId("actions").hidden = false;
@@ -88,19 +88,19 @@ function showVotes(votes, whole) {
 }
 
 function showFound(found) {
-  const none = make("p", "empty", make("b", "", "Nothing found"), "There is no other row to show. Try without a class.");
+  const none = make("p", "empty", make("b", "", "Nothing found"), "There is no other row. Try without a class.");
   byId("found").replaceChildren(...(found.length ? found.map((hit) => card(hit, found[0])) : [none]));
 }
 
 function remember(query) {
   const { asked } = state;
   const same = (one) => asked.file ? one.asked.file === asked.file : one.asked.row === asked.row;
-  state.history = [{ asked, preview: query.preview }, ...state.history.filter((one) => !same(one))].slice(0, KEPT);
+  state.history = [{ asked, preview: query.preview }, ...state.history.filter((one) => !same(one))].slice(0, MAX_HISTORY);
   byId("history").hidden = state.history.length < 2;
   byId("history").replaceChildren(...state.history.map((one) => {
     const image = one.preview ? Object.assign(make("img"), { src: one.preview, alt: "an earlier query" }) : picture(one.asked.row);
     const button = make("button", "", image);
-    button.title = one.asked.file ? one.asked.file.name || "pasted picture" : `row ${one.asked.row}`;
+    button.title = one.asked.file ? one.asked.file.name || "pasted image" : `row ${one.asked.row}`;
     button.onclick = () => search(one.asked);
     return button;
   }));
@@ -111,9 +111,9 @@ async function search(asked) {
   document.body.classList.add("busy");
   try {
     const { about } = state;
-    if (asked.file && !about.network) throw new Error("This index came without a network, so it takes rows and no pictures.");
+    if (asked.file && !about.network) throw new Error("This index has no network, so queries must be rows.");
     if (asked.file && asked.file.size > about.upload) {
-      throw new Error(`That file has ${number(Math.round(asked.file.size / 1e6))} MB, and a picture may have ${Math.floor(about.upload / 1e6)}. Shrink it first.`);
+      throw new Error(`That file has ${number(Math.round(asked.file.size / 1e6))} MB, and an image may have ${Math.floor(about.upload / 1e6)}. Shrink it first.`);
     }
     const query = { k: byId("k").value, ...(byId("within").value ? { class: byId("within").value } : {}) };
     const told = asked.file ? await ask("/api/search", { ...query, preview: true }, { method: "POST", body: asked.file })
@@ -182,9 +182,9 @@ function reset() {
   for (const id of ["query", "actions", "votes"]) byId(id).hidden = true;
   byId("drop").hidden = !state.about.network;
   byId("file").value = "";
-  const words = state.about.network ? "Give a picture, or begin with a row: some of the index, at random."
-    : "This index came without a network, so it takes no pictures. Begin with a row: some of the index, at random.";
-  const none = make("p", "empty", make("b", "", "The index is empty"), "Add pictures with `likewise search INDEX --add FOLDER`.");
+  const words = state.about.network ? "Choose an image, or start with one of these random rows of the index."
+    : "This index has no network, so queries must be rows. Start with one of these random rows.";
+  const none = make("p", "empty", make("b", "", "The index is empty"), "Add images with `likewise search INDEX --add FOLDER`.");
   byId("found").replaceChildren(...(state.about.some.length ? [make("p", "begin", words), ...state.about.some.map((one) => card(one))] : [none]));
 }
 
