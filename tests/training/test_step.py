@@ -106,7 +106,7 @@ def test_mixtures_need_the_whole_batch(settings):
     items = load(config.data)
     config = resolve(config, items)
     with pytest.raises(
-        LikewiseError, match=r"mixup mixes the samples of a process, so that several would .*; leave one"
+        LikewiseError, match=r"--mixup does not support several processes; drop --mixup or --gpus"
     ):
         build_state(config, make_samples(config, items, device), device, rank=0, processes=2)
 
@@ -117,6 +117,6 @@ def test_processes_have_as_many_chunks_as_one_another():
     for count, chunk in ((8, 4), (9, 5), (9, 3), (16, 3)):
         check_chunks(count, chunk, processes=2)
     with pytest.raises(
-        LikewiseError, match=r"batch of 9 is shared among 2 processes, .* give a chunk of 5, or a batch"
+        LikewiseError, match=r"batch of 9 over 2 processes .* use --chunk-size 5, or a batch size"
     ):
         check_chunks(9, 4, processes=2)
