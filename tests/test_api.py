@@ -123,4 +123,4 @@ def test_messages_go_to_stderr_and_quiet_is_quiet(toys, capsys):
     assert capsys.readouterr() == ("", "")
     likewise.train(**again)
     out, err = capsys.readouterr()
-    assert out == "" and "this run is already finished" in err
+    assert out == "" and "this run is finished already" in err

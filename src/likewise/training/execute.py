@@ -14,8 +14,8 @@ from likewise.data.decoded_cache import Pixels
 from likewise.distributed.collectives import world
 from likewise.distributed.process_group import one_by_one, wait_for_all
 from likewise.evaluation.checks import check_plan
-from likewise.runs.folder import RESULTS
-from likewise.runs.identity import Claim, take
+from likewise.runs.folder import RESULT_FILES
+from likewise.runs.identity import Claim, prepare_folder
 from likewise.training.build import build_state, make_samples
 from likewise.training.inputs import open_inputs, prepare_terms, start_sampler, training_batches
 from likewise.training.loop import Hooks, PeriodicWork, loop
@@ -50,7 +50,7 @@ def execute(
     with run.owned() if first else nullcontext():
         wait_for_all()  # no process reads the folder while the first one fills it
         if first:
-            take(claim, config, device)
+            prepare_folder(claim, config, device)
         wait_for_all()
         inputs = open_inputs(state, say)
         one_by_one(lambda: prepare_terms(state, inputs, run))
@@ -61,7 +61,7 @@ def execute(
         periodic = PeriodicWork(*(partial(work, state, inputs, log) for work in (relabel, validate, score_test)))
         loop(state, runner, training_batches(state, inputs), log, periodic, hooks, inputs.workers(state))
         if first:
-            for name in RESULTS:  # they belong to an earlier checkpoint, if the run was evaluated before it was done
+            for name in RESULT_FILES:  # they belong to an earlier checkpoint, if the run was evaluated before it was done
                 (run.path / name).unlink(missing_ok=True)
             (run.path / "done").touch()
         wait_for_all()

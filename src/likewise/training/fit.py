@@ -67,7 +67,7 @@ def train_here(config: Train, device: torch.device, say: Callable[[str], None], 
     with LoggerDispatch(run, config, loggers if first else {}, say) as dispatch:
         session = Session(run, device)
         if run.done and not config.restart:
-            say(f"this run is already finished: {run.path} (--restart trains it again)")
+            say(f"this run is finished already: {run.path} (--restart trains it again)")
             if config.record_losses and run.losses() is None:
                 say("it was trained without --record-losses; --restart trains it again and records the losses")
         else:
