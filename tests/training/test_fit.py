@@ -117,8 +117,8 @@ def test_settings_that_cannot_work_fail_before_the_first_step(settings, features
         ({"warmup": "5 epochs"}, "warmup is a number of steps"),
         ({"patience": 3}, "need a validation split"),
         ({"schedule": "plateau"}, "need a validation split"),
-        ({"backbone": "resnet50"}, "holds features, so backbone 'resnet50' does not fit"),
-        ({"device": "cuda:99"}, "device 'cuda:99' cannot be used here"),
+        ({"backbone": "resnet50"}, "holds features, got --backbone resnet50"),
+        ({"device": "cuda:99"}, "device: 'cuda:99' cannot be used on this machine"),
         ({"sampler": "SamplesPerClass(batch=100, per_class=2)"}, "wants 50 classes, but the labels hold 12"),
         ({"loss": "likewise.losses.triplet.Triplet()"}, "--allow-imports"),
     ]:

@@ -31,7 +31,7 @@ def heard():
 def make_log(tmp_path, heard):
     def make(**how):
         loggers = LoggerDispatch.__new__(LoggerDispatch)
-        loggers.tell = heard.append
+        loggers.send = heard.append
         return RunLog(Run(tmp_path), Session.__new__(Session), loggers, **how)
 
     return make

@@ -89,7 +89,7 @@ class Run:
         file = self.path / "config.json"
         if not file.exists():
             raise LikewiseError(
-                f"run: '{self.path}' must be a run folder, but it has no config.json; give a folder that `likewise train` wrote"
+                f"run: '{self.path}' is not a run folder: it has no config.json; give a folder that `likewise train` wrote"
             )
         about: dict[str, Any] = {"data": ""} | self.read_json("config.json")
         kinds = {"format": int, "identity": str, "data": str, "config": dict}
@@ -234,5 +234,5 @@ def find_target(target: str, owner: str) -> Path:
     """Return the path of a run folder or an embeddings file, which must exist."""
     path = Path(target).expanduser()
     if not path.exists():
-        raise LikewiseError(f"{owner}: '{target}' does not exist; give a run folder, or a file of embeddings")
+        raise LikewiseError(f"{owner}: there is no '{target}'; give a run folder, or a file of embeddings")
     return path
