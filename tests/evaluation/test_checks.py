@@ -33,7 +33,7 @@ def test_a_test_part_where_groups_leave_nothing_to_find_is_told_before_training(
 def test_rows_of_a_part_must_be_there():
     items = Items("toy", np.arange(4) // 2, ("a", "b"), split=np.array(["train", "train", "test", "test"]))
     assert rows_of(UnseenClasses(), items, "test").tolist() == [2, 3]
-    with pytest.raises(LikewiseError, match="the val split of 'toy' is empty.*or say --split train"):
+    with pytest.raises(LikewiseError, match="the val split of 'toy' is empty.*or use --split train"):
         rows_of(UnseenClasses(), items, "val")
 
 

@@ -134,8 +134,8 @@ def test_metrics_that_cannot_be_measured(tmp_path):
         (("mAP@10",), "mAP@10/min"),
         (("R@0",), "from 1 on, as in R@1; got 'R@0'"),
         ((), "at least one metric"),
-        (("R@1000",), "look at 1000 answers, but there are at most 59 for a query"),
-        (("P@60",), "look at 60 answers, but there are at most 59 for a query"),
+        (("R@1000",), "need 1000 results of every query, but there are at most 59"),
+        (("P@60",), "need 60 results of every query, but there are at most 59"),
     ]:
         with pytest.raises(LikewiseError, match=says):
             evaluate(Evaluate(target=str(tmp_path / "z.npz"), metrics=metrics, device="cpu"))
@@ -267,7 +267,7 @@ def test_pictures_left_out_in_training_are_left_out_here(tmp_path, pictures, sma
     lines = []
     result = evaluate(Evaluate(target=str(tmp_path / "run"), workers=0, quiet=True, device="cpu"), lines.append)
     assert result["rows"] == 17
-    assert "1 of 36 pictures are broken" in lines[0]
+    assert "dropped 1 of 36 images" in lines[0]
 
 
 def test_pictures_of_every_kind_train_and_are_scored(tmp_path, small):

@@ -106,7 +106,7 @@ def test_runs_that_do_not_belong_together(runs, finished):
         score(runs[0])
     with pytest.raises(LikewiseError, match=r"every run must be trained under ClassFolds, but .* has UnseenClasses"):
         score(*runs, finished)
-    with pytest.raises(LikewiseError, match=r"every fold must come once, but .* are both fold 1; leave one out"):
+    with pytest.raises(LikewiseError, match=r"every fold must be given once, but .* are both fold 1; drop one"):
         score(*runs, runs[1])
     other = change(Run(shutil.copytree(runs[2].path, runs[2].path.parent / "other")), lr=0.5)
     with pytest.raises(
@@ -117,7 +117,7 @@ def test_runs_that_do_not_belong_together(runs, finished):
     with pytest.raises(LikewiseError, match=r"differ in protocol: ClassFolds\(folds=3\) and ClassFolds\(\)"):
         score(runs[0], runs[1], other)
     (runs[1].path / "done").unlink()
-    with pytest.raises(LikewiseError, match=r"is not finished; run its training again, and it goes on"):
+    with pytest.raises(LikewiseError, match=r"is not finished; run the same training command to resume it"):
         score(*runs)
 
 

@@ -189,7 +189,7 @@ def test_a_training_with_a_hierarchy_of_its_own(families, tmp_path):
     first, second = (held[f"loss.cluster_{n}"].numpy() for n in (1, 2))
     assert np.array_equal(found.levels[0], first) and np.array_equal(found.levels[1], second[first])
     run.save_tensors("best.safetensors", held | {"loss.begun": torch.zeros(())})
-    with pytest.raises(LikewiseError, match="from before the first clustering; say --checkpoint last"):
+    with pytest.raises(LikewiseError, match="from before the first clustering; use --checkpoint last"):
         hierarchy(Hierarchy(str(run.path), **CPU))
     assert np.array_equal(hierarchy(Hierarchy(str(run.path), checkpoint="last", **CPU)).levels[0], first)
     run.save_tensors("model.safetensors", held | {"loss.begun": torch.zeros(())})
@@ -226,7 +226,7 @@ def test_what_cannot_be_shown_is_said(plain, families, finished_pictures, tmp_pa
         "there is no tree 'cub20'; did you mean 'cub200'": {"taxonomy": "cub20"},
         "hierarchy: 8 of 9 classes are not in the tree": {"taxonomy": str(tmp_path / "other.json")},
         "neither a known name nor an existing path": {"data": str(tmp_path / "gone.npz")},
-        "not what '.*' was trained with": {"data": finished_pictures.about["config"]["data"]},
+        "must be the data that '.*' was trained with": {"data": finished_pictures.about["config"]["data"]},
     }
     for words, settings in cases.items():
         with pytest.raises(LikewiseError, match=words):
@@ -234,7 +234,7 @@ def test_what_cannot_be_shown_is_said(plain, families, finished_pictures, tmp_pa
     data = shutil.copy(families / "x.npz", tmp_path / "x.npz")
     moved = learn(families, tmp_path / "moved", data=str(data), steps=1)
     data = shutil.move(data, tmp_path / "y.npz")
-    with pytest.raises(LikewiseError, match="say where it is: --data, --root"):
+    with pytest.raises(LikewiseError, match="give its location: --data, --root"):
         hierarchy(Hierarchy(str(moved.path), **CPU))
     assert hierarchy(Hierarchy(str(moved.path), data=str(data), **CPU)).picture.exists()
 

@@ -7,7 +7,14 @@ from likewise.config import Train
 from likewise.data import load
 from likewise.io.files import cache_folder
 from likewise.protocols import QueryGallery, UnseenClasses
-from likewise.runs.dataset import data_folders, marks_queries, check_fingerprint, protocol_for, tell_outside, absolute_path
+from likewise.runs.dataset import (
+    absolute_path,
+    check_fingerprint,
+    data_folders,
+    marks_queries,
+    protocol_for,
+    tell_outside,
+)
 from likewise.types import Items, LikewiseError
 
 

@@ -70,7 +70,7 @@ def test_opening_someone_elses_run_executes_nothing(run, tmp_path):
 
 
 def test_folders_that_are_no_runs(tmp_path, run):
-    with pytest.raises(LikewiseError, match="must be a run folder, but it has no config.json"):
+    with pytest.raises(LikewiseError, match="is not a run folder: it has no config.json"):
         _ = Run(tmp_path).about
     run.write_json("config.json", {"format": FORMAT + 1, "identity": "x", "data": "y", "config": {}})
     with pytest.raises(LikewiseError, match="newer version of likewise"):
@@ -92,9 +92,7 @@ def test_folders_that_are_no_runs(tmp_path, run):
     assert run.load_state() is None and run.scores is None
     for text in ('{"metrics": {', "[]", '{"metrics": {"R@1": "high"}}', '{"metrics": [1]}', "{}"):
         (run.path / "scores.json").write_text(text)
-        with pytest.raises(
-            LikewiseError, match="scores.json is damaged .*delete it: the same command writes it again"
-        ):
+        with pytest.raises(LikewiseError, match="scores.json is damaged .*delete it: the same command writes it again"):
             _ = run.scores
     assert run.environment == {}
     for text in ("[]", '{"versions": []}', '{"device": "cpu"}'):
@@ -149,7 +147,10 @@ def test_one_process_trains_in_a_folder(run):
         assert (run.path / "lock").exists()
     assert not (run.path / "lock").exists()
     (run.path / "lock").write_text("damaged")
-    with pytest.raises(RunBusy, match="unknown on an unknown machine.*delete .*lock if that process does not exist"), run.owned():
+    with (
+        pytest.raises(RunBusy, match="unknown on an unknown machine.*delete .*lock if that process does not exist"),
+        run.owned(),
+    ):
         pass
 
 
@@ -163,5 +164,5 @@ def test_a_folder_that_another_process_takes_now_is_busy(run, monkeypatch):
 
 
 def test_a_target_that_is_not_there_is_named():
-    with pytest.raises(LikewiseError, match="compare: 'nowhere' does not exist"):
+    with pytest.raises(LikewiseError, match="compare: there is no 'nowhere'"):
         find_target("nowhere", "compare")

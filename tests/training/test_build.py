@@ -42,7 +42,10 @@ def test_every_miner_that_wants_a_teacher_gets_to_see_it(items, make):
     """Those of a second network's loss and of a term's copies too."""
     loss = "Contrastive(miner=TSINT(share=0.2))"
     two = make(items, loss=loss, confidence="CoTeaching(share=0.2)")
-    assert two.components.taught_miners == [own.miner for own in two.components.losses] and len(two.components.taught_miners) == 2
+    assert (
+        two.components.taught_miners == [own.miner for own in two.components.losses]
+        and len(two.components.taught_miners) == 2
+    )
     one = make(items, loss=loss, terms=("S2SD(dims=(6,))",))
     assert (
         one.components.taught_miners == [own.miner for own in (one.components.loss, *one.components.terms[0].losses)]

@@ -33,7 +33,9 @@ def test_terms_go_with_one_network(items, make):
 
 
 def test_co_teaching_plus_wants_a_loss_with_classes(items, make):
-    with pytest.raises(LikewiseError, match=r"CoTeachingPlus\(.*needs a loss that predicts classes.*use --loss NormSoftmax"):
+    with pytest.raises(
+        LikewiseError, match=r"CoTeachingPlus\(.*needs a loss that predicts classes.*use --loss NormSoftmax"
+    ):
         make(items, loss="MultiSimilarity()", confidence="CoTeachingPlus(share=0.2)")
 
 
@@ -47,7 +49,9 @@ def test_mixup_goes_with_nothing_that_cuts_or_repeats(items, make, more):
     "parts", [{"confidence": "ProcSim()"}, {"terms": ("SelfDistillation()",)}, {"confidence": "LabelPosterior()"}]
 )
 def test_mixtures_cannot_be_judged(settings, parts):
-    with pytest.raises(LikewiseError, match=r"(ProcSim|SelfDist|LabelPost).* needs single samples, but --mixup .*drop one"):
+    with pytest.raises(
+        LikewiseError, match=r"(ProcSim|SelfDist|LabelPost).* needs single samples, but --mixup .*drop one"
+    ):
         train(Train(**settings | parts, mixup=2.0))
     assert not Path(settings["out"]).exists()
 
@@ -59,7 +63,9 @@ def test_mixtures_are_not_remembered(settings, loss):
 
 
 def test_a_mixture_has_no_loss_of_its_own(settings):
-    with pytest.raises(LikewiseError, match="--mixup leaves no loss of a single sample.*drop --mixup or --record-losses"):
+    with pytest.raises(
+        LikewiseError, match="--mixup leaves no loss of a single sample.*drop --mixup or --record-losses"
+    ):
         train(Train(**settings, record_losses=True, mixup=2.0))
     assert not Path(settings["out"]).exists()
 

@@ -216,7 +216,7 @@ def test_a_training_that_ends_early_tells_what_it_believed(settings):
         ({"dim": "8"}, "dim must be a whole number, got '8'"),
         ({"loss": "ProxyAnchor(classes=3)"}, "has classes=3, but this training has classes=12; drop classes"),
         ({"loss": "NormSoftmax(dim=3)"}, "has dim=3, but this training has dim=8"),
-        ({"protocol": "UnseenClasses(val=0.2)", "metrics": ("R@144",)}, "look at 144 answers"),
+        ({"protocol": "UnseenClasses(val=0.2)", "metrics": ("R@144",)}, "need 144 results"),
     ],
 )
 def test_settings_out_of_range_are_named(settings, change, says, unchecked):
@@ -257,8 +257,8 @@ def test_a_gallery_that_cannot_answer_is_found_before_training(settings, tmp_pat
     data = load(settings["data"])
     split = np.where(data.y < 12, "train", "test")
     for name, gallery, says in (
-        ("few", (split == "test") & (np.arange(288) % 12 == 1), "look at 13 answers"),
-        ("none", (split == "train"), "no query has an answer|has 0 for a query"),
+        ("few", (split == "test") & (np.arange(288) % 12 == 1), "need 13 results"),
+        ("none", (split == "train"), "no query has a relevant gallery row|but the test split has 0"),
     ):
         file = str(tmp_path / f"{name}.npz")
         query = (split == "test") & (np.arange(288) % 12 == 0)

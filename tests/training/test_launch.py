@@ -16,7 +16,7 @@ from likewise.errors import OutOfMemory
 from likewise.io.processes import command
 from likewise.runs.folder import Run
 from likewise.training.fit import train
-from likewise.training.launch import is_started, launch, check_gpus, outcome
+from likewise.training.launch import check_gpus, is_started, launch, outcome
 from likewise.types import LikewiseError
 
 TRAIN = "likewise.training.fit:train"

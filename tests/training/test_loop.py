@@ -126,9 +126,7 @@ def test_a_broken_picture_is_named_and_nothing_learned_is_lost(tmp_path, keep, w
     broken = folder / "class1" / "3.png"
     broken.write_bytes(broken.read_bytes()[:60])
     out = str(tmp_path / "run")
-    with pytest.raises(
-        LikewiseError, match="class1/3.png.*cannot be decoded.*--skip-bad"
-    ) as caught:
+    with pytest.raises(LikewiseError, match="class1/3.png.*cannot be decoded.*--skip-bad") as caught:
         train(Train(data=str(folder), out=out, cache=keep, workers=workers, **SMALL))
     assert "Traceback" not in str(caught.value)
     assert (Path(out) / "state.pt").exists() == (keep == "files")  # others decode all of them before the first step
@@ -230,7 +228,10 @@ def test_weights_that_are_not_finite_are_never_saved(settings, tmp_path):
 
     hooks = Hooks(after_step=spoil_a_weight)
     where = tmp_path / "nan"
-    with pytest.raises(LikewiseError, match=r"a parameter must stay finite, but became nan before step 4; .* The last finite checkpoint is in"):
+    with pytest.raises(
+        LikewiseError,
+        match=r"a parameter must stay finite, but became nan before step 4; .* The last finite checkpoint is in",
+    ):
         train(Train(**settings | {"checkpoint_every": "1", "steps": 9, "out": str(where)}), hooks=hooks)
     tensors = Run(where).load_state()["tensors"]
     assert Run(where).load_state()["step"] == 3 and all(t.isfinite().all() for t in tensors.values())

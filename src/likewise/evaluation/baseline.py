@@ -13,14 +13,16 @@ from likewise.runs.per_query import PER_QUERY, read_per_query
 from likewise.runs.scores import write_scores
 from likewise.types import LikewiseError
 
-WORSE_HINT = "with few images, train for fewer epochs, with a lower rate (--backbone-lr 1e-5), or not at all (--epochs 0)"
+WORSE_HINT = (
+    "with few images, train for fewer epochs, with a lower rate (--backbone-lr 1e-5), or not at all (--epochs 0)"
+)
 """Advice if training made the scores worse."""
 
 
 def add_before(run: Run, config: Train, say=print) -> dict:
-    """The run's scores, with those before training in "before" where the network start with weights that others trained.
+    """Return the scores of a run; if the network started from pretrained weights, with the baseline in "before".
 
-    They are worked out once and kept in the run's folder. Where they cannot be, the user is told why.
+    The baseline is computed once and stored in scores.json. If it cannot be computed, `say` receives the reason.
     """
     scores = run.scores
     assert scores is not None

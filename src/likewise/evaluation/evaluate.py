@@ -115,6 +115,8 @@ def evaluate_open(
         best = best_test_epoch(run) if opened.checkpoint == "best" else None
         result |= {"leaks": find_leaks(items, protocol, opened.quiet), "best_test_epoch": best}
     own = opened.checkpoint == "best" and split == "test" and similarity == opened.similarity and pairs is None
-    if own and found is not None and run.done == finished and world()[0] == 0:  # unless training has ended in the meantime
+    if (
+        own and found is not None and run.done == finished and world()[0] == 0
+    ):  # unless training has ended in the meantime
         write_results(run, items, e, protocol.query_gallery(items, rows), scores, found, result)
     return result

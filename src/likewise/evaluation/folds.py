@@ -92,7 +92,9 @@ def order_folds(runs: Sequence[Run], allow_imports: bool = False) -> tuple[Train
     ordered = [by_fold[fold] for fold in sorted(by_fold)]
     first, one = ordered[0]
     for config, run in ordered[1:]:
-        changes = [f"{k}: {v} and {w}" for (k, v), w in zip(_learned(first).items(), _learned(config).values()) if v != w]
+        changes = [
+            f"{k}: {v} and {w}" for (k, v), w in zip(_learned(first).items(), _learned(config).values()) if v != w
+        ]
         changes += ["the data"] if run.about["data"] != one.about["data"] else []
         if changes:
             raise LikewiseError(

@@ -63,7 +63,9 @@ def hierarchy(config: Hierarchy, say=print) -> Learned:
     notes += (
         ["the taxonomy puts all classes into one group, so there is nothing to compare"] if known and not found else []
     )
-    learned = Learned(f"{how}, {CHECKPOINT_TEXTS[config.checkpoint]}", names, levels, found, notes, out / "hierarchy.png")
+    learned = Learned(
+        f"{how}, {CHECKPOINT_TEXTS[config.checkpoint]}", names, levels, found, notes, out / "hierarchy.png"
+    )
     cards = make_cards(learned, paths, mean.numpy(), lambda c: thumbnail(items, int(rows[typical[c]])))
     page = draw_hierarchy(cards, f"{run.path.resolve().name}: {brief(opened.settings.loss)}", say_what(learned))
     write(out, learned, page)
@@ -88,9 +90,7 @@ def find_levels(
     The second value describes the method in words.
     """
     if classes < 3:
-        raise LikewiseError(
-            f"hierarchy: there must be three training classes or more, got {classes}; add classes"
-        )
+        raise LikewiseError(f"hierarchy: there must be three training classes or more, got {classes}; add classes")
     if config.clusters is None and held:
         return stored_levels(run, config.checkpoint, held, classes), "as stored in its loss"
     clusters = max(2, classes // 10) if config.clusters is None else config.clusters

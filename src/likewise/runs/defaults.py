@@ -17,7 +17,7 @@ from likewise.data import NAMES
 from likewise.durations import period_of, steps_of
 from likewise.models.backbones import OWN, check_name, width_of
 from likewise.protocols.class_folds import ClassFolds
-from likewise.runs.dataset import default_protocol, make_protocol, spoil, absolute_path
+from likewise.runs.dataset import absolute_path, default_protocol, make_protocol, spoil
 from likewise.types import Items, LikewiseError
 
 

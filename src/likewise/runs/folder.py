@@ -121,9 +121,7 @@ class Run:
             return {}
         made = self.read_json("environment.json")
         if any(not isinstance(made.get(name, {}), dict) for name in ("versions", "device")):
-            raise LikewiseError(
-                f"run: {self.path / 'environment.json'} is damaged; delete it: no command needs it"
-            )
+            raise LikewiseError(f"run: {self.path / 'environment.json'} is damaged; delete it: no command needs it")
         return made
 
     def read_json(self, name: str) -> dict:

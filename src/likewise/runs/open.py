@@ -14,7 +14,7 @@ from likewise.contracts import Protocol
 from likewise.data.augment import Plain
 from likewise.data.decoded_cache import Pixels
 from likewise.models.embedder import Embedder
-from likewise.runs.dataset import load_items, make_protocol, check_fingerprint, spoil
+from likewise.runs.dataset import check_fingerprint, load_items, make_protocol, spoil
 from likewise.runs.devices import choose_device
 from likewise.runs.folder import Run
 from likewise.runs.network import open_embedder, transforms

@@ -39,7 +39,9 @@ class GpuCounter:
 
     def __init__(self, nvml, uuid: str):
         self.nvml, self.handle = nvml, ctypes.c_void_p()
-        self.available = nvml is not None and nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(self.handle)) == 0
+        self.available = (
+            nvml is not None and nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(self.handle)) == 0
+        )
 
     def joules(self) -> float | None:
         """Return the energy since the driver was loaded, in joules; None if it cannot be read."""

@@ -61,7 +61,9 @@ def execute(
         periodic = PeriodicWork(*(partial(work, state, inputs, log) for work in (relabel, validate, score_test)))
         loop(state, runner, training_batches(state, inputs), log, periodic, hooks, inputs.workers(state))
         if first:
-            for name in RESULT_FILES:  # they belong to an earlier checkpoint, if the run was evaluated before it was done
+            for (
+                name
+            ) in RESULT_FILES:  # they belong to an earlier checkpoint, if the run was evaluated before it was done
                 (run.path / name).unlink(missing_ok=True)
             (run.path / "done").touch()
         wait_for_all()

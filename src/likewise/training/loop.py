@@ -10,7 +10,7 @@ from likewise.data.images import BadImage
 from likewise.distributed.process_group import anybody
 from likewise.errors import LikewiseError
 from likewise.io.progress import bar
-from likewise.training.interrupts import Interrupted, CheckpointTimer, leave_cores_for, stop_on_signal
+from likewise.training.interrupts import CheckpointTimer, Interrupted, leave_cores_for, stop_on_signal
 from likewise.training.run_log import RunLog
 from likewise.training.state import TrainState
 from likewise.training.step import NetworkRunner, step

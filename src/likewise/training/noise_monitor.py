@@ -32,7 +32,9 @@ class NoiseMonitor:
     def add_batch(self, weights: SampleWeights, row: Tensor) -> None:
         """Record the sample weights of one batch. A value that the batch does not define (NaN) is left out of the means."""
         w = weights.w.detach().float()
-        suspicion, threshold = (None if t is None else t.detach().float() for t in (weights.suspicion, weights.threshold))
+        suspicion, threshold = (
+            None if t is None else t.detach().float() for t in (weights.suspicion, weights.threshold)
+        )
         self.last[2].index_copy_(0, row, w)
         self.add("weight", w.mean())
         if suspicion is None:
@@ -83,7 +85,9 @@ class NoiseMonitor:
         return {
             "edges": [float(edges[0]), float(edges[-1])],
             "right": np.bincount(place[seen & ~noisy], minlength=HISTOGRAM_BINS).tolist(),
-            "wrong": None if self.noisy is None else np.bincount(place[seen & noisy], minlength=HISTOGRAM_BINS).tolist(),
+            "wrong": None
+            if self.noisy is None
+            else np.bincount(place[seen & noisy], minlength=HISTOGRAM_BINS).tolist(),
             "weight": [round(float(v), 4) if n else None for v, n in zip(mean_weight, count, strict=True)],
             "threshold": float(known.mean()) if len(known) else None,
         }

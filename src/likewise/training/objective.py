@@ -51,7 +51,9 @@ class Objective:
             value = value + self.loss_weight * weighted_mean(loss_values, weight, confidence_weights)
             for term in self.terms:
                 ones = torch.ones_like(weight)
-                value = value + term.weight * weighted_mean(term(out, batch), ones, confidence_weights if term.weighted else None)
+                value = value + term.weight * weighted_mean(
+                    term(out, batch), ones, confidence_weights if term.weighted else None
+                )
         return value, weights, losses
 
     def sample_weights(
@@ -84,7 +86,9 @@ def partners(z: Float[Tensor, "B D"], batch: Batch, confidence_weights: SampleWe
     return Ref(z, batch.y, torch.arange(len(batch.y), device=batch.y.device), used=confidence_weights.partner)
 
 
-def weighted_mean(loss_values: Float[Tensor, "B"], weight: Float[Tensor, "B"], confidence_weights: SampleWeights | None) -> Float[Tensor, ""]:
+def weighted_mean(
+    loss_values: Float[Tensor, "B"], weight: Float[Tensor, "B"], confidence_weights: SampleWeights | None
+) -> Float[Tensor, ""]:
     """Return the weighted mean of the losses; a sample of weight 0 adds 0, even if its loss is NaN.
 
     Args:

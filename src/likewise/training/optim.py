@@ -28,7 +28,9 @@ def make_optimizer(
     backbone = [p for embedder in embedders for p in embedder.backbone_parameters()]
     head = [p for embedder in embedders for p in embedder.head_parameters()]
     copies = [m for term in terms for m in term.modules() if isinstance(m, Loss)]
-    own = dict.fromkeys(p for loss in (*losses, *copies) for p in loss.parameters())  # each once: a loss may contain a loss
+    own = dict.fromkeys(
+        p for loss in (*losses, *copies) for p in loss.parameters()
+    )  # each once: a loss may contain a loss
     rest = [p for term in terms for p in term.parameters() if p.requires_grad and p not in own]
     groups = [
         {"name": "backbone", "params": backbone, "lr": backbone_lr},

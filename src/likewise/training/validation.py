@@ -58,10 +58,10 @@ def relabel(state: TrainState, inputs: Inputs, log: RunLog) -> None:
     e = embed(state, inputs, samples.rows, features=True)
     assert e.f is not None and confidence is not None
     z, f = e.z.to(state.device), e.f.to(state.device)
-    relabelling =  confidence.relabel(Embedded(z, given, torch.arange(len(given), device=state.device), f=f))
+    relabelling = confidence.relabel(Embedded(z, given, torch.arange(len(given), device=state.device), f=f))
     if relabelling is None:
         return
-    relabelling =  replace(relabelling, y=same_for_all(relabelling.y), w=same_for_all(relabelling.w))
+    relabelling = replace(relabelling, y=same_for_all(relabelling.y), w=same_for_all(relabelling.w))
     state.relabel(relabelling)
     start_sampler(state, inputs)
     facts = state.monitor.relabelling_facts(relabelling, given, samples.clean)
