@@ -131,7 +131,9 @@ def test_what_differs_leaves_nothing_and_spares_what_was_there(run, monkeypatch)
     out = run.path / "export-safetensors"
     monkeypatch.setattr(parity, "PARITY_TOLERANCE", -1.0)
     config = Export(run=str(run.path), to="safetensors", quiet=True)
-    with pytest.raises(LikewiseError, match="must equal those of the run up to -1, got a difference of 0 .*nothing was written"):
+    with pytest.raises(
+        LikewiseError, match="must equal those of the run up to -1, got a difference of 0 .*nothing was written"
+    ):
         export(config)
     assert not [name for name in names(run.path) if "export" in name]
     monkeypatch.undo()

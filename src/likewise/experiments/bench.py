@@ -41,7 +41,9 @@ def planned(plan: GridPlan, config: Bench) -> Table:
             raise LikewiseError(f"bench: --slurm trains every cell that is not finished, got {flag}; drop {flag}")
         file = Path(config.slurm).expanduser()
         if file.is_dir() or not file.parent.is_dir():
-            raise LikewiseError(f"bench: --slurm must be a file in an existing folder, got '{config.slurm}'; create the folder")
+            raise LikewiseError(
+                f"bench: --slurm must be a file in an existing folder, got '{config.slurm}'; create the folder"
+            )
         with write_aside(file) as aside:
             aside.write_text(script(words_of(config), len(cells(grid)), grid.name, file=str(file)), "utf-8")
         notes.append(f"script: {file} (edit its first lines for your cluster, then submit it with sbatch)")

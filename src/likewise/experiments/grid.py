@@ -237,7 +237,9 @@ def quicken(grid: Grid) -> Grid:
 
 def _left(settings: dict[str, object], overrides: dict[str, object]) -> dict[str, object]:
     """Return `settings` without keys in `overrides`, and without arguments whose spec is in `overrides`."""
-    return {key: value for key, value in settings.items() if key not in overrides and key.split(".")[0] not in overrides}
+    return {
+        key: value for key, value in settings.items() if key not in overrides and key.split(".")[0] not in overrides
+    }
 
 
 def cut_axes(grid: Grid, kept: dict[str, Any]) -> dict[str, list[Point]]:

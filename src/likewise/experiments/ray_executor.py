@@ -132,7 +132,9 @@ class RayExecutor:
         except self.ray.exceptions.RayError as error:  # pyright: ignore[reportAttributeAccessIssue]
             kind, lines = type(error).__name__, str(error).strip().splitlines() or [""]
             if kind in LOST_TASK_ERRORS:
-                return Outcome(f"the process that trained it was lost {MAX_TRIES} times ({kind}: {lines[0]})", True), True
+                return Outcome(
+                    f"the process that trained it was lost {MAX_TRIES} times ({kind}: {lines[0]})", True
+                ), True
             return Outcome(f"Ray could not train it ({kind}: {lines[-1]})", True), False
 
     def end(self, waiting: list) -> None:
