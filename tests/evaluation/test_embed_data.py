@@ -95,7 +95,7 @@ def test_what_is_neither_a_run_nor_a_backbone(run, features, pictures):
     for changes, says in [
         ({"run": "resnet5o"}, "is not a run folder, and no backbone either .* did you mean .*resnet50"),
         ({"run": "runs/none"}, "'runs/none' is not a run folder"),
-        ({"run": "conv_small"}, "conv_small has none; take efficientnet_lite0"),
+        ({"run": "conv_small"}, "conv_small has none; use efficientnet_lite0"),
         ({"run": "resnet18", "checkpoint": "last"}, "--checkpoint needs a run folder"),
         (
             {"run": "resnet18", "data": features},
@@ -152,7 +152,7 @@ def test_a_folder_without_classes_is_embedded(picture_run, pictures, tmp_path):
     found = search(Search(target=str(tmp_path / "z.npz"), query=str(flat / "2.png"), k=1, device="cpu"))
     assert found[0]["row"] == 2
     assert found[0]["similarity"] == pytest.approx(1)
-    with pytest.raises(LikewiseError, match="are of one class, so every answer would be right"):
+    with pytest.raises(LikewiseError, match="are of one class, so every result would be right"):
         evaluate(Evaluate(target=str(tmp_path / "z.npz"), metrics=("R@1",), device="cpu"))
     with pytest.raises(LikewiseError, match="must hold one sub-folder per class"):
         train(Train(data=str(flat), out=str(tmp_path / "run")))

@@ -16,7 +16,7 @@ from likewise._version import __version__
 from likewise.config import Export, Train, check, to_dict
 from likewise.deploy.model import Model, load, model_of, settings_to_rebuild
 from likewise.deploy.model_card import Card, code, fill, write_card
-from likewise.deploy.onnx check_onnx_packages, preprocessing, write_onnx
+from likewise.deploy.onnx import check_onnx_packages, preprocessing, write_onnx
 from likewise.deploy.parity import Parity, compare, parity_inputs
 from likewise.io.files import FULL, write_json
 from likewise.io.progress import bar
@@ -201,7 +201,10 @@ def made(run: Run, trained: bool) -> dict[str, str]:
     """Return versions, and for a trained network also hardware, time and energy, as far as the run has recorded them."""
     took = cost(run)
     versions = run.environment.get("versions", {})
-    energy, others = sum((took["energy_joules"] or {}).values()), ", including other processes on this machine" * bool(took["shared"])
+    energy, others = (
+        sum((took["energy_joules"] or {}).values()),
+        ", including other processes on this machine" * bool(took["shared"]),
+    )
     found = {
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items() if version),
         "commit of likewise": took["commit"],

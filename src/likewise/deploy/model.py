@@ -109,7 +109,7 @@ class Model:
 def load(
     path: str | os.PathLike, *, checkpoint: str = "best", device: str | None = None, allow_imports: bool = False
 ) -> Model:
-    """Return the network of a run, or of a folder that `likewise export --to safetensors` wrote. Executes no code of the folder.
+    """Return the network of a run, or of a folder that `likewise export --to safetensors` wrote. Runs no code of it.
 
     Args:
         checkpoint: the network of a run: "best" on validation, "last", or "untrained".

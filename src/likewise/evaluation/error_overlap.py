@@ -71,7 +71,7 @@ def error_overlap(worst: Sequence[Int[Tensor, "_"]], methods: Sequence[str], cla
     """
     if len(worst) != len(methods) or len(worst) < 2:
         raise LikewiseError(
-            f"error_overlap: there must be two runs or more and a method for each, got {len(worst)} runs and {len(methods)} methods"
+            f"error_overlap: two runs or more with a method each must be given, got  {len(worst)} runs and {len(methods)} methods"
         )
     short = [i for i, some in enumerate(worst) if not len(some) or len(some.unique()) < len(some)]
     if short:

@@ -77,7 +77,7 @@ def folder_for(run: Run, config: Hierarchy, has_own: bool) -> Path:
     other = config.checkpoint == "untrained" or (config.clusters is not None and has_own)
     if other and not config.out:
         raise LikewiseError(
-            f"hierarchy: '{run.path}' stores the tree of its own loss, and this is another tree; give a folder for it: --out FOLDER"
+            f"hierarchy: '{run.path}' stores the tree of its own loss, and this is another tree; give a folder: --out FOLDER"
         )
     return make_folder(config.out or run.path, "hierarchy")
 

@@ -14,7 +14,7 @@ Place = tuple[tuple[str, ...], tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Point:
-    """One point of an axis: its name and settings, keys of its published numbers, and values for "{name}" in other axes (`let`)."""
+    """One point of an axis: its name and settings, keys of published numbers, and values for "{name}" in other axes (`let`)."""
 
     name: str
     settings: dict[str, object]

@@ -57,9 +57,9 @@ def tabulate(grid: Grid, plan: Sequence, folder: Path, device: torch.device, not
     chosen = any(e.column[-1].endswith(BEST_EPOCH) for e in entries)
     folds = any(t.fold is not None for t in plan)
     unclear = UNCLEAR_NOTE.format(len(alone) - len(clear)) if len(clear) < len(alone) else ""
-    notes_here = [grid.note, unclear, FOLDS_NOTE * folds, BEST_EPOCH_NOTE * chosen, why, missing(plan), *notes]
+    texts = [grid.note, unclear, FOLDS_NOTE * folds, BEST_EPOCH_NOTE * chosen, why, missing(plan), *notes]
     return Sheet(
-        grid.name, grid.title or grid.name, tuple(rows_of(grid)), tuple(entries), tuple(filter(None, notes_here)), differing(plan),
+        grid.name, grid.title or grid.name, tuple(rows_of(grid)), tuple(entries), tuple(filter(None, texts)), differing(plan),
         found, tuple(t.cell.names | provenance(t) for t in plan), folder,
     )  # fmt: skip
 
@@ -165,13 +165,13 @@ def tests(groups: dict[Place, dict[str, list]]) -> tuple[Contest | None, str]:
             own[label(row)] = [answers_of(ts, metric) for ts in seeds.values()]
         done = sum(ts[0].finished and len(ts) == 1 for one in groups.values() for ts in one.values())
         lost = done - sum(one is not None for own in answers.values() for seeds in own.values() for one in seeds)
-        notes_here = (
+        texts = (
             f"not tested, because per_query.parquet is missing: {lost} trainings; `likewise evaluate RUN` writes it"
             * (lost > 0)
         )
         if all(sum(any(seeds) for seeds in own.values()) < 2 for own in answers.values()):
-            return None, notes_here
-        return contest(answers, metric), notes_here
+            return None, texts
+        return contest(answers, metric), texts
     except LikewiseError as error:
         return None, f"methods are not tested against one another: {error}"
 

@@ -76,7 +76,7 @@ def prepare(config: Tune, planner: Planner, say: Callable[[str], None]) -> Searc
     for r in ranges:
         if (name := r.name.split(".")[0]) in FIXED_SETTINGS:
             raise LikewiseError(
-                f"tune: '{name}' must be the same for all trials, because they could not be compared otherwise; set it in the config"
+                f"tune: '{name}' must be the same for all trials, or they could not be compared; set it in the config"
             )
     if base.test_every or any(r.name == "test_every" for r in ranges):
         raise LikewiseError("tune: a search must not use the test split, but test_every does; drop test_every")

@@ -71,7 +71,7 @@ def tune(config: Tune, say=print) -> Found:
     if about["best"] is None:
         reason = next((t["reason"] for t in about["trials"] if t["reason"]), "no trial has ended")
         raise LikewiseError(
-            f"tune: one trial or more must have a score, but none of {len(about['trials'])} has ({reason}); change settings or ranges"
+            f"tune: a trial must have a score, but none of {len(about['trials'])} has ({reason}); change settings or ranges"
         )
     best, final = search.settings(about["best"]["values"]), None
     running = [t for t in counted(study) if not t.state.is_finished()]

@@ -45,7 +45,7 @@ RESULT_FILES = (
     "scores.json", "per_query.parquet", "embeddings.npz", "gallery.png", "report.html", "hierarchy.png", "hierarchy.csv",
     "hierarchy.json", "detected.json",
 )  # fmt: skip
-"""Files that evaluation and reports write. They are deleted when the run is trained again, because they describe its old network."""
+"""Files that evaluation and reports write. Training a run again deletes them: they describe its old network."""
 
 TRAINING_FILES = (
     "config.json", "environment.json", "log.jsonl", "model.safetensors", "best.safetensors", "state.pt", "sample_weights.npz",
@@ -95,8 +95,8 @@ class Run:
         kinds = {"format": int, "identity": str, "data": str, "config": dict}
         if any(not isinstance(about.get(name), kind) for name, kind in kinds.items()):
             raise LikewiseError(
-                f"run: {file} must have format, identity, data and config, as `likewise train` writes them; it is damaged or from "
-                "another program: restore a copy of it"
+                f"run: {file} must have format, identity, data and config, as `likewise train` writes them; it is damaged or "
+                "from another program: restore a copy of it"
             )
         if type(about.get("features")) not in (int, type(None)):
             raise LikewiseError(
@@ -197,8 +197,8 @@ class Run:
             return torch.load(file, map_location="cpu", weights_only=True)
         except Exception as error:  # zipfile and torch raise many kinds for damaged or unsafe files
             raise LikewiseError(
-                f"run: {file} must be a checkpoint of plain tensors, but cannot be loaded ({brief(error)}); it is damaged or from "
-                "another program: restore a copy of it, or delete it to train from the start"
+                f"run: {file} must be a checkpoint of plain tensors, but cannot be loaded ({brief(error)}); it is damaged or "
+                "from another program: restore a copy of it, or delete it to train from the start"
             ) from None
 
     @contextmanager

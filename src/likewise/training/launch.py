@@ -90,8 +90,8 @@ def outcome(reports: list[dict], codes: list[int], stopped: bool = False) -> Run
     if lost:
         killed = [rank for rank in lost if codes[rank] < 0 and not reports[rank]] or lost
         raise LikewiseError(
-            f"train: process {killed[0]} of {len(codes)} ended unexpectedly (exit code {codes[killed[0]]}); the last checkpoint is "
-            "valid: run the same command to resume from it"
+            f"train: process {killed[0]} of {len(codes)} ended unexpectedly (exit code {codes[killed[0]]}); the last checkpoint "
+            "is valid: run the same command to resume from it"
         )
     return Run(reports[0]["run"])
 

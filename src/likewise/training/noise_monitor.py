@@ -1,4 +1,4 @@
-"""Statistics of a confidence for the log: flagged labels against the true labels, and losses per epoch. Training never uses them."""
+"""Statistics of a confidence for the log: flagged against true labels, and losses per epoch. Training does not use them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class NoiseMonitor:
 
     @staticmethod
     def means(numbers: dict[str, float]) -> dict[str, float]:
-        """Return the mean of every name in `take_sums`, over the steps that defined it; other entries of `numbers` are ignored."""
+        """Return the mean of every name in `take_sums`, over the steps that defined it; other entries are ignored."""
         counts = {k.removeprefix("count of "): n for k, n in numbers.items() if k.startswith("count of ")}
         return {name: numbers[f"sum of {name}"] / count for name, count in counts.items() if count}
 

@@ -209,7 +209,7 @@ def check_chunks(count: int, chunk: int, processes: int) -> None:
     if len({math.ceil(len(share) / chunk) for share in shares}) > 1:
         raise LikewiseError(
             f"train: all processes must need the same number of chunks, but a batch of {count} over {processes} processes gives "
-            f"some of them one chunk of {chunk} more; use --chunk-size {chunk + 1}, or a batch size that is a multiple of {processes}"
+            f"some of them one chunk of {chunk} more; use --chunk-size {chunk + 1}, or a batch size divisible by {processes}"
         )
 
 
