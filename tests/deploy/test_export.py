@@ -77,7 +77,7 @@ def test_the_example_gives_the_runs_embeddings_without_torch(exported, photograp
         names(exported.folder) == sorted(exported.files) == ["README.md", "example.py", "model.onnx", "preprocess.json"]
     )
     assert exported.parity.difference < 1e-5 and exported.parity.cosine > 0.99999 and exported.parity.neighbours == 1
-    assert exported.parity.samples == 8 and exported.parity.of == "pictures of the test split"
+    assert exported.parity.samples == 8 and exported.parity.of == "images of the test split"
     files = sorted(map(str, odd.rglob("*.*g")))
     code = (
         "import sys, json; sys.modules['torch'] = sys.modules['likewise'] = None\n"
@@ -90,7 +90,7 @@ def test_the_example_gives_the_runs_embeddings_without_torch(exported, photograp
 
 def test_the_card_says_what_was_measured(exported, photographs):
     text = (exported.folder / "README.md").read_text("utf-8")
-    assert "8 pictures of the test split: embeddings differ by" in text and "This network was not scored." in text
+    assert "8 images of the test split: embeddings differ by" in text and "This network was not scored." in text
     assert "16 (8 train, 8 test)" in text and photographs.about["data"] in text and "short side has 18 pixels" in text
     assert str(photographs.path.parent) not in text  # no path of this machine
 
@@ -129,15 +129,17 @@ def test_boxes_are_cut_first(pictures, small, tmp_path):
 
 def test_what_differs_leaves_nothing_and_spares_what_was_there(run, monkeypatch):
     out = run.path / "export-safetensors"
-    monkeypatch.setattr(parity, "TOLERANCE", -1.0)
+    monkeypatch.setattr(parity, "PARITY_TOLERANCE", -1.0)
     config = Export(run=str(run.path), to="safetensors", quiet=True)
-    with pytest.raises(LikewiseError, match="must be the run's up to -1, got a difference of 0 .*nothing was written"):
+    with pytest.raises(
+        LikewiseError, match="must equal those of the run up to -1, got a difference of 0 .*nothing was written"
+    ):
         export(config)
     assert not [name for name in names(run.path) if "export" in name]
     monkeypatch.undo()
     export(config)
     before = (out / "README.md").read_text("utf-8")
-    monkeypatch.setattr(parity, "TOLERANCE", -1.0)
+    monkeypatch.setattr(parity, "PARITY_TOLERANCE", -1.0)
     with pytest.raises(LikewiseError, match="nothing was written"):
         export(config)
     assert (out / "README.md").read_text("utf-8") == before and len([n for n in names(run.path) if "export" in n]) == 1
@@ -184,9 +186,9 @@ def test_data_that_is_gone(photographs, odd, tmp_path):
     with pytest.raises(LikewiseError, match="is not what .* was trained with.*--parity-samples 0"):
         export(dataclasses.replace(config, data=str(other)))
     made = export(dataclasses.replace(config, data=None, parity_samples=0))
-    assert made.parity.samples == 16 and "made-up pictures (none of the data)" in str(made.parity)
+    assert made.parity.samples == 16 and "synthetic images (no data)" in str(made.parity)
     text = (made.folder / "README.md").read_text("utf-8")
-    assert "16 made-up pictures" in text and "| samples |" not in text
+    assert "16 synthetic images" in text and "| samples |" not in text
     with pytest.raises(LikewiseError, match="samples must be 0 or more, got -1"):
         export(dataclasses.replace(config, parity_samples=-1))
 
@@ -224,10 +226,10 @@ def test_confidence_and_noise_are_told(settings):
     run = train(Train(**noisy))
     made = export(Export(run=str(run.path), to="safetensors", quiet=True))
     text = (made.folder / "README.md").read_text("utf-8")
-    assert "Noise put in on purpose: `Uniform(share=0.25" in text and "judged in training by `SuperLoss(" in text
+    assert "Label noise injected: `Uniform(share=0.25" in text and "computed during training by `SuperLoss(" in text
     with np.load(Run(run.path).path / "sample_weights.npz") as trust:
         weight = trust["weight"]
-    assert "In the end, of 144 training samples 0 were left out (0.0%) and 0 relabelled." in text
+    assert "At the end, 0 of 144 training samples were dropped (0.0%) and 0 relabelled." in text
     assert f"had weights from {weight.min():.3g} to {weight.max():.3g}." in text and weight.min() > 0
     assert re.search(r"2[45]\.\d% of 144 training labels are wrong", text)
 
@@ -241,4 +243,4 @@ def test_wrong_labels_of_a_table_are_told(settings, features, tmp_path):
     for samples, told in ((8, True), (0, False)):
         made = export(Export(run=str(run.path), to="safetensors", parity_samples=samples, quiet=True))
         text = (made.folder / "README.md").read_text("utf-8")
-        assert "This training put in no noise." in text and ("8.3% of 144 training labels are wrong" in text) == told
+        assert "No label noise was injected." in text and ("8.3% of 144 training labels are wrong" in text) == told

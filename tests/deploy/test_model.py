@@ -87,7 +87,7 @@ def test_a_loss_of_raw_embeddings_gives_those(settings):
 
 
 def test_a_folder_that_is_none(tmp_path):
-    with pytest.raises(LikewiseError, match="run folder is wanted.*no folder"):
+    with pytest.raises(LikewiseError, match="must be a run folder.*no folder"):
         load(tmp_path / "none")
     with pytest.raises(LikewiseError, match="without a config.json"):
         load(tmp_path)
@@ -112,7 +112,7 @@ def test_an_export_is_read_with_care(run, unchecked):
     folder = export(Export(run=str(run.path), to="safetensors", quiet=True)).folder
     about = json.loads((folder / "config.json").read_text())
     for change, said in (
-        ({"export": 2}, "newer likewise"),
+        ({"export": 2}, "newer version of likewise"),
         ({"settings": {}}, "damaged"),
         ({"settings": about["settings"] | {"dim": "x"}}, "dim must be"),
         ({"settings": about["settings"] | {"dim": 9}}, "another architecture"),

@@ -12,7 +12,7 @@ import torch
 from likewise.config import Train
 from likewise.data.augment import Plain
 from likewise.deploy.model import Model
-from likewise.deploy.onnx import must_have_onnx, preprocessing, write_onnx
+from likewise.deploy.onnx import check_onnx_packages, preprocessing, write_onnx
 from likewise.models.embedder import Embedder
 from likewise.models.heads import Relational
 from likewise.runs.folder import Run
@@ -66,11 +66,11 @@ def test_what_the_exporter_cannot_do_is_one_sentence(run, tmp_path):
 
 
 def test_packages_that_are_not_there(monkeypatch):
-    must_have_onnx()
+    check_onnx_packages()
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnxscript" else real(name))
     with pytest.raises(LikewiseError, match=r"needs onnxscript.*likewise\[onnx\]"):
-        must_have_onnx()
+        check_onnx_packages()
 
 
 @pytest.mark.parametrize(("kind", "short"), [("crop", 256), ("affine", None), ("none", None)])

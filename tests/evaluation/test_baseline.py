@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from likewise.cli.commands import run_train
 from likewise.config import Compare, Evaluate, Train
 from likewise.evaluation import baseline as gain
-from likewise.evaluation.baseline import HINT, add_before, say_loss
+from likewise.evaluation.baseline import WORSE_HINT, add_before, say_loss
 from likewise.evaluation.compare import compare
 from likewise.evaluation.evaluate import evaluate
 from likewise.models.conv_small import ConvSmall
@@ -68,7 +68,8 @@ def test_a_loss_is_said_where_the_interval_is_sure():
         return say_loss({"metrics": {"MAP@R": 0.294}, "before": {"metrics": {"MAP@R": 0.468}, "change": change}})
 
     assert say(-0.25, -0.1) == (
-        "training made it worse: MAP@R 46.8 % -> 29.4 % (by 10.0 to 25.0 points, 95 % interval over classes);\n" + HINT
+        "training made it worse: MAP@R 46.8 % -> 29.4 % (by 10.0 to 25.0 points, 95 % interval over classes);\n"
+        + WORSE_HINT
     )
     assert say(-0.2, 0.01) == say(0.1, 0.2) == say(np.nan, np.nan) == say_loss({"metrics": {}}) == ""
 
@@ -85,4 +86,4 @@ def test_the_command_shows_both_and_says_what_it_cannot_know(began, capsys, monk
     monkeypatch.setattr(gain, "score_before", gone)
     run_train(Train(**began | {"quiet": False}))
     told = capsys.readouterr().out
-    assert "what the network was before training cannot be told (no hub)" in told and "test split" in told
+    assert "the baseline (scores before training) cannot be computed: no hub" in told and "test split" in told

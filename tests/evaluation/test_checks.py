@@ -25,7 +25,7 @@ def test_a_test_part_where_groups_leave_nothing_to_find_is_told_before_training(
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(8), 6)
     np.savez(tmp_path / "grouped.npz", x=rng.normal(size=(48, 4)), label=y, group=y)
-    with pytest.raises(LikewiseError, match="no query has an answer of its class outside its group"):
+    with pytest.raises(LikewiseError, match="no query has a relevant gallery row outside its group"):
         train(Train(**settings | {"data": str(tmp_path / "grouped.npz"), "sampler": None}))
     assert not (tmp_path / "run").exists()
 
@@ -33,7 +33,7 @@ def test_a_test_part_where_groups_leave_nothing_to_find_is_told_before_training(
 def test_rows_of_a_part_must_be_there():
     items = Items("toy", np.arange(4) // 2, ("a", "b"), split=np.array(["train", "train", "test", "test"]))
     assert rows_of(UnseenClasses(), items, "test").tolist() == [2, 3]
-    with pytest.raises(LikewiseError, match="the val split of 'toy' is empty.*or say --split train"):
+    with pytest.raises(LikewiseError, match="the val split of 'toy' is empty.*or use --split train"):
         rows_of(UnseenClasses(), items, "val")
 
 

@@ -123,7 +123,7 @@ def test_the_sentence_says_what_is_known(pair, tmp_path):
     noise["R@1"][[7, 40]] = np.nan, 1.0
     even = look(a, write(tmp_path / "noise.parquet", noise, label))
     assert even["decides"] == "R@1"
-    assert even["metrics"]["R@1"]["conclusion"].startswith("no difference in R@1 can be told: B - A is ")
+    assert even["metrics"]["R@1"]["conclusion"].startswith("no difference in R@1 can be shown: B - A is ")
     assert " to +" in even["metrics"]["R@1"]["conclusion"]
 
 
@@ -133,7 +133,7 @@ def test_few_classes_are_not_believed(pair, tmp_path):
     result = look(*files)
     about = result["metrics"]["MAP@R"]
     assert result["over"] == "queries" and about["over_classes"]["few"]
-    assert about["conclusion"].endswith("over queries of these 4 classes, too few to speak of others)")
+    assert about["conclusion"].endswith("over queries of these 4 classes, too few to generalise to other classes)")
     one = [write(tmp_path / f"one {i}.parquet", each, label * 0) for i, each in enumerate(values)]
     assert look(*one)["metrics"]["MAP@R"]["over_classes"]["low"] is None
 
@@ -152,9 +152,12 @@ def test_other_queries_are_refused_and_counted(pair, tmp_path):
     relevant[:5], renamed[:3] = 3, ["other"] * 3
     for columns, says in [
         ({"row": np.arange(110, 158)}, "20 queries are in one of them only, and of the 38 in both"),
-        ({"relevant": relevant}, "0 queries are in one of them only, and of the 48 in both 5 differ in their class or"),
+        (
+            {"relevant": relevant},
+            "0 queries are in one of them only, and of the 48 in both, 5 differ in their class or",
+        ),
         ({"class_name": renamed}, "of the 48 in both 3 differ"),
-        ({"row": np.arange(1000, 1048)}, "96 queries are in one of them only, and of the 0 in both 0 differ"),
+        ({"row": np.arange(1000, 1048)}, "96 queries are in one of them only, and of the 0 in both, 0 differ"),
     ]:
         with pytest.raises(
             LikewiseError, match=f"compare: A and B must .* same queries of the same data, but .*{says}"
@@ -186,7 +189,7 @@ def test_the_same_run_is_recognised(run, tmp_path):
 def test_runs_on_other_data_are_refused(run, other):
     about = json.loads((run.path / "config.json").read_text())
     (run.path / "config.json").write_text(json.dumps(about | {"data": "another"}))
-    says = "of the 144 in both 0 differ .*trained with different data .*or give their per_query.parquet"
+    says = "of the 144 in both, 0 differ .*trained with different data .*or give their per_query.parquet"
     with pytest.raises(LikewiseError, match=says):
         look(run.path, other.path)
     assert look(run.path / "per_query.parquet", other.path / "per_query.parquet")["queries"] == 144

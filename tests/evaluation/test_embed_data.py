@@ -95,9 +95,12 @@ def test_what_is_neither_a_run_nor_a_backbone(run, features, pictures):
     for changes, says in [
         ({"run": "resnet5o"}, "is not a run folder, and no backbone either .* did you mean .*resnet50"),
         ({"run": "runs/none"}, "'runs/none' is not a run folder"),
-        ({"run": "conv_small"}, "conv_small has none; take efficientnet_lite0"),
-        ({"run": "resnet18", "checkpoint": "last"}, "--checkpoint is for a run"),
-        ({"run": "resnet18", "data": features}, "'resnet18' was trained on pictures, but .* features of 16 numbers"),
+        ({"run": "conv_small"}, "conv_small has none; use efficientnet_lite0"),
+        ({"run": "resnet18", "checkpoint": "last"}, "--checkpoint needs a run folder"),
+        (
+            {"run": "resnet18", "data": features},
+            "training data of 'resnet18', which are images, but .* features of 16 numbers",
+        ),
     ]:
         with pytest.raises(LikewiseError, match=says):
             embed(Embed(**how | changes))
@@ -149,16 +152,16 @@ def test_a_folder_without_classes_is_embedded(picture_run, pictures, tmp_path):
     found = search(Search(target=str(tmp_path / "z.npz"), query=str(flat / "2.png"), k=1, device="cpu"))
     assert found[0]["row"] == 2
     assert found[0]["similarity"] == pytest.approx(1)
-    with pytest.raises(LikewiseError, match="are of one class, so every answer would be right"):
+    with pytest.raises(LikewiseError, match="are of one class, so every result would be right"):
         evaluate(Evaluate(target=str(tmp_path / "z.npz"), metrics=("R@1",), device="cpu"))
     with pytest.raises(LikewiseError, match="must hold one sub-folder per class"):
         train(Train(data=str(flat), out=str(tmp_path / "run")))
 
 
 def test_the_wrong_kind_of_data_is_refused(run, picture_run, features, pictures, tmp_path):
-    with pytest.raises(LikewiseError, match=r"was trained on features of 16 numbers, but .* holds pictures"):
+    with pytest.raises(LikewiseError, match=r"which are features of 16 numbers, but .* holds images"):
         write(run, pictures, tmp_path / "z.npz")
-    with pytest.raises(LikewiseError, match=r"was trained on pictures, but .* holds features of 16 numbers"):
+    with pytest.raises(LikewiseError, match=r"which are images, but .* holds features of 16 numbers"):
         write(picture_run, features, tmp_path / "z.npz")
     np.savez(tmp_path / "narrow.npz", x=np.ones((4, 5), np.float32), label=[0, 0, 1, 1])
     with pytest.raises(LikewiseError, match=r"features of 16 numbers, but .* holds features of 5 numbers"):
@@ -185,7 +188,7 @@ def test_a_broken_picture_is_named_or_skipped(picture_run, pictures, tmp_path):
         device="cpu",
     )  # fmt: skip
     assert len(embed(settings, lines.append).z) == 35
-    assert "1 of 36 pictures are broken" in lines[0]
+    assert "dropped 1 of 36 images" in lines[0]
 
 
 @pytest.mark.parametrize(

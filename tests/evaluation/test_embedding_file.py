@@ -12,11 +12,11 @@ from likewise.types import LikewiseError
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"checkpoint": "untrained"}, "--checkpoint is for a run"),
-        ({"data": "birds"}, "--data is for a run"),
+        ({"checkpoint": "untrained"}, "--checkpoint needs a run"),
+        ({"data": "birds"}, "--data needs a run"),
         ({"per_query": "each.csv"}, "--per-query must end in .parquet"),
-        ({"per_query": "each.parquet", "metrics": ("rho",)}, "takes at least one metric per query"),
-        ({"split": "test", "column": "train"}, "the test split of 'z' is empty.*or say --split train"),
+        ({"per_query": "each.parquet", "metrics": ("rho",)}, "needs at least one metric per query"),
+        ({"split": "test", "column": "train"}, "the test split of 'z' is empty.*or use --split train"),
     ],
 )
 def test_what_a_file_of_embeddings_has_no_answer_to_is_refused_at_once(tmp_path, settings, says):

@@ -86,9 +86,9 @@ def test_the_most_wrong_by_count_and_by_rate():
     ("work", "message"),
     [
         (lambda: most_wrong(torch.ones(2).bool(), torch.arange(2), by="size"), "'count' or 'rate'.*got by='size'"),
-        (lambda: most_wrong(torch.ones(2).bool(), torch.arange(3)), "2 answers and 3 labels"),
+        (lambda: most_wrong(torch.ones(2).bool(), torch.arange(3)), "2 entries and 3 labels"),
         (lambda: error_overlap([torch.arange(2)], ["a"], 5), "two runs or more"),
-        (lambda: error_overlap([torch.arange(2)] * 2, ["a"], 5), "2 and 1 methods"),
+        (lambda: error_overlap([torch.arange(2)] * 2, ["a"], 5), "2 runs and 1 methods"),
         (lambda: error_overlap([torch.arange(2), torch.tensor([1, 1])], ["a", "b"], 5), "run 1 does not"),
         (lambda: error_overlap([torch.arange(2), torch.arange(0)], ["a", "b"], 5), "run 1 does not"),
         (lambda: error_overlap([torch.arange(3)] * 2, ["a", "b"], 2), "got 2 where runs name 3"),

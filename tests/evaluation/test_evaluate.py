@@ -100,10 +100,10 @@ def test_a_class_of_one_image_is_counted_and_not_scored(tmp_path):
 def test_nothing_to_find_is_an_error(tmp_path):
     x, _ = some()
     np.savez(tmp_path / "alone.npz", x=x, label=np.arange(60))
-    with pytest.raises(LikewiseError, match="none of the 60 queries has anything to find"):
+    with pytest.raises(LikewiseError, match="none of the 60 queries has a relevant gallery row"):
         score(tmp_path / "alone.npz")
     np.savez(tmp_path / "one.npz", x=x, label=np.zeros(60, int))
-    with pytest.raises(LikewiseError, match="all 60 rows are of one class, so every answer would be right"):
+    with pytest.raises(LikewiseError, match="all 60 rows are of one class, so every result would be right"):
         score(tmp_path / "one.npz")
 
 
@@ -134,8 +134,8 @@ def test_metrics_that_cannot_be_measured(tmp_path):
         (("mAP@10",), "mAP@10/min"),
         (("R@0",), "from 1 on, as in R@1; got 'R@0'"),
         ((), "at least one metric"),
-        (("R@1000",), "look at 1000 answers, but there are at most 59 for a query"),
-        (("P@60",), "look at 60 answers, but there are at most 59 for a query"),
+        (("R@1000",), "need 1000 results of every query, but there are at most 59"),
+        (("P@60",), "need 60 results of every query, but there are at most 59"),
     ]:
         with pytest.raises(LikewiseError, match=says):
             evaluate(Evaluate(target=str(tmp_path / "z.npz"), metrics=metrics, device="cpu"))
@@ -211,7 +211,7 @@ def test_data_that_changed_since_training_is_refused(settings, tmp_path):
         x, y = saved["x"], saved["label"]
     y[[200, 250]] = y[[250, 200]]
     np.savez(moving, x=x, label=y)
-    with pytest.raises(LikewiseError, match=r"is not what .* was trained with"):
+    with pytest.raises(LikewiseError, match=r"must be the data that .* was trained with"):
         score(run.path)
 
 
@@ -247,7 +247,7 @@ def test_a_half_trained_run_is_scored_with_a_word_and_scored_again_when_finished
     assert not isinstance(caught.value, Interrupted)
     lines = []
     half = evaluate(Evaluate(target=settings["out"], quiet=True, device="cpu"), lines.append)
-    assert "is not finished; its last checkpoint is scored" in lines[0]
+    assert "is not finished, so these are the scores of its last checkpoint" in lines[0]
     run = train(Train(**settings))
     assert run.scores["metrics"] != half["metrics"]
     assert evaluate(Evaluate(target=settings["out"], quiet=True, device="cpu")) == run.scores
@@ -255,7 +255,7 @@ def test_a_half_trained_run_is_scored_with_a_word_and_scored_again_when_finished
 
 def test_a_run_without_a_network_is_no_use_yet(run):
     (run.path / "model.safetensors").unlink()
-    with pytest.raises(LikewiseError, match=r"has no model.safetensors any more; --restart"):
+    with pytest.raises(LikewiseError, match=r"has no model.safetensors any more; use --restart"):
         score(run.path, checkpoint="last")
 
 
@@ -267,7 +267,7 @@ def test_pictures_left_out_in_training_are_left_out_here(tmp_path, pictures, sma
     lines = []
     result = evaluate(Evaluate(target=str(tmp_path / "run"), workers=0, quiet=True, device="cpu"), lines.append)
     assert result["rows"] == 17
-    assert "1 of 36 pictures are broken" in lines[0]
+    assert "dropped 1 of 36 images" in lines[0]
 
 
 def test_pictures_of_every_kind_train_and_are_scored(tmp_path, small):
@@ -435,7 +435,7 @@ def test_marked_queries_whose_class_is_not_in_the_gallery_are_counted_or_all_ref
     y[:12] = 77
     np.savez(tmp_path / "z.npz", x=x, label=y, query=query, gallery=~query)
     with pytest.raises(
-        LikewiseError, match="none of the 12 queries has anything to find.*no gallery row is of a query's"
+        LikewiseError, match="none of the 12 queries has a relevant gallery row.*the gallery has none of the queries'"
     ):
         score(tmp_path / "z.npz")
 

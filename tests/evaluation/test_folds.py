@@ -100,13 +100,13 @@ def test_embeddings_of_other_lengths_count_alike_when_joined(runs):
 
 def test_runs_that_do_not_belong_together(runs, finished):
     score = lambda *chosen: score_folds(chosen, METRICS, device=CPU, quiet=True)  # noqa: E731
-    with pytest.raises(LikewiseError, match="the runs of all folds are needed, got none"):
+    with pytest.raises(LikewiseError, match="the runs of all folds must be given, got none"):
         score()
     with pytest.raises(LikewiseError, match=r"all 3 folds are needed, but fold 1, 2 is missing; train it first"):
         score(runs[0])
     with pytest.raises(LikewiseError, match=r"every run must be trained under ClassFolds, but .* has UnseenClasses"):
         score(*runs, finished)
-    with pytest.raises(LikewiseError, match=r"every fold must come once, but .* are both fold 1; leave one out"):
+    with pytest.raises(LikewiseError, match=r"every fold must be given once, but .* are both fold 1; drop one"):
         score(*runs, runs[1])
     other = change(Run(shutil.copytree(runs[2].path, runs[2].path.parent / "other")), lr=0.5)
     with pytest.raises(
@@ -117,7 +117,7 @@ def test_runs_that_do_not_belong_together(runs, finished):
     with pytest.raises(LikewiseError, match=r"differ in protocol: ClassFolds\(folds=3\) and ClassFolds\(\)"):
         score(runs[0], runs[1], other)
     (runs[1].path / "done").unlink()
-    with pytest.raises(LikewiseError, match=r"is not finished; run its training again, and it goes on"):
+    with pytest.raises(LikewiseError, match=r"is not finished; run the same training command to resume it"):
         score(*runs)
 
 
@@ -126,7 +126,7 @@ def test_data_or_embeddings_that_changed(runs, features, tmp_path):
         columns = dict(content)
     columns["label"] = np.roll(columns["label"], 1)
     np.savez(tmp_path / "moved.npz", **columns)
-    with pytest.raises(LikewiseError, match="is not what .* was trained with"):
+    with pytest.raises(LikewiseError, match="must be the data that .* was trained with"):
         score_folds([change(run, data=str(tmp_path / "moved.npz")) for run in runs], METRICS, device=CPU, quiet=True)
     for run in runs:
         change(run, data=features)

@@ -121,7 +121,7 @@ def test_any_run_is_grouped_by_its_class_means(plain, families, tmp_path):
 def test_without_a_known_tree_it_is_drawn_all_the_same(plain, capsys):
     cli.main(["hierarchy", str(plain.path), "--device", "cpu"])
     out = capsys.readouterr().out
-    assert "no class tree to compare with; name one with --taxonomy" in out and "AMI" not in out
+    assert "no taxonomy to compare with; give one with --taxonomy" in out and "AMI" not in out
     assert "by k-means" in out and (plain.path / "hierarchy.png").exists()
     with (plain.path / "hierarchy.csv").open() as file:
         rows = list(csv.reader(file))
@@ -138,7 +138,9 @@ def test_clusters_of_the_loss_are_taken_as_they_are(own, families):
     assert taxonomy(str(run.path / "hierarchy.csv"))["c07"] == ("level 2 cluster 0", "level 1 cluster 2")
     other = {"clusters": 3}, {"checkpoint": "untrained"}
     for question, how in zip(other, ("k-means.* in its best network", "k-means.* before training")):
-        with pytest.raises(LikewiseError, match="keeps its own tree, and this is another one; .*--out FOLDER"):
+        with pytest.raises(
+            LikewiseError, match="stores the tree of its own loss, and this is another tree; .*--out FOLDER"
+        ):
             hierarchy(Hierarchy(str(run.path), **question, **CPU))
         asked = hierarchy(Hierarchy(str(run.path), out=str(run.path / "other"), **question, **CPU))
         assert len(asked.levels) == 1 and re.search(how, asked.how)
@@ -155,7 +157,9 @@ def test_what_a_damaged_or_unfinished_run_says(own, families):
             hierarchy(Hierarchy(str(own(**wrong).path), **CPU))
     run = own()
     (run.path / "done").unlink()
-    assert "this run is not finished; its last state is shown" in hierarchy(Hierarchy(str(run.path), **CPU)).notes
+    assert (
+        "this run is not finished, so this is its last checkpoint" in hierarchy(Hierarchy(str(run.path), **CPU)).notes
+    )
     (families / "flat.csv").write_text("".join(f"c{c:02d},all\n" for c in range(12)))
     found = hierarchy(Hierarchy(str(run.path), taxonomy=str(families / "flat.csv"), **CPU))
     assert found.comparison == [] and "the tree tells none of these classes apart" in found.notes[-1]
@@ -189,7 +193,7 @@ def test_a_training_with_a_hierarchy_of_its_own(families, tmp_path):
     first, second = (held[f"loss.cluster_{n}"].numpy() for n in (1, 2))
     assert np.array_equal(found.levels[0], first) and np.array_equal(found.levels[1], second[first])
     run.save_tensors("best.safetensors", held | {"loss.begun": torch.zeros(())})
-    with pytest.raises(LikewiseError, match="from before the first clustering; say --checkpoint last"):
+    with pytest.raises(LikewiseError, match="from before the first clustering; use --checkpoint last"):
         hierarchy(Hierarchy(str(run.path), **CPU))
     assert np.array_equal(hierarchy(Hierarchy(str(run.path), checkpoint="last", **CPU)).levels[0], first)
     run.save_tensors("model.safetensors", held | {"loss.begun": torch.zeros(())})
@@ -226,7 +230,7 @@ def test_what_cannot_be_shown_is_said(plain, families, finished_pictures, tmp_pa
         "there is no tree 'cub20'; did you mean 'cub200'": {"taxonomy": "cub20"},
         "hierarchy: 8 of 9 classes are not in the tree": {"taxonomy": str(tmp_path / "other.json")},
         "neither a known name nor an existing path": {"data": str(tmp_path / "gone.npz")},
-        "not what '.*' was trained with": {"data": finished_pictures.about["config"]["data"]},
+        "must be the data that '.*' was trained with": {"data": finished_pictures.about["config"]["data"]},
     }
     for words, settings in cases.items():
         with pytest.raises(LikewiseError, match=words):
@@ -234,7 +238,7 @@ def test_what_cannot_be_shown_is_said(plain, families, finished_pictures, tmp_pa
     data = shutil.copy(families / "x.npz", tmp_path / "x.npz")
     moved = learn(families, tmp_path / "moved", data=str(data), steps=1)
     data = shutil.move(data, tmp_path / "y.npz")
-    with pytest.raises(LikewiseError, match="say where it is: --data, --root"):
+    with pytest.raises(LikewiseError, match="give its location: --data, --root"):
         hierarchy(Hierarchy(str(moved.path), **CPU))
     assert hierarchy(Hierarchy(str(moved.path), data=str(data), **CPU)).picture.exists()
 

@@ -14,7 +14,7 @@ from likewise.config import Audit, Bench
 from likewise.errors import LikewiseError
 from likewise.experiments import detection as module
 from likewise.experiments.bench import bench
-from likewise.experiments.detection import DETECTED
+from likewise.experiments.detection import DETECTION_FILE
 
 GRID = """
 then = {then}
@@ -79,7 +79,7 @@ def test_wrong_labels_are_looked_for_once_and_the_curve_is_the_mean_over_seeds(c
     results = read_csv(sheet.folder / "results.csv")
     for method, curve in zip(("plain", "triplet"), drawn[0], strict=True):
         runs = [r["run"] for r in results if (r["method"], r["noise"]) == (method, "shift")]
-        kept = [json.loads((Path(run) / DETECTED).read_text("utf-8"))["score"] for run in runs]
+        kept = [json.loads((Path(run) / DETECTION_FILE).read_text("utf-8"))["score"] for run in runs]
         own = [r for r in lines if (r["method"], r["score"]) == (method, "score")]
         assert [float(r["AP"]) for r in own] == [one["AP"] for one in kept]
         assert (curve.panel, curve.name) == ("shift", method)
@@ -119,7 +119,7 @@ def test_the_kept_numbers_are_scikit_learns_of_an_audit(config, features):
     lines = [r for r in read_csv(run / "audit" / "audit.csv") if r["split"] == "train"]
     truth = np.load(features)["label"]
     wrong = [r["label"] != str(truth[int(r["row"])]) for r in lines]
-    kept = json.loads((run / DETECTED).read_text("utf-8"))
+    kept = json.loads((run / DETECTION_FILE).read_text("utf-8"))
     assert kept["score"]["share"] == pytest.approx(sum(wrong) / len(wrong)) and 0.1 < kept["score"]["share"] < 0.3
     assert "vote" in kept and "self_gradient" in kept
     for score in kept:

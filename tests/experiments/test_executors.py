@@ -10,7 +10,7 @@ from experiments.executor_work import check_that_a_kill_loses_nothing, check_tha
 
 from likewise.config import Bench, Train
 from likewise.errors import LikewiseError
-from likewise.experiments.executors import TRIES, LocalExecutor, choose_executor, start_worker
+from likewise.experiments.executors import MAX_TRIES, LocalExecutor, choose_executor, start_worker
 from likewise.experiments.jobs import Planner
 from likewise.experiments.worker import Outcome, attempt
 from likewise.io.processes import command
@@ -90,7 +90,7 @@ def test_what_kills_its_process_every_time_has_crashed(settings, monkeypatch):
     with LocalExecutor(2) as executor:
         ((_, outcome),) = executor.work([Train(**settings)])
     assert outcome.crashed and outcome.error.startswith("the process ended with code -9")
-    assert len(set(asked)) == TRIES == 3
+    assert len(set(asked)) == MAX_TRIES == 3
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import stdtr
 
-from likewise.experiments.method_tests import contest, verdict
+from likewise.experiments.method_tests import contest
 from likewise.numerics.bootstrap import paired
 from likewise.runs.per_query import PerQuery
 from likewise.types import LikewiseError
@@ -124,7 +124,7 @@ def test_a_seed_that_only_one_has_is_nobodys_advantage():
 def test_pairs_in_several_blocks_are_what_they_are_in_one(monkeypatch):
     methods = {f"m{m}": made(m / 50, 2, m) for m in range(4)}
     whole = contest({"": methods}, "R@1")
-    monkeypatch.setattr("likewise.experiments.method_tests.TOGETHER", 4)
+    monkeypatch.setattr("likewise.experiments.method_tests.PAIRS_CHUNK", 4)
     assert contest({"": methods}, "R@1") == whole
 
 
@@ -135,8 +135,8 @@ def test_one_training_of_each_is_never_enough():
 
 
 def test_verdicts():
-    assert verdict(0.1, 0.01, 0.01) == "better" and verdict(-0.1, 0.01, 0.01) == "worse"
-    assert verdict(0.1, 0.2, 0.01) == "seeds only" and verdict(0.1, 0.05, math.nan) == "no difference shown"
+    assert conclusion(0.1, 0.01, 0.01) == "better" and conclusion(-0.1, 0.01, 0.01) == "worse"
+    assert conclusion(0.1, 0.2, 0.01) == "seeds only" and conclusion(0.1, 0.05, math.nan) == "no difference shown"
 
 
 def test_many_methods_can_still_be_told_apart():

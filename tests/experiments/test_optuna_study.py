@@ -12,11 +12,11 @@ from optuna.trial import TrialState
 from likewise.errors import LikewiseError
 from likewise.experiments.optuna_study import (
     counted,
-    hand_back,
     next_trial,
     open_study,
+    requeue_lost_trials,
+    requeue_trial,
     suggest,
-    take_up,
     without_password,
 )
 from likewise.experiments.search_space import Range
@@ -62,7 +62,7 @@ def test_a_study_that_was_stopped_goes_on_as_it_would_have(study, sampler):
     played = play(torn, 5)
     trial = next_trial(torn, 13)
     assert {r.name: suggest(trial, r) for r in RANGES} == whole[5]
-    hand_back(torn, trial.number, trial.params)
+    requeue_trial(torn, trial.number, trial.params)
     assert played + play(torn, 13) == whole
     assert play(study(seed=1, sampler=sampler, name="other"), 2) != whole[:2]
 
@@ -73,7 +73,7 @@ def test_an_interrupted_trial_does_not_count_and_its_values_come_again(study):
     trial = next_trial(s, 3)
     values = {r.name: suggest(trial, r) for r in RANGES}
     assert next_trial(s, 3) is None  # it is under way
-    hand_back(s, trial.number, trial.params)
+    requeue_trial(s, trial.number, trial.params)
     assert play(study(), 3) == [values]
     assert [t.state for t in s.trials] == [TrialState.COMPLETE] * 2 + [TrialState.FAIL, TrialState.COMPLETE]
     assert len(counted(s)) == 3
@@ -89,7 +89,7 @@ def test_the_trial_of_a_process_that_is_no_more_is_taken_up(study):
         trial.set_user_attr("owner", owner)
     values = {r.name: suggest(left, r) for r in RANGES}
     assert living.user_attrs["owner"] == mark()
-    take_up(s)
+    requeue_lost_trials(s)
     states = [t.state for t in s.trials]
     assert states == [TrialState.FAIL, TrialState.RUNNING, TrialState.RUNNING, TrialState.WAITING]
     again = next_trial(s, 9)

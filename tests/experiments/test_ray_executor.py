@@ -16,13 +16,13 @@ from likewise.experiments.executors import choose_executor
 from likewise.experiments.jobs import Planner
 from likewise.experiments.ray_executor import (
     RayExecutor,
+    check_visible,
     connect,
     cpus_for,
-    elsewhere,
     gpus_for,
+    in_root_folder,
     missing,
-    must_be_seen,
-    train_there,
+    train_on_node,
 )
 from likewise.experiments.worker import Attempt, Outcome
 
@@ -151,12 +151,12 @@ def test_a_folder_that_a_node_does_not_see_is_named(tmp_path):
     with pytest.raises(
         LikewiseError, match=rf"all nodes share, but {host} does not see '{tmp_path / 'runs'}'; start in"
     ):
-        must_be_seen([("other", []), (host, gone)], mark)
+        check_visible([("other", []), (host, gone)], mark)
     with pytest.raises(LikewiseError, match="node-7 does not see '/home/me'"):
-        must_be_seen([("node-7", ["/home/me", str(mark)])], mark)
+        check_visible([("node-7", ["/home/me", str(mark)])], mark)
     mark.parent.mkdir()
     mark.touch()
-    must_be_seen([missing([str(Path.cwd()), str(mark)])], mark)
+    check_visible([missing([str(Path.cwd()), str(mark)])], mark)
 
 
 @pytest.mark.parametrize(
@@ -225,13 +225,13 @@ def test_workers_import_nothing_from_the_folder_that_ray_is_started_in(monkeypat
     """Ray hands that folder on; a user's own modules are found where we find them, after all others."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", f"own{os.pathsep}/other")
-    with elsewhere():
+    with in_root_folder():
         assert Path.cwd() == Path(tmp_path.anchor)
         assert os.environ["PYTHONPATH"] == f"{tmp_path / 'own'}{os.pathsep}/other"
     assert Path.cwd() == tmp_path and os.environ["PYTHONPATH"] == f"own{os.pathsep}/other"
     monkeypatch.setattr(sys, "path", ["/lib"])
     monkeypatch.setattr(module, "attempt", lambda config: Attempt())
-    train_there(str(tmp_path), ["", "/lib", "/own"], Train(data="x"))
+    train_on_node(str(tmp_path), ["", "/lib", "/own"], Train(data="x"))
     assert sys.path == ["/lib", str(tmp_path), "/own"]
 
 

@@ -9,7 +9,7 @@ from likewise.config import Train
 from likewise.config.spec import build, find, usage
 from likewise.contracts import Loss
 from likewise.errors import LikewiseError
-from likewise.experiments.search_space import built_in, read_entries, read_range, read_ranges, settle
+from likewise.experiments.search_space import apply_values, built_in, read_entries, read_range, read_ranges
 
 BASE = Train(data="glyphs", loss="MultiSimilarity()", sampler="SamplesPerClass(batch=24, per_class=4)")
 
@@ -81,7 +81,7 @@ def test_values_reach_settings_and_arguments():
     )
     ranges = read_ranges(entries, BASE)
     values = {"lr": 0.001, "dim": "16", "epochs": 4, "loss.miner.eps": 0.25, "loss.base": 0.5, "noise": "none"}
-    config = settle(BASE, ranges, values)
+    config = apply_values(BASE, ranges, values)
     assert (config.lr, config.dim, config.epochs, config.noise) == (0.001, 16, 4, None)
     loss = build(config.loss, Loss)
     assert (loss.miner.eps, loss.base, loss.alpha) == (0.25, 0.5, 2.0)
@@ -93,7 +93,7 @@ def test_a_choice_may_be_a_part_and_a_searched_part_may_have_searched_arguments(
     ranges = read_ranges(
         {"loss.margin": "0..1", "loss": "Triplet()|Margin()", "loss.miner": "SemiHard()|DistanceWeighted()"}, base
     )
-    config = settle(base, ranges, {"loss.margin": 0.25, "loss": "Margin()", "loss.miner": "SemiHard()"})
+    config = apply_values(base, ranges, {"loss.margin": 0.25, "loss": "Margin()", "loss.miner": "SemiHard()"})
     loss = build(config.loss, Loss, classes=3)
     assert type(loss).__name__ == "Margin"
     assert loss.margin == 0.25
@@ -112,7 +112,7 @@ def test_the_built_in_ranges_are_allowed_at_both_ends_and_mark_who_learns(name):
     ranges = read_ranges(built_in(base.loss), base)
     for at in (0, 1):
         values = {r.name: round((r.low, r.high)[at]) if r.whole else (r.low, r.high)[at] for r in ranges}
-        loss = build(settle(base, ranges, values).loss, Loss, classes=3, dim=4)
+        loss = build(apply_values(base, ranges, values).loss, Loss, classes=3, dim=4)
         assert torch.isfinite(loss(torch.eye(4), torch.tensor([0, 0, 1, 1]))).all()
     assert ("loss_lr" in {r.name for r in ranges}) == bool(list(loss.parameters()))
 

@@ -171,7 +171,9 @@ def test_pictures_that_a_strangers_file_names_elsewhere_are_told(picture_run, pi
     shutil.copy(other, own)
     np.savez(tmp_path / "theirs" / "z.npz", x=np.eye(3), label=[0, 0, 1], path=[str(own), "a.png", str(other)])
     search(Search(target=str(tmp_path / "theirs" / "z.npz"), **settings), told.append)
-    assert len(told) == 1 and told[0].startswith(f"1 of 3 pictures lie outside of its data (first: {other})")
+    assert len(told) == 1 and told[0].startswith(
+        f"1 of 3 images that the embeddings file names are outside of the data folders (first: {other})"
+    )
 
 
 def test_a_loss_on_raw_embeddings_is_searched_by_distance(settings, tmp_path):

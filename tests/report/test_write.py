@@ -153,7 +153,10 @@ def test_pictures_that_a_strangers_file_names_elsewhere_are_told(pictures, tmp_p
     assert "outside" not in capsys.readouterr().out
     np.savez(tmp_path / "theirs" / "z.npz", x=np.eye(4), label=[0, 0, 1, 1], path=own[:2] + other)
     facts(tmp_path / "theirs" / "z.npz")
-    assert f"z: 2 of 4 pictures lie outside of its data (first: {other[0]})" in capsys.readouterr().out
+    assert (
+        f"z: 2 of 4 images that the embeddings file names are outside of the data folders (first: {other[0]})"
+        in capsys.readouterr().out
+    )
 
 
 def test_tiny_files_and_odd_columns_are_shown_too(tmp_path, facts):

@@ -7,7 +7,14 @@ from likewise.config import Train
 from likewise.data import load
 from likewise.io.files import cache_folder
 from likewise.protocols import QueryGallery, UnseenClasses
-from likewise.runs.dataset import data_folders, marked, must_be_its_data, protocol_for, tell_outside, whole_path
+from likewise.runs.dataset import (
+    absolute_path,
+    check_fingerprint,
+    data_folders,
+    marks_queries,
+    protocol_for,
+    tell_outside,
+)
 from likewise.types import Items, LikewiseError
 
 
@@ -17,8 +24,8 @@ def items(**columns):
 
 
 def test_marks_count_only_where_some_row_has_one():
-    assert not marked(items()) and not marked(items(query=np.zeros(30, bool)))
-    assert marked(items(gallery=np.arange(30) == 3))
+    assert not marks_queries(items()) and not marks_queries(items(query=np.zeros(30, bool)))
+    assert marks_queries(items(gallery=np.arange(30) == 3))
 
 
 def test_pictures_outside_the_data_are_told(tmp_path):
@@ -51,12 +58,12 @@ def test_the_protocol_of_data_without_settings():
 def test_paths_are_whole_and_other_names_stay(tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
     monkeypatch.chdir(tmp_path)
-    assert whole_path("data") == str(tmp_path / "data") and whole_path("cub200") == "cub200"
-    assert whole_path("hf:data?image=x") == f"hf:{tmp_path / 'data'}?image=x"
+    assert absolute_path("data") == str(tmp_path / "data") and absolute_path("cub200") == "cub200"
+    assert absolute_path("hf:data?image=x") == f"hf:{tmp_path / 'data'}?image=x"
 
 
 def test_data_of_another_run_is_refused(run, features):
     data = load(features)
-    must_be_its_data(run, data, features)
-    with pytest.raises(LikewiseError, match="is not what .* was trained with"):
-        must_be_its_data(run, items(), "toy")
+    check_fingerprint(run, data, features)
+    with pytest.raises(LikewiseError, match="must be the data that .* was trained with"):
+        check_fingerprint(run, items(), "toy")

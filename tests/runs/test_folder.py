@@ -45,9 +45,9 @@ def test_a_full_disk_leaves_the_old_file(run, monkeypatch):
 
 def test_what_was_found_out_about_a_network_goes_with_it():
     """Else a run that is trained anew would be judged by what was measured of the one before."""
-    from likewise.experiments.detection import DETECTED
+    from likewise.experiments.detection import DETECTION_FILE
 
-    assert {"scores.json", "per_query.parquet", DETECTED} <= set(module.RESULTS)
+    assert {"scores.json", "per_query.parquet", DETECTION_FILE} <= set(module.RESULT_FILES)
 
 
 def test_opening_someone_elses_run_executes_nothing(run, tmp_path):
@@ -58,10 +58,10 @@ def test_opening_someone_elses_run_executes_nothing(run, tmp_path):
             return os.system, (f"touch {mark}",)
 
     (run.path / "state.pt").write_bytes(pickle.dumps(Evil()))
-    with pytest.raises(LikewiseError, match="cannot be loaded as plain weights"):
+    with pytest.raises(LikewiseError, match="must be a checkpoint of plain tensors, but cannot be loaded"):
         run.load_state()
     torch.save({"step": Evil()}, run.path / "state.pt")
-    with pytest.raises(LikewiseError, match="cannot be loaded as plain weights"):
+    with pytest.raises(LikewiseError, match="must be a checkpoint of plain tensors, but cannot be loaded"):
         run.load_state()
     (run.path / "model.safetensors").write_bytes(pickle.dumps(Evil()))
     with pytest.raises(LikewiseError, match="is damaged"):
@@ -73,7 +73,7 @@ def test_folders_that_are_no_runs(tmp_path, run):
     with pytest.raises(LikewiseError, match="is not a run folder: it has no config.json"):
         _ = Run(tmp_path).about
     run.write_json("config.json", {"format": FORMAT + 1, "identity": "x", "data": "y", "config": {}})
-    with pytest.raises(LikewiseError, match="newer likewise"):
+    with pytest.raises(LikewiseError, match="newer version of likewise"):
         _ = run.about
     for odd in (
         {"format": FORMAT},
@@ -81,7 +81,7 @@ def test_folders_that_are_no_runs(tmp_path, run):
         {"format": 1, "identity": [], "config": {}},
     ):
         run.write_json("config.json", odd)
-        with pytest.raises(LikewiseError, match="not a run's config"):
+        with pytest.raises(LikewiseError, match="must have format, identity, data and config"):
             _ = run.about
     for text in ("{", "[1]", "[" * 100_000, f'{{"format": {"9" * 5000}}}', "\xff"):
         (run.path / "config.json").write_text(text, "latin-1")
@@ -92,9 +92,7 @@ def test_folders_that_are_no_runs(tmp_path, run):
     assert run.load_state() is None and run.scores is None
     for text in ('{"metrics": {', "[]", '{"metrics": {"R@1": "high"}}', '{"metrics": [1]}', "{}"):
         (run.path / "scores.json").write_text(text)
-        with pytest.raises(
-            LikewiseError, match="scores.json is damaged .*delete it, and the same command writes it anew"
-        ):
+        with pytest.raises(LikewiseError, match="scores.json is damaged .*delete it: the same command writes it again"):
             _ = run.scores
     assert run.environment == {}
     for text in ("[]", '{"versions": []}', '{"device": "cpu"}'):
@@ -149,7 +147,10 @@ def test_one_process_trains_in_a_folder(run):
         assert (run.path / "lock").exists()
     assert not (run.path / "lock").exists()
     (run.path / "lock").write_text("damaged")
-    with pytest.raises(RunBusy, match="unknown on an unknown machine.*delete .*lock if it is gone"), run.owned():
+    with (
+        pytest.raises(RunBusy, match="unknown on an unknown machine.*delete .*lock if that process does not exist"),
+        run.owned(),
+    ):
         pass
 
 
@@ -158,7 +159,7 @@ def test_a_folder_that_another_process_takes_now_is_busy(run, monkeypatch):
         raise LockHeld(lock.file, None)
 
     monkeypatch.setattr(HeartbeatLock, "acquire", contested)
-    with pytest.raises(RunBusy, match="is being taken by another process; try again"), run.owned():
+    with pytest.raises(RunBusy, match="another process is just locking .*; try again"), run.owned():
         pass
 
 

@@ -6,7 +6,7 @@ import torch
 from likewise.config import KEPT_OUT, Train
 from likewise.data import load
 from likewise.runs.defaults import resolve
-from likewise.runs.identity import find_run, take
+from likewise.runs.identity import find_run, prepare_folder
 from likewise.types import LikewiseError
 
 
@@ -58,13 +58,13 @@ def test_taking_a_folder_up_again_drops_results_of_an_earlier_state(claim, setti
     found = claim()
     config = Train(**settings)
     with found.run.owned():
-        take(found, config, torch.device("cpu"))
+        prepare_folder(found, config, torch.device("cpu"))
         found.run.write_json("scores.json", {"old": 1})
         (found.run.path / "state.pt").write_text("x")
-        take(claim(), config, torch.device("cpu"))
+        prepare_folder(claim(), config, torch.device("cpu"))
         assert found.run.scores is None and (found.run.path / "state.pt").exists()
         (found.run.path / "done").touch()
-        take(claim(), dataclasses.replace(config, restart=True), torch.device("cpu"))
+        prepare_folder(claim(), dataclasses.replace(config, restart=True), torch.device("cpu"))
         assert {p.name for p in found.run.path.iterdir()} == {"lock", "config.json", "environment.json"}
 
 
@@ -90,9 +90,9 @@ def test_a_folder_in_which_nothing_was_learned_is_free(claim, settings, tmp_path
     out = str(tmp_path / "run")
     first, second = claim(out=out), claim(out=out, lr=0.5)
     first.run.path.mkdir()
-    take(first, Train(**settings), torch.device("cpu"))
+    prepare_folder(first, Train(**settings), torch.device("cpu"))
     assert claim(out=out, lr=0.5).about["identity"] == second.about["identity"]
-    take(second, Train(**settings), torch.device("cpu"))
+    prepare_folder(second, Train(**settings), torch.device("cpu"))
     assert first.run.about["identity"] == second.about["identity"]
     (first.run.path / "state.pt").touch()
     with pytest.raises(LikewiseError, match="holds another run"):

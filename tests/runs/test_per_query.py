@@ -50,8 +50,8 @@ def test_files_that_hold_no_queries_are_named(run, tmp_path):
         ("missing.parquet", "me: there is no file '.*missing.parquet'; give a run folder"),
         ("broken.parquet", "me: '.*' is not a parquet file or damaged"),
         ("other.parquet", "has no column label, class_name, relevant, nearest, nearest_similarity"),
-        ("empty.parquet", "must hold one line a query, got 0 lines"),
-        ("twice.parquet", "must hold one line a query, got 3 lines or a row twice"),
+        ("empty.parquet", "must have one row for each query, got 0 rows"),
+        ("twice.parquet", "must have one row for each query, got 3 rows, or a query twice"),
     ]:
         with pytest.raises(LikewiseError, match=says):
             read_per_query(tmp_path / name, "me")

@@ -136,7 +136,7 @@ def test_a_card_without_a_counter(powercap, monkeypatch):
 
 
 def test_it_looks_by_itself_until_nobody_wants_to_know(powercap, monkeypatch):
-    monkeypatch.setattr(energy, "EVERY", 0.01)
+    monkeypatch.setattr(energy, "POLL_SECONDS", 0.01)
     before = set(threading.enumerate())
     powercap("0", 900_000)
     meter, end = Meter(CPU, powercap=powercap.folder), time.monotonic() + 60

@@ -25,11 +25,11 @@ def test_a_run_is_opened_without_knowing_its_classes(tmp_path):
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        (["x"], "not a run's config"),
-        ({"data": "x"}, "name no backbone"),
-        ({"data": "x", "backbone": "conv_small"}, "name no protocol"),
-        ({"data": "x", "backbone": "conv_small", "protocol": "UnseenClasses()"}, "name no sampler"),
-        ({}, "name no data"),
+        (["x"], "must have format, identity, data and config"),
+        ({"data": "x"}, "must name the backbone"),
+        ({"data": "x", "backbone": "conv_small"}, "must name the protocol"),
+        ({"data": "x", "backbone": "conv_small", "protocol": "UnseenClasses()"}, "must name the sampler"),
+        ({}, "must name the data"),
         ({"data": "x", "later": 1}, "does not know: later"),
         ({"data": "x", "dim": "abc"}, "dim must be a whole number"),
         ({"data": 3}, "data must be text"),

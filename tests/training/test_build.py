@@ -42,11 +42,14 @@ def test_every_miner_that_wants_a_teacher_gets_to_see_it(items, make):
     """Those of a second network's loss and of a term's copies too."""
     loss = "Contrastive(miner=TSINT(share=0.2))"
     two = make(items, loss=loss, confidence="CoTeaching(share=0.2)")
-    assert two.components.taught == [own.miner for own in two.components.losses] and len(two.components.taught) == 2
+    assert (
+        two.components.taught_miners == [own.miner for own in two.components.losses]
+        and len(two.components.taught_miners) == 2
+    )
     one = make(items, loss=loss, terms=("S2SD(dims=(6,))",))
     assert (
-        one.components.taught == [own.miner for own in (one.components.loss, *one.components.terms[0].losses)]
-        and len(one.components.taught) == 2
+        one.components.taught_miners == [own.miner for own in (one.components.loss, *one.components.terms[0].losses)]
+        and len(one.components.taught_miners) == 2
     )
 
 
@@ -59,5 +62,5 @@ def test_a_network_is_trained_once_though_terms_know_it(items, make):
 
 
 def test_without_training_rows_it_says_so(items, make):
-    with pytest.raises(LikewiseError, match="the train part of .* is empty"):
+    with pytest.raises(LikewiseError, match="the train split of .* must not be empty"):
         make(dataclasses.replace(items, split=np.full(288, "test")), sampler="Shuffled(batch=4)")

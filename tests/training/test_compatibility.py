@@ -22,24 +22,26 @@ def test_a_budget_that_is_none_is_told_before_anything_is_done(pictures, small):
 def test_a_loss_and_its_batches_agree_on_views(items, make, inner, views):
     """Else it would take other pictures for views of one."""
     for loss in (f"AdaptiveHierarchical(views={inner})", f"CrossBatchMemory(loss=AdaptiveHierarchical(views={inner}))"):
-        with pytest.raises(LikewiseError, match=f"has views={inner}, but a batch holds every picture {views} times"):
+        with pytest.raises(LikewiseError, match=f"has views={inner}, but a batch has {views} views of every image"):
             make(items, loss=loss, views=views)
     assert make(items, loss=f"AdaptiveHierarchical(views={views})", views=views).components.loss.views == views
 
 
 def test_terms_go_with_one_network(items, make):
-    with pytest.raises(LikewiseError, match=r"CoTeaching\(.*trains 2 networks, and SelfDistillation\(.*goes with one"):
+    with pytest.raises(LikewiseError, match=r"CoTeaching\(.*trains 2 networks, but SelfDistillation\(.*supports one"):
         make(items, loss="NormSoftmax()", confidence="CoTeaching(share=0.2)", terms=("SelfDistillation()",))
 
 
 def test_co_teaching_plus_wants_a_loss_with_classes(items, make):
-    with pytest.raises(LikewiseError, match=r"CoTeachingPlus\(.*asks which class the loss would name.*use NormSoftmax"):
+    with pytest.raises(
+        LikewiseError, match=r"CoTeachingPlus\(.*needs a loss that predicts classes.*use --loss NormSoftmax"
+    ):
         make(items, loss="MultiSimilarity()", confidence="CoTeachingPlus(share=0.2)")
 
 
 @pytest.mark.parametrize("more", [{"chunk_size": 4}, {"recompute": True}])
 def test_mixup_goes_with_nothing_that_cuts_or_repeats(items, make, more):
-    with pytest.raises(LikewiseError, match=r"train: mixup mixes .*; leave one of them out"):
+    with pytest.raises(LikewiseError, match=r"train: --mixup .*; drop --mixup or --"):
         make(items, mixup=2.0, mixup_at="input", **more)
 
 
@@ -47,19 +49,23 @@ def test_mixup_goes_with_nothing_that_cuts_or_repeats(items, make, more):
     "parts", [{"confidence": "ProcSim()"}, {"terms": ("SelfDistillation()",)}, {"confidence": "LabelPosterior()"}]
 )
 def test_mixtures_cannot_be_judged(settings, parts):
-    with pytest.raises(LikewiseError, match=r"(ProcSim|SelfDist|LabelPost).* judges samples, and mixup .*leave one"):
+    with pytest.raises(
+        LikewiseError, match=r"(ProcSim|SelfDist|LabelPost).* needs single samples, but --mixup .*drop one"
+    ):
         train(Train(**settings | parts, mixup=2.0))
     assert not Path(settings["out"]).exists()
 
 
 @pytest.mark.parametrize("loss", ["CrossBatchMemory(size=64)", "Hierarchical(loss=ProxyAnchor(), by='means')"])
 def test_mixtures_are_not_remembered(settings, loss):
-    with pytest.raises(LikewiseError, match="would remember embeddings of mixtures"):
+    with pytest.raises(LikewiseError, match="would store embeddings of mixtures"):
         train(Train(**settings | {"loss": loss}, mixup=2.0))
 
 
 def test_a_mixture_has_no_loss_of_its_own(settings):
-    with pytest.raises(LikewiseError, match="record_losses wants the loss of every sample, and mixup .*leave one"):
+    with pytest.raises(
+        LikewiseError, match="--mixup leaves no loss of a single sample.*drop --mixup or --record-losses"
+    ):
         train(Train(**settings, record_losses=True, mixup=2.0))
     assert not Path(settings["out"]).exists()
 

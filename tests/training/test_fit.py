@@ -115,10 +115,10 @@ def test_settings_that_cannot_work_fail_before_the_first_step(settings, features
         ({"loss": "HardPairs()"}, "makes a HardPairs, but a Loss is wanted"),
         ({"select": "MAP"}, "there is no 'MAP'"),
         ({"warmup": "5 epochs"}, "warmup must be a number of steps"),
-        ({"patience": 3}, "no validation split"),
-        ({"schedule": "plateau"}, "no validation split"),
-        ({"backbone": "resnet50"}, "holds features, so backbone 'resnet50' does not fit"),
-        ({"device": "cuda:99"}, "device 'cuda:99' cannot be used here"),
+        ({"patience": 3}, "need a validation split"),
+        ({"schedule": "plateau"}, "need a validation split"),
+        ({"backbone": "resnet50"}, "holds features, got --backbone resnet50"),
+        ({"device": "cuda:99"}, "device: 'cuda:99' cannot be used on this machine"),
         ({"sampler": "SamplesPerClass(batch=100, per_class=2)"}, "wants 50 classes, but the labels hold 12"),
         ({"loss": "likewise.losses.triplet.Triplet()"}, "--allow-imports"),
     ]:
@@ -214,9 +214,9 @@ def test_a_training_that_ends_early_tells_what_it_believed(settings):
         ({"checkpoint_every": "0"}, "checkpoint_every must be at least 1 step"),
         ({"schedule_every": "0"}, "schedule_every must be at least 1 step"),
         ({"dim": "8"}, "dim must be a whole number, got '8'"),
-        ({"loss": "ProxyAnchor(classes=3)"}, "has classes=3, but this training has 12; leave classes out"),
-        ({"loss": "NormSoftmax(dim=3)"}, "has dim=3, but this training has 8"),
-        ({"protocol": "UnseenClasses(val=0.2)", "metrics": ("R@144",)}, "look at 144 answers"),
+        ({"loss": "ProxyAnchor(classes=3)"}, "has classes=3, but this training has classes=12; drop classes"),
+        ({"loss": "NormSoftmax(dim=3)"}, "has dim=3, but this training has dim=8"),
+        ({"protocol": "UnseenClasses(val=0.2)", "metrics": ("R@144",)}, "need 144 results"),
     ],
 )
 def test_settings_out_of_range_are_named(settings, change, says, unchecked):
@@ -257,8 +257,8 @@ def test_a_gallery_that_cannot_answer_is_found_before_training(settings, tmp_pat
     data = load(settings["data"])
     split = np.where(data.y < 12, "train", "test")
     for name, gallery, says in (
-        ("few", (split == "test") & (np.arange(288) % 12 == 1), "look at 13 answers"),
-        ("none", (split == "train"), "no query has an answer|has 0 for a query"),
+        ("few", (split == "test") & (np.arange(288) % 12 == 1), "need 13 results"),
+        ("none", (split == "train"), "no query has a relevant gallery row|but the test split has 0"),
     ):
         file = str(tmp_path / f"{name}.npz")
         query = (split == "test") & (np.arange(288) % 12 == 0)
@@ -308,7 +308,7 @@ def test_a_state_whose_optimiser_was_told_otherwise_is_refused(settings, stop_at
     state["optimizer"]["param_groups"] = state["optimizer"]["param_groups"][:-1]
     run.save_state(state)
     with pytest.raises(
-        LikewiseError, match="was saved with other parameter groups of the optimiser .*--restart trains it anew"
+        LikewiseError, match="was saved with other parameter groups of the optimiser .*use --restart to train again"
     ):
         train(Train(**settings))
 
@@ -367,7 +367,7 @@ def test_a_slip_in_a_spec_is_told_before_weights_are_looked_for(pictures, small,
 def test_a_training_on_everything_is_not_scored(settings):
     said = []
     run = train(Train(**settings | {"protocol": "UnseenClasses(train=1)", "steps": 2}), said.append)
-    assert said == ["all classes train, so none is left to test and nothing is scored"]
+    assert said == ["the protocol assigns all classes to training, so there is no test split to score"]
     assert run.done and run.scores is None
     from likewise import evaluate
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from likewise.training import interrupts as guard
-from likewise.training.interrupts import Saves, leave_cores_for, must_be_finite, stop_on_signal
+from likewise.training.interrupts import CheckpointTimer, leave_cores_for, raise_unless_finite, stop_on_signal
 from likewise.types import LikewiseError
 
 
@@ -93,14 +93,14 @@ def save(saves, clock, seconds):
 
 
 def test_every_so_many_steps_whatever_the_time(clock):
-    saves = Saves(4)
+    saves = CheckpointTimer(4)
     assert [step for step in range(1, 13) if saves.due(step)] == [4, 8, 12]
     save(saves, clock, 1000)
     assert saves.due(16) and not saves.due(17)
 
 
 def test_every_so_many_seconds_whatever_the_steps(clock):
-    saves = Saves("30s")
+    saves = CheckpointTimer("30s")
     due = []
     for step in range(1, 131):  # a step a second, and saving takes half of one
         clock.now += 1
@@ -112,7 +112,7 @@ def test_every_so_many_seconds_whatever_the_steps(clock):
 
 def test_saving_never_takes_more_than_a_twentieth_of_the_time(clock):
     """Of states that take 0.1, 9 and 0.1 s, the time between two grows with what the last one took."""
-    saves, began, spent, due = Saves("30s"), clock.now, 0.0, []
+    saves, began, spent, due = CheckpointTimer("30s"), clock.now, 0.0, []
     for step in range(1, 600):
         clock.now += 1
         if saves.due(step):
@@ -126,7 +126,7 @@ def test_saving_never_takes_more_than_a_twentieth_of_the_time(clock):
 
 def test_a_state_that_could_not_be_saved_counts_too(clock):
     """Else a full disk would be tried again after every step."""
-    saves = Saves("2s")
+    saves = CheckpointTimer("2s")
     clock.now += 3
     with pytest.raises(OSError, match="full"), saves:
         clock.now += 1
@@ -139,8 +139,10 @@ def test_a_state_that_could_not_be_saved_counts_too(clock):
 
 
 def test_what_is_not_finite_is_named(tmp_path):
-    must_be_finite(1.5, 3, tmp_path)
-    with pytest.raises(LikewiseError, match=r"the loss became nan before step 3; lower lr .* kept in"):
-        must_be_finite(float("nan"), 3, tmp_path)
-    with pytest.raises(LikewiseError, match="a weight became inf before step 4"):
-        must_be_finite(float("inf"), 4, tmp_path, "a weight")
+    raise_unless_finite(1.5, 3, tmp_path)
+    with pytest.raises(
+        LikewiseError, match=r"the loss must stay finite, but became nan before step 3; lower --lr .* checkpoint is in"
+    ):
+        raise_unless_finite(float("nan"), 3, tmp_path)
+    with pytest.raises(LikewiseError, match="a weight must stay finite, but became inf before step 4"):
+        raise_unless_finite(float("inf"), 4, tmp_path, "a weight")

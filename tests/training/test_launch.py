@@ -16,7 +16,7 @@ from likewise.errors import OutOfMemory
 from likewise.io.processes import command
 from likewise.runs.folder import Run
 from likewise.training.fit import train
-from likewise.training.launch import is_started, launch, must_be_there, outcome
+from likewise.training.launch import check_gpus, is_started, launch, outcome
 from likewise.types import LikewiseError
 
 TRAIN = "likewise.training.fit:train"
@@ -87,11 +87,11 @@ def test_whatever_happens_on_the_way_the_end_is_that_of_one_process(settings, tm
     _, err = child.communicate(timeout=600)
     step = saved(out, 10)
     assert child.returncode == 130 and "Traceback" not in err
-    assert err.strip().splitlines()[-1] == f"stopped at step {step} of 200; the same command goes on from there ({out})"
+    assert err.strip().splitlines()[-1] == f"stopped at step {step} of 200; run the same command to resume ({out})"
     for rank in (1, 0):
         thread = once_at(step + 20, out, lambda rank=rank: os.kill(process_of(rank, out), signal.SIGKILL))
         with pytest.raises(
-            LikewiseError, match=rf"train: process {rank} of 2 was lost \(exit code -9\); the last saved state"
+            LikewiseError, match=rf"train: process {rank} of 2 ended unexpectedly \(exit code -9\); the last checkpoint"
         ):
             train(Train(**many))
         thread.join()
@@ -150,12 +150,12 @@ def test_processes_import_nothing_from_the_current_folder(settings, monkeypatch)
 def test_as_many_gpus_as_asked_for(settings, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(
-        LikewiseError, match=r"train: --gpus 2 needs 2 GPUs, and this machine has 1; give fewer, or .*--device cpu"
+        LikewiseError, match=r"train: --gpus 2 needs 2 GPUs, but this machine has 1; use fewer, or .*--device cpu"
     ):
         launch(Train(**settings | {"gpus": 2, "device": None}), TRAIN)
-    with pytest.raises(LikewiseError, match=r"this machine has 1, of which --device cuda:0 is one; give fewer"):
+    with pytest.raises(LikewiseError, match=r"this machine has 1, and --device cuda:0 selects one; use fewer"):
         launch(Train(**settings | {"gpus": 2, "device": "cuda:0"}), TRAIN)
-    must_be_there(Train(**settings | {"gpus": 9}))  # the CPU is shared by any number
+    check_gpus(Train(**settings | {"gpus": 9}))  # the CPU is shared by any number
 
 
 def test_what_the_user_is_told():
@@ -169,7 +169,7 @@ def test_what_the_user_is_told():
         outcome([error | {"kind": "BadImage"}], [2])
     with pytest.raises(KeyboardInterrupt, match="^stopped at step 3$"):
         outcome([lost, stopped], [1, 130])
-    with pytest.raises(LikewiseError, match="process 2 of 3 was lost .exit code -9."):
+    with pytest.raises(LikewiseError, match="process 2 of 3 ended unexpectedly .exit code -9."):
         outcome([lost, lost, lost], [1, 1, -9])
     assert outcome([{"run": "there"}, {"run": "there"}], [0, 0]).path == Path("there")
 
@@ -188,6 +188,6 @@ def test_one_process_alone_has_not_been_started_by_others(monkeypatch):
 
 
 def test_a_stop_that_nobody_was_asked_about_is_a_stop():
-    with pytest.raises(KeyboardInterrupt, match="stopped; the same command goes on"):
+    with pytest.raises(KeyboardInterrupt, match="^stopped; "):
         outcome([{}, {}], [-15, -15], stopped=True)
     assert outcome([{"run": "a"}, {"run": "a"}], [0, 0], stopped=True).path.name == "a"

@@ -137,7 +137,7 @@ def test_one_that_fails_is_told_of_once_and_the_others_go_on(told, calls, capsys
     assert run.done and len(calls("log")) == 8 and calls("end")[0][1]
     assert (
         len(calls(call, "b")) == 1
-        and capsys.readouterr().out.count("fails (no way out); training goes on without it") == 1
+        and capsys.readouterr().out.count("failed (no way out); training continues without it") == 1
     )
 
 

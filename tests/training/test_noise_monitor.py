@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from likewise.training.noise_monitor import BINS, LossHistory, Watch, detection
+from likewise.training.noise_monitor import HISTOGRAM_BINS, LossHistory, NoiseMonitor, detection
 from likewise.types import Relabelling, SampleWeights
 
 CPU = torch.device("cpu")
@@ -74,34 +74,34 @@ def trust(w, suspicion=None, threshold=None):
 
 def means(watch):
     """Of what it has taken down since it was last asked."""
-    return watch.means({name: float(number) for name, number in watch.take().items()})
+    return watch.means({name: float(number) for name, number in watch.take_sums().items()})
 
 
 def test_means_are_over_the_steps_in_which_a_number_is_defined():
-    watch = Watch(6, np.array([True, False, False, False, False, True]), CPU)
-    watch.see(trust([1.0, 0.5], [2.0, 1.0], 1.5), torch.tensor([0, 1]))  # the wrong one is found
-    watch.see(trust([1.0, 1.0], [2.0, 1.0], 1.5), torch.tensor([2, 3]))  # nothing to find, a false alarm
-    watch.see(trust([0.2, 0.0], [2.0, 3.0], 9.0), torch.tensor([5, 4]))  # missed, and the order is wrong
+    watch = NoiseMonitor(6, np.array([True, False, False, False, False, True]), CPU)
+    watch.add_batch(trust([1.0, 0.5], [2.0, 1.0], 1.5), torch.tensor([0, 1]))  # the wrong one is found
+    watch.add_batch(trust([1.0, 1.0], [2.0, 1.0], 1.5), torch.tensor([2, 3]))  # nothing to find, a false alarm
+    watch.add_batch(trust([0.2, 0.0], [2.0, 3.0], 9.0), torch.tensor([5, 4]))  # missed, and the order is wrong
     found = means(watch)
     assert found == pytest.approx({
         "weight": (0.75 + 1 + 0.1) / 3, "suspected share": (0.5 + 0.5 + 0) / 3, "AUROC": (1 + 0) / 2,
         "recall": (1 + 0) / 2, "precision": (1 + 0) / 2, "false alarms": (0 + 0.5 + 0) / 3,
     })  # fmt: skip
     assert means(watch) == {}
-    watch.see(trust([0.4, 0.6]), torch.tensor([0, 1]))
+    watch.add_batch(trust([0.4, 0.6]), torch.tensor([0, 1]))
     assert means(watch) == pytest.approx({"weight": 0.5})
 
 
 def test_other_numbers_of_the_log_are_no_means():
     """What `take` gave comes back among the rest of a line; what was never defined has no mean."""
     numbers = {"loss": 3.0, "sum of weight": 3.0, "count of weight": 4.0, "sum of recall": 0.0, "count of recall": 0.0}
-    assert Watch.means(numbers) == {"weight": 0.75}
-    assert Watch.means({"loss": 3.0}) == {}
+    assert NoiseMonitor.means(numbers) == {"weight": 0.75}
+    assert NoiseMonitor.means({"loss": 3.0}) == {}
 
 
 def test_without_the_truth_there_is_less_to_tell():
-    watch = Watch(4, None, CPU)
-    watch.see(trust([1.0, 0.5], [2.0, 1.0], 1.5), torch.tensor([3, 1]))
+    watch = NoiseMonitor(4, None, CPU)
+    watch.add_batch(trust([1.0, 0.5], [2.0, 1.0], 1.5), torch.tensor([3, 1]))
     assert means(watch).keys() == {"weight", "suspected share"}
     shown = watch.histogram()
     assert shown["wrong"] is None and sum(shown["right"]) == 2
@@ -110,17 +110,17 @@ def test_without_the_truth_there_is_less_to_tell():
 def test_the_histogram_by_hand():
     """Samples as last seen: seen twice, the second time counts; never seen, or without a finite number, not at all."""
     noisy = np.array([True, False, False, True, False, False])
-    watch = Watch(6, noisy, CPU)
+    watch = NoiseMonitor(6, noisy, CPU)
     assert watch.histogram() is None
-    watch.see(trust([1.0, 1.0, 1.0, 1.0], [0.0, 60.0, 30.2, 59.6], 30.0), torch.tensor([0, 1, 2, 3]))
-    watch.see(trust([0.5, 0.25, 0.1], [0.3, 0.4, torch.nan], 40.0), torch.tensor([0, 2, 4]))
+    watch.add_batch(trust([1.0, 1.0, 1.0, 1.0], [0.0, 60.0, 30.2, 59.6], 30.0), torch.tensor([0, 1, 2, 3]))
+    watch.add_batch(trust([0.5, 0.25, 0.1], [0.3, 0.4, torch.nan], 40.0), torch.tensor([0, 2, 4]))
     shown = watch.histogram()
     low, high = 0.3, 60.0
-    width = (high - low) / BINS
-    assert shown["edges"] == pytest.approx([low, high]) and len(shown["right"]) == len(shown["wrong"]) == BINS
-    right, wrong = [0] * BINS, [0] * BINS
+    width = (high - low) / HISTOGRAM_BINS
+    assert shown["edges"] == pytest.approx([low, high]) and len(shown["right"]) == len(shown["wrong"]) == HISTOGRAM_BINS
+    right, wrong = [0] * HISTOGRAM_BINS, [0] * HISTOGRAM_BINS
     for value, is_wrong in ((0.3, True), (60.0, False), (0.4, False), (59.6, True)):
-        (wrong if is_wrong else right)[min(int((value - low) / width), BINS - 1)] += 1
+        (wrong if is_wrong else right)[min(int((value - low) / width), HISTOGRAM_BINS - 1)] += 1
     assert shown["right"] == right and shown["wrong"] == wrong
     assert shown["weight"][0] == pytest.approx((0.5 + 0.25) / 2) and shown["weight"][-1] == 1.0
     assert shown["weight"][10] is None
@@ -128,8 +128,8 @@ def test_the_histogram_by_hand():
 
 
 def test_one_value_alone_is_a_histogram_too():
-    watch = Watch(3, None, CPU)
-    watch.see(trust([1.0, 1.0], [2.0, 2.0]), torch.tensor([0, 1]))
+    watch = NoiseMonitor(3, None, CPU)
+    watch.add_batch(trust([1.0, 1.0], [2.0, 2.0]), torch.tensor([0, 1]))
     shown = watch.histogram()
     assert sum(shown["right"]) == 2 and shown["threshold"] is None
 
@@ -138,7 +138,7 @@ def test_one_value_alone_is_a_histogram_too():
 def test_neighbouring_numbers_are_a_histogram_too(value):
     """Constant features give suspicions that differ in their last bit; float32 has no numbers between them."""
     low = torch.tensor(value)
-    watch = Watch(3, None, CPU)
+    watch = NoiseMonitor(3, None, CPU)
     watch.last[0] = torch.stack([low, low, torch.nextafter(low, torch.tensor(torch.inf))])
     watch.last[2] = 1.0
     shown = watch.histogram()
@@ -149,12 +149,12 @@ GIVEN, CLEAN = torch.tensor([0, 1, 1, 2, 0, 1]), torch.tensor([0, 0, 1, 2, 2, 1]
 
 
 def test_a_verdict_by_hand():
-    watch = Watch(6, (GIVEN != CLEAN).numpy(), CPU)
+    watch = NoiseMonitor(6, (GIVEN != CLEAN).numpy(), CPU)
     verdict = Relabelling(
         y=torch.tensor([0, 0, 2, 2, 0, 1]), w=torch.tensor([1.0, 1.0, 1.0, 0.0, 1.0, 0.5]),
         suspicion=torch.tensor([0.1, 0.9, 0.8, 0.7, 0.2, 0.0]), threshold=0.5, facts={"own": 3.0},
     )  # fmt: skip
-    assert watch.verdict(verdict, GIVEN, CLEAN) == pytest.approx({
+    assert watch.relabelling_facts(verdict, GIVEN, CLEAN) == pytest.approx({
         "labels used": 5 / 6, "labels repaired": 2 / 6, "own": 3.0, "right before": 4 / 6,
         "right among used": 3 / 5, "wrong labels repaired": 1 / 2,
         "AUROC": (4 + 2) / 8, "recall": 1 / 2, "precision": 1 / 3, "false alarms": 2 / 4,
@@ -164,15 +164,15 @@ def test_a_verdict_by_hand():
 
 
 def test_a_verdict_without_the_truth_tells_its_own_facts():
-    watch = Watch(6, None, CPU)
-    facts = watch.verdict(Relabelling(GIVEN, torch.ones(6), facts={"own": 1.0}), GIVEN, None)
+    watch = NoiseMonitor(6, None, CPU)
+    facts = watch.relabelling_facts(Relabelling(GIVEN, torch.ones(6), facts={"own": 1.0}), GIVEN, None)
     assert facts == {"labels used": 1.0, "labels repaired": 0.0, "own": 1.0}
     assert watch.last[0].isnan().all()
 
 
 def test_a_verdict_on_clean_labels_says_nothing_of_wrong_ones():
-    watch = Watch(6, np.zeros(6, bool), CPU)
-    facts = watch.verdict(Relabelling(CLEAN, torch.ones(6), torch.rand(6)), CLEAN, CLEAN)
+    watch = NoiseMonitor(6, np.zeros(6, bool), CPU)
+    facts = watch.relabelling_facts(Relabelling(CLEAN, torch.ones(6), torch.rand(6)), CLEAN, CLEAN)
     assert facts == {"labels used": 1.0, "labels repaired": 0.0, "right before": 1.0, "right among used": 1.0}
     assert not any(math.isnan(v) for v in facts.values())
 
@@ -183,7 +183,7 @@ def test_nothing_waits_for_an_accelerator():
     score, known, row = torch.empty(8, **bare), torch.empty(8, dtype=torch.bool, **bare), torch.arange(8, **bare)
     assert all(value.is_meta for value in detection(score, known, known).values())
     history = LossHistory(torch.zeros(2, 9, **bare))
-    history.see(score, row)
+    history.add_batch(score, row)
     assert history.sums.is_meta
     with pytest.raises(RuntimeError):
         bool(score[0] > 0)
@@ -192,13 +192,13 @@ def test_nothing_waits_for_an_accelerator():
 def test_losses_over_time_by_hand():
     """The mean over the times a sample was in a batch of that pass, in one batch twice too; NaN where it was in none."""
     history = LossHistory(torch.zeros(2, 4))
-    history.end_pass(0)
-    history.see(torch.tensor([1.0, 4.0, 2.0]), torch.tensor([2, 0, 2]))
-    history.see(torch.tensor([6.0, 0.5], dtype=torch.float64), torch.tensor([2, 1]))
-    history.end_pass(2)
-    history.end_pass(2)  # no step since
-    history.see(torch.tensor([7.0]), torch.tensor([3]))
-    history.end_pass(3)
+    history.end_epoch(0)
+    history.add_batch(torch.tensor([1.0, 4.0, 2.0]), torch.tensor([2, 0, 2]))
+    history.add_batch(torch.tensor([6.0, 0.5], dtype=torch.float64), torch.tensor([2, 1]))
+    history.end_epoch(2)
+    history.end_epoch(2)  # no step since
+    history.add_batch(torch.tensor([7.0]), torch.tensor([3]))
+    history.end_epoch(3)
     assert history.step == [2, 3]
     assert history.loss[0].tolist() == pytest.approx([4.0, 0.5, 3.0, math.nan], nan_ok=True)
     assert history.loss[1].tolist() == pytest.approx([math.nan, math.nan, math.nan, 7.0], nan_ok=True)

@@ -10,7 +10,7 @@ from likewise.durations import steps_of
 from likewise.losses import CrossBatchMemory, Margin, MultiSimilarity, NormSoftmax, ProxyAnchor
 from likewise.models import Embedder, heads
 from likewise.terms import S2SD
-from likewise.training.optim import clip, forget, make_optimizer
+from likewise.training.optim import clip, make_optimizer, reset_state
 from likewise.types import LikewiseError
 
 
@@ -78,8 +78,8 @@ def test_what_was_moved_starts_anew(embedder, name):
 
     for _ in range(200):
         usual = step()
-    assert forget(optimizer, None) is None
-    forget(optimizer, [loss.proxies])
+    assert reset_state(optimizer, None) is None
+    reset_state(optimizer, [loss.proxies])
     first = step()
     assert first < usual * 1.01 and (name == "adam" or first < usual / 5), "its momentum is gone"
 
@@ -131,6 +131,8 @@ def test_on_a_gpu_a_step_is_that_of_the_cpu(name):
 
 def test_where_nothing_learns_training_is_refused_and_scoring_is_not():
     still = Embedder("features", 6, heads.Identity, features=6)
-    with pytest.raises(LikewiseError, match=r"train: something must learn, but head Identity\(\) and loss"):
+    with pytest.raises(
+        LikewiseError, match=r"train: there must be parameters to train, but head Identity\(\) and loss"
+    ):
         make_optimizer(Train("z.npz", head="Identity()"), [still], [MultiSimilarity()])
     make_optimizer(Train("z.npz", head="Identity()", steps=0), [still], [MultiSimilarity()])

@@ -16,7 +16,7 @@ from likewise.runs.usage import Session
 from likewise.training.build import build_state, make_samples
 from likewise.training.fit import train
 from likewise.training.interrupts import Interrupted
-from likewise.training.logger_dispatch import Telling
+from likewise.training.logger_dispatch import LoggerDispatch
 from likewise.training.run_log import RunLog
 from likewise.types import LikewiseError
 
@@ -30,8 +30,8 @@ def heard():
 @pytest.fixture
 def make_log(tmp_path, heard):
     def make(**how):
-        loggers = Telling.__new__(Telling)
-        loggers.tell = heard.append
+        loggers = LoggerDispatch.__new__(LoggerDispatch)
+        loggers.send = heard.append
         return RunLog(Run(tmp_path), Session.__new__(Session), loggers, **how)
 
     return make
@@ -40,8 +40,8 @@ def make_log(tmp_path, heard):
 def test_a_note_comes_after_what_was_on_its_way(make_log, heard):
     log = make_log()
     came = SimpleNamespace(query=lambda: False, synchronize=lambda: None)
-    entry = SimpleNamespace(names=("loss",), numbers=torch.tensor([0.5]), came=came, write=log.write)
-    log.scalars.waiting.append(entry)
+    entry = SimpleNamespace(names=("loss",), values=torch.tensor([0.5]), copied=came, write=log.write)
+    log.scalars.pending.append(entry)
     log.note({"step": 7, "val": 1.0})
     assert log.run.read_log() == heard == [{"loss": 0.5}, {"step": 7, "val": 1.0}]
 
@@ -88,7 +88,7 @@ def losses_by_hand(config):
     components.embedder.train()
     lines = []
     for step in range(state.plan.steps):
-        number, within = divmod(step, state.plan.per_pass)
+        number, within = divmod(step, state.plan.steps_per_epoch)
         if within == 0:
             lines.append({})
         chosen = state.sampler.one_pass(number)[within]

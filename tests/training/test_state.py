@@ -16,7 +16,7 @@ def test_a_verdict_changes_labels_and_who_is_drawn(items, make):
     state.relabel(Relabelling(y, w))
     assert state.sampler.step == 4 and state.y[0] == 3 and state.samples.labels[0] == 0
     assert set(state.kept.tolist()) == set(range(144)) - set(range(20, 30))
-    assert state.within[state.kept].tolist() == list(range(134))
+    assert state.kept_position[state.kept].tolist() == list(range(134))
     drawn = {int(state.kept[i]) for number in range(30) for b in state.sampler.one_pass(number) for i in b}
     assert drawn == set(state.kept.tolist())
     assert state.sampler.labels[0] == 3
@@ -27,7 +27,7 @@ def test_a_verdict_that_leaves_too_little_says_whose_it_was(items, make):
     verdict = Relabelling(
         torch.as_tensor(state.samples.labels), torch.as_tensor((state.samples.labels < 3).astype(np.float32))
     )
-    with pytest.raises(LikewiseError, match=r"after LabelPosterior\(.*\) left out labels; smaller batches"):
+    with pytest.raises(LikewiseError, match=r"after LabelPosterior\(.*\) dropped samples; use a smaller --batch-size"):
         state.relabel(verdict)
 
 
@@ -55,8 +55,8 @@ def test_the_state_is_everything(items, make, changes):
     state.monitor.add("weight", torch.tensor(0.5))
     if state.history:
         for _ in range(2):
-            state.history.see(torch.arange(3.0), torch.tensor([0, 5, 9]))
-            state.history.end_pass(6)
+            state.history.add_batch(torch.arange(3.0), torch.tensor([0, 5, 9]))
+            state.history.end_epoch(6)
     if state.plan.relabel_every:
         x = torch.as_tensor(state.samples.items.x[state.samples.rows])
         state.relabel(
@@ -67,7 +67,7 @@ def test_the_state_is_everything(items, make, changes):
     assert same(state, other) and other.step == 7
     assert torch.equal(state.y, other.y) and np.array_equal(state.kept, other.kept)
     assert torch.equal(state.monitor.last.nan_to_num(), other.monitor.last.nan_to_num())
-    assert {name: float(n) for name, n in other.monitor.take().items()} == {
+    assert {name: float(n) for name, n in other.monitor.take_sums().items()} == {
         "sum of weight": 0.5,
         "count of weight": 1.0,
     }

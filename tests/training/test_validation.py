@@ -1,4 +1,4 @@
-"""Looks at the whole data: validation, relabelling, and true labels that nothing uses."""
+"""PeriodicWork at the whole data: validation, relabelling, and true labels that nothing uses."""
 
 import dataclasses
 

@@ -16,7 +16,7 @@ from likewise._version import __version__
 from likewise.config import Export, Train, check, to_dict
 from likewise.deploy.model import Model, load, model_of, settings_to_rebuild
 from likewise.deploy.model_card import Card, code, fill, write_card
-from likewise.deploy.onnx import must_have_onnx, preprocessing, write_onnx
+from likewise.deploy.onnx import check_onnx_packages, preprocessing, write_onnx
 from likewise.deploy.parity import Parity, compare, parity_inputs
 from likewise.io.files import FULL, write_json
 from likewise.io.progress import bar
@@ -26,12 +26,12 @@ from likewise.runs.sample_weights import read_sample_weights
 from likewise.runs.usage import cost
 from likewise.types import Items, LikewiseError
 
-FILES = {
+EXPORT_FILES = {
     "onnx": ("model.onnx", "preprocess.json", "README.md", "example.py"),
     "safetensors": ("model.safetensors", "config.json", "README.md", "example.py"),
 }
 
-CPU = torch.device("cpu")
+CPU_DEVICE = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Exported:
     parity: Parity
 
     def __fspath__(self) -> str:
-        """The folder, so that an export can stand wherever a path can."""
+        """Return the folder, so that an export can be used as a path."""
         return str(self.folder)
 
     @view
@@ -53,14 +53,14 @@ class Exported:
 
 
 def export(config: Export, say=print) -> Exported:
-    """Write the folder. What does not give the run's embeddings is an error, and nothing is left of it."""
+    """Export the network of a run into a folder. If its embeddings differ from the run's, raises and deletes the folder."""
     check(config)
     if config.to == "onnx":
-        must_have_onnx()
+        check_onnx_packages()
     run = Run(config.run)
     out = Path(config.out).expanduser().absolute() if config.out else run.path / f"export-{config.to}"
     opened = OpenRun(
-        run, checkpoint=config.checkpoint, device=CPU, data=config.data if config.parity_samples else None,
+        run, checkpoint=config.checkpoint, device=CPU_DEVICE, data=config.data if config.parity_samples else None,
         root=config.root if config.parity_samples else None, allow_imports=config.allow_imports,
         workers=0, quiet=config.quiet, say=say,
     )  # fmt: skip
@@ -75,19 +75,19 @@ def export(config: Export, say=print) -> Exported:
         card = describe(opened, config, items, model, parity, out)
         (aside / "README.md").write_text(write_card(card), "utf-8")
         progress.advance()
-    return Exported(out, FILES[config.to], parity)
+    return Exported(out, EXPORT_FILES[config.to], parity)
 
 
 def data_of(opened: OpenRun) -> Items:
-    """Return the data of the run, or raise an error that names the way without it."""
+    """Return the data of the run; if it cannot be loaded, the error names the option that needs no data."""
     try:
         return opened.items
     except LikewiseError as error:
-        raise LikewiseError(f"{error}; or compare on made-up samples: --parity-samples 0") from None
+        raise LikewiseError(f"{error}; or compare on synthetic samples: --parity-samples 0") from None
 
 
 def write_safetensors(folder: Path, model: Model, run: Run, config: Train) -> Callable:
-    """Weights of the network alone, and what it is built from; the way to embed with them."""
+    """Write the weights of the network and its settings, and return a function that embeds with them."""
     about = {"identity": run.about["identity"], "likewise": __version__, **settings_to_rebuild(config, model)}
     write_json(folder / "config.json", about)
     Run(folder).save_tensors("model.safetensors", model.embedder.state_dict())
@@ -96,58 +96,58 @@ def write_safetensors(folder: Path, model: Model, run: Run, config: Train) -> Ca
 
 
 def check_out(out: Path) -> None:
-    """A new or empty folder, or one of an earlier export, whose files go."""
+    """Raise unless the folder is new, empty, or an earlier export, whose files will be replaced."""
     if not out.exists():
         return
     there = {p.name for p in out.iterdir()} - {"__pycache__"} if out.is_dir() else {out.name}
     if there and not (out.is_dir() and is_export(out, there)):
-        known = {*FILES["onnx"], *FILES["safetensors"]}
+        known = {*EXPORT_FILES["onnx"], *EXPORT_FILES["safetensors"]}
         first = min(there, key=lambda name: (name in known, name))
         raise LikewiseError(
-            f"export: --out must be a new folder or an earlier export, got '{out}', which holds {first}; name another"
+            f"export: --out must be a new folder or an earlier export, got '{out}', which holds {first}; give another folder"
         )
 
 
 def is_export(folder: Path, there: set[str]) -> bool:
-    """Whether these are the files of an export and no others."""
-    if there == set(FILES["onnx"]):
+    """Return whether the folder has the files of an export and no others."""
+    if there == set(EXPORT_FILES["onnx"]):
         return True
     try:
-        return there == set(FILES["safetensors"]) and "export" in Run(folder).read_json("config.json")
+        return there == set(EXPORT_FILES["safetensors"]) and "export" in Run(folder).read_json("config.json")
     except LikewiseError:
         return False
 
 
 @contextmanager
 def folder_aside(out: Path) -> Iterator[Path]:
-    """A folder to fill, whose files take their place when all has gone well; otherwise they are gone."""
+    """Yield a temporary folder; its files replace those in `out` on success, and are deleted on an error."""
     aside = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
         aside.mkdir(parents=True)
         yield aside
         shutil.rmtree(aside / "__pycache__", ignore_errors=True)
-        out.mkdir(exist_ok=True)  # one that is there stays: somebody may stand in it
+        out.mkdir(exist_ok=True)  # an existing folder is not replaced: it may be the working directory of a process
         for old in out.iterdir():
             shutil.rmtree(old) if old.is_dir() else old.unlink()
         for new in aside.iterdir():
             new.rename(out / new.name)
     except OSError as error:
-        hint = "free some space" if error.errno in FULL else "name another place with --out"
+        hint = "free some space" if error.errno in FULL else "give another folder with --out"
         raise LikewiseError(f"export: '{out}' cannot be written ({error.strerror or error}); {hint}") from None
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
 
 def describe(opened: OpenRun, config: Export, items: Items | None, model: Model, parity: Parity, out: Path) -> Card:
-    """The facts of the model card, from what the run's folder says."""
+    """Return the facts of the model card, from the run folder."""
     run, settings = opened.run, opened.settings
     checkpoint = (
         "only" if config.checkpoint != "untrained" and run.network("best") == run.network("last") else config.checkpoint
     )
     data = {"name": items.name if items else Path(settings.data).name}
     if items:
-        parts = {part: len(opened.protocol.rows(items, part)) for part in ("train", "val", "test")}
-        data |= {"samples": f"{len(items)} ({', '.join(f'{n} {part}' for part, n in parts.items() if n)})"}
+        sizes = {split: len(opened.protocol.rows(items, split)) for split in ("train", "val", "test")}
+        data |= {"samples": f"{len(items)} ({', '.join(f'{n} {split}' for split, n in sizes.items() if n)})"}
         data |= {"classes": str(items.classes)}
     return Card(
         name=run.path.resolve().name,
@@ -162,52 +162,55 @@ def describe(opened: OpenRun, config: Export, items: Items | None, model: Model,
         data=data | {"fingerprint": run.about["data"]},
         labels=labels(opened, items),
         scores=run.scores if run.done and checkpoint in ("best", "only") else None,
-        checked=f"Compared with the run's own network, on the CPU in float32, on {parity}.",
+        checked=f"Compared with the run's own network, on the CPU_DEVICE in float32, on {parity}.",
         made=made(run, checkpoint != "untrained"),
         finished=run.done,
     )
 
 
 def labels(opened: OpenRun, items: Items | None) -> tuple[str, ...]:
-    """What was done about wrong labels, and what came of it."""
+    """Return sentences about injected noise, wrong labels, and the samples that were dropped or relabelled."""
     settings = opened.settings
-    noise = f"Noise put in on purpose: {code(settings.noise)}." if settings.noise else "This training put in no noise."
-    said = [noise, *([] if items is None else known_wrong(opened))]
+    noise = f"Label noise injected: {code(settings.noise)}." if settings.noise else "No label noise was injected."
+    lines = [noise, *([] if items is None else known_wrong(opened))]
     if not settings.confidence:
-        return (*said, "All labels were used in training.")
-    said.append(f"Labels were judged in training by {code(settings.confidence)}.")
+        return (*lines, "All labels were used in training.")
+    lines.append(f"Sample weights were computed during training by {code(settings.confidence)}.")
     final = read_sample_weights(opened.run.path, "export")
     if final is not None:
         out, kept = final.dropped, final.weight[final.weight > 0]
-        said.append(
-            f"In the end, of {len(out)} training samples {int(out.sum())} were left out ({out.mean():.1%}) and "
+        lines.append(
+            f"At the end, {int(out.sum())} of {len(out)} training samples were dropped ({out.mean():.1%}) and "
             f"{int(final.relabelled.sum())} relabelled."
         )
         if len(kept) and kept.min() < kept.max():
-            said.append(f"Those that were not left out had weights from {kept.min():.3g} to {kept.max():.3g}.")
-    return tuple(said)
+            lines.append(f"The other samples had weights from {kept.min():.3g} to {kept.max():.3g}.")
+    return tuple(lines)
 
 
 def known_wrong(opened: OpenRun) -> Iterator[str]:
-    """How many training labels are wrong, where the truth is known."""
+    """Yield a sentence with the share of wrong training labels, if the true labels are known."""
     given = opened.noisy_items
     rows = opened.protocol.rows(given, "train")
     if given.y_clean is not None and len(rows):
         wrong = (given.y != given.y_clean)[rows]
-        yield f"{wrong.mean():.1%} of {len(rows)} training labels are wrong: for these data the true ones are known."
+        yield f"{wrong.mean():.1%} of {len(rows)} training labels are wrong, by the true labels of this data."
 
 
 def made(run: Run, trained: bool) -> dict[str, str]:
-    """Versions, and of a trained network hardware, time and energy, where the run has kept them."""
+    """Return versions, and for a trained network also hardware, time and energy, as far as the run has recorded them."""
     took = cost(run)
     versions = run.environment.get("versions", {})
-    energy, others = sum((took["energy_joules"] or {}).values()), ", with all that ran there" * bool(took["shared"])
+    energy, others = (
+        sum((took["energy_joules"] or {}).values()),
+        ", including other processes on this machine" * bool(took["shared"]),
+    )
     found = {
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items() if version),
         "commit of likewise": took["commit"],
         "hardware": trained and took["device"],
         "training": trained and took["train_seconds"] and f"{took['train_seconds']:.0f} s",
-        "energy": trained and energy and f"{energy / 3.6e6:.3g} kWh, as far as the hardware counts" + others,
+        "energy": trained and energy and f"{energy / 3.6e6:.3g} kWh, by the counters of the hardware" + others,
         "run": run.about["identity"],
     }
     return {name: str(value) for name, value in found.items() if value}

@@ -1,4 +1,4 @@
-"""load: a run, or what was exported of one -> a network to call with pictures."""
+"""load: the network of a run or of an export, as a function from images to embeddings."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from likewise.runs.tensors import load_into
 from likewise.types import LikewiseError
 
 FORMAT = 1
-"""Of an export's config.json."""
+"""Version of the config.json of an export."""
 
-KEPT = ("backbone", "head", "dim", "pool", "layer_norm", "augment", "short_side")
-"""The settings that a network and what it sees of a picture are built from; the size of the picture is kept beside them."""
+NETWORK_SETTINGS = ("backbone", "head", "dim", "pool", "layer_norm", "augment", "short_side")
+"""The settings that define a network and its image transform; the image size is stored beside them."""
 
-BATCH = 64
+BATCH_SIZE = 64
 
-Picture = str | os.PathLike | Image.Image
-Images = Picture | Iterable[Picture] | Tensor | np.ndarray
+ImageLike = str | os.PathLike | Image.Image
+Images = ImageLike | Iterable[ImageLike] | Tensor | np.ndarray
 
 
 class Model:
-    """A network ready for use: pictures in, embeddings out. It stays in evaluation mode.
+    """A network in evaluation mode, as a function from images to embeddings.
 
-    `transform` is what it sees of a picture, None where it takes feature vectors. `similarity` says how its embeddings are
-    compared: "cosine" (they have unit length) or "euclidean".
+    `transform` is the image transform; None for feature vectors. `similarity` is that of its embeddings: "cosine" (they have
+    unit length) or "euclidean".
     """
 
     def __init__(self, embedder: Embedder, transform: Plain | None, similarity: str, device: torch.device):
@@ -53,11 +53,11 @@ class Model:
 
     @torch.no_grad()
     def __call__(self, images: Images) -> Float[np.ndarray, "N D"]:
-        """Embeddings, one line a picture.
+        """Return the embeddings of images, one row for each.
 
         Args:
-            images: paths or PIL pictures, one or many; or a batch of pixels as the network sees them (uint8, or float in
-                [0, 1]), or of features, as one tensor.
+            images: paths or PIL images, one or many; or a batch as one tensor: of transformed pixels (uint8, or float in
+                [0, 1]), or of features.
         """
         found = [np.zeros((0, self.dim), np.float32)]
         for x in self.batches(images):
@@ -66,33 +66,35 @@ class Model:
         return np.concatenate(found)
 
     def batches(self, images: Images) -> Iterator[Tensor]:
+        """Yield the input of the network in batches."""
         if isinstance(images, Tensor | np.ndarray):
-            yield from self.checked(torch.as_tensor(images)).split(BATCH)
+            yield from self.checked(torch.as_tensor(images)).split(BATCH_SIZE)
             return
-        alone = isinstance(images, Picture) or not isinstance(images, Iterable)
+        alone = isinstance(images, ImageLike) or not isinstance(images, Iterable)
         several: list[Any] = [images] if alone else list(images)  # pyright: ignore[reportArgumentType]
-        for start in range(0, len(several), BATCH):
-            yield torch.stack([self.see(one) for one in several[start : start + BATCH]])
+        for start in range(0, len(several), BATCH_SIZE):
+            yield torch.stack([self.preprocess(one) for one in several[start : start + BATCH_SIZE]])
 
-    def see(self, picture: Picture) -> Tensor:
+    def preprocess(self, image: ImageLike) -> Tensor:
+        """Return the transformed pixels of one image."""
         if self.transform is None:
             raise LikewiseError(
-                f"Model: it embeds feature vectors, an array of shape (N, {self.embedder.feature_dim}), "
-                f"got {type(picture).__name__}"
+                f"Model: the input must be feature vectors, an array of shape (N, {self.embedder.feature_dim}), "
+                f"got {type(image).__name__}; compute the features first"
             )
-        if isinstance(picture, Image.Image):
-            return self.transform(check_shape(to_rgb(upright(picture)), "Model"))
-        if isinstance(picture, str | os.PathLike):
-            return self.transform(read_image(Path(picture).expanduser()))
+        if isinstance(image, Image.Image):
+            return self.transform(check_shape(to_rgb(upright(image)), "Model"))
+        if isinstance(image, str | os.PathLike):
+            return self.transform(read_image(Path(image).expanduser()))
         raise LikewiseError(
-            f"Model: a picture must be a path or a PIL image, got {type(picture).__name__}; "
-            "make it one with PIL.Image.fromarray, or give a batch of pixels as one tensor"
+            f"Model: an image must be a path or a PIL image, got {type(image).__name__}; "
+            "convert it with PIL.Image.fromarray, or give a batch of pixels as one tensor"
         )
 
     def checked(self, x: Shaped[Tensor, "..."]) -> Tensor:
-        """A batch of the shape that the network was evaluated with. Other sizes would be embedded, but not as well."""
+        """Return a batch after a check of its shape. Other image sizes would give worse embeddings, so they are an error."""
         if self.transform is None:
-            return x.float() if x.is_floating_point() else x  # the network says what is wrong with others
+            return x.float() if x.is_floating_point() else x  # the network raises for other dtypes
         size = self.transform.size
         if x.ndim != 4 or tuple(x.shape[1:]) != (3, size, size):
             raise LikewiseError(
@@ -107,23 +109,23 @@ class Model:
 def load(
     path: str | os.PathLike, *, checkpoint: str = "best", device: str | None = None, allow_imports: bool = False
 ) -> Model:
-    """The network of a run, or of a folder that `likewise export --to safetensors` wrote. Nothing in it is executed.
+    """Return the network of a run, or of a folder that `likewise export --to safetensors` wrote. Runs no code of it.
 
     Args:
-        which: of a run: its best network, the last, or as it was untrained.
+        checkpoint: the network of a run: "best" on validation, "last", or "untrained".
         device: cpu, cuda, mps; None: the GPU if there is one.
-        allow_imports: let specs import parts by dotted name, which runs their code.
+        allow_imports: let specs import components by dotted name, which runs their code.
     """
     run = Run(Path(path))
     if (run.path / "model.onnx").exists():
         raise LikewiseError(
-            f"load: '{path}' is an ONNX export, which runs without likewise: see its example.py; "
-            "give the run itself, or export it --to safetensors"
+            f"load: '{path}' is an ONNX export, which runs without likewise (see its example.py); "
+            "give the run, or export it with --to safetensors"
         )
     if not (run.path / "config.json").is_file():
         what = "a folder without a config.json" if run.path.is_dir() else "no folder"
         raise LikewiseError(
-            f"load: a run folder is wanted, or one that `likewise export --to safetensors` wrote, got '{path}', {what}"
+            f"load: the path must be a run folder, or one that `likewise export --to safetensors` wrote, got '{path}', {what}"
         )
     about = run.read_json("config.json")
     if isinstance(about, dict) and "export" in about:
@@ -134,29 +136,31 @@ def load(
 def model_of(opened: OpenRun) -> Model:
     """Return the network of an open run, ready for use."""
     if opened.checkpoint not in ("best", "last", "untrained"):
-        raise LikewiseError(f"load: which must be best, last or untrained, got '{opened.checkpoint}'")
+        raise LikewiseError(f"load: checkpoint must be best, last or untrained, got '{opened.checkpoint}'")
     return Model(opened.network, opened.transform, opened.similarity, opened.device)
 
 
 def settings_to_rebuild(config: Train, model: Model) -> dict:
-    """What an export's config.json needs for `open_export`."""
-    size = model.transform.size if model.transform else None  # the backbone's own may change with the version of timm
-    kept = {name: getattr(config, name) for name in KEPT}
+    """Return the entries of an export's config.json that `open_export` reads."""
+    size = (
+        model.transform.size if model.transform else None
+    )  # stored, because the default of the backbone may change with the version of timm
+    kept = {name: getattr(config, name) for name in NETWORK_SETTINGS}
     width = model.embedder.feature_dim if model.transform is None else None
     return {"export": FORMAT, "similarity": model.similarity, "features": width, "settings": kept | {"size": size}}
 
 
 def open_export(folder: Run, about: dict, device: torch.device, allow_imports: bool) -> Model:
-    """A network from what `settings_to_rebuild` kept, and the weights beside it."""
+    """Return the network of an export, from its config.json and its weights."""
     if not isinstance(about["export"], int) or about["export"] > FORMAT:
         raise LikewiseError(
-            f"load: '{folder.path}' was written by a newer likewise (format {about['export']}, this one reads up to {FORMAT}); "
+            f"load: '{folder.path}' was written by a newer version of likewise (format {about['export']}, this version reads up to {FORMAT}); "
             "update likewise"
         )
     settings, similarity = about.get("settings"), about.get("similarity")
     if (
         not isinstance(settings, dict)
-        or settings.keys() != {*KEPT, "size"}
+        or settings.keys() != {*NETWORK_SETTINGS, "size"}
         or similarity not in ("cosine", "euclidean")
     ):
         raise LikewiseError(f"load: {folder.path / 'config.json'} is damaged; export the run again")

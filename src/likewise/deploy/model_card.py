@@ -1,4 +1,4 @@
-"""The model card: what a network is, how well it does and how it was made, in Markdown, from facts of its run alone."""
+"""The model card of an export, in Markdown: the network, its scores and its training, from the run folder."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ from jinja2 import Environment, FileSystemLoader
 from likewise.render.html import TEMPLATES
 from likewise.render.scores import score_lines
 
-TOLD = (
+SHOWN_SETTINGS = (
     "recipe", "backbone", "head", "pool", "loss", "sampler", "confidence", "terms", "epochs", "steps", "optimizer", "lr",
     "weight_decay", "schedule", "precision", "augment", "mixup", "protocol", "seed",
 )  # fmt: skip
-"""The settings that a card tells, where they are set."""
+"""The settings in a model card, if they are set."""
 
 
 @dataclass(frozen=True)
 class Card:
-    """The facts of a card.
+    """The facts of a model card.
 
-    `size` is the side of the square that the network sees and `preprocess` how it gets it, both None for feature vectors.
-    `scores` are what scores.json holds, None where there are none of this network. `labels`: what is known of their noise.
-    `which` network of its training it is: the "best" on validation, the "last" although another was best, the "only" one that
-    was kept, or the "untrained" one.
+    `preprocess`: how an image becomes the input; None for feature vectors. `scores`: content of scores.json; None if this network
+    was not scored. `labels`: sentences about label noise. `checkpoint`: "best" on validation, "last" (another one was best),
+    "only" (there is one network), or "untrained".
     """
 
     name: str
@@ -47,14 +46,14 @@ class Card:
 
 
 def write_card(card: Card) -> str:
-    """README.md of an export."""
+    """Return the text of README.md of an export."""
     config = card.config
-    settings = {name: as_words(config[name]) for name in TOLD if config.get(name) not in (None, (), [])}
+    settings = {name: as_words(config[name]) for name in SHOWN_SETTINGS if config.get(name) not in (None, (), [])}
     facts = vars(card) | {
         "pictures": card.preprocess is not None,
         "compared": "They have unit length and are compared by their cosine."
         if card.similarity == "cosine"
-        else "They are compared by their Euclidean distance, as their loss was written for.",
+        else "They are compared by their Euclidean distance, as in their loss.",
         "network": network(card),
         "sees": sees(card),
         "scores": score_lines(card.scores) if card.scores else [],
@@ -92,7 +91,7 @@ def as_words(value: object) -> str:
 
 
 def start(config: Mapping) -> str:
-    """Where the weights came from before training."""
+    """Return the source of the weights before training."""
     if config["backbone"] == "features":
         return "random weights"
     if config.get("weights"):
@@ -101,21 +100,21 @@ def start(config: Mapping) -> str:
 
 
 def network(card: Card) -> str:
-    """Which of its training's networks this is."""
+    """Return a sentence about the checkpoint that was exported."""
     if card.checkpoint == "untrained":
         return (
             f"It is untrained: {code(card.config['backbone'])} as it was before the first step, from "
             f"{plain(start(card.config))}."
         )
     return {
-        "best": "Of the networks on the way of its training, this was the best on validation.",
+        "best": "This is the checkpoint of its training that was best on validation.",
         "last": "This is the last network of its training; the one that was best on validation is another file.",
         "only": f"This is the network {'that its training ended with' if card.finished else 'of the last checkpoint'}.",
     }[card.checkpoint]
 
 
 def sees(card: Card) -> str:
-    """How a picture must come in."""
+    """Return sentences about the input of the network."""
     see = card.preprocess
     if see is None:
         return "It takes float vectors, of the same kind as those it was trained on."
@@ -126,8 +125,8 @@ def sees(card: Card) -> str:
     )
     first = f"shrunk to a short side of {see['shrink_first']} where it is longer, then " if see["shrink_first"] else ""
     return (
-        f"A picture is turned upright, put on white where it is transparent, {first}{how} (bilinear, by Pillow, along rows and "
-        "then columns), with RGB values in 0..1. Mean and deviation are taken out inside of the network. "
+        f"An image is turned upright, put on white where it is transparent, {first}{how} (bilinear, by Pillow, along rows and "
+        "then columns), with RGB values in 0..1. The network subtracts the mean and divides by the deviation itself. "
         + ("`preprocess.json` has this in numbers." if card.to == "onnx" else "`likewise.load` does all of it.")
     )
 
@@ -138,24 +137,24 @@ def scored(card: Card) -> list[str]:
         return ["This network was not scored."]
     over = f"; intervals: bootstrap over {scores['interval_over']}" if scores.get("interval") else ""
     split, similarity = scores.get("split", "test"), scores["similarity"]
-    said = [plain(f"{scores['queries']} queries of the {split} split, {similarity} similarity{over}.")]
+    lines = [plain(f"{scores['queries']} queries of the {split} split, {similarity} similarity{over}.")]
     if card.config.get("protocol"):
-        said.append(f"Queries and gallery: {code(card.config['protocol'])}.")
+        lines.append(f"Queries and gallery: {code(card.config['protocol'])}.")
     if scores.get("unscored"):
-        said.append(plain(f"{scores['unscored']} more queries have nothing to find and are left out."))
+        lines.append(plain(f"{scores['unscored']} more queries have no relevant gallery row and are not included."))
     leaks = plain(scores.get("leaks") or "")
-    return [*said, f"{leaks[0].upper()}{leaks[1:]}."] if leaks else said
+    return [*lines, f"{leaks[0].upper()}{leaks[1:]}."] if leaks else lines
 
 
 def limits(card: Card) -> list[str]:
-    said = (
+    lines = (
         []
         if card.finished or card.checkpoint == "untrained"
         else ["Its training was not finished when this was written."]
     )
     if card.preprocess:
         size = card.preprocess["size"]
-        said.append(f"Pictures of {size} x {size} pixels only; details lost in getting there are not seen.")
+        lines.append(f"Images have {size} x {size} pixels; details that are lost at this size cannot be used.")
     if card.scores:
-        said.append("The scores are those of one training, on one data set; another seed or other data give others.")
-    return [*said, "Classes, people or places that its data lacks were not measured; nor was fairness among groups."]
+        lines.append("The scores are those of one training, on one data set; another seed or other data give others.")
+    return [*lines, "Classes, people or places that its data lacks were not measured; nor was fairness among groups."]

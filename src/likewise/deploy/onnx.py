@@ -1,4 +1,4 @@
-"""A network as an ONNX file, which runs without torch, and what must be done to a picture before it."""
+"""Write a network as an ONNX file, which runs without torch, and its image preprocessing as JSON."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from likewise.pretrained.weights import brief
 from likewise.runs.folder import Run
 from likewise.types import LikewiseError
 
-OPSET = 18
-"""Every torch from 2.6 on writes it, and every onnxruntime from 1.14 on reads it."""
+ONNX_OPSET = 18
+"""Version of the ONNX operators: torch writes it from 2.6 on, onnxruntime reads it from 1.14 on."""
 
 
 class Graph(nn.Module):
-    """What an ONNX file computes: the unit embedding, and the one before the norm where that is what is compared."""
+    """The graph of the ONNX file: returns the unit embedding, and with `raw` also the embedding before normalisation."""
 
     def __init__(self, embedder: Embedder, raw: bool):
         super().__init__()
@@ -43,17 +43,17 @@ class Graph(nn.Module):
         return (out.z, out.e) if self.raw else out.z
 
 
-def must_have_onnx() -> None:
-    """Or an error before the work begins."""
+def check_onnx_packages() -> None:
+    """Raise unless the packages for ONNX are installed."""
     for name in ("onnx", "onnxscript", "onnxruntime"):
         if importlib.util.find_spec(name) is None:
             raise LikewiseError(
-                f"export: an ONNX file needs {name}, which is not there; pip install 'likewise[onnx]', or --to safetensors"
+                f"export: an ONNX file needs {name}, which is not installed; pip install 'likewise[onnx]', or --to safetensors"
             )
 
 
 def write_onnx(folder: Path, model: Model, run: Run, config: Train) -> Callable:
-    """The graph with normalisation in it, what must be done to a picture before, and the way to embed: that of example.py."""
+    """Write model.onnx, preprocess.json and example.py, and return the `embed` function of example.py."""
     import onnx
 
     plain, raw = model.transform, model.similarity == "euclidean"
@@ -65,29 +65,29 @@ def write_onnx(folder: Path, model: Model, run: Run, config: Train) -> Callable:
     try:
         with quietly():
             program = torch.onnx.export(
-                Graph(model.embedder, raw).eval(), (torch.zeros(shape),), dynamo=True, opset_version=OPSET, verbose=False,
+                Graph(model.embedder, raw).eval(), (torch.zeros(shape),), dynamo=True, opset_version=ONNX_OPSET, verbose=False,
                 input_names=names[0], output_names=names[1], dynamic_shapes=({0: torch.export.Dim("batch", max=2**31 - 1)},),
             )  # fmt: skip
         assert program is not None
         proto = program.model_proto
         for node in (*proto.graph.node, *(node for f in proto.functions for node in f.node)):
-            del node.metadata_props[:]  # where in whose files the code stood
+            del node.metadata_props[:]  # paths of the source code on this machine
         about = {"likewise": __version__, "run": run.about["identity"], "similarity": model.similarity}
         about |= {"dim": str(model.dim)} | ({"size": str(plain.size)} if plain else {})
         onnx.helper.set_model_props(proto, about)
         onnx.checker.check_model(proto)
         onnx.save(proto, folder / "model.onnx")
-        return runpy.run_path(str(folder / "example.py"))["embed"]  # our own text, as users will run it
+        return runpy.run_path(str(folder / "example.py"))["embed"]  # the code that users will run
     except OSError:
         raise
-    except Exception as error:  # of many families: torch's, onnxscript's, protobuf's (beyond 2 GB)
+    except Exception as error:  # torch, onnxscript and protobuf (beyond 2 GB) have no common base class
         raise LikewiseError(
             f"export: {config.backbone} with {config.head} cannot be written as ONNX ({brief(error)}); use --to safetensors"
         ) from error
 
 
 def preprocessing(plain: Plain | None) -> dict:
-    """What evaluation does with a picture, in numbers."""
+    """Return the image preprocessing of evaluation as numbers; {} for feature vectors."""
     if plain is None:
         return {}
     short = round(plain.size * 256 / 224) if plain.kind == "crop" else None
@@ -99,7 +99,7 @@ def preprocessing(plain: Plain | None) -> dict:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Without what exporters tell their developers."""
+    """Suppress warnings and log messages of the ONNX exporters, which are meant for their developers."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     try:

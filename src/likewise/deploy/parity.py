@@ -1,4 +1,4 @@
-"""Whether an exported network gives the embeddings of the run: samples to compare on, and the comparison."""
+"""Compare the embeddings of an exported network with those of the run."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ from likewise.pretrained.weights import brief
 from likewise.retrieval.ranking import nearest
 from likewise.types import Items, LikewiseError
 
-TOLERANCE = 1e-4
-"""Largest difference of an embedding's numbers, as a share of the longest embedding, up to which two count as the same. Other
-orders of summing float32 make some 1e-6."""
+PARITY_TOLERANCE = 1e-4
+"""Largest allowed difference of embeddings, relative to the largest norm. Another order of float32 sums gives about 1e-6."""
 
-MADE_UP = 16
-"""Pictures that are made up where none of the data are to be had."""
+SYNTHETIC_SAMPLES = 16
+"""Number of synthetic images or vectors for a comparison without data."""
 
 
 @dataclass(frozen=True)
 class Parity:
-    """How far embeddings of the export are those of the run: of `samples` things, `of` what kind.
+    """Comparison of the embeddings of an export and of the run.
 
-    `difference` is the largest there is, as a share of the longest embedding; `cosine` the smallest one of the two embeddings
-    of a sample; `neighbours` the share of samples with the same nearest neighbour, None for one alone.
+    Attributes:
+        samples, of: number and kind of the samples.
+        difference: largest difference, relative to the largest norm.
+        cosine: smallest cosine of the two embeddings of a sample.
+        neighbours: share of samples with the same nearest neighbour; None for a single sample.
     """
 
     samples: int
@@ -44,7 +46,7 @@ class Parity:
         near = "" if self.neighbours is None else f", the same nearest neighbour for {self.neighbours:.1%}"
         apart = f"differ by {self.difference:.1e} at most" if self.difference else "are equal to the bit"
         return (
-            f"{self.samples} {self.of}: embeddings {apart} (up to {TOLERANCE:g} is allowed), "
+            f"{self.samples} {self.of}: embeddings {apart} (up to {PARITY_TOLERANCE:g} is allowed), "
             f"cosine {self.cosine:.6f} at least{near}"
         )
 
@@ -52,35 +54,35 @@ class Parity:
 def parity_inputs(
     model: Model, protocol: Protocol, items: Items | None, count: int
 ) -> tuple[Sequence | np.ndarray, str]:
-    """What both are compared on, and what that is in words: spread over the test split, or made up."""
+    """Return the samples for the comparison, and their kind in words: spread over the test split, or synthetic."""
     if items is None:
-        rng, kind = np.random.default_rng(0), "pictures" if model.transform else "vectors"
+        rng, kind = np.random.default_rng(0), "images" if model.transform else "vectors"
         if model.transform is None:
-            made = rng.normal(size=(MADE_UP, model.embedder.feature_dim)).astype(np.float32)
+            made = rng.normal(size=(SYNTHETIC_SAMPLES, model.embedder.feature_dim)).astype(np.float32)
         else:
-            made = [made_up(rng) for _ in range(MADE_UP)]
-        return made, f"made-up {kind} (none of the data)"
+            made = [synthetic_image(rng) for _ in range(SYNTHETIC_SAMPLES)]
+        return made, f"synthetic {kind} (no data)"
     rows = protocol.rows(items, "test")
-    part, rows = ("test split", rows) if len(rows) else ("data", np.arange(len(items)))
+    source, rows = ("test split", rows) if len(rows) else ("data", np.arange(len(items)))
     rows = rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int)]
     if items.x is not None:
-        return items.x[rows].astype(np.float32), f"vectors of the {part}"
+        return items.x[rows].astype(np.float32), f"vectors of the {source}"
     whole = items.box is None
-    return [file_of(items, r) if whole else image_of(items, r) for r in rows.tolist()], f"pictures of the {part}"
+    return [file_of(items, r) if whole else image_of(items, r) for r in rows.tolist()], f"images of the {source}"
 
 
-def made_up(rng: np.random.Generator) -> Image.Image:
-    """Soft colours of a random shape."""
+def synthetic_image(rng: np.random.Generator) -> Image.Image:
+    """Return an image of random smooth colours and random size."""
     coarse = Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8))
     return coarse.resize(tuple(rng.integers(40, 400, 2).tolist()), Image.Resampling.BICUBIC)
 
 
 def compare(model: Model, embed: Callable, given: Sequence | Shaped[np.ndarray, "N F"], of: str) -> Parity:
-    """Embeddings of the same samples by the run's network and by the export's own way; an error where they differ."""
+    """Compare the embeddings of samples by the network of the run and by `embed` of the export; raises if they differ."""
     own = model(given)
     try:
         other = np.concatenate([embed(given[start : start + 32]) for start in range(0, len(given), 32)])
-    except Exception as error:  # onnxruntime has families of its own
+    except Exception as error:  # onnxruntime has several unrelated exception classes
         raise LikewiseError(f"export: example.py fails on the data ({brief(error)}); nothing was written") from error
     if other.shape != own.shape:
         raise LikewiseError(
@@ -88,9 +90,9 @@ def compare(model: Model, embed: Callable, given: Sequence | Shaped[np.ndarray, 
         )
     length = [np.linalg.norm(z.astype(np.float64), axis=1) for z in (own, other)]
     difference = float(np.abs(own - other).max() / max(length[0].max(), 1e-12))
-    if not difference <= TOLERANCE:  # NaN is no match either
+    if not difference <= PARITY_TOLERANCE:  # also raises for NaN
         raise LikewiseError(
-            f"export: embeddings must be the run's up to {TOLERANCE:g}, got a difference of {difference:.2g} on {len(given)} "
+            f"export: embeddings must equal those of the run up to {PARITY_TOLERANCE:g}, got a difference of {difference:.2g} on {len(given)} "
             f"{of}; nothing was written. Please report it with the versions of torch and onnxruntime"
         )
     cosine = (own.astype(np.float64) * other).sum(1) / np.maximum(length[0] * length[1], 1e-12)

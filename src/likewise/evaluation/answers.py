@@ -1,4 +1,4 @@
-"""The answers that queries can have and have to find, by the protocol and the labels alone."""
+"""Count the relevant and the possible gallery rows of queries, from the protocol and the labels."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from likewise.types import Items
 
 
 def findable(items: Items, protocol: Protocol, rows: Int[np.ndarray, "n"]) -> Int[torch.Tensor, "Q"]:
-    """Return how many answers each query among these rows has to find: of its class, not itself, not of its group."""
-    asks, answers = protocol.query_gallery(items, rows)
-    q, g = rows[asks], rows[answers]
+    """Return the number of relevant gallery rows of each query: of its class, but not itself and not of its group."""
+    is_query, in_gallery = protocol.query_gallery(items, rows)
+    q, g = rows[is_query], rows[in_gallery]
     place = np.full(len(items), -1)
     place[g] = np.arange(len(g))
     groups = None
@@ -25,6 +25,6 @@ def findable(items: Items, protocol: Protocol, rows: Int[np.ndarray, "n"]) -> In
     return count_relevant(torch.as_tensor(items.y[q]), torch.as_tensor(items.y[g]), alone)
 
 
-def answers_for(asks: Bool[np.ndarray, "n"], answers: Bool[np.ndarray, "n"]) -> int:
-    """Return how many answers a query can have at most: no row is an answer to itself."""
-    return int(answers.sum()) - bool((asks & answers).sum() == asks.sum())
+def answers_for(is_query: Bool[np.ndarray, "n"], in_gallery: Bool[np.ndarray, "n"]) -> int:
+    """Return the number of results that a query can have at most: all gallery rows, without the query itself."""
+    return int(in_gallery.sum()) - bool((is_query & in_gallery).sum() == is_query.sum())

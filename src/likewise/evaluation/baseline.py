@@ -1,4 +1,4 @@
-"""Baseline: scores of the network before training beside those after it, and a sentence where training made it worse."""
+"""The baseline of a run: scores of the network before training, and a warning if training made them worse."""
 
 from __future__ import annotations
 
@@ -13,32 +13,35 @@ from likewise.runs.per_query import PER_QUERY, read_per_query
 from likewise.runs.scores import write_scores
 from likewise.types import LikewiseError
 
-HINT = "with few pictures train less, more gently (--backbone-lr 1e-5), or not at all (--epochs 0)"
+WORSE_HINT = (
+    "with few images, train for fewer epochs, with a lower rate (--backbone-lr 1e-5), or not at all (--epochs 0)"
+)
+"""Advice if training made the scores worse."""
 
 
 def add_before(run: Run, config: Train, say=print) -> dict:
-    """The run's scores, with those before training in "before" where the network began with weights that others trained.
+    """Return the scores of a run; if the network started from pretrained weights, with the baseline in "before".
 
-    They are worked out once and kept in the run's folder. Where they cannot be, the user is told why.
+    The baseline is computed once and stored in scores.json. If it cannot be computed, `say` receives the reason.
     """
     scores = run.scores
     assert scores is not None
-    began = run.about["config"]
+    start = run.about["config"]
     missing = scores["metrics"].keys() - scores.get("before", {}).get("metrics", {}).keys()
-    trained = (began.get("pretrained") or began.get("weights")) and run.read_log()  # --epochs 0 leaves none
+    trained = (start.get("pretrained") or start.get("weights")) and run.read_log()  # --epochs 0 leaves none
     if not missing or not trained:
         return scores
     try:
         scores |= {"before": score_before(run, config, list(scores["metrics"]))}
     except LikewiseError as error:
-        say(f"what the network was before training cannot be told ({error})")
+        say(f"the baseline (scores before training) cannot be computed: {error}")
         return scores
     write_scores(run.path, scores)
     return scores
 
 
 def score_before(run: Run, config: Train, metrics: list[str]) -> dict:
-    """What `summary` says of the untrained network, and how training changed the deciding metric, query by query."""
+    """Return the `summary` of the untrained network, and the change of the selection metric by training, with its interval."""
     admit(metrics, config.allow_imports)
     opened = OpenRun(
         run, checkpoint="untrained", device=config.device, data=config.data, root=config.root, workers=config.workers,
@@ -60,12 +63,12 @@ def score_before(run: Run, config: Train, metrics: list[str]) -> dict:
 
 
 def say_loss(scores: dict) -> str:
-    """A sentence where training made the deciding metric worse, and its interval says that this is no chance; else nothing."""
+    """Return a warning if training made the selection metric worse and the interval of the change excludes 0; else ""."""
     change = scores.get("before", {}).get("change", {})
-    if not change.get("high", 0) < 0:  # NaN is no loss
+    if not change.get("high", 0) < 0:  # False for NaN
         return ""
     name = change["metric"]
     old, new = (as_text(name, found["metrics"][name]) for found in (scores["before"], scores))
     least, most = (-100 * change[end] for end in ("high", "low"))
-    sure = f"by {least:.1f} to {most:.1f} points, 95 % interval over {change['over']}"
-    return f"training made it worse: {name} {old} -> {new} ({sure});\n{HINT}"
+    interval = f"by {least:.1f} to {most:.1f} points, 95 % interval over {change['over']}"
+    return f"training made it worse: {name} {old} -> {new} ({interval});\n{WORSE_HINT}"

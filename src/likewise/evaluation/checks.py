@@ -1,4 +1,4 @@
-"""What can be scored: the rows of a part, embeddings with a cosine, and metrics that fit the test split."""
+"""Checks before scoring: the split has rows, embeddings have a direction, and the metrics fit the test split."""
 
 from __future__ import annotations
 
@@ -16,70 +16,70 @@ from likewise.metrics import admit, measure_set, metric, of_the_set, reach, spec
 from likewise.types import Items, LikewiseError
 
 
-def rows_of(protocol: Protocol, items: Items, part: Split) -> Int[np.ndarray, "n"]:
-    """Return the rows of a part, which must not be empty."""
-    rows = protocol.rows(items, part)
-    if part == "test" and not protocol.has_test_split:
+def rows_of(protocol: Protocol, items: Items, split: Split) -> Int[np.ndarray, "n"]:
+    """Return the rows of a split; raises if it is empty."""
+    rows = protocol.rows(items, split)
+    if split == "test" and not protocol.has_test_split:
         raise LikewiseError(
             f"evaluate: '{items.name}' has no test split, since all of it trained ({spec(protocol)}): there is nothing to score; "
-            "train without train=1 to learn how good it is"
+            "train without train=1 to get a test split"
         )
     if not len(rows):
-        parts = [] if items.split is None else [p for p in ("train", "val", "test") if (items.split == p).any()]
+        splits = [] if items.split is None else [s for s in ("train", "val", "test") if (items.split == s).any()]
         raise LikewiseError(
-            f"evaluate: the {part} split of '{items.name}' is empty; check its `split` column"
-            + (f", or say --split {parts[0]}" if parts else "")
+            f"evaluate: the {split} split of '{items.name}' is empty; check its `split` column"
+            + (f", or use --split {splits[0]}" if splits else "")
         )
     return rows
 
 
 def check_length(z: Float[torch.Tensor, "N D"], cosine: bool) -> list[float]:
-    """Shortest and longest embedding. One of length zero points nowhere, so it has no cosine, where one is wanted."""
-    length = torch.cat([part.double().norm(dim=1) for part in z.split(max(1, 2**20 // z.shape[1]))])
-    nowhere = (length == 0).nonzero()[:, 0]
-    if cosine and len(nowhere):
+    """Return the smallest and the largest norm of the embeddings; with `cosine`, raises if a norm is 0."""
+    length = torch.cat([chunk.double().norm(dim=1) for chunk in z.split(max(1, 2**20 // z.shape[1]))])
+    zero = (length == 0).nonzero()[:, 0]
+    if cosine and len(zero):
         raise LikewiseError(
-            f"evaluate: an embedding must not be all zeros to have a cosine, but {len(nowhere)} of {len(z)} are "
-            f"(first: row {int(nowhere[0])}); leave them out, or say --similarity euclidean and ask for metrics per query"
+            f"evaluate: an embedding must not be all zeros to have a cosine, but {len(zero)} of {len(z)} are "
+            f"(first: row {int(zero[0])}); drop them, or use --similarity euclidean with metrics per query"
         )
     return [float(length.min()), float(length.max())]
 
 
 def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
-    """What evaluation will refuse must not surface after hours of training."""
+    """Raise before training if the metrics of the settings cannot be computed on the test split after it."""
     admit((config.select, *config.metrics), config.allow_imports)
-    rows, asked = protocol.rows(items, "test"), [name for name in config.metrics if not of_the_set(name)]
-    for name in (config.select, *asked):
+    rows, per_query = protocol.rows(items, "test"), [name for name in config.metrics if not of_the_set(name)]
+    for name in (config.select, *per_query):
         metric(name)
-    deepest = reach(asked).k
+    deepest = reach(per_query).k
     if not config.evaluate and not config.test_every:
         return
-    if not asked:
-        raise LikewiseError("train: evaluating takes at least one metric per query; add R@1, or say --no-evaluate")
-    asks, answers = protocol.query_gallery(items, rows)
+    if not per_query:
+        raise LikewiseError("train: evaluation needs at least one metric per query; add R@1, or use --no-evaluate")
+    is_query, in_gallery = protocol.query_gallery(items, rows)
     classes = len(np.unique(items.y[rows]))
     if classes < 2:
         raise LikewiseError(
-            f"train: the test split of '{items.name}' must hold two classes or more, got {classes}; bring more classes, "
-            "check the `split` column, or say --no-evaluate"
+            f"train: the test split of '{items.name}' must hold two classes or more, got {classes}; add classes, "
+            "check the `split` column, or use --no-evaluate"
         )
-    room = answers_for(asks, answers)
-    if deepest > room:
+    available = answers_for(is_query, in_gallery)
+    if deepest > available:
         raise LikewiseError(
-            f"train: the metrics look at {deepest} answers, but the test split has {room} for a query; ask for a smaller k "
-            "with --metrics, or say --no-evaluate"
+            f"train: the metrics need {deepest} results of every query, but the test split has {available}; use a smaller k "
+            "in --metrics, or --no-evaluate"
         )
     if not findable(items, protocol, rows).any():
         raise LikewiseError(
-            f"train: in the test split of '{items.name}' no query has an answer of its class outside its group; check "
-            "`query`, `gallery`, `group` and `split`, or say --no-evaluate"
+            f"train: in the test split of '{items.name}' no query has a relevant gallery row outside its group; check "
+            "`query`, `gallery`, `group` and `split`, or use --no-evaluate"
         )
-    most = min(config.dim, len(rows))  # directions there can be
+    most = min(config.dim, len(rows))  # largest possible rank of the embeddings
     decay = [name for name in config.metrics if spectrum.knows(name)]
     measure_set(decay, torch.eye(most + 1, most), torch.arange(most + 1))
 
 
 def find_leaks(items: Items, protocol: Protocol, quiet: bool) -> str:
-    """Return a sentence on what the train and test splits share."""
-    with bar("look for leaks", 100, quiet=quiet) as shown:
+    """Return a sentence about samples that the train and test splits share; "" if there are none."""
+    with bar("check for leaks", 100, quiet=quiet) as shown:
         return say_leaks(leaks(items, protocol, shown.reach))

@@ -1,4 +1,4 @@
-"""compare: two evaluated runs -> how much better one is, how sure that is, and which classes and queries changed."""
+"""compare: the differences of the metrics of two evaluated runs, with intervals, and the classes and queries that changed."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from likewise.runs.folder import Run
 from likewise.runs.per_query import PER_QUERY, PerQuery, read_per_query
 from likewise.types import LikewiseError
 
-EQUAL = 1e-12
-"""Differences up to this are rounding."""
+ROUNDING_TOLERANCE = 1e-12
+"""Smaller differences of a metric count as equal."""
 
 
 def compare(config: Compare) -> dict:
-    """What B - A is for every metric, with 95 % intervals over queries and over classes; a dict that JSON takes."""
+    """Return B - A for every metric, with 95 % intervals over queries and over classes, as a dict for JSON."""
     check(config)
     out = check_out(config.out, ".png", "compare") if config.out else None
     changed = check_out(config.csv, ".csv", "compare", "--csv") if config.csv else None
@@ -70,7 +70,7 @@ def compare(config: Compare) -> dict:
 
 
 def open_side(target: str) -> tuple[PerQuery, dict | None]:
-    """One side's queries, and what its run says of itself; a file alone says nothing."""
+    """Return the queries of a run folder or a per_query.parquet, and the config.json of the run; None for a file."""
     path = Path(target).expanduser()
     if not path.is_dir():
         return read_per_query(path, "compare"), None
@@ -81,7 +81,7 @@ def open_side(target: str) -> tuple[PerQuery, dict | None]:
 
 
 def shared_metrics(a: PerQuery, b: PerQuery, wanted: tuple[str, ...] | None) -> list[str]:
-    """The metrics to compare: those wanted, or all that both have."""
+    """Return the metrics to compare: `wanted`, or all that A and B share."""
     both = [name for name in a.each if name in b.each]
     for name in wanted or ():
         if name not in both:
@@ -98,9 +98,11 @@ def shared_metrics(a: PerQuery, b: PerQuery, wanted: tuple[str, ...] | None) -> 
 
 
 def join(a: PerQuery, b: PerQuery, other_data: bool) -> tuple[PerQuery, PerQuery]:
-    """Both in the order of their rows, or an error that says how many queries are not the same.
+    """Return A and B with their queries in the same order; raises if the queries differ.
 
-    Other data may hold the same queries at other rows, as a corrected table does: then they go by their files.
+    Args:
+        other_data: the runs have different data. A corrected table may have the same queries in other rows: these are then
+            matched by their image files.
     """
     if other_data and (renamed := by_files(a, b)) is not None:
         b, other_data = renamed, False
@@ -118,25 +120,25 @@ def join(a: PerQuery, b: PerQuery, other_data: bool) -> tuple[PerQuery, PerQuery
         )
         for side, place in ((a, of_a), (b, of_b))
     )
-    odd = int(((a.label != b.label) | (a.class_name != b.class_name) | (a.relevant != b.relevant)).sum())
-    if alone or odd or other_data:
+    changed = int(((a.label != b.label) | (a.class_name != b.class_name) | (a.relevant != b.relevant)).sum())
+    if alone or changed or other_data:
         hint = "; the runs were trained with different data (files, features, labels or splits)" if other_data else ""
         raise LikewiseError(
-            f"compare: A and B must have been asked the same queries of the same data, but {alone} queries are in one of "
-            f"them only, and of the {len(row)} in both {odd} differ in their class or in how many answers there are to "
-            f"find{hint}; evaluate both on the same data"
+            f"compare: A and B must have the same queries of the same data, but {alone} queries are in one of "
+            f"them only, and of the {len(row)} in both, {changed} differ in their class or in the number of relevant gallery "
+            f"rows{hint}; evaluate both on the same data"
             + (", or give their per_query.parquet if you know the queries to be the same" if other_data else "")
         )
     return a, b
 
 
 def by_files(a: PerQuery, b: PerQuery) -> PerQuery | None:
-    """B with the rows and labels that A has for the same files and classes; None where they are not asked the same files."""
+    """Return B with the rows and labels of A for the same image files; None if A and B have different files."""
     if a.path is None or b.path is None:
         return None
     depth = min(
         len(PurePath(path[0]).parts) for path in (a.path, b.path)
-    )  # one table may name whole paths, the other shorter ones
+    )  # one table may have absolute paths, the other relative ones
     names_a, names_b = (["/".join(PurePath(p).parts[-depth:]) for p in path] for path in (a.path, b.path))
     place = {name: i for i, name in enumerate(names_a)}
     if len(place) < len(names_a) or set(names_b) != place.keys() or len(names_b) != len(names_a):
@@ -149,7 +151,7 @@ def by_files(a: PerQuery, b: PerQuery) -> PerQuery | None:
 
 
 def same(a: PerQuery, b: PerQuery, about_a: dict | None, about_b: dict | None) -> str | None:
-    """Why there is nothing to compare, if there is nothing."""
+    """Return the reason if A and B have equal results; None if they differ."""
     shown = min(a.nearest.shape[1], b.nearest.shape[1])
     pairs = [(a.nearest[:, :shown], b.nearest[:, :shown]), (a.similarity[:, :shown], b.similarity[:, :shown])]
     pairs += [(value, b.each[name]) for name, value in a.each.items() if name in b.each]
@@ -161,21 +163,21 @@ def same(a: PerQuery, b: PerQuery, about_a: dict | None, about_b: dict | None) -
 
 
 def ends(redrawn: Redrawn, m: int) -> dict:
-    """The interval of one metric; None where one unit cannot tell."""
+    """Return the interval of metric number `m`; its ends are None if there is one query or class only."""
     named = {name: np.asarray(getattr(redrawn, name))[m] for name in ("low", "high", "crossing")}
     return {k: None if np.isnan(v) else float(v) for k, v in named.items()} | {"n": redrawn.n, "few": redrawn.few}
 
 
 def conclude(name: str, by_query: Redrawn, by_class: Redrawn, m: int) -> str:
-    """One sentence. Classes decide; where they are too few, queries do, and the sentence says of what."""
+    """Return the result as a sentence, by the interval over classes; over queries if there are too few classes."""
     by, units = (by_query, "queries") if by_class.few else (by_class, "classes")
     mean, low, high = (100 * float(np.asarray(v)[m]) for v in (by.mean, by.low, by.high))
-    limits = f" of these {by_class.n} classes, too few to speak of others" if by_class.few else ""
+    limits = f" of these {by_class.n} classes, too few to generalise to other classes" if by_class.few else ""
     if np.isnan(low):
-        return f"no difference in {name} can be told: there is one query"
+        return f"no difference in {name} can be shown: there is one query"
     if low <= 0 <= high:
         span = f"{low:+.2f} to {high:+.2f}"
-        return f"no difference in {name} can be told: B - A is {mean:+.2f} points (95 % interval {span} over {units}{limits})"
+        return f"no difference in {name} can be shown: B - A is {mean:+.2f} points (95 % interval {span} over {units}{limits})"
     word, (near, far) = ("better", (low, high)) if mean > 0 else ("worse", (-high, -low))
     return (
         f"B is {word} by {abs(mean):.2f} points of {name} (95 % interval {near:.2f} to {far:.2f} over {units}{limits})"
@@ -183,7 +185,7 @@ def conclude(name: str, by_query: Redrawn, by_class: Redrawn, m: int) -> str:
 
 
 def by_classes(a: PerQuery, difference: Float[np.ndarray, "Q"]) -> dict:
-    """How many classes gained, and every class with its t interval over its queries, the largest gain first."""
+    """Return the number of better, equal and worse classes, and every class with its t interval, largest gain first."""
     scored = np.flatnonzero(~np.isnan(difference))
     order = scored[np.argsort(a.label[scored], kind="stable")]
     starts = np.flatnonzero(np.diff(a.label[order])) + 1
@@ -194,17 +196,20 @@ def by_classes(a: PerQuery, difference: Float[np.ndarray, "Q"]) -> dict:
         name = str(a.class_name[members[0]])
         each.append({"class": name, "queries": interval.n, "difference": mean, "low": low, "high": high})
     each.sort(key=lambda c: -c["difference"])
-    better = sum(c["difference"] > EQUAL for c in each)
-    worse = sum(c["difference"] < -EQUAL for c in each)
+    better = sum(c["difference"] > ROUNDING_TOLERANCE for c in each)
+    worse = sum(c["difference"] < -ROUNDING_TOLERANCE for c in each)
     return {"better": better, "equal": len(each) - better - worse, "worse": worse, "each": each}
 
 
 def changes(a: PerQuery, old: Float[np.ndarray, "Q"], new: Float[np.ndarray, "Q"]) -> dict:
-    """The queries that got better and worse, the largest changes first. Of a metric of 0 and 1 these are fixed and broken."""
+    """Return the queries that became better and worse, largest changes first.
+
+    "right_or_wrong": the metric has only the values 0 and 1.
+    """
     either = np.concatenate([old, new])
     found: dict[str, Any] = {"right_or_wrong": bool(np.isin(either[~np.isnan(either)], (0, 1)).all())}
     for word, gain in (("better", new - old), ("worse", old - new)):
-        place = np.flatnonzero(gain > EQUAL)
+        place = np.flatnonzero(gain > ROUNDING_TOLERANCE)
         place = place[np.argsort(-gain[place], kind="stable")]
         found[word] = [
             {"row": int(a.row[q]), "class": str(a.class_name[q]), "a": float(old[q]), "b": float(new[q])}
@@ -215,7 +220,7 @@ def changes(a: PerQuery, old: Float[np.ndarray, "Q"], new: Float[np.ndarray, "Q"
 
 
 def write_changes(file: Path, result: dict) -> None:
-    """Every query that changed, one line a query and metric."""
+    """Write the queries that changed as a .csv file, with one line for each query and metric."""
     lines = [
         {"metric": name, **query}
         for name, about in result["metrics"].items()

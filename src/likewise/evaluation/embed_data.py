@@ -1,4 +1,4 @@
-"""embed: a trained network, or a backbone as it was published, and any data -> a file of embeddings or features."""
+"""embed: compute embeddings (or features) of any data with a trained network or a published backbone, and write them."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from likewise.types import Embedded, Items, LikewiseError
 
 
 def embed(config: Embed, say=print, fetch: bool = True) -> Embedded:
-    """Embed all rows of the data, and write them to `config.out` if that is not empty. See `load_items` for `fetch`."""
+    """Return the embeddings of all rows of the data, and write them to `config.out` if it is set. `fetch`: see `load_items`."""
     check(config)
     out = check_out(config.out, ".npz", "embed") if config.out else None
     device = choose_device(config.device)
     is_run = os.path.exists(os.path.expanduser(config.run)) or os.sep in config.run
-    way = {"checkpoint": config.checkpoint, "device": device, "allow_imports": config.allow_imports}
-    opened = OpenRun(Run(config.run), **way) if is_run else of_backbone(config)
+    options = {"checkpoint": config.checkpoint, "device": device, "allow_imports": config.allow_imports}
+    opened = OpenRun(Run(config.run), **options) if is_run else of_backbone(config)
     items = load_items(
         config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say,
         flat=True, fetch=fetch, allow_imports=config.allow_imports,
     )  # fmt: skip
-    must_fit(config, opened.run.about["features"] if isinstance(opened, OpenRun) else None, items)
+    check_input(config, opened.run.about["features"] if isinstance(opened, OpenRun) else None, items)
     network, transform = network_of(opened, device)
     rows, by_feature = np.arange(len(items)), config.layer == "feature"
     e = embed_rows(
@@ -43,7 +43,7 @@ def embed(config: Embed, say=print, fetch: bool = True) -> Embedded:
     )
     similarity = opened.similarity if isinstance(opened, OpenRun) and not by_feature else "cosine"
     e = Embedded(e.f, e.y, e.row, f=e.f) if by_feature and e.f is not None else as_compared(e, similarity)
-    if out:  # a query by picture needs the network that made the file, up to its head
+    if out:  # a search by image needs the network that computed the embeddings, so the file names the run
         made_by = {}
         if isinstance(opened, OpenRun) and not by_feature:
             made_by = {"run": opened.run.path, "checkpoint": config.checkpoint}
@@ -51,25 +51,30 @@ def embed(config: Embed, say=print, fetch: bool = True) -> Embedded:
     return e
 
 
-def must_fit(config: Embed, features: int | None, items: Items) -> None:
-    """Raise unless the data holds what the network takes: pictures, or features of this width."""
+def check_input(config: Embed, features: int | None, items: Items) -> None:
+    """Raise unless the data has the input of the network: images (`features` is None), or features of this width."""
     width = None if items.x is None else items.x.shape[1]
     if width != features:
-        wants, has = ("pictures" if n is None else f"features of {n} numbers" for n in (features, width))
-        raise LikewiseError(f"embed: '{config.run}' was trained on {wants}, but '{config.data}' holds {has}")
+        wants, has = ("images" if n is None else f"features of {n} numbers" for n in (features, width))
+        raise LikewiseError(
+            f"embed: the data must be like the training data of '{config.run}', which are {wants}, but '{config.data}' holds "
+            f"{has}; give other data, or another run"
+        )
 
 
 def of_backbone(config: Embed) -> Train:
-    """Settings of a network that is a backbone and nothing else."""
+    """Return the settings of a network that is a pretrained backbone without a head."""
     if config.checkpoint != "best":
-        raise LikewiseError(f"embed: --checkpoint is for a run, and '{config.run}' is no folder here; leave it out")
+        raise LikewiseError(
+            f"embed: --checkpoint needs a run folder, but '{config.run}' is not a folder; drop --checkpoint"
+        )
     try:
         dim = width_of(config.run)
     except LikewiseError as error:
         raise LikewiseError(f"embed: '{config.run}' is not a run folder, and no backbone either ({error})") from None
     if config.run == "conv_small":
         raise LikewiseError(
-            "embed: a backbone with published weights is wanted, conv_small has none; take efficientnet_lite0"
+            "embed: the backbone must have published weights, but conv_small has none; use efficientnet_lite0"
         )
     return Train(
         data=config.data, backbone=config.run, pretrained=True, head="Identity()", dim=dim, augment="crop",
@@ -78,7 +83,7 @@ def of_backbone(config: Embed) -> Train:
 
 
 def network_of(opened: OpenRun | Train, device: torch.device) -> tuple[Embedder, Plain | None]:
-    """Return the network of a run, or a backbone with its published weights, and what it sees of a picture."""
+    """Return the network of a run, or a backbone with its published weights, and its image transform."""
     if isinstance(opened, OpenRun):
         return opened.network, opened.transform
     network = to_device(make_embedder(opened, None, reseed=False), device).eval()

@@ -24,7 +24,7 @@ from likewise.types import Embedded, Items, LikewiseError
 
 
 def evaluate_embeddings(config: Evaluate, file: Path, device: torch.device) -> dict:
-    """Return the scores of a file of embeddings, as the content of scores.json; `per_query` is written where asked for."""
+    """Return the scores of a file of embeddings, as in scores.json; with `config.per_query`, also write a parquet file."""
     out = check_for_embeddings(config, f"'{file}' is a file of embeddings")
     items = read_embeddings(str(file), config.labels)
     similarity = config.similarity or origin(file).get("similarity", "cosine")
@@ -32,7 +32,7 @@ def evaluate_embeddings(config: Evaluate, file: Path, device: torch.device) -> d
 
 
 def evaluate_arrays(config: Evaluate, z, y) -> dict:
-    """Score embeddings (N, D) with their N labels, as a file with these vectors is scored."""
+    """Return the scores of an array of embeddings (N, D) with N labels, as `evaluate_embeddings` does for a file."""
     check(config)
     out = check_for_embeddings(config, "arrays of embeddings were given")
     if config.labels:
@@ -45,32 +45,32 @@ def evaluate_arrays(config: Evaluate, z, y) -> dict:
 
 
 def check_for_embeddings(config: Evaluate, what: str) -> Path | None:
-    """Return the file for scores per query, if any. Settings that only a run has are an error."""
+    """Return the file for scores per query, if any. Raises for settings that need a run; `what` begins the error."""
     for name, usual in (("data", None), ("root", None), ("checkpoint", "best")):
         if getattr(config, name) != usual:
-            raise LikewiseError(f"evaluate: {what}, and --{name} is for a run; leave it out")
+            raise LikewiseError(f"evaluate: {what}, but --{name} needs a run; drop --{name}")
     admit(config.metrics, config.allow_imports)
     out = check_out(config.per_query, ".parquet", "evaluate", "--per-query") if config.per_query else None
     if out and all(map(of_the_set, config.metrics)):
-        raise LikewiseError("evaluate: --per-query takes at least one metric per query; add R@1")
+        raise LikewiseError("evaluate: --per-query needs at least one metric per query; add R@1")
     return out
 
 
 def score_items(
     config: Evaluate, items: Items, name: str, similarity: str, device: torch.device, out: Path | None
 ) -> dict:
-    """Score the embeddings in `items.x`; scores per query go to `out`."""
+    """Return the scores of the embeddings in `items.x`; with `out`, also write the scores per query."""
     if items.split is None and config.split != "test":
         raise LikewiseError(
-            f"evaluate: {name} has no `split`, so no {config.split} split; add it, or leave out --split"
+            f"evaluate: {name} has no `split` column, so no {config.split} split; add the column, or drop --split"
         )
     if config.split == "test" and (items.split is None or not (items.split != "").any()):
         items = dataclasses.replace(items, split=np.full(len(items), "test"))
     protocol = protocol_for(items)
     rows = rows_of(protocol, items, config.split)
     assert items.x is not None
-    x = items.x if len(rows) == len(items) else items.x[rows]  # all of them may be more than memory holds
-    x = x if x.flags.writeable else x.copy()  # torch takes no others
+    x = items.x if len(rows) == len(items) else items.x[rows]  # no copy of all rows: they may not fit into memory
+    x = x if x.flags.writeable else x.copy()  # torch needs a writeable array
     e = Embedded(torch.as_tensor(x), torch.as_tensor(items.y[rows]), torch.as_tensor(rows))
     how = {"budget": bytes_of(config.memory), "exclude": read_pairs(config.exclude, items)}
     length = check_length(e.z, similarity == "cosine" or any(map(of_the_set, config.metrics)))

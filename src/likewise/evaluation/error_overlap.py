@@ -1,4 +1,4 @@
-"""Do models fail at the same classes? The most wrong classes of several runs, and how far they are the same."""
+"""Error overlap: the classes with the most retrieval errors in each of several runs, and the share that runs have in common."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from likewise.errors import LikewiseError
 def most_wrong(
     wrong: Bool[Tensor, "N"], y: Int[Tensor, "N"], k: int = 10, by: str = "count", least: int = 2
 ) -> Int[Tensor, "k"]:
-    """The k classes with most wrong samples, the worst first; fewer where fewer have any. Equals go by the other number, then
-    by label.
+    """Return the k classes with the most wrong samples, worst first; fewer if fewer classes have any.
+
+    Ties are ordered by the other criterion, then by label.
 
     Args:
         by: "count", as in the paper, which favours large classes; or "rate", the share of the class that is wrong.
-        least: with "rate", classes of fewer samples are left out: one error would make them the worst of all.
+        least: with "rate", smallest size of a class: in a class of one sample, one error would be a rate of 1.
     """
     if by not in ("count", "rate") or k < 1 or wrong.shape != y.shape:
         raise LikewiseError(
-            "most_wrong: by must be 'count' or 'rate', k >= 1, and each label must be wrong or not, "
-            f"got by='{by}', k={k}, {len(wrong)} answers and {len(y)} labels"
+            "most_wrong: by must be 'count' or 'rate', k >= 1, and `wrong` must have one entry for each label, "
+            f"got by='{by}', k={k}, {len(wrong)} entries and {len(y)} labels"
         )
     label, own, size = y.unique(return_inverse=True, return_counts=True)
     count = torch.bincount(own[wrong], minlength=len(label))
@@ -39,11 +40,14 @@ def most_wrong(
 
 @dataclass(frozen=True, eq=False)
 class Overlap:
-    """How far runs fail at the same classes.
+    """Overlap of the worst classes of R runs.
 
-    `matrix`: the share of classes that two runs have in common; `within` and `between`: its mean over pairs of runs of one method
-    and of two (NaN: there are none); `chance`: the same for classes drawn at random. `heat`: which of the classes `label`, those
-    that any run names, each run names.
+    Attributes:
+        matrix: share of the worst classes that two runs have in common.
+        within, between: its mean over pairs of runs of the same method, and of different methods; NaN if there are none.
+        chance: the mean for classes drawn at random.
+        label: the L classes that are among the worst of any run.
+        heat: mask of the classes in `label` that are among the worst of each run.
     """
 
     matrix: Float[Tensor, "R R"]
@@ -55,19 +59,19 @@ class Overlap:
 
 
 def error_overlap(worst: Sequence[Int[Tensor, "_"]], methods: Sequence[str], classes: int) -> Overlap:
-    """Compare the most wrong classes of runs, two at a time.
+    """Return the overlap of the worst classes for every pair of runs.
 
     Formula: 2 |A and B| / (|A| + |B|), which is |A and B| / k where both name k classes;
         by chance 2 |A| |B| / (|A| + |B|) / classes
 
     Args:
-        worst: for every run its most wrong classes, none of them twice.
-        methods: for every run what it was trained with.
-        classes: how many there are to fail at.
+        worst: the worst classes of every run, without repetition.
+        methods: the training method of every run.
+        classes: number of test classes.
     """
     if len(worst) != len(methods) or len(worst) < 2:
         raise LikewiseError(
-            f"error_overlap: two runs or more with a method each must be given, got {len(worst)} and {len(methods)} methods"
+            f"error_overlap: two runs or more with a method each must be given, got  {len(worst)} runs and {len(methods)} methods"
         )
     short = [i for i, some in enumerate(worst) if not len(some) or len(some.unique()) < len(some)]
     if short:
@@ -88,4 +92,4 @@ def error_overlap(worst: Sequence[Int[Tensor, "_"]], methods: Sequence[str], cla
     method = torch.tensor([number[name] for name in methods], device=label.device)
     same, pair = method[:, None] == method, torch.ones_like(matrix, dtype=torch.bool).triu(1)
     means = (matrix[pair & same], matrix[pair & ~same], chance[pair])
-    return Overlap(matrix, *(float(part.mean()) for part in means), label, heat)  # pyright: ignore[reportCallIssue]
+    return Overlap(matrix, *(float(values.mean()) for values in means), label, heat)  # pyright: ignore[reportCallIssue]

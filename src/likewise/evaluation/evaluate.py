@@ -1,4 +1,4 @@
-"""evaluate: a run or embeddings -> ranked answers -> scores per query and their means, and numbers of the whole set."""
+"""evaluate: rank the gallery for the queries of a run or of embeddings, and compute metrics per query and of the whole set."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from likewise.types import Items, LikewiseError
 
 
 def evaluate(config: Evaluate, say=print) -> dict:
-    """Score what the config points at. Returns what scores.json holds. Processes that torchrun started share the queries."""
+    """Return the scores of a run or a file of embeddings, as in scores.json. Processes of torchrun share the queries."""
     check(config)
     target = find_target(config.target, "evaluate")
     with joined(choose_device(config.device)) as device:
@@ -37,13 +37,13 @@ def evaluate_target(config: Evaluate, target: Path, device: torch.device, say) -
         for name in ("labels", "per_query"):
             if getattr(config, name):
                 flag = name.replace("_", "-")
-                raise LikewiseError(f"evaluate: '{target}' is a run and has {flag} of its own; leave out --{flag}")
+                raise LikewiseError(f"evaluate: '{target}' is a run and has {flag} of its own; drop --{flag}")
         opened = OpenRun(
             Run(target), checkpoint=config.checkpoint, device=device, data=config.data, root=config.root,
             allow_imports=config.allow_imports, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say,
         )  # fmt: skip
         if not opened.run.done:
-            say(f"this run is not finished; its last checkpoint is scored: {opened.run.path}")
+            say(f"this run is not finished, so these are the scores of its last checkpoint: {opened.run.path}")
         return evaluate_open(
             opened, config.metrics, split=config.split, similarity=config.similarity, budget=bytes_of(config.memory),
             exclude=config.exclude,
@@ -70,15 +70,15 @@ def evaluate_run(
     pixels: Pixels | None = None,
     known: bool = False,
 ) -> dict:
-    """Score a run's network on the test split of its data, or on another.
+    """Return the scores of the network of a run on a split of its data.
 
-    What counts as the run's result is written into its folder: the best network on the test split, compared the way its loss
-    was written for, with all answers allowed. Where only numbers of the whole set are asked for, nothing is ranked and
-    nothing written.
+    The result is written into the run folder only for the best checkpoint on the test split, with the similarity of its loss
+    and without excluded pairs. If all metrics are of the whole set, nothing is ranked and nothing is written.
 
     Args:
-        pixels: decoded pictures, where they are at hand.
-        known: that these items are the run's.
+        exclude: .csv file with pairs of rows that are not results of each other.
+        pixels: decoded images of the items, if the caller has them.
+        known: True if the caller has checked that `items` is the data of the run.
     """
     opened = OpenRun(
         run, checkpoint=checkpoint, device=device, workers=workers, quiet=quiet, settings=config, items=items
@@ -100,7 +100,7 @@ def evaluate_open(
     exclude: str | None = None,
     pixels: Pixels | None = None,
 ) -> dict:
-    """Score the network of an open run on a part of its data; see `evaluate_run`."""
+    """Return the scores of the network of an open run on a split of its data; see `evaluate_run`."""
     admit(metrics, opened.settings.allow_imports)
     run, items, protocol, finished = opened.run, opened.items, opened.protocol, opened.run.done
     rows, pairs = rows_of(protocol, items, split), read_pairs(exclude, items)
@@ -115,6 +115,8 @@ def evaluate_open(
         best = best_test_epoch(run) if opened.checkpoint == "best" else None
         result |= {"leaks": find_leaks(items, protocol, opened.quiet), "best_test_epoch": best}
     own = opened.checkpoint == "best" and split == "test" and similarity == opened.similarity and pairs is None
-    if own and found is not None and run.done == finished and world()[0] == 0:  # training did not end meanwhile
+    if (
+        own and found is not None and run.done == finished and world()[0] == 0
+    ):  # unless training has ended in the meantime
         write_results(run, items, e, protocol.query_gallery(items, rows), scores, found, result)
     return result

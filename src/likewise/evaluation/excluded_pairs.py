@@ -1,4 +1,4 @@
-"""Pairs of rows that do not count as answers to each other, from a .csv file."""
+"""Read pairs of rows that do not count as results of each other, from a .csv file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from likewise.types import Items, LikewiseError
 
 
 def read_pairs(file: str | None, items: Items) -> Int[np.ndarray, "M 2"] | None:
-    """Pairs of rows that are no answers to each other, in a .csv with row_a,row_b or path_a,path_b; an audit's has row,other."""
+    """Return the pairs of rows in a .csv file with the columns row_a,row_b or path_a,path_b, or row,other as an audit writes."""
     if file is None:
         return None
     sheet = read_csv(file, "exclude")
@@ -23,7 +23,7 @@ def read_pairs(file: str | None, items: Items) -> Int[np.ndarray, "M 2"] | None:
     if (rows is None) == (paths is None):
         raise LikewiseError(
             f"exclude: {sheet.file} must have the columns row_a,row_b or path_a,path_b, got {', '.join(sheet.column)}; "
-            "an audit's duplicates.csv will do as it is"
+            "the duplicates.csv of an audit can be used directly"
         )
     if rows is not None:
         try:

@@ -1,4 +1,4 @@
-"""The fold models of one setting: what they score apart and together."""
+"""Score the models of all class folds of one setting, separately and with concatenated embeddings."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def score_folds(
     quiet: bool = False,
     allow_imports: bool = False,
 ) -> dict:
-    """Score fold models on their common test split.
+    """Return the scores of fold models on their common test split.
 
-    "separated": every model by itself, then the mean of each metric, with the values of the folds behind it. "concatenated":
-    the models' embeddings of a sample, each at unit length, joined to one longer vector and scored by cosine. Models of losses
-    on raw embeddings are separately scored by Euclidean distance, and are brought to unit length for joining as the others.
+    "separated": the mean of each metric over the models, with the value of every fold. "concatenated": the scores of the
+    concatenated unit-length embeddings of all models, by cosine. If the loss takes raw embeddings, the separate scores use the
+    Euclidean distance; for concatenation the embeddings are normalised too.
 
     Paper: Musgrave et al., A Metric Learning Reality Check, ECCV 2020.
 
@@ -70,34 +70,36 @@ def score_folds(
 
 
 def order_folds(runs: Sequence[Run], allow_imports: bool = False) -> tuple[Train, list[Run]]:
-    """The settings of the first fold and the runs in the order of their folds, if these are all folds of one setting."""
+    """Return the settings of the first fold, and the runs ordered by fold. Raises unless they are all folds of one setting."""
     if not runs:
-        raise LikewiseError("folds: the runs of all folds are needed, got none; train them first")
+        raise LikewiseError("folds: the runs of all folds must be given, got none; train them first")
     by_fold: dict[int, tuple[Train, Run]] = {}
     for run in runs:
         config = read_config(run, allow_imports=allow_imports)
         if not (config.protocol or "").startswith(f"{ClassFolds.__name__}("):
             raise LikewiseError(
-                f"folds: every run must be trained under ClassFolds, but '{run.path}' has {config.protocol}; leave it out"
+                f"folds: every run must be trained under ClassFolds, but '{run.path}' has {config.protocol}; drop this run"
             )
         if not run.done:
-            raise LikewiseError(f"folds: '{run.path}' is not finished; run its training again, and it goes on")
+            raise LikewiseError(f"folds: '{run.path}' is not finished; run the same training command to resume it")
         fold = folds_of(config).fold
         if fold in by_fold:
             raise LikewiseError(
-                f"folds: every fold must come once, but '{by_fold[fold][1].path}' and '{run.path}' are both fold "
-                f"{fold}; leave one out"
+                f"folds: every fold must be given once, but '{by_fold[fold][1].path}' and '{run.path}' are both fold "
+                f"{fold}; drop one of them"
             )
         by_fold[fold] = config, run
     ordered = [by_fold[fold] for fold in sorted(by_fold)]
     first, one = ordered[0]
     for config, run in ordered[1:]:
-        odd = [f"{k}: {v} and {w}" for (k, v), w in zip(_learned(first).items(), _learned(config).values()) if v != w]
-        odd += ["the data"] if run.about["data"] != one.about["data"] else []
-        if odd:
+        changes = [
+            f"{k}: {v} and {w}" for (k, v), w in zip(_learned(first).items(), _learned(config).values()) if v != w
+        ]
+        changes += ["the data"] if run.about["data"] != one.about["data"] else []
+        if changes:
             raise LikewiseError(
-                f"folds: the runs must differ in their fold alone, but '{one.path}' and '{run.path}' differ in "
-                f"{'; '.join(odd[:3])}; give runs of one setting"
+                f"folds: the runs must differ only in their fold, but '{one.path}' and '{run.path}' differ in "
+                f"{'; '.join(changes[:3])}; give runs of one setting"
             )
     folds = folds_of(first).folds
     if missing := sorted(set(range(folds)) - by_fold.keys()):
@@ -114,27 +116,27 @@ def folds_of(config: Train) -> ClassFolds:
 
 
 def _learned(config: Train) -> dict:
-    """What must be the same in all folds: settings that change what is learned, and the protocol but for its fold."""
-    part = folds_of(config)
-    cut = spec(ClassFolds(part.folds, 0, part.own_split))
-    return {k: v for k, v in to_dict(config).items() if k not in KEPT_OUT} | {"protocol": cut}
+    """Return the settings that must be equal in all folds: those that change what is learned, and the protocol without fold."""
+    folds = folds_of(config)
+    protocol = spec(ClassFolds(folds.folds, 0, folds.own_split))
+    return {k: v for k, v in to_dict(config).items() if k not in KEPT_OUT} | {"protocol": protocol}
 
 
 def read_embedded(
     run: Run, items: Items, rows: Int[np.ndarray, "n"], device: torch.device, quiet: bool, allow_imports: bool
 ) -> Float[torch.Tensor, "n D"]:
-    """The embeddings of these rows that evaluating the run left; it is evaluated first where they are missing."""
+    """Return the embeddings of these rows from embeddings.npz of a run; evaluates the run first if the file is missing."""
     file = run.path / EMBEDDINGS
     if run.scores is None or not file.exists():
         from likewise.evaluation.evaluate import evaluate_open
 
         opened = OpenRun(run, device=device, quiet=quiet, items=items, allow_imports=allow_imports)
-        # Numbers of the whole set alone would leave nothing behind.
+        # With metrics of the whole set only, evaluation would write no embeddings.
         evaluate_open(opened, tuple(dict.fromkeys([*opened.settings.metrics, "R@1"])))
-    x, row = load_arrays(file, "folds", "delete it, and the run is evaluated anew", ("x", "row")).values()
+    x, row = load_arrays(file, "folds", "delete it: the run is then evaluated again", ("x", "row")).values()
     if not np.array_equal(row, rows):
         raise LikewiseError(
-            f"folds: {file} holds {len(row)} rows, not the {len(rows)} test rows of the data; delete it, and the run is "
-            "evaluated anew"
+            f"folds: {file} must hold the {len(rows)} test rows of the data, got {len(row)} rows; delete it: the run is then "
+            "evaluated again"
         )
     return torch.as_tensor(x)

@@ -1,4 +1,4 @@
-"""hierarchy: a run -> the tree of its training classes, as a picture and a table, beside the tree that is known."""
+"""hierarchy: the learned tree of the training classes of a run, as a figure and a table, compared with a known taxonomy."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from likewise.runs.open import OpenRun
 from likewise.taxonomies import ancestors
 from likewise.types import Items, LikewiseError
 
-WHICH = {"best": "in its best network", "last": "in its last network", "untrained": "before training"}
+CHECKPOINT_TEXTS = {"best": "in its best network", "last": "in its last network", "untrained": "before training"}
 
 
 def hierarchy(config: Hierarchy, say=print) -> Learned:
-    """The clusters that the run's loss found while training, or k-means of its class means; drawn, compared and written."""
+    """Return the clusters of the training classes: those of the loss, or k-means of the class means. Writes figure and tables."""
     check(config)
     run = Run(config.run)
     opened = OpenRun(
@@ -47,23 +47,25 @@ def hierarchy(config: Hierarchy, say=print) -> Learned:
     levels, how = find_levels(run, config, held, len(names))
     known = config.taxonomy is not None or items.taxonomy is not None
     paths = ancestors("hierarchy", names, config.taxonomy, items.taxonomy) if known else [()] * len(names)
-    notes = [] if known else ["the data brings no class tree to compare with; name one with --taxonomy"]
-    notes += [] if run.done else ["this run is not finished; its last state is shown"]
+    notes = [] if known else ["the data has no taxonomy to compare with; give one with --taxonomy"]
+    notes += [] if run.done else ["this run is not finished, so this is its last checkpoint"]
     out = folder_for(run, config, bool(held))
     e = opened.embed(items, rows, title="embed train split")
     mean, typical = class_directions(e.z, torch.as_tensor(y))
     if not mean.isfinite().all():
         raise LikewiseError(
-            f"hierarchy: the network of '{run.path}' must give finite embeddings, and some are not; it diverged or its file is "
-            "damaged, --restart trains it anew"
+            f"hierarchy: the network of '{run.path}' must return finite embeddings, but some are not finite; it diverged or its "
+            "file is damaged: use --restart to train it again"
         )
     if isinstance(levels, int):
         levels = [kmeans(mean, levels, spherical=True).label.numpy()]
     found = compare(levels, paths)
     notes += (
-        ["the tree tells none of these classes apart, so there is nothing to compare"] if known and not found else []
+        ["the taxonomy puts all classes into one group, so there is nothing to compare"] if known and not found else []
     )
-    learned = Learned(f"{how}, {WHICH[config.checkpoint]}", names, levels, found, notes, out / "hierarchy.png")
+    learned = Learned(
+        f"{how}, {CHECKPOINT_TEXTS[config.checkpoint]}", names, levels, found, notes, out / "hierarchy.png"
+    )
     cards = make_cards(learned, paths, mean.numpy(), lambda c: thumbnail(items, int(rows[typical[c]])))
     page = draw_hierarchy(cards, f"{run.path.resolve().name}: {brief(opened.settings.loss)}", say_what(learned))
     write(out, learned, page)
@@ -71,11 +73,11 @@ def hierarchy(config: Hierarchy, say=print) -> Learned:
 
 
 def folder_for(run: Run, config: Hierarchy, has_own: bool) -> Path:
-    """Where files go: the run's folder holds its own tree, and answers to other questions go elsewhere."""
+    """Return the folder of the files: the run folder for the run's own tree; any other tree needs --out."""
     other = config.checkpoint == "untrained" or (config.clusters is not None and has_own)
     if other and not config.out:
         raise LikewiseError(
-            f"hierarchy: '{run.path}' keeps its own tree, and this is another one; say where to put it: --out FOLDER"
+            f"hierarchy: '{run.path}' stores the tree of its own loss, and this is another tree; give a folder: --out FOLDER"
         )
     return make_folder(config.out or run.path, "hierarchy")
 
@@ -83,13 +85,14 @@ def folder_for(run: Run, config: Hierarchy, has_own: bool) -> Path:
 def find_levels(
     run: Run, config: Hierarchy, held: dict[str, Tensor], classes: int
 ) -> tuple[list[Int[np.ndarray, "C"]] | int, str]:
-    """The clusters that the run's loss holds, the finest level first, or how many to look for; and this in words."""
+    """Return the cluster of every class, finest level first, as stored in the loss, or the number of clusters for k-means.
+
+    The second value describes the method in words.
+    """
     if classes < 3:
-        raise LikewiseError(
-            f"hierarchy: a tree takes three training classes or more, got {classes}; bring more classes"
-        )
+        raise LikewiseError(f"hierarchy: there must be three training classes or more, got {classes}; add classes")
     if config.clusters is None and held:
-        return stored_levels(run, config.checkpoint, held, classes), "as its loss holds them"
+        return stored_levels(run, config.checkpoint, held, classes), "as stored in its loss"
     clusters = max(2, classes // 10) if config.clusters is None else config.clusters
     if not 2 <= clusters < classes:
         raise LikewiseError(
@@ -99,7 +102,7 @@ def find_levels(
 
 
 def clusters_of(run: Run, checkpoint: str) -> dict[str, Tensor]:
-    """What the run's loss says of the clusters of its classes: `cluster_1`, `begun` and so on; nothing where it has none."""
+    """Return the cluster tensors of the loss of a run (`cluster_1`, `begun` and so on); {} if the loss has none."""
     tensors = {} if checkpoint == "untrained" else run.load_tensors(run.network(checkpoint))
     first = next((key for key in tensors if key.startswith("loss.") and key.endswith(".cluster_1")), None)
     own = first and first.removesuffix("cluster_1")
@@ -107,17 +110,17 @@ def clusters_of(run: Run, checkpoint: str) -> dict[str, Tensor]:
 
 
 def stored_levels(run: Run, checkpoint: str, tensors: dict[str, Tensor], classes: int) -> list[Int[np.ndarray, "C"]]:
-    """The clusters in the run's loss, level by level."""
+    """Return the cluster of every class at every level, from the tensors of the loss."""
     name = run.network(checkpoint)
     if not tensors.get("begun", torch.ones(())).all():
         if name == "best.safetensors" and clusters_of(run, "last").get("begun", torch.zeros(())).all():
             raise LikewiseError(
-                f"hierarchy: the network of '{run.path}' that was best on validation is from before the first clustering; say "
+                f"hierarchy: the best checkpoint of '{run.path}' is from before the first clustering; use "
                 "--checkpoint last, or --clusters N for k-means of its class means"
             )
         raise LikewiseError(
             f"hierarchy: the loss of '{run.path}' must have clustered its classes, but training ended before; train longer "
-            "(--epochs), let it start earlier (start= of the loss), or say --clusters N for k-means of the class means"
+            "(--epochs), start clustering earlier (start= of the loss), or use --clusters N for k-means of the class means"
         )
     levels, group = [], np.arange(classes)
     while (key := f"cluster_{len(levels) + 1}") in tensors:
@@ -126,7 +129,7 @@ def stored_levels(run: Run, checkpoint: str, tensors: dict[str, Tensor], classes
         if not whole or max(int(above.max()), group.max()) >= len(above) or (not levels and len(above) != classes):
             raise LikewiseError(
                 f"hierarchy: loss.{key} in {run.path / name} must hold a cluster for each of {group.max() + 1} classes or "
-                f"clusters, got {above.dtype} {tuple(above.shape)}; the file is damaged, --restart trains the run anew"
+                f"clusters, got {above.dtype} {tuple(above.shape)}; the file is damaged: use --restart to train the run again"
             )
         group = above.numpy()[group]
         levels.append(group)
@@ -143,7 +146,10 @@ def class_directions(z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) -> tuple[Floa
 
 
 def compare(levels: list[Int[np.ndarray, "C"]], paths: list[tuple[str, ...]]) -> list[Agreement]:
-    """Every level with every depth of the known tree that tells classes apart. A shorter path stands with its last ancestor."""
+    """Return the agreement of every level with every depth of the taxonomy that has two groups or more.
+
+    A class whose path is shorter than a depth is in the group of its last ancestor.
+    """
     found = []
     for level, cluster in enumerate(levels, 1):
         for depth in range(1, max(map(len, paths)) + 1):
@@ -157,7 +163,7 @@ def compare(levels: list[Int[np.ndarray, "C"]], paths: list[tuple[str, ...]]) ->
 
 
 def purity(cluster: Int[np.ndarray, "C"], group: Int[np.ndarray, "C"]) -> float:
-    """Formula: 1/C sum_k max_g |cluster k and group g|"""
+    """Return the purity of clusters. Formula: 1/C sum_k max_g |cluster k and group g|"""
     pair, count = np.unique(np.stack([cluster, group]), axis=1, return_counts=True)
     most = np.zeros(pair[0].max() + 1, np.int64)
     np.maximum.at(most, pair[0], count)
@@ -165,15 +171,16 @@ def purity(cluster: Int[np.ndarray, "C"], group: Int[np.ndarray, "C"]) -> float:
 
 
 def thumbnail(items: Items, row: int) -> Image.Image | None:
+    """Return a small version of the image of a row; None for data without image files."""
     if items.path is None:
         return None
     image = image_of(items, row)
-    image.thumbnail((4 * TILE, 4 * TILE))  # hundreds of photographs are a lot of memory
+    image.thumbnail((4 * TILE, 4 * TILE))  # hundreds of full-size images need much memory
     return image
 
 
 def write(folder: Path, learned: Learned, page: Image.Image) -> None:
-    """The picture; the tree as a table, which `--taxonomy` takes; both the tree and its comparison for other programs."""
+    """Write the figure, hierarchy.csv (which `--taxonomy` can read), and hierarchy.json with the tree and its comparison."""
     trees = {
         name: [f"level {n} cluster {learned.levels[n - 1][c]}" for n in range(len(learned.levels), 0, -1)]
         for c, name in enumerate(learned.class_names)

@@ -1,4 +1,4 @@
-"""overlap: several evaluated runs -> whether they fail at the same test classes, as a heat map, a table and numbers."""
+"""overlap: compare the test classes with the most retrieval errors of several evaluated runs; heat map, table and numbers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from likewise.runs.folder import Run
 from likewise.runs.per_query import PER_QUERY, read_per_query
 from likewise.types import LikewiseError
 
-METRIC = "R@1"
+ERROR_METRIC = "R@1"
+"""A query with the value 0 of this metric is a retrieval error."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Wrongs:
-    """One run: its wrong queries, class by class. Queries with nothing to find are left out."""
+    """The retrieval errors of one run, by class. Queries without a relevant gallery row are not included."""
 
     run: str
     method: str
@@ -43,11 +44,11 @@ class Wrongs:
 
 
 def overlap(config: Audit, say=print) -> Overlapped:
-    """Name the most wrong classes of each run, by count and by rate, and compare them between runs."""
+    """Return the worst classes of each run, by count and by rate of errors, and their overlap between runs."""
     check(config)
     runs = [read_wrongs(target) for target in config.targets]
     if len(runs) < 2:
-        raise LikewiseError(f"overlap: two runs or more must be given to be compared, got {len(runs)}; name more")
+        raise LikewiseError(f"overlap: two runs or more must be given, got {len(runs)}; give more runs")
     must_match(runs, config)
     rank = {method: place for place, method in enumerate(dict.fromkeys(one.method for one in runs))}
     runs = sorted(runs, key=lambda one: rank[one.method])
@@ -62,38 +63,38 @@ def overlap(config: Audit, say=print) -> Overlapped:
 
 
 def read_wrongs(target: str) -> Wrongs:
-    """Return the first answers of an evaluated run, and what it was trained with."""
+    """Return the retrieval errors of an evaluated run, and its training method."""
     run = Run(target)
     settings = run.about["config"]
     file = run.path / PER_QUERY
     if not file.exists():
         raise LikewiseError(f"overlap: '{target}' has no per_query.parquet; run `likewise evaluate {target}` first")
     queries = read_per_query(file, "overlap")
-    if METRIC not in queries.each:
+    if ERROR_METRIC not in queries.each:
         raise LikewiseError(
-            f"overlap: '{target}' must have been evaluated with {METRIC}, got {', '.join(queries.each)}; "
-            f"run `likewise evaluate {target} --metrics {METRIC}`"
+            f"overlap: '{target}' must have been evaluated with {ERROR_METRIC}, got {', '.join(queries.each)}; "
+            f"run `likewise evaluate {target} --metrics {ERROR_METRIC}`"
         )
-    scored = ~np.isnan(queries.each[METRIC])
+    scored = ~np.isnan(queries.each[ERROR_METRIC])
     names, label = np.unique(queries.class_name[scored].astype(str), return_inverse=True)
-    parts = [settings["loss"], settings.get("confidence"), *settings.get("terms", ())]
-    method = " + ".join(brief(part) for part in parts if part)
-    return Wrongs(target, method, tuple(names.tolist()), label, queries.each[METRIC][scored])
+    components = [settings["loss"], settings.get("confidence"), *settings.get("terms", ())]
+    method = " + ".join(brief(component) for component in components if component)
+    return Wrongs(target, method, tuple(names.tolist()), label, queries.each[ERROR_METRIC][scored])
 
 
 def must_match(runs: list[Wrongs], config: Audit) -> None:
-    """Raise unless all runs were asked about the same classes, as often, and there are classes enough."""
+    """Raise unless all runs have the same test classes and queries, there are `k` classes, and every run has errors."""
     first = runs[0]
     if len({Path(one.run).expanduser().resolve() for one in runs}) < len(runs):
         raise LikewiseError(
-            f"overlap: every run must be given once, got {', '.join(config.targets)}; drop the repeated"
+            f"overlap: every run must be given once, got {', '.join(config.targets)}; drop the repeated ones"
         )
     for one in runs[1:]:
-        odd = sorted(set(one.names) ^ set(first.names))
-        if odd:
+        differing = sorted(set(one.names) ^ set(first.names))
+        if differing:
             raise LikewiseError(
                 f"overlap: all runs must have the same test classes, but '{one.run}' and '{first.run}' differ in "
-                f"{len(odd)} (first: '{odd[0]}'); compare runs on the same data and protocol"
+                f"{len(differing)} (first: '{differing[0]}'); compare runs on the same data and protocol"
             )
         if (one.size != first.size).any():
             c = int(np.flatnonzero(one.size != first.size)[0])
@@ -102,20 +103,20 @@ def must_match(runs: list[Wrongs], config: Audit) -> None:
                 f"'{first.names[c]}' where '{first.run}' has {first.size[c]}; compare runs on the same data and protocol"
             )
     if not 1 <= config.k <= len(first.names):
-        raise LikewiseError(f"overlap: k must lie between 1 and the {len(first.names)} test classes, got k={config.k}")
+        raise LikewiseError(f"overlap: k must be between 1 and the {len(first.names)} test classes, got k={config.k}")
     if perfect := [one.run for one in runs if not one.wrong.any()]:
         raise LikewiseError(
-            f"overlap: every run must have errors, but '{perfect[0]}' has none at {METRIC}; leave it out"
+            f"overlap: every run must have errors, but '{perfect[0]}' has none at {ERROR_METRIC}; drop this run"
         )
 
 
 def named_by(by: str, runs: list[Wrongs], k: int) -> Named:
-    """The classes that any run names, those that most name first; among equals, those with most wrong answers."""
+    """Return the worst classes of all runs: first those of most runs; ties by the number of errors."""
     worst = [most_wrong(torch.from_numpy(one.value == 0), torch.from_numpy(one.label), k, by) for one in runs]
-    if nobody := [one.run for one, some in zip(runs, worst) if not len(some)]:
+    if without := [one.run for one, some in zip(runs, worst) if not len(some)]:
         raise LikewiseError(
-            f"overlap: a run must be wrong in a class of two queries or more to be compared by rate, but '{nobody[0]}' is "
-            "not; leave it out"
+            f"overlap: a run must have errors in a class of two queries or more to be compared by rate, but '{without[0]}' has "
+            "none; drop this run"
         )
     found = error_overlap(worst, [one.method for one in runs], len(runs[0].names))
     label, heat = found.label.numpy(), found.heat.numpy()
@@ -126,12 +127,12 @@ def named_by(by: str, runs: list[Wrongs], k: int) -> Named:
 
 
 def write(out: Path, found: Overlapped, runs: list[Wrongs]) -> None:
-    """overlap.json, overlap.csv (every class of every run) and overlap.png."""
+    """Write overlap.json, overlap.csv (every class of every run) and overlap.png."""
     make_folder(out, "overlap")
     means = ("within", "between", "chance")
     about = {
         "runs": [{"run": run, "method": method} for run, method in zip(found.runs, found.methods)],
-        "k": found.k, "classes": found.of, "metric": METRIC,
+        "k": found.k, "classes": found.of, "metric": ERROR_METRIC,
         **{
             by: {
                 **{m: None if np.isnan(v := getattr(named, m)) else v for m in means},

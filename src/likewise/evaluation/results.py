@@ -1,4 +1,4 @@
-"""What evaluating a run leaves in its folder: embeddings.npz, per_query.parquet and scores.json."""
+"""Write the results of an evaluation into the run folder: embeddings.npz, per_query.parquet and scores.json."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def write_results(
     found: Retrieval,
     result: dict,
 ) -> None:
-    """Write the embeddings of the test split, its queries and its scores; scores from before training are kept."""
+    """Write the embeddings of the test split, its queries and its scores; the baseline in scores.json stays."""
     made_by = {"run": run.path, "checkpoint": result["checkpoint"], "similarity": result["similarity"]}
     save_embeddings(run.path / EMBEDDINGS, e, items, made_by, result["split"], sides)
     write_per_query(run.path / PER_QUERY, scores, found, e, items)
     known = run.scores or {}
     before = (
         {"before": known["before"]} if "before" in known else {}
-    )  # evaluating again does not change it; see `baseline`
+    )  # the baseline does not depend on the training; see baseline.py
     write_scores(run.path, result | before)

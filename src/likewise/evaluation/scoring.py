@@ -1,4 +1,4 @@
-"""From embeddings to scores: one ranked pass, every metric per query, and what is derived from them."""
+"""Compute scores from embeddings: rank the gallery once, then every metric per query, means and intervals."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from likewise.retrieval.integer_scores import euclidean_scale
 from likewise.retrieval.ranking import BUDGET, rank
 from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 
-SHOWN = 10
-"""Answers kept per query, for galleries and tables."""
+MAX_STORED_RESULTS = 10
+"""Results stored for each query, for figures and tables."""
 
 
 def retrieve(
@@ -35,31 +35,34 @@ def retrieve(
     exclude: Int[np.ndarray, "M 2"] | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Retrieval:
-    """Rank the gallery for every query, as the protocol defines them; rows of one group never answer each other.
+    """Rank the gallery for every query, as the protocol defines them; rows of the query's group are excluded.
 
-    Where several processes work together, each ranks a share of the queries.
+    If several processes work together, each ranks a share of the queries.
 
     Args:
-        wanted: how deep the metrics look.
-        exclude: pairs of rows of the data that are no answers to each other.
+        wanted: number of results that the metrics need.
+        budget: memory for the ranking, in bytes.
+        exclude: pairs of rows of the data that are not results of each other.
     """
-    asks, answers = (torch.as_tensor(side) for side in protocol.query_gallery(items, e.row.numpy()))
-    if not asks.any() or not answers.any():
+    is_query, in_gallery = (torch.as_tensor(side) for side in protocol.query_gallery(items, e.row.numpy()))
+    if not is_query.any() or not in_gallery.any():
         raise LikewiseError(
             f"{type(protocol).__name__}: both queries and gallery rows are needed among the {len(e.row)} rows evaluated, "
-            f"got {int(asks.sum())} and {int(answers.sum())}; check the columns `query`, `gallery` and `split`"
+            f"got {int(is_query.sum())} and {int(in_gallery.sum())}; check the columns `query`, `gallery` and `split`"
         )
     group = None if items.group is None else torch.as_tensor(items.group)[e.row]
     how = {
-        "k": SHOWN, "depth": wanted.k, "all_hits": wanted.all_hits, "similarity": similarity, "device": device,
+        "k": MAX_STORED_RESULTS, "depth": wanted.k, "all_hits": wanted.all_hits, "similarity": similarity, "device": device,
         "budget": budget, "progress": progress,
     }  # fmt: skip
     pairs = None if exclude is None else _positions(exclude, e, items)
-    if asks.all() and answers.all() and world()[1] == 1:
+    if is_query.all() and in_gallery.all() and world()[1] == 1:
         return rank(e.z, e.y, group=group, exclude=pairs, **how)
-    q, g = asks.nonzero()[:, 0], answers.nonzero()[:, 0]
-    z, gallery_z = (e.z if side.all() else e.z[side] for side in (asks, answers))
-    how["scale"] = euclidean_scale(z, gallery_z) if similarity == "euclidean" else None  # one for all processes
+    q, g = is_query.nonzero()[:, 0], in_gallery.nonzero()[:, 0]
+    z, gallery_z = (e.z if side.all() else e.z[side] for side in (is_query, in_gallery))
+    how["scale"] = (
+        euclidean_scale(z, gallery_z) if similarity == "euclidean" else None
+    )  # the same scale in all processes
     in_q, in_g = (torch.full((len(e.row),), -1).index_put_((at,), torch.arange(len(at))) for at in (q, g))
     if pairs is not None:
         pairs = torch.cat([pairs, pairs.flip(1)])
@@ -81,7 +84,7 @@ def retrieve(
 
 
 def _positions(pairs: Int[np.ndarray, "M 2"], e: Embedded, items: Items) -> Int[torch.Tensor, "m 2"]:
-    """Pairs of rows of the data as positions among the embeddings; those with a row that is not there are left out."""
+    """Return pairs of rows of the data as positions among the embeddings, without pairs that have a row outside of them."""
     if len(pairs) and not (pairs.min() >= 0 and pairs.max() < len(items)):
         raise LikewiseError(
             f"evaluate: excluded pairs must name rows 0 to {len(items) - 1} of '{items.name}', got {pairs.min()} to {pairs.max()}"
@@ -104,17 +107,17 @@ def score(
     budget: int = BUDGET,
     exclude: Int[np.ndarray, "M 2"] | None = None,
 ) -> tuple[Scores, Retrieval | None]:
-    """Every metric per query for every query, from one ranked pass; none where there is no such metric."""
+    """Return every metric per query, and the ranking; no scores and None if all metrics are of the whole set."""
     if not metrics:
-        raise LikewiseError("evaluate: at least one metric is needed; see `likewise list metrics`")
+        raise LikewiseError("evaluate: at least one metric must be given, got none; see `likewise list metrics`")
     chosen = {name: metric(name) for name in metrics if not of_the_set(name)}
     if not chosen:
         return Scores({}), None
-    wanted, room = reach(chosen), answers_for(*protocol.query_gallery(items, e.row.numpy()))
-    if wanted.k > room:
+    wanted, available = reach(chosen), answers_for(*protocol.query_gallery(items, e.row.numpy()))
+    if wanted.k > available:
         raise LikewiseError(
-            f"evaluate: the metrics look at {wanted.k} answers, but there are at most {room} for a query here; ask for a "
-            "smaller k with --metrics"
+            f"evaluate: the metrics need {wanted.k} results of every query, but there are at most {available}; use a "
+            "smaller k in --metrics"
         )
     with bar("rank", 100, quiet=quiet) as shown:
         found = retrieve(
@@ -127,38 +130,43 @@ def score(
 
 
 def _with_float64(device: torch.device) -> torch.device:
-    """This device, or the CPU where it lacks the numbers that exact ranking needs."""
+    """Return the device, or the CPU if the device has no float64, which exact ranking needs."""
     return torch.device("cpu") if device.type == "mps" else device
 
 
 def as_compared(e: Embedded, similarity: str) -> Embedded:
-    """The embeddings to compare: of unit length, or raw ones for distances."""
+    """Return the embeddings for a similarity: of unit length for "cosine", raw for "euclidean"."""
     return e if similarity == "cosine" else dataclasses.replace(e, z=e.e)
 
 
 def mean_score(
     e: Embedded, items: Items, protocol: Protocol, name: str, similarity: str, device: torch.device
 ) -> float:
-    """One metric's mean: what validation asks for."""
+    """Return the mean of one metric over the queries, for validation."""
     scores, _ = score(as_compared(e, similarity), items, protocol, [name], similarity, device, quiet=True)
     value = scores.each[name]
     if np.isnan(value).all():
-        raise LikewiseError("train: no validation sample has a class mate to find; hold out more classes (val)")
+        raise LikewiseError(
+            "train: the validation split must have two samples of a class, but every class has one; use a larger val share"
+        )
     return float(np.nanmean(value))
 
 
 def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str], device: torch.device) -> dict:
-    """Means over the queries that have something to find with their 95 % intervals, means over classes, how many queries
-    have nothing to find, and the numbers of the whole set."""
+    """Return the content of scores.json: means with 95 % intervals, means over classes, and metrics of the whole set.
+
+    Means are over the queries with a relevant gallery row; "unscored" is the number of the other queries.
+    """
     lonely = np.isnan(next(iter(scores.each.values()), np.zeros(0)))
     if scores.each and lonely.all():
         raise LikewiseError(
-            f"evaluate: none of the {len(lonely)} queries has anything to find: every class has one image, its others are "
-            "excluded, or no gallery row is of a query's class; bring at least two images of a class"
+            f"evaluate: none of the {len(lonely)} queries has a relevant gallery row: every class has one image, the others are "
+            "excluded, or the gallery has none of the queries' classes; add at least two images of a class"
         )
     if scores.each and len(e.y.unique()) == 1:
         raise LikewiseError(
-            f"evaluate: all {len(e.y)} rows are of one class, so every answer would be right; bring two classes or more"
+            f"evaluate: there must be two classes or more, but all {len(e.y)} rows are of one class, so every result would be "
+            "right; add classes"
         )
     value, sure = {}, {}
     if scores.each:
@@ -166,7 +174,7 @@ def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]
         _, number, count = np.unique(scores.label[~lonely], return_inverse=True, return_counts=True)
         over_classes = len(count) >= FEW
         drawn = bootstrap(each, scores.label if over_classes else None)
-        ends = np.stack([drawn.low, drawn.high], 1).tolist() if len(number) >= FEW else []  # too few to redraw
+        ends = np.stack([drawn.low, drawn.high], 1).tolist() if len(number) >= FEW else []  # too few for a bootstrap
         by_class = [(np.bincount(number, column) / count).mean() for column in each[~lonely].T]
         value = dict(zip(scores.each, np.nanmean(each, 0).tolist()))
         sure = {
@@ -201,18 +209,18 @@ def score_with_galleries(
     budget: int = BUDGET,
     exclude: Int[np.ndarray, "M 2"] | None = None,
 ) -> tuple[dict, Scores, Retrieval | None]:
-    """Return the content of scores.json, the scores of every query and the ranking. Named galleries are also scored alone."""
+    """Return the content of scores.json, the scores per query and the ranking. Named galleries are also scored separately."""
     how = {"budget": budget, "exclude": exclude}
     scores, found = score(e, items, protocol, metrics, similarity, device, quiet, **how)
     result = summary(scores, e, similarity, metrics, device)
     names = protocol.galleries(items, e.row.numpy())
     if found is not None and len(names) > 1:
-        asked = [name for name in metrics if not of_the_set(name)]
+        per_query = [name for name in metrics if not of_the_set(name)]
         alone = {}
         for name in names:
             one = protocol.only(name)
-            room = answers_for(*one.query_gallery(items, e.row.numpy()))
-            fit = [m for m in asked if reach([m]).k <= room]  # a small gallery has no answer number 10
+            available = answers_for(*one.query_gallery(items, e.row.numpy()))
+            fit = [m for m in per_query if reach([m]).k <= available]  # a small gallery has fewer than 10 results
             if not fit or not findable(items, one, e.row.numpy()).any():
                 alone[name] = {"metrics": {}, "queries": 0, "unscored": len(found.query)}
                 continue

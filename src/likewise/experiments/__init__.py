@@ -1,1 +1,1 @@
-"""Many trainings: grids, executors (local, Ray, Slurm), benchmark tables, tuning."""
+"""Grids of trainings: plans, executors (local, Ray, Slurm), benchmark tables, tuning."""

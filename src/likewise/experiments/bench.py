@@ -1,4 +1,4 @@
-"""bench: a paper's table, or any grid of settings -> a run for each cell -> the table beside the printed one, and its files."""
+"""bench: train every cell of a grid, or of a paper's table, and write the table beside the published numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from likewise.types import LikewiseError
 
 
 def bench(config: Bench, say=print) -> Sheet | Table:
-    """Train what is not there yet and sum everything up; with `list` or `slurm`, only say what would be trained."""
+    """Train all cells that are not finished, and return the table; with `list` or `slurm`, only list the trainings."""
     check(config)
     device = choose_device(config.device)
     if config.list or config.slurm:
@@ -29,20 +29,22 @@ def bench(config: Bench, say=print) -> Sheet | Table:
 
 
 def planned(plan: GridPlan, config: Bench) -> Table:
-    """What would be trained, a line a training; with `slurm`, the script that trains it is written too."""
+    """Return the planned trainings as a table; with `slurm`, also write the script that trains them."""
     grid, runs = plan.grid, [t for t in plan.runs if t.number - 1 in plan.chosen]
     columns = ["cell", *grid.axes, *(["fold"] if any(t.fold is not None for t in runs) else []), "state", "run"]
     lines = [[str(t.number), *names(t, columns), t.job.state, t.job.run.path.name] for t in runs]
     left = sum(t.job.state != "finished" for t in runs)
-    notes = [f"{left} of {len(runs)} trainings are to be done"]
+    notes = [f"{left} of {len(runs)} trainings are not finished"]
     if config.slurm:
         if config.only or config.executor:
             flag = "--only" if config.only else "--executor"
-            raise LikewiseError(f"bench: the script trains every cell that is not finished, got {flag}; leave it out")
+            raise LikewiseError(f"bench: --slurm trains every cell that is not finished, got {flag}; drop {flag}")
         file = Path(config.slurm).expanduser()
         if file.is_dir() or not file.parent.is_dir():
-            raise LikewiseError(f"bench: --slurm must be a file in a folder that exists, got '{config.slurm}'")
+            raise LikewiseError(
+                f"bench: --slurm must be a file in an existing folder, got '{config.slurm}'; create the folder"
+            )
         with write_aside(file) as aside:
             aside.write_text(script(words_of(config), len(cells(grid)), grid.name, file=str(file)), "utf-8")
-        notes.append(f"script: {file} (its first lines are for you to edit; then sbatch)")
+        notes.append(f"script: {file} (edit its first lines for your cluster, then submit it with sbatch)")
     return Table(grid.title, columns, lines, notes, plan.folder)

@@ -1,4 +1,4 @@
-"""Wrong labels found: how soon an audit of every network of a table finds the labels that its noise model spoiled."""
+"""Detection of injected label noise: how well an audit of every run of a table ranks the wrong labels first."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from likewise.io.progress import bar
 from likewise.render.benchmark_table import Sheet, label
 from likewise.render.detection_curve import Curve, draw_detected
 from likewise.render.figures import write_figure
-from likewise.runs.scores import ANEW
+from likewise.runs.scores import REWRITE_HINT
 
-DETECTED = "detected.json"
-"""What judging a run's labels found, beside the run."""
+DETECTION_FILE = "detected.json"
+"""File of the run folder: how well each label score detects the injected noise."""
 
 
 def find_wrong(grid: Grid, sheet: Sheet, done: Sequence[PlannedRun], config: Bench) -> tuple[bytes | None, list[str]]:
-    """How soon an audit of each network finds the labels that were spoiled; detection.csv has a line a network and score."""
+    """Return the detection curves of all runs as a PNG, and notes. Writes detection.csv with one line for each run and score."""
     groups: dict[tuple, list[dict]] = {}
-    lines, said = [], []
-    with bar("judge labels", len(done), quiet=config.quiet) as progress:
+    lines, notes = [], []
+    with bar("score labels", len(done), quiet=config.quiet) as progress:
         for t in done:
             try:
                 measured = detected(t.job.run.path, config)
             except LikewiseError as error:
                 measured = {}
-                said.append(f"the labels of {label(list(t.cell.names.values()))} are not judged: {error}")
+                notes.append(f"the labels of {label(list(t.cell.names.values()))} could not be scored: {error}")
             progress.advance(1)
             if not measured:
                 continue
@@ -44,7 +44,7 @@ def find_wrong(grid: Grid, sheet: Sheet, done: Sequence[PlannedRun], config: Ben
                 for score, one in measured.items()
             ]
     if not groups:
-        return None, said or ["no training of this table had labels spoiled, so there is nothing to find"]
+        return None, notes or ["no training of this table has injected label noise, so there is nothing to detect"]
     write_csv(sheet.folder / "detection.csv", [*grid.axes, "score", "AUROC", "AP", "recall", "share"], lines)
     curves = []
     for (panel, name), seeds in groups.items():
@@ -52,15 +52,15 @@ def find_wrong(grid: Grid, sheet: Sheet, done: Sequence[PlannedRun], config: Ben
         precision = float(np.mean([one["AP"] for one in seeds]))
         curves.append(Curve(panel, name, at, share, f"AP {100 * precision:.0f}"))
     found = "; ".join(f"{label([c.panel, c.name])} {c.about.removeprefix('AP ')}" for c in curves)
-    picture = write_figure(draw_detected(curves), sheet.folder / "detection.png")
-    return picture, [f"Wrong labels found, average precision in per cent: {found}.", *said]
+    figure = write_figure(draw_detected(curves), sheet.folder / "detection.png")
+    return figure, [f"Wrong labels found, average precision in per cent: {found}.", *notes]
 
 
 def detected(run: Path, config: Bench) -> dict[str, dict]:
-    """Each score of a run's training labels -> how well it finds the spoiled ones. Worked out once, and kept beside the run."""
-    file = run / DETECTED
+    """Return how well each label score detects the injected wrong labels of a run. Computed once, and stored in its folder."""
+    file = run / DETECTION_FILE
     if file.exists():
-        return read_json(file, "bench", hint=ANEW)
+        return read_json(file, "bench", hint=REWRITE_HINT)
     from likewise.audit.attribution import explain
     from likewise.audit.label_quality import judge_part, measure
     from likewise.audit.source import open_subject

@@ -1,4 +1,4 @@
-"""Where jobs are trained: `LocalExecutor` in processes of this machine, `RayExecutor` (ray_executor.py) on a cluster."""
+"""Executors of trainings: `LocalExecutor` in processes of this machine, `RayExecutor` (ray_executor.py) on a cluster."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from likewise.io.processes import command, is_stopped
 from likewise.io.supervisor import STOPPED, Child, stop_all
 from likewise.training.interrupts import stop_on_signal
 
-TRIES = 3
-"""How often a training is begun, or taken up, when its process is killed."""
+MAX_TRIES = 3
+"""Number of processes that may be killed during one training, before it counts as failed."""
 
 
 @runtime_checkable
@@ -31,19 +31,19 @@ class Executor(Protocol):
     def __exit__(self, *problem) -> None: ...
 
     def work(self, configs: Sequence[Train]) -> Generator[tuple[int, Outcome], None, None]:
-        """Train them all and yield the index of each with its outcome, as they end. Closing the generator stops the others."""
+        """Train all configs and yield the index and outcome of each as it ends. Closing the generator stops the others."""
         ...
 
 
 def choose_executor(config: Bench, say: Callable[[str], None] = print) -> Executor:
-    """Return the executor that the settings of bench name: this machine, or the Ray cluster in `on`."""
+    """Return the executor that the settings of bench name: this machine, or the Ray cluster in `executor`."""
     if config.executor:
         from likewise.experiments.ray_executor import RayExecutor
 
         return RayExecutor(config.executor, config.jobs, config.gpus_per_run)
     if config.gpus_per_run is not None:
         raise LikewiseError(
-            f"bench: --gpus-per-run {config.gpus_per_run} is for a Ray cluster; add --executor ray, or leave it out"
+            f"bench: --gpus-per-run {config.gpus_per_run} needs a Ray cluster; add --executor ray, or drop --gpus-per-run"
         )
     return LocalExecutor(config.jobs, say)
 
@@ -51,7 +51,7 @@ def choose_executor(config: Bench, say: Callable[[str], None] = print) -> Execut
 class LocalExecutor:
     """Trains configs without output: one at a time in this process, or `size` at a time in child processes.
 
-    Children read configs from stdin. Asked to stop, or when this process dies, they save what a resumed training needs.
+    Children read configs from stdin. On a stop signal, or if this process dies, they save a checkpoint and end.
     """
 
     def __init__(self, size: int, say: Callable[[str], None] = print):
@@ -90,29 +90,29 @@ class LocalExecutor:
                         raise KeyboardInterrupt(STOPPED)
             finally:
                 running = [future for future in waiting if not future.cancel()]
-                while running:  # one may just be starting
+                while running:  # repeated, because a child may just be starting
                     stop_all(self._busy)
                     running = list(wait(running, 0.2).not_done)
 
     def _report_suspended(self) -> None:
-        """Say once of every child that is suspended what to do about it: it is waited for as long as it takes."""
+        """Report every suspended child once, with the commands to continue or kill it; training waits for it."""
         for child in list(self._busy):
             suspended = is_stopped(child.pid)
             if suspended and not child.suspended:
                 self.say(
-                    f"process {child.pid}, which trains, is stopped: `kill -CONT {child.pid}` lets it go on, "
-                    f"`kill -KILL {child.pid}` has another process take its training up"
+                    f"training process {child.pid} is suspended: `kill -CONT {child.pid}` continues it, "
+                    f"`kill -KILL {child.pid}` makes another process resume its training"
                 )
             child.suspended = suspended
 
     def _one(self, config: Train) -> Outcome:
-        """Train one config in a child; another child takes it up if that one is killed."""
+        """Train one config in a child; if the child is killed, another one resumes the training."""
         if config.workers < 0:
             from likewise.data.loader import choose_workers
 
             config = replace(config, workers=choose_workers(-1) // self.size)
         child, done = self._places.get(), Attempt()
-        for _ in range(TRIES):
+        for _ in range(MAX_TRIES):
             if child is None or child.lost or child.asked_to_stop:
                 child = start_worker(self.size)
             self._busy.add(child)

@@ -1,4 +1,4 @@
-"""What follows the trainings of a table: pictures, and the test classes at which several networks fail."""
+"""Follow-ups of a table: figures, error overlap, and detection of label noise."""
 
 from __future__ import annotations
 
@@ -23,55 +23,55 @@ from likewise.render.figures import write_figure
 def follow_up(
     grid: Grid, sheet: Sheet, plan: Sequence[PlannedRun], config: Bench
 ) -> tuple[dict[str, bytes], list[str]]:
-    """The pictures of a table (title -> PNG), each also a file in its folder, and what they show in words."""
-    pictures, said = {}, []
+    """Return the figures of a table (title -> PNG) and notes about them; writes each figure into its folder."""
+    figures, notes = {}, []
     if sheet.contest and len(sheet.contest.rank) > 1:
-        pictures["Ranks"] = write_figure(draw_ranks(sheet.contest), sheet.folder / "ranks.png")
+        figures["Ranks"] = write_figure(draw_ranks(sheet.contest), sheet.folder / "ranks.png")
     columns = {column: points for column in lay_out(sheet).columns if len(points := against(sheet, column)) > 2}
     if columns:
         first = next(iter(columns))
-        pictures["Against the paper"] = write_figure(
+        figures["Against the paper"] = write_figure(
             draw_against(columns[first], label(first)), sheet.folder / "against.png"
         )
     done = [t for t in plan if t.finished]
     for follow in grid.then if len(done) > 1 and not config.only else ():
-        work, title = FOLLOWS[follow]
-        picture, lines = work(grid, sheet, done, config)
-        pictures |= {title: picture} if picture else {}
-        said += lines
-    return pictures, said
+        work, title = FOLLOW_UPS[follow]
+        figure, lines = work(grid, sheet, done, config)
+        figures |= {title: figure} if figure else {}
+        notes += lines
+    return figures, notes
 
 
-def fail_together(
+def shared_errors(
     grid: Grid, sheet: Sheet, done: Sequence[PlannedRun], config: Bench
 ) -> tuple[bytes | None, list[str]]:
-    """Whether the networks fail at the same test classes, beside what the influence study found."""
+    """Return the heat map of the error overlap of all runs, and notes, with the published overlap if there is one."""
     from likewise.evaluation.overlap_runs import overlap
 
     targets = tuple(str(t.job.run.path) for t in done)
     try:
         found = overlap(Audit(targets, overlap=True, out=str(sheet.folder), quiet=True), say=lambda line: None)
     except LikewiseError as error:
-        return None, [f"where networks fail together is not known: {error}"]
-    said = [f"Most wrong classes: {say_overlap(found, way)}." for way in found.by]
+        return None, [f"the error overlap could not be computed: {error}"]
+    notes = [f"Most wrong classes: {say_overlap(found, way)}." for way in found.by]
     data = data_of(grid, done[0])
-    if grid.published and data in STUDIED:
+    if grid.published and data in STUDY_TEST_CLASSES:
         named = wrong_classes(data)
         worst = [torch.tensor(classes) for classes in named.values()]
-        theirs = error_overlap(worst, [method for method, _ in named], STUDIED[data])
-        said.append(
+        theirs = error_overlap(worst, [method for method, _ in named], STUDY_TEST_CLASSES[data])
+        notes.append(
             f"In the study, by count, over {len(named)} networks: two of one method share {100 * theirs.within:.0f} %, two of "
             f"different methods {100 * theirs.between:.0f} %; by chance {100 * theirs.chance:.0f} %."
         )
-    return (sheet.folder / "overlap.png").read_bytes(), said
+    return (sheet.folder / "overlap.png").read_bytes(), notes
 
 
-STUDIED = {"cub200": 100, "cars196": 98, "inshop": 3985}
-"""Test classes of the sets that the influence study looked at."""
+STUDY_TEST_CLASSES = {"cub200": 100, "cars196": 98, "inshop": 3985}
+"""Number of test classes of the data sets in the influence study."""
 
 
-FOLLOWS = {
-    "overlap": (fail_together, "Test classes at which networks fail"),
+FOLLOW_UPS = {
+    "overlap": (shared_errors, "Test classes at which networks fail"),
     "detection": (find_wrong, "Wrong labels found"),
 }
-"""What `then` may ask for: the work, and what its picture is called."""
+"""Names for `then` in a grid -> the function, and the title of its figure."""

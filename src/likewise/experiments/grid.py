@@ -3,7 +3,7 @@
     base = "procsim-table5"                 start from another: what is given here replaces its settings, axes, ... by name;
                                             axes.method.without = ["LSD"] only leaves points out
     title = "what this is about"            optional, like all the rest
-    note = "what a reader must know"
+    note = "a remark below the table"
     columns = ["noise"]                     axes that the table shows side by side
     then = ["overlap"]                      what follows the trainings: overlap (do they fail at the same classes), detection
                                             (audit each, and draw how soon wrong labels are found)
@@ -13,7 +13,7 @@
     dataset = "CUB200"                      where data does not say so by its name
     metrics = {"R@1" = "P@1"}               our name of a metric -> the printed one
     scores = {separated = "sep128/"}        scores of class folds -> how the printed name begins
-    [settings]                              fields of Train, and arguments of specs where the part has them: loss.beta = 1.2
+    [settings]                              fields of Train, and arguments of specs if the component has them: loss.beta = 1.2
     data = "glyphs"
     [axes]                                  every combination is one training
     loss = ["MultiSimilarity()", "Triplet(margin=0.2)"]
@@ -29,13 +29,13 @@
     noise = "Uniform(share=0.1)"
     let = {share = 0.1}
     published = {noise = "uniform", share = 0.1}
-    [quick]                                 for --quick, beside what _quick.toml says: settings that win over all but words of
-    axes = {seed = 2, noise = ["clean"]}    --set, and points to keep: the first so many, those named, or {without = [...]}
+    [quick]                                 for --quick, in addition to _quick.toml: settings that override all but --set, and
+    axes = {seed = 2, noise = ["clean"]}    points to keep: a number of first points, names, or {without = [...]}
     [ranges]                                what `tune` searches
     lr = "1e-5..1e-2 log"
 
-"none" means None where a setting may be None. A point of an axis wins over --set, that over [settings], and all over a recipe.
-Arguments of specs (loss.beta) are set last. Tables of papers are such files too, and known by name: see `tables`.
+"none" means None if a setting may be None. A point of an axis overrides --set, --set overrides [settings], and all override a
+recipe. Arguments of specs (loss.beta) are set last. Tables of papers are such files too, with short names: see `tables`.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ from likewise.experiments.grid_types import Cell, Grid, Point
 from likewise.published import numbers
 from likewise.recipes import apply
 
-THEN = ("overlap", "detection")
-PRINTED = ("method", "miner", "sampler", "noise", "share")
-"""By what a printed number is found."""
+FOLLOW_UP_NAMES = ("overlap", "detection")
+PUBLISHED_KEYS = ("method", "miner", "sampler", "noise", "share")
+"""Keys by which a published number is selected."""
 
 
 def table_names() -> list[str]:
-    """The tables of papers that `read_grid` knows by name."""
+    """Return the names of the tables of papers that `read_grid` accepts."""
     return tables.names()
 
 
 def read_grid(name: str | Path) -> Grid:
-    """Read and check a table by its name, or a file; which settings are good together is checked by `as_train`."""
+    """Return the grid of a table name or a file. Combinations of settings are checked later, by `as_train`."""
     content = tables.content(name)
     settings = {key: plain(key, value) for key, value in content["settings"].items()}
     axes = {key: points(key, values) for key, values in content["axes"].items()}
@@ -85,16 +85,16 @@ def read_grid(name: str | Path) -> Grid:
     printed = {key: dict(content["published"].get(key, {})) for key in ("metrics", "scores")}
     grid = Grid(
         str(content.get("title", "")), settings, axes, ranges, Path(name).stem, str(content.get("note", "")),
-        _words(content, "columns", axes), _words(content, "then", THEN),
+        _words(content, "columns", axes), _words(content, "then", FOLLOW_UP_NAMES),
         {key: str(content["published"][key]) for key in ("paper", "table", "dataset") if key in content["published"]},
         printed["metrics"], printed["scores"], quick,
     )  # fmt: skip
-    cut_axes(grid, quick.get("axes", {}))  # what it names must be there
+    cut_axes(grid, quick.get("axes", {}))  # raises for unknown names
     return grid
 
 
 def shipped(grid: Grid) -> Grid | None:
-    """The table as the paper has it, on this data where the paper printed numbers for that; None where it is none of a paper."""
+    """Return the grid with the settings of the paper, on the same data if the paper has numbers for it; None without a paper."""
     for name in table_names() if grid.published else ():
         table = read_grid(name)
         if all(table.published.get(key) == grid.published.get(key) for key in ("paper", "table")):
@@ -105,7 +105,7 @@ def shipped(grid: Grid) -> Grid | None:
 
 
 def _words(content: dict, key: str, known: Collection[str]) -> tuple[str, ...]:
-    """A list of names in the file, each of them known."""
+    """Return a list of names in the file; raises for a name that is not in `known`."""
     words = content.get(key, [])
     if not isinstance(words, list):
         raise LikewiseError(f"grid: {key} must be a list, got {words!r}; write {key} = [...]")
@@ -116,7 +116,7 @@ def _words(content: dict, key: str, known: Collection[str]) -> tuple[str, ...]:
 
 
 def points(axis: str, values: object) -> list[Point]:
-    """The points of an axis: values of one setting, or named tables of several."""
+    """Return the points of an axis: values of one setting, or named tables of several settings."""
     if not isinstance(values, list) or not values:
         raise LikewiseError(f"grid: axis '{axis}' must be a list of values or of tables, got {values!r}")
     found = []
@@ -129,22 +129,22 @@ def points(axis: str, values: object) -> list[Point]:
         printed = value.get("published", {})
         printed = {axis: printed} if isinstance(printed, str) else printed
         published, let = ({k: str(v) for k, v in table.items()} for table in (printed, value.get("let", {})))
-        odd = next((key for key in published if key not in PRINTED), None)
+        odd = next((key for key in published if key not in PUBLISHED_KEYS), None)
         if odd is not None:
             raise LikewiseError(
-                f"grid: axis '{axis}': published has '{odd}'{nearest_name(odd, PRINTED)} It takes: {', '.join(PRINTED)}"
+                f"grid: axis '{axis}': published has '{odd}'{nearest_name(odd, PUBLISHED_KEYS)} It takes: {', '.join(PUBLISHED_KEYS)}"
             )
         rest = flat({k: v for k, v in value.items() if k not in ("name", "published", "let")})
         found.append(Point(value["name"], {k: plain(k, v) for k, v in rest}, published, let))
     names = [point.name for point in found]
     twice = next((n for n in names if names.count(n) > 1), None)
     if twice is not None:
-        raise LikewiseError(f"grid: axis '{axis}' has '{twice}' twice; leave one out")
+        raise LikewiseError(f"grid: axis '{axis}' has '{twice}' twice; drop one of them")
     return found
 
 
 def cells(grid: Grid) -> list[Cell]:
-    """Every combination of the axes, the last axis fastest."""
+    """Return all combinations of the axes; the last axis varies fastest."""
     found = []
     for along in itertools.product(*grid.axes.values()):
         settings, let, published = dict(grid.settings), {}, {}
@@ -160,8 +160,10 @@ def cells(grid: Grid) -> list[Cell]:
 
 
 def as_train(settings: dict[str, Any], **ours) -> Train:
-    """The training that these settings describe, every value checked. A recipe among them comes first, `ours` last, and
-    then arguments of specs, where a part has them."""
+    """Return the checked settings of a training. Order: recipe, `settings`, `ours`, then arguments of specs (loss.beta).
+
+    An argument that its component does not have is ignored.
+    """
     inside = {key: value for key, value in settings.items() if "." in key}
     rest = {key: value for key, value in settings.items() if key not in ("data", "recipe", *inside)} | ours
     data = settings.get("data")
@@ -177,12 +179,12 @@ def as_train(settings: dict[str, Any], **ours) -> Train:
 def adapted(
     grid: Grid, data: str | None = None, root: str | None = None, changes: Sequence[str] = (), quick: bool = False
 ) -> Grid:
-    """The same table on other data, with other settings, or small enough to try.
+    """Return the grid with other data, other settings, or reduced to a quick test.
 
     Args:
-        changes: "setting=value", "loss.miner.eps=0.2", or a .toml file with [settings], which may serve several tables: arguments
-            that no cell has are refused only in words. Its [published] may name the data set, where data does not.
-        quick: whether [quick] holds, on top of what `tables` has for all; over data, root and files, not over words.
+        changes: "setting=value", "loss.miner.eps=0.2", or a .toml file with [settings]. A file may serve several tables, so only
+            a "setting=value" raises if no cell has the argument. [published] of a file may name the data set.
+        quick: apply [quick] and _quick.toml; they override data, root and files, but not "setting=value".
     """
     files = [read_grid(word) for word in changes if _is_file(word)]
     words = dict(read_change(word) for word in changes if not _is_file(word))
@@ -191,7 +193,7 @@ def adapted(
     printed = grid.published and {key: value for one in (grid, *files) for key, value in one.published.items()}
     own, data = str(grid.settings.get("data")), str(given.get("data", grid.settings.get("data")))
     if printed and data.casefold() in {n.dataset.casefold() for n in numbers()}:
-        printed.pop("dataset", None)  # data says so by its name
+        printed.pop("dataset", None)  # the name of the data identifies it
     grid = replace(grid, settings=merged_settings(grid.settings, given), published=printed)
     if data != own:
         called = Path(data.split("(")[0]).stem
@@ -203,7 +205,7 @@ def adapted(
     every = [as_train(cell.settings) for cell in cells(grid)] if inside else []
     for name in inside:
         if not any(has_argument(config, name) for config in every):
-            raise LikewiseError(f"grid: {name}: no training of the table has this argument; leave it out")
+            raise LikewiseError(f"grid: {name}: no training of the table has this argument; drop it")
     return grid
 
 
@@ -212,34 +214,36 @@ def _is_file(word: str) -> bool:
 
 
 def quick_of(content: dict) -> dict[str, Any]:
-    """[quick], its settings as Train has them."""
+    """Return the table [quick], with values of the types of Train."""
     axes = {"axes": content["quick"]["axes"]} if content["quick"]["axes"] else {}
     return {key: plain(key, value) for key, value in content["quick"].items() if key != "axes"} | axes
 
 
 def quicken(grid: Grid) -> Grid:
-    """[quick] over the file: points lose what it says, and axes the points it does not name."""
+    """Return the grid with [quick] applied: its settings override those of all points, and axes keep only its points."""
     usual = quick_of(tables.content(tables.QUICK))
-    said = {key: value for key, value in (usual | grid.quick).items() if key != "axes"}
+    overrides = {key: value for key, value in (usual | grid.quick).items() if key != "axes"}
     kept = {a: wanted for a, wanted in (usual["axes"] | grid.quick.get("axes", {})).items() if a in grid.axes}
     axes = {
-        axis: [replace(point, settings=_left(point.settings, said)) for point in along]
+        axis: [replace(point, settings=_left(point.settings, overrides)) for point in along]
         for axis, along in cut_axes(grid, kept).items()
     }
     title = f"{grid.title or grid.name} \N{EM DASH} quick: small glyphs, not the paper's data"
     return replace(
-        grid, settings=merged_settings(_left(grid.settings, said), said), axes=axes, published={}, note="",
+        grid, settings=merged_settings(_left(grid.settings, overrides), overrides), axes=axes, published={}, note="",
         name=f"{grid.name}-quick", title=title,
     )  # fmt: skip
 
 
-def _left(settings: dict[str, object], said: dict[str, object]) -> dict[str, object]:
-    """Settings that are not said otherwise, as a whole or argument by argument."""
-    return {key: value for key, value in settings.items() if key not in said and key.split(".")[0] not in said}
+def _left(settings: dict[str, object], overrides: dict[str, object]) -> dict[str, object]:
+    """Return `settings` without keys in `overrides`, and without arguments whose spec is in `overrides`."""
+    return {
+        key: value for key, value in settings.items() if key not in overrides and key.split(".")[0] not in overrides
+    }
 
 
 def cut_axes(grid: Grid, kept: dict[str, Any]) -> dict[str, list[Point]]:
-    """The axes with only the points that are to be kept: the first so many, those named, or all without some."""
+    """Return the axes with the points to keep: a number of first points, a list of names, or {"without": names}."""
     axes = dict(grid.axes)
     for axis, wanted in kept.items():
         must_know(axis, grid.axes, "axis")
@@ -256,12 +260,12 @@ def cut_axes(grid: Grid, kept: dict[str, Any]) -> dict[str, list[Point]]:
 
 
 def chosen(cells: Sequence[Cell], only: Sequence[str]) -> list[int]:
-    """Places of the cells that are asked for: "axis=name" (one axis: any of them; several: all must hold), or numbers from 1."""
+    """Return the indices of the selected cells: "axis=name" (or within an axis, and between axes), or numbers from 1."""
     wanted: dict[str, set[str]] = {}
     numbers: set[int] = set()
     axes = {axis: {cell.names[axis]: None for cell in cells} for axis in (cells[0].names if cells else ())}
     for word in only:
-        axis, equals, name = (part.strip() for part in word.partition("="))
+        axis, equals, name = (text.strip() for text in word.partition("="))
         if equals:
             must_know(axis, axes, "axis")
             must_know(name, axes[axis], f"{axis} called")
@@ -269,7 +273,7 @@ def chosen(cells: Sequence[Cell], only: Sequence[str]) -> list[int]:
         elif word.strip().isdecimal() and 1 <= int(word) <= len(cells):
             numbers.add(int(word) - 1)
         else:
-            raise LikewiseError(f"grid: a cell is named axis=name or by its number, 1 to {len(cells)}, got '{word}'")
+            raise LikewiseError(f"grid: a cell must be axis=name or a number from 1 to {len(cells)}, got '{word}'")
     return [
         place
         for place, cell in enumerate(cells)
@@ -279,7 +283,7 @@ def chosen(cells: Sequence[Cell], only: Sequence[str]) -> list[int]:
 
 
 def toml(grid: Grid) -> str:
-    """A grid of plain axes as the text that `read_grid` reads."""
+    """Return a grid of plain axes as TOML text, which `read_grid` can read."""
     lines = [f"title = {_toml(grid.title)}"] if grid.title else []
     axes = {axis: [point.settings[axis] for point in along] for axis, along in grid.axes.items()}
     for name, table in (("settings", grid.settings), ("axes", axes), ("ranges", grid.ranges)):
@@ -293,4 +297,4 @@ def _toml(value: object) -> str:
         return '"none"'
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"
-    return json.dumps(value, ensure_ascii=False)  # strings, numbers and truth are written alike in both
+    return json.dumps(value, ensure_ascii=False)  # JSON and TOML write strings, numbers and booleans alike

@@ -1,4 +1,4 @@
-"""The plan of a grid: every training with its settings checked, its place in the table, and how it differs from the paper's."""
+"""Plan a grid: all trainings with checked settings, their cells, and their differences from the paper's settings."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from likewise.config import KEPT_OUT, Bench, Train
 from likewise.config.overrides import must_know
 from likewise.config.spec import brief
 from likewise.experiments.grid import adapted, as_train, cells, chosen, read_grid, shipped
-from likewise.experiments.grid_types import SEED, Cell, Grid
+from likewise.experiments.grid_types import SEED_AXIS, Cell, Grid
 from likewise.experiments.jobs import GridPlan, PlannedRun, Planner
 from likewise.published import numbers
 from likewise.types import LikewiseError
 
-RUNS = Path("bench") / "runs"
-"""Where trainings stand unless `out` says otherwise: all tables share them, so what two have in common is trained once."""
+SHARED_RUNS_FOLDER = Path("bench") / "runs"
+"""Default folder of the runs. All tables share it, so a training in two tables runs once."""
 
 
 def plan_grid(config: Bench, say: Callable[[str], None]) -> GridPlan:
-    """Read the grid that the settings of bench name, and check all of it before the first training."""
+    """Return the plan of the grid of bench; all settings are checked before the first training."""
     grid = adapted(read_grid(config.grid), config.data, config.root, config.set, config.quick)
     folder = Path(config.out or Path("bench") / grid.name).expanduser()
-    must_be_printed(grid)
-    runs = lay_out(grid, config, Planner(folder / "runs" if config.out else RUNS, say))
+    check_published(grid)
+    runs = lay_out(grid, config, Planner(folder / "runs" if config.out else SHARED_RUNS_FOLDER, say))
     return GridPlan(grid, folder, runs, set(chosen(cells(grid), config.only)))
 
 
-def must_be_printed(grid: Grid) -> None:
-    """What points say they stand for is in the table that the grid names, or there is an error with the nearest name."""
-    there = (
+def check_published(grid: Grid) -> None:
+    """Raise unless the published keys of all points are in the table of the paper; the error suggests the nearest name."""
+    known_numbers = (
         numbers(**{key: value for key, value in grid.published.items() if key != "dataset"}) if grid.published else []
     )
-    for point in (point for along in grid.axes.values() for point in along if there):
+    for point in (point for along in grid.axes.values() for point in along if known_numbers):
         for key, value in point.published.items():
-            known = {f"{n.share:g}" if key == "share" else getattr(n, key): None for n in there}
+            known = {f"{n.share:g}" if key == "share" else getattr(n, key): None for n in known_numbers}
             must_know(f"{float(value):g}" if key == "share" else value, known, f"printed {key}")
 
 
 def lay_out(grid: Grid, config: Bench, planner: Planner) -> list[PlannedRun]:
-    """Every training of the grid, its settings checked, and in what they are not the paper's. No run may stand there twice."""
+    """Return all trainings of the grid with checked settings and their differences from the paper; raises for a repeated run."""
     from likewise.runs.defaults import fold_specs
 
     ours = {k: v for k in ("device", "metrics", "allow_imports") if (v := getattr(config, k))}
@@ -55,29 +55,29 @@ def lay_out(grid: Grid, config: Bench, planner: Planner) -> list[PlannedRun]:
             jobs = [planner.job(replace(whole, protocol=protocol)) for protocol in folds or [whole.protocol]]
         except LikewiseError as error:
             raise LikewiseError(f"bench: {cell_name(cell)}: {error}") from None
-        there = counterpart(cell, paper)
-        differs = difference(as_train(there.settings, **ours), whole) if there else ()
+        published = counterpart(cell, paper)
+        differs = difference(as_train(published.settings, **ours), whole) if published else ()
         for fold, job in enumerate(jobs):
             if seen.setdefault(job.identity, cell) is not cell:
                 raise LikewiseError(
-                    f"bench: {cell_name(seen[job.identity])} and {cell_name(cell)} are the same run; leave one of them out"
+                    f"bench: {cell_name(seen[job.identity])} and {cell_name(cell)} are the same run; drop one of them"
                 )
             plan.append(PlannedRun(number, cell, fold if folds else None, job, differs))
     return plan
 
 
 def counterpart(cell: Cell, paper: Sequence[Cell]) -> Cell | None:
-    """The paper's cell whose printed numbers are this one's, whatever a file of one's own calls it. A method has to be said."""
+    """Return the cell of the paper with the same published numbers, by its keys, not its names; None without a "method" key."""
     alike = [c for c in paper if "method" in cell.published and cell.published.items() <= c.published.items()]
     return min(alike, key=lambda one: len(one.published), default=None)
 
 
 def difference(there: Train, here: Train) -> tuple[tuple[str, str, str], ...]:
-    """The settings that change what is learned and are not the paper's: name, here, there. Specs are short, files by name.
+    """Return the settings that change what is learned and differ: (name, here, there). Specs are abbreviated.
 
-    Another seed is no other setting.
+    A different seed does not count as a difference.
     """
-    names = [f.name for f in fields(Train) if f.name == "data" or f.name not in (*KEPT_OUT, SEED)]
+    names = [f.name for f in fields(Train) if f.name == "data" or f.name not in (*KEPT_OUT, SEED_AXIS)]
     sides = {name: (getattr(here, name), getattr(there, name)) for name in names}
     return tuple((name, _brief(a), _brief(b)) for name, (a, b) in sides.items() if a != b)
 

@@ -1,4 +1,4 @@
-"""Train the trainings of a grid, several at once, and have its table written."""
+"""Run the trainings of a grid, several at once, and write its table."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from likewise.render.benchmark_table import Sheet
 
 
 def run_grid(plan: GridPlan, config: Bench, executor: Executor, device: torch.device) -> Sheet:
-    """Train what is chosen and not finished, and write the table of all that is finished.
+    """Train the chosen cells that are not finished, and return the table of all finished trainings; writes its files.
 
-    A training that fails is shown with its reason, and the others go on.
+    A training that fails is listed with its error; the others continue.
     """
     runs = train_all(plan.runs, plan.chosen if config.train else set(), executor, config.quiet)
     from likewise.experiments.table_files import (
-        write_table,  # what only the table needs is imported after the trainings
+        write_table,  # imported late: only the table needs its dependencies
     )
 
     return write_table(replace(plan, runs=runs), config, device)
 
 
 def train_all(plan: list[PlannedRun], wanted: set[int], executor: Executor, quiet: bool) -> list[PlannedRun]:
-    """Train what is wanted and not finished, several at once."""
+    """Train the wanted cells that are not finished, several at once, and return the plan with errors."""
     mine = [place for place, t in enumerate(plan) if t.number - 1 in wanted]
     plan, left, failed = list(plan), [place for place in mine if plan[place].job.state != "finished"], 0
     if not left:

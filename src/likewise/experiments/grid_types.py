@@ -1,12 +1,12 @@
-"""A grid as data: settings, axes of named points, cells. `grid` reads and changes them."""
+"""Types of a grid: settings, axes of named points, cells. grid.py reads and changes them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-SEED = "seed"
-"""The axis over which means are taken."""
+SEED_AXIS = "seed"
+"""Name of the axis over which the table takes means."""
 
 Place = tuple[tuple[str, ...], tuple[str, ...]]
 """Names of a row, and of a column without its metric."""
@@ -14,7 +14,7 @@ Place = tuple[tuple[str, ...], tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Point:
-    """One value of an axis: its name, the settings it stands for, the printed row it is, what others may take from it."""
+    """One point of an axis: its name and settings, keys of published numbers, and values for "{name}" in other axes (`let`)."""
 
     name: str
     settings: dict[str, object]
@@ -24,7 +24,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Cell:
-    """One point of a grid: how each axis calls it, the settings it stands for, and by what its printed number is found."""
+    """One cell of a grid: its name on each axis, its settings, and the keys of its published numbers."""
 
     names: dict[str, str]
     settings: dict[str, object]
@@ -33,7 +33,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Grid:
-    """What a file says. `published` names paper, table and, if need be, data set; `quick` is the table of that name."""
+    """The content of a grid file. `published`: paper, table and perhaps data set; `quick`: the table [quick]."""
 
     title: str
     settings: dict[str, object]
@@ -50,8 +50,8 @@ class Grid:
 
 
 def rows_of(grid: Grid) -> list[str]:
-    """Return the axes that are rows; ["setting"] where there is none."""
-    return [axis for axis in grid.axes if axis != SEED and axis not in grid.columns] or ["setting"]
+    """Return the axes that are rows of the table; ["setting"] if there is none."""
+    return [axis for axis in grid.axes if axis != SEED_AXIS and axis not in grid.columns] or ["setting"]
 
 
 def place_of(grid: Grid, names: dict[str, str]) -> Place:

@@ -1,4 +1,4 @@
-"""What to train: the run that settings belong to (`Job`), its place in a grid (`PlannedRun`), and the checks before training."""
+"""Jobs: a training with its run folder (`Job`), its cell in a grid (`PlannedRun`), and the checks before training."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from likewise.types import Items
 
 @dataclass(frozen=True)
 class Job:
-    """One training: its settings in full, `out` included, and what makes it itself."""
+    """One training: its resolved settings, including `out`, and its identity."""
 
     config: Train
     identity: str
@@ -32,11 +32,11 @@ class Job:
 
     @property
     def state(self) -> str:
-        """finished, unfinished (begun, not yet evaluated as asked, or the folder holds another run), or new."""
+        """ "finished"; "unfinished" (not trained or evaluated to the end, or the folder holds another run); or "new"."""
         if not (self.run.path / "config.json").exists():
             return "new"
         if self.run.about["identity"] != self.identity:
-            return "unfinished"  # training it is refused with the reason
+            return "unfinished"  # training it will raise with the reason
         scored = (
             not self.config.evaluate
             or not set(self.config.metrics) - (self.run.scores or {"metrics": {}})["metrics"].keys()
@@ -64,7 +64,7 @@ class PlannedRun:
 
     @property
     def status(self) -> str:
-        """For people to read: the state of the job, or why it failed."""
+        """The state of the job, or the error, as text for the table."""
         return f"failed: {self.error}" if self.error else self.job.state
 
 
@@ -79,14 +79,14 @@ class GridPlan:
 
 
 class Planner:
-    """Settings -> jobs in a folder. A data set is read once, however many trainings share it."""
+    """Makes jobs from settings, in one folder. Every data set is read once."""
 
     def __init__(self, folder: Path, say: Callable[[str], None]):
         self.folder, self.say = folder, say
         self._items: dict[tuple, tuple[Items, str]] = {}
 
     def items(self, config: Train) -> tuple[Items, str]:
-        """The data of these settings, and its fingerprint."""
+        """Return the data of these settings, and its fingerprint."""
         from likewise.runs.dataset import load_items
 
         key = (config.data, config.root, config.skip_bad)
@@ -99,7 +99,7 @@ class Planner:
         return self._items[key]
 
     def job(self, config: Train) -> Job:
-        """The job of these settings. What cannot work is refused here, as far as can be seen without a network."""
+        """Return the job of these settings; raises for settings that cannot work, as far as this needs no network."""
         from likewise.evaluation.checks import check_plan
         from likewise.runs.dataset import make_protocol
         from likewise.runs.defaults import check_durations, check_loss, resolve

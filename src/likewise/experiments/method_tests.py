@@ -1,4 +1,4 @@
-"""contest: several methods, each with several seeds, on the same queries -> every pair tested, and all of them ranked."""
+"""contest: significance tests between all pairs of methods on the same queries, over classes and seeds, and mean ranks."""
 
 from __future__ import annotations
 
@@ -23,39 +23,38 @@ from likewise.numerics.significance import (
 )
 from likewise.runs.per_query import PerQuery
 
-LEVEL = 0.05
-"""Below this, a corrected p speaks."""
+SIGNIFICANCE_LEVEL = 0.05
+"""A corrected p below this is significant."""
 
-FINEST = 100
-"""Draws of signs for every pair, at least: the smallest corrected p that they can give is then 1 in 100."""
+MIN_DRAWS_FACTOR = 100
+"""Minimum number of sign draws for each pair: the smallest possible corrected p is then 1 in 100."""
 
-TOGETHER = 128
-"""Pairs whose intervals are drawn at once: few enough to bound the memory."""
+PAIRS_CHUNK = 128
+"""Pairs of methods whose intervals are computed at once, which bounds the memory."""
 
-DIGITS = 12
-"""Sums and means of a class that are the same so far are equal: the rest is rounding."""
+ROUNDING_DIGITS = 12
+"""Sums and means are rounded to this many digits, so that rounding errors do not break ties."""
 
 Seeds = Sequence[PerQuery | None]
-"""What a method's trainings answered, one a seed; None where a seed is missing, so that a place is a seed."""
+"""The per-query results of a method, one for each seed; None for a missing seed."""
 
 Answers = dict[str, dict[int, Float[np.ndarray, "Q"]]]
-"""Method -> seed -> one number a query."""
+"""Method -> seed -> metric of every query."""
 
 
 def contest(columns: Mapping[str, Mapping[str, Seeds]], metric: str, resamples: int = 10_000, seed: int = 0) -> Contest:
     """Test every pair of methods in every column, and rank the methods that all columns have.
 
-    Classes are what results on unseen classes speak of, seeds what another training would give: "better" needs both. Who is
-    compared is so by the seeds that all of them have, so that a lucky or a lost training is nobody's advantage; by all of
-    each where there is none. Over classes, the differences of whole classes change their sign (summed over queries, so that
-    what is tested is the difference that is shown; seeds averaged). Over seeds, a t-test with the seeds as blocks. Ranks are
-    of class means, averaged over seeds and columns.
+    A test over classes covers the choice of classes, a test over seeds the randomness of training: "better" needs both. Methods
+    are compared on their common seeds, so that a missing training favours no method; on all seeds if there is no common one.
+    Over classes: a sign-flip test of the differences of whole classes (summed over queries, averaged over seeds). Over seeds: a
+    t-test with the seeds as blocks. Ranks are those of class means, averaged over seeds and columns.
 
     Args:
-        columns: name of a column, such as a noise setting -> method -> its seeds. All answer the same queries.
-        metric: what is compared; high is good.
-        draws: of signs, at least; more where there are many pairs.
-        seed: of the draws.
+        columns: name of a column, such as a noise setting -> method -> its seeds. All must have the same queries.
+        metric: the metric to compare; larger is better.
+        resamples: minimum number of sign draws; more are used for many pairs.
+        seed: seed of the draws.
     """
     label, answers = gather(columns, metric)
     table = [value for own in answers.values() for seeds in own.values() for value in seeds.values()]
@@ -74,7 +73,7 @@ def contest(columns: Mapping[str, Mapping[str, Seeds]], metric: str, resamples: 
     rank, apart, critical = {}, float("nan"), float("nan")
     if everywhere:
         by_class = [sum_classes(shared(own, everywhere), unit) for own in answers.values()]
-        values = np.round(np.mean(by_class, 0) / np.bincount(unit)[:, None], DIGITS)
+        values = np.round(np.mean(by_class, 0) / np.bincount(unit)[:, None], ROUNDING_DIGITS)
         ranks = mean_ranks(values).mean
         rank = {everywhere[place]: float(ranks[place]) for place in np.argsort(ranks, kind="stable")}
     if len(everywhere) > 1:
@@ -84,7 +83,10 @@ def contest(columns: Mapping[str, Mapping[str, Seeds]], metric: str, resamples: 
 
 
 def gather(columns: Mapping[str, Mapping[str, Seeds]], metric: str) -> tuple[Int[np.ndarray, "Q"], dict[str, Answers]]:
-    """The class of every query, and what each column's methods make of it, all in one order. Who has no seed is left out."""
+    """Return the class of every query, and the metric of every column, method and seed, in one order of the queries.
+
+    Columns without any seed are not included.
+    """
     first, answers = None, {}
     for column, methods in columns.items():
         own = answers.setdefault(column, {})
@@ -106,59 +108,59 @@ def gather(columns: Mapping[str, Mapping[str, Seeds]], metric: str) -> tuple[Int
                     ) from None
                 own.setdefault(method, {})[place] = one.each[metric].astype(np.float64)
     if first is None:
-        raise LikewiseError("contest: there must be one evaluated training or more, got none; train something first")
+        raise LikewiseError("contest: there must be one evaluated training or more, got none; train first")
     return first.label, {column: own for column, own in answers.items() if own}
 
 
 def try_pairs(column: str, own: Answers, unit: Int[np.ndarray, "Q"], resamples: int, seed: int) -> list[Versus]:
-    """Every pair of one column's methods, in their order."""
+    """Return the tests of all pairs of methods of one column."""
     pairs, ends, gains = list(combinations(own, 2)), [], []
     if not pairs:
         return []
-    for first in range(0, len(pairs), TOGETHER):
-        sides = [shared(own, pair) for pair in pairs[first : first + TOGETHER]]
+    for first in range(0, len(pairs), PAIRS_CHUNK):
+        sides = [shared(own, pair) for pair in pairs[first : first + PAIRS_CHUNK]]
         a, b = np.stack(sides).transpose(1, 2, 0)
         ends.append(np.stack(paired(a, b, unit, seed=seed)[:3]))
-        totals = [np.round(sum_classes(side.T, unit), DIGITS) for side in (a, b)]
+        totals = [np.round(sum_classes(side.T, unit), ROUNDING_DIGITS) for side in (a, b)]
         gains.append(totals[1] - totals[0])
     over_classes, gain = np.concatenate(ends, 1), np.concatenate(gains, 1)
-    p_classes = holm(np.asarray(sign_flip(gain, max(resamples, FINEST * len(pairs)), seed)))
+    p_classes = holm(np.asarray(sign_flip(gain, max(resamples, MIN_DRAWS_FACTOR * len(pairs)), seed)))
     both = [common(own, pair) for pair in pairs]
     p_seeds = holm(blocked_t(by_seed(own))[np.triu_indices(len(own), 1)])
     return [
         Versus(
             column, *pair, *over_classes[:, k].tolist(), float(p_classes[k]), float(p_seeds[k]),  # pyright: ignore[reportCallIssue]
-            len(both[k]), verdict(float(over_classes[0, k]), float(p_classes[k]), float(p_seeds[k])),  # pyright: ignore[reportCallIssue]
+            len(both[k]), conclusion(float(over_classes[0, k]), float(p_classes[k]), float(p_seeds[k])),  # pyright: ignore[reportCallIssue]
         )
         for k, pair in enumerate(pairs)
     ]  # fmt: skip
 
 
 def by_seed(own: Answers) -> Float[np.ndarray, "S M"]:
-    """Every training's mean, NaN where there is none."""
+    """Return the mean of every training, seeds by methods; NaN for a missing training."""
     seeds = sorted({s for one in own.values() for s in one})
     return np.array([[one[s].mean() if s in one else np.nan for one in own.values()] for s in seeds])
 
 
-def verdict(difference: float, p_classes: float, p_seeds: float) -> str:
-    """What may be said of b beside a. One training of each (p over seeds NaN) is never enough for "better"."""
-    classes, seeds = p_classes < LEVEL, p_seeds < LEVEL
+def conclusion(difference: float, p_classes: float, p_seeds: float) -> str:
+    """Return the conclusion about b against a. With one training each (p over seeds is NaN), never "better" or "worse"."""
+    classes, seeds = p_classes < SIGNIFICANCE_LEVEL, p_seeds < SIGNIFICANCE_LEVEL
     if classes and seeds:
         return "better" if difference > 0 else "worse"
     return "classes only" if classes else "seeds only" if seeds else "no difference shown"
 
 
 def sum_classes(values: Float[np.ndarray, "M Q"], unit: Int[np.ndarray, "Q"]) -> Float[np.ndarray, "C M"]:
-    """Sums over the queries of every class, classes by methods."""
+    """Return the sums over the queries of every class, classes by methods."""
     return np.stack([np.bincount(unit, value) for value in values], 1)
 
 
 def common(own: Answers, names: Sequence[str]) -> list[int]:
-    """The seeds that all of these methods have."""
+    """Return the seeds that all of these methods have."""
     return [seed for seed in own[names[0]] if all(seed in own[name] for name in names)]
 
 
 def shared(own: Answers, names: Sequence[str]) -> Float[np.ndarray, "M Q"]:
-    """What each of these methods answers, averaged over the seeds that all of them have; over all its own where there is none."""
+    """Return the metric of each method per query, averaged over the common seeds; over its own seeds if there is none."""
     seeds = common(own, names)
     return np.stack([np.mean([own[name][s] for s in seeds or own[name]], 0) for name in names])

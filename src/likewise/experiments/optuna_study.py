@@ -1,6 +1,6 @@
-"""The search behind tune: an Optuna study that several processes may share, and stop and take up at any time.
+"""The Optuna study of tune, which several processes may share, stop and resume at any time.
 
-The one module that needs the extra likewise[tune].
+Only this module needs the extra likewise[tune].
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from likewise.io.processes import lives, mark
 
 
 def open_study(name: str, storage: str, sampler: str, pruner: str, seed: int) -> Study:
-    """The study of this name, new or as it was left. `storage`: a journal file, or the address of a database."""
+    """Open the study of this name, or create it. `storage`: a journal file, or the address of a database."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     if "://" not in storage:
         Path(storage).parent.mkdir(parents=True, exist_ok=True)
@@ -33,16 +33,16 @@ def open_study(name: str, storage: str, sampler: str, pruner: str, seed: int) ->
             pruner=optuna.pruners.MedianPruner() if pruner == "median" else optuna.pruners.NopPruner(),
             study_name=name, direction="maximize", load_if_exists=True,
         )  # fmt: skip
-    except Exception as error:  # every database has errors of its own
+    except Exception as error:  # every database has its own exception classes
         reason = (str(error).splitlines() or [""])[0]
         raise LikewiseError(
             f"tune: the storage '{without_password(storage)}' cannot be used ({type(error).__name__}: {reason}); "
-            "restore a copy of it, or search anew with another --out or --storage"
+            "restore a copy of it, or start a new search with another --out or --storage"
         ) from None
 
 
 def open_journal(file: str) -> JournalStorage:
-    """A journal as Optuna's storage. A last line that a killed process cut short is removed: the next would join it."""
+    """Return a journal file as Optuna storage; removes a truncated last line, to which the next line would be appended."""
     lock = JournalFileSymlinkLock(file)
     backend = JournalFileBackend(file, lock)
     lock.acquire()
@@ -58,7 +58,7 @@ def open_journal(file: str) -> JournalStorage:
 
 
 def is_entry(line: bytes) -> bool:
-    """Whether this is a whole line of a journal."""
+    """Return whether this is a complete line of a journal."""
     try:
         return line.endswith(b"\n") and isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):
@@ -70,9 +70,9 @@ def without_password(storage: str) -> str:
 
 
 def draw_by_number(name: str, seed: int) -> samplers.BaseSampler:
-    """A sampler whose draws depend on the seed and the trials before that were not interrupted, and on nothing else.
+    """Return a sampler whose draws depend only on the seed and the number of counted trials before.
 
-    So a study that was stopped goes on as it would have, and processes that share one do not draw alike.
+    So a stopped study resumes exactly, and processes that share a study draw different values.
     """
     kinds = {"tpe": samplers.TPESampler, "gp": samplers.GPSampler, "random": samplers.RandomSampler}
 
@@ -100,6 +100,7 @@ def draw_by_number(name: str, seed: int) -> samplers.BaseSampler:
 
 
 def suggest(trial: Trial, r: Range) -> object:
+    """Return the value of a range in a trial."""
     if r.choices:
         return trial.suggest_categorical(r.name, r.choices)
     if r.whole:
@@ -108,32 +109,32 @@ def suggest(trial: Trial, r: Range) -> object:
 
 
 def counted(study: Study, before: int | None = None) -> list[FrozenTrial]:
-    """The trials that use up the budget: ended, or under way somewhere. Interrupted ones do not."""
+    """Return the trials that count for the budget: ended or running. Interrupted trials do not count."""
     trials = study.get_trials(deepcopy=False)
     return [t for t in trials if t.state != TrialState.FAIL and (before is None or t.number < before)]
 
 
 def next_trial(study: Study, budget: int) -> Trial | None:
-    """A trial of our own, or None when the budget is used up, over all processes that share the study."""
+    """Return a new trial for this process; None if all processes together have used up the budget."""
     if not study.get_trials(deepcopy=False, states=(TrialState.WAITING,)) and len(counted(study)) >= budget:
         return None
     trial = study.ask()
-    if len(counted(study, trial.number)) >= budget:  # another process was quicker; numbers leave no doubt who
+    if len(counted(study, trial.number)) >= budget:  # another process has taken the last one; lower numbers win
         study.tell(trial, state=TrialState.FAIL)
         return None
     trial.set_user_attr("owner", mark())
     return trial
 
 
-def hand_back(study: Study, number: int, params: dict) -> None:
-    """An interrupted trial: it does not count, and its values are tried again, by whoever asks next."""
+def requeue_trial(study: Study, number: int, params: dict) -> None:
+    """Mark a trial as interrupted, so that it does not count, and queue its values for the next trial."""
     if params:
         study.enqueue_trial(params)
     study.tell(number, state=TrialState.FAIL)
 
 
-def take_up(study: Study) -> None:
-    """Hand back the trials of processes of this machine that are no more."""
+def requeue_lost_trials(study: Study) -> None:
+    """Requeue the running trials of processes of this machine that do not exist any more."""
     for trial in study.get_trials(deepcopy=False):
         if trial.state == TrialState.RUNNING and lives(trial.user_attrs.get("owner")) is False:
-            hand_back(study, trial.number, trial.params)
+            requeue_trial(study, trial.number, trial.params)

@@ -1,4 +1,4 @@
-"""tabulate: the trainings of a grid -> the cells of its table beside the printed numbers, tests between methods, provenance."""
+"""tabulate: build the table of a grid from its trainings: values beside published numbers, tests between methods, provenance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from likewise.experiments.grid_plan import data_of
-from likewise.experiments.grid_types import SEED, Cell, Grid, Place, place_of, rows_of
+from likewise.experiments.grid_types import SEED_AXIS, Cell, Grid, Place, place_of, rows_of
 from likewise.metrics import of_the_set
 from likewise.numerics.significance import Contest
 from likewise.published import Number, numbers
@@ -21,27 +21,29 @@ from likewise.runs.per_query import PER_QUERY, PerQuery, read_per_query
 from likewise.runs.usage import cost
 from likewise.types import LikewiseError
 
-HARMONIC = " harmonic mean"
-"""What follows the name of a metric that a paper averages so over all columns of a row."""
+HARMONIC_SUFFIX = " harmonic mean"
+"""Suffix of a published metric that is the harmonic mean over all columns of a row."""
 
-KINDS = ("separated", "concatenated")
-"""What class folds score."""
+FOLD_SCORE_KINDS = ("separated", "concatenated")
+"""Kinds of scores of class folds."""
 
-MOST = 12
-"""Missing trainings that are named."""
+MAX_LISTED_ITEMS = 12
+"""Largest number of missing trainings that a note lists."""
 
-FOLDS = (
+FOLDS_NOTE = (
     "separated: mean over the fold models of a seed. concatenated: their embeddings joined to one vector, scored once."
 )
-UNCLEAR = "{} printed numbers are not shown: which cell each belongs to is not clear; say more in published = {{...}}."
-CHOSEN = "best test epoch: chosen by looking at the test split, so too good; not to be compared with the other columns."
+UNCLEAR_NOTE = "{} printed numbers are not shown: their cells are ambiguous; add keys to published = {{...}}."
+BEST_EPOCH_NOTE = (
+    "best test epoch: selected on the test split, so biased upwards; do not compare it with the other columns."
+)
 
 
 def tabulate(grid: Grid, plan: Sequence, folder: Path, device: torch.device, notes: Sequence[str] = ()) -> Sheet:
-    """The whole table: what is trained, what only the paper has, and what is missing."""
+    """Return the table: trained values, numbers that only the paper has, and notes about missing trainings."""
     groups: dict[Place, dict[str, list]] = {}
     for t in plan:
-        groups.setdefault(place_of(grid, t.cell.names), {}).setdefault(t.cell.names.get(SEED, ""), []).append(t)
+        groups.setdefault(place_of(grid, t.cell.names), {}).setdefault(t.cell.names.get(SEED_AXIS, ""), []).append(t)
     data = {data_of(grid, t) for t in plan}
     printed = [n for n in numbers(**grid.published) if n.dataset.casefold() in data] if grid.published else []
     entries = [e for place, seeds in groups.items() for e in entries_of(grid, place, seeds, printed, device)]
@@ -54,10 +56,10 @@ def tabulate(grid: Grid, plan: Sequence, folder: Path, device: torch.device, not
     found, why = tests(groups)
     chosen = any(e.column[-1].endswith(BEST_EPOCH) for e in entries)
     folds = any(t.fold is not None for t in plan)
-    unclear = UNCLEAR.format(len(alone) - len(clear)) if len(clear) < len(alone) else ""
-    said = [grid.note, unclear, FOLDS * folds, CHOSEN * chosen, why, missing(plan), *notes]
+    unclear = UNCLEAR_NOTE.format(len(alone) - len(clear)) if len(clear) < len(alone) else ""
+    texts = [grid.note, unclear, FOLDS_NOTE * folds, BEST_EPOCH_NOTE * chosen, why, missing(plan), *notes]
     return Sheet(
-        grid.name, grid.title or grid.name, tuple(rows_of(grid)), tuple(entries), tuple(filter(None, said)), differing(plan),
+        grid.name, grid.title or grid.name, tuple(rows_of(grid)), tuple(entries), tuple(filter(None, texts)), differing(plan),
         found, tuple(t.cell.names | provenance(t) for t in plan), folder,
     )  # fmt: skip
 
@@ -65,11 +67,11 @@ def tabulate(grid: Grid, plan: Sequence, folder: Path, device: torch.device, not
 def entries_of(
     grid: Grid, place: Place, seeds: dict[str, list], printed: list[Number], device: torch.device
 ) -> list[Entry]:
-    """The numbers of one setting: its seeds by metric, and by kind of score where folds are scored apart and together."""
+    """Return the entries of one setting: the values of its seeds for each metric, and for each kind of score of folds."""
     (row, column), first = place, next(iter(seeds.values()))[0]
     scored = [score(ts, device) for ts in seeds.values() if all(t.finished for t in ts)]
     entries = []
-    for kind in KINDS if first.fold is not None else [""]:
+    for kind in FOLD_SCORE_KINDS if first.fold is not None else [""]:
         for metric in dict.fromkeys(m for one in scored for m in one[kind]) or first.job.config.metrics:
             name = metric.removesuffix(BEST_EPOCH)
             name = grid.published_scores.get(kind, "") + grid.published_metrics.get(name, name)
@@ -83,7 +85,7 @@ def entries_of(
 
 
 def is_of(number: Number, cell: Cell) -> bool:
-    """Whether a printed number is what a cell says it stands for."""
+    """Return whether a published number matches the keys of a cell."""
     return all(
         number.share == float(value) if key == "share" else getattr(number, key) == value
         for key, value in cell.published.items()
@@ -91,7 +93,7 @@ def is_of(number: Number, cell: Cell) -> bool:
 
 
 def score(trainings: Sequence, device: torch.device) -> dict[str, dict[str, float]]:
-    """Kind of score -> metric -> value, for one seed: the run's own, or those of its folds apart and together."""
+    """Return kind of score -> metric -> value for one seed: the scores of its run, or of its folds."""
     from likewise.evaluation.folds import score_folds
 
     metrics, stored = trainings[0].job.config.metrics, [t.job.run.scores for t in trainings]
@@ -106,8 +108,10 @@ def score(trainings: Sequence, device: torch.device) -> dict[str, dict[str, floa
 
 
 def only_printed(grid: Grid, number: Number, plan: Sequence) -> Entry | None:
-    """A number that nothing was trained for, in the row and column of its likes where there are any. A column that the grid
-    leaves out stays out; one over all columns ("all") is none of them."""
+    """Return the entry of a published number without a training, in the row and column with the same keys if there are any.
+
+    Returns None if the grid does not have the column. A number over all columns ("all") gets a column of its own.
+    """
     alike = {key for t in plan for key in t.cell.published}
 
     def nearest(keys: tuple[str, ...]) -> dict[str, str]:
@@ -133,24 +137,24 @@ def only_printed(grid: Grid, number: Number, plan: Sequence) -> Entry | None:
 
 
 def with_harmonic_mean(entry: Entry, entries: Sequence[Entry]) -> Entry:
-    """Where a paper prints the harmonic mean of a row's columns: ours beside it, once all columns have all their seeds."""
-    if not entry.column[-1].endswith(HARMONIC):
+    """Return an entry of a published harmonic mean with our value, if all columns of the row have all their seeds."""
+    if not entry.column[-1].endswith(HARMONIC_SUFFIX):
         return entry
-    metric = entry.column[-1].removesuffix(HARMONIC)
-    parts = [e for e in entries if e.row == entry.row and e.column[-1] == metric]
-    if not parts or any(not e.wanted or len(e.values) < e.wanted for e in parts):
-        return replace(entry, wanted=max((e.wanted for e in parts), default=0))
-    values = tuple(statistics.harmonic_mean(seed) for seed in zip(*(e.values for e in parts)))
-    return replace(entry, values=values, wanted=parts[0].wanted, differs=any(e.differs for e in parts))
+    metric = entry.column[-1].removesuffix(HARMONIC_SUFFIX)
+    columns = [e for e in entries if e.row == entry.row and e.column[-1] == metric]
+    if not columns or any(not e.wanted or len(e.values) < e.wanted for e in columns):
+        return replace(entry, wanted=max((e.wanted for e in columns), default=0))
+    values = tuple(statistics.harmonic_mean(seed) for seed in zip(*(e.values for e in columns)))
+    return replace(entry, values=values, wanted=columns[0].wanted, differs=any(e.differs for e in columns))
 
 
 def tests(groups: dict[Place, dict[str, list]]) -> tuple[Contest | None, str]:
-    """Methods against one another by the first metric that has a value per query; why not, where that cannot be."""
+    """Return the tests between methods by the first metric per query, or None; and a note about trainings without a test."""
     from likewise.experiments.method_tests import contest
 
     answers: dict[str, dict[str, list]] = {}
-    asked = (m for one in groups.values() for ts in one.values() for m in ts[0].job.config.metrics)
-    metric = next((m for m in asked if not of_the_set(m)), None)
+    metrics = (m for one in groups.values() for ts in one.values() for m in ts[0].job.config.metrics)
+    metric = next((m for m in metrics if not of_the_set(m)), None)
     if metric is None:
         return None, ""
     try:
@@ -161,34 +165,35 @@ def tests(groups: dict[Place, dict[str, list]]) -> tuple[Contest | None, str]:
             own[label(row)] = [answers_of(ts, metric) for ts in seeds.values()]
         done = sum(ts[0].finished and len(ts) == 1 for one in groups.values() for ts in one.values())
         lost = done - sum(one is not None for own in answers.values() for seeds in own.values() for one in seeds)
-        said = f"not tested, for want of per_query.parquet: {lost} trainings; `likewise evaluate RUN` makes it" * (
-            lost > 0
+        texts = (
+            f"not tested, because per_query.parquet is missing: {lost} trainings; `likewise evaluate RUN` writes it"
+            * (lost > 0)
         )
         if all(sum(any(seeds) for seeds in own.values()) < 2 for own in answers.values()):
-            return None, said
-        return contest(answers, metric), said
+            return None, texts
+        return contest(answers, metric), texts
     except LikewiseError as error:
         return None, f"methods are not tested against one another: {error}"
 
 
 def answers_of(trainings: Sequence, metric: str) -> PerQuery | None:
-    """What a finished training answered; folds have no answers of their own."""
+    """Return the per-query results of a finished training; None for folds and unfinished trainings."""
     file = trainings[0].job.run.path / PER_QUERY
     there = len(trainings) == 1 and trainings[0].finished and file.exists()
     return read_per_query(file, "bench", (metric,)) if there else None
 
 
 def missing(plan: Sequence) -> str:
-    """Which trainings of the table there are not, by name."""
+    """Return a note that lists the trainings that are not finished; "" if there are none."""
     left = [t for t in plan if not t.finished and not t.error]
     if not left:
         return ""
-    some = "; ".join(dict.fromkeys(label(list(t.cell.names.values())) for t in left[:MOST]))
-    return f"Missing: {len(left)} of {len(plan)} trainings: {some}{'; ... (see --list)' if len(left) > MOST else ''}"
+    some = "; ".join(dict.fromkeys(label(list(t.cell.names.values())) for t in left[:MAX_LISTED_ITEMS]))
+    return f"Missing: {len(left)} of {len(plan)} trainings: {some}{'; ... (see --list)' if len(left) > MAX_LISTED_ITEMS else ''}"
 
 
 def differing(plan: Sequence) -> tuple[str, ...]:
-    """The settings that are not the paper's, in words, each once with two of its values."""
+    """Return the settings that differ from the paper, each as text with at most two values."""
     found: dict[str, tuple[list[str], list[str]]] = {}
     for name, here, there in (one for t in plan for one in t.differs):
         sides = found.setdefault(name, ([], []))
@@ -203,10 +208,10 @@ def differing(plan: Sequence) -> tuple[str, ...]:
 
 
 def provenance(training) -> dict[str, Any]:
-    """What made a run: its folder and identity, data, versions, commit, hardware, time and energy."""
+    """Return folder, identity, data, versions, commit, hardware, time and energy of a run."""
     run, own = training.job.run, training.job.identity
     if not (run.path / "config.json").exists() or run.about["identity"] != own:
-        return {"run": "", "identity": own}  # there is nothing to link to yet
+        return {"run": "", "identity": own}  # the run folder does not exist yet
     made, spent = run.environment, cost(run)
     energy = spent["energy_joules"]
     return {

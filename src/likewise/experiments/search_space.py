@@ -1,4 +1,4 @@
-"""What a search varies: ranges as text, the values they give set into settings and into the arguments of specs."""
+"""Ranges of a search: parse them from text, and apply values to settings and to arguments of specs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from likewise.config.overrides import find_argument, hints_of_train, plain, with
 from likewise.config.spec import canonical
 from likewise.errors import LikewiseError
 
-BUILT_IN = "reality-check"
+PAPER_RANGES = "reality-check"
 
 
 @dataclass(frozen=True)
 class Range:
-    """Where one setting may lie: among `choices`, or from `low` to `high`. `unit` follows a count: "e" for passes."""
+    """The range of one setting: `choices`, or `low` to `high`. `unit` is appended to the value: "e" for epochs."""
 
     name: str
     text: str
@@ -33,16 +33,16 @@ class Range:
 
 
 def read_entries(words: typing.Iterable[str], loss: str) -> dict[str, str]:
-    """`name=range` words as they stand on the command line; the single word reality-check brings that paper's ranges."""
+    """Return name -> range from `name=range` arguments; the argument `reality-check` adds the ranges of that paper."""
     found: dict[str, str] = {}
     for word in words:
         name, equals, text = word.partition("=")
-        if word.strip() == BUILT_IN:
+        if word.strip() == PAPER_RANGES:
             found = built_in(loss) | found
         elif not equals or not name.strip():
             raise LikewiseError(
-                f"tune: a range is written name=low..high or name=a|b|c, got '{word}'; "
-                f"or say {BUILT_IN} for the ranges of that paper"
+                f"tune: a range must be name=low..high or name=a|b|c, got '{word}'; "
+                f"or use {PAPER_RANGES} for the ranges of that paper"
             )
         else:
             found[name.strip()] = text
@@ -50,29 +50,29 @@ def read_entries(words: typing.Iterable[str], loss: str) -> dict[str, str]:
 
 
 def read_ranges(entries: dict[str, str], base: Train) -> list[Range]:
-    """Ranges from their texts, each tried on the settings at both ends or with every choice."""
+    """Return the ranges of these texts, after checking both ends or all choices of each on the settings."""
     if not entries:
         raise LikewiseError(
-            'tune: there is nothing to search; say --ranges "lr=1e-5..1e-2 log" "loss.margin=0..1", '
-            f"or --ranges {BUILT_IN}, or write [ranges] into the file"
+            'tune: there must be a range to search, got none; give --ranges "lr=1e-5..1e-2 log" "loss.margin=0..1", '
+            f"or --ranges {PAPER_RANGES}, or write [ranges] into the file"
         )
     found = [read_range(name, text, base) for name, text in entries.items()]
     for at in range(max(2, *(len(r.choices) for r in found))):
         ends: dict[str, Any] = {
             r.name: r.choices[at % len(r.choices)] if r.choices else (r.low, r.high)[at % 2] for r in found
         }
-        settle(base, found, {r.name: round(ends[r.name]) if r.whole else ends[r.name] for r in found})
+        apply_values(base, found, {r.name: round(ends[r.name]) if r.whole else ends[r.name] for r in found})
     return found
 
 
 def read_range(name: str, text: str, base: Train) -> Range:
-    """ "0..1", "1e-5..1e-2 log", "10e..40e" or "64|128|256"; whole numbers where the setting is one."""
+    """Parse "0..1", "1e-5..1e-2 log", "10e..40e" or "64|128|256"; whole numbers if the setting is one."""
     low, dots, high = text.partition("..")
     kind = type_of(base, name)
     if not dots:
         choices = tuple(word.strip() for word in text.split("|"))
         if not all(choices) or len(set(choices)) < len(choices):
-            raise LikewiseError(f"tune: range {name} must be low..high or choices apart by |, got '{text}'")
+            raise LikewiseError(f"tune: range {name} must be low..high or choices separated by |, got '{text}'")
         return Range(name, text.strip(), choices)
     high, log = high.strip().removesuffix("log").strip(), high.strip().endswith("log")
     unit = "e" if kind is str and low.strip().endswith("e") and high.endswith("e") else ""
@@ -94,9 +94,9 @@ def read_range(name: str, text: str, base: Train) -> Range:
 
 
 def type_of(base: Train, name: str) -> type:
-    """What a setting holds: int, float, str for settings by their annotation, for arguments by their present value."""
+    """Return the type of a setting, by its annotation; of an argument of a spec, by its current value."""
     if "." not in name:
-        plain(name, "")  # an unknown name is refused
+        plain(name, "")  # raises for an unknown name
         hint = hints_of_train()[name]
         inside = {hint, *typing.get_args(hint)}
         return next((kind for kind in (int, float, str) if kind in inside), str)
@@ -104,8 +104,8 @@ def type_of(base: Train, name: str) -> type:
     return type(node.value) if isinstance(node, ast.Constant) else str
 
 
-def settle(base: Train, ranges: list[Range], values: dict[str, object]) -> Train:
-    """The settings with these values in place; plain settings first, then arguments of their specs."""
+def apply_values(base: Train, ranges: list[Range], values: dict[str, object]) -> Train:
+    """Return the settings with these values; plain settings are set first, then arguments of specs."""
     config = base
     for r in sorted(ranges, key=lambda r: "." in r.name):
         value = f"{values[r.name]}{r.unit}" if r.unit else values[r.name]
@@ -119,22 +119,22 @@ def settle(base: Train, ranges: list[Range], values: dict[str, object]) -> Train
 
 
 def built_in(loss: str) -> dict[str, str]:
-    """The ranges of Musgrave et al., A Metric Learning Reality Check, for a loss of ours."""
-    tables = tomllib.loads((files(__package__ or "") / f"{BUILT_IN}.toml").read_text("utf-8"))
+    """Return the ranges of Musgrave et al., A Metric Learning Reality Check, for a loss."""
+    tables = tomllib.loads((files(__package__ or "") / f"{PAPER_RANGES}.toml").read_text("utf-8"))
     tree = ast.parse(canonical(loss), mode="eval").body
-    part = tree.func.id if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) else loss
-    if part not in tables:
+    component = tree.func.id if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) else loss
+    if component not in tables:
         raise LikewiseError(
-            f"tune: {BUILT_IN} has no ranges for {part}; it has them for {', '.join(tables)}. Give ranges of your own"
+            f"tune: {PAPER_RANGES} has no ranges for {component}; it has ranges for {', '.join(tables)}. Give your own ranges"
         )
     mined = any(
         k.arg == "miner" and ast.unparse(k.value).startswith("HardPairs(") for k in getattr(tree, "keywords", ())
     )
-    return {name: text for name, text in tables[part].items() if mined or name != "loss.miner.eps"}
+    return {name: text for name, text in tables[component].items() if mined or name != "loss.miner.eps"}
 
 
 def _literal(text: object) -> object:
-    """A choice as a value: numbers and truth as such, everything else as it is written."""
+    """Return a choice as a number or boolean if it is one, else as text."""
     try:
         value = ast.literal_eval(str(text))
     except (ValueError, SyntaxError):

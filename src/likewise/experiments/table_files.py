@@ -1,4 +1,4 @@
-"""The files of a table: results.csv with a line a training, table.md, .tex, .html and .csv, and the pictures."""
+"""Write the files of a table: results.csv (one line for each training), table.md, .tex, .html and .csv, and figures."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from likewise.render.benchmark_table import Sheet
 
 
 def write_table(plan: GridPlan, config: Bench, device: torch.device) -> Sheet:
-    """Sum up the trainings of a grid, write all files of its table, and return it."""
+    """Return the table of a grid, and write all its files."""
     make_folder(plan.folder, "bench")
     write_results(plan.folder / "results.csv", plan.runs, list(plan.grid.axes))
     failed = [f"failed: {cell_name(t.cell)}: {t.error}. Again: {again(config, t)}" for t in plan.runs if t.error]
     sheet = replace(tabulate(plan.grid, plan.runs, plan.folder, device, failed), failed=len(failed))
-    pictures, said = follow_up(plan.grid, sheet, plan.runs, config)
-    sheet = replace(sheet, notes=(*sheet.notes, *said))
-    write_sheet(sheet, pictures)
+    figures, notes = follow_up(plan.grid, sheet, plan.runs, config)
+    sheet = replace(sheet, notes=(*sheet.notes, *notes))
+    write_sheet(sheet, figures)
     return sheet
 
 
 def write_results(file: Path, plan: Sequence[PlannedRun], axes: list[str]) -> None:
-    """One line a training: where it stands in the grid, every metric, how it ended, and what made it."""
+    """Write results.csv: for each training its cell, every metric, its status, and its provenance."""
     metrics = list(dict.fromkeys(m for t in plan for m in t.job.config.metrics))
     made = [provenance(t) for t in plan]
     facts = list(dict.fromkeys(fact for one in made for fact in one))
@@ -45,9 +45,9 @@ def write_results(file: Path, plan: Sequence[PlannedRun], axes: list[str]) -> No
     write_csv(file, ["cell", *axes, "fold", *metrics, "status", *facts], lines)
 
 
-def write_sheet(sheet: Sheet, pictures: dict[str, bytes]) -> None:
-    """The table in every form that people paste."""
-    texts = {"table.md": markdown(sheet), "table.tex": latex(sheet), "table.html": html(sheet, pictures)}
+def write_sheet(sheet: Sheet, figures: dict[str, bytes]) -> None:
+    """Write the table as Markdown, LaTeX, HTML and CSV."""
+    texts = {"table.md": markdown(sheet), "table.tex": latex(sheet), "table.html": html(sheet, figures)}
     for name, text in texts.items():
         with write_aside(sheet.folder / name) as file:
             file.write_text(text, "utf-8")
@@ -55,5 +55,5 @@ def write_sheet(sheet: Sheet, pictures: dict[str, bytes]) -> None:
 
 
 def again(config: Bench, training: PlannedRun) -> str:
-    """The command that trains one cell again."""
+    """Return the command that trains one cell again."""
     return shlex.join(["likewise", *words_of(config), "--only", str(training.number)])

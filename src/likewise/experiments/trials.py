@@ -24,14 +24,14 @@ from likewise.io.progress import bar
 from likewise.render.benchmark_table import Sheet
 from likewise.types import LikewiseError
 
-NETWORKS = ("model.safetensors", "best.safetensors", "state.pt")
+WEIGHT_FILES = ("model.safetensors", "best.safetensors", "state.pt")
 
 
 def run_trials(config: Tune, search: Search, study, planner: Planner) -> None:
-    """Trial after trial, until the budget is used up over all processes."""
+    """Run trials until all processes together have used up the budget."""
     from optuna.trial import TrialState
 
-    from likewise.experiments.optuna_study import counted, hand_back, next_trial, suggest
+    from likewise.experiments.optuna_study import counted, next_trial, requeue_trial, suggest
 
     ended = (TrialState.COMPLETE, TrialState.PRUNED)
     before = sum(t.state in ended for t in counted(study))
@@ -44,7 +44,7 @@ def run_trials(config: Tune, search: Search, study, planner: Planner) -> None:
                 values = {r.name: suggest(trial, r) for r in search.ranges}
                 scores, reason = run_folds(search, values, trial, executor, planner)
             except BaseException:
-                hand_back(study, trial.number, trial.params)
+                requeue_trial(study, trial.number, trial.params)
                 raise
             trial.set_user_attr("folds", scores)
             trial.set_user_attr("reason", reason)
@@ -61,7 +61,7 @@ def run_trials(config: Tune, search: Search, study, planner: Planner) -> None:
 def run_folds(
     search: Search, values: dict, trial, executor: Executor, planner: Planner
 ) -> tuple[list[float], str | None]:
-    """The score of each fold, in order; fewer where the pruner gave the trial up. And why the trial failed, if it did."""
+    """Return the score of each fold in order (fewer if the trial was pruned), and the error of a failed trial or None."""
     try:
         chosen = search.settings(values)
         jobs = [planner.job(replace(chosen, protocol=protocol)) for protocol in search.protocols]
@@ -74,7 +74,9 @@ def run_folds(
             while len(scores) not in known:
                 place, outcome = next(work)
                 if outcome.crashed:
-                    raise LikewiseError(f"tune: a training broke down, and not by its settings: {outcome.error}")
+                    raise LikewiseError(
+                        f"tune: a training crashed, and its settings are not the cause: {outcome.error}"
+                    )
                 if outcome.error:
                     return scores, outcome.error
                 known[left[place]] = validated(jobs[left[place]])
@@ -86,14 +88,14 @@ def run_folds(
 
 
 def validated(job: Job) -> float:
-    """The best validation score of a run that has ended. Its networks have served: a search would fill the disk with them."""
-    seen = [line[f"val {job.config.select}"] for line in job.run.read_log() if f"val {job.config.select}" in line]
-    score = max(seen, default=math.nan)
+    """Return the best validation score of a finished run, and delete its networks: a search would fill the disk."""
+    scores = [line[f"val {job.config.select}"] for line in job.run.read_log() if f"val {job.config.select}" in line]
+    score = max(scores, default=math.nan)
     if not math.isfinite(score):
         raise LikewiseError(
-            f"tune: '{job.run.path}' has no {job.config.select} on its validation split to go by, got {seen}"
+            f"tune: '{job.run.path}' must have a finite {job.config.select} on its validation split, got {scores}; train it again"
         )
-    for name in NETWORKS:
+    for name in WEIGHT_FILES:
         (job.run.path / name).unlink(missing_ok=True)
     return score
 
@@ -101,11 +103,11 @@ def validated(job: Job) -> float:
 def train_final(
     config: Tune, best: Train, search: Search, folder: Path, device: torch.device, say: Callable[[str], None]
 ) -> Sheet:
-    """Train all folds with fresh seeds, score the test split, and return the table; final.toml lets anybody do it again."""
+    """Train all folds with new seeds, score the test split, and return the table; final.toml is its grid."""
     seeds = [Point(str(s), {"seed": s}) for s in range(search.base.seed + 1, search.base.seed + 1 + config.final_runs)]
     with write_aside(folder / "final.toml") as file:
         file.write_text(
-            toml(Grid("the best setting of a search, with fresh seeds", settings_of(best), {"seed": seeds}, {})),
+            toml(Grid("the best setting of a search, with new seeds", settings_of(best), {"seed": seeds}, {})),
             "utf-8",
         )
     final = Bench(

@@ -1,4 +1,4 @@
-"""tune: settings and ranges -> a search on validation classes -> the best settings, and how they were found."""
+"""tune: search ranges of settings for the best validation score."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from likewise._notebook import table, view
 from likewise.config import Train, Tune, check
 from likewise.experiments.jobs import Planner
-from likewise.experiments.search import must_be_ours, prepare
+from likewise.experiments.search import check_folder, prepare
 from likewise.experiments.trials import run_trials, train_final
 from likewise.experiments.tune_files import summary, write_search
 from likewise.io.files import write_json
@@ -20,7 +20,7 @@ from likewise.types import LikewiseError
 
 @dataclass(frozen=True)
 class Found:
-    """What tune leaves: the content of tune.json, the settings that won, and the table of the final runs if any."""
+    """The result of tune: the content of tune.json, the best settings, and the table of the final runs if there are any."""
 
     about: dict
     best: Train
@@ -33,30 +33,32 @@ class Found:
         lines = [(name, f"{v:.6g}" if isinstance(v, float) else v) for name, v in best["values"].items()]
         lines.append((f"val {self.about['select']}", f"{100 * best['value']:.1f} %"))
         trials = ", ".join(f"{number} {state}" for state, number in count.items() if number)
-        said = [f"trials: {trials}", f"settings: {self.folder / 'best.toml'}"]
-        shown = table(f"best settings, trial {best['number']}", (), lines, said)
+        notes = [f"trials: {trials}", f"settings: {self.folder / 'best.toml'}"]
+        shown = table(f"best settings, trial {best['number']}", (), lines, notes)
         return shown + (self.final._repr_html_() if self.final else "")
 
 
 def tune(config: Tune, say=print) -> Found:
-    """Search, or go on searching. Processes that are started with the same settings share the search.
+    """Run a search, or resume it, and return its result. Processes with the same settings share one search.
 
-    A trial is worth the mean over the folds of the best validation score of each; the test split is not scored. A trial that
-    diverges or is refused is worth 0. What a search's runs keep is their log, not their networks.
+    The value of a trial is the best validation score of each fold, averaged over the folds; the test split is not scored. A
+    trial that fails has the value 0. The runs of a search keep their logs, but not their networks.
     """
     check(config)
     try:
-        from likewise.experiments.optuna_study import counted, open_study, take_up, without_password
+        from likewise.experiments.optuna_study import counted, open_study, requeue_lost_trials, without_password
     except ModuleNotFoundError:
-        raise LikewiseError("tune: the search needs Optuna, which is not there; pip install 'likewise[tune]'") from None
+        raise LikewiseError(
+            "tune: the search needs Optuna, which is not installed; pip install 'likewise[tune]'"
+        ) from None
     device = choose_device(config.device)
     folder = Path(config.out or Path("tune") / Path(config.config).stem).expanduser()
     planner = Planner(folder / "runs", say)
     search = prepare(config, planner, say)
-    must_be_ours(folder, search)
+    check_folder(folder, search)
     storage = config.storage or str(folder / "study.journal")
     study = open_study(search.name, storage, config.sampler, config.pruner, config.seed)
-    take_up(study)
+    requeue_lost_trials(study)
     folder.mkdir(parents=True, exist_ok=True)
     try:
         run_trials(config, search, study, planner)
@@ -65,16 +67,16 @@ def tune(config: Tune, say=print) -> Found:
         while written != (written := json.dumps(about := summary(config, search, study, shown, device))):
             write_search(
                 folder, about, search
-            )  # and look again: another process may have written meanwhile what it saw later
+            )  # repeated until unchanged: another process may have written a newer state in the meantime
     if about["best"] is None:
         reason = next((t["reason"] for t in about["trials"] if t["reason"]), "no trial has ended")
         raise LikewiseError(
-            f"tune: no trial of {len(about['trials'])} gave a score ({reason}); change settings or ranges"
+            f"tune: a trial must have a score, but none of {len(about['trials'])} has ({reason}); change settings or ranges"
         )
     best, final = search.settings(about["best"]["values"]), None
     running = [t for t in counted(study) if not t.state.is_finished()]
     if config.final_runs and running:
-        say(f"{len(running)} trials are still under way elsewhere; who ends last trains the final runs")
+        say(f"{len(running)} trials are still running in other processes; the last process trains the final runs")
     elif config.final_runs:
         final = train_final(config, best, search, folder, device, say)
         from likewise.render.benchmark import rows_for_csv

@@ -1,4 +1,4 @@
-"""The files of a search: tune.json with every trial, best.toml with the settings that won, tune.png."""
+"""Write the files of a search: tune.json with all trials, best.toml with the best settings, tune.png."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from likewise.runs.environment import environment
 
 
 def summary(config: Tune, search: Search, study, storage: str, device: torch.device) -> dict:
-    """The content of tune.json: the budget, what was searched and how, every trial, and the best."""
+    """Return the content of tune.json: budget, ranges, settings, all trials, and the best trial."""
     trials = []
     for t in study.get_trials(deepcopy=False):
-        if t.state.name == "FAIL" and not t.params:  # one too many, given up at once
+        if t.state.name == "FAIL" and not t.params:  # beyond the budget: ended before it started
             continue
         reason = t.user_attrs.get("reason")
         state = "failed" if reason else {"FAIL": "interrupted"}.get(t.state.name, t.state.name.lower())
@@ -45,7 +45,7 @@ def summary(config: Tune, search: Search, study, storage: str, device: torch.dev
 
 
 def write_search(folder: Path, about: dict, search: Search) -> None:
-    """Write the files of a search; the settings and the picture once a trial has a score."""
+    """Write the files of a search; best.toml and the figure only if a trial has a score."""
     write_json(folder / "tune.json", about)
     if about["best"] is None:
         return

@@ -1,4 +1,4 @@
-"""One training as a job: how it ended, and the process that trains one job after another for `LocalExecutor`."""
+"""Run one training and report how it ended; the child process of `LocalExecutor`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from likewise.io.supervisor import heed_parent
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a training ended. `error`: why it failed; `crashed`: the cause is not its settings.
+    """How a training ended. `error`: the reason of a failure; `crashed`: the settings are not the cause.
 
-    A process that was killed is no outcome yet: another process goes on from the run's last state, a few times.
+    A killed process is not an outcome: another process resumes from the last checkpoint, a few times.
     """
 
     error: str | None = None
@@ -36,11 +36,11 @@ class Attempt(NamedTuple):
 
 
 def attempt(config: Train, train: Callable | None = None, wait: Callable[[float], object] = time.sleep) -> Attempt:
-    """Train, and return how that ended. A run that another process is training is waited for.
+    """Train, and return how it ended. If another process is training the run, wait for it.
 
     Args:
-        train: in place of `training.fit.train`.
-        wait: is called with the seconds until the next look at a run that is busy.
+        train: replaces `training.fit.train`.
+        wait: called with the seconds until the next attempt, while the run is busy.
     """
     if train is None:
         from likewise.training.fit import train
@@ -57,9 +57,9 @@ def attempt(config: Train, train: Callable | None = None, wait: Callable[[float]
 
 
 def serve() -> None:
-    """Train the config in every line of stdin and answer each with a line of JSON, an `Attempt`, until stdin ends."""
+    """Read configs from stdin, one JSON line each, train them, and write an `Attempt` as a JSON line for each."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # nothing else is taken for an answer
+    os.dup2(2, 1)  # other output goes to stderr, so that stdout has only answers
     try:
         signal.signal(signal.SIGTERM, _interrupt)
         configs = heed_parent()
@@ -73,6 +73,6 @@ def serve() -> None:
 
 
 def _interrupt(number: int, frame: object) -> None:
-    """Stop as by Ctrl-C, outside of the steps of a training, which handle SIGTERM themselves; once is enough."""
+    """Raise KeyboardInterrupt on SIGTERM, once; during the steps of a training, the training handles SIGTERM itself."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""The data of a run: loading it, the labels it trains with, and whether it is still the same data."""
+"""Load the data of a run, inject its label noise, and check that the data has not changed."""
 
 from __future__ import annotations
 
@@ -35,11 +35,13 @@ def load_items(
     fetch: bool = True,
     allow_imports: bool = False,
 ) -> Items:
-    """The data set, with every file known to be there; with `skip_bad`, with every picture known to be whole.
+    """Return the data set, after checking that its image files exist; with `skip_bad`, without unreadable images.
 
     Args:
-        flat: a folder without class folders will do, as one class.
-        fetch: whether data may be fetched from a hub. False for data that a run names: the run may be a stranger's.
+        data: name of a data set, or path of a folder or table.
+        skip_bad: decode all images once, and drop the rows of those that cannot be decoded.
+        flat: accept a folder without class folders, as one class.
+        fetch: whether data may be downloaded from a hub. False for data that a run names: the run may not be trustworthy.
         allow_imports: whether a reader given by dotted name may be imported, which runs its code.
     """
     if flat and data not in NAMES and is_flat(data):
@@ -52,26 +54,26 @@ def load_items(
         return items
     from likewise.data.loader import choose_workers
 
-    with bar("check pictures", len(items), quiet=quiet) as progress:
+    with bar("check images", len(items), quiet=quiet) as progress:
         bad = find_bad(items, None, choose_workers(workers), lambda done, of: progress.advance(done - progress.done))
     if not bad:
         return items
     shown = "\n".join(f"  {printable(reason)}" for _, reason in bad[:5]) + ("\n  ..." if len(bad) > 5 else "")
-    say(f"{len(bad)} of {len(items)} pictures are broken and left out:\n{shown}")
+    say(f"dropped {len(bad)} of {len(items)} images that cannot be decoded:\n{shown}")
     return drop(items, [row for row, _ in bad])
 
 
-def whole_path(data: str) -> str:
-    """A path as seen from everywhere, so that a run can be opened from any folder; other data is left as it is."""
+def absolute_path(data: str) -> str:
+    """Return an existing path as an absolute path, so that a run can be opened from any folder; other names unchanged."""
     if data.startswith("hf:"):
-        place, mark, columns = data.removeprefix("hf:").partition("?")
-        return f"hf:{whole_path(place)}{mark}{columns}"
+        path, mark, columns = data.removeprefix("hf:").partition("?")
+        return f"hf:{absolute_path(path)}{mark}{columns}"
     path = Path(data).expanduser()
     return str(path.absolute()) if path.exists() else data
 
 
-def marked(items: Items) -> bool:
-    """Whether the data marks queries or gallery rows."""
+def marks_queries(items: Items) -> bool:
+    """Return whether the data has query or gallery marks."""
     return any(column is not None and bool(column.any()) for column in (items.query, items.gallery))
 
 
@@ -82,18 +84,23 @@ def make_protocol(config: Train) -> Protocol:
 
 
 def default_protocol(items: Items) -> str:
-    """Return the spec of the protocol for data without settings: marked queries and gallery, or else unseen classes."""
-    return "QueryGallery()" if marked(items) else "UnseenClasses()"
+    """Return the spec of the default protocol: QueryGallery() for data with query or gallery marks, else UnseenClasses()."""
+    return "QueryGallery()" if marks_queries(items) else "UnseenClasses()"
 
 
 def protocol_for(items: Items) -> Protocol:
-    """Return the protocol for data without settings."""
+    """Return the default protocol of a data set."""
     return build(default_protocol(items), Protocol)
 
 
 def spoil(items: Items, protocol: Protocol, noise: str | None, seed: int, allow_imports: bool = False) -> Items:
-    """Items with wrong labels among the train and val splits together; the true ones kept in `y_clean`. Who validates is then
-    decided by the labels as they are now, for nobody has others."""
+    """Return the data with label noise injected into the train and val splits; the true labels are in `y_clean`.
+
+    The protocol assigns the rows to train and val again afterwards, by the noisy labels, as it would with real noise.
+
+    Args:
+        noise: spec of the noise model; None: no noise.
+    """
     if noise is None:
         return items
     rows = np.union1d(protocol.rows(items, "train"), protocol.rows(items, "val"))
@@ -104,17 +111,17 @@ def spoil(items: Items, protocol: Protocol, noise: str | None, seed: int, allow_
     return dataclasses.replace(items, y=y, y_clean=items.y_first)
 
 
-def must_be_its_data(run: Run, items: Items, data: str) -> None:
-    """Raise unless these items have the fingerprint of the data that the run was trained with."""
+def check_fingerprint(run: Run, items: Items, data: str) -> None:
+    """Raise unless the items have the fingerprint of the training data of the run."""
     if fingerprint(items) != run.about["data"]:
         raise LikewiseError(
-            f"run: the data '{data}' is not what '{run.path}' was trained with (files, labels or splits have "
-            "changed); restore it, or embed the new data with `likewise embed` and evaluate that"
+            f"run: '{data}' must be the data that '{run.path}' was trained with, but files, labels or splits have changed; "
+            "restore the data, or run `likewise embed` on the new data and evaluate the embeddings"
         )
 
 
 def data_folders(settings: Train | None) -> list[str]:
-    """Return the folders that the pictures of a run may lie in by its settings; the cache, where they are unpacked there."""
+    """Return the folders that may contain the images of a run, by its settings; the cache folder for unpacked data."""
     if settings is None:
         return []
     from likewise.data.hugging_face import is_saved
@@ -126,16 +133,16 @@ def data_folders(settings: Train | None) -> list[str]:
 
 
 def tell_outside(files: Sequence[str], folders: Sequence[str]) -> str:
-    """Return a sentence about files that lie in none of these folders; "" where there are none.
+    """Return a warning about image files outside of these folders; "" if there are none.
 
-    A foreign file of embeddings may name any picture on this machine, and who publishes a page should know.
+    An embeddings file from another source may name any image on this machine, which a published page would then show.
     """
     homes = [os.path.join(os.path.realpath(folder), "") for folder in folders if folder]
     real = {folder: os.path.join(os.path.realpath(folder), "") for folder in set(map(os.path.dirname, files))}
-    strange = [file for file in files if not real[os.path.dirname(file)].startswith(tuple(homes))]
-    if not strange:
+    outside = [file for file in files if not real[os.path.dirname(file)].startswith(tuple(homes))]
+    if not outside:
         return ""
     return (
-        f"{len(strange)} of {len(files)} pictures lie outside of its data (first: {strange[0]}), for its file of embeddings "
-        "names them; look whether you want to show them"
+        f"{len(outside)} of {len(files)} images that the embeddings file names are outside of the data folders "
+        f"(first: {outside[0]}); check that you want to show them"
     )

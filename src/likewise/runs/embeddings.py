@@ -1,4 +1,4 @@
-"""embeddings.npz: the embeddings that evaluating a run leaves, or `likewise embed` writes, and where they come from."""
+"""embeddings.npz: the embeddings that `evaluate` and `likewise embed` write, with the run that computed them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from likewise.io.files import load_arrays, write_aside
 from likewise.types import Embedded, Items, LikewiseError
 
 EMBEDDINGS = "embeddings.npz"
+"""File of the run folder: embeddings of the split that was evaluated."""
 
 
 def save_embeddings(
@@ -19,14 +20,15 @@ def save_embeddings(
     e: Embedded,
     items: Items,
     made_by: dict,
-    part: str | None = None,
+    split: str | None = None,
     sides: tuple[Bool[np.ndarray, "N"], Bool[np.ndarray, "N"]] | None = None,
 ) -> None:
-    """Embeddings as a file that train, evaluate, search and other tools read. `made_by` is what `origin` gives back.
+    """Write embeddings to an npz file that `train`, `evaluate`, `search` and other tools can read.
 
     Args:
-        part: the part of the data that these rows are, in place of what the data says.
-        sides: who asks and who answers among them, in place of what the data says.
+        made_by: run, checkpoint and similarity, which `origin` returns.
+        split: the split of these rows; replaces the `split` column of the data.
+        sides: masks of the queries and of the gallery rows; replace the `query` and `gallery` columns of the data.
     """
     rows = e.row.numpy()
     columns: dict[str, np.ndarray] = {"x": e.z.numpy(), "label": items.y[rows], "row": rows}
@@ -39,9 +41,9 @@ def save_embeddings(
         for name in ("split", "query", "gallery", "group")
         if (own := getattr(items, name)) is not None
     }
-    if part is not None:
-        columns["split"] = np.full(len(rows), part)
-    if sides is not None:  # everybody asks and answers where nobody is marked
+    if split is not None:
+        columns["split"] = np.full(len(rows), split)
+    if sides is not None:  # without marks, every row is a query and a gallery row
         columns = {name: own for name, own in columns.items() if name not in ("query", "gallery")}
         if not all(side.all() for side in sides):
             columns["query"], columns["gallery"] = sides
@@ -56,12 +58,14 @@ def save_embeddings(
 
 
 def origin(file: Path) -> dict:
-    """What an embedding file says of itself: the run and which of its networks made it, how to compare, and the data's rows."""
+    """Return the origin of an embeddings file: its run, checkpoint, similarity and the rows of the data, as far as stored."""
     if file.suffix.lower() != ".npz":
         return {}
-    said = load_arrays(file, "features", "save it again", ("run", "checkpoint", "similarity", "row"), need=False)
-    row = {name: said.pop(name) for name in ("row",) if name in said}
-    words = {name: str(word) for name, word in said.items() if word.ndim == 0}  # a column is something of others
+    stored = load_arrays(file, "features", "save it again", ("run", "checkpoint", "similarity", "row"), need=False)
+    row = {name: stored.pop(name) for name in ("row",) if name in stored}
+    words = {
+        name: str(word) for name, word in stored.items() if word.ndim == 0
+    }  # a column with this name is other data
     if words.get("similarity", "cosine") not in ("cosine", "euclidean"):
         raise LikewiseError(
             f"features: similarity in {file.name} must be cosine or euclidean, got {words['similarity']!r}; save it again"
@@ -70,7 +74,7 @@ def origin(file: Path) -> dict:
 
 
 def rows_in(made_by: dict, count: int) -> Int[np.ndarray, "N"]:
-    """The data's rows by what `origin` says, or 0 to count - 1: others may call something else so."""
+    """Return the rows of the data from the result of `origin`; 0 to count - 1 if its "row" is missing or something else."""
     row = made_by.get("row", np.empty(0))
     differ = row.shape == (count,) and row.dtype.kind in "iu" and len(np.unique(row)) == count
     return row.astype(np.int64) if differ and row.min() >= 0 else np.arange(count)

@@ -1,4 +1,4 @@
-"""What made a run besides its settings: versions, hardware, the commit of the code."""
+"""The environment of a run: versions, hardware, and the commit of the code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from likewise.runs.power import driver_version, open_nvml
 
 
 def environment(device: torch.device) -> dict:
-    """Versions, hardware and commit: what a reader needs to trust or repeat a run."""
+    """Return versions, hardware and commit, for environment.json."""
     versions = {}
     for name in ("likewise", "torch", "torchvision", "timm", "numpy", "pillow"):
         try:
@@ -34,11 +34,12 @@ def environment(device: torch.device) -> dict:
 
 
 def device_name(device: torch.device) -> str:
+    """Return the model of the GPU or the CPU."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name()
 
 
 def cpu_name() -> str:
-    """The model, where the system tells it."""
+    """Return the model of the CPU; its architecture if the system does not provide the model."""
     file = Path("/proc/cpuinfo")
     lines = file.read_text("utf-8", "replace").splitlines() if file.exists() else []
     found = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
@@ -46,7 +47,7 @@ def cpu_name() -> str:
 
 
 def hardware(device: torch.device) -> dict:
-    """Of this machine; of its GPUs where one of them trains. Memory in bytes."""
+    """Return CPU, cores and memory (in bytes) of this machine, and its GPUs if `device` is one."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else None
     found = {"cpu": cpu_name(), "cores": os.cpu_count(), "cores_allowed": cores(), "memory": memory}
     if device.type == "cuda":
@@ -57,9 +58,9 @@ def hardware(device: torch.device) -> dict:
     return found
 
 
-@cache  # of the code that was loaded, whatever happens to the checkout meanwhile
+@cache  # the commit of the loaded code must not change if the checkout changes later
 def commit() -> str | None:
-    """Commit of the checkout this package runs from, with "+" if it was changed since; None for an installed one."""
+    """Return the commit of the checkout of this package, with "+" if files have changed; None if it is not a checkout."""
 
     def git(*words: str) -> str:
         here = Path(__file__).parent

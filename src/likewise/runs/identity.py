@@ -1,4 +1,4 @@
-"""Which folder a training belongs to, and taking it: new, unfinished, or finished already."""
+"""Find the run folder of a training, and prepare it for training from the start or for resuming."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from likewise.config.spec import files
 from likewise.data.fingerprint import fingerprint
 from likewise.pretrained.encoders import content_of
 from likewise.runs.environment import environment
-from likewise.runs.folder import FORMAT, RESULTS, TRAINED, Run, identity
+from likewise.runs.folder import FORMAT, RESULT_FILES, TRAINING_FILES, Run, identity
 from likewise.types import Items, LikewiseError
 
-BEGINNING = {"lock", "environment.json"}
-"""What a training that was killed at its very start may have left."""
+STARTUP_FILES = {"lock", "environment.json"}
+"""Files in the folder of a training that was killed before it wrote config.json."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A run's folder, and what config.json must say for it to be this training's."""
+    """The run folder of a training, and the content of config.json that identifies the training."""
 
     run: Run
     about: dict
 
 
 def find_run(config: Train, items: Items, data: str | None = None) -> Claim:
-    """The folder these settings and data belong to, whether or not it exists yet. One that holds something else is refused.
+    """Return the run folder of these settings and data, which may not exist yet. Raises if it holds another run.
 
     Args:
-        data: the fingerprint of the items, where it is known.
+        data: fingerprint of the items; None: it is computed.
     """
     settings, data = to_dict(config), data or fingerprint(items)
     learned = {k: v for k, v in settings.items() if k not in KEPT_OUT}
@@ -43,34 +43,37 @@ def find_run(config: Train, items: Items, data: str | None = None) -> Claim:
     features = None if items.x is None else items.x.shape[1]
     about = {"format": FORMAT, "identity": key, "data": data, "features": features, "config": settings}
     if (run.path / "config.json").exists():
-        there = run.about
-        if there["identity"] != key and not is_free(run):
-            old = there["config"]
-            odd = [f"{k}: {old[k]} there, {v} here" for k, v in learned.items() if k in old and old[k] != v]
-            odd += ["the data"] if there["data"] != data else []
-            reason = "; ".join(odd[:4]) or "another weight file or format"
+        stored = run.about
+        if stored["identity"] != key and not is_free(run):
+            old = stored["config"]
+            changes = [f"{k}: {old[k]} there, {v} here" for k, v in learned.items() if k in old and old[k] != v]
+            changes += ["the data"] if stored["data"] != data else []
+            reason = "; ".join(changes[:4]) or "another weight file or format"
             raise LikewiseError(
-                f"train: '{run.path}' holds another run ({reason}); choose another --out, or delete that folder first"
+                f"train: '{run.path}' must be empty or hold a run with the same settings, but it holds another run ({reason}); "
+                "choose another --out, or delete that folder"
             )
     elif run.path.exists() and (
-        not run.path.is_dir() or {p.name for p in run.path.iterdir()} - BEGINNING - unfinished(run)
+        not run.path.is_dir() or {p.name for p in run.path.iterdir()} - STARTUP_FILES - unfinished(run)
     ):
-        raise LikewiseError(f"train: '{run.path}' exists and is not a run; choose another --out")
+        raise LikewiseError(
+            f"train: '{run.path}' must be empty or a run folder, but it exists and is not a run; choose another --out"
+        )
     return Claim(run, about)
 
 
 def unfinished(run: Run) -> set[str]:
-    """Files that a killed training was writing; their places are still held by those before them."""
-    return {file.name for name in TRAINED for file in run.path.glob(f".{name}.*.part")}
+    """Return the temporary files of a killed training; the files that they should have replaced are still valid."""
+    return {file.name for name in TRAINING_FILES for file in run.path.glob(f".{name}.*.part")}
 
 
 def is_free(run: Run) -> bool:
-    """Whether a training stopped in this folder before it learned anything, so that another may have it."""
+    """Return whether the folder has no checkpoint yet, so that a training with other settings may use it."""
     return not any((run.path / name).exists() for name in ("state.pt", "model.safetensors", "done"))
 
 
 def hash_of(file: str | None) -> str | None:
-    """A file's content, so that another file under the same name is another run."""
+    """Return the SHA-256 of a file: other content under the same name gives another identity."""
     if file is None:
         return None
     try:
@@ -80,17 +83,21 @@ def hash_of(file: str | None) -> str | None:
         raise LikewiseError(f"train: weights '{file}' cannot be read ({error.strerror}); check the path") from None
 
 
-def take(claim: Claim, config: Train, device: torch.device) -> None:
-    """Make the folder ready, or take it up where it was left; with `again`, empty a finished one. Its lock is held already."""
+def prepare_folder(claim: Claim, config: Train, device: torch.device) -> None:
+    """Prepare the run folder for training; call it with the lock held.
+
+    A run with the same identity keeps its checkpoint, unless it is finished and `restart` is set. Otherwise the files of the
+    old run are deleted, and config.json and environment.json are written.
+    """
     run = claim.run
     for name in unfinished(run):
         (run.path / name).unlink(missing_ok=True)
     if (run.path / "config.json").exists():
         if run.about["identity"] == claim.about["identity"] and (not config.restart or not run.done):
-            for name in RESULTS:  # of an earlier state, if somebody looked at it half way
+            for name in RESULT_FILES:  # they describe an earlier checkpoint
                 (run.path / name).unlink(missing_ok=True)
             return
-        for name in (*TRAINED, *RESULTS):  # and nothing else: people keep things beside their runs
+        for name in (*TRAINING_FILES, *RESULT_FILES):  # only these: users may keep files of their own in the folder
             (run.path / name).unlink(missing_ok=True)
     run.write_json("environment.json", environment(device))
     run.write_json("config.json", claim.about)

@@ -1,4 +1,4 @@
-"""log.jsonl: one JSON object a line, in the order of training steps."""
+"""log.jsonl: the log of a training, one JSON object per line, in the order of the steps."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from pathlib import Path
 from likewise.errors import LikewiseError
 from likewise.io.files import write_aside
 
-FILE = "log.jsonl"
+LOG_FILE = "log.jsonl"
 
 TEST_PREFIX = "test "
-"""Prefix of a metric of the test part that training measured on the way (`test_every`)."""
+"""Prefix of the metrics that training measures on the test split (`test_every`)."""
 
 
 def append_log(folder: Path, lines: list[dict]) -> None:
     """Append lines to the log of a run folder."""
-    with (folder / FILE).open("a", encoding="utf-8") as file:
+    with (folder / LOG_FILE).open("a", encoding="utf-8") as file:
         file.writelines(json.dumps(line) + "\n" for line in lines)
 
 
 def read_log(folder: Path) -> list[dict]:
-    """Return the lines of the log; a last line that a crash cut short is left out."""
-    file, lines = folder / FILE, []
+    """Return the lines of the log, without a last line that a crash has truncated."""
+    file, lines = folder / LOG_FILE, []
     texts = file.read_bytes().splitlines() if file.exists() else []
     for number, text in enumerate(texts, 1):
         try:
@@ -40,14 +40,14 @@ def read_log(folder: Path) -> list[dict]:
 def rewind_log(folder: Path, step: int) -> None:
     """Remove the lines after `step`, which a resumed training computes again."""
     kept = [line for line in read_log(folder) if line.get("step", 0) <= step]
-    with write_aside(folder / FILE) as file:
+    with write_aside(folder / LOG_FILE) as file:
         file.write_text("".join(json.dumps(line) + "\n" for line in kept), "utf-8")
 
 
 def best_test_epoch(lines: list[dict]) -> dict[str, float] | None:
-    """Return the best value of each metric that training measured on the test split on the way (`test_every`).
+    """Return the best value of each metric that training measured on the test split (`test_every`); None if it did not.
 
-    Chosen by test labels: for comparison with papers that report this, and for nothing else.
+    These values are selected by test labels. Use them only to compare with papers that report such values.
     """
     seen: dict[str, list[float]] = {}
     for line in lines:

@@ -1,4 +1,4 @@
-"""losses.npz: the loss of every training sample in every pass, which training with `record_losses` writes."""
+"""losses.npz: the loss of every training sample in every epoch, which training with `record_losses` writes."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from jaxtyping import Float, Int
 
 from likewise.io.files import load_arrays, write_aside
 
-FILE = "losses.npz"
+LOSSES_FILE = "losses.npz"
 
 
 class Losses(NamedTuple):
-    """The loss of every training sample over time: its mean over the times it was in a batch, NaN in a pass without it.
+    """The unweighted loss of every training sample in every epoch: its mean over the batches of the epoch, NaN without any.
 
-    Unweighted; of the label trained with, where a confidence changed it; of the first network, where there were two.
+    If a confidence relabelled the sample, the loss is that of the new label. If there are two networks, it is that of the first.
     """
 
     row: Int[np.ndarray, "N"]  # of the data
     loss: Float[np.ndarray, "T N"]
-    step: Int[np.ndarray, "T"]  # at which each pass ended; the last may have been cut short
+    step: Int[np.ndarray, "T"]  # at which each epoch ended; the last epoch may be incomplete
 
 
 def write_losses(folder: Path, losses: Losses) -> None:
     """Write losses.npz into a run folder."""
-    with write_aside(folder / FILE) as aside, aside.open("wb") as file:
+    with write_aside(folder / LOSSES_FILE) as aside, aside.open("wb") as file:
         np.savez(file, **losses._asdict())
 
 
 def read_losses(folder: Path) -> Losses | None:
-    """Return the losses in a run folder; None where training kept none."""
-    if not (folder / FILE).exists():
+    """Return the losses in a run folder; None if training did not record them."""
+    if not (folder / LOSSES_FILE).exists():
         return None
-    return Losses(**load_arrays(folder / FILE, "run", "--restart trains the run anew", Losses._fields))
+    return Losses(**load_arrays(folder / LOSSES_FILE, "run", "use --restart to train the run again", Losses._fields))

@@ -1,4 +1,4 @@
-"""The network and the loss of a run, built from its settings and filled with its weights."""
+"""Build the network and the loss of a run from its settings, and load their weights."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def make_embedder(config: Train, features: int | None, *, reseed: bool, empty: b
     """Return the network of these settings, with new weights drawn from their seed.
 
     Args:
-        features: width of the feature vectors that it takes; None: it takes pictures.
-        reseed: seed the global random numbers of torch first, so that whatever the caller draws afterwards depends on the
-            seed alone, as in training. False: the caller's random numbers stay as they are.
-        empty: the weights will come from a checkpoint, so none are downloaded or read.
+        features: width of the input feature vectors; None: the input is images.
+        reseed: True: seed torch's global generator first, as training does, so that later draws of the caller depend only on
+            the seed. False: leave the global generator unchanged.
+        empty: do not download or read weights, because the caller loads a checkpoint.
     """
     if reseed:
         torch.manual_seed(config.seed)
@@ -51,13 +51,13 @@ def _build_embedder(config: Train, features: int | None, empty: bool) -> Embedde
 
 
 def to_device(embedder: Embedder, device: torch.device) -> Embedder:
-    """There, in the layout that convolutions are fastest with there."""
+    """Move a network to a device; on CUDA in channels_last layout, which is faster for convolutions."""
     layout: dict[str, Any] = {"memory_format": torch.channels_last} if device.type == "cuda" else {}
     return embedder.to(device=device, **layout)
 
 
 def transforms(config: Train, embedder: Embedder) -> tuple[Augment, Plain] | tuple[None, None]:
-    """What the network sees of pictures in training, and in evaluation."""
+    """Return the image transforms of training and of evaluation; (None, None) for feature vectors."""
     if config.backbone == "features":
         return None, None
     size = config.size or embedder.input_size
@@ -76,20 +76,20 @@ def open_embedder(run: Run, config: Train, checkpoint: str, device: torch.device
 
 
 def _stored(run: Run, checkpoint: str, prefix: str) -> tuple[dict[str, torch.Tensor], Path]:
-    """The tensors of a checkpoint whose names have this prefix, without it, and the checkpoint's file."""
+    """Return the tensors of a checkpoint whose names have a prefix, by their names without it; and the file."""
     name = run.network(checkpoint)
     tensors = run.load_tensors(name)
     return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}, run.path / name
 
 
 def facts_of(config: Train, class_names: tuple[str, ...], labels: Int[np.ndarray, "n"], taxonomy: dict | None) -> dict:
-    """Facts about the training samples that fill open arguments of specs."""
+    """Return values for the arguments that specs may omit, from the training samples."""
     facts = {"classes": len(class_names), "dim": config.dim, "labels": labels, "class_names": class_names}
     return facts | {"seed": config.seed, "taxonomy": taxonomy}
 
 
 def facts_with(config: Train, sampler: BatchSampler, embedder: Embedder) -> dict:
-    """Facts that need the sampler and the network."""
+    """Return values for the arguments that specs may omit, from the sampler and the network."""
     steps = training_steps(config.epochs, config.steps, len(sampler))
     return {"largest_class": sampler.largest_class, "per_pass": len(sampler), "steps": steps, "embedder": embedder}
 
@@ -103,13 +103,18 @@ def open_loss(
     checkpoint: str,
     device: torch.device,
 ) -> Loss:
-    """The loss of a run with what it has learned; labels of its training rows as the run was given them."""
+    """Return the loss of a run with its trained parameters, in evaluation mode.
+
+    Args:
+        items: the data with the labels of training.
+        rows: the training rows.
+    """
     used, labels = np.unique(items.y[rows], return_inverse=True)
     facts = facts_of(config, tuple(items.class_name[c] for c in used), labels, items.taxonomy)
     assert config.sampler is not None
-    way = {"allow_imports": config.allow_imports}
+    imports = {"allow_imports": config.allow_imports}
     with torch.random.fork_rng(devices=[]):
-        facts |= facts_with(config, build(config.sampler, BatchSampler, **way, **facts), embedder)
-        loss = build(config.loss, Loss, **way, **facts)
+        facts |= facts_with(config, build(config.sampler, BatchSampler, **imports, **facts), embedder)
+        loss = build(config.loss, Loss, **imports, **facts)
     load_into(loss, *_stored(run, checkpoint, "loss."))
     return loss.to(device).eval()

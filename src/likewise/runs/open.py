@@ -1,4 +1,4 @@
-"""`OpenRun`: a run opened for use, with its settings, data, protocol, network, transform and similarity."""
+"""`OpenRun`: a run with its settings, data, protocol, network, transform and similarity, loaded on first use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from likewise.contracts import Protocol
 from likewise.data.augment import Plain
 from likewise.data.decoded_cache import Pixels
 from likewise.models.embedder import Embedder
-from likewise.runs.dataset import load_items, make_protocol, must_be_its_data, spoil
+from likewise.runs.dataset import check_fingerprint, load_items, make_protocol, spoil
 from likewise.runs.devices import choose_device
 from likewise.runs.folder import Run
 from likewise.runs.network import open_embedder, transforms
@@ -23,20 +23,20 @@ from likewise.types import Embedded, Items, LikewiseError
 
 
 class OpenRun:
-    """A run opened for use. Settings are read at once; data, protocol, network and device when they are first used.
+    """A run with everything needed to use its network. Reads the settings at once; data, network and device on first use.
 
     Args:
         run: the run folder.
-        which: which of its networks: "best" on validation, "last", or "untrained".
+        checkpoint: the network: "best" on validation, "last", or "untrained".
         device: the device or its name; None: the GPU if there is one.
-        data: where the data is now, if it has moved; `root` likewise.
+        data: new location of the data, if it has moved; `root` likewise.
         allow_imports: whether specs in the settings may import components by dotted name, which runs their code.
-        skip_bad: leave out unreadable pictures; a run that was trained so does so anyway.
-        workers: processes that read pictures; -1: half of the cores.
-        quiet: show no progress.
-        say: takes a line for the user.
-        settings: the settings, where the caller has read them; `data`, `root` and `allow_imports` are not used then.
-        items: the data, where the caller has it and knows that it is the run's.
+        skip_bad: drop unreadable images; always on for a run that was trained with skip_bad.
+        workers: processes that read images; -1: half of the cores.
+        quiet: show no progress bars.
+        say: receives messages for the user.
+        settings: the settings, if the caller has read them; then `data`, `root` and `allow_imports` are not used.
+        items: the data, if the caller has loaded it and knows that it is the data of the run.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class OpenRun:
         self._similarity: str | None = None
 
     def __repr__(self) -> str:
-        return f"OpenRun('{self.run.path}', which='{self.checkpoint}')"
+        return f"OpenRun('{self.run.path}', checkpoint='{self.checkpoint}')"
 
     @property
     def device(self) -> torch.device:
@@ -77,28 +77,28 @@ class OpenRun:
 
     @property
     def items(self) -> Items:
-        """The data, which must have the fingerprint that the run recorded. Labels are those of the data, without noise."""
+        """The data, checked against the fingerprint of the run; labels as in the data, without injected noise."""
         return self.take(self.load()) if self._items is None else self._items
 
     def take(self, items: Items) -> Items:
-        """Use data that was loaded before, after a check that it is the data of this run."""
-        must_be_its_data(self.run, items, self.settings.data)
+        """Use data that the caller has loaded; raises unless it is the data of this run."""
+        check_fingerprint(self.run, items, self.settings.data)
         self._items = items
         return items
 
     def load(self) -> Items:
-        """Return the data that the settings name, wherever it stands now. Whether it has changed is not checked."""
-        way = {"skip_bad": self.skip_bad, "workers": self.workers, "quiet": self.quiet, "say": self.say}
-        way |= {"allow_imports": self.settings.allow_imports}
-        try:  # a run may be a stranger's: only data that the user names is fetched from a hub
-            return load_items(self.settings.data, self.settings.root, **way, fetch=self.named)
+        """Load the data of the settings, from its current location. Does not check its fingerprint."""
+        options = {"skip_bad": self.skip_bad, "workers": self.workers, "quiet": self.quiet, "say": self.say}
+        options |= {"allow_imports": self.settings.allow_imports}
+        try:  # a run may not be trustworthy: download data from a hub only if the user has named it
+            return load_items(self.settings.data, self.settings.root, **options, fetch=self.named)
         except LikewiseError as error:
-            hint = "" if self.moved else " (if the data of this run has moved, say where it is: --data, --root)"
+            hint = "" if self.moved else " (if the data of this run has moved, give its location: --data, --root)"
             raise LikewiseError(f"{error}{hint}") from None
 
     @property
     def noisy_items(self) -> Items:
-        """The data with the labels that the run trained with: the noise of its settings is in them."""
+        """The data with the labels of training: with the label noise of the settings injected."""
         settings = self.settings
         return spoil(self.items, self.protocol, settings.noise, settings.seed, settings.allow_imports)
 
@@ -110,21 +110,21 @@ class OpenRun:
 
     @property
     def network(self) -> Embedder:
-        """The network that `which` names, on the device, in evaluation mode."""
+        """The network of `checkpoint`, on the device, in evaluation mode."""
         if self._network is None:
             self._network = open_embedder(self.run, self.settings, self.checkpoint, self.device)
         return self._network
 
     @property
     def transform(self) -> Plain | None:
-        """What the network sees of a picture; None where it takes feature vectors."""
+        """The image transform of evaluation; None for feature vectors."""
         if self._transform is None:
             self._transform = transforms(self.settings, self.network)[1]
         return self._transform
 
     @property
     def similarity(self) -> str:
-        """How its embeddings are compared: "cosine" or "euclidean"."""
+        """The similarity of its embeddings: "cosine" or "euclidean"."""
         if self._similarity is None:
             self._similarity = similarity_of(self.settings)
         return self._similarity
@@ -138,19 +138,20 @@ class OpenRun:
         pixels: Pixels | None = None,
         **how: Any,
     ) -> Embedded:
-        """Return the embeddings of these rows by the network, as `engine.embed.embed_rows` does, which takes `how`.
+        """Return the embeddings of these rows by the network.
 
         Args:
-            items: the run's own data, or any other.
-            pixels: the decoded pictures of these items, where the caller has them.
+            items: the data of the run, or other data.
+            pixels: the decoded images of these items, if the caller has them.
+            how: further arguments of `engine.embed.embed_rows`.
         """
         from likewise.data.placement import once
         from likewise.engine.embed import embed_rows
 
-        way = {
+        options = {
             "held": once(pixels, rows, self.device),
             "workers": self.workers,
             "quiet": self.quiet,
             "title": title,
         } | how
-        return embed_rows(self.network, items, rows, self.transform, device=self.device, **way)
+        return embed_rows(self.network, items, rows, self.transform, device=self.device, **options)

@@ -1,4 +1,4 @@
-"""per_query.parquet: one line a query, with its metrics and its nearest answers."""
+"""per_query.parquet: one row for each query, with its metrics and its nearest neighbours."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ PER_QUERY = "per_query.parquet"
 
 
 def write_per_query(file: Path, scores: Scores, found: Retrieval, e: Embedded, items: Items) -> None:
-    """One line a query: what it is, every metric, and its first answers."""
+    """Write per_query.parquet: row, label and class of every query, its metrics, and its nearest neighbours."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     row = e.row.numpy()
-    answers = np.where(found.row.numpy() >= 0, row[found.row.clamp_min(0).numpy()], -1)
+    neighbours = np.where(found.row.numpy() >= 0, row[found.row.clamp_min(0).numpy()], -1)
     columns = {
         "row": scores.query,
         "label": items.y[scores.query],
         "class_name": [items.class_name[i] for i in items.y[scores.query]],
         "relevant": found.relevant.numpy(),
         **scores.each,
-        "nearest": list(answers),
+        "nearest": list(neighbours),
         "nearest_similarity": list(found.sim.float().numpy()),
     }
     if items.path is not None:
@@ -39,7 +39,7 @@ def write_per_query(file: Path, scores: Scores, found: Retrieval, e: Embedded, i
 
 @dataclass(frozen=True, eq=False)
 class PerQuery:
-    """One line a query, as `write_per_query` left it. `each` holds the metrics."""
+    """The content of per_query.parquet: Q queries with K neighbours. `each`: metric -> its value for every query."""
 
     row: Int[np.ndarray, "Q"]
     label: Int[np.ndarray, "Q"]
@@ -52,12 +52,13 @@ class PerQuery:
 
 
 def read_per_query(path: Path, owner: str, metrics: Sequence[str] | None = None) -> PerQuery:
-    """What `write_per_query` wrote, or an error in the owner's name.
+    """Return the content of a per_query.parquet.
 
     Args:
-        metrics: read these alone, those of them that are there, and no neighbours, which is ten times as fast.
+        owner: the command that errors name.
+        metrics: read only these metrics (those that the file has) and no neighbours, which is ten times faster; None: all.
     """
-    advice = "give a run folder, or the per_query.parquet that `likewise evaluate` leaves in it"
+    advice = "give a run folder, or the per_query.parquet that `likewise evaluate` writes into it"
     if not path.is_file():
         raise LikewiseError(f"{owner}: there is no file '{path}'; {advice}")
     try:
@@ -82,7 +83,7 @@ def _read_per_query(path: Path, owner: str, metrics: Sequence[str] | None, advic
     column = {name: table[name].to_numpy() for name in table.column_names if name not in plain[4:]}
     if not len(table) or len(np.unique(column["row"])) < len(table):
         raise LikewiseError(
-            f"{owner}: '{path}' must hold one line a query, got {len(table)} lines or a row twice; {advice}"
+            f"{owner}: '{path}' must have one row for each query, got {len(table)} rows, or a query twice; {advice}"
         )
     nothing = {"nearest": np.zeros((len(table), 0), np.int64), "nearest_similarity": np.zeros((len(table), 0))}
     shown = nothing | {

@@ -1,6 +1,6 @@
-"""How much energy a GPU and the processors used, where they count it: NVML for the card, RAPL for CPU packages.
+"""Measure the energy of a GPU (NVML) and of the CPU packages (RAPL), if the machine has such counters.
 
-NVML is asked through ctypes: it comes with the driver, and five of its calls are not worth a dependency such as pynvml.
+NVML is called through ctypes: it comes with the driver, and five calls do not justify a dependency such as pynvml.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from pathlib import Path
 
 import torch
 
-POWERCAP = Path("/sys/class/powercap")
-EVERY = 60.0
-"""Seconds between two looks: a package's counter starts over after some ten minutes of hard work."""
+POWERCAP_FOLDER = Path("/sys/class/powercap")
+"""Folder of the RAPL counters on Linux."""
+
+POLL_SECONDS = 60.0
+"""Interval between two readings: the counter of a CPU package overflows after about ten minutes of full load."""
 
 
 def open_nvml():
-    """The driver's library, ready to be asked; None where there is none."""
+    """Return the initialised NVML library; None if there is no NVIDIA driver."""
     try:
         library = ctypes.CDLL("libnvidia-ml.so.1")
         return library if library.nvmlInit_v2() == 0 else None
@@ -27,36 +29,38 @@ def open_nvml():
 
 
 def driver_version(nvml) -> str | None:
-    """Of the NVIDIA driver."""
+    """Return the version of the NVIDIA driver; None if it cannot be read."""
     text = ctypes.create_string_buffer(96)
     return text.value.decode() if nvml and nvml.nvmlSystemGetDriverVersion(text, len(text)) == 0 else None
 
 
-class Card:
-    """The counters of one GPU, found by its UUID: numbers of cards differ between CUDA and the driver."""
+class GpuCounter:
+    """The energy counter of one GPU, found by its UUID: CUDA and the driver number GPUs differently."""
 
     def __init__(self, nvml, uuid: str):
         self.nvml, self.handle = nvml, ctypes.c_void_p()
-        self.there = nvml is not None and nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(self.handle)) == 0
+        self.available = (
+            nvml is not None and nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(self.handle)) == 0
+        )
 
     def joules(self) -> float | None:
-        """Since the driver was loaded."""
+        """Return the energy since the driver was loaded, in joules; None if it cannot be read."""
         total = ctypes.c_ulonglong()
-        read = self.there and self.nvml.nvmlDeviceGetTotalEnergyConsumption(self.handle, ctypes.byref(total)) == 0
+        read = self.available and self.nvml.nvmlDeviceGetTotalEnergyConsumption(self.handle, ctypes.byref(total)) == 0
         return total.value / 1000 if read else None
 
     def processes(self) -> int:
-        """How many compute on it, as far as this process may see: from within a container, perhaps none."""
-        count = ctypes.c_uint(0)  # room for none: only how many is wanted, and an error says that they do not fit
-        if self.there and hasattr(
+        """Return the number of visible processes that use the GPU; a container may see none."""
+        count = ctypes.c_uint(0)  # a buffer of size 0: NVML fails, but sets the required size, which is the count
+        if self.available and hasattr(
             self.nvml, "nvmlDeviceGetComputeRunningProcesses_v3"
-        ):  # drivers before 510 have it not
+        ):  # missing in drivers before 510
             self.nvml.nvmlDeviceGetComputeRunningProcesses_v3(self.handle, ctypes.byref(count), None)
         return count.value
 
 
-class Package:
-    """The counter of one CPU package, in microjoules; it starts over at its end."""
+class CpuCounter:
+    """The energy counter of one CPU package; the hardware counts microjoules and overflows."""
 
     def __init__(self, folder: Path):
         self.file, self.sum = folder / "energy_uj", 0
@@ -64,7 +68,7 @@ class Package:
         self.last = int(self.file.read_text())
 
     def joules(self) -> float:
-        """Since it was first looked at."""
+        """Return the energy since this object was made, in joules."""
         now = int(self.file.read_text())
         self.sum += (now - self.last) % (self.range + 1)
         self.last = now
@@ -72,30 +76,30 @@ class Package:
 
 
 class Meter:
-    """Joules since it was made, by what counts them: "gpu" the device's card, "cpu" all packages of the machine.
+    """Measures energy from its construction on: "gpu" for the GPU of the device, "cpu" for all CPU packages of the machine.
 
-    Counters belong to the card and the machine, not to a process: what others do there is in the number. `shared` is False
-    only where this process was the only one ever seen on the card.
+    The counters belong to the GPU and to the machine, so they include the energy of other processes. `shared` is False only if
+    no other process was ever seen on the GPU.
     """
 
-    def __init__(self, device: torch.device, nvml=None, powercap: Path = POWERCAP):
+    def __init__(self, device: torch.device, nvml=None, powercap: Path = POWERCAP_FOLDER):
         self.card = None
         if device.type == "cuda":
-            self.card = Card(nvml or open_nvml(), f"GPU-{torch.cuda.get_device_properties(device).uuid}")
+            self.card = GpuCounter(nvml or open_nvml(), f"GPU-{torch.cuda.get_device_properties(device).uuid}")
         self.first = self.card and self.card.joules()
         self.packages = _packages(powercap)
         self.alone = self.card is not None
         self._lock, gone = threading.Lock(), threading.Event()
         if self.first is not None or self.packages:
             weakref.finalize(self, gone.set)
-            threading.Thread(target=_watch, args=(weakref.ref(self), gone), daemon=True).start()
+            threading.Thread(target=_poll, args=(weakref.ref(self), gone), daemon=True).start()
 
     @property
     def shared(self) -> bool:
         return not self.alone
 
     def read(self) -> dict[str, float] | None:
-        """None where nothing counts, or it may not be read."""
+        """Return the energy so far in joules, by counter; None if there is no counter that may be read."""
         with self._lock:
             self.alone = self.alone and self.card is not None and self.card.processes() == 1
             gpu = None if self.first is None or self.card is None else self.card.joules()
@@ -103,23 +107,25 @@ class Meter:
             try:
                 found |= {"cpu": sum(p.joules() for p in self.packages)} if self.packages else {}
             except OSError:
-                self.packages = []  # half a sum would be no sum
+                self.packages = []  # a sum over some of the packages would be wrong
             return found or None
 
 
-def _watch(meter: weakref.ref, gone: threading.Event) -> None:
-    """Look now and then, for as long as somebody has the meter."""
-    while not gone.wait(EVERY):
-        if there := meter():
-            there.read()
-        there = None
+def _poll(meter: weakref.ref, gone: threading.Event) -> None:
+    """Read the meter every POLL_SECONDS, until it is garbage-collected."""
+    while not gone.wait(POLL_SECONDS):
+        if alive := meter():
+            alive.read()
+        alive = None  # keep no reference while waiting
 
 
-def _packages(powercap: Path) -> list[Package]:
-    """Cores and memory are parts of a package, and packages of the whole machine ("psys"): what is counted twice is left out.
-    Most systems let only root read."""
+def _packages(powercap: Path) -> list[CpuCounter]:
+    """Return the counters of the CPU packages; [] if they may not be read, as on most systems without root.
+
+    The domains of cores and memory are contained in a package, and the packages in "psys": only packages are counted.
+    """
     try:
         domains = sorted(powercap.glob("intel-rapl:*"))
-        return [Package(folder) for folder in domains if (folder / "name").read_text().startswith("package")]
+        return [CpuCounter(folder) for folder in domains if (folder / "name").read_text().startswith("package")]
     except (OSError, ValueError):
         return []

@@ -1,4 +1,4 @@
-"""What a run cost: its sessions, one a process that worked at it, with their time, memory and energy, in usage.json."""
+"""usage.json: the sessions of a run (one for each process that trained or evaluated it), with time, memory and energy."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from likewise.runs.folder import Run
 from likewise.runs.power import Meter
 from likewise.types import LikewiseError
 
-FILE = "usage.json"
-KINDS = {"peak_gpu_bytes": int | None, "energy_joules": dict | None}
+USAGE_FILE = "usage.json"
+SESSION_FIELD_TYPES = {"peak_gpu_bytes": int | None, "energy_joules": dict | None}
 
 
 class Session:
-    """The work of this process at a run. It is written at its start and with every checkpoint: a kill loses what followed.
+    """Time, memory and energy that this process used for a run; written at the start and with every checkpoint.
 
-    Of several processes that train together the first one writes, and energy is left out: it would be one card's of many.
+    If several processes train together, only the first writes, without energy: it could measure only one of the GPUs.
     """
 
     def __init__(self, run: Run, device: torch.device):
@@ -37,17 +37,19 @@ class Session:
         }  # fmt: skip
 
     def trained(self, step: int) -> None:
-        """That training stands at this step: first where it goes on from, then with every checkpoint."""
+        """Record that training has reached a step. Call it first at the step of the resume, then at every checkpoint."""
         first = (self.about["steps"] or [step])[0]
         self.write(steps=[first, step], train_seconds=time.monotonic() - self.began)
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
+        """Record the time inside this context as time of evaluation."""
         began = time.monotonic()
         yield
         self.write(evaluate_seconds=time.monotonic() - began)
 
     def write(self, **facts) -> None:
+        """Update the entry of this session in usage.json."""
         if world()[0] != 0:
             return
         self.about |= facts
@@ -56,35 +58,38 @@ class Session:
         if self.meter:
             self.about |= {"energy_joules": self.meter.read(), "shared": self.meter.shared}
         others = [s for s in sessions(self.run) if s["started"] != self.about["started"]]
-        self.run.write_json(FILE, {"sessions": [*others, self.about]})
+        self.run.write_json(USAGE_FILE, {"sessions": [*others, self.about]})
 
 
 def sessions(run: Run) -> list[dict]:
-    """Sessions of a run in order; empty before the first one has written anything."""
-    if not (run.path / FILE).exists():
+    """Return the sessions of a run in order; [] if there is no usage.json."""
+    if not (run.path / USAGE_FILE).exists():
         return []
-    found = run.read_json(FILE).get("sessions")
+    found = run.read_json(USAGE_FILE).get("sessions")
     if not isinstance(found, list) or any(not is_session(one) for one in found):
-        raise LikewiseError(f"run: {run.path / FILE} is damaged; delete it, it is only for the record")
+        raise LikewiseError(f"run: {run.path / USAGE_FILE} is damaged; delete it: no command needs it")
     return found
 
 
 def is_session(one: object) -> bool:
-    """Whether a record is what `Session` writes, as far as `cost` reads it."""
+    """Return whether a record has the fields of a `Session` that `cost` reads."""
     return (
         isinstance(one, dict)
         and all(isinstance(one.get(name), str | None) for name in ("started", "device", "commit"))
         and all(isinstance(one.get(name), int | float) for name in ("train_seconds", "evaluate_seconds", "shared"))
-        and all(name in one and isinstance(one[name], kind) for name, kind in KINDS.items())
+        and all(name in one and isinstance(one[name], kind) for name, kind in SESSION_FIELD_TYPES.items())
     )
 
 
 def cost(run: Run) -> dict:
-    """Summed over the sessions of a run; None where nothing was recorded. `energy_joules`: of what counted in all of them."""
+    """Return time, memory and energy of a run, over all sessions; None for values that were not recorded.
+
+    `energy_joules` has the counters that all sessions have.
+    """
     all_ = sessions(run)
     if not all_:
-        begun = run.environment
-        known = {"device": begun.get("device", {}).get("name"), "commit": begun.get("commit")}
+        start = run.environment
+        known = {"device": start.get("device", {}).get("name"), "commit": start.get("commit")}
         nothing = ("train_seconds", "evaluate_seconds", "peak_gpu_bytes", "energy_joules", "shared")
         return {"sessions": 0} | dict.fromkeys(nothing) | known
     energy = [s["energy_joules"] or {} for s in all_]
@@ -100,5 +105,5 @@ def cost(run: Run) -> dict:
 
 
 def _each(names: Iterator[str | None]) -> str | None:
-    """What sessions say, each thing once."""
+    """Return the distinct names, separated by commas; None if there are none."""
     return ", ".join(dict.fromkeys(name for name in names if name)) or None

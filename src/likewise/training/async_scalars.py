@@ -1,4 +1,4 @@
-"""The log of a training on an accelerator: numbers are fetched while it works on, and written once they have come."""
+"""Copy scalars of the log from the device to the host without a device sync."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from likewise.data.crop_resize import send
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
-    """Numbers on their way, and what is to be done with them."""
+class PendingScalars:
+    """Scalars whose copy to the host was started, and the function that receives them."""
 
     names: tuple[str, ...]
-    numbers: Float[Tensor, "n"]  # on the host, not there yet
-    came: torch.cuda.Event
+    values: Float[Tensor, "n"]  # pinned host memory; valid once `copied` has happened
+    copied: torch.cuda.Event
     write: Callable[[dict[str, float]], None]
 
 
-class Journal:
-    """Takes scalars of the device, and hands them over in the order they were given, without making the device wait."""
+class AsyncScalars:
+    """Queue of scalars that are copied from the device to the host; callbacks receive them in order, without a device sync."""
 
     def __init__(self):
-        self.waiting: deque[Entry] = deque()
+        self.pending: deque[PendingScalars] = deque()
 
     def add(self, values: dict[str, Tensor], write: Callable[[dict[str, float]], None]) -> None:
-        """`write` is called with the values as numbers, now or by a later call here."""
-        device = next(iter(values.values())).device  # that of the step; what parts report may lie on the host
+        """Start copying scalars to the host. `write` gets them as floats: at once on a CPU, else in a later call."""
+        device = next(iter(values.values())).device  # the device of the step; scalars of components may be on the host
         stacked = torch.stack([send(v.detach(), device).float().mean() for v in values.values()])
         if not stacked.is_cuda:
             write(dict(zip(values, stacked.tolist(), strict=True)))
             return
         host = torch.empty(stacked.shape, dtype=stacked.dtype, pin_memory=True).copy_(stacked, non_blocking=True)
-        came = torch.cuda.Event()
-        came.record()
-        self.waiting.append(Entry(tuple(values), host, came, write))
-        self.settle()
+        copied = torch.cuda.Event()
+        copied.record()
+        self.pending.append(PendingScalars(tuple(values), host, copied, write))
+        self.flush()
 
-    def settle(self, wait: bool = False) -> None:
-        """Write what has come; with `wait`, all there is."""
-        while self.waiting and (wait or self.waiting[0].came.query()):
-            entry = self.waiting.popleft()
-            entry.came.synchronize()
-            entry.write(dict(zip(entry.names, entry.numbers.tolist(), strict=True)))
+    def flush(self, wait: bool = False) -> None:
+        """Call `write` for all scalars whose copy is complete; with `wait`, for all pending scalars."""
+        while self.pending and (wait or self.pending[0].copied.query()):
+            entry = self.pending.popleft()
+            entry.copied.synchronize()
+            entry.write(dict(zip(entry.names, entry.values.tolist(), strict=True)))

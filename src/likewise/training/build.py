@@ -31,24 +31,24 @@ def make_samples(config: Train, loaded: Items, device: torch.device) -> Samples:
     items = spoil(loaded, protocol, config.noise, config.seed, config.allow_imports)
     samples = number_samples(loaded, items, protocol, device)
     if len(samples.rows) == 0:
-        raise LikewiseError(f"train: the train part of '{loaded.name}' is empty; check its `split` column")
+        raise LikewiseError(f"train: the train split of '{loaded.name}' must not be empty; check its `split` column")
     if not len(samples.val_rows) and (config.patience is not None or config.schedule == "plateau"):
         raise LikewiseError(
-            "train: patience and the plateau schedule listen to validation, and there is no validation split; "
-            'carve one from the training classes: --protocol "UnseenClasses(val=0.2)"'
+            "train: --patience and --schedule plateau need a validation split, and this data has none; "
+            'take one from the training classes: --protocol "UnseenClasses(val=0.2)"'
         )
     return samples
 
 
 def build_state(config: Train, samples: Samples, device: torch.device, rank: int = 0, processes: int = 1) -> TrainState:
-    """Build everything that trains, as it is before the first step. Settings that do not go together are refused."""
+    """Build the state of a training before its first step. Raises if two settings cannot be combined."""
     components, sampler = build_components(config, samples, device)
     check_compatibility(config, components, sampler, device, processes)
     if config.mixup is not None:
         components = replace(components, mixup=Mixup(components.embedder, config.mixup, config.mixup_at))
     plan = make_plan(config, len(sampler), components.confidence and components.confidence.every)
     optimizer = make_optimizer(config, components.embedders, components.losses, components.terms)
-    schedule = Schedule(config, optimizer, plan.steps, plan.per_pass)
+    schedule = Schedule(config, optimizer, plan.steps, plan.steps_per_epoch)
 
     def make_sampler(labels: np.ndarray) -> BatchSampler:
         return build_sampler(config, components.facts | {"labels": labels})
@@ -59,7 +59,7 @@ def build_state(config: Train, samples: Samples, device: torch.device, rank: int
 
 
 def build_components(config: Train, samples: Samples, device: torch.device) -> tuple[Components, BatchSampler]:
-    """Build everything that trains, and the first sampler."""
+    """Build networks, losses, confidence and terms, and the first sampler."""
     embedder = to_device(make_embedder(config, samples.features, reseed=True), device)
     facts = facts_of(config, samples.class_names, samples.labels, samples.items.taxonomy)
     sampler = build_sampler(config, facts)
@@ -72,17 +72,18 @@ def build_components(config: Train, samples: Samples, device: torch.device) -> t
     with torch.random.fork_rng(devices=[]):  # a confidence must not change the initial values of the terms
         confidence = make(config.confidence, Confidence) if config.confidence else None
     for number in range(1, confidence.peers if confidence else 1):
-        other = replace(config, seed=config.seed + 1000 * number)  # another start for the same network
+        other = replace(config, seed=config.seed + 1000 * number)  # same architecture, other initial weights
         embedders.append(to_device(make_embedder(other, samples.features, reseed=True), device))
     losses += [make(config.loss, Loss) for _ in embedders[1:]]
     if config.shard_proxies:
         for loss in losses:
             shard(loss)
     terms = [make(text, Term, make_loss=lambda dim: make(config.loss, Loss, dim=dim)) for text in config.terms]
-    inside = [module for part in (*losses, *terms) for module in part.modules()]
-    taught = [module for module in inside if isinstance(module, Miner) and module.momentum is not None]
-    teacher = Teacher(embedder, taught[0].momentum) if taught and taught[0].momentum is not None else None
-    return Components(embedders, losses, confidence, terms, teacher, taught, facts), sampler
+    inside = [module for component in (*losses, *terms) for module in component.modules()]
+    taught_miners = [module for module in inside if isinstance(module, Miner) and module.momentum is not None]
+    momentum = taught_miners[0].momentum if taught_miners else None
+    teacher = None if momentum is None else Teacher(embedder, momentum)
+    return Components(embedders, losses, confidence, terms, teacher, taught_miners, facts), sampler
 
 
 def build_sampler(config: Train, facts: dict[str, Any]) -> BatchSampler:

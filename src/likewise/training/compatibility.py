@@ -1,4 +1,4 @@
-"""Settings of a training that do not go together, refused before anything is written."""
+"""Check that the settings of a training can be combined, before any file is written."""
 
 from __future__ import annotations
 
@@ -15,66 +15,64 @@ from likewise.training.state import Components
 def check_compatibility(
     config: Train, components: Components, sampler: BatchSampler, device: torch.device, processes: int
 ) -> None:
-    """Raise where a component contradicts the settings or another component."""
+    """Raise if a component cannot be combined with the settings or with another component."""
     if config.cache_memory:
-        bytes_of(config.cache_memory)  # raises for a text that is no amount
+        bytes_of(config.cache_memory)  # raises for a malformed amount
     check_loss_arguments(config, components)
     needs_prediction = components.confidence and components.confidence.needs_prediction
     if needs_prediction and components.loss.predict(torch.zeros(1, config.dim, device=device)) is None:
         raise LikewiseError(
-            f"train: {config.confidence} asks which class the loss would name, and {config.loss} has none; use NormSoftmax()"
+            f"train: {config.confidence} needs a loss that predicts classes, and {config.loss} predicts none; "
+            "use --loss NormSoftmax()"
         )
     if components.terms and len(components.embedders) > 1:
         raise LikewiseError(
-            f"train: {config.confidence} trains {len(components.embedders)} networks, and {config.terms[0]} goes with one; "
-            "leave one of them out"
+            f"train: {config.confidence} trains {len(components.embedders)} networks, but {config.terms[0]} supports one; "
+            "drop one of the two"
         )
     if config.mixup is not None:
         check_mixup(config, components, sampler, processes)
 
 
 def check_loss_arguments(config: Train, components: Components) -> None:
-    """Raise where a loss, or one inside of it, was given another number of classes, dimensions or views, or hides its input."""
+    """Raise if a loss, or a loss inside it, has other classes, dimensions or views than the training, or an undeclared input."""
     declared = input_of(describe(config.loss, Loss, allow_imports=config.allow_imports))
-    if declared != components.loss.input:  # evaluation goes by the spec alone
+    if declared != components.loss.input:  # evaluation only has the spec
         raise LikewiseError(
             f"train: {config.loss} takes {components.loss.input} embeddings, but its class declares {declared}; make `input` a "
             "class attribute, or override `input_of`"
         )
-    for part in components.loss.modules():
+    for component in components.loss.modules():
         for name in ("classes", "dim", "largest_class"):
-            given = getattr(part, name, None)
+            given = getattr(component, name, None)
             if given is not None and components.facts[name] is not None and given != components.facts[name]:
                 raise LikewiseError(
-                    f"train: {config.loss} has {name}={given}, but this training has {components.facts[name]}; leave {name} out, "
-                    "it is filled in"
+                    f"train: {config.loss} has {name}={given}, but this training has {name}={components.facts[name]}; "
+                    f"drop {name} from the spec: training fills it in"
                 )
-        if (views := getattr(part, "views", 1)) not in (1, config.views):
+        if (views := getattr(component, "views", 1)) not in (1, config.views):
             raise LikewiseError(
-                f"train: {config.loss} has views={views}, but a batch holds every picture {config.views} times; train with "
-                f"--views {views}, or give the loss views={config.views}"
+                f"train: {config.loss} has views={views}, but a batch has {config.views} views of every image; use "
+                f"--views {views}, or a loss with views={config.views}"
             )
 
 
 def check_mixup(config: Train, components: Components, sampler: BatchSampler, processes: int) -> None:
-    """Raise where mixup meets a setting that needs whole batches or single samples."""
-    for conflict, words in (
-        (processes > 1, "the samples of a process, so that several would train another way than one"),
-        (config.chunk_size is not None, "samples of the whole batch, and chunk cuts it"),
-        (config.recompute, "inside of the network, and recompute would do without"),
+    """Raise if mixup is combined with a setting that needs several processes, chunks, or single samples."""
+    for conflict, reason, remedy in (
+        (processes > 1, "does not support several processes", "--gpus"),
+        (config.chunk_size is not None, "needs the whole batch at once", "--chunk-size"),
+        (config.recompute, "cannot repeat a forward pass with the same mixture", "--recompute"),
+        (config.record_losses, "leaves no loss of a single sample to record", "--record-losses"),
     ):
         if conflict:
-            raise LikewiseError(f"train: mixup mixes {words}; leave one of them out")
-    if config.record_losses:
-        raise LikewiseError(
-            "train: record_losses wants the loss of every sample, and mixup makes mixtures of them; leave one of them out"
-        )
+            raise LikewiseError(f"train: --mixup {reason}; drop --mixup or {remedy}")
     remembers = type(sampler).observe is not BatchSampler.observe, components.loss.remembers
     for text, conflict in zip((config.sampler, config.loss), remembers, strict=True):
         if conflict:
             raise LikewiseError(
-                f"train: {text} would remember embeddings of mixtures as those of one class; leave out mixup, or use another"
+                f"train: {text} would store embeddings of mixtures under one class; drop --mixup, or replace {text}"
             )
-    if components.confidence or components.terms or components.taught:
+    if components.confidence or components.terms or components.taught_miners:
         text = config.confidence or "".join(config.terms[:1]) or config.loss
-        raise LikewiseError(f"train: {text} judges samples, and mixup makes mixtures of them; leave one of them out")
+        raise LikewiseError(f"train: {text} needs single samples, but --mixup mixes them; drop one of the two")

@@ -1,4 +1,4 @@
-"""Train one run in its folder: build the state, own the folder, resume, loop, mark the run as done."""
+"""Train one run in its folder: build the state, lock the folder, resume, train, mark the run as done."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from likewise.data.decoded_cache import Pixels
 from likewise.distributed.collectives import world
 from likewise.distributed.process_group import one_by_one, wait_for_all
 from likewise.evaluation.checks import check_plan
-from likewise.runs.folder import RESULTS
-from likewise.runs.identity import Claim, take
+from likewise.runs.folder import RESULT_FILES
+from likewise.runs.identity import Claim, prepare_folder
 from likewise.training.build import build_state, make_samples
 from likewise.training.inputs import open_inputs, prepare_terms, start_sampler, training_batches
-from likewise.training.loop import Hooks, Looks, loop
+from likewise.training.loop import Hooks, PeriodicWork, loop
 from likewise.training.run_log import RunLog
 from likewise.training.step import NetworkRunner
 from likewise.training.validation import relabel, score_test, validate
@@ -35,22 +35,22 @@ def execute(
     say: Callable[[str], None],
     default_sampler: bool = False,
 ) -> Pixels | None:
-    """Train from the last checkpoint, or from the start, to the end. Returns decoded pictures for what follows.
+    """Train to the end, from the last checkpoint if there is one. Returns the decoded images, for evaluation to reuse.
 
     Args:
-        default_sampler: True: report the classes that the default sampler leaves out.
+        default_sampler: the sampler is the default one, so report the number of classes that it skips.
     """
     run, first = claim.run, log.writes
     samples = make_samples(config, items, device)
     check_plan(config, items, samples.protocol)
-    state = build_state(config, samples, device, *world())  # first: settings that cannot work leave no folder behind
+    state = build_state(config, samples, device, *world())  # before the folder: bad settings must not leave one behind
     hooks.built(state)
     if default_sampler and (single := int((np.bincount(samples.labels) == 1).sum())):
-        say(f"classes with one sample are left out of training: {single} of {len(samples.class_names)}")
+        say(f"training skips {single} of {len(samples.class_names)} classes, because they have one sample only")
     with run.owned() if first else nullcontext():
         wait_for_all()  # no process reads the folder while the first one fills it
         if first:
-            take(claim, config, device)
+            prepare_folder(claim, config, device)
         wait_for_all()
         inputs = open_inputs(state, say)
         one_by_one(lambda: prepare_terms(state, inputs, run))
@@ -58,10 +58,12 @@ def execute(
         hooks.restored(state)
         runner = NetworkRunner(state)
         start_sampler(state, inputs)
-        looks = Looks(*(partial(look, state, inputs, log) for look in (relabel, validate, score_test)))
-        loop(state, runner, training_batches(state, inputs), log, looks, hooks, inputs.workers(state))
+        periodic = PeriodicWork(*(partial(work, state, inputs, log) for work in (relabel, validate, score_test)))
+        loop(state, runner, training_batches(state, inputs), log, periodic, hooks, inputs.workers(state))
         if first:
-            for name in RESULTS:  # scores of a checkpoint, if the run was evaluated on the way
+            for (
+                name
+            ) in RESULT_FILES:  # they belong to an earlier checkpoint, if the run was evaluated before it was done
                 (run.path / name).unlink(missing_ok=True)
             (run.path / "done").touch()
         wait_for_all()

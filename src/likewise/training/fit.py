@@ -1,4 +1,4 @@
-"""Train the run that settings describe: find the data and the folder, train what is missing, evaluate."""
+"""Train a run from its settings: load the data, find the run folder, train or resume, evaluate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from likewise.runs.identity import find_run
 from likewise.runs.usage import Session
 from likewise.training.execute import execute
 from likewise.training.launch import is_started, launch
-from likewise.training.logger_dispatch import Telling, make_loggers
+from likewise.training.logger_dispatch import LoggerDispatch, make_loggers
 from likewise.training.loop import Hooks
 from likewise.training.run_log import RunLog
 
@@ -27,11 +27,11 @@ LESS_MEMORY = "lower the sampler's batch, --size or --dim, or give --chunk-size"
 
 
 def train(config: Train, say: Callable[[str], None] = print, hooks: Hooks = Hooks()) -> Run:
-    """Train (or finish, or find) the run that these settings describe, and evaluate it.
+    """Train the run of these settings, evaluate it and return it. A run that was interrupted is resumed; a finished run is kept.
 
     Args:
-        say: takes a line for the user.
-        hooks: called on the way, in this process.
+        say: receives messages for the user.
+        hooks: functions that this process calls during training.
     """
     check(config)
     check_texts(config)
@@ -41,16 +41,17 @@ def train(config: Train, say: Callable[[str], None] = print, hooks: Hooks = Hook
         rank, processes = world()
         if config.gpus and config.gpus != processes:
             raise LikewiseError(
-                f"train: --gpus {config.gpus} was asked for, but {processes} processes were started; leave out --gpus"
+                f"train: --gpus must match the number of started processes, got --gpus {config.gpus} and {processes} processes; "
+                "drop --gpus"
             )
         with memory_errors("train", LESS_MEMORY):
             return train_here(config, device, say if rank == 0 else lambda line: None, hooks, first=rank == 0)
 
 
 def train_here(config: Train, device: torch.device, say: Callable[[str], None], hooks: Hooks, first: bool) -> Run:
-    """Train in this process, beside others where there are any. The first process owns the folder and writes into it."""
+    """Train in this process, which may be one of several. Only the first process writes into the run folder."""
     config = config if first else replace(config, quiet=True)
-    loggers = make_loggers(config)  # raises for a missing package before the work begins
+    loggers = make_loggers(config)  # first: a missing package must be reported before the data is read
     items = load_items(
         config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say,
         allow_imports=config.allow_imports,
@@ -59,18 +60,18 @@ def train_here(config: Train, device: torch.device, say: Callable[[str], None], 
         say(f"this trains the first of {len(folds)} folds; `likewise bench` trains them all and scores them together")
     default_sampler, config = config.sampler is None, resolve(config, items)
     if config.evaluate and not make_protocol(config).has_test_split:
-        say("all classes train, so none is left to test and nothing is scored")
+        say("the protocol assigns all classes to training, so there is no test split to score")
         config = replace(config, evaluate=False)
     claim = find_run(config, items)
     run, pixels = claim.run, None
-    with Telling(run, config, loggers if first else {}, say) as telling:
+    with LoggerDispatch(run, config, loggers if first else {}, say) as dispatch:
         session = Session(run, device)
         if run.done and not config.restart:
-            say(f"this run is finished already: {run.path} (--restart trains it anew)")
+            say(f"this run is finished already: {run.path} (--restart trains it again)")
             if config.record_losses and run.losses() is None:
-                say("it was trained without --record-losses, so it has none; --restart trains it anew and keeps them")
+                say("it was trained without --record-losses; --restart trains it again and records the losses")
         else:
-            log = RunLog(run, session, telling, writes=first)
+            log = RunLog(run, session, dispatch, writes=first)
             pixels = execute(claim, config, items, device, log, hooks, say, default_sampler)
         if config.evaluate and (run.scores is None or set(config.metrics) - run.scores["metrics"].keys()):
             with session.evaluating():
@@ -78,5 +79,5 @@ def train_here(config: Train, device: torch.device, say: Callable[[str], None], 
                     run, config=config, items=items, metrics=config.metrics, device=device, workers=config.workers,
                     quiet=config.quiet, pixels=pixels, known=True,
                 )  # fmt: skip
-            wait_for_all()  # every process finds what the first one wrote
+            wait_for_all()  # then every process can read the scores that the first process wrote
     return run

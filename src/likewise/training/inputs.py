@@ -1,4 +1,4 @@
-"""What the network sees of the samples: transforms, where decoded pictures are held, and the batches of a training."""
+"""Inputs of the network: image transforms, decoded images, and the batches of a training."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from likewise.types import Batch, Embedded, TrainingSetInfo
 
 
 class Inputs(NamedTuple):
-    """Transforms of pictures in training and in evaluation, and decoded pictures; all None for feature vectors.
+    """Image transforms for training and evaluation, and the decoded images; all None for feature vectors.
 
-    `held` is also None where pictures are read from their files every time.
+    `held` is also None if images are decoded from their files in every epoch.
     """
 
     augment: Augment | None
@@ -33,16 +33,16 @@ class Inputs(NamedTuple):
     held: Resident | None
 
     def workers(self, state: TrainState) -> int:
-        """Return the number of processes that read picture files during training."""
+        """Return the number of processes that read image files during training."""
         from_files = state.samples.items.x is None and self.held is None
         return choose_workers(state.config.workers) if from_files else 0
 
 
 def open_inputs(state: TrainState, say: Callable[[str], None] = print, hold: Callable = hold) -> Inputs:
-    """Make the transforms, and decode the pictures that training, validation and test scores will need.
+    """Make the transforms, and decode the images of the training, validation and (with test_every) test splits.
 
     Args:
-        hold: places decoded pictures on disk, in memory or on the device.
+        hold: function that stores decoded images on disk, in memory or on the device.
     """
     config, samples = state.config, state.samples
     augment, plain = transforms(config, state.components.embedder)
@@ -56,7 +56,7 @@ def open_inputs(state: TrainState, say: Callable[[str], None] = print, hold: Cal
 
 
 def embed(state: TrainState, inputs: Inputs, rows: np.ndarray, features: bool = False) -> Embedded:
-    """Embed rows of the data with the first network as it is now, as evaluation would."""
+    """Embed rows of the data with the first network, using the evaluation transform."""
     return embed_rows(
         state.components.embedder, state.samples.items, rows, inputs.plain, device=state.device, held=inputs.held,
         workers=state.config.workers, quiet=True, features=features,
@@ -64,10 +64,10 @@ def embed(state: TrainState, inputs: Inputs, rows: np.ndarray, features: bool = 
 
 
 def prepare_terms(state: TrainState, inputs: Inputs, run: Run) -> None:
-    """Let every term compute what it needs once, from the training samples."""
+    """Call `prepare` of every term, which computes its targets from the training samples."""
     config, samples = state.config, state.samples
 
-    def pictures(transform: Callable | None) -> Iterator[tuple[Tensor, Tensor]]:
+    def images(transform: Callable | None) -> Iterator[tuple[Tensor, Tensor]]:
         held = inputs.held if transform is None else None
         feed = batches(
             samples.items, in_order(samples.rows, 128), transform or inputs.plain, device=state.device, held=held,
@@ -76,19 +76,19 @@ def prepare_terms(state: TrainState, inputs: Inputs, run: Run) -> None:
         for batch in feed:
             yield batch.x, samples.position[batch.row]
 
-    given = TrainingSetInfo(samples.labels, samples.class_names, pictures, run.path, state.device, config.quiet)
+    info = TrainingSetInfo(samples.labels, samples.class_names, images, run.path, state.device, config.quiet)
     for term in state.components.terms:
-        term.prepare(given)
+        term.prepare(info)
 
 
 def start_sampler(state: TrainState, inputs: Inputs) -> None:
-    """Let the sampler fill its memory with the embeddings of the samples it draws from, which it numbers from 0."""
+    """Call `start` of the sampler with the embeddings of the samples that it draws from, numbered from 0."""
     numbers = torch.arange(len(state.kept))
     state.sampler.start(lambda: replace(embed(state, inputs, state.samples.rows[state.kept]), row=numbers))
 
 
 def training_batches(state: TrainState, inputs: Inputs) -> Iterator[Batch]:
-    """Yield the batches from the current step on; each process gets its share of the pictures."""
+    """Yield the batches from the current step on; each process gets its share of the images."""
     return batches(
         state.samples.items, batch_rows(state), inputs.augment, device=state.device, held=inputs.held,
         workers=inputs.workers(state), seed=state.config.seed, first_draw=state.step, process=(state.rank, state.processes),
@@ -96,7 +96,7 @@ def training_batches(state: TrainState, inputs: Inputs) -> Iterator[Batch]:
 
 
 def batch_rows(state: TrainState) -> Iterator[list[int] | None]:
-    """Yield the rows of every batch; None where readers must not look ahead, because the next batch depends on this one."""
+    """Yield the rows of every batch; None means that readers must not prefetch, because the next batch depends on this one."""
     step, relabel_every = state.step, state.plan.relabel_every
     while True:
         observes = type(state.sampler).observe is not BatchSampler.observe

@@ -1,4 +1,4 @@
-"""What a long loop needs around it: cores for its readers, and a polite end on request."""
+"""Around the training loop: stop signals, checkpoint intervals, CPU cores for readers, and the check for finite values."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from likewise.types import LikewiseError
 
 
 class Interrupted(KeyboardInterrupt):
-    """Training was stopped on request; its state is saved and the same call goes on from there."""
+    """Training was stopped by a signal; its checkpoint is saved, and the same call resumes it."""
 
     def __init__(self, run: Run, step: int, steps: int):
-        super().__init__(f"stopped at step {step} of {steps}; the same command goes on from there ({run.path})")
+        super().__init__(f"stopped at step {step} of {steps}; run the same command to resume ({run.path})")
 
 
 @contextmanager
 def leave_cores_for(workers: int, device: torch.device) -> Iterator[None]:
-    """On a CPU, the network's threads and the reading processes must not fight for the same cores."""
+    """Reduce torch's threads on a CPU by the number of reading processes, so that they do not compete for cores."""
     before = torch.get_num_threads()
     if device.type == "cpu" and workers:
         torch.set_num_threads(max(1, before - workers))
@@ -38,9 +38,9 @@ def leave_cores_for(workers: int, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def stop_on_signal() -> Iterator[threading.Event]:
-    """Yield an event that Ctrl-C, SIGTERM and SIGHUP (the terminal is closed) set; a second Ctrl-C stops at once.
+    """Yield an event that Ctrl-C, SIGTERM and SIGHUP (closed terminal) set; a second Ctrl-C raises KeyboardInterrupt.
 
-    A parent may pass a Ctrl-C on as SIGTERM, so that a SIGTERM after it is not a second one. A SIGHUP that is ignored
+    A parent may forward a Ctrl-C as SIGTERM, so a SIGTERM after a Ctrl-C does not count as a second request. An ignored SIGHUP
     (nohup) stays ignored.
     """
     stop = threading.Event()
@@ -48,7 +48,7 @@ def stop_on_signal() -> Iterator[threading.Event]:
         yield stop
         return
 
-    def ask(number, frame) -> None:
+    def request_stop(number, frame) -> None:
         if stop.is_set() and number == signal.SIGINT:
             raise KeyboardInterrupt
         stop.set()
@@ -56,7 +56,7 @@ def stop_on_signal() -> Iterator[threading.Event]:
     numbers = [signal.SIGINT, signal.SIGTERM]
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         numbers.append(signal.SIGHUP)
-    before = {number: signal.signal(number, ask) for number in numbers}
+    before = {number: signal.signal(number, request_stop) for number in numbers}
     try:
         yield stop
     finally:
@@ -64,8 +64,11 @@ def stop_on_signal() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-class Saves:
-    """When a state is due: every so many steps, or seconds; then saving takes a twentieth of the time at most."""
+class CheckpointTimer:
+    """Decides when a checkpoint is due: every `every` steps (int), or by time ("30s").
+
+    By time, the interval grows so that saving takes at most 5 % of the time. Use it as a context around saving.
+    """
 
     def __init__(self, every: int | str):
         self.every, self.took = every, 0.0
@@ -84,9 +87,10 @@ class Saves:
         self.took = self.last - self.began
 
 
-def must_be_finite(value: float, step: int, folder: Path, what: str = "the loss") -> None:
+def raise_unless_finite(value: float, step: int, folder: Path, what: str = "the loss") -> None:
+    """Raise if a value is NaN or infinite; `what` names the value in the error."""
     if not math.isfinite(value):
         raise LikewiseError(
-            f"train: {what} became {value} before step {step}; lower lr or set clip_norm. "
-            f"The last sound state is kept in {folder}"
+            f"train: {what} must stay finite, but became {value} before step {step}; lower --lr or set --clip-norm. "
+            f"The last finite checkpoint is in {folder}"
         )

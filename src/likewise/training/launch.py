@@ -1,6 +1,6 @@
-"""Several processes of this machine that train one run, each on its own GPU: what `--gpus` starts.
+"""Start several processes on this machine that train one run, each on its own GPU (`--gpus`).
 
-By hand, since torchrun buries what the user is to read under tracebacks of its own; several machines are its business.
+torchrun is not used because its tracebacks hide the error messages for the user. It is still the way to use several machines.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from likewise.types import LikewiseError
 
 
 def is_started() -> bool:
-    """Whether this process is one of several already."""
+    """Return whether this process is already one of several that train together."""
     return started() > 1 or world()[1] > 1
 
 
@@ -38,9 +38,9 @@ def launch(config: Train, train: str, say: Callable[[str], None] = print) -> Run
 
     Args:
         train: "module:function" that every process calls with the config, and that returns the run.
-        say: where messages of the first process go: `print` means stdout; for others they go to stderr, unless quiet.
+        say: if `print`, the first process writes its messages to stdout; otherwise to stderr, or nowhere if quiet.
     """
-    must_be_there(config)
+    check_gpus(config)
     assert config.gpus is not None
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -53,66 +53,71 @@ def launch(config: Train, train: str, say: Callable[[str], None] = print) -> Run
         words = command("likewise.training.launch:work", train, stream, folder)
         ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(config.gpus)]
         codes = wait_together([Child(words, os.environ | meet | rank) for rank in ranks], stop)
-        answers = [Path(folder, f"{rank}.json") for rank in range(config.gpus)]
-        told = [json.loads(file.read_text("utf-8")) if file.exists() else {} for file in answers]
-    return outcome(told, codes, stop.is_set())
+        files = [Path(folder, f"{rank}.json") for rank in range(config.gpus)]
+        reports = [json.loads(file.read_text("utf-8")) if file.exists() else {} for file in files]
+    return outcome(reports, codes, stop.is_set())
 
 
-def must_be_there(config: Train) -> None:
-    """As many GPUs as asked for, unless it is the CPU that is to be shared."""
+def check_gpus(config: Train) -> None:
+    """Raise unless this machine has `config.gpus` GPUs, or all processes share the CPU."""
     if config.device == "cpu":
         return
-    there = torch.cuda.device_count()
-    if config.device not in (None, "cuda") or (config.gpus or 0) > there:
+    available = torch.cuda.device_count()
+    if config.device not in (None, "cuda") or (config.gpus or 0) > available:
         raise LikewiseError(
-            f"train: --gpus {config.gpus} needs {config.gpus} GPUs, and this machine has {there}"
-            + (f", of which --device {config.device} is one" if config.device not in (None, "cuda") else "")
-            + "; give fewer, or train in several processes on the CPU with --device cpu"
+            f"train: --gpus {config.gpus} needs {config.gpus} GPUs, but this machine has {available}"
+            + (f", and --device {config.device} selects one" if config.device not in (None, "cuda") else "")
+            + "; use fewer, or train in several processes on the CPU with --device cpu"
         )
 
 
-def outcome(told: list[dict], codes: list[int], stopped: bool = False) -> Run:
-    """Return the run, or raise an error that was found, before a request to stop, before a process that was lost."""
-    for answer in told:
-        if "error" in answer:
-            raise getattr(errors, answer.get("kind", ""), LikewiseError)(answer["error"])
-    for answer in told:
-        if "stopped" in answer:
-            raise KeyboardInterrupt(answer["stopped"])
-    if stopped and any(codes):  # before or after the steps, where no process answers
+def outcome(reports: list[dict], codes: list[int], stopped: bool = False) -> Run:
+    """Return the run, or raise: first an error that a process reported, then a request to stop, then a lost process.
+
+    Args:
+        reports: what every process wrote into its file; empty for a process that was killed.
+        codes: exit code of every process.
+    """
+    for report in reports:
+        if "error" in report:
+            raise getattr(errors, report.get("kind", ""), LikewiseError)(report["error"])
+    for report in reports:
+        if "stopped" in report:
+            raise KeyboardInterrupt(report["stopped"])
+    if stopped and any(codes):  # stopped before or after the loop: the processes report nothing
         raise KeyboardInterrupt(STOPPED)
     lost = [rank for rank, code in enumerate(codes) if code]
     if lost:
-        killed = [rank for rank in lost if codes[rank] < 0 and not told[rank]] or lost
+        killed = [rank for rank in lost if codes[rank] < 0 and not reports[rank]] or lost
         raise LikewiseError(
-            f"train: process {killed[0]} of {len(codes)} was lost (exit code {codes[killed[0]]}); the last saved state is sound, "
-            "and the same command goes on from there"
+            f"train: process {killed[0]} of {len(codes)} ended unexpectedly (exit code {codes[killed[0]]}); the last checkpoint "
+            "is valid: run the same command to resume from it"
         )
-    return Run(told[0]["run"])
+    return Run(reports[0]["run"])
 
 
 def work() -> None:
-    """Train in this process, which `launch` started, and leave the answer in a file named by its rank."""
+    """Train in this process, which `launch` started, and write the outcome to a file named by its rank."""
     heed_parent()
     module, function = sys.argv[1].split(":")
     folder = Path(sys.argv[3])
     config = from_dict(Train, json.loads((folder / "config.json").read_text("utf-8")))
     stream = getattr(sys, sys.argv[2], None)
-    answer, code = {}, 0
+    report, code = {}, 0
 
     def say(line: str) -> None:
         if stream is not None:
             print(line, file=stream, flush=True)
 
     try:
-        answer = {"run": str(getattr(importlib.import_module(module), function)(config, say).path)}
+        report = {"run": str(getattr(importlib.import_module(module), function)(config, say).path)}
     except LikewiseError as error:
-        answer, code = {"error": str(error), "kind": type(error).__name__}, 2
+        report, code = {"error": str(error), "kind": type(error).__name__}, 2
     except KeyboardInterrupt as stop:
-        answer, code = {"stopped": str(stop) or "stopped"}, 130
+        report, code = {"stopped": str(stop) or "stopped"}, 130
     except PeerLost:
         code = 1
     finally:
-        (folder / f"{os.environ['RANK']}.json").write_text(json.dumps(answer), "utf-8")
+        (folder / f"{os.environ['RANK']}.json").write_text(json.dumps(report), "utf-8")
     sys.stdout.flush()
-    os._exit(code)  # without the rest of a group that may have lost a member
+    os._exit(code)  # a normal exit would wait for a process group that may have lost a member

@@ -1,4 +1,4 @@
-"""Passes the log of a training to loggers, in a thread of its own; a logger may fail."""
+"""Send the log of a training to loggers, in a separate thread; a logger that fails does not stop training."""
 
 from __future__ import annotations
 
@@ -10,53 +10,56 @@ from likewise.config.spec import build, canonical
 from likewise.contracts import Logger
 from likewise.runs.folder import Run
 
-KEPT = "loggers.json"
-"""What of loggers stays in the run folder, by spec: the key of its record, and what it was told beyond the last saved state."""
+LOGGERS_FILE = "loggers.json"
+"""File of the run folder: for every logger spec, the key of its record, and the (step, name) pairs that it received after the
+last checkpoint."""
 
 
 def make_loggers(config: Train) -> dict[str, Logger]:
-    """By spec. Raises where one cannot be made, such as for want of its package."""
+    """Return the loggers of the settings, by spec. Raises if a logger cannot be built, for example without its package."""
     return {canonical(text): build(text, Logger, allow_imports=config.allow_imports) for text in config.loggers}
 
 
-class Telling:
-    """Whom to tell, and what they know already. A context: leaving it ends the loggers, with scores if all went well.
+class LoggerDispatch:
+    """The loggers of a run. A context: leaving it ends the loggers, with the scores unless an exception was raised.
 
-    A training that goes on computes again what came after its last saved state. The log forgets those lines, but a logger has
-    no way to: what it was told once, by step and name, it is not told again. A logger that is new to a run gets the log so far.
+    A resumed training computes the steps after its last checkpoint again. The log of the run drops those lines, but a logger
+    cannot: so a value that a logger received once, by step and name, is not sent again. A logger that is new to a run receives
+    the log so far.
     """
 
     def __init__(self, run: Run, config: Train, loggers: dict[str, Logger], say: Callable[[str], None]):
         self.run, self.config, self.say = run, config, say
-        self.loggers, self.told = dict(loggers), {}
+        self.loggers, self.sent = dict(loggers), {}
         self.thread: ThreadPoolExecutor | None = None
 
     def begin(self, step: int) -> None:
-        """Before the log is cut back to this step, from which training goes on."""
+        """Start the loggers. Call it before the log is truncated to `step`, where training resumes."""
         if not self.loggers:
             return
         lines = self.run.read_log()
-        there = self.run.read_json(KEPT) if (self.run.path / KEPT).exists() else {}
+        stored = self.run.read_json(LOGGERS_FILE) if (self.run.path / LOGGERS_FILE).exists() else {}
         beyond = {(line["step"], name) for line in lines if line.get("step", 0) > step for name in numbers_of(line)}
-        self.told = {text: beyond | {(at, name) for at, name in kept["told"]} for text, kept in there.items()}
-        new = [text for text in self.loggers if text not in there]
+        self.sent = {text: beyond | {(at, name) for at, name in entry["told"]} for text, entry in stored.items()}
+        new = [text for text in self.loggers if text not in stored]
         self.thread = ThreadPoolExecutor(1, "loggers")
-        self.thread.submit(self.start, there)
+        self.thread.submit(self.start, stored)
         for text in new:
             for line in lines:
                 if line.get("step", 0) <= step:
                     self.thread.submit(self.log, text, line)
 
-    def start(self, there: dict[str, dict]) -> None:
+    def start(self, stored: dict[str, dict]) -> None:
+        """Call `start` of every logger, and write the keys of their records."""
         settings = {name: value for name, value in to_dict(self.config).items() if value is not None}
         for text, logger in list(self.loggers.items()):
-            key = there.get(text, {}).get("key")
+            key = stored.get(text, {}).get("key")
             key = self.attempt(text, lambda: logger.start(self.run.path.name, self.run.path, settings, key))  # noqa: B023
             if key is not None:
-                there[text] = {"key": key, "told": sorted(self.told.get(text, ()))}
-        self.run.write_json(KEPT, there)
+                stored[text] = {"key": key, "told": sorted(self.sent.get(text, ()))}
+        self.run.write_json(LOGGERS_FILE, stored)
 
-    def tell(self, line: dict) -> None:
+    def send(self, line: dict) -> None:
         """Send a line of the log to every logger."""
         if self.thread is None:
             return
@@ -64,21 +67,22 @@ class Telling:
             self.thread.submit(self.log, text, line)
 
     def log(self, text: str, line: dict) -> None:
-        known = self.told.get(text, ())
+        """Send a line to one logger, without the values that it has received already."""
+        known = self.sent.get(text, ())
         numbers = {n: v for n, v in numbers_of(line).items() if (line["step"], n) not in known}
         if numbers and text in self.loggers:
             self.attempt(text, lambda: self.loggers[text].log(line["step"], numbers))
 
     def attempt(self, text: str, call: Callable):
-        """Do it; a logger that fails is told of once, and left alone from there on."""
+        """Call a method of a logger and return its result. A logger that fails is reported once and not used again."""
         try:
             return call()
-        except BaseException as error:  # of all kinds: in a thread, not even KeyboardInterrupt is the user's
+        except BaseException as error:  # also KeyboardInterrupt: in this thread, the user cannot have caused it
             del self.loggers[text]
             reason = (str(error).splitlines() or [""])[0] or type(error).__name__
-            self.say(f"logger {text} fails ({reason}); training goes on without it")
+            self.say(f"logger {text} failed ({reason}); training continues without it")
 
-    def __enter__(self) -> Telling:
+    def __enter__(self) -> LoggerDispatch:
         return self
 
     def __exit__(self, kind: type | None, *_) -> None:
@@ -90,12 +94,13 @@ class Telling:
         self.thread.shutdown()
 
     def end(self, text: str, scores: dict[str, float] | None) -> None:
+        """Call `end` of one logger, unless it has failed before."""
         if text in self.loggers:
             self.attempt(text, lambda: self.loggers[text].end(scores))
 
 
 def numbers_of(line: dict, before: str = "") -> dict[str, float]:
-    """The numbers of a line, those inside of others under both names: {"lr": {"head": 0.1}} is "lr/head"."""
+    """Return the numbers of a log line as a flat dict: {"lr": {"head": 0.1}} becomes {"lr/head": 0.1}."""
     found: dict[str, float] = {}
     for name, value in line.items():
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The training loop: everything that happens in one iteration, in order."""
+"""The training loop: step, log, validate, save, in this order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from likewise.data.images import BadImage
 from likewise.distributed.process_group import anybody
 from likewise.errors import LikewiseError
 from likewise.io.progress import bar
-from likewise.training.interrupts import Interrupted, Saves, leave_cores_for, stop_on_signal
+from likewise.training.interrupts import CheckpointTimer, Interrupted, leave_cores_for, stop_on_signal
 from likewise.training.run_log import RunLog
 from likewise.training.state import TrainState
 from likewise.training.step import NetworkRunner, step
@@ -18,8 +18,8 @@ from likewise.types import Batch
 
 
 @dataclass(frozen=True)
-class Looks:
-    """Looks at the whole data that the loop takes between steps: see training/validation.py."""
+class PeriodicWork:
+    """Work on whole splits that the loop does between steps, every few steps or epochs (training/validation.py)."""
 
     relabel: Callable[[], None]
     validate: Callable[[], None]
@@ -28,10 +28,11 @@ class Looks:
 
 @dataclass(frozen=True)
 class Hooks:
-    """Functions for callers who watch or disturb a training from outside; tests do.
+    """Functions that a caller, such as a test, can pass to observe or change a training.
 
     Attributes:
-        built: gets the state before a checkpoint is loaded; restored: after that.
+        built: gets the state before a checkpoint is loaded.
+        restored: gets the state after a checkpoint was loaded.
         before_step: gets the state and the batch, and returns the batch to train on.
         after_step: gets the state after the step, before anything is logged or saved.
         saved: gets the state after every checkpoint.
@@ -49,50 +50,50 @@ def loop(
     runner: NetworkRunner,
     feed: Iterator[Batch],
     log: RunLog,
-    looks: Looks,
+    periodic: PeriodicWork,
     hooks: Hooks,
     workers: int = 0,
 ) -> None:
-    """Train until the last step, a request to stop, or the end of patience; then save.
+    """Train until the last step, a stop signal, or the end of patience; then save.
 
     Args:
-        feed: the batches from the state's step on.
-        workers: processes that read pictures meanwhile, and need cores.
+        feed: the batches from `state.step` on.
+        workers: processes that read images during training and need cores.
     """
     plan = state.plan
-    images, began, saves = 0, time.monotonic(), Saves(plan.checkpoint_every)
+    images, began, timer = 0, time.monotonic(), CheckpointTimer(plan.checkpoint_every)
     progress_bar = bar("train", plan.steps, start=state.step, quiet=state.config.quiet)
     with stop_on_signal() as stop, leave_cores_for(workers, state.device), progress_bar as progress:
         while state.step < plan.steps and not state.out_of_patience():
             if plan.relabel_every and state.step % plan.relabel_every == 0:
-                looks.relabel()
+                periodic.relabel()
             batch = hooks.before_step(state, next_batch(feed, state, log))
             step(state, runner, batch)
             hooks.after_step(state)
             images += len(batch.row)
-            last, pass_ends = state.step == plan.steps, state.step % plan.per_pass == 0
+            last, epoch_ends = state.step == plan.steps, state.step % plan.steps_per_epoch == 0
             if state.step % plan.log_every == 0 or last:
                 rate = images / max(time.monotonic() - began, 1e-9)
                 log.log_step(state, runner.known_mode, runner.milliseconds, rate)
                 images, began = 0, time.monotonic()
-            if state.components.confidence and (pass_ends or last):
+            if state.components.confidence and (epoch_ends or last):
                 log.log_suspicion(state)
-            if state.history and pass_ends:
-                state.history.end_pass(state.step)
+            if state.history and epoch_ends:
+                state.history.end_epoch(state.step)
             progress.advance(1, log.shown)
             if len(state.samples.val_rows) and (state.step % plan.validate_every == 0 or last):
-                looks.validate()
+                periodic.validate()
             if plan.test_every and (state.step % plan.test_every == 0 or last):
-                looks.test()
-            due, stopped = anybody(saves.due(state.step), stop.is_set())
+                periodic.test()
+            due, stopped = anybody(timer.due(state.step), stop.is_set())
             if (due or stopped) and not last:
-                with saves:
+                with timer:
                     log.save(state)
                 hooks.saved(state)
             if stopped and not last:
                 raise Interrupted(log.run, state.step, plan.steps)
     if state.history:
-        state.history.end_pass(state.step)  # the last pass may be cut short
+        state.history.end_epoch(state.step)  # the last epoch may be incomplete
     log.save(state)
     hooks.saved(state)
     if state.components.confidence:
@@ -100,11 +101,11 @@ def loop(
 
 
 def next_batch(feed: Iterator[Batch], state: TrainState, log: RunLog) -> Batch:
-    """Return the next batch; if a picture is broken, save what was learned so far and raise."""
+    """Return the next batch; if an image cannot be read, save a checkpoint and raise."""
     try:
         return next(feed)
     except LikewiseError as error:
         if state.processes == 1:  # other processes are in the middle of a step and cannot take part in saving
             log.save(state)
-        hint = "; --skip-bad leaves such pictures out" if isinstance(error, BadImage) else ""
+        hint = "; --skip-bad drops such images" if isinstance(error, BadImage) else ""
         raise LikewiseError(f"{error}. Training stopped at step {state.step}{hint}") from None

@@ -1,4 +1,4 @@
-"""What a confidence finds, beside the truth where it is known, and losses over time: for the record, and never for training."""
+"""Statistics of a confidence for the log: flagged against true labels, and losses per epoch. Training does not use them."""
 
 from __future__ import annotations
 
@@ -12,26 +12,29 @@ from torch import Tensor
 from likewise.metrics.detection import auroc, inspect
 from likewise.types import Relabelling, SampleWeights
 
-BINS = 60
+HISTOGRAM_BINS = 60
+"""Bins of the histogram of suspicions in the log."""
 
 
-class Watch:
-    """Looks over a confidence's shoulder, step by step, on the device; nothing waits for it until it is asked.
+class NoiseMonitor:
+    """Records sample weights and suspicions of every step on the device, without a device sync.
 
     Args:
-        samples: how many train.
-        noisy: which labels are known to be wrong, where that is known.
+        samples: number of training samples.
+        noisy: mask of the wrong labels; None if the true labels are not known.
     """
 
     def __init__(self, samples: int, noisy: Bool[np.ndarray, "N"] | None, device: torch.device):
         self.noisy = None if noisy is None else torch.as_tensor(noisy, device=device)
-        self.last = torch.full((3, samples), torch.nan, device=device)  # suspicion, threshold and weight when last seen
+        self.last = torch.full((3, samples), torch.nan, device=device)  # suspicion, threshold, weight
         self.sums: dict[str, Tensor] = {}
 
-    def see(self, trust: SampleWeights, row: Tensor) -> None:
-        """One batch. What is not defined in it (no wrong label, say) is left out of the means."""
-        w = trust.w.detach().float()
-        suspicion, threshold = (None if t is None else t.detach().float() for t in (trust.suspicion, trust.threshold))
+    def add_batch(self, weights: SampleWeights, row: Tensor) -> None:
+        """Record the sample weights of one batch. A value that the batch does not define (NaN) is left out of the means."""
+        w = weights.w.detach().float()
+        suspicion, threshold = (
+            None if t is None else t.detach().float() for t in (weights.suspicion, weights.threshold)
+        )
         self.last[2].index_copy_(0, row, w)
         self.add("weight", w.mean())
         if suspicion is None:
@@ -47,89 +50,95 @@ class Watch:
                 self.add(name, value)
 
     def add(self, name: str, value: Float[Tensor, ""]) -> None:
+        """Add a value to the sum of its name, unless it is NaN."""
         both = torch.stack([value.nan_to_num(), (~value.isnan()).float()])
         self.sums[name] = self.sums[name] + both if name in self.sums else both
 
-    def take(self) -> dict[str, Float[Tensor, ""]]:
-        """Sums since the last call, and over how many steps; `means` makes means of them once they are at hand."""
+    def take_sums(self) -> dict[str, Float[Tensor, ""]]:
+        """Return the sums since the last call, and the number of steps in each; `means` divides them on the host."""
         sums, self.sums = self.sums, {}
         return {f"{word} of {name}": n for name, both in sums.items() for word, n in zip(("sum", "count"), both)}
 
     @staticmethod
     def means(numbers: dict[str, float]) -> dict[str, float]:
-        """Of the steps in which a number was defined, from what `take` gave; other numbers among them are left alone."""
+        """Return the mean of every name in `take_sums`, over the steps that defined it; other entries are ignored."""
         counts = {k.removeprefix("count of "): n for k, n in numbers.items() if k.startswith("count of ")}
         return {name: numbers[f"sum of {name}"] / count for name, count in counts.items() if count}
 
     def histogram(self) -> dict | None:
-        """Suspicion over the samples when last seen: counts of right and wrong labels (or of all), threshold, mean weight."""
+        """Return the histogram of the last suspicion of every sample: counts of right and wrong labels, threshold, mean weight.
+
+        If the true labels are not known, all labels count as right and "wrong" is None. None if there are no suspicions.
+        """
         suspicion, threshold, w = (
             self.last.cpu().double().numpy()
-        )  # float32 cannot cut a range of a few steps into bins
+        )  # float64: the bins of a narrow range would coincide in float32
         seen = np.isfinite(suspicion)
         if not seen.any():
             return None
-        edges = np.histogram_bin_edges(suspicion[seen], BINS)
+        edges = np.histogram_bin_edges(suspicion[seen], HISTOGRAM_BINS)
         noisy = np.zeros(len(seen), bool) if self.noisy is None else self.noisy.cpu().numpy()
-        place = np.clip(np.digitize(suspicion, edges) - 1, 0, BINS - 1)
-        count = np.bincount(place[seen], minlength=BINS)
-        trusted = np.bincount(place[seen], w[seen], minlength=BINS) / np.maximum(count, 1)
+        place = np.clip(np.digitize(suspicion, edges) - 1, 0, HISTOGRAM_BINS - 1)
+        count = np.bincount(place[seen], minlength=HISTOGRAM_BINS)
+        mean_weight = np.bincount(place[seen], w[seen], minlength=HISTOGRAM_BINS) / np.maximum(count, 1)
         known = threshold[np.isfinite(threshold)]
         return {
             "edges": [float(edges[0]), float(edges[-1])],
-            "right": np.bincount(place[seen & ~noisy], minlength=BINS).tolist(),
-            "wrong": None if self.noisy is None else np.bincount(place[seen & noisy], minlength=BINS).tolist(),
-            "weight": [round(float(v), 4) if n else None for v, n in zip(trusted, count, strict=True)],
+            "right": np.bincount(place[seen & ~noisy], minlength=HISTOGRAM_BINS).tolist(),
+            "wrong": None
+            if self.noisy is None
+            else np.bincount(place[seen & noisy], minlength=HISTOGRAM_BINS).tolist(),
+            "weight": [round(float(v), 4) if n else None for v, n in zip(mean_weight, count, strict=True)],
             "threshold": float(known.mean()) if len(known) else None,
         }
 
-    def verdict(self, verdict: Relabelling, given: Tensor, clean: Tensor | None) -> dict[str, float]:
-        """A verdict's own numbers, and how right it was where that is known."""
-        used = verdict.w > 0
-        self.last[2] = verdict.w
-        if verdict.suspicion is not None:
-            self.last[0] = verdict.suspicion
-            self.last[1] = torch.nan if verdict.threshold is None else verdict.threshold
+    def relabelling_facts(self, relabelling: Relabelling, given: Tensor, clean: Tensor | None) -> dict[str, float]:
+        """Return the statistics of a relabelling round for the log, with its accuracy if the true labels `clean` are known."""
+        used = relabelling.w > 0
+        self.last[2] = relabelling.w
+        if relabelling.suspicion is not None:
+            self.last[0] = relabelling.suspicion
+            self.last[1] = torch.nan if relabelling.threshold is None else relabelling.threshold
         facts = {
             "labels used": float(used.float().mean()),
-            "labels repaired": float((used & (verdict.y != given)).float().mean()),
+            "labels repaired": float((used & (relabelling.y != given)).float().mean()),
         }
-        facts |= verdict.facts
+        facts |= relabelling.facts
         if clean is None:
             return facts
-        right, noisy = verdict.y == clean, given != clean
+        right, noisy = relabelling.y == clean, given != clean
         facts["right before"] = float((~noisy).float().mean())
         facts["right among used"] = float((right & used).sum() / used.sum().clamp_min(1))
         facts["wrong labels repaired"] = (
             float((right & used & noisy).sum() / noisy.sum()) if noisy.any() else float("nan")
         )
-        if verdict.suspicion is not None:
-            flagged = None if verdict.threshold is None else verdict.suspicion >= verdict.threshold
-            facts |= {k: float(v) for k, v in detection(verdict.suspicion, flagged, noisy).items()}
+        if relabelling.suspicion is not None:
+            flagged = None if relabelling.threshold is None else relabelling.suspicion >= relabelling.threshold
+            facts |= {k: float(v) for k, v in detection(relabelling.suspicion, flagged, noisy).items()}
         return {name: value for name, value in facts.items() if value == value}
 
 
 @dataclass(eq=False)
 class LossHistory:
-    """The loss of every training sample, pass after pass: summed on the device, fetched once a pass.
+    """The mean loss of every training sample in every epoch: summed on the device, copied to the host once per epoch.
 
     Args:
-        sums: of the losses since the last line, and how many they were.
-        loss: a line for each pass, NaN where a sample was not drawn.
-        step: at which each pass ended.
+        sums: sum of the losses of every sample in the current epoch, and their number.
+        loss: the mean losses of each finished epoch; NaN for a sample that was not drawn.
+        step: the step at which each epoch ended.
     """
 
     sums: Float[Tensor, "2 N"]
     loss: list[Float[Tensor, "N"]] = field(default_factory=list)
     step: list[int] = field(default_factory=list)
 
-    def see(self, loss: Float[Tensor, "B"], row: Int[Tensor, "B"]) -> None:
-        """One batch; a sample may stand in it several times."""
+    def add_batch(self, loss: Float[Tensor, "B"], row: Int[Tensor, "B"]) -> None:
+        """Add the losses of one batch, which may contain a sample several times."""
         loss = loss.float()
         self.sums.index_add_(1, row, torch.stack([loss, torch.ones_like(loss)]))
 
-    def end_pass(self, step: int) -> None:
-        """The means since the last line become one more; where there was no step since, nothing does."""
+    def end_epoch(self, step: int) -> None:
+        """Append the mean losses since the last epoch; does nothing if there was no step since."""
         if step in (0, *self.step[-1:]):
             return
         self.loss.append((self.sums[0] / self.sums[1]).cpu())
@@ -140,13 +149,13 @@ class LossHistory:
 def detection(
     suspicion: Float[Tensor, "B"], flagged: Bool[Tensor, "B"] | None, noisy: Bool[Tensor, "B"]
 ) -> dict[str, Float[Tensor, ""]]:
-    """How well suspicion finds the wrong labels of a batch; NaN where it has none, or nothing else.
+    """Return how well suspicion separates wrong from right labels in a batch; NaN if the batch has only one of the two.
 
     Formula: recall = P(flagged | wrong), precision = P(wrong | flagged), false alarms = P(flagged | right),
         AUROC = P(suspicion of a wrong one > that of a right one), ties counting half
     """
     wrong, right = noisy.float(), (~noisy).float()
-    finite = suspicion.nan_to_num(nan=torch.finfo(suspicion.dtype).max)  # what is broken is most suspect
+    finite = suspicion.nan_to_num(nan=torch.finfo(suspicion.dtype).max)  # NaN ranks first
     found = {"AUROC": auroc(inspect(-finite, noisy))}
     if flagged is not None:
         hit = flagged.float()

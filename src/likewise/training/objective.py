@@ -1,4 +1,4 @@
-"""The one objective: loss_weight * mean_i(w_i loss_i) + sum over terms of weight_t * mean_i(v_ti term_ti)."""
+"""The training objective: loss_weight * mean_i(w_i loss_i) + sum over terms of weight_t * mean_i(v_ti term_ti)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from likewise.types import Batch, Output, PeerView, Ref, SampleWeights
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """A loss for every network in training, how far labels are believed, and what is added beside the loss.
+    """The value that training minimises: the loss with sample weights, plus the terms.
 
     Args:
-        losses: one for each network; more than one where the confidence wants several.
-        loss_weight: of the loss beside the terms.
+        losses: one for each network; several if the confidence trains several networks.
+        confidence: computes the sample weights; None: all are 1.
+        loss_weight: factor of the loss; every term has its own `weight`.
     """
 
     losses: list[Loss]
@@ -30,61 +31,73 @@ class Objective:
     def __call__(
         self, outs: list[Output], batch: Batch, weight: Float[Tensor, "B"]
     ) -> tuple[Float[Tensor, ""], list[SampleWeights], list[Float[Tensor, "B"]]]:
-        """The number to minimise, summed over the networks; how far each believed the labels; each one's unweighted losses.
+        """Return the value to minimise, summed over the networks; the sample weights; the unweighted losses of each network.
 
         Args:
-            outs: what each network makes of the batch.
-            batch: labels are class numbers, rows count the training samples.
-            weight: of every sample, as the data says.
+            outs: output of each network for the batch.
+            batch: labels are class numbers; rows are positions among the training samples.
+            weight: sample weights of the data set.
         """
         each = [out.z if loss.input == "unit" else out.e for out, loss in zip(outs, self.losses, strict=True)]
-        trusts, numbers = self.trust(outs, each, batch)
+        weights, known_losses = self.sample_weights(outs, each, batch)
         value: Any = 0.0
         losses = []
         for place, out in enumerate(outs):
-            trust = trusts[place] if trusts else None
-            number = numbers[place]
-            if number is None:
-                number = self.losses[place](each[place], batch.y, partners(each[place], batch, trust))
-            losses.append(number.detach())
-            value = value + self.loss_weight * mean(number, weight, trust)
+            confidence_weights = weights[place] if weights else None
+            loss_values = known_losses[place]
+            if loss_values is None:
+                loss_values = self.losses[place](each[place], batch.y, partners(each[place], batch, confidence_weights))
+            losses.append(loss_values.detach())
+            value = value + self.loss_weight * weighted_mean(loss_values, weight, confidence_weights)
             for term in self.terms:
                 ones = torch.ones_like(weight)
-                value = value + term.weight * mean(term(out, batch), ones, trust if term.weighted else None)
-        return value, trusts, losses
+                value = value + term.weight * weighted_mean(
+                    term(out, batch), ones, confidence_weights if term.weighted else None
+                )
+        return value, weights, losses
 
-    def trust(
+    def sample_weights(
         self, outs: list[Output], each: list[Tensor], batch: Batch
     ) -> tuple[list[SampleWeights], list[Float[Tensor, "B"] | None]]:
-        """What the confidence says, and the unweighted losses where it wanted to see them."""
+        """Return the sample weights of each network, and the unweighted losses if the confidence needed them.
+
+        A loss is None if it must be computed (again), because the confidence excludes samples as partners.
+        """
         nothing: list[Tensor | None] = [None] * len(outs)
         if self.confidence is None:
             return [], nothing
         seen = [out.z.detach() for out in outs]
         if len(outs) == 1 and not self.confidence.needs_loss:
             return [self.confidence(seen[0], batch.y, batch.row, None)], nothing
-        numbers = [loss(z, batch.y) for loss, z in zip(self.losses, each, strict=True)]
+        known_losses = [loss(z, batch.y) for loss, z in zip(self.losses, each, strict=True)]
         if len(outs) == 1:
-            trusts = [self.confidence(seen[0], batch.y, batch.row, numbers[0].detach())]
+            weights = [self.confidence(seen[0], batch.y, batch.row, known_losses[0].detach())]
         else:
-            every = zip(self.losses, seen, numbers, strict=True)
-            views = [PeerView(z, number.detach(), loss.predict(z)) for loss, z, number in every]
-            trusts = self.confidence.exchange(views, batch.y, batch.row)
-        return trusts, [None if t.partner is not None else n for t, n in zip(trusts, numbers, strict=True)]
+            every = zip(self.losses, seen, known_losses, strict=True)
+            views = [PeerView(z, loss_values.detach(), loss.predict(z)) for loss, z, loss_values in every]
+            weights = self.confidence.exchange(views, batch.y, batch.row)
+        return weights, [None if t.partner is not None else n for t, n in zip(weights, known_losses, strict=True)]
 
 
-def partners(z: Float[Tensor, "B D"], batch: Batch, trust: SampleWeights | None) -> Ref | None:
-    """The batch as a `Ref`, masking samples that the confidence excludes as partners; None if it excludes none."""
-    if trust is None or trust.partner is None:
+def partners(z: Float[Tensor, "B D"], batch: Batch, confidence_weights: SampleWeights | None) -> Ref | None:
+    """Return the batch as a `Ref`, masking samples that the confidence excludes as partners; None if it excludes none."""
+    if confidence_weights is None or confidence_weights.partner is None:
         return None
-    return Ref(z, batch.y, torch.arange(len(batch.y), device=batch.y.device), used=trust.partner)
+    return Ref(z, batch.y, torch.arange(len(batch.y), device=batch.y.device), used=confidence_weights.partner)
 
 
-def mean(number: Float[Tensor, "B"], weight: Float[Tensor, "B"], trust: SampleWeights | None) -> Float[Tensor, ""]:
-    """Weighted mean; a sample that is not believed adds nothing, whatever its number."""
-    if trust is None:
-        return (weight * number).mean()
-    number = (weight * trust.w * number).where(trust.w > 0, 0.0)
-    if trust.mean_over == "kept":
-        return number.sum() / (trust.w > 0).sum().clamp_min(1)
-    return number.mean()
+def weighted_mean(
+    loss_values: Float[Tensor, "B"], weight: Float[Tensor, "B"], confidence_weights: SampleWeights | None
+) -> Float[Tensor, ""]:
+    """Return the weighted mean of the losses; a sample of weight 0 adds 0, even if its loss is NaN.
+
+    Args:
+        weight: sample weights of the data set.
+        confidence_weights: sample weights of the confidence; None without a confidence.
+    """
+    if confidence_weights is None:
+        return (weight * loss_values).mean()
+    loss_values = (weight * confidence_weights.w * loss_values).where(confidence_weights.w > 0, 0.0)
+    if confidence_weights.mean_over == "kept":
+        return loss_values.sum() / (confidence_weights.w > 0).sum().clamp_min(1)
+    return loss_values.mean()

@@ -1,4 +1,4 @@
-"""What a training writes: lines of the log, checkpoints, sample weights and losses. Only the first process writes."""
+"""Write the log, checkpoints, sample weights and losses of a training. Only the first process writes."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ from likewise.runs.folder import Run
 from likewise.runs.loss_history import Losses, write_losses
 from likewise.runs.sample_weights import FinalWeights, write_sample_weights
 from likewise.runs.usage import Session
-from likewise.training.async_scalars import Journal
-from likewise.training.interrupts import must_be_finite
-from likewise.training.logger_dispatch import Telling
+from likewise.training.async_scalars import AsyncScalars
+from likewise.training.interrupts import raise_unless_finite
+from likewise.training.logger_dispatch import LoggerDispatch
 from likewise.training.state import TrainState
 
-SHOWN = ("embedder.", "loss.")
-"""Tensors of model.safetensors: the network, and the loss with what it learned."""
+MODEL_PREFIXES = ("embedder.", "loss.")
+"""Prefixes of the tensors in model.safetensors: the network, and the parameters of the loss."""
 
 
 class RunLog:
     """Writes into the run folder and to the loggers.
 
     Args:
-        session: counts the time and energy of this process.
-        loggers: other destinations of the log.
-        writes: whether this process writes; the others take part in what all must compute.
+        session: records the time and energy of this process.
+        loggers: receive every line of the log.
+        writes: whether this process writes files; the others only take part in collective operations.
 
     Attributes:
-        shown: text for the progress bar, once the first numbers have come.
+        shown: text for the progress bar; None before the first line of the log.
     """
 
-    def __init__(self, run: Run, session: Session, loggers: Telling, writes: bool = True):
+    def __init__(self, run: Run, session: Session, loggers: LoggerDispatch, writes: bool = True):
         self.run, self.session, self.loggers, self.writes = run, session, loggers, writes
-        self.scalars = Journal()
+        self.scalars = AsyncScalars()
         self.shown: str | None = None
         self.logged_mode: Mode | None = None
 
     def restore(self, state: TrainState) -> None:
-        """Load the last checkpoint into the state, if there is one, and cut the log back to its step."""
+        """Load the last checkpoint into the state, if there is one, and truncate the log to its step."""
         if (stored := self.run.load_state()) is not None:
             state.load_state_dict(stored, self.run.path / "state.pt")
         wait_for_all()
         if int(same_for_all(torch.tensor(state.step))) != state.step:
             raise LikewiseError(
-                f"train: all processes must see one folder '{self.run.path}', and this one finds step {state.step} in it, the "
-                "first another; put it where all machines can read it"
+                f"train: all processes must share the run folder '{self.run.path}', but this process found a checkpoint of step "
+                f"{state.step} there and the first process found another; use an --out that all machines share"
             )
         if self.writes:
             self.loggers.begin(state.step)
@@ -58,52 +58,53 @@ class RunLog:
         self.session.trained(state.step)
 
     def check_finite(self, state: TrainState) -> None:
-        """Raise if the loss or a weight is not finite: a diverged network is neither saved nor scored."""
-        self.scalars.settle(wait=True)
+        """Raise if the loss or a parameter is not finite: a diverged network is neither saved nor scored."""
+        self.scalars.flush(wait=True)
         if state.counted:
-            must_be_finite(float(state.total) / state.counted, state.step, self.run.path)
-        every = [p.detach() for part in state.components.trained() for p in part.parameters()]
+            raise_unless_finite(float(state.total) / state.counted, state.step, self.run.path)
+        every = [p.detach() for component in state.components.trained() for p in component.parameters()]
         every = [p for p in every if p.numel() and p.is_floating_point()]
         if every and not torch.stack([n.float() for n in torch._foreach_norm(every, math.inf)]).isfinite().all():
-            must_be_finite(math.nan, state.step, self.run.path, "a weight")
+            raise_unless_finite(math.nan, state.step, self.run.path, "a parameter")
 
     def note(self, line: dict) -> None:
-        """Write a line of the log, after those whose numbers are still on their way from the device."""
-        self.scalars.settle(wait=True)
+        """Write a line to the log, after all lines whose values are still being copied from the device."""
+        self.scalars.flush(wait=True)
         self.write(line)
 
     def write(self, line: dict) -> None:
         """Write a line to the log and to the loggers."""
         if self.writes:
             self.run.log([line])
-            self.loggers.tell(line)
+            self.loggers.send(line)
 
     def log_step(self, state: TrainState, mode: Mode | None, milliseconds: Mapping[Mode, float], rate: float) -> None:
-        """Write a line about the steps since the last one, once its numbers have come from the device.
+        """Write a line about the steps since the last line, as soon as its values were copied from the device.
 
         Args:
-            mode: how the network runs, once that is known; milliseconds: per step, of every way that was tried.
+            mode: execution mode of the network; None if not decided yet.
+            milliseconds: time per step of every execution mode that was tried.
             rate: images per second.
         """
         line = {"step": state.step, "loss": None, "lr": {g["name"]: g["lr"] for g in state.optimizer.param_groups}}
         line |= {"images_per_s": round(rate, 1)} | self.mode_facts(mode, milliseconds)
         seen = {"loss": state.total / state.counted}
-        for part in (state.components.loss, state.sampler, state.components.confidence, *state.components.terms):
-            seen |= {} if part is None else part.observe_state()
+        for component in (state.components.loss, state.sampler, state.components.confidence, *state.components.terms):
+            seen |= {} if component is None else component.observe_state()
         names, monitor = tuple(seen), state.monitor
 
         def write(numbers: dict[str, float]) -> None:
-            must_be_finite(numbers["loss"], line["step"], self.run.path)
-            trust = monitor.means(numbers)
-            self.write(line | {name: numbers[name] for name in names} | ({"trust": trust} if trust else {}))
+            raise_unless_finite(numbers["loss"], line["step"], self.run.path)
+            means = monitor.means(numbers)
+            self.write(line | {name: numbers[name] for name in names} | ({"trust": means} if means else {}))
             self.shown = f"loss {numbers['loss']:.3f}  {rate:.0f} images/s"
 
-        self.scalars.add(seen | monitor.take(), write)
-        self.scalars.settle(wait=state.processes > 1)  # all processes must see a NaN in the same step
+        self.scalars.add(seen | monitor.take_sums(), write)
+        self.scalars.flush(wait=state.processes > 1)  # all processes must see a NaN in the same step
         state.total, state.counted = torch.zeros_like(state.total), 0
 
     def mode_facts(self, mode: Mode | None, milliseconds: Mapping[Mode, float]) -> dict:
-        """Return how the network runs, for the first line after that was measured; later nothing."""
+        """Return the execution mode and its timings for the first line after it was chosen; {} for later lines."""
         if mode is None or mode == self.logged_mode:
             return {}
         self.logged_mode = mode
@@ -111,7 +112,7 @@ class RunLog:
         return {"execution": mode} | ({"speed_ms": tried} if tried else {})
 
     def log_suspicion(self, state: TrainState) -> None:
-        """Write the histogram of how suspect the labels are."""
+        """Write the histogram of suspicions to the log, if there are any."""
         if (histogram := state.monitor.histogram()) is not None:
             self.note({"step": state.step, "suspicion": histogram})
 
@@ -122,13 +123,13 @@ class RunLog:
             self.run.save_tensors("best.safetensors", best)
 
     def save(self, state: TrainState) -> None:
-        """Save a checkpoint for an exact resume, and the network for everyone else."""
+        """Save a checkpoint for an exact resume (state.pt), and the network alone (model.safetensors)."""
         self.check_finite(state)
         stored = state.state_dict()  # all processes take part
         if not self.writes:
             return
         self.run.save_state(stored)
-        shown = {k: v for k, v in stored["tensors"].items() if k.startswith(SHOWN)}
+        shown = {k: v for k, v in stored["tensors"].items() if k.startswith(MODEL_PREFIXES)}
         self.run.save_tensors("model.safetensors", shown)
         if state.history:
             self.save_losses(state)
@@ -145,7 +146,7 @@ class RunLog:
         write_sample_weights(self.run.path, final)
 
     def save_losses(self, state: TrainState) -> None:
-        """Write losses.npz: the loss of every training sample in every pass."""
+        """Write losses.npz: the loss of every training sample in every epoch."""
         history, rows = state.history, state.samples.rows
         assert history is not None
         loss = np.reshape([line.numpy() for line in history.loss], (-1, len(rows))).astype(np.float32)

@@ -15,17 +15,17 @@ from likewise.types import Items
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Training and validation samples of a data set. N rows in the data, n of them train, C classes.
+    """Training and validation samples of a data set with N rows: n training rows of C classes, m validation rows.
 
     Attributes:
         loaded: the data as it was loaded. Evaluation uses its labels.
-        items: the same with the labels that training sees: `--noise` has changed some.
-        rows: rows of the data that train, in order; val_rows: rows that validate.
+        items: the data with the labels of training; differs from `loaded` if `--noise` injected wrong labels.
+        rows: the training rows, in order; val_rows: the validation rows.
         class_names: names of the classes 0..C-1 that the training labels use.
-        labels: class number of every training sample, as given.
-        clean: its true class number where that is known; -1 where no training label names the true class.
+        labels: class number of the given label of every training sample.
+        clean: class number of its true label; -1 if no training label has that class; None if true labels are not known.
         weight: sample weight of every row of the data.
-        position: place of every row of the data among the training samples; -1 for the others.
+        position: index of every row of the data among the training samples; -1 for other rows.
     """
 
     loaded: Items
@@ -41,12 +41,12 @@ class Samples:
 
     @property
     def noisy(self) -> Bool[np.ndarray, "n"] | None:
-        """Which labels are wrong, where that is known."""
+        """Mask of the wrong labels; None if the true labels are not known."""
         return None if self.clean is None else self.clean.cpu().numpy() != self.labels
 
     @property
     def features(self) -> int | None:
-        """Length of the feature vectors; None for pictures."""
+        """Length of the feature vectors; None for images."""
         return None if self.items.x is None else self.items.x.shape[1]
 
 
@@ -54,9 +54,10 @@ def number_samples(loaded: Items, items: Items, protocol: Protocol, device: torc
     """Select the samples of a training by the protocol, and number them and their classes from 0.
 
     Args:
-        loaded: the data as it was loaded; items: with the labels that training sees.
+        loaded: the data as it was loaded.
+        items: the data with the labels of training, in which wrong labels may have been injected.
     """
-    rows, val_rows = (protocol.rows(items, part) for part in ("train", "val"))
+    rows, val_rows = (protocol.rows(items, split) for split in ("train", "val"))
     used = np.unique(items.y[rows])
     number = np.full(items.classes, -1)
     number[used] = np.arange(len(used))

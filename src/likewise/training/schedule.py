@@ -1,4 +1,4 @@
-"""The learning rate over time, from the settings of a training."""
+"""The learning-rate schedule of a training."""
 
 from __future__ import annotations
 
@@ -11,27 +11,30 @@ from likewise.durations import steps_of
 
 
 class Schedule:
-    """Sets the learning rates before every step; the plateau kind also listens to validation scores."""
+    """Sets the learning rates before every step; "plateau" lowers them if the validation score does not improve."""
 
-    def __init__(self, config: Train, optimizer: torch.optim.Optimizer, steps: int, steps_per_pass: int):
+    def __init__(self, config: Train, optimizer: torch.optim.Optimizer, steps: int, steps_per_epoch: int):
         self.kind, self.factor, self.patience = config.schedule, config.schedule_factor, config.schedule_patience
         self.optimizer, self.steps = optimizer, steps
-        self.every = steps_of(config.schedule_every, steps_per_pass, "schedule_every", least=1)
+        self.every = steps_of(config.schedule_every, steps_per_epoch, "schedule_every", least=1)
         self.drops, self.waited, self.best = 0, 0, -math.inf
 
     def factor_at(self, step: int) -> float:
+        """Return the factor of all base learning rates at a step."""
         if self.kind == "step":
             return self.factor ** (step // self.every)
         if self.kind == "cosine":
             return 0.5 * (1 + math.cos(math.pi * step / max(self.steps, 1)))
-        return self.factor**self.drops  # constant: no drops ever
+        return self.factor**self.drops  # "constant" never has a drop
 
     def before_step(self, step: int) -> None:
+        """Set the learning rates of the optimiser for a step."""
         factor = self.factor_at(step)
         for group in self.optimizer.param_groups:
             group["lr"] = group["base_lr"] * factor
 
     def validated(self, score: float) -> None:
+        """Record a validation score; "plateau" drops the rates after more than `patience` scores without improvement."""
         if self.kind != "plateau":
             return
         if score > self.best:

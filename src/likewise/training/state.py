@@ -1,4 +1,4 @@
-"""The state of a training: what changes from step to step and is checkpointed, beside what it is made of."""
+"""The state of a training: networks, losses, optimiser, sampler, labels and counters, as checkpoints store them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from likewise.errors import LikewiseError
 from likewise.models.embedder import Embedder
 from likewise.models.teacher import Teacher
 from likewise.runs.tensors import load_into
-from likewise.training.noise_monitor import LossHistory, Watch
+from likewise.training.noise_monitor import LossHistory, NoiseMonitor
 from likewise.training.objective import Objective
 from likewise.training.plan import Plan
 from likewise.training.samples import Samples
@@ -31,12 +31,14 @@ from likewise.types import Output, Relabelling
 
 @dataclass(frozen=True, eq=False)
 class Components:
-    """Networks, losses and what goes with them.
+    """Networks, losses, confidence and terms of a training.
 
     Attributes:
-        embedders: one network, or as many as the confidence trains side by side; losses: one for each.
-        teacher: a slow copy of the first network, where a miner of `taught` wants one.
-        facts: what a spec may leave open: classes, dim, labels, seed, steps and others.
+        embedders: one network, or several if the confidence trains several together.
+        losses: one for each network.
+        teacher: moving average of the first network; None if no miner needs one.
+        taught_miners: the miners that use the embeddings of the teacher.
+        facts: values of the arguments that a spec may omit: classes, dim, labels, seed, steps and others.
     """
 
     embedders: list[Embedder]
@@ -44,7 +46,7 @@ class Components:
     confidence: Confidence | None
     terms: list[Term]
     teacher: Teacher | None
-    taught: list[Miner]
+    taught_miners: list[Miner]
     facts: dict[str, Any]
     mixup: Callable[[Tensor], tuple[Output, Any]] | None = None
 
@@ -57,11 +59,11 @@ class Components:
         return self.losses[0]
 
     def trained(self) -> list[nn.Module]:
-        """Every module that the optimiser trains."""
+        """Return the modules that the optimiser trains."""
         return [*self.embedders, *self.losses, *self.terms]
 
     def modules(self) -> dict[str, nn.Module]:
-        """Every module with a state, by the name that checkpoints store it under."""
+        """Return all modules with a state, by their names in checkpoints."""
         found: dict[str, nn.Module] = {"embedder": self.embedder, "loss": self.loss}
         for number, (embedder, loss) in enumerate(zip(self.embedders[1:], self.losses[1:], strict=True), 2):
             found |= {f"embedder_{number}": embedder, f"loss_{number}": loss}
@@ -71,20 +73,22 @@ class Components:
 
 
 class TrainState:
-    """What changes while a training runs. `step` counts finished steps.
+    """The state of a training. `step` is the number of finished steps.
 
     Args:
         config: resolved settings.
-        samples: what it trains and validates on.
-        sampler: the first one; `make_sampler` builds another for the labels of the samples that remain.
-        rank, processes: number of this process, and of all processes.
+        samples: the training and validation samples.
+        sampler: the first batch sampler.
+        make_sampler: builds a batch sampler for other labels, after a relabelling round.
+        rank, processes: number of this process, and the number of processes.
 
     Attributes:
-        y: class number of every training sample as used now; `samples.labels` are those given.
-        kept: training samples that batches are drawn from; within: place of a training sample among them.
+        y: class number of every training sample, as relabelled; `samples.labels` has the given ones.
+        kept: the training samples that batches are drawn from: all that were not dropped.
+        kept_position: index of every training sample in `kept`.
         total, counted: sum of the losses since the last line of the log, and the number of steps in it.
-        mode: how the network runs, once that was tried; None before.
-        best, waited: best validation score, and validations since then.
+        mode: execution mode of the network; None until it was chosen.
+        best, waited: best validation score, and the number of validations since then.
     """
 
     def __init__(
@@ -109,9 +113,9 @@ class TrainState:
         self.sampler, self.make_sampler = sampler, make_sampler
         self.y = torch.as_tensor(samples.labels, device=device)
         self.kept = np.arange(len(samples.rows))
-        self.within = torch.arange(len(samples.rows), device=device)
+        self.kept_position = torch.arange(len(samples.rows), device=device)
         self.relabelling: Relabelling | None = None
-        self.monitor = Watch(len(samples.rows), samples.noisy, device)
+        self.monitor = NoiseMonitor(len(samples.rows), samples.noisy, device)
         zeros = torch.zeros(2, len(samples.rows), device=device)
         self.history = LossHistory(zeros) if config.record_losses else None
         self.step, self.best, self.waited = 0, -math.inf, 0
@@ -119,37 +123,37 @@ class TrainState:
         self.mode: Mode | None = None
 
     def seed(self, purpose: int) -> None:
-        """Seed torch's generators from the seed of the settings, the step and a number for the purpose alone."""
+        """Seed torch's generators from the seed of the settings, the step, and a number for the purpose."""
         drawn = np.random.SeedSequence((self.config.seed, self.step, purpose)).generate_state(1, np.uint64)
         for generator in generators(self.device):  # torch.manual_seed would initialise every kind of device
             generator.manual_seed(int(drawn[0] >> np.uint64(1)))
 
     def out_of_patience(self) -> bool:
-        """Whether validation has not improved for as many times as the settings allow."""
+        """Return whether the last `patience` validations brought no improvement."""
         return self.plan.patience is not None and self.waited >= self.plan.patience
 
-    def relabel(self, verdict: Relabelling) -> None:
-        """Use the labels of a relabelling from here on, and draw no batch from the samples that it drops."""
-        self.relabelling, self.y = verdict, verdict.y.to(self.device)
-        self.kept, step = np.flatnonzero(verdict.w.cpu().numpy() > 0), self.sampler.step
+    def relabel(self, relabelling: Relabelling) -> None:
+        """Use the labels of a relabelling round, and draw no more batches from the samples that it drops."""
+        self.relabelling, self.y = relabelling, relabelling.y.to(self.device)
+        self.kept, step = np.flatnonzero(relabelling.w.cpu().numpy() > 0), self.sampler.step
         try:
             self.sampler = self.make_sampler(self.y.cpu().numpy()[self.kept])
         except LikewiseError as error:
             raise LikewiseError(
-                f"{error}. That is after {self.config.confidence} left out labels; smaller batches need less"
+                f"{error}. This is after {self.config.confidence} dropped samples; use a smaller --batch-size"
             ) from None
         self.sampler.step = step
-        within = torch.zeros(len(self.samples.rows), dtype=torch.int64)
-        within[torch.as_tensor(self.kept)] = torch.arange(len(self.kept))
-        self.within = within.to(self.device)
+        kept_position = torch.zeros(len(self.samples.rows), dtype=torch.int64)
+        kept_position[torch.as_tensor(self.kept)] = torch.arange(len(self.kept))
+        self.kept_position = kept_position.to(self.device)
 
     def tensors(self, *names: str) -> dict[str, Tensor]:
-        """Return the tensors of these modules (by default all), sharded ones whole. Every process takes part."""
+        """Return the tensors of these modules (default: all), with sharded tensors gathered. All processes must call it."""
         modules = self.components.modules()
         return {f"{name}.{k}": v for name in names or modules for k, v in whole(modules[name]).items()}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what an exact resume needs. Every process takes part; the first one gets the whole."""
+        """Return the state for an exact resume. All processes must call it; only the first gets gathered tensors."""
         relabelling = self.relabelling and {"y": self.relabelling.y, "w": self.relabelling.w}
         return {
             "step": self.step,
@@ -168,7 +172,7 @@ class TrainState:
         }
 
     def load_state_dict(self, state: dict[str, Any], file: str | Path) -> None:
-        """Restore what `state_dict` returned; `file` is named in errors."""
+        """Restore a state from `state_dict`; errors name `file`."""
         for name, module in self.components.modules().items():
             stored = {k.removeprefix(f"{name}."): v for k, v in state["tensors"].items() if k.startswith(f"{name}.")}
             load_into(module, own(module, stored), file)
@@ -176,7 +180,7 @@ class TrainState:
             self.optimizer.load_state_dict(own_memory(self.optimizer, state["optimizer"], self.components.losses))
         except ValueError as error:
             raise LikewiseError(
-                f"train: {file} was saved with other parameter groups of the optimiser ({error}); --restart trains it anew"
+                f"train: {file} was saved with other parameter groups of the optimiser ({error}); use --restart to train again"
             ) from None
         self.schedule.load_state_dict(state["schedule"])
         if state["verdict"]:

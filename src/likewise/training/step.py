@@ -1,4 +1,4 @@
-"""One optimiser step over one batch, in one process or several. Nothing here waits for the device."""
+"""One optimiser step on one batch, in one process or several, without a device sync."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from likewise.distributed.sharded_proxies import shares
 from likewise.engine.cuda_graphs import Fast, Mode
 from likewise.engine.grad_cache import Chunked
 from likewise.models.synced_norm import sync_norms
-from likewise.training.optim import clip, forget
+from likewise.training.optim import clip, reset_state
 from likewise.training.state import TrainState
 from likewise.types import Batch, LikewiseError, Output, SampleWeights
 
 
 class StepResult(NamedTuple):
-    """What a step computed. `place`: the batch's places among the training samples; `losses`: unweighted, per network."""
+    """Result of a step. `place`: positions of the batch among the training samples; `losses`: unweighted, per network."""
 
     output: Output
     place: Int[Tensor, "B"]
@@ -34,10 +34,10 @@ class StepResult(NamedTuple):
 
 
 def step(state: TrainState, runner: NetworkRunner, batch: Batch) -> StepResult:
-    """Train on one batch: forward pass, objective, backward pass, optimiser; then move everything on to the next step.
+    """Train on one batch: forward pass, objective, backward pass, optimiser, then `advance`.
 
     Args:
-        batch: this process's share of the pictures, and the rows of the whole batch.
+        batch: this process's share of the images, and the rows of the whole batch.
     """
     config, components, samples = state.config, state.components, state.samples
     state.schedule.before_step(state.step)
@@ -58,7 +58,7 @@ def step(state: TrainState, runner: NetworkRunner, batch: Batch) -> StepResult:
             state.seed(0)
             if components.teacher is not None:
                 target = gathered(components.teacher(batch.x).z, len(place))
-                for miner in components.taught:
+                for miner in components.taught_miners:
                     miner.see_teacher(target)
             output = outputs[0]
             value, weights, losses = state.objective(outputs, batch, weight)
@@ -74,26 +74,26 @@ def step(state: TrainState, runner: NetworkRunner, batch: Batch) -> StepResult:
 
 
 def advance(state: TrainState, result: StepResult) -> None:
-    """Update what moves on by itself after a step (memories, samplers, teacher), and what the log sums up."""
+    """Update memories, sampler, teacher and the statistics of the log after an optimiser step."""
     components = state.components
     if type(state.sampler).observe is not BatchSampler.observe:
-        state.sampler.observe(result.output.z.detach(), state.within[result.place])
-    for part in (*components.losses, state.sampler, components.confidence, *components.terms):
-        if part is not None:
-            forget(state.optimizer, part.after_step(state.step))
+        state.sampler.observe(result.output.z.detach(), state.kept_position[result.place])
+    for component in (*components.losses, state.sampler, components.confidence, *components.terms):
+        if component is not None:
+            reset_state(state.optimizer, component.after_step(state.step))
     if components.teacher is not None:
         components.teacher.update(components.embedder)
     for weights in result.weights[:1]:
-        state.monitor.see(weights, result.place)
+        state.monitor.add_batch(weights, result.place)
     if state.history:
-        state.history.see(result.losses[0], result.place)
-    # Pair losses skip pairs whose similarity is NaN and stay finite; the logged value must not.
+        state.history.add_batch(result.losses[0], result.place)
+    # Pair losses skip pairs whose similarity is NaN and stay finite; the logged value must become NaN.
     state.total += result.value.detach() + 0 * result.output.e.detach().sum()
     state.counted += 1
 
 
 def mixed_loss(state: TrainState, batch: Batch, weight: Float[Tensor, "B"]) -> tuple[Output, Float[Tensor, ""]]:
-    """Return the output for mixtures of samples, and their loss: every label that is mixed in brings its sample weight."""
+    """Return the output and the loss of mixed samples; the sample weight of each mixed label scales its share."""
     assert state.components.mixup is not None
     loss = state.components.loss
     output, mixture = state.components.mixup(batch.x)
@@ -103,9 +103,9 @@ def mixed_loss(state: TrainState, batch: Batch, weight: Float[Tensor, "B"]) -> t
 
 
 class NetworkRunner:
-    """Runs the networks of a training: as they are, as CUDA graphs, compiled, or a chunk at a time.
+    """Runs the networks of a training: eager, as CUDA graphs, compiled, or in chunks of a batch.
 
-    Make it once the state is the one to go on from: processes then agree on all tensors.
+    Construct it after the checkpoint was loaded: it copies all tensors of the first process to the others.
     """
 
     def __init__(self, state: TrainState):
@@ -121,17 +121,17 @@ class NetworkRunner:
                 embedder.recompute()
         norms = [m for e in embedders for m in e.modules() if isinstance(m, _BatchNorm) and m.training]
         self.embedders, self.chunk_size, self.processes = embedders, config.chunk_size, state.processes
-        self.meets_in_norms = state.processes > 1 and bool(norms)
-        wish = config.execution
-        if wish == "auto" and (config.recompute or state.samples.items.x is not None or self.meets_in_norms):
-            wish = "eager"  # a graph can hold neither a repeated forward pass nor a norm over processes
-        self.fast = [Fast(e, wish, state.plan.steps - state.step, state.mode) for e in embedders]
+        self.syncs_norms = state.processes > 1 and bool(norms)
+        execution = config.execution
+        if execution == "auto" and (config.recompute or state.samples.items.x is not None or self.syncs_norms):
+            execution = "eager"  # a CUDA graph supports neither a repeated forward pass nor norms over processes
+        self.fast = [Fast(e, execution, state.plan.steps - state.step, state.mode) for e in embedders]
         self.chunked = [Chunked(e, config.chunk_size) for e in embedders] if config.chunk_size else []
         self.backbone_trains: bool | None = None
         self.mode: Mode | None = state.mode
 
     def train_backbone(self, trains: bool) -> None:
-        """Freeze the backbones during the warm-up, and let them learn after it."""
+        """Freeze the backbones (during the warm-up), or train them (after it)."""
         if trains == self.backbone_trains:
             return
         self.backbone_trains = trains
@@ -141,11 +141,11 @@ class NetworkRunner:
                 parameter.requires_grad_(trains)
 
     def networks(self, x: Tensor, count: int, bf16: bool) -> Sequence[nn.Module | Chunked]:
-        """Return what to call for a batch of `count` samples, of which `x` is this process's share."""
-        if self.chunk_size and self.meets_in_norms:
+        """Return the callable of every network for a batch of `count` samples; `x` is this process's share of it."""
+        if self.chunk_size and self.syncs_norms:
             check_chunks(count, self.chunk_size, self.processes)
-        part = x.tensor_split(max(1, -(-len(x) // self.chunk_size)))[0] if self.chunk_size else x
-        made = [fast.network(part, bf16) for fast in self.fast]
+        chunk = x.tensor_split(max(1, -(-len(x) // self.chunk_size)))[0] if self.chunk_size else x
+        made = [fast.network(chunk, bf16) for fast in self.fast]
         self.mode = self.fast[0].known if self.fast[0].tried else self.mode
         for chunked, network in zip(self.chunked, made, strict=False):
             chunked.network = network
@@ -153,16 +153,16 @@ class NetworkRunner:
 
     @property
     def known_mode(self) -> Mode | None:
-        """How the first network runs; None until that was decided."""
+        """Execution mode of the first network; None until it was chosen."""
         return self.fast[0].known
 
     @property
     def milliseconds(self) -> Mapping[Mode, float]:
-        """Milliseconds per step of every way to run the first network that was tried."""
+        """Milliseconds per step of the first network in every execution mode that was tried."""
         return self.fast[0].tried
 
     def finish_backward(self) -> None:
-        """Carry gradients on into networks that ran a chunk at a time."""
+        """Propagate the gradients into networks that ran in chunks."""
         for chunked in self.chunked:
             chunked.finish()
 
@@ -170,17 +170,17 @@ class NetworkRunner:
 def sum_gradients(state: TrainState) -> None:
     """Combine the gradients of all processes.
 
-    Each process has the gradient of the network from its own pictures: these are summed. Those of losses and terms come
-    from the whole batch and agree up to rounding: they are averaged.
+    The gradients of the networks come from each process's own images, so they are summed. The gradients of losses and terms
+    come from the whole batch in every process and are equal up to rounding, so they are averaged.
     """
     if state.processes == 1:
         return
     components = (*state.components.losses, *state.components.terms)
     own = [p for e in state.components.embedders for p in e.parameters() if p.requires_grad]
-    sharded = {p for part in components for _, p, _ in shares(part)}
-    alike = dict.fromkeys(p for part in components for p in part.parameters() if p.requires_grad)
+    sharded = {p for component in components for _, p, _ in shares(component)}
+    alike = dict.fromkeys(p for component in components for p in component.parameters() if p.requires_grad)
     alike = [p for p in alike if p not in sharded and p.grad is not None]
-    for p in own:  # a process whose pictures did not reach a parameter still takes part
+    for p in own:  # all processes must reduce the same parameters, also those without a gradient here
         p.grad = torch.zeros_like(p) if p.grad is None else p.grad
     if alike:
         torch._foreach_div_([p.grad for p in alike if p.grad is not None], state.processes)
@@ -194,7 +194,7 @@ def sum_gradients(state: TrainState) -> None:
 
 
 def gather_outputs(out: Output, count: int, processes: int) -> Output:
-    """Return the outputs of all processes in the order of the batch; gradients flow to this process's own share."""
+    """Return the outputs of all processes in the order of the batch; gradients flow to this process's share only."""
     if processes == 1:
         return out
     present = [t for t in out if t is not None]
@@ -204,17 +204,17 @@ def gather_outputs(out: Output, count: int, processes: int) -> Output:
 
 
 def check_chunks(count: int, chunk: int, processes: int) -> None:
-    """Raise unless all processes need the same number of chunks: they meet in every norm."""
+    """Raise unless all processes need the same number of chunks: every norm is a collective operation."""
     shares = [range(count)[share_of(count, rank, processes)] for rank in range(processes)]
     if len({math.ceil(len(share) / chunk) for share in shares}) > 1:
         raise LikewiseError(
-            f"train: a batch of {count} is shared among {processes} processes, some of which would need one chunk of {chunk} "
-            f"more than others; give a chunk of {chunk + 1}, or a batch that {processes} divides"
+            f"train: all processes must need the same number of chunks, but a batch of {count} over {processes} processes gives "
+            f"some of them one chunk of {chunk} more; use --chunk-size {chunk + 1}, or a batch size divisible by {processes}"
         )
 
 
 def broadcast(module: nn.Module) -> None:
-    """Copy all tensors of the first process to the others; of sharded parameters each process keeps its own rows."""
+    """Copy all tensors of the first process to the others, except sharded parameters: each process keeps its own rows."""
     sharded = {p.data_ptr() for _, p, _ in shares(module)}
     for t in module.state_dict().values():
         if t.data_ptr() not in sharded and t.numel():

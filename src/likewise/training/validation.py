@@ -1,4 +1,4 @@
-"""Looks at the whole data during training: validation, scores of the test split, relabelling."""
+"""Work on whole splits during training: validation, scores of the test split, relabelling rounds."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from likewise.types import Embedded
 
 
 def validate(state: TrainState, inputs: Inputs, log: RunLog) -> None:
-    """Score the validation split and save the network if it is the best so far. The test split is never used."""
+    """Score the validation split, and save the network if it is the best so far. The test split is never used."""
     log.check_finite(state)
     samples, select = state.samples, state.config.select
     e = embed(state, inputs, samples.val_rows)
-    found = mean_score(e, samples.items, samples.protocol, select, state.similarity, state.device)
-    if found > state.best:
+    value = mean_score(e, samples.items, samples.protocol, select, state.similarity, state.device)
+    if value > state.best:
         log.save_best(state)
-    state.schedule.validated(found)
-    state.waited = 0 if found > state.best else state.waited + 1
-    state.best = max(state.best, found)
-    line = {"step": state.step, f"val {select}": found}
-    if samples.items.y_clean is not None:  # for the record: no decision uses it
+    state.schedule.validated(value)
+    state.waited = 0 if value > state.best else state.waited + 1
+    state.best = max(state.best, value)
+    line = {"step": state.step, f"val {select}": value}
+    if samples.items.y_clean is not None:  # for the log only: no decision uses it
         clean = replace(samples.items, y=samples.items.y_clean)
         e = replace(e, y=torch.as_tensor(clean.y[samples.val_rows]))
         line[f"val {select} by true labels"] = mean_score(
@@ -39,7 +39,7 @@ def validate(state: TrainState, inputs: Inputs, log: RunLog) -> None:
 
 
 def score_test(state: TrainState, inputs: Inputs, log: RunLog) -> None:
-    """Score the test split for the record, with the labels that evaluation uses. No decision uses the result."""
+    """Score the test split for the log, with the labels that evaluation uses. No decision uses the scores."""
     log.check_finite(state)
     samples = state.samples
     rows = samples.protocol.rows(samples.loaded, "test")
@@ -50,7 +50,7 @@ def score_test(state: TrainState, inputs: Inputs, log: RunLog) -> None:
 
 
 def relabel(state: TrainState, inputs: Inputs, log: RunLog) -> None:
-    """Let the confidence score all training labels, and use the labels and samples that it returns."""
+    """Run one relabelling round of the confidence, and train with the labels and sample weights that it returns."""
     log.check_finite(state)
     state.seed(0)
     confidence, samples = state.components.confidence, state.samples
@@ -58,11 +58,11 @@ def relabel(state: TrainState, inputs: Inputs, log: RunLog) -> None:
     e = embed(state, inputs, samples.rows, features=True)
     assert e.f is not None and confidence is not None
     z, f = e.z.to(state.device), e.f.to(state.device)
-    verdict = confidence.relabel(Embedded(z, given, torch.arange(len(given), device=state.device), f=f))
-    if verdict is None:
+    relabelling = confidence.relabel(Embedded(z, given, torch.arange(len(given), device=state.device), f=f))
+    if relabelling is None:
         return
-    verdict = replace(verdict, y=same_for_all(verdict.y), w=same_for_all(verdict.w))
-    state.relabel(verdict)
+    relabelling = replace(relabelling, y=same_for_all(relabelling.y), w=same_for_all(relabelling.w))
+    state.relabel(relabelling)
     start_sampler(state, inputs)
-    facts = state.monitor.verdict(verdict, given, samples.clean)
+    facts = state.monitor.relabelling_facts(relabelling, given, samples.clean)
     log.note({"step": state.step + 1, "verdict": facts})  # the first step that uses it
