@@ -66,7 +66,9 @@ def help_text(command: str, kind: type, everything: bool = True) -> str:
     flags = {flag.field: flag for flag in flags_of(kind)}
     is_short = kind is Train and not everything
     positional = [flag for flag in flags.values() if flag.is_positional]
-    lines = [f"usage: likewise {command} {' '.join(flag.usage for flag in positional)}".rstrip() + " [flags]"]
+    places = [flag.usage if flag.default == "(required)" else f"[{flag.usage}]" for flag in positional]
+    has_flags = len(flags) > len(positional)
+    lines = [" ".join([f"usage: likewise {command}", *places, *(["[flags]"] if has_flags else [])])]
     lines += ["", *textwrap.wrap(" ".join((kind.__doc__ or "").split()), width)]
     if positional:
         lines += ["", *(line for flag in positional for line in flag_lines(flag, width, is_short))]

@@ -22,6 +22,8 @@ File = Annotated[str, "file"]
 """The path of a file."""
 Location = Annotated[str, "path"]
 """The path of a file or a folder."""
+Data = Annotated[str, "data"]
+"""A DATA argument: a path, or the name of a data set."""
 Name = Annotated[str, "name"]
 """A name from a list that the help of the setting mentions."""
 Device = Annotated[str, "device"]

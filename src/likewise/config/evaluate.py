@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from likewise.config.cli_types import Device, File, Folder, Location, Memory, Positional, called
+from likewise.config.cli_types import Data, Device, File, Folder, Location, Memory, Positional, called
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,8 @@ class Evaluate:
     """Score an embedding by retrieval: every test sample is a query, all other test samples are its gallery."""
 
     target: Annotated[Positional[str], called("TARGET")]
-    """A run folder; or embeddings: .npz, .parquet or .safetensors with x,label[,split,query,gallery,group], or .npy with --labels."""
+    """A run folder; or embeddings: .npz, .parquet or .safetensors with x,label[,split,query,gallery,group], or .npy with
+    --labels."""
     labels: File | None = None
     """Labels for embeddings without labels: .csv with a column `label`, .npy, or .txt with one label per line. By default the
     labels in the file of embeddings."""
@@ -29,7 +30,8 @@ class Evaluate:
     checkpoint: Literal["best", "last", "untrained"] = "best"
     """Checkpoint of the run: best on validation (last if there was no validation), last, or untrained (as at the start)."""
     similarity: Literal["cosine", "euclidean"] | None = None
-    """Similarity of two embeddings. By default the similarity of the run's loss, also for embeddings of a run; otherwise cosine."""
+    """Similarity of two embeddings. By default the similarity of the run's loss, also for embeddings of a run; otherwise
+    cosine."""
     exclude: File | None = None
     """Pairs of samples that must not be results of each other, such as near duplicates: a .csv with row_a,row_b (from 0) or
     path_a,path_b, or the duplicates.csv of an audit. By default none."""
@@ -105,7 +107,8 @@ class Hierarchy:
     """Cluster the training classes by their embeddings, draw the tree, and measure its agreement with a known taxonomy."""
 
     run: Annotated[Positional[str], called("RUN")]
-    """A run folder. A run trained with Hierarchical(...) has its own clusters; other runs are clustered by k-means of class means."""
+    """A run folder. A run trained with Hierarchical(...) has its own clusters; other runs are clustered by k-means of class
+    means."""
     clusters: int | None = None
     """Number of clusters for k-means of the class means, for any loss. By default the run's own clusters, or a tenth of the number
     of classes."""
@@ -120,7 +123,8 @@ class Hierarchy:
     """Current folder of the images of a table or a named data set, if they were moved. By default the folder in the run's
     settings."""
     checkpoint: Literal["best", "last", "untrained"] = "best"
-    """Checkpoint of the run: best on validation (last if there was no validation), last, or untrained (clustered by k-means)."""
+    """Checkpoint of the run: best on validation (last if there was no validation), last, or untrained (clustered by
+    k-means)."""
     device: Device | None = None
     """Device that computes: cpu, cuda, cuda:1 or mps. By default the GPU if there is one."""
     workers: int = -1
@@ -146,7 +150,7 @@ class RecipeShow:
 
     name: Annotated[Positional[str], called("NAME")]
     """Name of the recipe; `likewise list recipes` shows all."""
-    data: Location | None = None
+    data: Data | None = None
     """Data set whose values are shown, such as cub200. By default the values for any data."""
 
 
@@ -158,5 +162,5 @@ class RecipeDiff:
     """Name of a recipe, or a run folder; `likewise list recipes` shows all recipes."""
     b: Annotated[Positional[str | None], called("B")] = None
     """Another recipe or run folder. By default the defaults of `likewise train`."""
-    data: Location | None = None
+    data: Data | None = None
     """Data set whose values are compared, such as cub200. By default the data set of the run, if one is given."""

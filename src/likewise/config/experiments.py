@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from likewise.config.cli_types import Device, File, Folder, Location, Positional, called
+from likewise.config.cli_types import Data, Device, File, Folder, Positional, called
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Demo:
     """Noise rate: share of the training labels that are wrong, from 0 to 1."""
     epochs: float = 9
     """Length of each training, in epochs (passes over the training data)."""
-    data: str = "glyphs"
+    data: Data = "glyphs"
     """The glyphs to train on, with optional arguments: "glyphs(classes=60)"."""
     seed: int = 0
     """Seed of all random choices."""
@@ -35,7 +35,7 @@ class Bench:
     grid: Annotated[Positional[str], called("TABLE_OR_GRID")]
     """Name of a paper's table (`likewise list tables` shows all), or a TOML file with [settings] of a training and [axes] of values
     to vary, such as seed = [0, 1, 2]."""
-    data: Location | None = None
+    data: Data | None = None
     """Data to train on. By default the data of the grid."""
     root: Folder | None = None
     """Folder with the original download of a named data set, or the folder that the paths of a table start from. By default the
@@ -55,11 +55,13 @@ class Bench:
     jobs: int = 1
     """Number of trainings at the same time, each in its own process; they share the GPU or the cores."""
     executor: str | None = None
-    """What runs the trainings: "ray" (the running Ray cluster, or a local one) or "ray://HOST:PORT". By default this machine."""
+    """What runs the trainings: "ray" (the running Ray cluster, or a local one) or "ray://HOST:PORT". By default this
+    machine."""
     gpus_per_run: float | None = None
     """With --executor, GPUs per training; with 0.25, four trainings share a GPU. By default 1 if there are GPUs."""
     slurm: File | None = None
-    """Train nothing, and write a Slurm script to this file; each task of its job array trains one cell. By default no script."""
+    """Train nothing, and write a Slurm script to this file; each task of its job array trains one cell. By default no
+    script."""
     metrics: tuple[str, ...] | None = None
     """Metrics to compute; `likewise list metrics` shows all. By default the metrics of the grid."""
     list: bool = False

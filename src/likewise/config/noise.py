@@ -24,7 +24,8 @@ class Noise:
     seed: int = 0
     """Seed of the noise; `likewise train --noise` with the same seed and protocol changes the same labels."""
     taxonomy: str | None = None
-    """Taxonomy: cub200, cars196-type, cars196-deep, a .json or .csv file, or wordnet:ROOT. By default the taxonomy of the data."""
+    """Taxonomy: cub200, cars196-type, cars196-deep, a .json or .csv file, or wordnet:ROOT. By default the taxonomy of the
+    data."""
     root: Folder | None = None
     """Folder with the original download of a named data set, or the folder that the paths of a table start from. By default the
     folder of the table."""

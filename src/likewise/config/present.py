@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from likewise.config.cli_types import Device, File, Folder, Location, Memory, Positional, called
+from likewise.config.cli_types import Data, Device, File, Folder, Location, Memory, Positional, called
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,8 @@ class Report:
     runs: Annotated[Positional[tuple[str, ...]], called("RUNS")] = ()
     """Run folders or files of embeddings; several runs are shown side by side."""
     out: File | None = None
-    """File to write (.html). By default report.html in the folder of a single run, or in the current folder for several runs."""
+    """File to write (.html). By default report.html in the folder of a single run, or in the current folder for several
+    runs."""
     map: Literal["auto", "pca", "tsne", "umap", "none"] = "auto"
     """Projection for the map of the embedding: pca takes seconds; tsne and umap take minutes and need `likewise[map]`. auto draws
     pca, and also tsne if it is installed and the set is not too large."""
@@ -49,7 +50,8 @@ class Search:
     """Find the nearest neighbours of an image: for one query, or on a page in the browser until Ctrl-C."""
 
     target: Annotated[Positional[str], called("TARGET")]
-    """The gallery: a run folder (its test split), embeddings written by `likewise embed`, or an index folder written with --save."""
+    """The gallery: a run folder (its test split), embeddings written by `likewise embed`, or an index folder written with
+    --save."""
     query: str | None = None
     """An image file, or the number of a row of the data (as in per_query.parquet and in the results). By default no query."""
     model: Folder | None = None
@@ -62,8 +64,9 @@ class Search:
     """Search method: exact compares with every row; hnsw and ivfpq (`likewise[faiss]`) are for millions of rows and miss some
     neighbours; the measured recall is printed. By default exact, or the method of a saved index."""
     save: Folder | None = None
-    """Folder to save the index in; as a TARGET it opens without computing embeddings again. By default the index is not saved."""
-    add: Location | None = None
+    """Folder to save the index in; as a TARGET it opens without computing embeddings again. By default the index is not
+    saved."""
+    add: Data | None = None
     """Data to embed and add to the saved index (any DATA of `likewise embed`). By default none."""
     skip_bad: bool = False
     """With --add, leave out and count the images that cannot be read."""

@@ -47,7 +47,10 @@ KEPT_OUT = (
 COMMON_FLAGS = ("robust", "epochs", "batch_size", "lr", "loss", "backbone", "size", "recipe", "out", "device")
 """The flags that `likewise train --help` shows, in this order. `--help-all` shows all flags."""
 
-ROBUST_FLAG_HELP = "Find and correct wrong labels during training; short for `--recipe robust`, and may be combined with another recipe."
+ROBUST_FLAG_HELP = (
+    "Find and correct wrong labels during training; short for `--recipe robust`, and may be combined with "
+    "another recipe."
+)
 """Help of `--robust`, which is a flag of the command line and no setting."""
 
 FLAG_GROUPS = {
@@ -262,7 +265,8 @@ class Train:
 
 
 def merged_settings(base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Return `base` updated with `given`. A given `epochs` removes the `steps` of `base`, which would take precedence over it."""
+    """Return `base` updated with `given`. A given `epochs` removes the `steps` of `base`, which would take precedence over
+    it."""
     superseded = {"steps"} if "epochs" in given and "steps" not in given else set()
     return {key: value for key, value in base.items() if key not in superseded} | given
 
