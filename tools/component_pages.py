@@ -8,7 +8,7 @@ from collections.abc import Collection
 from html import escape
 from pathlib import Path
 
-from likewise.config.spec import FACTS, find, spec, usage
+from likewise.config.spec import FACT_NAMES, find, spec, usage
 from likewise.metrics import NAMES as PER_QUERY
 from likewise.metrics import SET_NAMES
 from likewise.stages.listing import REGISTRIES, entries
@@ -173,7 +173,7 @@ def sections(part: type) -> dict:
 
 def default(part: type, name: str) -> str:
     value = inspect.signature(part).parameters[name].default
-    if name in FACTS and (value is inspect.Parameter.empty or name == "seed" or value is None):
+    if name in FACT_NAMES and (value is inspect.Parameter.empty or name == "seed" or value is None):
         return "of&nbsp;the&nbsp;run"
     if value is inspect.Parameter.empty:
         return "must&nbsp;be&nbsp;given"

@@ -23,8 +23,8 @@ class Audit:
     """How the influence of training samples on errors is computed: by a finite step of the head, to first order, with an inverse
     Hessian (kronecker, lissa), or through all layers (deep)."""
     heads: int = 1
-    """Number of perturbed heads that --influence finite compares: 1 is the head with the error corrected, 2 adds the head with the
-    error made worse, further heads are random."""
+    """Number of perturbed heads that --influence finite compares: 1 is the head with the error corrected, 2 adds the head
+    with the error made worse, further heads are random."""
     pairs: int = 50
     """Number of test errors of each kind for which causes are computed, worst first; all errors are listed."""
     groups: int = 10

@@ -110,8 +110,8 @@ class Hierarchy:
     """A run folder. A run trained with Hierarchical(...) has its own clusters; other runs are clustered by k-means of class
     means."""
     clusters: int | None = None
-    """Number of clusters for k-means of the class means, for any loss. By default the run's own clusters, or a tenth of the number
-    of classes."""
+    """Number of clusters for k-means of the class means, for any loss. By default the run's own clusters, or a tenth of the
+    number of classes."""
     taxonomy: str | None = None
     """Known taxonomy: cub200, cars196-type, a .json or .csv file (such as the hierarchy.csv of another run) or wordnet:ROOT. By
     default the taxonomy of the data."""
@@ -140,8 +140,8 @@ class List:
     """List the components of a registry, one line each, with a short description."""
 
     registry: Annotated[Positional[str], called("REGISTRY")] = "all"
-    """The registry to list: losses, miners, samplers, confidence, terms, noise, protocols, heads, loggers, metrics, data, recipes,
-    tables, backbones; all lists all of them except the backbones."""
+    """The registry to list: losses, miners, samplers, confidence, terms, noise, protocols, heads, loggers, metrics, data,
+    recipes, tables, backbones; all lists all of them except the backbones."""
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,8 @@ class Bench:
     """Train every cell of a table or grid, and print means with 95 % intervals over seeds beside the paper's numbers."""
 
     grid: Annotated[Positional[str], called("TABLE_OR_GRID")]
-    """Name of a paper's table (`likewise list tables` shows all), or a TOML file with [settings] of a training and [axes] of values
-    to vary, such as seed = [0, 1, 2]."""
+    """Name of a paper's table (`likewise list tables` shows all), or a TOML file with [settings] of a training and [axes] of
+    values to vary, such as seed = [0, 1, 2]."""
     data: Data | None = None
     """Data to train on. By default the data of the grid."""
     root: Folder | None = None
@@ -103,8 +103,8 @@ class Tune:
     config: Annotated[Positional[str], called("CONFIG")]
     """A TOML file with [settings] of a training and optional [ranges]; or a run folder, for its settings."""
     ranges: tuple[str, ...] = ()
-    """Settings to vary and their ranges: "lr=1e-5..1e-2 log" "loss.miner.eps=0..0.5" "dim=64|128"; or reality-check, for the ranges
-    of that paper. By default the [ranges] of CONFIG."""
+    """Settings to vary and their ranges: "lr=1e-5..1e-2 log" "loss.miner.eps=0..0.5" "dim=64|128"; or reality-check, for the
+    ranges of that paper. By default the [ranges] of CONFIG."""
     trials: int = 50
     """Number of settings to try, summed over all processes that share the search."""
     sampler: Literal["tpe", "gp", "random"] = "tpe"
