@@ -191,7 +191,7 @@ def run_export(config) -> None:
 
 @command(
     "list [REGISTRY]",
-    "list losses, miners, samplers, confidence, terms, noise, protocols, metrics, data sets, recipes, ...",
+    "list the losses, miners, samplers, metrics, data sets, recipes and other components",
 )
 def run_list(config) -> None:
     from likewise.render.listing import show_listing

@@ -90,7 +90,7 @@ def fill(key: str, value: object, let: dict[str, str]) -> object:
 
 
 def read_change(word: str) -> tuple[str, object]:
-    """Return key and value of KEY=VALUE from the command line: numbers, booleans and lists in TOML syntax, anything else as text."""
+    """Return key and value of KEY=VALUE: numbers, booleans and lists in TOML syntax, anything else as text."""
     key, equals, text = (piece.strip() for piece in word.partition("="))
     if not equals or not key:
         raise LikewiseError(

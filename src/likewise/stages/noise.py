@@ -52,7 +52,8 @@ def read_clean(config: Noise, say) -> Items:
     items = load_items(config.data, config.root, **options, say=say)
     if items.y_clean is not None:
         raise LikewiseError(
-            f"noise: the labels of '{config.data}' must be without injected noise, got a table with `label_clean`; start from the clean data"
+            f"noise: the labels of '{config.data}' must be without injected noise, got a table with `label_clean`; "
+            "start from the clean data"
         )
     if not config.taxonomy:
         return items
