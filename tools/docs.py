@@ -24,7 +24,7 @@ def write_pages() -> None:
 
 
 def write_pictures(only: Collection[str] = ()) -> None:
-    """Draw the flow, the metrics, and every part that can have a picture, or those named."""
+    """Draw the figures of the flow, the metrics and all components, or of the named components only."""
     from component_figures import DRAW, draw_metrics
     from flow_picture import draw_flow
 
@@ -57,7 +57,7 @@ def build(out: Path) -> None:
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     flags = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     flags.add_argument("--out", type=Path, default=ROOT / "site", help="folder of the site")
-    flags.add_argument("--max-images", nargs="*", metavar="PART", help="draw the pictures anew, all or of these parts")
+    flags.add_argument("--max-images", nargs="*", metavar="COMPONENT", help="draw the figures again: all, or those of these components")
     return flags.parse_args(words)
 
 

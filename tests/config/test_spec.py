@@ -83,7 +83,7 @@ def test_every_argument_is_written_out():
         ),
         ("Triplet(margin={[]: 1})", "'{\\[\\]: 1}' is not a literal"),
         ("Triplet(margin=0.1, margin=0.2)", "Triplet has the argument margin twice; remove one"),
-        ("MultiSimilarity(miner=HardPairs(eps=0.1, eps=0.1))", "HardPairs has eps twice"),
+        ("MultiSimilarity(miner=HardPairs(eps=0.1, eps=0.1))", "HardPairs has the argument eps twice"),
         ("Triplet(margin='\0')", "too deeply nested|cannot be read|must be a number"),
     ],
 )
@@ -112,7 +112,7 @@ def test_facts_fill_what_is_left_open_and_only_that():
         ("HardPairs()", "describes a HardPairs, but a Loss is needed here"),
         ("Triplet(", "cannot be read"),
         ("", "cannot be read"),
-        ("3", "a part is a name with arguments"),
+        ("3", "a component must be a name with arguments"),
         ("Triplet(margin=x)", "'x' is neither a literal nor a component"),
         ("Triplet(miner=SemiHard)", r"SemiHard\(\)"),
         ("Triplet(margin=1 + 1)", "not a literal"),

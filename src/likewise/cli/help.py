@@ -36,7 +36,7 @@ SHARED_GROUPS = {
 
 TRAIN_EXAMPLES = (
     "likewise train photos/ --robust --epochs 10",
-    'likewise train cub200 --root ~/CUB_200_2011 --loss "ProxyAnchor()" --batch-size 120',
+    'likewise train cub200 --root ~/CUB --loss "ProxyAnchor()" --batch-size 120',
 )
 """Commands that `likewise train --help` shows."""
 
