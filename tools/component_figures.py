@@ -214,7 +214,10 @@ def draw_protocol(name: str) -> Drawing:
     for left, text in zip((24, 340), SPLITS[name]):
         protocol = build(text)
         role = np.full(len(y), "", dtype="<U30")
-        for part, word in (("val", "validates"), ("train", "trains")):  # training rows can be gallery rows in validation
+        for part, word in (
+            ("val", "validates"),
+            ("train", "trains"),
+        ):  # training rows can be gallery rows in validation
             role[protocol.rows(items, part)] = word
         test = protocol.rows(items, "test")
         asks, answers = protocol.query_gallery(items, test)

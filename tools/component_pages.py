@@ -17,41 +17,42 @@ FOLDER = Path(__file__).resolve().parent.parent / "docs" / "components"
 """Folder of the figures."""
 
 PAIR = (
-    "The figures are drawn by calling the loss: one anchor, one class mate and one stranger (of losses of rankings: several "
-    "of the kind that stays), and one of the two moves from similarity -1 to 1 while the other stays (class mate at 0.6, "
-    "stranger at 0.3). Losses with proxies: one sample that moves towards its own proxy or towards another's. The gradient is "
-    "that by the moved similarity."
+    "The figures are drawn by calling the loss: one anchor, one positive and one negative (for losses of rankings: several "
+    "of the kind that does not move). One of the two moves from similarity -1 to 1, the other is fixed (the positive at 0.6, "
+    "the negative at 0.3). Losses with proxies: one sample moves towards its own proxy or towards another proxy. The gradient "
+    "is the derivative by the moved similarity."
 )
 ABOUT = {
-    "losses": ("Losses", "`--loss`: what is minimised. One number per sample, whose mean is the paper's number.", PAIR),
+    "losses": ("Losses", "`--loss`: the objective that is minimised. It returns one value per sample; their mean is the value in the paper.", PAIR),
     "miners": (
         "Miners", "`miner=` of a loss: which pairs or triplets of a batch it learns from.",
-        "The figures show 150 random batches of 16 classes with 4 samples each in 16 dimensions: how far class mates and "
-        "strangers are in all, and how far those are that the miner takes.",
+        "The figures show 150 random batches of 16 classes with 4 samples each in 16 dimensions: the distances of all positives and "
+        "negatives, and of those that the miner selects.",
     ),
     "samplers": (
         "Batch samplers", "`--sampler`: which rows make a batch.",
         "The figures show the first batches of a small data set of eight classes, A with 12 samples to H with 6.",
     ),
     "confidence": (
-        "Confidence in labels", "`--confidence`: computes sample weights, and may relabel, during training. `--robust` chooses for you.",
+        "Confidence in labels",
+        "`--confidence`: computes sample weights, and may relabel, during training. `--robust` chooses for you.",
         "The figures show 320 samples of 8 classes, a quarter of them with a wrong label, after 300 steps: every point is a "
         "label, by its suspicion and its sample weight. The dashed line is the threshold.",
     ),
-    "terms": ("Terms beside the loss", "`--terms`: what the objective adds to the loss and needs more than (z, y) for.", ""),
+    "terms": ("Terms beside the loss", "`--terms`: additions to the loss that need more than embeddings and labels.", ""),
     "noise": (
         "Noise models", "`--noise`, and `likewise noise`: inject wrong labels on purpose, to measure what wrong labels do.",
-        "The figures show where the labels of 20 glyphs go. The first class has 24 samples, every next one has one less.",
+        "The figures show the label transitions of 20 glyph classes. The first class has 24 samples, each next class one less.",
     ),
     "protocols": (
         "Protocols", "`--protocol`: which rows train, validate and test, and which are queries and gallery rows.",
-        "The figures show what becomes of 12 classes with 8 samples each.",
+        "The figures show the splits of 12 classes with 8 samples each.",
     ),
     "heads": (
-        "Heads", "`--head`: what turns the pooled feature of a backbone into an embedding.",
-        "The figures show widths, for a feature of 512 numbers and `--dim 128`.",
+        "Heads", "`--head`: the layers from the pooled feature of a backbone to the embedding.",
+        "The figures show the layer widths, for a feature of 512 dimensions and `--dim 128`.",
     ),
-    "loggers": ("Loggers", "`--loggers`: where the log of a training also goes.", ""),
+    "loggers": ("Loggers", "`--loggers`: programs that also receive the log of a training.", ""),
 }  # fmt: skip
 GREEK = {
     "alpha": "α", "beta": "β", "gamma": "γ", "lambda": "λ", "mu": "μ", "nu": "ν", "omega": "ω", "pi": "π", "rho": "ρ", "tau": "τ",

@@ -60,7 +60,9 @@ def ensure() -> str:
         if not sys.stderr.isatty():  # at a terminal, pip prints its own output
             pip.append("--quiet")
         if subprocess.call(pip) != 0:
-            sys.exit("likewise: the installation failed; the reason is printed above. Run the same command again to continue")
+            sys.exit(
+                "likewise: the installation failed; the reason is printed above. Run the same command again to continue"
+            )
         stamp.write_text(wanted)
         print(f"likewise: installed in {time.time() - started:.0f} s", file=sys.stderr, flush=True)
     return str(python)
