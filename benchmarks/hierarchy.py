@@ -4,8 +4,9 @@
 
 "loss" is the loss alone: forward, backward, the optimiser's step on its proxies, and what it does after a step, the clustering of
 every 20th (--period) included. "captured": forward, backward and optimiser as one CUDA graph, so that the device never waits
-for the host (the graph cannot contain the clustering; "regroup" is one clustering). "step" includes a network, with images of `size` pixels
-in bfloat16. Contenders take turns, and medians of 20 steps and more count; times on the CPU are those of the process.
+for the host (the graph cannot contain the clustering; "regroup" is one clustering). "step" includes a network, with
+images of `size` pixels in bfloat16. Contenders take turns, and medians of 20 steps and more count; times on the CPU are those
+of the process.
 """
 
 from __future__ import annotations

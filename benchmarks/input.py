@@ -6,8 +6,8 @@
 many grey levels it is from torchvision's antialiased crop of the same box. "images_per_s": images that arrive as uint8 batches
 on the device, nothing else running; "usual" is a torch DataLoader with Pillow and torchvision's RandomResizedCrop and flip (for
 glyphs: RandomAffine), what most training code has. Without --data, images are generated (smooth noise, JPEG, 500 x 375); with
---glyphs, they are the demo's, and whole training steps of its network are measured too. Contenders take turns, and the best of three
-rounds counts.
+--glyphs, they are the demo's, and whole training steps of its network are measured too. Contenders take turns, and the best of
+three rounds counts.
 """
 
 from __future__ import annotations

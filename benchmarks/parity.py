@@ -62,7 +62,7 @@ Table = list[list[float]]
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Embeddings to score. Without a gallery every row is a query for all other rows; with one, the rows outside are the queries."""
+    """Embeddings to score. Without a gallery every row is a query for all others; with one, the rows outside are queries."""
 
     title: str
     says: str

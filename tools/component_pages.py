@@ -23,11 +23,11 @@ PAIR = (
     "is the derivative by the moved similarity."
 )
 ABOUT = {
-    "losses": ("Losses", "`--loss`: the objective that is minimised. It returns one value per sample; their mean is the value in the paper.", PAIR),
+    "losses": ("Losses", "`--loss`: one value per sample; their mean is the loss of the paper.", PAIR),
     "miners": (
         "Miners", "`miner=` of a loss: which pairs or triplets of a batch it learns from.",
-        "The figures show 150 random batches of 16 classes with 4 samples each in 16 dimensions: the distances of all positives and "
-        "negatives, and of those that the miner selects.",
+        "The figures show 150 random batches of 16 classes with 4 samples each in 16 dimensions: the distances of all "
+        "positives and negatives, and of those that the miner selects.",
     ),
     "samplers": (
         "Batch samplers", "`--sampler`: which rows make a batch.",

@@ -244,7 +244,7 @@ def levels(graph: Graph) -> dict[str, int]:
 def draw_packages(packages: Graph) -> Drawing:
     """Draw the package graph. Imports point down; an arrow is drawn for each import that no longer path replaces.
 
-    The packages of `BANDS` stand below as lists: almost all others import them.
+    The packages of `BANDS` are listed below the graph: almost all others import them.
     """
     upper = {name: targets - BELOW for name, targets in packages.items() if name not in BELOW}
     edges, level = direct(upper), levels(upper)
