@@ -111,7 +111,7 @@ def draw_confidence(name: str) -> Drawing:
     given = {"classes": 8, "dim": 16, "labels": y.numpy(), "per_pass": 5, "seed": 0}
     share = "(share=0.25)" if name in ("PRISM", "CoTeaching", "CoTeachingPlus") else ""
     part, row = build(f"{name}{share}", **given), torch.arange(len(y))
-    for step in range(1, 301):  # enough steps for the confidence to leave its warm-up
+    for step in range(1, 301):  # enough batches for components with a state
         few = torch.randperm(len(y), generator=g)[:64]
         said = weigh(part, z[few], y[few], few, loss[few], centres)
         part.after_step(step)

@@ -11,6 +11,7 @@ from likewise.models.backbones import width_of
 from likewise.protocols import ClassFolds
 from likewise.recipes import apply
 from likewise.runs.defaults import check_loss, fold_specs, resolve
+from likewise.runs.identity import find_run
 from likewise.training.fit import train
 from likewise.types import Items, LikewiseError
 
@@ -71,6 +72,8 @@ def test_the_batch_size_is_the_batch_of_any_sampler(recipe):
     assert found.sampler.replace("batch=64", "") == re.sub(r"batch=\d+", "", plain.sampler)
     written_out = resolve(Train(data="x", sampler=found.sampler), data)
     assert found == written_out
+    key, same, other = (find_run(config, data, "data").about["identity"] for config in (found, written_out, plain))
+    assert key == same != other
 
 
 def test_folds_that_a_spec_stands_for():

@@ -48,7 +48,7 @@ class Audit:
     checkpoint: Literal["best", "last", "untrained"] = "best"
     """Checkpoint of the run: best on validation (last if there was no validation), last, or untrained (as at the start)."""
     seed: int = 0
-    """Seed of the folds, of the batches for losses that compare samples, and of the random baselines."""
+    """Seed of all random choices: folds, batches for losses that compare samples, random baselines, resamples."""
     device: Device | None = None
     """Device that computes: cpu, cuda, cuda:1 or mps. By default the GPU if there is one."""
     workers: int = -1
