@@ -1,11 +1,11 @@
-"""How well wrong labels are found: every score of an audit beside cleanlab, on the same networks, where the truth is known.
+"""Accuracy of label audits: every score of an audit beside cleanlab, on the same networks, with known true labels.
 
     python benchmarks/audit.py RUN... --out found    # runs trained with --noise (and --record-losses): found/NAME.npz for each
     python benchmarks/audit.py --table found         # table.json and table.md of all of them
 
 cleanlab gets what its documentation recommends: out-of-sample probabilities of a logistic regression on embeddings, here on the
-embeddings and on the features below them, and those of nearest neighbours. Folds are shuffled for everybody: data sorted by
-true class would otherwise give wrong labels away by their place. Without cleanlab its columns are left out.
+embeddings and on the features below them, and those of nearest neighbours. Folds are shuffled for all: the order of data
+sorted by true class would otherwise reveal wrong labels. Without cleanlab its columns are left out.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from likewise.audit.source import open_subject
 from likewise.config import Audit
 from likewise.metrics.detection import detection, paired_bootstrap, relabel_accuracy
 
-OURS = "score"
+AUDIT_SCORE = "score"
 
 
 def cleanlab_scores(z: np.ndarray, f: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
-    """Label quality by cleanlab, out-of-sample probabilities made in several ways."""
+    """Return the label quality by cleanlab, from several kinds of out-of-sample probabilities."""
     try:
         from cleanlab.rank import get_label_quality_scores
     except ImportError as error:
@@ -60,7 +60,7 @@ def cleanlab_scores(z: np.ndarray, f: np.ndarray, y: np.ndarray) -> dict[str, np
 
 
 def measure(run: str, out: Path, device: str | None = None) -> None:
-    """All scores of a run's training labels, and what is true of them."""
+    """Return all scores of a run's training labels, with the true labels."""
     began = time.perf_counter()
     config = Audit(targets=(run,), pairs=0, groups=10, quiet=True, device=device, workers=0)
     subject = open_subject(config, say=print)
@@ -81,7 +81,7 @@ def measure(run: str, out: Path, device: str | None = None) -> None:
         "cleanlab_seconds": time.perf_counter() - began,
     }  # fmt: skip
     votes = [suggest(e.z, e.y, foreign=way).y.numpy() for way in (False, True)]
-    scores = {OURS: found.judged.score, **found.single, **theirs}
+    scores = {AUDIT_SCORE: found.judged.score, **found.single, **theirs}
     out.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(
         out / f"{Path(run).name}.npz", about=json.dumps(about), row=rows, given=e.y.numpy(), true=true,
@@ -116,29 +116,29 @@ def table(folder: Path, resamples: int, but: set[int]) -> dict:
             s: {k: float(np.mean([getattr(d, k) for d in ds])) for k in ("AP", "AUROC", "recall")}
             for s, ds in each.items()
         }
-        best = max((s for s in shared if s != OURS), key=lambda s: mean[s]["AP"])
-        drawn = [OURS, *(s for s in ("vote", "loss", "loss_over_time", rival(mean)) if s in each)]
+        best = max((s for s in shared if s != AUDIT_SCORE), key=lambda s: mean[s]["AP"])
+        drawn = [AUDIT_SCORE, *(s for s in ("vote", "loss", "loss_over_time", rival(mean)) if s in each)]
         gaps = [
-            paired_bootstrap(one["scores"][best], one["scores"][OURS], w, resamples=resamples, seed=7)
+            paired_bootstrap(one["scores"][best], one["scores"][AUDIT_SCORE], w, resamples=resamples, seed=7)
             for one, w in zip(runs, wrong)
         ]
         se = np.sqrt(sum(((g.high - g.low) / 3.92) ** 2 for g in gaps)) / len(gaps)
         gap = float(np.mean([g.mean for g in gaps]))
         relabel = [
             relabel_accuracy(
-                *(torch.as_tensor(one[k]) for k in ("suggested", "suggested", "true", "given")), one["scores"][OURS] < 0.5
+                *(torch.as_tensor(one[k]) for k in ("suggested", "suggested", "true", "given")), one["scores"][AUDIT_SCORE] < 0.5
             ).top1 for one in runs
         ]  # fmt: skip
         paper = [
             relabel_accuracy(
-                *(torch.as_tensor(one[k]) for k in ("first", "second", "true", "given")), one["scores"][OURS] < 0.5
+                *(torch.as_tensor(one[k]) for k in ("first", "second", "true", "given")), one["scores"][AUDIT_SCORE] < 0.5
             ) for one in runs
         ]  # fmt: skip
         found[name] = {
             "seeds": len(runs), "wrong": [int(w.sum()) for w in wrong], "mean": mean, "best other": best,
             "AP gap": gap, "low": gap - 1.96 * se, "high": gap + 1.96 * se,
-            "estimated wrong": [float((1 - one["scores"][OURS]).sum()) for one in runs],
-            "flagged": [int((one["scores"][OURS] < 0.5).sum()) for one in runs],
+            "estimated wrong": [float((1 - one["scores"][AUDIT_SCORE]).sum()) for one in runs],
+            "flagged": [int((one["scores"][AUDIT_SCORE] < 0.5).sum()) for one in runs],
             "relabel top1": float(np.mean(relabel)), "votes top1": float(np.mean([p.top1 for p in paper])),
             "votes lenient": float(np.mean([p.lenient for p in paper])),
             "curve": {s: np.mean([d.curve for d in each[s]], 0).round(4).tolist() for s in drawn},
@@ -163,16 +163,18 @@ def as_text(found: dict) -> str:
 
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("runs", nargs="*")
-    asked.add_argument("--out", type=Path, default=Path("found"))
-    asked.add_argument("--table", type=Path)
-    asked.add_argument(
-        "--without", type=Path, help="rows judged naturally wrong, one a line: no longer counted as right"
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="*")
+    parser.add_argument("--out", type=Path, default=Path("found"))
+    parser.add_argument("--table", type=Path)
+    parser.add_argument(
+        "--without",
+        type=Path,
+        help="file with one row number per line: labels that are wrong in the original data, not counted as right",
     )
-    asked.add_argument("--resamples", type=int, default=1000)
-    asked.add_argument("--device")
-    return parse_with_quick(asked, words, resamples=100)
+    parser.add_argument("--resamples", type=int, default=1000)
+    parser.add_argument("--device")
+    return parse_with_quick(parser, words, resamples=100)
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -88,7 +88,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--device", default="cpu", help="where likewise computes")
     parser.add_argument("--who", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
-    parser.add_argument("--out", help="write the result here as JSON")
+    parser.add_argument("--out", help="JSON file for the result")
     return parse_with_quick(parser, words, rows=240, dim=8, per_class=6, iterations=3, seeds=1)
 
 

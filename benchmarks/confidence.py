@@ -1,11 +1,11 @@
-"""What believing labels costs: time that a confidence adds to a step of training, plain, compiled and as a CUDA graph.
+"""Cost of a confidence: the time that it adds to a training step, eager, compiled and as a CUDA graph.
 
     python benchmarks/confidence.py [--device cuda] [--batch 360] [--classes 100 11318] [--compile] [--out result.json]
 
-"threshold + weights" is a way to find tau and Lambert's W together, from given losses; a part's name is all of it: judging the
-batch, and what it learns after the step. Compiled: the judging is, the learning is not. Captured: the whole, in one CUDA
-graph, which fails where anything waits for the host. Contenders take turns, and medians count; times on the CPU are those of
-the process. "waits": how often the host waits for the device.
+"threshold + weights" is a way to compute tau and Lambert's W together, from given losses; the name of a component is the whole of
+it: the sample weights of the batch, and the update after the step. Compiled: the weights are, the update is not. Captured: both,
+in one CUDA graph, which fails if anything waits for the host. Contenders take turns, and medians count; times on the CPU are
+process times. "waits": number of times that the host waits for the device.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def step(part: Confidence, relabel, inputs: tuple) -> None:
 
 
 def captured(work):
-    """The same work as one CUDA graph; its replay."""
+    """Return a function that replays the work as one CUDA graph."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -61,7 +61,7 @@ def captured(work):
 
 
 def measure(name: str, works: dict, options, **about) -> dict:
-    """One line of the table: milliseconds of every way to run the same."""
+    """Return one row of the table: milliseconds of every way to run the same work."""
     cuda = options.device.startswith("cuda")
     found = {}
     if cuda:
@@ -110,14 +110,14 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--batch", type=int, nargs="+", default=[360])
     parser.add_argument("--classes", type=int, nargs="+", default=[100, 11_318])
     parser.add_argument("--dim", type=int, default=512)
-    parser.add_argument(
-        "--parity-samples", type=int, default=8054, help="training samples, which is what PRISM remembers"
-    )
-    parser.add_argument("--compile", action="store_true", help="also measure the compiled ways")
+    parser.add_argument("--samples", type=int, default=8054, help="number of training samples, which PRISM stores")
+    parser.add_argument("--compile", action="store_true", help="also measure compiled code")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=1, help="on the CPU")
-    parser.add_argument("--out", help="write the result here as JSON")
-    parser.add_argument("--patience", type=float, default=2.0, help="seconds; what needs more is measured once")
+    parser.add_argument("--threads", type=int, default=1, help="number of CPU threads")
+    parser.add_argument("--out", help="JSON file for the result")
+    parser.add_argument(
+        "--patience", type=float, default=2.0, help="work that takes longer, in seconds, is measured once"
+    )
     return parse_with_quick(parser, words, batch=[16], classes=[8], dim=8, samples=64, patience=0.0)
 
 

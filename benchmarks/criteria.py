@@ -1,10 +1,10 @@
-"""Every criterion once on the demo: glyphs with wrong labels, tested on classes that training never saw.
+"""Every criterion once on the demo: glyphs with wrong labels, tested on unseen classes.
 
     python benchmarks/criteria.py [--epochs 6] [--share 0.2] [--only Triplet Margin] [--out result.json]
 
 All train with the demo's settings (network, batches, learning rate) and their own defaults; parameters of a loss learn at 1e-3,
-with two exceptions named below. Nothing is tuned for any of them, so the table says that each learns, not which is best. rho is
-that of the test embeddings.
+with two exceptions named below. Nothing is tuned for any of them, so the table shows that each learns, not which is best. rho is
+the value for the test embeddings.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from likewise.training.fit import train
 
 METRICS = ("R@1", "MAP@R", "rho")
 SPECS = {"CrossBatchMemory": "CrossBatchMemory(start=150)", "Hierarchical": "Hierarchical(loss=ProxyAnchor())"}
-"""The memory waits for two passes: its paper warms up first, since early embeddings move too fast to be remembered."""
+"""The memory starts after two epochs, as in its paper: early embeddings move too fast to be stored."""
 RATES = {"SoftTriple": 1e-4}
 """Its many centres start eight times smaller than one proxy per class does, so the same step is eight times as far."""
 
@@ -49,12 +49,14 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", default="glyphs")
     parser.add_argument("--epochs", type=float, default=6)
-    parser.add_argument("--share", type=float, default=0.2, help="of the training labels made wrong")
-    parser.add_argument("--lr", type=float, help="instead of the demo's")
+    parser.add_argument(
+        "--share", type=float, default=0.2, help="noise rate: share of the training labels that are wrong"
+    )
+    parser.add_argument("--lr", type=float, help="learning rate, in place of the demo's")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=-1)
     parser.add_argument("--only", nargs="+", default=losses.__all__)
-    parser.add_argument("--out", help="write the result here as JSON")
+    parser.add_argument("--out", help="JSON file for the result")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     toy = {"data": "glyphs(classes=48, per_class=8)", "steps": 2, "workers": 0, "device": "cpu"}
     return parse_with_quick(parser, words, **toy)

@@ -137,7 +137,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--million", action="store_true", help="a million rows in place of the comparison")
     parser.add_argument("--million-rows", type=int, default=10**6, help="another number of them")
     parser.add_argument("--queries", type=int, default=20_000, help="how many of the million rows are queries (CPU)")
-    parser.add_argument("--out", help="write the result here as JSON")
+    parser.add_argument("--out", help="JSON file for the result")
     return parse_with_quick(parser, words, rows=200, dim=8, default_rows=100, million_rows=500, queries=20)
 
 

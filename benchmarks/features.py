@@ -1,4 +1,4 @@
-"""Pictures -> features of a network that is not trained, as data for `likewise train`: what a head learns in seconds on a CPU.
+"""Compute features of images with a pretrained network, as data for `likewise train`: a head trains on them in seconds on a CPU.
 
 python benchmarks/features.py cub.csv --out cub224.npz
 likewise bench examples/robust-features.toml --jobs 2
@@ -21,7 +21,7 @@ from likewise.models.embedder import Embedder
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("data", help="a folder or table of pictures, with a split")
+    parser.add_argument("data", help="a folder or table of images, with a split")
     parser.add_argument("--out", required=True, help=".npz with x, label and split")
     parser.add_argument("--backbone", default="efficientnet_lite0")
     parser.add_argument("--pool", default="avg+max")

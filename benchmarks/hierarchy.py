@@ -1,11 +1,12 @@
-"""What groups of classes cost: a step of training with Hierarchical around a loss, over a step with that loss alone.
+"""Cost of groups of classes: a step of training with Hierarchical around a loss, over a step with that loss alone.
 
     python benchmarks/hierarchy.py [--device cuda] [--classes 11318] [--clusters 500] [--batch 128] [--backbone resnet50]
 
 "loss" is the loss alone: forward, backward, the optimiser's step on its proxies, and what it does after a step, the clustering of
 every 20th (--period) included. "captured": forward, backward and optimiser as one CUDA graph, so that the device never waits
-for the host (which cannot hold the clustering; "regroup" is one of those). "step" has a network in it, pictures of `size` pixels
-in bfloat16. Contenders take turns, and medians of 20 steps and more count; times on the CPU are those of the process.
+for the host (the graph cannot contain the clustering; "regroup" is one clustering). "step" includes a network, with
+images of `size` pixels in bfloat16. Contenders take turns, and medians of 20 steps and more count; times on the CPU are those
+of the process.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ LOSSES = ("ProxyAnchor()", "ProxyNCA(positive_in_denominator=True)")
 
 
 class Steps:
-    """A training of nothing but proxies, or of a network too, a period of steps at a time."""
+    """Train proxies only, or a network too, for one period of steps per call."""
 
     def __init__(self, text: str, options, network: Embedder | None = None):
         torch.manual_seed(0)
@@ -68,7 +69,7 @@ class Steps:
 
 
 def compare(name: str, works: dict, options, steps: int) -> dict:
-    """One line: milliseconds of a step with and without groups, and what they add."""
+    """Return one row: milliseconds of a step with and without groups, and the difference."""
     ms = {k: v / steps for k, v in race(works, options.device, options.rounds, options.patience).items()}
     more = ms["groups"] / ms["plain"] - 1
     print(f"{name:52s} plain {ms['plain']:8.3f} ms | with groups {ms['groups']:8.3f} ms | {more:+.1%}", flush=True)
@@ -86,8 +87,10 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--period", type=int, default=20, help="steps from one clustering to the next")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--out", help="write the numbers to this file as JSON")
-    parser.add_argument("--patience", type=float, default=2.0, help="seconds; what needs more is measured once")
+    parser.add_argument("--out", help="JSON file for the result")
+    parser.add_argument(
+        "--patience", type=float, default=2.0, help="work that takes longer, in seconds, is measured once"
+    )
     toy = {
         "classes": 24,
         "coarse": 3,

@@ -1,13 +1,13 @@
-"""How fast pictures become batches: the crop kernel, every place that pictures can be kept in, and the usual way beside them.
+"""Speed of the input pipeline: the crop kernel, every cache of decoded images, and a usual DataLoader for comparison.
 
     python benchmarks/input.py [--device cuda] [--data TABLE | --glyphs] [--size 160] [--batch 112] [--workers 16] [--out FILE]
 
-"kernel": one call for a batch of random crops of 500 x 375 pictures held on the device, beside the torch reference, and how
-many grey levels it is from torchvision's antialiased crop of the same box. "images_per_s": pictures that arrive as uint8 batches
+"kernel": one call for a batch of random crops of 500 x 375 images on the device, beside the torch reference, and how
+many grey levels it is from torchvision's antialiased crop of the same box. "images_per_s": images that arrive as uint8 batches
 on the device, nothing else running; "usual" is a torch DataLoader with Pillow and torchvision's RandomResizedCrop and flip (for
-glyphs: RandomAffine), what most training code has. Without --data, pictures are made up (smooth noise, JPEG, 500 x 375); with
---glyphs, they are the demo's, and whole training steps of its network are measured too. Ways take turns, and the best of three
-rounds counts.
+glyphs: RandomAffine), what most training code has. Without --data, images are generated (smooth noise, JPEG, 500 x 375); with
+--glyphs, they are the demo's, and whole training steps of its network are measured too. Contenders take turns, and the best of
+three rounds counts.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from likewise.types import Items
 
 
 class Usual(Dataset):
-    """One picture after another, by Pillow and torchvision."""
+    """Images one after another, by Pillow and torchvision."""
 
     def __init__(self, items: Items, size: int, kind: str):
         self.items = items
@@ -80,7 +80,7 @@ def ours(items: Items, order: list[list[int]], options, kind: str, keep: str) ->
 
 
 def rate(feed: Iterator[Tensor], device: str) -> float:
-    """Pictures a second, from the first asked for to the last one there."""
+    """Return images per second, from the first request to the last arrival."""
     began, count = time.perf_counter(), 0
     for x in feed:
         count += len(x)
@@ -90,7 +90,7 @@ def rate(feed: Iterator[Tensor], device: str) -> float:
 
 
 def kernel(options) -> dict:
-    """Milliseconds of one batch of crops, the reference's, and the distance from torchvision."""
+    """Return milliseconds of one batch of crops, of the reference, and the difference from torchvision."""
     device, rng, (h, w) = torch.device(options.device), np.random.default_rng(0), (375, 500)
     pictures = 4 if options.quick else 400
     pixels = torch.randint(0, 256, (pictures * h * w, 3), dtype=torch.uint8, device=device)
@@ -205,14 +205,16 @@ def measure(options) -> dict:
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--data", help="a table of pictures; by default they are made up")
-    parser.add_argument("--glyphs", action="store_true", help="the demo's pictures, and training steps on them")
+    parser.add_argument("--data", help="a table of images; by default random images are generated")
+    parser.add_argument(
+        "--glyphs", action="store_true", help="use the images of the demo, and measure training steps on them"
+    )
     parser.add_argument("--size", type=int, default=160)
     parser.add_argument("--batch", type=int, default=112)
     parser.add_argument("--batches", type=int, default=30)
-    parser.add_argument("--steps", type=int, default=100, help="of training on glyphs")
+    parser.add_argument("--steps", type=int, default=100, help="number of training steps on glyphs")
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) // 2))
-    parser.add_argument("--out", help="write the result here as JSON")
+    parser.add_argument("--out", help="JSON file for the result")
     return parse_with_quick(parser, words, size=24, batch=4, batches=2, steps=10, workers=0)
 
 

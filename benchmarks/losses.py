@@ -247,9 +247,11 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--compile", action="store_true", help="also measure the compiled loss")
     parser.add_argument("--no-peer", action="store_true")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=1, help="on the CPU")
-    parser.add_argument("--patience", type=float, default=2.0, help="seconds; what needs more is measured once")
-    parser.add_argument("--out", help="write the result here as JSON")
+    parser.add_argument("--threads", type=int, default=1, help="number of CPU threads")
+    parser.add_argument(
+        "--patience", type=float, default=2.0, help="work that takes longer, in seconds, is measured once"
+    )
+    parser.add_argument("--out", help="JSON file for the result")
     toy = {"sizes": [16], "per_class": [4], "classes": [6], "dim": 8, "memory": 32, "patience": 0.0}
     return parse_with_quick(parser, words, **toy)
 

@@ -1,7 +1,7 @@
-"""What the benchmarks share: `--quick`, processes of their own, clocks, training rates and made-up pictures.
+"""Shared functions of the benchmarks: `--quick`, separate processes, clocks, training rates and generated images.
 
 Every benchmark has `parse(words)`, which returns its options, and `main(words)`, which measures. With `--quick` it runs at toy
-size in this process: that shows that the script works, and its numbers mean nothing.
+size in this process: this checks that the script works; the numbers mean nothing.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _answer(work: Callable, arguments: tuple, pipe) -> None:
 
 
 class Clock:
-    """Seconds, and the peak of memory above what was held when it was made (of the process on a CPU: Linux only)."""
+    """Seconds and peak memory since construction, above the memory in use at that time (on a CPU: of the process, Linux only)."""
 
     def __init__(self, device: str):
         self.gpu = device != "cpu"
@@ -121,7 +121,7 @@ def training_rate(run, skip: int = 2) -> float:
 def made_up(count: int, size: tuple[int, int] = (500, 375), classes: int = 50) -> Iterator[str]:
     """A table of JPEG files of smooth noise, which compresses about as photographs do; half of the classes train.
 
-    The cache of decoded pictures lies beside the files for as long, so that both are deleted together.
+    The cache of decoded images is next to the files for as long, so that both are deleted together.
     """
     before = os.environ.get("XDG_CACHE_HOME")
     with tempfile.TemporaryDirectory() as name:
@@ -139,7 +139,7 @@ def made_up(count: int, size: tuple[int, int] = (500, 375), classes: int = 50) -
 
 
 def draw(file: Path, size: tuple[int, int], seed: int) -> None:
-    """Write one picture of smooth noise."""
+    """Write one image of smooth noise."""
     import numpy as np
     from PIL import Image
 

@@ -2,8 +2,8 @@
 
     python benchmarks/parity.py [--out docs/parity.md]
 
-Five small random data sets. A number that differs from that of the loops is bold and has a note. A reason says which
-numbers it makes possible, and a difference that no reason makes possible is an error: no note is a guess.
+Five small random data sets. A number that differs from that of the loops is bold and has a note. A reason states the
+numbers that it allows, and a difference that no reason allows is an error.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ MEANINGS = {
 """What one name of theirs becomes with another k, where all classes have 20 samples."""
 WHO = ("likewise", "brute force", "PML, faiss", "PML, topk", "scikit-learn")
 CLOSE = 1e-6
-Values = dict[str, float]  # by name of the metric; one that somebody does not have is missing
+Values = dict[str, float]  # by name of the metric; a metric that a library lacks is missing
 Table = list[list[float]]
 
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Embeddings to score. Without a gallery every row asks all others; with one, the rows outside ask those inside."""
+    """Embeddings to score. Without a gallery every row is a query for all others; with one, the rows outside are queries."""
 
     title: str
     says: str
@@ -87,7 +87,7 @@ class Data:
 
     @cached_property
     def cluster(self) -> Int[Tensor, "N"]:
-        """The one k-means that everybody's NMI, AMI and F1 are about."""
+        """Return the clusters of one k-means, from which all libraries compute NMI, AMI and F1."""
         return kmeans(F.normalize(self.z, dim=1), len(self.y.unique()), iterations=ITERATIONS).label
 
 
@@ -106,7 +106,7 @@ def data_sets() -> list[Data]:
     copies[100:115], copies[131:146] = copies[40:55], copies[60:75]
     alone, absent = (even.where(row >= first, row + 12) for first in (24, 6))
     uneven = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
-    copied = "The same, but 15 rows of all classes are one picture, 15 have a twin in their class, 15 in another class."
+    copied = "The same, but 15 rows of all classes are one image, 15 have a twin in their class, 15 in another class."
     split = (
         "60 queries, a gallery of 180 without the classes of 6 queries. Numbers of the whole set are of all 240 rows."
     )
@@ -141,7 +141,7 @@ def loop_ranking(data: Data, sim: Table, tie: int = 0) -> Values:
 
 
 def loop_query(hits: list[bool]) -> Values:
-    """From whether each answer is right, nearest first."""
+    """Return the metrics of a query from the relevance of its results, nearest first."""
     relevant = sum(hits)
     precision = [found / r if hit else 0.0 for r, (hit, found) in enumerate(zip(hits, accumulate(hits)), 1)]
     gain = [1 / math.log2(r + 1) for r in range(1, 11)]
@@ -154,7 +154,7 @@ def loop_query(hits: list[bool]) -> Values:
 
 
 def loop_groups(a: list[int], b: list[int]) -> Values:
-    """Two ways to group the same samples, compared."""
+    """Return the agreement of two groupings of the same samples."""
     total, in_a, in_b, in_both = len(a), Counter(a), Counter(b), Counter(zip(a, b))
     entropy = [-sum(n / total * math.log(n / total) for n in size.values()) for size in (in_a, in_b)]
     shared = sum(n / total * math.log(n * total / (in_a[p] * in_b[q])) for (p, q), n in in_both.items())
@@ -175,7 +175,7 @@ def loop_groups(a: list[int], b: list[int]) -> Values:
 
 
 def split_pairs(y: list[int], sim: Table) -> tuple[list[float], list[float]]:
-    """Cosines of the pairs of one class, and of all others."""
+    """Return the cosines of pairs of the same class, and of all other pairs."""
     pairs = list(combinations(range(len(y)), 2))
     return [sim[i][j] for i, j in pairs if y[i] == y[j]], [sim[i][j] for i, j in pairs if y[i] != y[j]]
 
@@ -190,7 +190,7 @@ def loop_pairs(same: list[float], different: list[float]) -> Values:
 
 
 def by_pml(data: Data, wanted: dict[str, tuple], knn: CustomKNN | None = None) -> Values:
-    """At its defaults, but for k, the search (None: faiss) and the clusters. It asks for P@1 too, without which MRR fails."""
+    """At its defaults, but for k, the search (None: faiss) and the clusters. It also computes P@1, without which MRR fails."""
     how = {"device": torch.device("cpu"), "knn_func": knn, "kmeans_func": lambda *_: data.cluster[data.asks]}
     return {
         name: AccuracyCalculator((key, "precision_at_1"), k=k, **how).get_accuracy(*data.query_gallery)[key]
@@ -208,7 +208,7 @@ def by_sklearn(data: Data, sim: Table) -> Values:
     truth, score = [1] * len(same) + [0] * len(different), same + different
     far, tar, _ = sk.roc_curve(truth, score)
     (_, false), (missed, true) = sk.cluster.pair_confusion_matrix(y, group).tolist()
-    with warnings.catch_warnings(action="ignore"):  # it says so where a query has nothing to find
+    with warnings.catch_warnings(action="ignore"):  # it warns about queries without relevant rows
         precision = sk.average_precision_score(hits, near, average="samples")
     return {
         "mAP": precision, "NDCG@10": sk.ndcg_score(hits, near, k=10), "NMI": sk.normalized_mutual_info_score(y, group),
@@ -254,7 +254,7 @@ def reasons(data: Data, sim: Table, loops: Values) -> list[Reason]:
 
 
 def compare(data: Data) -> tuple[dict[str, Values], dict[tuple[str, str], Reason]]:
-    """Everybody's numbers, and the reason for every one that is not the loops', by who and metric."""
+    """Return the values of all libraries, and the reason for every value that differs from the loops, by library and metric."""
     y, sim, topk = data.y.tolist(), cosines(data.z), CustomKNN(CosineSimilarity())
     loops = loop_ranking(data, sim) | loop_groups(y, data.cluster.tolist()) | loop_pairs(*split_pairs(y, sim))
     columns = likewise(data), loops, by_pml(data, PML), by_pml(data, PML, topk), by_sklearn(data, sim)
@@ -330,8 +330,8 @@ def section(data: Data, values: dict[str, Values], why: dict[tuple[str, str], Re
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, help="write the page here, in place of showing it")
-    parser.add_argument("--sets", type=int, default=5, help="how many of the data sets")
+    parser.add_argument("--out", type=Path, help="file for the page, in place of printing it")
+    parser.add_argument("--sets", type=int, default=5, help="number of data sets")
     return parse_with_quick(parser, words, sets=1)
 
 

@@ -1,10 +1,10 @@
-"""How `likewise search` answers: many clients at a real server, and indices of many rows.
+"""Load test of `likewise search`: many clients at a real server, and indices of many rows.
 
-    python benchmarks/serve.py load TARGET PICTURES [--requests 1000] [--at-once 16]
+    python benchmarks/serve.py load TARGET IMAGES [--requests 1000] [--at-once 16]
     python benchmarks/serve.py index [--rows 1000000] [--dim 128] [--kinds exact hnsw ivfpq]
 
-One JSON object a line. `load` starts `likewise search TARGET --serve` and sends it random pictures of a folder; every request is
-answered or counted as lost. `index` fills an index with vectors in clusters of 50 around random centres, as embeddings are.
+Prints one JSON object per line. `load` starts `likewise search TARGET --serve` and sends random images of a folder; every request
+is answered or counted as lost. `index` fills an index with vectors in clusters of 50 around random centres, as embeddings are.
 """
 
 from __future__ import annotations

@@ -9,14 +9,14 @@ A network is name:side:batch; its weights are random. Parts:
 
 steps    "bare": forward, backward and a fused optimiser step of the network on one batch that stays on the device, with the
          sum of its embeddings for a loss: as it is, captured as a CUDA graph, compiled and captured. "training": the rate
-         that a run of `likewise.train` (random crops of pictures, a loss, logging) writes into its own log, without the
+         that a run of `likewise.train` (random crops of images, a loss, logging) writes into its own log, without the
          first fifth. Both in bfloat16 on a GPU. Ratios are between numbers of the same call.
-embed    `embed_rows` on the same pictures, beside the bare network in evaluation mode, as it is and captured.
-proxies  a step of ArcFace with --classes classes, its proxies shared out among --processes on the same device.
+embed    `embed_rows` on the same images, beside the bare network in evaluation mode, as it is and captured.
+proxies  a step of ArcFace with --classes classes, its proxies divided among --processes on the same device.
 memory   the peak memory of steps with the network in chunks of --chunk-size and without.
-run      a whole run of --passes passes, from settings to scores, with decoded pictures.
+run      a whole run of --passes epochs, from settings to scores, with decoded images.
 
-Without --data, pictures are made up: 2,000 of 500 x 375. A network whose package is missing is reported and left out.
+Without --data, 2,000 images of 500 x 375 are generated. A network whose package is missing is reported and left out.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def bare(net: tuple[str, int, int], way: str, options) -> dict:
     name, size, batch = net
     embedder, x = network(name, size, options), some_batch(batch, size, options)
     optimizer = torch.optim.AdamW(embedder.parameters(), lr=1e-5, fused=True)
-    torch.compiler.reset()  # it compiles one function only so many times before it gives up
+    torch.compiler.reset()  # a function is compiled only a limited number of times
     began = finished(options)
     work = embedder if way == "eager" else Captured(embedder, x, bf16=True, compiled=way == "compile")
 
@@ -287,16 +287,18 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=["eager"] if device == "cpu" else list(WAYS))
     parser.add_argument("--losses", nargs="+", default=["ProxyNCA(positive_in_denominator=True)", "MultiSimilarity()"])
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--rounds", type=int, default=3, help="of embedding; the best counts")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds of embedding; the best counts")
     parser.add_argument("--dim", type=int, default=512)
-    parser.add_argument("--data", help="a table of pictures; by default they are made up")
-    parser.add_argument("--weights", help="a file of weights, for a whole run")
-    parser.add_argument("--passes", type=int, default=30, help="of a whole run")
-    parser.add_argument("--chunk-size", type=int, default=128, help="of the part memory")
-    parser.add_argument("--classes", type=int, default=1_000_000, help="of the part proxies")
-    parser.add_argument("--processes", type=int, nargs="+", default=[1], help="that share the proxies out, such as 1 2")
+    parser.add_argument("--data", help="a table of images; by default random images are generated")
+    parser.add_argument("--weights", help="weight file for a whole run")
+    parser.add_argument("--passes", type=int, default=30, help="epochs of a whole run")
+    parser.add_argument("--chunk-size", type=int, default=128, help="images per chunk for `memory`")
+    parser.add_argument("--classes", type=int, default=1_000_000, help="classes for `proxies`")
+    parser.add_argument(
+        "--processes", type=int, nargs="+", default=[1], help="processes that share the proxies, such as 1 2"
+    )
     parser.add_argument("--device", default=device)
-    parser.add_argument("--out", help="write the result here as JSON")
+    parser.add_argument("--out", help="JSON file for the result")
     toy = {
         "nets": ["conv_small:16:16"], "steps": 10, "rounds": 1, "dim": 8, "passes": 1, "chunk_size": 8, "classes": 20,
         "processes": [1], "device": "cpu", "ways": ["eager"],

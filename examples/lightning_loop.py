@@ -19,7 +19,7 @@ from likewise.types import Embedded, Items
 
 
 class Glyphs(lightning.LightningModule):
-    """A small network under a loss with proxies, which learn beside it at the rate of the loss's paper."""
+    """A small network and a loss whose proxies are trained with the learning-rate factor of its paper."""
 
     def __init__(self, classes: int, pixels: int, dim: int = 64):
         super().__init__()
@@ -44,7 +44,7 @@ class Glyphs(lightning.LightningModule):
 
 
 class OnePass:
-    """A sampler of likewise as a `batch_sampler`: those go on for ever, and Lightning counts passes."""
+    """A likewise sampler, which is endless, as a `batch_sampler` with the length of one epoch, which Lightning needs."""
 
     def __init__(self, sampler: SamplesPerClass):
         self.sampler, self.number = sampler, 0
@@ -58,7 +58,7 @@ class OnePass:
 
 
 def evaluate(module: Glyphs, x: torch.Tensor, items: Items) -> dict[str, float]:
-    """Scores of the test split, as `likewise evaluate` gives them."""
+    """Return the scores of the test split, as `likewise evaluate` computes them."""
     rows = UnseenClasses().rows(items, "test")
     with torch.no_grad():
         z = module(x[rows])
@@ -68,7 +68,7 @@ def evaluate(module: Glyphs, x: torch.Tensor, items: Items) -> dict[str, float]:
 
 
 def train(classes: int = 60, passes: int = 20) -> tuple[dict[str, float], dict[str, float]]:
-    """Scores before and after."""
+    """Return the scores before and after training."""
     lightning.seed_everything(0, verbose=False)
     items = load(f"glyphs(size=24, classes={classes})")
     pixels = [np.asarray(Image.open(Path(items.root, file)).convert("L"), np.float32) for file in items.path]

@@ -1,4 +1,4 @@
-"""likewise losses in a loop of your own: R@1 among glyphs of unseen classes, before and after."""
+"""likewise losses in your own training loop: R@1 on glyphs of unseen classes, before and after training."""
 
 from pathlib import Path
 
@@ -20,17 +20,17 @@ def train(classes: int = 60, steps: int = 120) -> tuple[float, float]:
     known, unseen = (torch.from_numpy(np.flatnonzero(items.split == part)) for part in ("train", "test"))
     network = nn.Sequential(nn.Linear(x.shape[1], 256), nn.ReLU(), nn.Linear(256, 64))
     loss = losses.MultiSimilarity(miner=miners.HardPairs(eps=0.1))  # or one with proxies: ArcFace(classes=..., dim=64)
-    optimizer = torch.optim.AdamW([*network.parameters(), *loss.parameters()], lr=1e-3)  # those learn too
+    optimizer = torch.optim.AdamW([*network.parameters(), *loss.parameters()], lr=1e-3)  # proxies are trained too
     found = [metrics.metric("R@1")(rank(normalize(network(x[unseen]).detach(), dim=1), y[unseen], k=1)).nanmean()]
     batches = iter(samplers.SamplesPerClass(labels=y[known].numpy(), batch=60, per_class=4, seed=0))
     for step in range(1, steps + 1):
         rows = known[next(batches)]
         z = normalize(network(x[rows]), dim=1)
-        each = loss(z, y[rows])  # one number per sample: how far to believe a label is a weight on its number, such as
+        each = loss(z, y[rows])  # one value per sample; a confidence multiplies it by a sample weight, such as
         optimizer.zero_grad()  # `likewise.confidence.SuperLoss()(z.detach(), y[rows], rows, each.detach()).w`
         each.mean().backward()
         optimizer.step()
-        loss.after_step(step)  # for losses that move or remember something by themselves
+        loss.after_step(step)  # for losses that update proxies or a memory themselves
     found += [metrics.metric("R@1")(rank(normalize(network(x[unseen]).detach(), dim=1), y[unseen], k=1)).nanmean()]
     return float(found[0]), float(found[1])
 

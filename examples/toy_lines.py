@@ -8,7 +8,7 @@ another direction. The study trains it twice, with a contrastive loss over tripl
 then taking the positive for the negative, with probability p = 0.001; the second spectrum is far flatter.
 
 The effect is real, but it comes from deleting the positive term, not from p = 0.001: the study's script also leaves the pull
-d_ap out of the regularised loss, which its text does not say. Where the pull stays, p = 0.001 changes nothing. Without it the
+d_ap out of the regularised loss, which its text does not mention. Where the pull stays, p = 0.001 changes nothing. Without it the
 spectrum is flat with p = 0 too. Second singular value over ten seeds, for base, push only and the study's script: 0.10, 0.41
 and 0.41 on the diagonal lines; 0.11, 0.28 and 0.39 on the vertical ones, where swaps do add something once the pull is gone.
 So all five variants are trained here, with several seeds:
@@ -45,7 +45,7 @@ CLASSES, PER_CLASS, STEPS, BATCH, LR, MARGIN = 4, 15, 200, 24, 0.03, 0.1
 
 @dataclass(frozen=True)
 class Variant:
-    """A loss: does it pull, and what happens to a triplet with probability p?"""
+    """A variant of the loss: whether it has the positive term, and the swap of a triplet with probability p."""
 
     name: str
     pull: bool
@@ -122,7 +122,7 @@ def distance(a: Tensor, b: Tensor) -> Tensor:
 
 
 def train(network: nn.Sequential, x: Tensor, variant: Variant, rng: np.random.RandomState, steps: int) -> float:
-    """Train in place; the loss of the last step."""
+    """Train in place, and return the loss of the last step."""
     y = labels().numpy()
     optimizer = torch.optim.Adam(network.parameters(), lr=LR)
     for _ in range(steps):
@@ -161,9 +161,9 @@ def play(lines: str, seed: int, p: float = 0.001, steps: int = STEPS) -> tuple[T
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lines", choices=("diagonal", "vertical"), default="diagonal")
-    parser.add_argument("--out", help="where to save the picture (.png)")
+    parser.add_argument("--out", help="file for the figure (.png)")
     parser.add_argument("--p", type=float, default=0.001, help="probability of a swap")
-    parser.add_argument("--seeds", type=int, default=3, help="how often to train, from seed 1 on")
+    parser.add_argument("--seeds", type=int, default=3, help="number of trainings, with seeds from 1")
     parser.add_argument("--steps", type=int, default=STEPS, help="steps of each training; the study takes 200")
     return parser.parse_args(words)
 
@@ -185,7 +185,7 @@ def main(words: Sequence[str] | None = None) -> None:
         from toy_picture import draw
 
         draw(plays, asked.lines, asked.out)
-        print(f"picture: {asked.out}")
+        print(f"figure: {asked.out}")
 
 
 def title(variant: Variant) -> str:

@@ -1,4 +1,4 @@
-"""The picture of toy_lines.py: points, embeddings on the circle, spectra, and what each variant does over several seeds."""
+"""The figure of toy_lines.py: points, embeddings on the circle, spectra, and the results of each variant over several seeds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STYLE = {
 
 
 def draw(plays: list, lines: str, out: str) -> None:
-    """Draw what `play` gave for every seed; the upper row shows the first."""
+    """Draw the results of `play` for every seed; the upper row shows the first seed."""
     x, other, results = plays[0]
     base, study = results[:2]
     with mpl.rc_context(STYLE):
@@ -91,7 +91,7 @@ def draw_spectra(axes: Axes, base, study) -> None:
 
 
 def draw_variants(axes: Axes, plays: list) -> None:
-    """The second singular value of every variant: a dot a seed, a bar their mean."""
+    """Draw the second singular value of every variant: one dot per seed, a bar for their mean."""
     names = []
     for line, same in enumerate(zip(*(results for _, _, results in plays), strict=True)):
         variant, value = same[0].variant, [r.spectrum[1] for r in same]

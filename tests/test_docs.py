@@ -93,7 +93,7 @@ def test_the_script_writes_pages_and_pictures(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(docs, "FOLDER", tmp_path / "docs" / "components")
     monkeypatch.setattr(docs, "build", lambda out: out.mkdir())
     some = ["Triplet", "SemiHard", "Shuffled", "SuperLoss", "Uniform", "ClassFolds", "Linear"]
-    docs.main(["--out", str(tmp_path / "site"), "--max-images", *some])
+    docs.main(["--out", str(tmp_path / "site"), "--figures", *some])
     assert capsys.readouterr().out == f"open {tmp_path / 'site' / 'index.html'}\n" and (tmp_path / "site").is_dir()
     drawn = {file.name for file in docs.FOLDER.glob("*.svg")}
     assert drawn == {
@@ -106,7 +106,7 @@ def test_the_script_writes_pages_and_pictures(tmp_path, monkeypatch, capsys):
         fresh = (tmp_path / "docs" / name).read_text("utf-8")
         if unwritten() and name.endswith(".md"):
             continue  # the fast suite compares what is written
-        assert fresh == (ROOT / "docs" / name).read_text("utf-8"), "run python tools/docs.py --max-images"
+        assert fresh == (ROOT / "docs" / name).read_text("utf-8"), "run python tools/docs.py --figures"
     assert {file.name for file in docs.FOLDER.glob("*.md")} == set(component_pages.pages())
 
 

@@ -1,4 +1,4 @@
-"""A picture that teaches for every part that can have one, drawn by letting the part work on something small."""
+"""Draw an explanatory figure for a component by running it on a small example."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GREY = "#8a93a0"
 
 
 def clusters(classes: int, each: int, dim: int, spread: float, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Unit embeddings around random centres, one a class."""
+    """Return unit embeddings around one random centre per class."""
     g = torch.Generator().manual_seed(seed)
     y = torch.arange(classes).repeat_interleave(each)
     centre = F.normalize(torch.randn(classes, dim, generator=g), dim=1)
@@ -30,7 +30,7 @@ def clusters(classes: int, each: int, dim: int, spread: float, seed: int) -> tup
 
 
 def draw_miner(name: str) -> Drawing:
-    """How far the class mates and strangers are that it takes, over 150 batches of 16 classes."""
+    """Draw the distances of the positives and negatives that a miner selects, over 150 batches of 16 classes."""
     torch.manual_seed(0)
     miner, edges = build(name, classes=16), np.linspace(0, 2, 41)
     there, taken, turned = np.zeros((2, 40)), np.zeros((2, 40)), np.zeros(40)
@@ -66,7 +66,7 @@ def draw_miner(name: str) -> Drawing:
 
 
 def draw_sampler(name: str) -> Drawing:
-    """The first batches; for samplers that look at embeddings, also where the first batch lies."""
+    """Draw the first batches; for samplers that use embeddings, also the embeddings of the first batch."""
     sizes = (12, 10, 9, 8, 8, 7, 6, 6)
     labels = np.repeat(np.arange(len(sizes)), sizes)
     rng = np.random.default_rng(0)
@@ -100,7 +100,7 @@ def draw_sampler(name: str) -> Drawing:
 
 
 def draw_confidence(name: str) -> Drawing:
-    """Weights of samples whose labels are right, and of those whose labels are wrong, by what it judges them by."""
+    """Draw the sample weights of right and of wrong labels over the suspicion of the confidence."""
     torch.manual_seed(0)
     z, true = clusters(8, 40, 16, 0.36, 5)
     g = torch.Generator().manual_seed(1)
@@ -111,19 +111,19 @@ def draw_confidence(name: str) -> Drawing:
     given = {"classes": 8, "dim": 16, "labels": y.numpy(), "per_pass": 5, "seed": 0}
     share = "(share=0.25)" if name in ("PRISM", "CoTeaching", "CoTeachingPlus") else ""
     part, row = build(f"{name}{share}", **given), torch.arange(len(y))
-    for step in range(1, 301):  # some hundred steps, after which it has seen enough
+    for step in range(1, 301):  # enough batches for components with a state
         few = torch.randperm(len(y), generator=g)[:64]
         said = weigh(part, z[few], y[few], few, loss[few], centres)
         part.after_step(step)
     said = part.relabel(Embedded(z, y, row)) or weigh(part, z, y, row, loss, centres)
     by, w = said.suspicion, said.w
-    if name == "CoTeachingPlus":  # of the easy ones it keeps those about which the two networks disagree
+    if name == "CoTeachingPlus":  # it keeps the easy samples on which the two networks disagree
         by = loss
     drawing = Drawing(640, 214, f"{name}: weight by suspicion")
     low, high = float(by.min()), float(by.max())
     panel = Panel(drawing, (44, 26, 578, 122), (low - 0.02 * (high - low), high * 1.02), (-0.12, 1.12 * float(w.max())))
     ticks = [round(low + (high - low) * share, 2) for share in (0.0, 0.25, 0.5, 0.75, 1.0)]
-    panel.axes("weight of 320 labels, a quarter of them wrong", "suspicion: what it judges a label by", ticks, (0, 1))
+    panel.axes("weight of 320 labels, a quarter of them wrong", "suspicion of a label", ticks, (0, 1))
     if said.threshold is not None:
         cut = float(said.threshold)
         if low < cut < high:
@@ -143,7 +143,7 @@ def draw_confidence(name: str) -> Drawing:
 def weigh(part, z, y, row, loss, centres):
     if part.peers == 1:
         return part(z, y, row, loss if part.needs_loss else None)
-    turn = torch.roll(z, 1, 1) * 0.9  # the second network sees things a little otherwise
+    turn = torch.roll(z, 1, 1) * 0.9  # embeddings of a second, slightly different network
     views = [z, F.normalize(z + turn, dim=1)]
     seen = [
         PeerView(v, F.cross_entropy(4 * v @ centres.T, y, reduction="none"), (v @ centres.T).argmax(1)) for v in views
@@ -157,7 +157,7 @@ def few_glyphs() -> Items:
 
 
 def draw_noise(name: str) -> Drawing:
-    """Where labels of 20 glyph classes go: a row is a true class, a column the label given."""
+    """Draw the label transitions of 20 glyph classes: a row is a true class, a column a given label."""
     items = few_glyphs()
     rows = np.concatenate([np.flatnonzero(items.y == c)[: 24 - c] for c in range(items.classes)])
     y, facts = items.y[rows], {"class_names": items.class_name, "taxonomy": items.taxonomy}
@@ -201,12 +201,12 @@ SPLITS = {
     "QueryGallery": ("QueryGallery()", "QueryGallery(val=0.34)"),
 }
 ROLES = {
-    "trains": THIRD, "validates": "#d99a2b", "tests: asks and answers": PULL, "tests: asks": PUSH, "answers only": "#5aa469",
+    "trains": THIRD, "validates": "#d99a2b", "test: query and gallery": PULL, "test: query": PUSH, "test: gallery": "#5aa469",
 }  # fmt: skip
 
 
 def draw_protocol(name: str) -> Drawing:
-    """What becomes of 12 classes with 8 samples each."""
+    """Draw the splits of 12 classes with 8 samples each."""
     y = np.repeat(np.arange(12), 8)
     place = np.tile(np.arange(8), 12)
     items = Items("small", y, tuple(f"class {c}" for c in range(12)), query=place < 3, gallery=place >= 3)
@@ -214,11 +214,14 @@ def draw_protocol(name: str) -> Drawing:
     for left, text in zip((24, 340), SPLITS[name]):
         protocol = build(text)
         role = np.full(len(y), "", dtype="<U30")
-        for part, word in (("val", "validates"), ("train", "trains")):  # training rows may answer in validation
+        for part, word in (
+            ("val", "validates"),
+            ("train", "trains"),
+        ):  # training rows can be gallery rows in validation
             role[protocol.rows(items, part)] = word
         test = protocol.rows(items, "test")
         asks, answers = protocol.query_gallery(items, test)
-        both = np.select([asks & answers, asks], ["tests: asks and answers", "tests: asks"], "answers only")
+        both = np.select([asks & answers, asks], ["test: query and gallery", "test: query"], "test: gallery")
         trains = role[test] == "trains"
         role[test[~trains]] = both[~trains]
         drawing.write(left, 18, text, 11.5, font_weight="600", font_family="ui-monospace,monospace")
@@ -238,7 +241,7 @@ def draw_protocol(name: str) -> Drawing:
 
 
 def draw_head(name: str) -> Drawing:
-    """The widths on the way from the pooled feature to the embedding."""
+    """Draw the layer widths from the pooled feature to the embedding."""
     dim = 512 if name == "Identity" else 128
     head, f = build(name, features=512, dim=dim), torch.randn(2, 512, generator=torch.Generator().manual_seed(0))
     steps = [("feature", [512])]
@@ -279,7 +282,7 @@ SCORES = ("R@1", "R@5", "P@5", "RP", "MAP@R", "MRR", "NDCG@5", "mAP", "mAP/C", "
 
 
 def draw_metrics() -> Drawing:
-    """What rankings of ten answers score, where four more than those shown may be far below."""
+    """Draw the metrics of rankings of ten results, with four more relevant rows possibly far below."""
     hits = [[place + 1 for place, hit in enumerate(one) if hit == "1"] or [97, 98, 99, 100] for one in RANKINGS]
     start = np.cumsum([0, *map(len, hits)])
     none = torch.zeros(len(hits), 0)
@@ -307,4 +310,4 @@ DRAW: dict[str, Callable[[str], Drawing]] = {
     "losses": draw_loss, "miners": draw_miner, "samplers": draw_sampler, "confidence": draw_confidence, "noise": draw_noise,
     "protocols": draw_protocol, "heads": draw_head,
 }  # fmt: skip
-"""How the parts of a registry are drawn; other registries have no picture for each part."""
+"""Registry -> function that draws a component; other registries have no figure per component."""

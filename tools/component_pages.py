@@ -1,4 +1,4 @@
-"""One page for every registry, docs/components/*.md, made from the docstrings: the one place where a part is described."""
+"""Generate docs/components/*.md, one page per registry, from the docstrings of the components."""
 
 from __future__ import annotations
 
@@ -8,50 +8,51 @@ from collections.abc import Collection
 from html import escape
 from pathlib import Path
 
-from likewise.config.spec import FACTS, find, spec, usage
+from likewise.config.spec import FACT_NAMES, find, spec, usage
 from likewise.metrics import NAMES as PER_QUERY
 from likewise.metrics import SET_NAMES
 from likewise.stages.listing import REGISTRIES, entries
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "components"
-"""Where the pictures are."""
+"""Folder of the figures."""
 
 PAIR = (
-    "The pictures are drawn by calling the loss: one anchor, one class mate and one stranger (of losses of rankings: several "
-    "of the kind that stays), and one of the two moves from similarity -1 to 1 while the other stays (class mate at 0.6, "
-    "stranger at 0.3). Losses with proxies: one sample that moves towards its own proxy or towards another's. The gradient is "
-    "that by the moved similarity."
+    "The figures are drawn by calling the loss: one anchor, one positive and one negative (for losses of rankings: several "
+    "of the kind that does not move). One of the two moves from similarity -1 to 1, the other is fixed (the positive at 0.6, "
+    "the negative at 0.3). Losses with proxies: one sample moves towards its own proxy or towards another proxy. The gradient "
+    "is the derivative by the moved similarity."
 )
 ABOUT = {
-    "losses": ("Losses", "`--loss`: what is minimised. One number per sample, whose mean is the paper's number.", PAIR),
+    "losses": ("Losses", "`--loss`: one value per sample; their mean is the loss of the paper.", PAIR),
     "miners": (
         "Miners", "`miner=` of a loss: which pairs or triplets of a batch it learns from.",
-        "The pictures show 150 random batches of 16 classes with 4 samples each in 16 dimensions: how far class mates and "
-        "strangers are in all, and how far those are that the miner takes.",
+        "The figures show 150 random batches of 16 classes with 4 samples each in 16 dimensions: the distances of all "
+        "positives and negatives, and of those that the miner selects.",
     ),
     "samplers": (
         "Batch samplers", "`--sampler`: which rows make a batch.",
-        "The pictures show the first batches of a small data set of eight classes, A with 12 samples to H with 6.",
+        "The figures show the first batches of a small data set of eight classes, A with 12 samples to H with 6.",
     ),
     "confidence": (
-        "Confidence in labels", "`--confidence`: how far to believe each label while training. `--robust` chooses for you.",
-        "The pictures show 320 samples of 8 classes, a quarter of them with a wrong label, after 300 steps: every point is a "
-        "label, by what it is judged by and what it weighs. The dashed line is the threshold.",
+        "Confidence in labels",
+        "`--confidence`: computes sample weights, and may relabel, during training. `--robust` chooses for you.",
+        "The figures show 320 samples of 8 classes, a quarter of them with a wrong label, after 300 steps: every point is a "
+        "label, by its suspicion and its sample weight. The dashed line is the threshold.",
     ),
-    "terms": ("Terms beside the loss", "`--terms`: what the objective adds to the loss and needs more than (z, y) for.", ""),
+    "terms": ("Terms beside the loss", "`--terms`: additions to the loss that need more than embeddings and labels.", ""),
     "noise": (
-        "Noise models", "`--noise`, and `likewise noise`: spoil labels on purpose, to measure what wrong labels do.",
-        "The pictures show where the labels of 20 glyphs go. The first class has 24 samples, every next one has one less.",
+        "Noise models", "`--noise`, and `likewise noise`: inject wrong labels on purpose, to measure what wrong labels do.",
+        "The figures show the label transitions of 20 glyph classes. The first class has 24 samples, each next class one less.",
     ),
     "protocols": (
-        "Protocols", "`--protocol`: which rows train, validate and test, who asks and who may answer.",
-        "The pictures show what becomes of 12 classes with 8 samples each.",
+        "Protocols", "`--protocol`: which rows train, validate and test, and which are queries and gallery rows.",
+        "The figures show the splits of 12 classes with 8 samples each.",
     ),
     "heads": (
-        "Heads", "`--head`: what turns the pooled feature of a backbone into an embedding.",
-        "The pictures show widths, for a feature of 512 numbers and `--dim 128`.",
+        "Heads", "`--head`: the layers from the pooled feature of a backbone to the embedding.",
+        "The figures show the layer widths, for a feature of 512 dimensions and `--dim 128`.",
     ),
-    "loggers": ("Loggers", "`--loggers`: where the log of a training also goes.", ""),
+    "loggers": ("Loggers", "`--loggers`: programs that also receive the log of a training.", ""),
 }  # fmt: skip
 GREEK = {
     "alpha": "α", "beta": "β", "gamma": "γ", "lambda": "λ", "mu": "μ", "nu": "ν", "omega": "ω", "pi": "π", "rho": "ρ", "tau": "τ",
@@ -96,7 +97,7 @@ def pages(without: Collection[str] = ()) -> dict[str, str]:
 
 
 def but(found: dict, without: Collection[str]) -> dict:
-    """What was found without some names."""
+    """Return the entries without some names."""
     return {name: value for name, value in found.items() if name not in without}
 
 
@@ -135,7 +136,7 @@ def registry_page(registry: str, without: Collection[str] = ()) -> str:
 
 
 def entry(registry: str, name: str, part: type) -> list[str]:
-    """One part: what it does, how it is written, its picture if one was drawn, its formula, what to know, its arguments."""
+    """Return the section of a component: summary, usage, figure if there is one, formula, notes and arguments."""
     found = sections(part)
     lines = [f"## {name}", "", prose(found["summary"]), "", "```py", broken(usage(part)), "```", ""]
     if (FOLDER / f"{registry}-{name.lower()}.svg").exists():
@@ -155,7 +156,7 @@ def entry(registry: str, name: str, part: type) -> list[str]:
 
 
 def sections(part: type) -> dict:
-    """A docstring taken apart: summary, more, Paper, Formula, Differs, Needs, and Args by name."""
+    """Return the sections of a docstring: summary, more, Paper, Formula, Differs, Needs, and Args by name."""
     doc, found = inspect.getdoc(part) or "", {"more": "", "Args": {}}
     head, _, arguments = doc.partition("\nArgs:\n")
     for name, text in re.findall(r"^    (\w+): (.*(?:\n        .*)*)", arguments, re.M):
@@ -173,7 +174,7 @@ def sections(part: type) -> dict:
 
 def default(part: type, name: str) -> str:
     value = inspect.signature(part).parameters[name].default
-    if name in FACTS and (value is inspect.Parameter.empty or name == "seed" or value is None):
+    if name in FACT_NAMES and (value is inspect.Parameter.empty or name == "seed" or value is None):
         return "of&nbsp;the&nbsp;run"
     if value is inspect.Parameter.empty:
         return "must&nbsp;be&nbsp;given"
@@ -182,7 +183,7 @@ def default(part: type, name: str) -> str:
 
 
 def broken(text: str) -> str:
-    """A long call with one line for some arguments each, so that it fits a phone."""
+    """Return a long call broken into lines that fit a narrow screen."""
     if len(text) <= 72:
         return text
     name, inside = text.split("(", 1)
@@ -195,7 +196,7 @@ def broken(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """Docstring text as Markdown: lines joined, paragraphs kept, and no sign taken for markup."""
+    """Return docstring text as Markdown: lines joined, paragraphs kept, special characters escaped."""
     joined = "\n\n".join(" ".join(block.split()) for block in text.split("\n\n"))
     pieces = re.split(r"(`[^`]*`)", joined)
     return "".join(one if one.startswith("`") else re.sub(r"([*<\[])", r"\\\1", one) for one in pieces)
@@ -206,7 +207,7 @@ def cell(text: str) -> str:
 
 
 def typeset(text: str) -> str:
-    """A formula of a docstring with its indices and powers set, as HTML; the formula itself is not changed."""
+    """Return a formula of a docstring as HTML with indices and powers set; the formula itself is not changed."""
     joined = " ".join(text.split())
     ends = [found.end() for found in re.finditer("; ", joined) if _is_outside(joined[: found.end()])]
     return "<br>".join(_set(joined[start:end].strip()) for start, end in zip([0, *ends], [*ends, len(joined)]))
@@ -243,7 +244,7 @@ def _set(text: str) -> str:
 
 
 def _power(text: str, at: int) -> int:
-    """Where the exponent ends that begins here: a bracket, or a word with its index and its own brackets."""
+    """Return the end of the exponent that begins here: a bracket, or a word with its index and its own brackets."""
     if text[at] == "(":
         return _closing(text, at)
     if text[at] == "<":

@@ -1,7 +1,7 @@
-"""Builds the documentation as a site that works offline: python tools/docs.py [--out site] [--max-images [PART ...]]
+"""Build the documentation as a site that works offline: python tools/docs.py [--out site] [--figures [COMPONENT ...]]
 
-The component pages are written from the docstrings first. `--max-images` draws the pictures anew, which takes half a minute; with
-names of parts (`--max-images Circle`), only theirs.
+The component pages are generated from the docstrings first. `--figures` draws all figures again, which takes half a minute;
+`--figures Circle` draws the figures of the named components only.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def write_pages() -> None:
         (FOLDER / name).write_text(text, "utf-8")
 
 
-def write_pictures(only: Collection[str] = ()) -> None:
-    """Draw the flow, the metrics, and every part that can have a picture, or those named."""
+def write_figures(only: Collection[str] = ()) -> None:
+    """Draw the figures of the flow, the metrics and all components, or of the named components only."""
     from component_figures import DRAW, draw_metrics
     from flow_picture import draw_flow
 
@@ -57,20 +57,22 @@ def build(out: Path) -> None:
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     flags = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     flags.add_argument("--out", type=Path, default=ROOT / "site", help="folder of the site")
-    flags.add_argument("--max-images", nargs="*", metavar="PART", help="draw the pictures anew, all or of these parts")
+    flags.add_argument(
+        "--figures", nargs="*", metavar="COMPONENT", help="draw figures again: all, or of these components"
+    )
     return flags.parse_args(words)
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    asked = parse(words)
-    if asked.pictures is not None:
-        write_pictures(asked.pictures)
+    options = parse(words)
+    if options.figures is not None:
+        write_figures(options.figures)
     write_pages()
     try:
-        build(asked.out)
+        build(options.out)
     except ImportError as error:
         sys.exit(f'docs: mkdocs-material must be installed ({error}); pip install "likewise[docs]"')
-    print(f"open {asked.out / 'index.html'}")
+    print(f"open {options.out / 'index.html'}")
 
 
 if __name__ == "__main__":

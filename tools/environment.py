@@ -18,7 +18,7 @@ PLACE = (
 
 
 def run(*words: str) -> None:
-    """Become the environment's Python with these words, running this checkout's code."""
+    """Replace this process by the environment's Python with these arguments, running the code of this checkout."""
     python = ensure()
     path = [str(HERE / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
     # First on the path, so that each checkout runs its own code whichever one the environment was made from.
@@ -27,7 +27,7 @@ def run(*words: str) -> None:
 
 
 def ensure() -> str:
-    """The environment's Python, installing what is missing first."""
+    """Return the path of the environment's Python, after installing missing packages."""
     if sys.version_info < (3, 11):
         sys.exit(
             f"likewise needs Python 3.11 or newer, this is {sys.version.split()[0]}; run it as: python3.11 {sys.argv[0]}"
@@ -57,18 +57,20 @@ def ensure() -> str:
         if not python.exists():
             venv.create(PLACE, with_pip=True, clear=True)
         pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-e", f"{HERE}[dev]"]
-        if not sys.stderr.isatty():  # a person wants to see what is going on
+        if not sys.stderr.isatty():  # at a terminal, pip prints its own output
             pip.append("--quiet")
         if subprocess.call(pip) != 0:
-            sys.exit("likewise: the installation failed; the reason stands above. Run the same command again to go on")
+            sys.exit(
+                "likewise: the installation failed; the reason is printed above. Run the same command again to continue"
+            )
         stamp.write_text(wanted)
         print(f"likewise: installed in {time.time() - started:.0f} s", file=sys.stderr, flush=True)
     return str(python)
 
 
 def dependencies() -> str:
-    """The list of what must be installed, as one short text that changes when the list does."""
-    import tomllib  # here, since an older Python must get as far as the sentence above
+    """Return a hash of the list of packages to install."""
+    import tomllib  # imported here, because an older Python must reach the error message above
 
     project = tomllib.loads((HERE / "pyproject.toml").read_text("utf-8"))["project"]
     wanted = [project["requires-python"], project["dependencies"], project["optional-dependencies"], project["scripts"]]

@@ -12,7 +12,7 @@ ROWS = {
     ),
     "learn": (
         126, PUSH,
-        ("confidence|w: how far to believe", "loss|one number a sample", "terms|more than (z, y)", "objective|one formula",
+        ("confidence|w: sample weight", "loss|one number a sample", "terms|more than (z, y)", "objective|one formula",
          "step|optimiser, log"),
     ),
     "judge": (
@@ -40,7 +40,7 @@ def draw_flow() -> Drawing:
     first, last = place(0) + WIDE / 2, place(4) + WIDE / 2
     arrow(
         drawing, [(last, 73), (last, 98), (first, 98), (first, 123)]
-    )  # the output goes to three parts, which meet again
+    )  # the output goes to three components, whose outputs meet again
     for number in (1, 2):
         arrow(drawing, [(place(number) + WIDE / 2, 98), (place(number) + WIDE / 2, 123)])
     for number in (0, 2, 3):

@@ -1,4 +1,4 @@
-"""Print the import graph of `likewise`: modules, edges, cycles, the longest chain, fan-out, and the packages as a picture.
+"""Print the import graph of `likewise`: modules, edges, cycles, the longest chain, fan-out, and the packages as a figure.
 
     python tools/import_graph.py                        # the counts
     python tools/import_graph.py --packages             # the packages that every package imports
@@ -33,7 +33,7 @@ BANDS = {
     "foundations": ("numerics", "retrieval", "distributed", "pretrained", "io", "taxonomies", "published"),
     "core": ("types", "contracts", "similarity", "batch_checks", "durations", "errors", "_notebook", "_version"),
 }  # fmt: skip
-"""Packages and root modules that almost all others import: the picture shows them without arrows."""
+"""Packages and root modules that almost all others import: the figure shows them without arrows."""
 BY_FOLDER = {
     *BANDS["components"],
     "data",
@@ -242,9 +242,9 @@ def levels(graph: Graph) -> dict[str, int]:
 
 
 def draw_packages(packages: Graph) -> Drawing:
-    """Draw the package graph. Imports point down; of those, an arrow stands for each that no longer path replaces.
+    """Draw the package graph. Imports point down; an arrow is drawn for each import that no longer path replaces.
 
-    The packages of `BANDS` stand below as lists: almost all others import them.
+    The packages of `BANDS` are listed below the graph: almost all others import them.
     """
     upper = {name: targets - BELOW for name, targets in packages.items() if name not in BELOW}
     edges, level = direct(upper), levels(upper)

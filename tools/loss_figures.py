@@ -1,4 +1,4 @@
-"""What a loss asks of one pair: its number and its pull or push, by the pair's similarity. Drawn by calling the loss."""
+"""Draw the value of a loss and its gradient over the similarity of one pair, by calling the loss."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from likewise.types import Ref
 
 DIM, CLASSES = 16, 8
 MATE, STRANGER = 0.6, 0.3
-"""Where the pair stays that is not moved."""
+"""Similarities of the pairs that are not moved."""
 SWEEP = torch.linspace(-0.98, 0.98, 99, dtype=torch.float64)
 SPREAD = {"FastAP", "SmoothAP", "Histogram"}
-"""Losses of whole rankings: the moved one passes several others on its way."""
+"""Similarities of several rows for losses of whole rankings, which the moved row passes."""
 FAMILY = {f"class {number}": ("first" if number < 4 else "second",) for number in range(CLASSES)}
 
 
@@ -65,14 +65,14 @@ def make(name: str) -> Loss:
         "steps": 100,
     }
     part = build(text, **facts).double()
-    if name == "PairSuperLoss":  # as after some steps: what pairs usually cost
+    if name == "PairSuperLoss":  # as after some steps: the running mean of the pair losses
         part.mean.fill_(0.5)
         part.count.fill_(1000)
     return part
 
 
 def sweep(name: str, moved: str) -> tuple[Tensor, Tensor]:
-    """Loss, and its derivative by the similarity of the moved pair, at every similarity of `SWEEP`."""
+    """Return the loss and its derivative by the similarity of the moved pair, at every similarity of `SWEEP`."""
     ask = at_proxies if has_proxies(name) else among_samples
     found = []
     for value in SWEEP:
@@ -85,13 +85,13 @@ def sweep(name: str, moved: str) -> tuple[Tensor, Tensor]:
 
 
 def beside(s: Tensor, axis: int) -> Tensor:
-    """A unit vector at similarity s to the first axis."""
+    """Return a unit vector at similarity s to the first axis."""
     basis = torch.eye(DIM, dtype=torch.float64)
     return s * basis[0] + (1 - s * s).clamp_min(0).sqrt() * basis[axis]
 
 
 def among_samples(part: Loss, s: Tensor, moved: str, spread: bool) -> Tensor:
-    """One anchor among class mates and strangers: one of each, or several of the kind that does not move."""
+    """Return one anchor with a positive and a negative, or with several of the kind that does not move."""
     several = torch.linspace(-0.6, 0.6, 5, dtype=torch.float64)
     others = list(several) if spread else [torch.tensor(STRANGER if moved == "mate" else MATE, dtype=torch.float64)]
     own = [s] if moved == "mate" else others
@@ -104,7 +104,7 @@ def among_samples(part: Loss, s: Tensor, moved: str, spread: bool) -> Tensor:
 
 
 def at_proxies(part: Loss, s: Tensor, moved: str, spread: bool) -> Tensor:
-    """A sample at one similarity to its own proxy or to another's, and at right angles to all others."""
+    """Return a sample at a given similarity to its own or to another proxy, and orthogonal to all others."""
     basis = torch.eye(DIM, dtype=torch.float64)
     with torch.no_grad():
         for key, values in part.named_parameters():
@@ -117,7 +117,7 @@ def at_proxies(part: Loss, s: Tensor, moved: str, spread: bool) -> Tensor:
 
 
 def draw_memory() -> Drawing:
-    """With how many samples an anchor is compared, step by step: the batch and what is remembered."""
+    """Draw the number of samples that an anchor is compared with over the steps: the batch and the memory."""
     loss = build("CrossBatchMemory(size=48, start=3)", dim=DIM)
     y = torch.arange(8) // 2
     counts = []

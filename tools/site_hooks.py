@@ -1,4 +1,4 @@
-"""What the site does to the pages, so that the same Markdown reads well on a Git host: mkdocs calls these functions."""
+"""Hooks of mkdocs that adapt links and figures, so that the same Markdown works on the site and on a Git host."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parent.parent
 ABOVE = {"README.md": "index.md", "CHANGELOG.md": "CHANGELOG.md", "CONTRIBUTING.md": "CONTRIBUTING.md"}
-"""Pages of the site that stand beside docs/, not in it."""
+"""Pages of the site that are outside docs/."""
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 
 
@@ -22,7 +22,7 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown: str, page, config, files) -> str:
-    """Links go on working: to pages beside docs/ where these are on the site, and to other files as plain words."""
+    """Rewrite links to pages outside docs/, and replace links to files that are not on the site by plain text."""
     here = page.file.src_uri
     own = "README.md" if here == "index.md" else here if here in ABOVE else f"docs/{here}"
     pieces = re.split(r"(^```.*?^```)", markdown, flags=re.M | re.S)
@@ -30,7 +30,7 @@ def on_page_markdown(markdown: str, page, config, files) -> str:
 
 
 def moved(link: re.Match, own: str, here: str) -> str:
-    """A link of the file `own` of the repository, as it must be on the page `here` of the site."""
+    """Return a link of the repository file `own` as it must be on the page `here` of the site."""
     mark, words, target = link.groups()
     path, sharp, anchor = target.partition("#")
     if not path or "://" in path or path.startswith("mailto:"):
@@ -42,12 +42,12 @@ def moved(link: re.Match, own: str, here: str) -> str:
     elif place in ABOVE:
         page = ABOVE[place]
     else:
-        return words  # a file of the repository that is no page
+        return words  # a file of the repository that is not a page
     return f"{mark}[{words}]({posixpath.relpath(page, posixpath.dirname(here) or '.')}{sharp}{anchor})"
 
 
 def on_page_content(html: str, page, config, files) -> str:
-    """Drawings become part of the page, so that they follow its light and dark."""
+    """Insert SVG figures into the page, so that they follow its light or dark theme."""
     folder = ROOT / "docs" / posixpath.dirname(page.file.src_uri)
 
     def drawing(image: re.Match) -> str:

@@ -1,4 +1,4 @@
-"""A small writer of SVG pictures, for light and dark pages alike: the same numbers give the same bytes."""
+"""Write SVG figures for light and dark pages. The same values give the same bytes."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 PULL, PUSH, THIRD = "#1b9e8a", "#e2583e", "#6f7fd8"
-"""Class mates, strangers, and what is neither."""
+"""Colours of positives, of negatives, and of anything else."""
 HUES = ("#4c8fd6", "#e2583e", "#1b9e8a", "#b07cc6", "#d99a2b", "#5aa469", "#d1628f", "#7b8794", "#8f7a5b", "#3fa7b5")
 
 STYLE = "<style>svg{color:#30343c;font-family:system-ui,sans-serif}@media(prefers-color-scheme:dark){svg{color:#d5d9e0}}</style>"
-"""How a picture looks by itself. Where a page holds it, the page decides."""
+"""Style of a figure that is opened by itself; inside a page, the page decides."""
 
 
 def number(value: float) -> str:
-    """One decimal is enough for a pixel, and hides what processors disagree about."""
+    """Return a coordinate with one decimal, which hides rounding differences between processors."""
     text = f"{value:.1f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
 
 
 def short(value: float, span: tuple[float, float]) -> str:
-    """A number beside an axis, to a hundredth of what the axis covers."""
+    """Return a tick label, rounded to a hundredth of the range of the axis."""
     wide = span[1] - span[0]
     return f"{round(value, 0 if wide > 50 else 1 if wide > 5 else 2):g}"
 
 
 class Drawing:
-    """Shapes in the order they are added; `text` gives the file."""
+    """A figure: shapes in the order in which they are added; `text` returns the file."""
 
     def __init__(self, width: float, height: float, title: str):
         self.width, self.height, self.title = width, height, title
@@ -61,7 +61,7 @@ class Drawing:
 
 
 class Panel:
-    """A frame inside a drawing with axes of its own: numbers in, pixels out."""
+    """A frame with its own axes inside a figure; it converts values to pixels."""
 
     def __init__(
         self, on: Drawing, place: tuple[float, float, float, float], x: tuple[float, float], y: tuple[float, float]
@@ -74,7 +74,7 @@ class Panel:
         return left + width * across, top + height * (1 - up)
 
     def axes(self, title: str, below: str, ticks: Sequence[float], levels: Sequence[float] | None = None) -> None:
-        """The title above, the name of the axis below; levels are marked at the left, as few as one can read."""
+        """Draw the title above, the name of the axis below, and a few tick labels at the left."""
         left, top, width, height = self.place
         for tick in ticks:
             x, _ = self.at(tick, self.y[0])
@@ -99,7 +99,7 @@ class Panel:
 
 
 def legend(on: Drawing, x: float, y: float, entries: Sequence[tuple[str, str]]) -> None:
-    """Coloured squares with words, side by side."""
+    """Draw a legend: coloured squares with words, side by side."""
     for colour, words in entries:
         on.box(x, y - 8, 9, 9, colour, rx="2")
         on.write(x + 13, y, words, 10.5)

@@ -175,14 +175,14 @@ def test_specs_wrap_fill_in_and_come_back():
     [
         ("losses.MultiSimilarityLoss(alfa=3)", "has no argument 'alfa'; did you mean 'alpha'"),
         ("losses.ManifoldLoss()", "ManifoldLoss needs l"),
-        ("miners.BatchHardMiner()", "makes a BatchHardMiner, but a Loss is wanted here"),
+        ("miners.BatchHardMiner()", "describes a BatchHardMiner, but a Loss is needed here"),
         (
             "losses.CrossBatchMemory(loss=pytorch_metric_learning.losses.ContrastiveLoss())",
             "CrossBatchMemory, but a Loss",
         ),
         (
             "losses.SoftTripleLoss(distance=pytorch_metric_learning.distances.LpDistance())",
-            "SoftTripleLoss cannot be made so",
+            "SoftTripleLoss cannot be built with these arguments",
         ),
     ],
 )

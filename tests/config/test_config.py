@@ -5,7 +5,6 @@ import dataclasses
 import importlib
 import inspect
 import json
-import re
 from pkgutil import iter_modules
 
 import pytest
@@ -105,35 +104,6 @@ def test_what_is_kept_out_of_a_runs_identity_are_settings():
 def test_a_setting_out_of_its_range_is_named(unchecked, name, value):
     with pytest.raises(LikewiseError, match=rf"{name}\b.*got"):
         check(Train(data="x", **{name: value}))
-
-
-@pytest.mark.parametrize("command", KINDS)
-def test_help_shows_every_flag_with_its_text_and_default(command, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    with pytest.raises(SystemExit) as stop:
-        cli.main([*command.split(), "--help"])
-    assert stop.value.code == 0
-    out, err = capsys.readouterr()
-    flat = re.sub(r"[\s│]+", " ", re.sub(r"\x1b\[[0-9;]*m", "", out))
-    assert err == ""
-    assert f"usage: likewise {command}" in flat
-    texts = texts_below(KINDS[command])
-    for field in dataclasses.fields(KINDS[command]):
-        positional = "Positional" in str(field.type)
-        called = re.search(r"called\(.(\w+).\)", str(field.type))
-        flag = (called[1] if called else field.name.upper()) if positional else f"--{field.name.replace('_', '-')}"
-        assert flag in flat, flag
-        assert texts[field.name][:40] in flat, field.name
-        if field.default is dataclasses.MISSING:
-            continue
-        if field.default in (None, ()):
-            assert f"{texts[field.name]} (default" not in flat, field.name
-            continue
-        value = " ".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
-        shown = [f"{texts[field.name]} (default: {v})" for v in (value, repr(value))]
-        assert any(s in flat for s in shown), shown[0]
-    required = [f.name for f in dataclasses.fields(KINDS[command]) if f.default is dataclasses.MISSING]
-    assert flat.count("(required)") == len(required)
 
 
 def test_a_config_becomes_json_and_comes_back():

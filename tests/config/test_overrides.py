@@ -41,10 +41,10 @@ def test_a_change_as_it_stands_on_the_command_line(word, key, value):
 @pytest.mark.parametrize(
     ("word", "words"),
     [
-        ("size", "a change is written setting=value, got 'size'"),
-        ("=3", "a change is written setting=value"),
+        ("size", "a change must be written setting=value, got 'size'"),
+        ("=3", "a change must be written setting=value"),
         ("sise=3", "no setting 'sise'; did you mean 'size'?"),
-        ("out=x", "'out' is not for a file to say"),
+        ("out=x", "'out' cannot be set in a file"),
         (
             "losses.margin=3",
             "only loss, sampler, protocol, confidence, terms, noise, head have arguments, got 'losses.margin'",
@@ -107,7 +107,7 @@ def test_names_in_braces_are_filled_in_specs_alone():
     assert fill("confidence.share", "{share}", let) == "0.1"
     assert fill("data", "a{b}", let) == "a{b}"
     assert fill("loss", "A(prompt='a {} of')", let) == "A(prompt='a {} of')"
-    with pytest.raises(LikewiseError, match=r"loss has \{shar\}, which no point says; did you mean 'share'"):
+    with pytest.raises(LikewiseError, match=r"loss has \{shar\}, which no point defines; did you mean 'share'"):
         fill("loss", "A(x={shar})", let)
 
 

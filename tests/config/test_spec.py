@@ -73,16 +73,18 @@ def test_every_argument_is_written_out():
         ("SamplesPerClass(batch=12.0)", "batch must be a whole number, got 12.0"),
         ("SamplesPerClass(lonely='drop')", "lonely must be 'error' or 'skip', got 'drop'"),
         ("Triplet(squared=1)", "squared must be True or False, got 1"),
-        pytest.param("-" * 100_000 + "1", "too deep or odd|cannot be read", id="deep"),
-        pytest.param("Triplet(margin=" + "-" * 900 + "1)", "too deep or odd", id="less deep"),
-        pytest.param("a" + ".a" * 3000, "too deep or odd", id="long name"),
-        pytest.param(f"Triplet(margin={'9' * 4000})", "whole numbers go from", id="4000 digits"),
-        pytest.param(f"Triplet(margin={'9' * 5000})", "cannot be read|too deep or odd", id="5000 digits"),
-        pytest.param(f"Triplet(margin=0x{'f' * 5000})", "whole numbers go from|too deep or odd", id="hexadecimal"),
+        pytest.param("-" * 100_000 + "1", "too deeply nested|cannot be read", id="deep"),
+        pytest.param("Triplet(margin=" + "-" * 900 + "1)", "too deeply nested", id="less deep"),
+        pytest.param("a" + ".a" * 3000, "too deeply nested", id="long name"),
+        pytest.param(f"Triplet(margin={'9' * 4000})", "whole numbers must be between", id="4000 digits"),
+        pytest.param(f"Triplet(margin={'9' * 5000})", "cannot be read|too deeply nested", id="5000 digits"),
+        pytest.param(
+            f"Triplet(margin=0x{'f' * 5000})", "whole numbers must be between|too deeply nested", id="hexadecimal"
+        ),
         ("Triplet(margin={[]: 1})", "'{\\[\\]: 1}' is not a literal"),
-        ("Triplet(margin=0.1, margin=0.2)", "Triplet has margin twice; leave one out"),
-        ("MultiSimilarity(miner=HardPairs(eps=0.1, eps=0.1))", "HardPairs has eps twice"),
-        ("Triplet(margin='\0')", "too deep or odd|cannot be read|must be a number"),
+        ("Triplet(margin=0.1, margin=0.2)", "Triplet has the argument margin twice; remove one"),
+        ("MultiSimilarity(miner=HardPairs(eps=0.1, eps=0.1))", "HardPairs has the argument eps twice"),
+        ("Triplet(margin='\0')", "too deeply nested|cannot be read|must be a number"),
     ],
 )
 def test_values_of_the_wrong_kind_are_explained(text, says):
@@ -101,21 +103,21 @@ def test_facts_fill_what_is_left_open_and_only_that():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("Triplte()", "no part called 'Triplte'; did you mean 'Triplet'"),
+        ("Triplte()", "no component called 'Triplte'; did you mean 'Triplet'"),
         (
             "Triplet(margn=1)",
             "Triplet has no argument 'margn'; did you mean 'margin'. It takes: margin, squared, miner, space",
         ),
-        ("Triplet(0.1)", "arguments go by name"),
-        ("HardPairs()", "makes a HardPairs, but a Loss is wanted here"),
+        ("Triplet(0.1)", "arguments must be given by name"),
+        ("HardPairs()", "describes a HardPairs, but a Loss is needed here"),
         ("Triplet(", "cannot be read"),
         ("", "cannot be read"),
-        ("3", "a part is a name with arguments"),
-        ("Triplet(margin=x)", "'x' is neither a literal nor a part"),
+        ("3", "a component must be a name with arguments"),
+        ("Triplet(margin=x)", "'x' is neither a literal nor a component"),
         ("Triplet(miner=SemiHard)", r"SemiHard\(\)"),
         ("Triplet(margin=1 + 1)", "not a literal"),
         ("Triplet(margin=[1 for _ in 'ab'])", "not a literal"),
-        ("Triplet(margin=__import__('os').system('true'))", "no part called|would be imported"),
+        ("Triplet(margin=__import__('os').system('true'))", "no component called|would be imported"),
         ("os.system(command='true')", "would be imported, which runs its code"),
         ("(lambda: 1)()", "is not a name"),
         ("Triplet(**{'margin': 1})", "has no argument"),
@@ -145,7 +147,7 @@ def test_dotted_names_need_permission():
     assert build(name, Loss, allow_imports=True).margin == 0.3
     with pytest.raises(LikewiseError, match="cannot be imported"):
         build("no_such_lab.Loss()", allow_imports=True)
-    with pytest.raises(LikewiseError, match="not a part that can be built"):
+    with pytest.raises(LikewiseError, match="cannot be built as a component"):
         build("os.path.join()", allow_imports=True)
 
 

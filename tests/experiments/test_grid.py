@@ -93,8 +93,8 @@ def test_axis_wins_over_settings_and_both_over_the_recipe(read):
         ('data = "x"', "has 'data'; write it below the line [settings]"),
         ('settings = "x"', "settings must be a table"),
         ("[settings]\nlos = 1", "no setting 'los'; did you mean 'loss'?"),
-        ("[settings]\nout = 'x'", "'out' is not for a file to say"),
-        ("[settings]\nallow_imports = true", "'allow_imports' is not for a file"),
+        ("[settings]\nout = 'x'", "'out' cannot be set in a file"),
+        ("[settings]\nallow_imports = true", "'allow_imports' cannot be set in a file"),
         ("[axes]\nseed = 3", "axis 'seed' must be a list"),
         ("[axes]\nseed = []", "axis 'seed' must be a list"),
         ("[axes]\nseeds = [1]", "no setting 'seeds'; did you mean 'seed'?"),
@@ -288,7 +288,7 @@ def test_unknown_cells_are_named(read, word, words):
 
 
 def test_a_name_that_no_point_fills_is_refused(read):
-    with pytest.raises(LikewiseError, match=r"loss has \{x\}, which no point says"):
+    with pytest.raises(LikewiseError, match=r"loss has \{x\}, which no point defines"):
         cells(read('[settings]\ndata = "glyphs"\nloss = "Triplet(margin={x})"'))
 
 

@@ -100,8 +100,8 @@ def test_a_query_writes_nothing(look, told, picture_run, tmp_path, monkeypatch):
 
 def test_what_cannot_work_is_told(look, shop, picture_run, run, tmp_path):
     for target, settings, says in [
-        (shop, {}, "there is nothing to do; give --query, --serve, --save"),
-        (shop, {"out": str(tmp_path / "x.png"), "save": "y"}, "--out is a picture of the answers to a --query"),
+        (shop, {}, "one action must be given, got none; give --query, --serve, --save"),
+        (shop, {"out": str(tmp_path / "x.png"), "save": "y"}, "--out is a figure of the results of a --query"),
         (picture_run.path, {"add": "x"}, "rows come and go only in a saved index; save it first"),
         (picture_run.path, {"save": str(shop)}, "--save takes a new folder"),
         (shop, {"save": str(tmp_path / "two")}, "is an index; to have it twice, copy the folder"),

@@ -90,7 +90,7 @@ def test_how_deep_to_rank():
 def test_a_dotted_metric_is_imported_only_with_permission(own):
     early, spread = f"{own}.Early(k=3)", f"{own}.Spread"
     for name in (early, spread):
-        with pytest.raises(LikewiseError, match="would be imported, which runs its code; say --allow-imports"):
+        with pytest.raises(LikewiseError, match="would be imported, which runs its code; add --allow-imports"):
             admit(["R@1", name], allow_imports=False)
         with pytest.raises(LikewiseError, match="must be imported first.*--allow-imports"):
             metric(name)

@@ -1,5 +1,7 @@
 """Settings that are left open are chosen from the data."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,9 @@ from likewise.config import Train
 from likewise.config.spec import build
 from likewise.models.backbones import width_of
 from likewise.protocols import ClassFolds
+from likewise.recipes import apply
 from likewise.runs.defaults import check_loss, fold_specs, resolve
+from likewise.runs.identity import find_run
 from likewise.training.fit import train
 from likewise.types import Items, LikewiseError
 
@@ -52,6 +56,24 @@ def test_what_is_given_stays():
         "none",
         "Shuffled(batch=8)",
     )
+
+
+@pytest.mark.parametrize("recipe", [None, "demo", "explicit"])
+def test_the_batch_size_is_the_batch_of_any_sampler(recipe):
+    data = items(path=("a",) * 30)
+    settings = {
+        None: {},
+        "demo": {"sampler": apply("demo", "x").sampler},
+        "explicit": {"sampler": "Shuffled(batch=8)"},
+    }[recipe]
+    found = resolve(Train(data="x", batch_size=64, **settings), data)
+    assert "batch=64" in found.sampler and found.batch_size is None
+    plain = resolve(Train(data="x", **settings), data)
+    assert found.sampler.replace("batch=64", "") == re.sub(r"batch=\d+", "", plain.sampler)
+    written_out = resolve(Train(data="x", sampler=found.sampler), data)
+    assert found == written_out
+    key, same, other = (find_run(config, data, "data").about["identity"] for config in (found, written_out, plain))
+    assert key == same != other
 
 
 def test_folds_that_a_spec_stands_for():

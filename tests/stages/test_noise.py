@@ -101,7 +101,7 @@ def test_the_command_tells_what_changed(pictures, tree, tmp_path, capsys):
     cli.main(words)
     said = capsys.readouterr().out
     assert "4 of 18 training labels are wrong (22.22 %)" in said and "0 färg" in said
-    assert f"table: {tmp_path / 'n.csv'}\npicture: {tmp_path / 'n.png'}\npicture: {tmp_path / 'n_tree.png'}" in said
+    assert f"table: {tmp_path / 'n.csv'}\nfigure: {tmp_path / 'n.png'}\nfigure: {tmp_path / 'n_tree.png'}" in said
     cli.main([*words, "--quiet"])
     assert capsys.readouterr().out == ""
 
@@ -109,7 +109,9 @@ def test_the_command_tells_what_changed(pictures, tree, tmp_path, capsys):
 def test_bad_input(pictures, features, tmp_path):
     out = str(tmp_path / "n.csv")
     noise(Noise(str(pictures), "Uniform()", out))
-    with pytest.raises(LikewiseError, match="are spoiled already, it has `label_clean`; start from the clean data"):
+    with pytest.raises(
+        LikewiseError, match="must be without injected noise, got a table with `label_clean`; start from the clean data"
+    ):
         noise(Noise(out, "Uniform()", str(tmp_path / "m.csv")))
     with pytest.raises(LikewiseError, match="--out must not be the data itself"):
         noise(Noise(out, "Uniform()", str(tmp_path / "." / "n.csv"), drop_wrong=True))
@@ -121,5 +123,5 @@ def test_bad_input(pictures, features, tmp_path):
         noise(Noise(str(pictures), "Uniform()", "table.txt"))
     with pytest.raises(LikewiseError, match=r"features do not fit in a CSV file; write n\.parquet instead"):
         noise(Noise(features, "Uniform()", out))
-    with pytest.raises(LikewiseError, match="makes a UnseenClasses, but a NoiseModel is wanted here"):
+    with pytest.raises(LikewiseError, match="describes a UnseenClasses, but a NoiseModel is needed here"):
         noise(Noise(str(pictures), "UnseenClasses()", out))

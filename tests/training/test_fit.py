@@ -111,7 +111,7 @@ def test_missing_and_empty_files_are_found_before_training(tmp_path):
 
 def test_settings_that_cannot_work_fail_before_the_first_step(settings, features):
     for change, says in [
-        ({"loss": "Tripet()"}, "no part called 'Tripet'; did you mean 'Triplet'"),
+        ({"loss": "Tripet()"}, "no component called 'Tripet'; did you mean 'Triplet'"),
         ({"loss": "HardPairs()"}, "makes a HardPairs, but a Loss is wanted"),
         ({"select": "MAP"}, "there is no 'MAP'"),
         ({"warmup": "5 epochs"}, "warmup must be a number of steps"),

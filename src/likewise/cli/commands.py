@@ -1,4 +1,4 @@
-"""Every command: call its stage, then show the result. Torch is loaded only by a command that needs it."""
+"""The commands: each calls its stage and prints the result. A command imports torch only if it needs torch."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ COMMANDS: dict[str, Callable] = {}
 """Name -> function that takes the command's config. The config is the class of that name in a module of `likewise.config`."""
 
 USAGE: dict[str, tuple[str, str]] = {}
-"""Name -> the call as `likewise --help` writes it, and one line on what the command does."""
+"""Name -> the call and one line of description, as `likewise --help` shows them."""
 
 
 def command(call: str, summary: str) -> Callable[[Callable], Callable]:
-    """Register a command: its name is the words in small letters with which the call begins."""
+    """Register a command; its name is the leading lower-case words of the call."""
 
     def register(run: Callable) -> Callable:
         words = call.split()
@@ -28,23 +28,23 @@ def command(call: str, summary: str) -> Callable[[Callable], Callable]:
 
 
 def shown_once(config):
-    """Return the config for this process: of several that torchrun started, all but the first are quiet."""
+    """Return the config for this process, quiet in all processes of torchrun except the first."""
     return config if os.environ.get("RANK", "0") == "0" else dataclasses.replace(config, quiet=True)
 
 
-@command("demo", "train on glyphs with wrong labels, plain and robust, and show what was learned")
+@command("demo", "train on drawn characters with wrong labels, without and with --robust, and compare the scores")
 def run_demo(config) -> None:
     from likewise.render.scores import show_scores
     from likewise.stages.demo import demo
 
     result = demo(config)
     if config.quiet:
-        return print(f"run:     {result['run'].path}\npicture: {result['picture']}")
+        return print(f"run:     {result['run'].path}\nfigure:  {result['picture']}")
     show_scores({"before training": result["before"], "plain": result["plain"], "robust": result["robust"]})
-    print("\n".join([*result["doubts"], f"run:     {result['run'].path}", f"picture: {result['picture']}"]))
+    print("\n".join([*result["doubts"], f"run:     {result['run'].path}", f"figure:  {result['picture']}"]))
 
 
-@command("train DATA [--robust]", "train an embedding on DATA, whose labels may be wrong, and evaluate it")
+@command("train DATA [--robust]", "train an embedding and evaluate it; --robust corrects wrong labels")
 def run_train(config) -> None:
     from likewise.render.scores import by_gallery, show_scores
     from likewise.stages.train import sentences, train
@@ -61,7 +61,7 @@ def run_train(config) -> None:
     print(f"run: {run.path}")
 
 
-@command("evaluate RUN_OR_EMBEDDINGS", "score an embedding by retrieval")
+@command("evaluate RUN_OR_EMBEDDINGS", "compute retrieval metrics of a run or of embeddings")
 def run_evaluate(config) -> None:
     from likewise.render.scores import by_gallery, show_scores
     from likewise.stages.evaluate import evaluate
@@ -76,7 +76,7 @@ def run_evaluate(config) -> None:
         show_scores(by_gallery(title, scores))
 
 
-@command("embed RUN DATA --out z.npz", "turn data into embeddings")
+@command("embed RUN DATA --out z.npz", "compute the embeddings of data with a trained network")
 def run_embed(config) -> None:
     from likewise.stages.embed import embed
 
@@ -84,7 +84,7 @@ def run_embed(config) -> None:
     print(f"{e.z.shape[0]} {config.layer}s of {e.z.shape[1]} numbers: {config.out}")
 
 
-@command("search TARGET --query IMAGE", "find the nearest neighbours of a picture; --serve: on a page in the browser")
+@command("search TARGET --query IMAGE", "find the nearest neighbours of an image, or serve a search page (--serve)")
 def run_search(config) -> None:
     from likewise.render.neighbours import show_neighbours
     from likewise.stages.search import search
@@ -94,23 +94,23 @@ def run_search(config) -> None:
         return
     show_neighbours(found)
     if config.out:
-        print(f"picture: {config.out}")
+        print(f"figure: {config.out}")
 
 
-@command("compare RUN_A RUN_B", "tell whether B is better than A, how sure that is, and what changed")
+@command("compare RUN_A RUN_B", "compare the metrics of two runs, with intervals and the queries that changed")
 def run_compare(config) -> None:
     from likewise.render.comparison import show_comparison
     from likewise.stages.compare import compare
 
     show_comparison(compare(config))
-    for what, file in (("picture", config.out), ("queries that changed", config.csv)):
+    for what, file in (("figure", config.out), ("queries that changed", config.csv)):
         if file:
             print(f"{what}: {file}")
 
 
 @command(
     "bench TABLE_OR_GRID",
-    "a paper's table, or a grid of your own: train every cell, print it beside the paper's",
+    "train every cell of a paper's table or of a grid, and print the results beside the paper's",
 )
 def run_bench(config) -> None:
     from likewise.render.benchmark import show_sheet
@@ -127,35 +127,35 @@ def run_bench(config) -> None:
         sys.exit(1)
 
 
-@command("tune CONFIG --ranges ...", "search for the best settings on validation classes")
+@command("tune CONFIG --ranges ...", "search for the best settings of a training on validation classes")
 def run_tune(config) -> None:
     from likewise.render.tuning import show_found
     from likewise.stages.tune import tune
 
-    found = tune(config)
+    result = tune(config)
     if not config.quiet:
-        show_found(found)
+        show_found(result)
 
 
-@command("noise DATA --model ...", "spoil training labels on purpose, and write the data as a table")
+@command("noise DATA --model ...", "make training labels wrong on purpose, and write the data as a table")
 def run_noise(config) -> None:
     from likewise.render.noise import show_noise
     from likewise.stages.noise import noise
 
-    spoiled = noise(config)
+    noisy = noise(config)
     if not config.quiet:
-        show_noise(spoiled.items, spoiled.rows)
-        print("\n".join([f"table: {spoiled.table}", *(f"picture: {file}" for file in spoiled.pictures)]))
+        show_noise(noisy.items, noisy.rows)
+        print("\n".join([f"table: {noisy.table}", *(f"figure: {file}" for file in noisy.pictures)]))
 
 
-@command("report RUNS", "one page about runs: scores, curves, map, galleries, confusions, doubts about labels")
+@command("report RUNS", "write an HTML page about runs: scores, curves, map, galleries, confusions, flagged labels")
 def run_report(config) -> None:
     from likewise.stages.report import report
 
     print(f"page: {report(config)}")
 
 
-@command("hierarchy RUN", "which classes a run sees as relatives: their tree drawn, and beside the known one")
+@command("hierarchy RUN", "cluster the classes of a run, draw their tree, and compare it with a known taxonomy")
 def run_hierarchy(config) -> None:
     from likewise.render.hierarchy import show_learned
     from likewise.stages.hierarchy import hierarchy
@@ -163,7 +163,7 @@ def run_hierarchy(config) -> None:
     show_learned(hierarchy(config))
 
 
-@command("audit RUN_OR_EMBEDDINGS", "which labels are probably wrong, and which training samples cause which errors")
+@command("audit RUN_OR_EMBEDDINGS", "find probably wrong labels, and the training samples that cause test errors")
 def run_audit(config) -> None:
     from likewise.audit.summary import show_findings
     from likewise.render.error_overlap import Overlapped, show_overlap
@@ -174,22 +174,25 @@ def run_audit(config) -> None:
         show_overlap(found) if isinstance(found, Overlapped) else show_findings(found)
 
 
-@command("review AUDIT", "a page in the browser on which people judge what an audit found")
+@command("review AUDIT", "serve a page on which people review the findings of an audit")
 def run_review(config) -> None:
     from likewise.stages.review import review
 
     print(f"\nreview: {review(config)}")
 
 
-@command("export RUN --to onnx", "the network for use elsewhere, checked, with a model card")
+@command("export RUN --to onnx", "export the network to ONNX or safetensors, check it, and write a model card")
 def run_export(config) -> None:
     from likewise.stages.export import export
 
-    made = export(config)
-    print(f"export: {made.folder} ({', '.join(made.files)})\nchecked on {made.parity}")
+    exported = export(config)
+    print(f"export: {exported.folder} ({', '.join(exported.files)})\nchecked on {exported.parity}")
 
 
-@command("list [REGISTRY]", "losses, miners, samplers, confidence, terms, noise, protocols, heads, metrics, data, ...")
+@command(
+    "list [REGISTRY]",
+    "list the losses, miners, samplers, metrics, data sets, recipes and other components",
+)
 def run_list(config) -> None:
     from likewise.render.listing import show_listing
     from likewise.stages.listing import listing
@@ -197,7 +200,9 @@ def run_list(config) -> None:
     show_listing(listing(config))
 
 
-@command("published [--paper ...]", "what the papers report, and what must be known about their numbers")
+@command(
+    "published [--paper ...]", "print published numbers of papers, with the conditions under which they were measured"
+)
 def run_published(config) -> None:
     from likewise.render.published import show_papers, show_published
     from likewise.stages.published import published
@@ -208,7 +213,7 @@ def run_published(config) -> None:
         print(f"numbers: {os.path.expanduser(config.csv)}")
 
 
-@command("recipe show NAME", "the settings of a paper, and where each value comes from")
+@command("recipe show NAME", "print the settings of a recipe, with the source of every value")
 def run_recipe_show(config) -> None:
     from likewise.render.recipes import show_recipe
     from likewise.stages.recipe import show
@@ -217,7 +222,7 @@ def run_recipe_show(config) -> None:
     show_recipe(found.recipe, found.data, found.command)
 
 
-@command("recipe diff A B", "the settings in which two recipes, or a recipe and a run, differ")
+@command("recipe diff A B", "print the settings in which two recipes, or a recipe and a run, differ")
 def run_recipe_diff(config) -> None:
     from likewise.render.recipes import show_difference
     from likewise.stages.recipe import diff

@@ -1,4 +1,4 @@
-"""The command line: one command a stage, its flags the fields of that stage's config. Torch is loaded only to work."""
+"""The command line: one command per stage, whose flags are the fields of its config. Help does not import torch."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from likewise.cli import commands
 from likewise.cli.commands import COMMANDS
 from likewise.errors import LikewiseError, is_out_of_memory, memory_sentence, nearest_name, printable
 
-TITLE = "likewise: visual-similarity learning that people can trust, even when the labels are wrong."
-DATA = """DATA is a folder with one sub-folder per class, a .csv or .parquet table with path,label, features in .npz with x,label,
-or a name such as glyphs, cub200 or hf:food101. `likewise COMMAND --help` explains every flag with its default."""
+USAGE_TITLE = "likewise: visual-similarity learning that people can trust, even when the labels are wrong."
+DATA_HELP = """DATA is a folder with one sub-folder per class, a .csv or .parquet table with path,label, features in .npz with
+x,label, or a name such as glyphs, cub200 or hf:food101. `likewise COMMAND --help` explains the flags of a command."""
 
 
 def usage() -> str:
-    """Return what `likewise --help` prints: one line per command, from their registry."""
+    """Return the text of `likewise --help`: one line per command."""
     lines = (f"  {f'likewise {call}':<36}  {summary}\n" for call, summary in commands.USAGE.values())
-    return f"{TITLE}\n\n{''.join(lines)}\n{DATA}\n"
+    return f"{USAGE_TITLE}\n\n{''.join(lines)}\n{DATA_HELP}\n"
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -42,30 +42,28 @@ def main(arguments: list[str] | None = None) -> None:
             sys.stdout.flush()
     except KeyboardInterrupt as stop:
         end_stopped(str(stop))
-    except BrokenPipeError:  # the reader of our output went away, which is its right
+    except BrokenPipeError:  # the program that reads the output ended, such as `head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except LikewiseError as error:
         fail(str(error))
-    except OSError as error:  # a folder that may not be written, a disk that went away
+    except OSError as error:  # a folder without write permission, a disk that was removed
         fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
     except Exception as error:
-        if pressed.is_set():  # a library that was being loaded made another error of it
+        if pressed.is_set():  # a library that was being imported replaced the KeyboardInterrupt by another error
             end_stopped()
         if is_out_of_memory(error):
-            fail(
-                memory_sentence(error, "use smaller batches, pictures (--size) or embeddings (--dim), or less --memory")
-            )
+            fail(memory_sentence(error, "use smaller batches, images (--size) or embeddings (--dim), or less --memory"))
         raise
 
 
 def open_streams() -> None:
-    """Open closed standard streams to nothing, and let streams write `?` for letters that they lack."""
+    """Open closed standard streams on the null device, and write `?` for characters that a stream cannot encode."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             try:
                 os.fstat(number)
-            except OSError:  # else the next file that is opened would get its number, and what is printed
+            except OSError:  # otherwise the next opened file would get this number and all printed text
                 os.open(os.devnull, os.O_RDWR)
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
@@ -75,7 +73,7 @@ def open_streams() -> None:
 
 @contextmanager
 def noting_ctrl_c(pressed: threading.Event) -> Iterator[None]:
-    """Set the event at Ctrl-C, then raise KeyboardInterrupt as usual. A handler that the caller installed stays."""
+    """Set the event at Ctrl-C, then raise KeyboardInterrupt as usual. A handler that the caller installed is not replaced."""
     usual = signal.default_int_handler
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not usual:
         yield
@@ -98,8 +96,8 @@ def end_stopped(text: str = "") -> NoReturn:
 
 
 def start(words: list[str]) -> None:
-    """Find the command and run it."""
-    if not words or words[0] in ("-h", "--help", "help"):
+    """Find the command, and run it or print its help."""
+    if not words or words[0] in ("-h", "--help", "--help-all", "help"):
         print(usage(), end="")
         return
     if words[0] == "--version":
@@ -108,22 +106,37 @@ def start(words: list[str]) -> None:
         print(__version__)
         return
     name, rest = words[0], words[1:]
+    if name == "recipe" and rest[:1] in (["-h"], ["--help"], ["--help-all"]):
+        print("\n".join(help_of(full_name, rest) for full_name in ("recipe show", "recipe diff")), end="")
+        return
     if name == "recipe":
         if rest[:1] not in (["show"], ["diff"]):
-            fail("likewise recipe show NAME, or recipe diff A [B], [--data DATA]; `likewise list recipes` names them")
+            fail(
+                "write likewise recipe show NAME, or likewise recipe diff A [B]; `likewise list recipes` shows the names"
+            )
         name, rest = f"recipe {rest[0]}", rest[1:]
     if name not in COMMANDS:
         fail(f"there is no command '{name}'{nearest_name(name, [*COMMANDS, 'recipe'])} See `likewise --help`")
-    must_be_somewhere()
+    if {"-h", "--help", "--help-all"} & set(rest):
+        print(help_of(name, rest), end="")
+        return
+    check_current_folder()
     COMMANDS[name](parse(name, rest))
 
 
-def must_be_somewhere() -> None:
-    """The current folder exists: numerical libraries end the process without a word where it does not."""
+def help_of(name: str, words: list[str]) -> str:
+    """Return the help of a command; `--help-all` among the words shows every flag."""
+    from likewise.cli.help import help_text
+
+    return help_text(name, config_class(name), everything="--help-all" in words)
+
+
+def check_current_folder() -> None:
+    """Fail if the current folder does not exist: numerical libraries would end the process without a message."""
     try:
         os.getcwd()
     except OSError:
-        fail("the current folder does not exist any more; change into another one")
+        fail("the current folder was deleted; change into an existing folder")
 
 
 def fail(text: str) -> NoReturn:
@@ -132,7 +145,7 @@ def fail(text: str) -> NoReturn:
 
 
 def config_class(name: str) -> type:
-    """Return the config of a command: the class of its name in a module of `likewise.config`, RecipeShow for `recipe show`."""
+    """Return the config class of a command: its name in title case, such as RecipeShow for `recipe show`."""
     from likewise import config as configs
 
     title = "".join(word.title() for word in name.split())
@@ -142,25 +155,22 @@ def config_class(name: str) -> type:
 
 
 def parse(name: str, words: list[str]):
-    """Words -> the command's config. A recipe's values stand in for the defaults; `--robust` is one more recipe.
+    """Return the config of a command from the words after its name.
 
-    With a recipe the words are parsed twice: the first time for the recipe and the data, which decide the defaults.
+    The values of a recipe replace the defaults; `--robust` is one more recipe. With a recipe the words are parsed twice: the
+    first time for the recipe and the data, which decide the defaults.
     """
     import tyro
 
     from likewise import config as configs
+    from likewise.cli.help import documented
 
     kind = config_class(name)
+    check_flags(name, kind, words)
     robust = ["robust"] if kind is configs.Train and "--robust" in words else []
     words = [word for word in words if not (robust and word == "--robust")]
-    words = spelled(kind, words)
-    helps = {"-h", "--help"} & set(words)
-    first = tyro.cli(
-        readable(kind) if helps else kind,
-        args=words,
-        prog=f"likewise {name}",
-        description=description(kind) if helps else None,
-    )
+    words = with_switch_values(kind, words)
+    first = kind(**vars(tyro.cli(documented(kind), args=words, prog=f"likewise {name}")))
     recipe = "+".join([first.recipe, *robust] if kind is configs.Train and first.recipe else robust)
     if not recipe:
         return first
@@ -172,8 +182,18 @@ def parse(name: str, words: list[str]):
     return dataclasses.replace(tyro.cli(kind, args=words, prog=f"likewise {name}", default=default), recipe=recipe)
 
 
-def spelled(kind: type, words: list[str]) -> list[str]:
-    """The same words with `--flag` and `--no-flag` for `--flag True` and `--flag False`, where a flag may also be left to us."""
+def check_flags(name: str, kind: type, words: list[str]) -> None:
+    """Fail at the first flag that the command does not have, with the nearest flag."""
+    fields = [field.name for field in dataclasses.fields(kind)]  # pyright: ignore[reportArgumentType]
+    known = [f"--{field.replace('_', '-')}" for field in fields] + (["--robust"] if name == "train" else [])
+    for word in words:
+        flag = word.split("=")[0].replace("_", "-")
+        if word.startswith("--") and word != "--" and flag.replace("--no-", "--", 1) not in known:
+            fail(f"{name}: there is no flag '{flag}'{nearest_name(flag, known)} See `likewise {name} --help-all`")
+
+
+def with_switch_values(kind: type, words: list[str]) -> list[str]:
+    """Return the words with `--flag True` and `--flag False` for `--flag` and `--no-flag`, for switches whose default is None."""
     flags = {f"--{f.name.replace('_', '-')}" for f in dataclasses.fields(kind) if f.type == "bool | None"}
     spelled = []
     for word, following in zip_longest(words, words[1:]):
@@ -184,51 +204,3 @@ def spelled(kind: type, words: list[str]) -> list[str]:
         else:
             spelled.append(word)
     return spelled
-
-
-def readable(kind: type) -> type:
-    """The same settings, for help: texts without the line breaks of their source, and no word of a default that is nothing."""
-    import ast
-    import inspect
-    from copy import copy  # a field belongs to its class
-    from itertools import pairwise
-    from typing import Annotated, Any, get_origin, get_type_hints
-
-    import tyro
-
-    (source,) = ast.parse(inspect.getsource(kind)).body
-    assert isinstance(source, ast.ClassDef)
-    said = {
-        ast.unparse(a.target): ast.literal_eval(b.value)
-        for a, b in pairwise(source.body)
-        if isinstance(a, ast.AnnAssign) and isinstance(b, ast.Expr)
-    }
-    hints, bare, fields = get_type_hints(kind, include_extras=True), get_type_hints(kind), []
-    for field in dataclasses.fields(kind):
-        about: dict[str, Any] = {"help": " ".join(said[field.name].split())}
-        if field.default is None and get_origin(hints[field.name]) is not Annotated:  # those have a name already
-            about["metavar"] = placeholder(bare[field.name])
-        if field.default is None or field.default == ():
-            about["help_behavior_hint"] = ""
-        fields.append((field.name, Annotated[hints[field.name], tyro.conf.arg(**about)], copy(field)))
-    return dataclasses.make_dataclass(kind.__name__, fields)
-
-
-def description(kind: type) -> str:
-    """What a command does, in lines as long as the terminal is wide; tyro keeps line breaks before a space."""
-    import shutil
-    import textwrap
-
-    return textwrap.fill(
-        " ".join((kind.__doc__ or "").split()), shutil.get_terminal_size().columns, subsequent_indent=" "
-    )
-
-
-def placeholder(hint) -> str:
-    """What may stand after a flag that may also be left out: STR, {a,b}, FLOAT FLOAT, STR ..."""
-    from typing import Literal, get_args, get_origin
-
-    (kind,) = (one for one in get_args(hint) if one is not type(None))
-    if kind is bool or get_origin(kind) is Literal:
-        return f"{{{','.join(map(str, get_args(kind) or (True, False)))}}}"
-    return " ".join("..." if one is ... else one.__name__.upper() for one in get_args(kind) or (kind,))

@@ -1,73 +1,78 @@
-"""The settings of audit and of review: what is found in a data set, and what people make of it."""
+"""The settings of audit and review: probably wrong labels, and the decisions of reviewers about them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from likewise.config.cli_types import Positional, called
+from likewise.config.cli_types import Device, File, Folder, Location, Positional, called
 
 
 @dataclass(frozen=True)
 class Audit:
-    """Find labels that are probably wrong, classes that are really one, test errors and the samples that cause them."""
+    """Find labels that are probably wrong, classes that should be merged, and the training samples that cause test errors."""
 
     targets: Annotated[Positional[tuple[str, ...]], called("RUN_OR_EMBEDDINGS")] = ()
     """A run folder, or embeddings (.npz, .npy, .parquet); with --overlap, several runs."""
-    labels: str | None = None
-    """Labels of embeddings that have none: a table (.csv) with `label`, one line a row, or an array (.npy)."""
-    out: str | None = None
-    """Folder of the audit. By default `audit` in the run's folder, or audit/NAME for embeddings."""
+    labels: File | None = None
+    """Labels for embeddings without labels: a table (.csv) with the column `label`, in the order of the embeddings, or an array
+    (.npy). By default the labels in the file of embeddings."""
+    out: Folder | None = None
+    """Folder of the audit. By default `audit` in the run folder, or audit/NAME for embeddings."""
     influence: Literal["finite", "first", "kronecker", "lissa", "deep"] = "finite"
-    """How causes are found: by a finite step of the head, at first order, with a Hessian, or through all layers."""
+    """How the influence of training samples on errors is computed: by a finite step of the head, to first order, with an inverse
+    Hessian (kronecker, lissa), or through all layers (deep)."""
     heads: int = 1
-    """Other heads that a finite step looks at: the repaired one, the worsened one, then others at random."""
+    """Number of perturbed heads that --influence finite compares: 1 is the head with the error corrected, 2 adds the head
+    with the error made worse, further heads are random."""
     pairs: int = 50
-    """Test errors of each kind for which causes are looked for, the worst first; all are listed."""
+    """Number of test errors of each kind for which causes are computed, worst first; all errors are listed."""
     groups: int = 10
-    """Test classes with most errors for which causes are looked for, over all errors of the class."""
+    """Number of test classes with most errors for which causes are computed, over all errors of the class."""
     worst_by: Literal["count", "rate"] = "count"
-    """What makes a class one of the worst: how many errors it has, or which share of it is wrong."""
+    """Order of the worst classes: by the number of errors, or by the share of the class's queries that are errors."""
     verify: bool = False
-    """Act on the causes: weigh training samples 2 or 0, fine-tune the head, and see whether the pairs move as they should."""
+    """Verify the causes: give training samples the weight 2 or 0, fine-tune the head, and measure whether the pairs move as
+    predicted."""
     retrain: bool = False
-    """Train anew with the labels that the audit suggests, and compare on the test split, query by query."""
+    """Train again with the labels that the audit suggests, and compare both runs on the test split, query by query."""
     overlap: bool = False
-    """Compare the most wrong test classes of several runs: do models agree on what is hard?"""
+    """Compare the test classes with most errors between several runs, and measure their overlap."""
     k: int = 10
-    """Causes listed for an error, in each direction; with --overlap, classes that a run names."""
-    data: str | None = None
-    """Where the run's data stands now, if it has moved."""
-    root: str | None = None
-    """Where the pictures of a table or a named data set stand now, if they have moved; for embeddings, where paths start."""
+    """Number of causes listed per error and direction (harmful, helpful); with --overlap, number of classes per run."""
+    data: Location | None = None
+    """Current path of the run's data, if it was moved. By default the path in the run's settings."""
+    root: Folder | None = None
+    """Current folder of the images of a table or a named data set, if they were moved; for embeddings, the folder that their
+    paths start from. By default the folder in the run's settings."""
     checkpoint: Literal["best", "last", "untrained"] = "best"
-    """Which network of the run: best on validation (the last where there was none), last, or untrained."""
+    """Checkpoint of the run: best on validation (last if there was no validation), last, or untrained (as at the start)."""
     seed: int = 0
-    """Of folds, of batches for losses that compare samples, and of random choices to compare with."""
-    device: str | None = None
-    """cpu, cuda, mps. By default the GPU if there is one."""
+    """Seed of all random choices: folds, batches for losses that compare samples, random baselines, resamples."""
+    device: Device | None = None
+    """Device that computes: cpu, cuda, cuda:1 or mps. By default the GPU if there is one."""
     workers: int = -1
-    """Processes that read pictures; -1 chooses."""
+    """Number of processes that read images; -1 chooses."""
     allow_imports: bool = False
-    """Let the run's specs import parts by dotted name, which runs their code."""
+    """Allow the run's specs to import components by dotted name, which runs their code."""
     quiet: bool = False
-    """No progress bar, no table."""
+    """Print no progress bar and no table."""
 
 
 @dataclass(frozen=True)
 class Review:
-    """Open a page in the browser on which people judge what an audit found, and from which they take corrected labels."""
+    """Serve a page in the browser on which people review the findings of an audit and export corrected labels."""
 
     audit: Annotated[Positional[str], called("AUDIT")]
-    """The folder of an audit, or the run it stands in."""
+    """The folder of an audit, or the run folder that contains it."""
     host: str = "127.0.0.1"
-    """Address to serve on. Any other than this machine's own lets other machines in, with the token."""
+    """Address to serve on. An address other than 127.0.0.1 admits other machines that have the token."""
     port: int = 8017
-    """Its port; 0: any that is free."""
-    token_file: str | None = None
+    """Port to serve on; 0 takes any free port."""
+    token_file: File | None = None
     """File that holds the token for opening the page. By default the environment variable LIKEWISE_TOKEN, or else a new
     random token. The printed address contains it."""
-    store: str | None = None
-    """File of decisions. By default decisions.sqlite in the audit's folder."""
-    root: str | None = None
-    """Where the pictures stand now, if they have moved."""
+    store: File | None = None
+    """File of the reviewers' decisions. By default decisions.sqlite in the folder of the audit."""
+    root: Folder | None = None
+    """Current folder of the images, if they were moved. By default the folder in the audit."""

@@ -1,4 +1,4 @@
-"""Whether settings are of their kind and in their range."""
+"""Check the types and the ranges of settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Config = typing.TypeVar("Config")
 
 
 def to_dict(config) -> dict:
-    """A config as JSON takes it."""
+    """Return a config as a dict for JSON: tuples become lists."""
     return {k: list(v) if isinstance(v, tuple) else v for k, v in dataclasses.asdict(config).items()}
 
 
@@ -23,7 +23,7 @@ def from_dict(kind: type[Config], values: Mapping[str, typing.Any]) -> Config:
     return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
 
 
-SMALLEST = {
+MIN_VALUES = {
     "dim": 1, "size": 1, "lr": 0, "backbone_lr": 0, "loss_lr": 0, "weight_decay": 0, "loss_weight_decay": 0, "eps": 0,
     "loss_eps": 0, "momentum": 0, "schedule_factor": 0, "schedule_patience": 0, "clip_value": 1e-12, "clip_norm": 1e-12,
     "patience": 1, "log_every": 1, "seed": 0, "workers": -1, "k": 1, "top": 0, "noise_rate": 0,
@@ -31,14 +31,17 @@ SMALLEST = {
     "epochs": 0, "steps": 0, "batch_size": 1,
     "chunk_size": 1, "gpus": 1, "heads": 1, "pairs": 0, "groups": 0, "port": 0, "parity_samples": 0, "max_images": 0,
 }  # fmt: skip
-LARGEST = {
+"""Setting -> its smallest allowed value, in the configs of all commands."""
+
+MAX_VALUES = {
     "momentum": 0.999999, "schedule_factor": 1, "noise_rate": 1, "seed": 2**31 - 1, "port": 65535, "workers": 1024,
     "jobs": 1024, "gpus": 1024,
 }  # fmt: skip
+"""Setting -> its largest allowed value."""
 
 
 def check(config) -> None:
-    """Every setting is of its kind and in its range, or an error that says which is not. The first thing a stage does."""
+    """Raise for the first setting whose type or range is wrong. Every command calls it once, before any work."""
     name = type(config).__name__.lower()
     hints = typing.get_type_hints(type(config), include_extras=True)
     for field in dataclasses.fields(config):
@@ -46,11 +49,11 @@ def check(config) -> None:
         if not type_check.fits(value, hints[field.name]):
             raise LikewiseError(f"{name}: {field.name} must be {type_check.words(hints[field.name])}, got {value!r}")
         if any("\0" in text for text in (value if isinstance(value, tuple) else (value,)) if isinstance(text, str)):
-            raise LikewiseError(f"{name}: {field.name} must not hold a NUL character, got {value!r}")
-        if isinstance(value, int) and abs(value) > 2**53:  # not all of them are floating-point numbers any more
+            raise LikewiseError(f"{name}: {field.name} must not contain a NUL character, got {value!r}")
+        if isinstance(value, int) and abs(value) > 2**53:  # larger whole numbers have no exact float
             raise LikewiseError(f"{name}: {field.name} must be between -2**53 and 2**53, got a larger whole number")
         if isinstance(value, int | float) and not isinstance(value, bool):
-            low, high = SMALLEST.get(field.name, -math.inf), LARGEST.get(field.name, math.inf)
+            low, high = MIN_VALUES.get(field.name, -math.inf), MAX_VALUES.get(field.name, math.inf)
             if not low <= value <= high or not math.isfinite(value):
                 bounds = f"{low:g} or more" if high == math.inf else f"between {low:g} and {high:g}"
                 raise LikewiseError(f"{name}: {field.name} must be {bounds}, got {value}")

@@ -1,4 +1,4 @@
-"""What kind of text a setting is: how the command line shows it, and which settings are specs or durations."""
+"""Types of settings that are text: the placeholder that help shows for them, and which settings are specs or durations."""
 
 from __future__ import annotations
 
@@ -11,30 +11,44 @@ import tyro
 
 Positional = tyro.conf.Positional
 
-SPEC, DURATION = "spec", "duration"
-Spec = Annotated[str, SPEC]
+SPEC_MARK, DURATION_MARK = "spec", "duration"
+Spec = Annotated[str, SPEC_MARK]
 """The spec of a component: "Triplet(margin=0.1)"."""
-Duration = Annotated[str, DURATION]
-"""How long or how often: steps ("5000"), passes over the training data ("20e"), or, for checkpoints, seconds ("30s")."""
+Duration = Annotated[str, DURATION_MARK]
+"""A length or a period: steps ("5000"), epochs ("20e"), or, for checkpoints, seconds ("30s")."""
+Folder = Annotated[str, "folder"]
+"""The path of a folder."""
+File = Annotated[str, "file"]
+"""The path of a file."""
+Location = Annotated[str, "path"]
+"""The path of a file or a folder."""
+Data = Annotated[str, "data"]
+"""A DATA argument: a path, or the name of a data set."""
+Name = Annotated[str, "name"]
+"""A name from a list that the help of the setting mentions."""
+Device = Annotated[str, "device"]
+"""A device of torch: cpu, cuda, cuda:1, mps."""
+Memory = Annotated[str, "memory"]
+"""A size in bytes with its unit: "512MB", "20GB"."""
 
 
 def called(name: str):
-    """What help calls a positional argument."""
+    """Return the annotation that gives a positional argument its name in help."""
     return tyro.conf.arg(metavar=name)
 
 
 def spec_fields(config: type) -> tuple[str, ...]:
-    """The settings of a command that are specs, or several specs, in the order of its fields."""
-    return _marked(config, SPEC)
+    """Return the settings of a command that hold one spec or several specs, in the order of its fields."""
+    return _marked(config, SPEC_MARK)
 
 
 def duration_fields(config: type) -> tuple[str, ...]:
-    """The settings of a command that are durations, in the order of its fields."""
-    return _marked(config, DURATION)
+    """Return the settings of a command that are durations, in the order of its fields."""
+    return _marked(config, DURATION_MARK)
 
 
 def texts_of(config, names: typing.Iterable[str]) -> list[str]:
-    """The texts in some settings of a config, those of settings that hold several one by one. What is not set is left out."""
+    """Return the texts in the named settings of a config as one list. Settings that are None or empty add nothing."""
     values = (getattr(config, name) for name in names)
     return [text for value in values for text in (value if isinstance(value, tuple) else (value,)) if text]
 
@@ -42,10 +56,11 @@ def texts_of(config, names: typing.Iterable[str]) -> list[str]:
 @cache
 def _marked(config: type, mark: str) -> tuple[str, ...]:
     hints = typing.get_type_hints(config, include_extras=True)
-    return tuple(field.name for field in dataclasses.fields(config) if _has(hints[field.name], mark))
+    return tuple(field.name for field in dataclasses.fields(config) if mark in marks(hints[field.name]))
 
 
-def _has(hint: object, mark: str) -> bool:
-    """Whether an annotation, or a part of it (`Spec | None`, `tuple[Spec, ...]`), carries this mark."""
-    own = typing.get_origin(hint) is Annotated and mark in getattr(hint, "__metadata__", ())
-    return own or any(_has(inside, mark) for inside in typing.get_args(hint) if not isinstance(inside, str))
+def marks(hint: object) -> list[str]:
+    """Return the marks of an annotation and of the annotations inside it, such as "spec" for `tuple[Spec, ...] | None`."""
+    own = getattr(hint, "__metadata__", ()) if typing.get_origin(hint) is Annotated else ()
+    inner = [arg for arg in typing.get_args(hint) if not isinstance(arg, str)]
+    return [mark for mark in own if isinstance(mark, str)] + [mark for arg in inner for mark in marks(arg)]

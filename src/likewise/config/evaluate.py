@@ -1,155 +1,166 @@
-"""The settings of commands that look at what is there: evaluate, embed, search, compare, report, hierarchy, list, recipe."""
+"""The settings of evaluate, embed, compare, hierarchy, list and recipe."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from likewise.config.cli_types import Positional, called
+from likewise.config.cli_types import Data, Device, File, Folder, Location, Memory, Positional, called
 
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Score an embedding by retrieval: every test sample asks, all others may answer."""
+    """Score an embedding by retrieval: every test sample is a query, all other test samples are its gallery."""
 
     target: Annotated[Positional[str], called("TARGET")]
-    """A run folder; or embeddings: .npz, .parquet, .safetensors with x,label[,split,query,gallery,group], .npy with --labels."""
-    labels: str | None = None
-    """Labels for embeddings that bring none: .csv with a column `label`, .npy, or .txt with one a line."""
-    data: str | None = None
-    """Where the run's data stands now, if it has moved."""
-    root: str | None = None
-    """Where the pictures of a table or a named data set stand now, if they have moved."""
+    """A run folder; or embeddings: .npz, .parquet or .safetensors with x,label[,split,query,gallery,group], or .npy with
+    --labels."""
+    labels: File | None = None
+    """Labels for embeddings without labels: .csv with a column `label`, .npy, or .txt with one label per line. By default the
+    labels in the file of embeddings."""
+    data: Location | None = None
+    """Current path of the run's data, if it was moved. By default the path in the run's settings."""
+    root: Folder | None = None
+    """Current folder of the images of a table or a named data set, if they were moved. By default the folder in the run's
+    settings."""
     metrics: tuple[str, ...] = ("R@1", "R@10", "RP", "MAP@R")
-    """What to measure; see `likewise list metrics`."""
+    """Metrics to compute; `likewise list metrics` shows all."""
     split: Literal["train", "val", "test"] = "test"
-    """Which part of the data to score. Labels are the data's own, without noise that training added on purpose."""
+    """Split to score, with the given labels of the data, without the noise that training injected on purpose."""
     checkpoint: Literal["best", "last", "untrained"] = "best"
-    """Which network of a run: best on validation (the last where there was none), last, or untrained: as it was at the start."""
+    """Checkpoint of the run: best on validation (last if there was no validation), last, or untrained (as at the start)."""
     similarity: Literal["cosine", "euclidean"] | None = None
-    """How to compare. By default what the run's loss was written for, also for embeddings of a run; cosine for others."""
-    exclude: str | None = None
-    """Pairs that are no answers to each other (near duplicates): a .csv with row_a,row_b (from 0) or path_a,path_b, or the
-    duplicates.csv of an audit."""
-    per_query: str | None = None
-    """For embeddings: write one line a query here (.parquet), which `likewise compare` takes. A run keeps its own."""
-    memory: str = "512MB"
-    """Working memory of the ranking, beyond the embeddings. Less means slower, never other numbers."""
-    device: str | None = None
-    """cpu, cuda, mps. By default the GPU if there is one."""
+    """Similarity of two embeddings. By default the similarity of the run's loss, also for embeddings of a run; otherwise
+    cosine."""
+    exclude: File | None = None
+    """Pairs of samples that must not be results of each other, such as near duplicates: a .csv with row_a,row_b (from 0) or
+    path_a,path_b, or the duplicates.csv of an audit. By default none."""
+    per_query: File | None = None
+    """For embeddings: file to write with one row per query (.parquet), an input of `likewise compare`; a run folder always has
+    such a file. By default none."""
+    memory: Memory = "512MB"
+    """Working memory of the ranking, in addition to the embeddings; less memory is slower and gives the same results."""
+    device: Device | None = None
+    """Device that computes: cpu, cuda, cuda:1 or mps. By default the GPU if there is one."""
     workers: int = -1
-    """Processes that read pictures; -1 chooses."""
+    """Number of processes that read images; -1 chooses."""
     skip_bad: bool = False
-    """Decode every picture first and go on without the broken ones, counting them."""
+    """Decode every image first, and leave out and count the images that cannot be read."""
     allow_imports: bool = False
-    """Let the run's specs, its data and --metrics import components by dotted name, which runs their code."""
+    """Allow the run's specs, its data and --metrics to import components by dotted name, which runs their code."""
     quiet: bool = False
-    """No progress bar, no table."""
+    """Print no progress bar and no table."""
 
 
 @dataclass(frozen=True)
 class Embed:
-    """Turn data into embeddings with a trained network, as a file every other command reads."""
+    """Compute the embeddings of data with a trained network, and write them to a file that other commands read."""
 
     run: Annotated[Positional[str], called("RUN")]
-    """A run folder; or the name of a backbone, as its published weights are: then nothing need be trained first."""
+    """A run folder; or the name of a backbone, to use its published weights without training."""
     data: Annotated[Positional[str], called("DATA")]
-    """Anything `likewise train` takes, or a folder of pictures without classes."""
-    out: str
-    """File to write: .npz with x, label, class_name, path, split."""
-    root: str | None = None
-    """Where the data's paths start, as in train."""
+    """Any DATA of `likewise train`, or a folder of images without classes."""
+    out: File
+    """File to write: .npz with x, label, class_name, path and split."""
+    root: Folder | None = None
+    """Folder with the original download of a named data set, or the folder that the paths of a table start from. By default the
+    folder of the table."""
     layer: Literal["embedding", "feature"] = "embedding"
-    """What to write: the embedding, or the pooled feature before the head, which `likewise train` trains a new head on. A
+    """Vector to write: the embedding, or the pooled feature before the head, on which `likewise train` can train a new head. A
     backbone has no head: its embedding is the feature at unit length."""
     checkpoint: Literal["best", "last", "untrained"] = "best"
-    """Which network of the run."""
-    device: str | None = None
-    """cpu, cuda, mps. By default the GPU if there is one."""
+    """Checkpoint of the run: best on validation (last if there was no validation), last, or untrained (as at the start)."""
+    device: Device | None = None
+    """Device that computes: cpu, cuda, cuda:1 or mps. By default the GPU if there is one."""
     workers: int = -1
-    """Processes that read pictures; -1 chooses."""
+    """Number of processes that read images; -1 chooses."""
     skip_bad: bool = False
-    """Decode every picture first and go on without the broken ones, counting them."""
+    """Decode every image first, and leave out and count the images that cannot be read."""
     allow_imports: bool = False
-    """Let the run's specs import parts by dotted name, which runs their code."""
+    """Allow the run's specs to import components by dotted name, which runs their code."""
     quiet: bool = False
-    """No progress bar."""
+    """Print no progress bar."""
 
 
 @dataclass(frozen=True)
 class Compare:
-    """Tell whether run B retrieves better than run A: differences with intervals, and the classes and queries that changed."""
+    """Compare the retrieval of run B with run A: differences with intervals, and the classes and queries that changed."""
 
     run_a: Annotated[Positional[str], called("RUN_A")]
     """A run folder that was evaluated, or its per_query.parquet."""
     run_b: Annotated[Positional[str], called("RUN_B")]
-    """Another, asked the same queries of the same data."""
+    """Another run folder or per_query.parquet, with the same queries on the same data."""
     metrics: tuple[str, ...] | None = None
-    """Which metrics, the one that decides first. By default all that both have; MAP@R decides where it is among them."""
-    out: str | None = None
-    """Save a picture of the differences here (.png)."""
-    csv: str | None = None
-    """Save every query that changed here (.csv)."""
+    """Metrics to compare; the first metric decides which run is better. By default all metrics of both runs, MAP@R first."""
+    out: File | None = None
+    """File for a figure of the differences (.png). By default no figure."""
+    csv: File | None = None
+    """File for a table of all queries that changed (.csv). By default no table."""
     resamples: int = 2000
-    """How many times queries and classes are redrawn for an interval."""
+    """Number of bootstrap resamples of queries and classes for an interval."""
     seed: int = 0
-    """Seed of the draws."""
+    """Seed of the bootstrap resamples."""
 
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """Show which training classes a run sees as relatives: their tree as a picture, and how far the known tree agrees."""
+    """Cluster the training classes by their embeddings, draw the tree, and measure its agreement with a known taxonomy."""
 
     run: Annotated[Positional[str], called("RUN")]
-    """A run folder. Trained with Hierarchical(...), its own clusters are shown; else k-means of its class means."""
+    """A run folder. A run trained with Hierarchical(...) has its own clusters; other runs are clustered by k-means of class
+    means."""
     clusters: int | None = None
-    """So many clusters by k-means of the class means, whatever the loss. By default its own, or a tenth of the classes."""
+    """Number of clusters for k-means of the class means, for any loss. By default the run's own clusters, or a tenth of the
+    number of classes."""
     taxonomy: str | None = None
-    """The tree, if not the data's own: cub200, cars196-type, a .json or .csv (another run's hierarchy.csv), wordnet:ROOT."""
-    out: str | None = None
-    """Folder for hierarchy.png, hierarchy.csv and hierarchy.json. By default the run's."""
-    data: str | None = None
-    """Where the run's data stands now, if it has moved."""
-    root: str | None = None
-    """Where the pictures of a table or a named data set stand now, if they have moved."""
+    """Known taxonomy: cub200, cars196-type, a .json or .csv file (such as the hierarchy.csv of another run) or wordnet:ROOT. By
+    default the taxonomy of the data."""
+    out: Folder | None = None
+    """Folder for hierarchy.png, hierarchy.csv and hierarchy.json. By default the run folder."""
+    data: Location | None = None
+    """Current path of the run's data, if it was moved. By default the path in the run's settings."""
+    root: Folder | None = None
+    """Current folder of the images of a table or a named data set, if they were moved. By default the folder in the run's
+    settings."""
     checkpoint: Literal["best", "last", "untrained"] = "best"
-    """Which network of the run: best on validation (the last where there was none), last, or untrained, by k-means."""
-    device: str | None = None
-    """cpu, cuda, mps. By default the GPU if there is one."""
+    """Checkpoint of the run: best on validation (last if there was no validation), last, or untrained (clustered by
+    k-means)."""
+    device: Device | None = None
+    """Device that computes: cpu, cuda, cuda:1 or mps. By default the GPU if there is one."""
     workers: int = -1
-    """Processes that read pictures; -1 chooses."""
+    """Number of processes that read images; -1 chooses."""
     allow_imports: bool = False
-    """Let the run's specs import parts by dotted name, which runs their code."""
+    """Allow the run's specs to import components by dotted name, which runs their code."""
     quiet: bool = False
-    """No progress bar."""
+    """Print no progress bar."""
 
 
 @dataclass(frozen=True)
 class List:
-    """Show a registry: losses, miners, samplers, confidence, terms, noise, protocols, heads, metrics, data, recipes, tables,
-    backbones."""
+    """List the components of a registry, one line each, with a short description."""
 
     registry: Annotated[Positional[str], called("REGISTRY")] = "all"
-    """Which registry."""
+    """The registry to list: losses, miners, samplers, confidence, terms, noise, protocols, heads, loggers, metrics, data,
+    recipes, tables, backbones; all lists all of them except the backbones."""
 
 
 @dataclass(frozen=True)
 class RecipeShow:
-    """Print a recipe: every value, where it comes from, and the command it stands for."""
+    """Print a recipe: every value with its source, and the equivalent command."""
 
     name: Annotated[Positional[str], called("NAME")]
-    """The recipe; see `likewise list recipes`."""
-    data: str | None = None
-    """Show the values for this data set."""
+    """Name of the recipe; `likewise list recipes` shows all."""
+    data: Data | None = None
+    """Data set whose values are shown, such as cub200. By default the values for any data."""
 
 
 @dataclass(frozen=True)
 class RecipeDiff:
-    """Print the settings in which two recipes differ, with both values and where they come from."""
+    """Print the settings in which two recipes differ, with both values and their sources."""
 
     a: Annotated[Positional[str], called("A")]
-    """A recipe, or the folder of a run; see `likewise list recipes`."""
+    """Name of a recipe, or a run folder; `likewise list recipes` shows all recipes."""
     b: Annotated[Positional[str | None], called("B")] = None
-    """Another recipe or run. By default what `likewise train` does without a recipe."""
-    data: str | None = None
-    """Compare the values for this data set. By default that of a run, where one is compared."""
+    """Another recipe or run folder. By default the defaults of `likewise train`."""
+    data: Data | None = None
+    """Data set whose values are compared, such as cub200. By default the data set of the run, if one is given."""

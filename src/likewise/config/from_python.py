@@ -1,4 +1,4 @@
-"""Python values as the settings of a command: components become specs, paths and counts text, numbers plain."""
+"""Convert Python values to the settings of a command: components to specs, paths to text, scalars to plain numbers."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def make_config(kind: type[Config], **settings: object) -> Config:
 
 
 def plain_settings(kind: type, settings: dict[str, object]) -> dict[str, Any]:
-    """Return settings as the command line has them. A name that the config does not have is an error.
+    """Return settings with the types that the command line produces. A name that the config does not have is an error.
 
     A component (`losses.Triplet(margin=0.1)`, or the class itself) becomes its spec, a path or a run its text, and a scalar
-    of numpy or torch a plain number. A list becomes a tuple, and a single value stands for a tuple of one. A whole number
-    becomes text where the setting is text, such as `steps=40`.
+    of numpy or torch a plain number. A list becomes a tuple, and a single value becomes a tuple of one value where the setting
+    is a tuple. A whole number becomes text where the setting is text, such as `warmup=40`.
     """
     hints, owner = typing.get_type_hints(kind), kind.__name__.lower()
     known = [field.name for field in dataclasses.fields(kind)]  # pyright: ignore[reportArgumentType]
@@ -45,7 +45,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, list | tuple) or hasattr(value, "tolist"):
-        return tuple(plain(one) for one in (value if isinstance(value, list | tuple) else value.tolist()))
+        return tuple(plain(item) for item in (value if isinstance(value, list | tuple) else value.tolist()))
     if inspect.isroutine(value):
         raise LikewiseError(
             f"a setting cannot be the function {value.__qualname__}; name it as text, 'my_module.{value.__name__}', with "
@@ -55,7 +55,7 @@ def plain(value: Any) -> Any:
 
 
 def fitted(value: Any, hint: Any) -> Any:
-    """Return a plain value in the form that its setting has: text for whole numbers, a tuple of one for a single value."""
+    """Return a plain value with the type of its setting: whole numbers as text, a single value as a tuple of one value."""
     kinds = typing.get_args(hint) or (hint,)
     options = kinds if type(None) in kinds else (hint,)
     if isinstance(value, int) and not isinstance(value, bool) and str in options and int not in options:

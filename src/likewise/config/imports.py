@@ -8,16 +8,16 @@ from likewise.errors import LikewiseError
 
 
 def import_dotted(name: str, owner: str, allow_imports: bool):
-    """The object that a dotted name (`my_lab.losses.Mine`) stands for.
+    """Return the object with a dotted name, such as `my_lab.losses.Mine`.
 
     Args:
-        owner: what the error begins with, such as "spec 'my_lab.losses.Mine()'".
-        allow_imports: the user's permission (`--allow-imports`). A run folder never carries it.
+        owner: first words of the error, such as "spec 'my_lab.losses.Mine()'".
+        allow_imports: the user's permission (`--allow-imports`). It is never stored in a run folder.
     """
     if not allow_imports:
         raise LikewiseError(
             f"{owner}: '{name}' would be imported, which runs its code; "
-            "say --allow-imports (Python: allow_imports=True) if you trust where it comes from"
+            "add --allow-imports (Python: allow_imports=True) if it is trusted code"
         )
     module, _, attribute = name.rpartition(".")
     try:

@@ -1,34 +1,40 @@
-"""The settings of noise: labels spoiled on purpose, as a table."""
+"""The settings of noise: data with injected label noise, written as a table."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Annotated
 
-from likewise.config.cli_types import Positional, Spec, called
+from likewise.config.cli_types import File, Folder, Positional, Spec, called
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Spoil training labels on purpose, and write the data as a table that `likewise train` takes. Test labels stay."""
+    """Make training labels wrong on purpose, and write the data as a table for `likewise train`. Test labels do not change."""
 
     data: Annotated[Positional[str], called("DATA")]
-    """Anything `likewise train` takes."""
+    """Any DATA of `likewise train`."""
     model: Spec
-    """How labels go wrong, such as "Uniform(share=0.2)" or "Semantic(share=0.2)"; see `likewise list noise`."""
-    out: str
-    """Table to write (.csv; .parquet for features), with the true labels in `label_clean`. Pictures stand beside it (.png)."""
+    """The noise model, as a spec such as "Uniform(share=0.2)" or "Semantic(share=0.2)"; `likewise list noise` shows all."""
+    out: File
+    """Table to write (.csv; .parquet for features), with the true labels in the column `label_clean`; figures (.png) are written
+    next to it."""
     drop_wrong: bool = False
-    """Leave the wrong rows out of the table: what could be learned by someone who knew them, to measure others by."""
+    """Drop the rows with wrong labels in place of writing them: the oracle baseline for robust training."""
     seed: int = 0
-    """Of the noise: `likewise train --noise` with the same seed and protocol spoils the same labels."""
+    """Seed of the noise; `likewise train --noise` with the same seed and protocol changes the same labels."""
     taxonomy: str | None = None
-    """The class tree, if not the data's own: cub200, cars196-type, cars196-deep, a .json or .csv file, or wordnet:ROOT."""
-    root: str | None = None
-    """Where the data's paths start, as in train."""
+    """Taxonomy: cub200, cars196-type, cars196-deep, a .json or .csv file, or wordnet:ROOT. By default the taxonomy of the
+    data."""
+    root: Folder | None = None
+    """Folder with the original download of a named data set, or the folder that the paths of a table start from. By default the
+    folder of the table."""
     protocol: Spec | None = None
-    """Which rows train, as in train; the table's `split` says it. Train a closed set with SeenClasses(own_split=True) then."""
+    """The rule that assigns rows to splits, as a spec; the table has the result in its column `split`. By default the default of
+    `likewise train`.
+
+    To train on the table with a closed set of classes, use --protocol "SeenClasses(own_split=True)"."""
     allow_imports: bool = False
-    """Let specs import parts by dotted name, which runs their code."""
+    """Allow specs to import components by dotted name, which runs their code."""
     quiet: bool = False
-    """No tables."""
+    """Print no tables."""

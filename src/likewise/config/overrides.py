@@ -1,4 +1,4 @@
-"""Settings of a training by their names: values as Train has them, and arguments inside specs, such as loss.miner.eps."""
+"""Override settings of a training by name, including arguments inside specs, such as loss.miner.eps."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from likewise.config import SPECS, Train
 from likewise.config.spec import canonical
 from likewise.errors import LikewiseError, nearest_name
 
-OURS = ("out", "restart", "evaluate", "allow_imports", "quiet")
-"""Settings of Train that are not a file's to give: the command decides them."""
+COMMAND_SETTINGS = ("out", "restart", "evaluate", "allow_imports", "quiet")
+"""Settings of Train that a file cannot set: the command decides them."""
 
 
 @cache
 def hints_of_train() -> dict[str, object]:
-    """What each setting is annotated with."""
+    """Return setting -> type annotation."""
     return typing.get_type_hints(Train)
 
 
 def set_of_train() -> list[str]:
-    """The settings a file may give."""
-    return [f.name for f in dataclasses.fields(Train) if f.name not in OURS]
+    """Return the names of the settings that a file can set."""
+    return [f.name for f in dataclasses.fields(Train) if f.name not in COMMAND_SETTINGS]
 
 
 def plain(key: str, value: object) -> object:
-    """A value as Train has it: "none" is None where a setting may be None, counts are text, lists tuples."""
+    """Return a value with the type of its setting: "none" as None where None is allowed, counts as text, lists as tuples."""
     hints = hints_of_train()
-    if key in OURS:
-        raise LikewiseError(f"grid: '{key}' is not for a file to say; leave it out, the command decides it")
+    if key in COMMAND_SETTINGS:
+        raise LikewiseError(f"grid: '{key}' cannot be set in a file; remove it, the command decides it")
     if "." in key:
         must_be_spec(key, "grid")
         return tuple(value) if isinstance(value, list) else value
@@ -42,19 +42,19 @@ def plain(key: str, value: object) -> object:
             f"grid: there is no setting '{key}'{nearest_name(key, hints)} It takes: {', '.join(set_of_train())}"
         )
     inside = typing.get_args(hints[key])
-    words = [w for part in inside if typing.get_origin(part) is typing.Literal for w in typing.get_args(part)]
+    words = [w for option in inside if typing.get_origin(option) is typing.Literal for w in typing.get_args(option)]
     if value == "none" and type(None) in inside and "none" not in words:
         return None
     if isinstance(value, int) and not isinstance(value, bool):
         if hints[key] is str:
             return str(value)
         if float in (hints[key], *inside) and int not in inside:
-            return float(value)  # 1 and 1.0 are one training
+            return float(value)  # 1 and 1.0 describe the same training
     return tuple(value) if isinstance(value, list) else value
 
 
 def flat(table: dict, prefix: str = "") -> typing.Iterator[tuple[str, object]]:
-    """`loss.margin = 0.1` is a table in a table for TOML, and one name for us."""
+    """Yield the entries of nested TOML tables under dotted names: `loss.margin = 0.1` is a table in a table for TOML."""
     for key, value in table.items():
         if isinstance(value, dict):
             yield from flat(value, f"{prefix}{key}.")
@@ -63,14 +63,19 @@ def flat(table: dict, prefix: str = "") -> typing.Iterator[tuple[str, object]]:
 
 
 def settings_of(config: Train) -> dict[str, object]:
-    """The settings that make this training again: those that are not Train's defaults."""
+    """Return the settings that reproduce a training: all that differ from the defaults of Train."""
     default = {f.name: f.default for f in dataclasses.fields(Train)}
-    left_out = (*OURS, "recipe", "device", "workers")  # a recipe's values are among the settings; machines differ
+    left_out = (
+        *COMMAND_SETTINGS,
+        "recipe",
+        "device",
+        "workers",
+    )  # the values of the recipe are among the settings; machines differ
     return {k: v for k, v in vars(config).items() if k not in left_out and v != default[k]}
 
 
 def fill(key: str, value: object, let: dict[str, str]) -> object:
-    """A spec with what other points let it have in place of {names}."""
+    """Return a spec with {name} replaced by the value that another axis point defines for it with `let`."""
     if key.split(".")[0] not in SPECS or not isinstance(value, str | tuple):
         return value
     if isinstance(value, tuple):
@@ -79,17 +84,17 @@ def fill(key: str, value: object, let: dict[str, str]) -> object:
         value = value.replace(f"{{{name}}}", text)
     if left := re.search(r"\{(\w+)\}", value):
         raise LikewiseError(
-            f"grid: {key} has {left[0]}, which no point says{nearest_name(left[1], let)} Write let = {{{left[1]} = ...}}"
+            f"grid: {key} has {left[0]}, which no point defines{nearest_name(left[1], let)} Write let = {{{left[1]} = ...}}"
         )
     return value
 
 
 def read_change(word: str) -> tuple[str, object]:
-    """KEY=VALUE as it stands on the command line: numbers, truth and lists as TOML writes them, anything else is text."""
-    key, equals, text = (part.strip() for part in word.partition("="))
+    """Return key and value of KEY=VALUE: numbers, booleans and lists in TOML syntax, anything else as text."""
+    key, equals, text = (piece.strip() for piece in word.partition("="))
     if not equals or not key:
         raise LikewiseError(
-            f"grid: a change is written setting=value, got '{word}'; or name a .toml file with [settings]"
+            f"grid: a change must be written setting=value, got '{word}'; or give a .toml file with [settings]"
         )
     try:
         value = tomllib.loads(f"x = {text}")["x"]
@@ -99,7 +104,7 @@ def read_change(word: str) -> tuple[str, object]:
 
 
 def must_know(name: str, known: typing.Collection[str], what: str) -> None:
-    """The name is one of those known, or there is an error with the nearest."""
+    """Raise, with the nearest known name, unless the name is known."""
     if name not in known:
         raise LikewiseError(
             f"grid: there is no {what} '{name}'{nearest_name(name, known)} There are: {', '.join(known)}"
@@ -107,7 +112,7 @@ def must_know(name: str, known: typing.Collection[str], what: str) -> None:
 
 
 def must_be_spec(name: str, owner: str) -> None:
-    """A dotted name reaches into a setting that is a spec, or there is an error."""
+    """Raise unless a dotted name begins with a setting that is a spec."""
     setting = name.split(".")[0]
     if setting not in SPECS:
         raise LikewiseError(
@@ -116,12 +121,12 @@ def must_be_spec(name: str, owner: str) -> None:
 
 
 def find_argument(config: Train, name: str, owner: str = "grid") -> ast.expr:
-    """What stands for an argument in the settings, defaults included; of several terms, in the first that has it."""
+    """Return the value of an argument as a syntax node, defaults included; of several terms, from the first that has it."""
     return _places(config, name, owner)[1][0].value
 
 
 def has_argument(config: Train, name: str) -> bool:
-    """Whether any part has an argument of this name."""
+    """Whether any component of the setting has an argument of this name."""
     try:
         _places(config, name, "grid")
     except LikewiseError:
@@ -130,7 +135,7 @@ def has_argument(config: Train, name: str) -> bool:
 
 
 def with_argument(config: Train, name: str, value: object, owner: str = "grid") -> Train:
-    """The settings with this value as the argument, in every term that has it."""
+    """Return the settings with a new value for an argument; of several terms, in every term that has it."""
     trees, places = _places(config, name, owner)
     for place in places:
         place.value = _node(value)
@@ -140,7 +145,7 @@ def with_argument(config: Train, name: str, value: object, owner: str = "grid") 
 
 
 def _places(config: Train, name: str, owner: str) -> tuple[list[ast.expr], list[ast.keyword]]:
-    """The specs of a setting, all arguments written out, and where among them the named one stands."""
+    """Return the parsed specs of a setting with all arguments written out, and the nodes of the named argument in them."""
     setting, *path = name.split(".")
     must_be_spec(name, owner)
     texts = getattr(config, setting)
@@ -160,13 +165,13 @@ def _places(config: Train, name: str, owner: str) -> tuple[list[ast.expr], list[
 
 
 def _argument(node: ast.expr, path: list[str], name: str, owner: str) -> ast.keyword:
-    """The place of an argument in a spec whose arguments are all written out."""
+    """Return the node of an argument in a spec whose arguments are all written out."""
     for word in path:
         known: dict[Any, ast.keyword] = {k.arg: k for k in node.keywords} if isinstance(node, ast.Call) else {}
         if word not in known:
-            part = ast.unparse(node.func) if isinstance(node, ast.Call) else ast.unparse(node)
+            component = ast.unparse(node.func) if isinstance(node, ast.Call) else ast.unparse(node)
             raise LikewiseError(
-                f"{owner}: {name}: {part} has no argument '{word}'{nearest_name(word, known)} "
+                f"{owner}: {name}: {component} has no argument '{word}'{nearest_name(word, known)} "
                 f"It takes: {', '.join(known) or 'none'}"
             )
         found, node = known[word], known[word].value
@@ -174,7 +179,8 @@ def _argument(node: ast.expr, path: list[str], name: str, owner: str) -> ast.key
 
 
 def _node(value: object) -> ast.expr:
-    """A value as it stands in a spec. A text may be a part, HardPairs(), a literal, or "none"; any other is text itself."""
+    """Return a value as a syntax node of a spec. A text can be a component such as HardPairs(), a literal or "none"; otherwise it
+    is a string literal."""
     if not isinstance(value, str):
         return ast.parse(repr(value), mode="eval").body
     try:

@@ -1,113 +1,119 @@
-"""The settings of commands that put a result before people and programs: a page, a search, a model to take away."""
+"""The settings of report, search and export."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from likewise.config.cli_types import Positional, called
+from likewise.config.cli_types import Data, Device, File, Folder, Location, Memory, Positional, called
 
 
 @dataclass(frozen=True)
 class Report:
-    """Write one HTML page about runs, which opens anywhere, offline: scores, curves, a map of the embedding, galleries,
-    confusions, doubts about labels."""
+    """Write one HTML page about runs, readable offline: scores, curves, a map of the embedding, galleries, confusions and flagged
+    labels."""
 
     runs: Annotated[Positional[tuple[str, ...]], called("RUNS")] = ()
-    """Run folders, or files of embeddings; several are shown side by side."""
-    out: str | None = None
-    """File to write (.html). By default report.html in the folder of a single run, or here."""
+    """Run folders or files of embeddings; several runs are shown side by side."""
+    out: File | None = None
+    """File to write (.html). By default report.html in the folder of a single run, or in the current folder for several
+    runs."""
     map: Literal["auto", "pca", "tsne", "umap", "none"] = "auto"
-    """How the map of the embedding is drawn: PCA is there at once, t-SNE and UMAP take minutes and `likewise[map]`. By default
-    PCA, and t-SNE beside it where it is installed and the set is not huge."""
+    """Projection for the map of the embedding: pca takes seconds; tsne and umap take minutes and need `likewise[map]`. auto draws
+    pca, and also tsne if it is installed and the set is not too large."""
     max_images: int = 3000
-    """How many samples have their picture in the page, at most. Pictures become smaller, and then fewer, for it to stay below
-    15 MB; only maps of a million samples can make it larger."""
+    """Largest number of samples with an image in the page. To keep the page below 15 MB, images are first made smaller and then
+    left out; only maps of a million samples make it larger."""
     k: int = 8
-    """How many neighbours a query shows."""
+    """Number of neighbours shown per query."""
     top: int = 40
-    """How many queries a gallery shows, and how many doubted labels are listed."""
-    data: str | None = None
-    """Where the runs' data stands now, if it has moved."""
-    root: str | None = None
-    """Where the pictures of a table or a named data set stand now, if they have moved."""
+    """Number of queries shown in a gallery, and number of flagged labels listed."""
+    data: Location | None = None
+    """Current path of the runs' data, if it was moved. By default the path in the runs' settings."""
+    root: Folder | None = None
+    """Current folder of the images of a table or a named data set, if they were moved. By default the folder in the run's
+    settings."""
     seed: int = 0
-    """Seed of what is drawn at random: samples, pairs, the map."""
-    device: str | None = None
-    """cpu, cuda, mps, for runs that were not evaluated yet. By default the GPU if there is one."""
+    """Seed of random choices: samples, pairs, the map."""
+    device: Device | None = None
+    """Device for runs that were not evaluated yet: cpu, cuda, cuda:1 or mps. By default the GPU if there is one."""
     workers: int = -1
-    """Processes that read pictures; -1 chooses."""
+    """Number of processes that read images; -1 chooses."""
     allow_imports: bool = False
-    """Let the runs' specs import parts by dotted name, which runs their code."""
+    """Allow the runs' specs to import components by dotted name, which runs their code."""
     quiet: bool = False
-    """No progress bar."""
+    """Print no progress bar."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """Find the nearest neighbours of a picture: one answer, or a page in the browser that answers until Ctrl-C."""
+    """Find the nearest neighbours of an image: for one query, or on a page in the browser until Ctrl-C."""
 
     target: Annotated[Positional[str], called("TARGET")]
-    """Where to look: a run folder (its test split), embeddings made by `likewise embed`, or a folder made with --save."""
+    """The gallery: a run folder (its test split), embeddings written by `likewise embed`, or an index folder written with
+    --save."""
     query: str | None = None
-    """A picture file, or a row of the data (as in per_query.parquet and in the answers)."""
-    model: str | None = None
-    """Run whose network embeds pictures, for embeddings that do not say which made them."""
+    """An image file, or the number of a row of the data (as in per_query.parquet and in the results). By default no query."""
+    model: Folder | None = None
+    """Run folder whose network embeds the query image. By default the run that is named in the file of embeddings."""
     k: int = 5
-    """How many neighbours."""
-    out: str | None = None
-    """Save a picture of query and neighbours here (.png)."""
+    """Number of neighbours to return."""
+    out: File | None = None
+    """File for a figure of the query and its neighbours (.png). By default no figure."""
     index: Literal["exact", "hnsw", "ivfpq"] | None = None
-    """How to look: exact compares with every row; hnsw and ivfpq (of faiss, `likewise[faiss]`) are for millions of rows and miss
-    some, how many is measured and said. By default exact, or what a saved index is."""
-    save: str | None = None
-    """Keep the index in this folder, which is then a TARGET that opens at once."""
-    add: str | None = None
-    """Embed this data (anything `likewise embed` takes) and add it to the saved index."""
+    """Search method: exact compares with every row; hnsw and ivfpq (`likewise[faiss]`) are for millions of rows and miss some
+    neighbours; the measured recall is printed. By default exact, or the method of a saved index."""
+    save: Folder | None = None
+    """Folder to save the index in; as a TARGET it opens without computing embeddings again. By default the index is not
+    saved."""
+    add: Data | None = None
+    """Data to embed and add to the saved index (any DATA of `likewise embed`). By default none."""
     skip_bad: bool = False
-    """With --add, go on without pictures that cannot be read, counting them."""
+    """With --add, leave out and count the images that cannot be read."""
     remove: tuple[int, ...] = ()
-    """Take these rows out of the saved index."""
+    """Numbers of the rows to remove from the saved index. By default none."""
     serve: bool = False
-    """Serve a page to drop pictures on."""
+    """Serve a page in the browser on which an image can be dropped as a query."""
     host: str = "127.0.0.1"
-    """Address to serve on. Any other than this machine's own lets other machines in, with the token."""
+    """Address to serve on. An address other than 127.0.0.1 admits other machines that have the token."""
     port: int = 8018
-    """Port to serve on; 0 is any free one."""
-    token_file: str | None = None
+    """Port to serve on; 0 takes any free port."""
+    token_file: File | None = None
     """File that holds the token for opening the page. By default the environment variable LIKEWISE_TOKEN, or else a new
     random token. The printed address contains it."""
-    max_upload: str = "20MB"
-    """The largest picture that the page takes."""
-    device: str | None = None
-    """cpu, cuda, mps. By default the GPU if there is one."""
+    max_upload: Memory = "20MB"
+    """Largest image file that the page accepts."""
+    device: Device | None = None
+    """Device that computes: cpu, cuda, cuda:1 or mps. By default the GPU if there is one."""
     workers: int = -1
-    """Processes that read pictures; -1 chooses."""
+    """Number of processes that read images; -1 chooses."""
     allow_imports: bool = False
-    """Let the run's specs import parts by dotted name, which runs their code."""
+    """Allow the run's specs to import components by dotted name, which runs their code."""
     quiet: bool = False
-    """No progress bar."""
+    """Print no progress bar."""
 
 
 @dataclass(frozen=True)
 class Export:
-    """Write a run's network for use elsewhere, check that it gives the same embeddings, and describe it in a model card."""
+    """Export the network of a run, check that the exported network gives the same embeddings, and write a model card."""
 
     run: Annotated[Positional[str], called("RUN")]
     """A run folder."""
     to: Literal["onnx", "safetensors"] = "onnx"
-    """onnx: runs without torch (needs `likewise[onnx]`). safetensors: weights and settings, opened by `likewise.load`."""
-    out: str | None = None
-    """Folder to write. By default export-TO in the run's."""
+    """Format: onnx runs without torch (needs `likewise[onnx]`); safetensors holds weights and settings for `likewise.load`."""
+    out: Folder | None = None
+    """Folder to write. By default export-onnx or export-safetensors in the run folder."""
     checkpoint: Literal["best", "last", "untrained"] = "best"
-    """Which network of the run."""
+    """Checkpoint of the run: best on validation (last if there was no validation), last, or untrained (as at the start)."""
     parity_samples: int = 64
-    """Pictures of the run's data by which both are compared; 0: made-up ones, where the data is gone."""
-    data: str | None = None
-    """Where the run's data stands now, if it has moved."""
-    root: str | None = None
-    """Where the pictures of a table or a named data set stand now, if they have moved."""
+    """Number of samples of the run's data for the comparison of both networks; 0 takes random inputs, if the data is not
+    available."""
+    data: Location | None = None
+    """Current path of the run's data, if it was moved. By default the path in the run's settings."""
+    root: Folder | None = None
+    """Current folder of the images of a table or a named data set, if they were moved. By default the folder in the run's
+    settings."""
     allow_imports: bool = False
-    """Let the run's specs import parts by dotted name, which runs their code."""
+    """Allow the run's specs to import components by dotted name, which runs their code."""
     quiet: bool = False
-    """No progress bar."""
+    """Print no progress bar."""

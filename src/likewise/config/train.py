@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from likewise.config.cli_types import Duration, Positional, Spec, called, spec_fields
+from likewise.config.cli_types import (
+    Device,
+    Duration,
+    File,
+    Folder,
+    Memory,
+    Name,
+    Positional,
+    Spec,
+    called,
+    spec_fields,
+)
 
 KEPT_OUT = (
     "root",
@@ -31,184 +42,231 @@ KEPT_OUT = (
     "allow_imports",
     "quiet",
 )
-"""Settings that do not change what is learned, and so are no part of a run's identity."""
+"""Settings that do not change what is learned. The identity of a run does not depend on them."""
+
+COMMON_FLAGS = ("robust", "epochs", "batch_size", "lr", "loss", "backbone", "size", "recipe", "out", "device")
+"""The flags that `likewise train --help` shows, in this order. `--help-all` shows all flags."""
+
+ROBUST_FLAG_HELP = (
+    "Find and correct wrong labels during training; short for `--recipe robust`, and may be combined with "
+    "another recipe."
+)
+"""Help of `--robust`, which is a flag of the command line and no setting."""
+
+FLAG_GROUPS = {
+    "Data": (
+        "data", "root", "protocol", "augment", "crop_scale", "views", "color_jitter", "short_side", "mixup", "mixup_at",
+        "skip_bad", "allow_imports",
+    ),
+    "Network": (
+        "backbone", "pretrained", "weights", "size", "dim", "head", "pool", "layer_norm", "freeze_bn",
+    ),
+    "Loss": (
+        "loss", "recipe", "loss_weight", "terms", "batch_size", "sampler", "loss_lr", "loss_eps", "loss_weight_decay",
+    ),
+    "Noise": ("robust", "confidence", "noise", "record_losses"),
+    "Schedule": (
+        "epochs", "steps", "optimizer", "lr", "backbone_lr", "weight_decay", "momentum", "eps", "warmup", "schedule",
+        "schedule_every", "schedule_factor", "schedule_patience", "clip_value", "clip_norm", "select", "validate_every",
+        "patience", "test_every", "seed",
+    ),
+    "Speed": (
+        "device", "gpus", "shard_proxies", "workers", "cache", "cache_memory", "precision", "execution", "chunk_size",
+        "recompute",
+    ),
+    "Output": ("out", "restart", "evaluate", "metrics", "checkpoint_every", "log_every", "loggers", "quiet"),
+}  # fmt: skip
+"""Heading of `likewise train --help-all` -> its flags. Every setting of Train belongs to one group."""
 
 
 @dataclass(frozen=True)
 class Train:
-    """Train an embedding, then evaluate it on the test split."""
+    """Train an embedding on DATA, then evaluate it on the test split."""
 
     data: Annotated[Positional[str], called("DATA")]
-    """A folder with one sub-folder per class, a table (.csv, .parquet) with path,label, features (.npz) with x,label, or a name.
+    """A folder with one sub-folder per class, a table (.csv, .parquet) with path,label, features (.npz) with x,label, or the
+    name of a data set such as cub200.
 
-    A table may also have split, query, gallery, class_name, group, box and weight; `likewise list data` shows the names. With
-    --allow-imports, also a reader of your own: "my_lab.readers.boats()"."""
-    root: str | None = None
-    """Where the original download of a named data set was unpacked, or where a table's paths start."""
-    recipe: str | None = None
-    """Start from a named recipe (see `likewise list recipes`); flags given beside it win. `--robust`, for labels that may be
-    wrong, is short for `--recipe robust` and may stand beside another recipe."""
+    A table may also have the columns split, query, gallery, class_name, group, box and weight. `likewise list data` shows the
+    names. With --allow-imports, DATA may also be a reader of your own: "my_lab.readers.boats()"."""
+    root: Folder | None = None
+    """Folder with the original download of a named data set (required for most of them), or the folder that the paths of a table
+    start from. By default the folder of the table."""
+    recipe: Name | None = None
+    """Start from the settings of a recipe, such as a paper's; other flags override it; `likewise list recipes` shows all. By
+    default none."""
 
     loss: Spec = "MultiSimilarity()"
-    """What is minimised, as a spec: "Triplet(margin=0.1)"; see `likewise list losses`."""
+    """The loss, as a spec such as "Triplet(margin=0.1)"; `likewise list losses` shows all."""
     batch_size: int | None = None
-    """Samples in a batch; takes precedence over the `batch` of --sampler. By default
-    4 samples of up to 28 classes."""
+    """Samples per batch; overrides the `batch` of --sampler. By default 4 samples from each of up to 28 classes."""
     sampler: Spec | None = None
-    """How batches are made, as a spec; see `likewise list samplers`. By default 4 samples each of up to 28 classes."""
+    """The batch sampler, as a spec; `likewise list samplers` shows all. By default SamplesPerClass, with 4 samples from each of
+    up to 28 classes."""
     protocol: Spec | None = None
-    """What trains, validates and tests, as a spec: "UnseenClasses(val=0.2)". By default unseen classes, or marked queries."""
+    """The rule that assigns rows to the train, val and test splits, as a spec such as "UnseenClasses(val=0.2)". By default
+    UnseenClasses(), or QueryGallery() if the data marks queries."""
     confidence: Spec | None = None
-    """How far to believe each label while training, as a spec: "LabelPosterior()"; see `likewise list confidence`. By default all
-    labels are believed. `--robust` chooses for you."""
+    """The confidence that computes sample weights and may relabel, as a spec such as "LabelPosterior()"; `likewise list
+    confidence` shows all. By default none: every label is used as given. --robust chooses one."""
     terms: tuple[Spec, ...] = ()
-    """What the objective adds beside the loss, as specs: "LanguageGuidance(weight=10)"; see `likewise list terms`."""
+    """Terms added to the loss, as specs such as "LanguageGuidance(weight=10)"; `likewise list terms` shows all. By default
+    none."""
     loss_weight: float = 1.0
-    """Weight of the loss beside the terms."""
+    """Factor of the loss in the objective; terms have their own weights."""
     noise: Spec | None = None
-    """Spoil this share of the training labels on purpose, as a spec: "Uniform(share=0.3)". Never touches test labels."""
+    """Noise model that makes training labels wrong on purpose, as a spec such as "Uniform(share=0.3)"; test labels never change.
+    By default none."""
 
-    backbone: str | None = None
-    """Network: any timm name, googlenet, bn_inception, conv_small. By default resnet50; conv_small for glyphs."""
+    backbone: Name | None = None
+    """The network: any timm name, googlenet, bn_inception or conv_small. By default resnet50; conv_small for glyphs."""
     pretrained: bool | None = None
-    """Start from ImageNet weights. By default yes, where the backbone has any."""
-    weights: str | None = None
-    """Start from a local weight file instead."""
+    """Start from ImageNet weights. By default on if the backbone has such weights and --weights is not given."""
+    weights: File | None = None
+    """Weight file to start from, in place of ImageNet weights. By default none."""
     dim: int = 128
-    """Size of the embedding."""
+    """Number of dimensions of the embedding."""
     head: Spec = "Linear()"
-    """From the pooled feature to the embedding, as a spec: "Linear()" or "MLP(hidden=512)"."""
+    """Layers between the pooled feature and the embedding, as a spec: "Linear()" or "MLP(hidden=512)"; `likewise list heads`
+    shows all."""
     pool: Literal["avg", "max", "avg+max"] = "avg"
-    """How the last feature map becomes one vector."""
+    """Pooling of the last feature map into one vector: its average, its maximum, or the sum of both."""
     layer_norm: bool = False
-    """Normalise the pooled feature before the head."""
+    """Apply layer normalisation to the pooled feature before the head."""
     freeze_bn: bool | None = None
-    """Keep the backbone's BatchNorm statistics as they are (its scale and shift still learn). By default yes, where the network
-    does not start from random weights: batches of few classes would spoil what it knows."""
+    """Keep the BatchNorm statistics of the backbone fixed; its scale and shift still learn. By default on, unless the network
+    starts from random weights: statistics of batches with few classes would damage pretrained weights."""
     size: int | None = None
-    """Side of the square picture the network sees, in pixels. By default what the backbone was made for."""
+    """Side of the square input image of the network, in pixels. By default the input size of the backbone."""
     augment: Literal["crop", "affine", "none"] | None = None
-    """What training does to pictures: random crop and flip, a small affine move, nothing. By default crop; affine for glyphs."""
+    """Augmentation of training images: random crop and flip, a small affine transform, or none. By default crop; affine for
+    glyphs."""
     crop_scale: tuple[float, float] = (0.08, 1.0)
-    """Least and largest share of the picture that a random crop keeps."""
+    """Smallest and largest share of the image area that a random crop keeps, from 0 to 1."""
 
     views: int = 1
-    """How often every picture stands in a batch, each time with an augmentation of its own."""
+    """Number of times that each image appears in a batch, every time with a different augmentation."""
     color_jitter: tuple[float, float, float] | None = None
-    """How much training may change brightness, contrast and saturation: 0.4 0.4 0.4 are factors from 0.6 to 1.4. By default not
-    at all."""
+    """Largest relative change of brightness, contrast and saturation: 0.4 0.4 0.4 means factors from 0.6 to 1.4. By default no
+    change."""
     cache: Literal["auto", "files", "disk", "host", "device"] = "auto"
-    """Where decoded pictures are kept: nowhere (files: read every time), on disk, in memory (host), on the device; auto: wherever
-    they fit. It changes nothing but the time."""
-    cache_memory: str | None = None
-    """Memory of the device that --cache auto may take ("20GB"). By default half of what is free."""
+    """Where decoded images are stored between epochs: nowhere (files), on disk, in host memory, in device memory, or the fastest
+    place where they fit (auto). It changes only the speed."""
+    cache_memory: Memory | None = None
+    """Device memory that --cache auto may use, such as "20GB". By default half of the free memory."""
     short_side: int | None = None
-    """Short side to shrink larger pictures to, before anything else. By default they stay whole."""
+    """Shrink larger images to this short side, in pixels, before any other step. By default images keep their size."""
 
     mixup: float | None = None
-    """Train on mixtures of two samples, in shares drawn from Beta(mixup, mixup); 2 is a paper's value. By default off."""
+    """Train on mixtures of two samples with proportions drawn from Beta(mixup, mixup), such as 2. By default off."""
     mixup_at: Literal["any", "input"] = "any"
-    """Where samples are mixed: at the input or before one of the backbone's first three stages, or at the input only."""
+    """Where --mixup mixes samples: at the input or before one of the first three stages of the backbone (any), or at the input
+    only."""
 
     epochs: float = 20
-    """How long to train, in passes over the training data."""
+    """Length of the training, in epochs (passes over the training data)."""
     steps: int | None = None
-    """How long to train, in optimiser steps; takes precedence over --epochs."""
+    """Length of the training, in optimiser steps; overrides --epochs. By default --epochs decides."""
     optimizer: Literal["adam", "adamw", "rmsprop", "sgd"] = "adamw"
-    """Optimiser."""
+    """The optimiser."""
     lr: float = 1e-4
     """Learning rate of the network."""
     backbone_lr: float | None = None
-    """Learning rate of the backbone, where it differs from the head's."""
+    """Learning rate of the backbone, if it differs from the learning rate of the head. By default --lr."""
     weight_decay: float = 1e-4
     """Weight decay of the network."""
     momentum: float = 0.9
-    """Momentum, for sgd and rmsprop."""
+    """Momentum of sgd and rmsprop; other optimisers ignore it."""
     eps: float = 1e-8
-    """The optimiser's epsilon."""
+    """Epsilon of the optimiser."""
     loss_lr: float | None = None
-    """Learning rate of the loss's own parameters (proxies). By default lr times the factor of the loss's paper."""
+    """Learning rate of the parameters of the loss, such as proxies. By default --lr times the factor in the loss's paper."""
     loss_eps: float | None = None
-    """Epsilon for the loss's own parameters. By default eps."""
+    """Epsilon of the optimiser for the parameters of the loss. By default --eps."""
     loss_weight_decay: float = 0.0
-    """Weight decay of the loss's own parameters."""
+    """Weight decay of the parameters of the loss."""
     warmup: Duration = "0"
-    """Train only head and loss for so long at first, the backbone frozen ("1e", "100")."""
+    """Initial time in which the backbone is frozen and only head and loss train: epochs ("1e") or steps ("100")."""
     schedule: Literal["constant", "step", "cosine", "plateau"] = "constant"
-    """Learning rate over time: constant; times factor every so long; half a cosine to 0; times factor when validation stalls."""
+    """Learning rate over time: constant; multiplied by --schedule-factor every --schedule-every (step); half a cosine down to 0;
+    multiplied by --schedule-factor when validation stops improving (plateau)."""
     schedule_every: Duration = "10e"
-    """Period of the step schedule."""
+    """Period of the step schedule: epochs ("10e") or steps ("500")."""
     schedule_factor: float = 0.5
-    """Factor of the step and plateau schedules."""
+    """Factor of the learning rate in the step and plateau schedules."""
     schedule_patience: int = 4
-    """Validations without progress before the plateau schedule acts."""
+    """Number of validations without improvement before the plateau schedule lowers the learning rate."""
     clip_value: float | None = None
-    """Clip every gradient entry to this."""
+    """Clip every entry of the gradient to this absolute value. By default no clipping."""
     clip_norm: float | None = None
-    """Clip the gradient's norm to this."""
+    """Clip the norm of the gradient to this value. By default no clipping."""
     precision: Literal["fp32", "bf16"] = "fp32"
-    """Arithmetic of the network; losses are always fp32."""
+    """Precision of the network's arithmetic; losses are always computed in fp32."""
     execution: Literal["auto", "eager", "graph", "compile"] = "auto"
-    """How a GPU runs the network: kernel by kernel, as one CUDA graph, or compiled and then as one. By default the fastest, found
-    by trying at the start; compiling, which takes a minute, is tried where a long training can win that back."""
+    """How a GPU runs the network: kernel by kernel (eager), as a CUDA graph, or compiled and captured as a CUDA graph. auto
+    measures at the start and takes the fastest; it tries compiling, which takes a minute, only for a long training."""
     chunk_size: int | None = None
-    """Pictures that go through the network at once; the loss sees the whole batch all the same. For batches of thousands on a
-    small card, at the price of a second forward pass. BatchNorm then sees a chunk at a time."""
+    """Images per forward pass, for batches that do not fit in GPU memory; the loss still uses the whole batch. It costs a second
+    forward pass, and BatchNorm uses the statistics of one chunk. By default the whole batch."""
     recompute: bool = False
-    """Work activations out again on the way back instead of keeping them: less memory, slower, the same numbers."""
+    """Recompute activations in the backward pass in place of storing them: less memory, slower, same results."""
 
     select: str = "MAP@R"
-    """Metric that picks the best network on the validation split."""
+    """Metric on the validation split that selects the best checkpoint."""
     validate_every: Duration = "1e"
-    """How often to validate, where the protocol has a validation split."""
+    """Period of validation, if the protocol has a validation split: epochs ("1e") or steps ("500")."""
     patience: int | None = None
-    """Stop after so many validations in a row without a new best. By default train to the end."""
+    """Stop after this number of consecutive validations without a new best. By default training never stops early."""
     test_every: Duration | None = None
-    """Also score the test split this often, and report the best of each metric apart as "best test epoch": chosen by test
-    labels, only to compare with papers that do so. It never decides which network counts. By default it is not looked at."""
+    """Period of additional scoring on the test split: epochs ("1e") or steps ("500"). By default never.
+
+    The best value of each metric is reported separately as "best test epoch", for comparison with papers that select by test
+    labels. It never selects a checkpoint."""
     checkpoint_every: Duration = "30s"
-    """How often to save a state that training can go on from: seconds ("30s"), passes ("1e") or steps ("500"). By seconds, saving
-    never takes more than a twentieth of the time."""
+    """Period of saving the state from which an interrupted training resumes: seconds ("30s"), epochs ("1e") or steps ("500"). In
+    seconds, saving takes at most a twentieth of the time."""
     log_every: int = 20
-    """Steps between two lines of the log."""
+    """Number of steps between two lines of the log."""
     loggers: tuple[Spec, ...] = ()
-    """Where the log also goes, as specs: "TensorBoard()" "WandB(project='birds')" "MLflow()"; see `likewise list loggers`."""
+    """Loggers that also receive the log, as specs: "TensorBoard()" "WandB(project='birds')" "MLflow()"; `likewise list loggers`
+    shows all. By default none."""
     record_losses: bool = False
-    """Keep the loss of every training sample in every pass (losses.npz), for audits: labels that are learned late are suspect.
+    """Store the loss of every training sample in every epoch in losses.npz, for audits: a label that is learned late is suspect.
 
-    It is the loss of the label trained with, unweighted, where a confidence changes labels or weighs them. Nothing learns from
-    it. A training that goes on with this set keeps them from there on, and one that began with it goes on with it."""
+    The stored loss is unweighted and belongs to the label trained with. It does not change the training. A training that resumes
+    with this flag records from there on; a training that started with it continues to record."""
     seed: int = 0
-    """Seed of everything random: initial weights, order, augmentation, noise."""
+    """Seed of all random choices: initial weights, order of samples, augmentation, noise."""
 
-    out: str | None = None
-    """Folder of the run. By default runs/DATA-LOSS-IDENTITY: the same settings and data find the same folder."""
+    out: Folder | None = None
+    """Folder of the run. By default runs/DATA-LOSS-IDENTITY: the same settings and data use the same folder."""
     restart: bool = False
-    """Train anew where a finished run stands; by default it is kept and shown."""
+    """Discard the finished run in the folder and train again; otherwise the finished run is kept and shown."""
     evaluate: bool = True
-    """Evaluate on the test split when done."""
+    """Evaluate the best checkpoint on the test split after training."""
     metrics: tuple[str, ...] = ("R@1", "R@10", "RP", "MAP@R")
-    """What to measure; see `likewise list metrics`."""
-    device: str | None = None
-    """cpu, cuda, cuda:1, mps. By default the GPU if there is one."""
+    """Metrics of the evaluation; `likewise list metrics` shows all."""
+    device: Device | None = None
+    """Device that trains: cpu, cuda, cuda:1 or mps. By default the GPU if there is one."""
     gpus: int | None = None
-    """Train on so many GPUs of this machine (with --device cpu: in so many processes), each with a share of the batch; the
-    gradient is the same. By default one. Over several machines: torchrun ... -m likewise train ..."""
+    """Number of GPUs of this machine to train on (with --device cpu: processes); each takes a share of the batch, with the same
+    gradient. By default one. For several machines: torchrun ... -m likewise train ..."""
     shard_proxies: bool = False
-    """With --gpus, share the loss's proxies out among them, for very many classes; exact. For ArcFace, CosFace, NormSoftmax and
-    ProxyNCA."""
+    """With --gpus, divide the proxies of the loss among the GPUs, for very many classes; results are exact. For ArcFace,
+    CosFace, NormSoftmax and ProxyNCA."""
     workers: int = -1
-    """Processes that read pictures from files, or threads that decode them once; -1 chooses."""
+    """Number of processes that read images, or of threads that decode them once; -1 chooses."""
     skip_bad: bool = False
-    """Decode every picture first and go on without the broken ones, counting them."""
+    """Decode every image first, and leave out and count the images that cannot be read."""
     allow_imports: bool = False
-    """Let specs, metrics and data import components by dotted name (my_lab.losses.Mine()), which runs their code."""
+    """Allow specs, metrics and data to import components by dotted name (my_lab.losses.Mine()), which runs their code."""
     quiet: bool = False
-    """No progress bar, no table."""
+    """Print no progress bar and no table."""
 
 
 def merged_settings(base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Return `base` updated with `given`. A given `epochs` removes the `steps` of `base`, which would take precedence over it."""
+    """Return `base` updated with `given`. A given `epochs` removes the `steps` of `base`, which would take precedence over
+    it."""
     superseded = {"steps"} if "epochs" in given and "steps" not in given else set()
     return {key: value for key, value in base.items() if key not in superseded} | given
 

@@ -1,4 +1,4 @@
-"""Whether a value is of the kind an annotation asks for; for settings and specs, which come from text and from strangers."""
+"""Check values against type annotations, for settings and specs, which come from text."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import typing
 
 
 def fits(value, hint) -> bool:
-    """Plain types, Literal, unions, tuples and classes are checked; what else an annotation may say is let pass."""
+    """Return whether a value matches an annotation of plain types, Literal, unions, tuples or classes; True for any other."""
     origin, inside = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         return fits(value, inside[0])
     if origin in (typing.Union, types.UnionType):
-        return any(fits(value, part) for part in inside)
+        return any(fits(value, option) for option in inside)
     if origin is typing.Literal:
         return value in inside and not isinstance(value, bool)
     if origin is tuple:
@@ -32,12 +32,12 @@ def fits(value, hint) -> bool:
 
 
 def words(hint) -> str:
-    """An annotation as a person says it."""
+    """Return an annotation in words, for errors: "text or None"."""
     origin, inside = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         return words(inside[0])
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(words(part) for part in inside)
+        return " or ".join(words(option) for option in inside)
     if origin is typing.Literal:
         return " or ".join(repr(v) for v in inside)
     if origin is tuple:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def audit(config: Audit, say=print) -> Audited | Overlapped:
-    """Return what is suspect in a run or in embeddings; with `overlap`, the classes at which several runs fail."""
+    """Return the findings about a run or embeddings; with `overlap`, the classes with most errors of several runs."""
     if config.overlap:
         from likewise.evaluation.overlap_runs import overlap
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def bench(config: Bench, say=print) -> Sheet | Table:
-    """Return the table of all cells, or, with `list` or `slurm`, the table of what would be trained."""
+    """Return the table of all cells, or, with `list` or `slurm`, the table of the cells that would be trained."""
     from likewise.experiments.bench import bench as work
 
     return work(config, say)

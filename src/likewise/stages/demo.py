@@ -1,4 +1,4 @@
-"""`likewise demo`: train on glyphs with wrong labels, plain and robust, and show what was learned."""
+"""`likewise demo`: train on glyphs with wrong labels, without and with --robust, and compare the scores."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ if TYPE_CHECKING:
     from likewise.render.results import Demonstrated
     from likewise.types import Items
 
-RECIPES = {"plain": "demo", "robust": "demo+robust"}
-SENTENCE = {"plain": "plain: every label is believed", "robust": "robust: labels are doubted, see --robust"}
+DEMO_RECIPES = {"plain": "demo", "robust": "demo+robust"}
+PROGRESS_LINES = {
+    "plain": "plain: every label is used as given",
+    "robust": "robust: wrong labels are corrected (--robust)",
+}
 
 
 def demo(config: Demo, say=print) -> Demonstrated:
-    """Train plainly and robustly on the same wrong labels, evaluate both, and draw a gallery of random queries.
+    """Train without and with --robust on the same wrong labels, evaluate both, and draw a gallery of random queries.
 
     Returns a dict: the scores `before` training and of `plain` and `robust`, the sentences `doubts` on flagged labels, the
-    robust `run` and the `picture`.
+    robust `run`, and the `picture`, which is the path of the gallery.
     """
     check(config)
     from likewise.evaluation.evaluate import evaluate_run
@@ -34,11 +37,11 @@ def demo(config: Demo, say=print) -> Demonstrated:
 
     items = load_items(config.data, None, skip_bad=False, workers=-1, quiet=True, say=say)
     say(
-        f"learning {config.data} with {config.noise_rate:.0%} of the training labels wrong; tested on classes it has never seen"
+        f"training on {config.data} with {config.noise_rate:.0%} wrong training labels; tested on classes that are not trained"
     )
     runs = {}
     for way, settings in settings_of(config, items).items():
-        say(SENTENCE[way])
+        say(PROGRESS_LINES[way])
         runs[way] = train(settings, say)
         say(f"{way}: R@1 {runs[way].scores['metrics']['R@1']:.1%}")
     run = runs["robust"]
@@ -52,7 +55,7 @@ def demo(config: Demo, say=print) -> Demonstrated:
 
 
 def settings_of(config: Demo, items: Items) -> dict[str, Train]:
-    """Settings of the plain and of the robust training."""
+    """Return the settings of the plain and of the robust training."""
     import numpy as np
 
     from likewise.protocols import UnseenClasses
@@ -71,5 +74,5 @@ def settings_of(config: Demo, items: Items) -> dict[str, Train]:
     }
     return {
         way: apply(recipe, config.data, out=config.out and str(Path(config.out) / way), **how)
-        for way, recipe in RECIPES.items()
+        for way, recipe in DEMO_RECIPES.items()
     }

@@ -1,4 +1,4 @@
-"""`likewise export`: a run's network for use elsewhere."""
+"""`likewise export`: the network of a run as ONNX or safetensors."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def hierarchy(config: Hierarchy, say=print) -> Learned:
-    """Return the clusters of the training classes, level by level, and how far the known tree agrees with them."""
+    """Return the clusters of the training classes, level by level, and their agreement with the known taxonomy."""
     from likewise.evaluation.hierarchy import hierarchy as work
 
     return work(config, say)

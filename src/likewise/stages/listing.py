@@ -21,15 +21,18 @@ REGISTRIES = {
     "heads": "models.heads",
     "loggers": "loggers",
 }
-OTHERS = ("metrics", "data", "recipes", "tables", "backbones")
+"""Registry of components -> its module in likewise."""
+
+OTHER_REGISTRIES = ("metrics", "data", "recipes", "tables", "backbones")
+"""Registries of names that are not components."""
 
 
 def listing(config: List, say=print) -> Listing:
-    """Return registry -> name -> one line. "all" leaves out the backbones, which are more than a thousand."""
+    """Return registry -> name -> one-line description. "all" leaves out the more than a thousand backbones."""
     check(config)
     from likewise.render.listing import Listing
 
-    everything = (*REGISTRIES, *OTHERS)
+    everything = (*REGISTRIES, *OTHER_REGISTRIES)
     if config.registry not in ("all", *everything):
         raise LikewiseError(
             f"list: there is no registry '{config.registry}'{nearest_name(config.registry, everything)} "
@@ -40,13 +43,13 @@ def listing(config: List, say=print) -> Listing:
 
 
 def entries(registry: str) -> dict[str, str]:
-    """Return the one line of every name in a registry."""
+    """Return name -> one-line description for a registry."""
     from likewise import data, metrics, recipes
     from likewise.config.spec import find
     from likewise.experiments.grid import read_grid, table_names
 
     if registry in REGISTRIES:
-        return {name: first_line(part) for name, part in find(REGISTRIES[registry]).items()}
+        return {name: first_line(component) for name, component in find(REGISTRIES[registry]).items()}
     if registry == "metrics":
         return metrics.NAMES | metrics.SET_NAMES
     if registry == "data":
@@ -58,12 +61,13 @@ def entries(registry: str) -> dict[str, str]:
     import timm
 
     own = {
-        "conv_small": "small conv net for glyph-sized pictures",
+        "conv_small": "small convolutional network for images of the size of glyphs",
         "bn_inception": "BN-Inception",
         "googlenet": "GoogLeNet, from torchvision",
     }
     return own | dict.fromkeys(timm.list_models(), "timm")
 
 
-def first_line(part: type) -> str:
-    return (part.__doc__ or "").strip().splitlines()[0]
+def first_line(component: type) -> str:
+    """Return the first line of a docstring."""
+    return (component.__doc__ or "").strip().splitlines()[0]

@@ -1,4 +1,4 @@
-"""`likewise noise`: any data and a noise model -> the same data as a table with wrong training labels, and pictures."""
+"""`likewise noise`: write data with injected label noise as a table, with figures of the changed labels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def noise(config: Noise, say=print) -> Spoiled:
-    """Spoil labels of the train and val splits together, and write the table and the pictures of what changed."""
+    """Inject label noise into the train and val splits together, and write the table and figures of the changed labels."""
     check(config)
     import numpy as np
 
@@ -44,15 +44,16 @@ def noise(config: Noise, say=print) -> Spoiled:
 
 
 def read_clean(config: Noise, say) -> Items:
-    """Return the data with the class tree that the config names; data with wrong labels is an error."""
+    """Return the data with the taxonomy of the config. Raise if the data already has injected noise."""
     from likewise.runs.dataset import load_items
     from likewise.taxonomies import taxonomy
 
-    way = {"skip_bad": False, "workers": 0, "quiet": True, "allow_imports": config.allow_imports}
-    items = load_items(config.data, config.root, **way, say=say)
+    options = {"skip_bad": False, "workers": 0, "quiet": True, "allow_imports": config.allow_imports}
+    items = load_items(config.data, config.root, **options, say=say)
     if items.y_clean is not None:
         raise LikewiseError(
-            f"noise: the labels of '{config.data}' are spoiled already, it has `label_clean`; start from the clean data"
+            f"noise: the labels of '{config.data}' must be without injected noise, got a table with `label_clean`; "
+            "start from the clean data"
         )
     if not config.taxonomy:
         return items

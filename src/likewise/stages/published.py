@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def published(config: Published, say=print) -> Numbers:
-    """Return the chosen numbers, all of them if nothing is chosen, and write them to `config.csv` if it is given."""
+    """Return the selected published numbers, or all without a selection, and write them to `config.csv` if it is given."""
     check(config)
     from likewise.io.files import check_out
     from likewise.published import find, numbers, papers, write

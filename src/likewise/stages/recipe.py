@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def show(config: RecipeShow, say=print) -> ShownRecipe:
-    """Return a recipe: every value with its source, and the command that it stands for."""
+    """Return a recipe: every value with its source, and the equivalent command."""
     check(config)
     from likewise.recipes import command, read
     from likewise.render.recipes import ShownRecipe

@@ -1,4 +1,4 @@
-"""`likewise review`: serve the page on which people judge what an audit found."""
+"""`likewise review`: serve the page on which people review the findings of an audit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`likewise search`: nearest neighbours of a picture or a row, as a table, a picture, or on a page."""
+"""`likewise search`: nearest neighbours of an image or a row, as a table, as a figure, or on a page."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ if TYPE_CHECKING:
 
 
 def search(config: Search, say=print) -> Neighbours:
-    """Save or change the index, answer the query and serve the page, as far as the config asks for each, in this order.
+    """Save or change the index, search for the query and serve the page, in this order; each only if the config requests it.
 
     Returns:
-        The k nearest rows of the query: row, similarity, class and path of each, and whether it is the very picture that was
-        asked for (`same`); none without a query.
+        The k nearest rows of the query: row, similarity, class and path of each, and whether it is the query image itself
+        (`same`); empty without a query.
     """
     check(config)
     if not (config.query is not None or config.serve or config.save or config.add or config.remove or config.index):
-        raise LikewiseError("search: there is nothing to do; give --query, --serve, --save, --add, --remove or --index")
+        raise LikewiseError(
+            "search: one action must be given, got none; give --query, --serve, --save, --add, --remove or --index"
+        )
     if config.out and config.query is None:
-        raise LikewiseError("search: --out is a picture of the answers to a --query, and there is none; give one")
+        raise LikewiseError("search: --out is a figure of the results of a --query, which is missing; give --query too")
     from likewise.index.build import open_index
     from likewise.index.search import answer, change, outside_of
     from likewise.io.files import check_out
@@ -34,8 +36,8 @@ def search(config: Search, say=print) -> Neighbours:
 
         upload, token = check_serving(config)
     index, network = open_index(config, say)
-    if (config.serve or out) and (told := outside_of(index, network, config)):
-        say(printable(told))
+    if (config.serve or out) and (warning := outside_of(index, network, config)):
+        say(printable(warning))
     change(index, network, config, say)
     found = [] if config.query is None else answer(index, network, config, out)
     if config.serve:

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def train(config: Train, say=print) -> Run:
-    """Train, finish or find the run that the settings describe, and evaluate it.
+    """Train the run of these settings, resume it or return the finished run, and evaluate it.
 
-    Where the network began with weights that others trained, scores.json also has its scores before training.
+    If the network started from pretrained weights, scores.json also has the scores of the baseline before training.
     """
     from likewise.evaluation.baseline import add_before
     from likewise.training.fit import train as fit
@@ -25,7 +25,7 @@ def train(config: Train, say=print) -> Run:
 
 
 def sentences(run: Run) -> list[str]:
-    """Return what a user should know about a finished run: that training made it worse, which labels were flagged."""
+    """Return sentences about a finished run: a warning if training made it worse, and the number of flagged labels."""
     from likewise.evaluation.baseline import say_loss
     from likewise.report.label_trust import say_doubts
 
