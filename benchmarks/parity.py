@@ -106,10 +106,8 @@ def data_sets() -> list[Data]:
     copies[100:115], copies[131:146] = copies[40:55], copies[60:75]
     alone, absent = (even.where(row >= first, row + 12) for first in (24, 6))
     uneven = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
-    copied = "The same, but 15 rows of all classes are one image, 15 have a twin in their class, 15 in another class."
-    split = (
-        "60 queries, a gallery of 180 without the classes of 6 queries. Numbers of the whole set are of all 240 rows."
-    )
+    copied = "The same, but 15 rows of all classes are one image, 15 have a copy in their class, 15 in another class."
+    split = "60 queries, a gallery of 180 without the classes of 6 queries. Metrics of the whole set use all 240 rows."
     return [
         Data("Plain", "12 classes of 20.", scatter(even), even),
         Data("Ties", copied, copies, even),
@@ -241,10 +239,10 @@ def reasons(data: Data, sim: Table, loops: Values) -> list[Reason]:
     wide = 2 / BINS + 2e-6  # a bin, and what float32 may be off for two cosines
     low, high = (loop_pairs([s + shift for s in same], different) for shift in (-wide, wide))
     return [
-        Reason(pml, ties, "any of equally near answers may come first; likewise and the loops rank them by row"),
-        Reason(sklearn, ties, "equally near answers are one step of the precision-recall curve, and share their gains in "
-               "NDCG; likewise and the loops rank them by row"),
-        Reason(sklearn, zeros, "a query with nothing to find counts 0; likewise, the loops and PML leave it out"),
+        Reason(pml, ties, "equally similar gallery rows have no fixed order; likewise and the loops rank them by row"),
+        Reason(sklearn, ties, "equally similar gallery rows are one step of the precision-recall curve, and share their gains "
+               "in NDCG; likewise and the loops rank them by row"),
+        Reason(sklearn, zeros, "a query without a relevant gallery row counts 0; likewise, the loops and PML leave it out"),
         Reason(pml, {name: (of_queries[name],) * 2 for name in ("NMI", "AMI")},
                "only the queries are grouped; likewise groups all rows that are evaluated"),
         Reason(WHO[:1], {name: (low[name], high[name]) for name in low},
@@ -279,29 +277,32 @@ def explain(title: str, values: dict[str, Values], known: list[Reason]) -> dict[
     return why
 
 
-INTRO = """# Parity
+INTRO = """# Parity of metrics with other libraries
 
-Written by `python benchmarks/parity.py --out docs/parity.md` with torch {torch}, pytorch-metric-learning
+After this page you know where the metrics of likewise agree with those of other libraries, and the reason for each difference.
+The page is written by `python benchmarks/parity.py --out docs/parity.md` with torch {torch}, pytorch-metric-learning
 {pytorch-metric-learning}, faiss {faiss-cpu} and scikit-learn {scikit-learn}. The data are random, the same in every run.
 
-- *likewise*: `rank`, `metric` and `measure_set`, on which `likewise evaluate` is built.
-- *brute force*: loops in plain Python over queries, answers and pairs. Equally near answers are ranked by row; queries
-  with nothing to find are left out.
+- *likewise*: `rank`, `metric` and `measure_set`, the functions behind `likewise evaluate`.
+- *brute force*: loops in plain Python over queries, gallery rows and pairs. Equal similarities are ranked by row; queries
+  without a relevant gallery row are left out.
 - *PML*: the AccuracyCalculator of pytorch-metric-learning, all neighbours (k = 10 for mAP@10/R), with its default search
-  (faiss) and with `CustomKNN(CosineSimilarity())` (topk). `precision_at_1` stands for R@1 too: of one answer, they are one.
-- *scikit-learn*: its metrics of the loops' cosines; it does not search.
+  (faiss) and with `CustomKNN(CosineSimilarity())` (topk). `precision_at_1` is used for R@1 too: for one neighbour they are
+  equal.
+- *scikit-learn*: its metrics on the cosines of the loops; it does not search.
 
-NMI, AMI and F1 of all are about the labels of one k-means. NMI is divided by the arithmetic mean of the entropies, as all do
-by default; NMI_geometric is what scikit-learn gave before 0.22. A dash: not to be had there. **Bold**: further than {close}
-from brute force. Each bold number has a note on whose definition differs, and the numbers that this makes possible: the
-script stops at a difference that no reason explains.
+NMI, AMI and F1 of all columns use the clusters of one k-means. NMI is divided by the arithmetic mean of the entropies, the
+default of all libraries; NMI_geometric is the value of scikit-learn before 0.22. A dash: the library does not have the metric.
+**Bold**: further than {close} from brute force. Each bold value has a note with the definition that differs and the range of
+values that this definition allows; the script stops with an error at a difference that no reason explains.
 """
 OUTRO = """## One name, several numbers
 
-What a name means in pytorch-metric-learning depends on `k`, the neighbours that it looks at. Its numbers on the first data
-set, and ours under the name that says the same. It warns about r_precision with k = 10. likewise refuses a bare "mAP@10".
+The meaning of a name in pytorch-metric-learning depends on `k`, the number of neighbours it uses. The table has its values on
+the first data set, and ours under the name with the same meaning. It warns about r_precision with k = 10. likewise raises an
+error for a bare "mAP@10".
 
-| pytorch-metric-learning | k | its number | likewise | our number |
+| pytorch-metric-learning | k | its value | likewise | our value |
 |---|---|---:|---|---:|"""
 
 
