@@ -119,7 +119,7 @@ def test_what_cannot_be_audited(run, tmp_path):
 def test_data_that_changed(run, tmp_path):
     config = json.loads((run.path / "config.json").read_text())
     np.savez(tmp_path / "other.npz", x=np.eye(12), label=np.repeat(np.arange(4), 3))
-    with pytest.raises(LikewiseError, match="is not what .* was trained with"):
+    with pytest.raises(LikewiseError, match="must be the data that .* was trained with"):
         opened(run.path, data=str(tmp_path / "other.npz"))
     config["config"]["data"] = str(tmp_path / "gone.npz")
     (run.path / "config.json").write_text(json.dumps(config))

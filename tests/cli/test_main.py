@@ -358,7 +358,7 @@ def test_metrics_are_checked_before_training(toy, tmp_path):
     for metrics, says in [
         (["mAQ"], "there is no 'mAQ'"),
         ([], "takes at least one metric"),
-        (["R@60"], "look at 60 answers, but the test split has 59"),
+        (["R@60"], "need 60 results of every query, but the test split has 59"),
     ]:
         with pytest.raises(LikewiseError, match=says):
             train(toy, out=tmp_path / "run", metrics=metrics, **FEW)

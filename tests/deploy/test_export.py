@@ -183,7 +183,7 @@ def test_data_that_is_gone(photographs, odd, tmp_path):
     (other / "y").mkdir(parents=True)
     for name in ("x/1.png", "x/2.png", "y/1.png", "y/2.png"):
         draw((1, 2, 3), 0).save(other / name)
-    with pytest.raises(LikewiseError, match="is not what .* was trained with.*--parity-samples 0"):
+    with pytest.raises(LikewiseError, match="must be the data that .* was trained with.*--parity-samples 0"):
         export(dataclasses.replace(config, data=str(other)))
     made = export(dataclasses.replace(config, data=None, parity_samples=0))
     assert made.parity.samples == 16 and "synthetic images (no data)" in str(made.parity)

@@ -75,7 +75,7 @@ def test_nothing_is_claimed_that_was_not_measured(card):
 
 
 def test_which_network_it_is(card):
-    assert "this was the best on validation" in write_card(card)
+    assert "that was best on validation" in write_card(card)
     assert "last network of its training" in write_card(dataclasses.replace(card, checkpoint="last"))
     assert "that its training ended with" in write_card(dataclasses.replace(card, checkpoint="only"))
     assert "of the last checkpoint" in write_card(dataclasses.replace(card, checkpoint="only", finished=False))

@@ -156,7 +156,7 @@ def test_other_queries_are_refused_and_counted(pair, tmp_path):
             {"relevant": relevant},
             "0 queries are in one of them only, and of the 48 in both, 5 differ in their class or",
         ),
-        ({"class_name": renamed}, "of the 48 in both 3 differ"),
+        ({"class_name": renamed}, "of the 48 in both, 3 differ"),
         ({"row": np.arange(1000, 1048)}, "96 queries are in one of them only, and of the 0 in both, 0 differ"),
     ]:
         with pytest.raises(

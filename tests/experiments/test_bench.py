@@ -197,7 +197,7 @@ def test_numbers_chosen_on_the_test_part_stand_apart(grid):
     assert [found[f"{m} (best test epoch)"].ours for m in ("R@1", "MAP@R")] == [
         f"{100 * best[m]:.1f}" for m in ("R@1", "MAP@R")
     ]
-    assert any("chosen by looking at the test split" in note for note in sheet.notes)
+    assert any("selected on the test split" in note for note in sheet.notes)
 
 
 @pytest.mark.parametrize(
@@ -226,14 +226,14 @@ def test_list_and_table_on_the_command_line(grid, tmp_path, capsys):
     cli.main([*words, "--list"])
     out = capsys.readouterr().out
     assert out.count(" new ") == 2
-    assert "2 of 2 trainings are to be done" in out
+    assert "2 of 2 trainings are not finished" in out
     assert not (tmp_path / "out").exists()
     cli.main(words)
     out = capsys.readouterr().out
     assert " ± " in out
     assert "table.html (and .md, .tex, .csv)" in out
     cli.main([*words, "--list"])
-    assert "0 of 2 trainings are to be done" in capsys.readouterr().out
+    assert "0 of 2 trainings are not finished" in capsys.readouterr().out
 
 
 def test_what_is_there_can_be_summed_up_without_training(grid):
@@ -283,7 +283,7 @@ def test_tables_share_their_runs_unless_out_says_otherwise(grid, tmp_path, monke
 def test_a_slurm_script_trains_nothing_here_and_takes_no_part_of_the_table(grid, tmp_path):
     file = tmp_path / "job.sh"
     table = bench(grid("dim = [4, 8]\nseed = [0, 1]", slurm=str(file)))
-    assert isinstance(table, Table) and "4 of 4 trainings are to be done" in table.notes
+    assert isinstance(table, Table) and "4 of 4 trainings are not finished" in table.notes
     text = file.read_text("utf-8")
     assert "--array=1-4" in text and "--only" in text and str(tmp_path / "grid.toml") in text
     assert not (tmp_path / "out").exists()

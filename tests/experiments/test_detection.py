@@ -103,9 +103,9 @@ def test_labels_that_cannot_be_judged_leave_a_note_and_without_noise_there_is_no
     with monkeypatch.context() as change:
         change.setattr(source, "open_subject", broken)
         notes = bench(settings).notes
-        assert {f"the labels of {seed} are not judged: audit: no" for seed in "01"} <= set(notes)
+        assert {f"the labels of {seed} could not be scored: audit: no" for seed in "01"} <= set(notes)
     sheet = bench(settings)
-    assert "no training of this table had labels spoiled, so there is nothing to find" in sheet.notes
+    assert "no training of this table has injected label noise, so there is nothing to detect" in sheet.notes
     assert not (sheet.folder / "detection.csv").exists()
 
 

@@ -32,8 +32,8 @@ def test_a_suspended_child_is_told_once_and_ends_when_asked_to(settings, monkeyp
         executor._busy.add(child)
         executor._report_suspended()
         executor._report_suspended()
-        assert said == [f"process {child.pid}, which trains, is stopped: `kill -CONT {child.pid}` lets it go on, "
-                        f"`kill -KILL {child.pid}` has another process take its training up"]  # fmt: skip
+        assert said == [f"training process {child.pid} is suspended: `kill -CONT {child.pid}` continues it, "
+                        f"`kill -KILL {child.pid}` makes another process resume its training"]  # fmt: skip
     stop_all([child])
     assert child.returncode is not None
 

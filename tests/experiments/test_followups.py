@@ -71,7 +71,7 @@ def test_runs_that_cannot_be_compared_leave_a_note_and_the_table(config):
     sheet = bench(
         config(["overlap"], '[axes]\nprotocol = ["UnseenClasses()", "UnseenClasses(train=0.25)"]\nseed = [0]')
     )
-    (note,) = [note for note in sheet.notes if note.startswith("where networks fail together is not known: ")]
+    (note,) = [note for note in sheet.notes if note.startswith("the error overlap could not be computed: ")]
     assert "same test classes" in note and note in (sheet.folder / "table.md").read_text("utf-8")
     assert not (sheet.folder / "overlap.png").exists()
 

@@ -276,9 +276,9 @@ def test_chosen_cells_by_hand(read):
     [
         ("metod=ours", "there is no axis 'metod'; did you mean 'method'?"),
         ("method=PRSM", "there is no method called 'PRSM'; did you mean 'PRISM'?"),
-        ("13", "by its number, 1 to 12, got '13'"),
-        ("0", "by its number, 1 to 12, got '0'"),
-        ("ours", "a cell is named axis=name"),
+        ("13", "a number from 1 to 12, got '13'"),
+        ("0", "a number from 1 to 12, got '0'"),
+        ("ours", "a cell must be axis=name"),
     ],
 )
 def test_unknown_cells_are_named(read, word, words):

@@ -57,5 +57,5 @@ def test_two_cells_that_are_one_run_are_refused(config, tmp_path):
     file = tmp_path / "two.toml"
     text = file.read_text("utf-8").replace("dim = [4, 8]", 'loss = ["Triplet()", "Triplet( )"]')
     file.write_text(text, "utf-8")
-    with pytest.raises(LikewiseError, match="bench: loss .* are the same run; leave one of them out"):
+    with pytest.raises(LikewiseError, match="bench: loss .* are the same run; drop one of them"):
         plan_grid(Bench(str(file)), print)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import stdtr
 
-from likewise.experiments.method_tests import contest
+from likewise.experiments.method_tests import conclusion, contest
 from likewise.numerics.bootstrap import paired
 from likewise.runs.per_query import PerQuery
 from likewise.types import LikewiseError

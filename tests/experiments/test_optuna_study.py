@@ -106,7 +106,7 @@ def test_a_journal_that_was_cut_goes_on_and_one_that_is_damaged_is_refused(study
         play(study(), 4)
         assert len(counted(study())) == 4
     file.write_bytes(whole.replace(b'"op_code"', b'"op_co', 3))
-    with pytest.raises(LikewiseError, match="cannot be used .*; restore a copy of it, or search anew"):
+    with pytest.raises(LikewiseError, match="cannot be used .*; restore a copy of it, or start a new search"):
         study()
 
 

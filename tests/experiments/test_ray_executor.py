@@ -140,7 +140,7 @@ def test_a_training_gets_its_share_of_a_node(device, each, jobs, nodes, gpus, cp
 
 
 def test_what_nobody_has_is_not_waited_for():
-    with pytest.raises(LikewiseError, match="to have 2 GPUs, but no node of the Ray cluster has more than 1"):
+    with pytest.raises(LikewiseError, match="needs 2 GPUs, but no node of the Ray cluster has more than 1"):
         gpus_for(Train(data="x"), 2, [{"CPU": 4.0, "GPU": 1.0}])
 
 
@@ -149,7 +149,7 @@ def test_a_folder_that_a_node_does_not_see_is_named(tmp_path):
     host, gone = missing([str(tmp_path), str(mark)])
     assert gone == [str(mark)]
     with pytest.raises(
-        LikewiseError, match=rf"all nodes share, but {host} does not see '{tmp_path / 'runs'}'; start in"
+        LikewiseError, match=rf"all nodes share, but {host} does not see '{tmp_path / 'runs'}'; use a working directory"
     ):
         check_visible([("other", []), (host, gone)], mark)
     with pytest.raises(LikewiseError, match="node-7 does not see '/home/me'"):
@@ -163,10 +163,10 @@ def test_a_folder_that_a_node_does_not_see_is_named(tmp_path):
     ("settings", "words"),
     [
         ({"executor": "rays"}, '--executor must be "ray" or "ray://HOST:PORT", got "rays"'),
-        ({"executor": "ray", "gpus_per_run": 1.5}, "a share of a GPU or a whole number of them, got 1.5"),
-        ({"executor": "ray", "gpus_per_run": -1.0}, "a share of a GPU or a whole number of them, got -1"),
+        ({"executor": "ray", "gpus_per_run": 1.5}, "a fraction of a GPU or a whole number of GPUs, got 1.5"),
+        ({"executor": "ray", "gpus_per_run": -1.0}, "a fraction of a GPU or a whole number of GPUs, got -1"),
         ({"executor": "ray", "jobs": 0}, "jobs must be 1 or more, got 0"),
-        ({"gpus_per_run": 0.5}, "--gpus-per-run 0.5 is for a Ray cluster; add --executor ray"),
+        ({"gpus_per_run": 0.5}, "--gpus-per-run 0.5 needs a Ray cluster; add --executor ray"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(settings, words):
@@ -178,7 +178,7 @@ def test_what_cannot_be_meant_is_refused(settings, words):
 def test_without_ray_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with (
-        pytest.raises(LikewiseError, match=r'needs Ray, which is not there; pip install "likewise\[ray\]"'),
+        pytest.raises(LikewiseError, match=r'needs Ray, which is not installed; pip install "likewise\[ray\]"'),
         RayExecutor("ray"),
     ):
         pass
@@ -243,6 +243,6 @@ def test_a_ray_that_does_not_start_is_tried_again(monkeypatch, tmp_path):
         raise TimeoutError("the raylet did not come up")
 
     fake.init, fake.shutdown = init, lambda: None
-    with pytest.raises(LikewiseError, match="Ray does not start here .the raylet did not come up.; say --jobs"):
+    with pytest.raises(LikewiseError, match="Ray does not start here .the raylet did not come up.; use --jobs"):
         connect(fake, "ray", 1)
     assert len(tried) == 3

@@ -102,7 +102,7 @@ def test_numbers_that_may_be_of_several_cells_are_not_shown_and_ours_stays(tmp_p
     sheet = tabulate(grid, [stand_in(cell, tmp_path, 0.5)], tmp_path, CPU)
     (entry,) = sheet.entries
     assert (entry.row, entry.values, entry.printed) == (("mine",), (0.5,), None)
-    assert any(note.startswith("18 printed numbers are not shown: which cell") for note in sheet.notes)
+    assert any(note.startswith("18 printed numbers are not shown: their cells") for note in sheet.notes)
 
 
 def test_a_method_that_says_nothing_gets_no_number_though_its_noise_does(tmp_path):
@@ -165,7 +165,7 @@ def test_methods_are_tested_where_they_answered_the_same_queries(tmp_path, monke
         assert pair.difference == pytest.approx(means[1] - means[0])
         (tmp_path / "0 0" / "per_query.parquet").unlink()
         notes = tabulate(grid, plan, tmp_path, CPU).notes
-        assert any(note.startswith("not tested, for want of per_query.parquet: 1 trainings") for note in notes)
+        assert any(note.startswith("not tested, because per_query.parquet is missing: 1 trainings") for note in notes)
 
 
 def test_what_is_missing_is_named_up_to_a_dozen(tmp_path):

@@ -22,7 +22,7 @@ def test_a_damaged_summary_is_one_sentence_and_the_search_goes_on_without_it(sea
     file = tmp_path / "out" / "tune.json"
     for text in ("{", "[]", "[" * 100_000):
         file.write_text(text)
-        with pytest.raises(LikewiseError, match="tune: .*tune.json is damaged .*delete it: it is written anew"):
+        with pytest.raises(LikewiseError, match="tune: .*tune.json is damaged .*delete it: it is written again"):
             tune(search_config(trials=1))
     file.unlink()
     assert tune(search_config(trials=1)).about["count"]["complete"] == 1
@@ -37,7 +37,7 @@ def test_a_run_that_had_no_validation_part_is_searched_in_folds_with_batches_tha
         Tune(str(run.path), ("lr=1e-4..1e-1 log",), trials=1, out=str(out), device="cpu", quiet=True), said.append
     )
     assert found.about["count"]["complete"] == 1
-    assert "ClassFolds() takes its place" in said[0]
+    assert "the search uses ClassFolds() instead" in said[0]
     assert {"batch=36" in r.about["config"]["sampler"] for r in runs_in(out)} == {True}
 
 
@@ -45,5 +45,5 @@ def test_axes_are_for_bench(search_config, tmp_path):
     settings = search_config()
     with open(settings.config, "a") as file:
         file.write("[axes]\nseed = [1]\n")
-    with pytest.raises(LikewiseError, match="has axes, which are for bench"):
+    with pytest.raises(LikewiseError, match="must have no axes, which are for bench"):
         tune(settings)

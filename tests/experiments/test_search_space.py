@@ -40,8 +40,8 @@ def test_texts_of_ranges():
         ("lr", "0..inf", "range lr must have low < high"),
         ("dim", "1.5..8", "dim is a whole number"),
         ("dim", "1..99999999999999999999", "dim is a whole number up to 2**53"),
-        ("dim", "64||128", "choices apart by |"),
-        ("dim", "64|64", "choices apart by |"),
+        ("dim", "64||128", "choices separated by |"),
+        ("dim", "64|64", "choices separated by |"),
         ("dims", "1..8", "no setting 'dims'; did you mean 'dim'?"),
         ("loss.alhpa", "1..8", "MultiSimilarity has no argument 'alhpa'; did you mean 'alpha'?"),
         ("loss.miner.epss", "0..1", "HardPairs has no argument 'epss'; did you mean 'eps'?"),
@@ -61,7 +61,7 @@ def test_ranges_are_tried_at_both_ends_before_anything_runs(unchecked):
         read_ranges({"lr": "-1..1"}, BASE)
     with pytest.raises(LikewiseError, match="dim must be a whole number, got 'many'"):
         read_ranges({"lr": "0..1", "dim": "8|many|16"}, BASE)
-    with pytest.raises(LikewiseError, match="there is nothing to search"):
+    with pytest.raises(LikewiseError, match="there must be a range to search"):
         read_ranges({}, BASE)
     with pytest.raises(LikewiseError, match="a range is written name=low..high"):
         read_entries(["lr"], BASE.loss)
@@ -131,7 +131,7 @@ def test_built_in_ranges_are_the_papers_in_our_units():
 
 
 def test_losses_without_a_counterpart_are_named():
-    with pytest.raises(LikewiseError, match="no ranges for SNR; it has them for Contrastive, Triplet"):
+    with pytest.raises(LikewiseError, match="no ranges for SNR; it has ranges for Contrastive, Triplet"):
         built_in("SNR()")
     known = {name for name in find("losses") if name in LOSSES}
     assert known == set(LOSSES)

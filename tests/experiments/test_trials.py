@@ -46,7 +46,7 @@ def test_a_breakdown_that_is_no_settings_fault_ends_the_search(search_config, tm
 
     with monkeypatch.context() as broken_machine:
         broken_machine.setattr(fit, "train", broken)
-        with pytest.raises(LikewiseError, match="not by its settings: OSError: the disk is gone"):
+        with pytest.raises(LikewiseError, match="its settings are not the cause: OSError: the disk is gone"):
             tune(search_config(trials=1))
     about = json.loads((tmp_path / "out" / "tune.json").read_text())
     assert about["count"] == {"complete": 0, "pruned": 0, "failed": 0, "running": 0, "interrupted": 1}

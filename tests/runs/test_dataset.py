@@ -40,7 +40,9 @@ def test_pictures_outside_the_data_are_told(tmp_path):
     assert tell_outside(inside, [str(tmp_path / "data")]) == "" == tell_outside([], [])
     for file in (tmp_path / "data2" / "x.png", tmp_path / "x.png", tmp_path / "data" / "away" / "x.png"):
         told = tell_outside([*inside, str(file)], ["", str(tmp_path / "link")])
-        assert told.startswith(f"1 of 4 pictures lie outside of its data (first: {file})")
+        assert told.startswith(
+            f"1 of 4 images that the embeddings file names are outside of the data folders (first: {file})"
+        )
     for data, root, folders in (
         (str(tmp_path / "data"), None, [str(tmp_path / "data")]),
         (str(tmp_path / "t.csv"), "/r", [str(tmp_path), "/r"]),

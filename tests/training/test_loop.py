@@ -133,7 +133,7 @@ def test_a_broken_picture_is_named_and_nothing_learned_is_lost(tmp_path, keep, w
     lines = []
     more = {"cache": keep, "workers": workers, "skip_bad": True}
     run = train(Train(data=str(folder), out=str(tmp_path / "two"), **more, **SMALL), lines.append)
-    assert run.done and "1 of 24 pictures are broken and left out" in lines[0] and "class1/3.png" in lines[0]
+    assert run.done and "dropped 1 of 24 images" in lines[0] and "class1/3.png" in lines[0]
 
 
 @pytest.mark.slow

@@ -210,7 +210,7 @@ def made(run: Run, trained: bool) -> dict[str, str]:
         "commit of likewise": took["commit"],
         "hardware": trained and took["device"],
         "training": trained and took["train_seconds"] and f"{took['train_seconds']:.0f} s",
-        "energy": trained and energy and f"{energy / 3.6e6:.3g} kWh, by the counters of the hardware" + others,
+        "energy": trained and energy and f"{energy / 3.6e6:.3g} kWh, by hardware counters" + others,
         "run": run.about["identity"],
     }
     return {name: str(value) for name, value in found.items() if value}

@@ -154,8 +154,8 @@ def open_export(folder: Run, about: dict, device: torch.device, allow_imports: b
     """Return the network of an export, from its config.json and its weights."""
     if not isinstance(about["export"], int) or about["export"] > FORMAT:
         raise LikewiseError(
-            f"load: '{folder.path}' was written by a newer version of likewise (format {about['export']}, this version reads up to {FORMAT}); "
-            "update likewise"
+            f"load: '{folder.path}' was written by a newer version of likewise (format {about['export']}, this version reads "
+            f"up to {FORMAT}); update likewise"
         )
     settings, similarity = about.get("settings"), about.get("similarity")
     if (

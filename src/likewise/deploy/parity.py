@@ -92,8 +92,9 @@ def compare(model: Model, embed: Callable, given: Sequence | Shaped[np.ndarray, 
     difference = float(np.abs(own - other).max() / max(length[0].max(), 1e-12))
     if not difference <= PARITY_TOLERANCE:  # also raises for NaN
         raise LikewiseError(
-            f"export: embeddings must equal those of the run up to {PARITY_TOLERANCE:g}, got a difference of {difference:.2g} on {len(given)} "
-            f"{of}; nothing was written. Please report it with the versions of torch and onnxruntime"
+            f"export: embeddings must equal those of the run up to {PARITY_TOLERANCE:g}, got a difference of "
+            f"{difference:.2g} on {len(given)} {of}; nothing was written. Please report it with the versions of torch and "
+            "onnxruntime"
         )
     cosine = (own.astype(np.float64) * other).sum(1) / np.maximum(length[0] * length[1], 1e-12)
     near = [first_neighbour(z, model.similarity) for z in (own, other)] if len(own) > 1 else None

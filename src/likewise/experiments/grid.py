@@ -10,7 +10,7 @@
     [published]                             where a paper printed the numbers
     paper = "procsim"
     table = "5"
-    dataset = "CUB200"                      where data does not say so by its name
+    dataset = "CUB200"                      if the name of the data differs
     metrics = {"R@1" = "P@1"}               our name of a metric -> the printed one
     scores = {separated = "sep128/"}        scores of class folds -> how the printed name begins
     [settings]                              fields of Train, and arguments of specs if the component has them: loss.beta = 1.2
@@ -132,7 +132,8 @@ def points(axis: str, values: object) -> list[Point]:
         odd = next((key for key in published if key not in PUBLISHED_KEYS), None)
         if odd is not None:
             raise LikewiseError(
-                f"grid: axis '{axis}': published has '{odd}'{nearest_name(odd, PUBLISHED_KEYS)} It takes: {', '.join(PUBLISHED_KEYS)}"
+                f"grid: axis '{axis}': published has '{odd}'{nearest_name(odd, PUBLISHED_KEYS)} "
+                f"It takes: {', '.join(PUBLISHED_KEYS)}"
             )
         rest = flat({k: v for k, v in value.items() if k not in ("name", "published", "let")})
         found.append(Point(value["name"], {k: plain(k, v) for k, v in rest}, published, let))

@@ -34,7 +34,7 @@ class OpenRun:
         skip_bad: drop unreadable images; always on for a run that was trained with skip_bad.
         workers: processes that read images; -1: half of the cores.
         quiet: show no progress bars.
-        say: receives messages for the user.
+        `say`: receives messages for the user.
         settings: the settings, if the caller has read them; then `data`, `root` and `allow_imports` are not used.
         items: the data, if the caller has loaded it and knows that it is the data of the run.
     """

@@ -30,7 +30,6 @@ def train(config: Train, say: Callable[[str], None] = print, hooks: Hooks = Hook
     """Train the run of these settings, evaluate it and return it. A run that was interrupted is resumed; a finished run is kept.
 
     Args:
-        say: receives messages for the user.
         hooks: functions that this process calls during training.
     """
     check(config)
