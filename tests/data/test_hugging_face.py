@@ -198,11 +198,11 @@ def test_a_run_does_not_make_others_contact_a_hub(monkeypatch, tmp_path):
         {"backbone": "conv_small", "size": 16, "dim": 8, "steps": 1, "augment": "none", "workers": 0},
     )
     names |= {"device": "cpu", "sampler": "SamplesPerClass(batch=4, per_class=2)", "protocol": "SeenClasses()"}
-    monkeypatch.setattr("likewise.pretrained.weights.within_reach", lambda address: True)
+    monkeypatch.setattr("likewise.pretrained.weights.is_reachable", lambda address: True)
     run = likewise.train("hf:lab/insects", out=tmp_path / "run", metrics=("R@1",), quiet=True, **names)
     assert asked == [(("lab/insects", None), False, False)]
     monkeypatch.setattr(
-        "likewise.pretrained.weights.within_reach", lambda address: pytest.fail("the hub was contacted")
+        "likewise.pretrained.weights.is_reachable", lambda address: pytest.fail("the hub was contacted")
     )
     how = {"target": str(run.path), "metrics": ("R@1",), "device": "cpu", "workers": 0, "quiet": True}
     evaluate(Evaluate(**how))
@@ -218,7 +218,7 @@ def test_a_run_does_not_make_others_contact_a_hub(monkeypatch, tmp_path):
     assert any("data could not be opened" in note and "--data hf:lab/insects" in note for note in notes)
     assert all(hub and package for _, hub, package in asked[1:]) and not constants.HF_HUB_OFFLINE
     cached = True
-    monkeypatch.setattr("likewise.pretrained.weights.within_reach", lambda address: True)
+    monkeypatch.setattr("likewise.pretrained.weights.is_reachable", lambda address: True)
     evaluate(Evaluate(**how, data="hf:lab/insects"))
     assert asked[-1] == (("lab/insects", None), False, False)
 

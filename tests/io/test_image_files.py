@@ -13,7 +13,7 @@ from likewise._notebook import thumbnail
 from likewise.data.decode import _outline
 from likewise.data.images import BadImage, read_image
 from likewise.data.unpack import UNKNOWN, suffix_of
-from likewise.io.image_files import FORMAT_OF, SUFFIXES, formats, open_picture
+from likewise.io.image_files import FORMAT_OF, IMAGE_SUFFIXES, formats, open_picture
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_every_suffix_is_read(tmp_path):
                 continue
             with open_picture(tmp_path / f"a{suffix}") as image:
                 assert image.format == kind and read_image(tmp_path / f"a{suffix}").size == (16, 16)
-    assert {".jpg", ".png", ".tiff"} < SUFFIXES and not {"EPS", "WMF", "PSD"} & set(formats())
+    assert {".jpg", ".png", ".tiff"} < IMAGE_SUFFIXES and not {"EPS", "WMF", "PSD"} & set(formats())
 
 
 def test_pictures_of_stereo_cameras_are_read():

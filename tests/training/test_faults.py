@@ -98,9 +98,7 @@ def test_a_full_disk(settings, tmp_path, process):
     told = tmp_path / "told"
     process(fill_the_disk, settings, str(told)).join()
     run = Run(settings["out"])
-    message = (
-        f"run: there is no room left on the disk for {run.path / 'state.pt'}; what was there before is untouched. "
-    )
+    message = f"run: no space left on the disk to write {run.path / 'state.pt'}; the previous file is unchanged. "
     assert told.read_text() == message + "Free some space and run the same command again"
     assert run.load_state()["step"] == 10 and run.load_tensors("model.safetensors")
     assert not list(run.path.glob(".*.part"))

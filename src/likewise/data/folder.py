@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from likewise.io.image_files import SUFFIXES
+from likewise.io.image_files import IMAGE_SUFFIXES
 from likewise.types import Items, LikewiseError
 
 SPLITS = ("train", "val", "test")
@@ -29,7 +29,7 @@ def read_folder(root: str) -> Items:
     if not found:
         raise LikewiseError(
             f"folder: the class folders of {root} must hold pictures, and there is none in them; "
-            f"pictures end in one of: {' '.join(sorted(SUFFIXES))}"
+            f"pictures end in one of: {' '.join(sorted(IMAGE_SUFFIXES))}"
         )
     names = sorted({name for _, name, _ in found})
     number = {name: place for place, name in enumerate(names)}
@@ -112,4 +112,4 @@ def image_files(root: str, below: str) -> list[str]:
 
 
 def is_image(name: str) -> bool:
-    return not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
+    return not name.startswith(".") and os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES

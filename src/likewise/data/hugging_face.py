@@ -18,10 +18,10 @@ from typing import Any
 
 from likewise.data.table import read_table
 from likewise.data.tabular import parquet_errors
-from likewise.data.unpack import OWNER, SplitFiles, unpack
+from likewise.data.unpack import ERROR_OWNER, SplitFiles, unpack
 from likewise.errors import LikewiseError, nearest_name
 from likewise.io.files import first_line
-from likewise.pretrained.weights import patient_only_online
+from likewise.pretrained.weights import offline_if_unreachable
 from likewise.types import Items
 
 OPTIONS = ("image", "label", "split")
@@ -83,12 +83,12 @@ def parse(data: str) -> tuple[str, dict[str, str]]:
         name, mark, value = word.partition("=")
         if name not in OPTIONS or not mark or not value:
             raise LikewiseError(
-                f"{OWNER}: after ? come image=COLUMN, label=COLUMN or split=NAMES, joined by &, got {word!r}"
+                f"{ERROR_OWNER}: after ? come image=COLUMN, label=COLUMN or split=NAMES, joined by &, got {word!r}"
                 f"{nearest_name(name, OPTIONS)} Write it as hf:NAME?image=img&label=fine_label"
             )
         wish[name] = value
     if not where:
-        raise LikewiseError(f"{OWNER}: a name must come after hf:, got {data!r}; write it as hf:NAME or hf:NAME:CONFIG")
+        raise LikewiseError(f"{ERROR_OWNER}: a name must come after hf:, got {data!r}; write it as hf:NAME or hf:NAME:CONFIG")
     return where, wish
 
 
@@ -97,7 +97,7 @@ def package() -> Any:  # its modules are loaded when they are first used, which 
         import datasets
     except ImportError:
         raise LikewiseError(
-            f"{OWNER}: reading it needs the package datasets, which is not there; pip install 'likewise[datasets]'"
+            f"{ERROR_OWNER}: reading it needs the package datasets, which is not there; pip install 'likewise[datasets]'"
         ) from None
     return datasets
 
@@ -108,7 +108,7 @@ def load_folder(path: Path):
         return datasets.load_from_disk(str(path))
     except Exception as error:  # of many kinds, for folders that are damaged
         raise LikewiseError(
-            f"{OWNER}: {path} must be a folder written by save_to_disk, and it cannot be read ({first_line(error)}); "
+            f"{ERROR_OWNER}: {path} must be a folder written by save_to_disk, and it cannot be read ({first_line(error)}); "
             "write it anew"
         ) from None
 
@@ -117,16 +117,16 @@ def load_hub(where: str, fetch: bool):
     name, _, config = where.partition(":")
     datasets = package()
     try:
-        with patient_only_online() if fetch else only_cached():
+        with offline_if_unreachable() if fetch else only_cached():
             return datasets.load_dataset(name, config or None)
     except Exception as error:  # of many kinds: no network, no such name, no such config, scripts
         if not fetch:
             raise LikewiseError(
-                f"{OWNER}: the data of a run is fetched from a hub only where you name it yourself, and 'hf:{where}' is not in "
+                f"{ERROR_OWNER}: the data of a run is fetched from a hub only where you name it yourself, and 'hf:{where}' is not in "
                 f"the cache; if you trust it, name it: --data hf:{where} (search: first `likewise evaluate RUN --data ...`)"
             ) from None
         raise LikewiseError(
-            f"{OWNER}: '{where}' must be a data set on the hub (or in its cache), and it cannot be loaded "
+            f"{ERROR_OWNER}: '{where}' must be a data set on the hub (or in its cache), and it cannot be loaded "
             f"({first_line(error)}); check the name, or the network, or give a folder written by save_to_disk"
         ) from None
 
@@ -162,7 +162,7 @@ def of_datasets(dataset, within: Sequence[str] | None = None) -> dict[str, Split
     datasets = package()
     if not isinstance(dataset, datasets.Dataset | datasets.DatasetDict):
         raise LikewiseError(
-            f"{OWNER}: a Dataset or DatasetDict of the package datasets is wanted, got {type(dataset).__name__}; "
+            f"{ERROR_OWNER}: a Dataset or DatasetDict of the package datasets is wanted, got {type(dataset).__name__}; "
             "one that streams must be loaded whole"
         )
     whole = dataset if isinstance(dataset, dict) else {"train": dataset}
@@ -191,14 +191,14 @@ def of_parquet(path: Path) -> SplitFiles:
     """Without the package: what it says of columns stands in the schema."""
     import pyarrow.parquet as pq
 
-    with parquet_errors(path, OWNER):
+    with parquet_errors(path, ERROR_OWNER):
         schema = pq.read_schema(path)
     names = class_names(schema)
     kinds = {c.name: "image" if is_picture(c.type) else names.get(c.name) or str(c.type) for c in schema}
     there = path.stat()
 
     def rows(image: str, label: str) -> Iterator[tuple[dict, Any]]:
-        with parquet_errors(path, OWNER), pq.ParquetFile(path) as file:
+        with parquet_errors(path, ERROR_OWNER), pq.ParquetFile(path) as file:
             for batch in file.iter_batches(64, columns=[image, label]):
                 yield from zip(batch[image].to_pylist(), batch[label].to_pylist(), strict=True)
 

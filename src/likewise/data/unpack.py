@@ -14,9 +14,9 @@ from typing import Any
 
 from likewise.errors import LikewiseError, nearest_name
 from likewise.io.files import cache_folder, write_csv
-from likewise.io.image_files import SUFFIXES, formats, open_picture
+from likewise.io.image_files import IMAGE_SUFFIXES, formats, open_picture
 
-OWNER = "hf"
+ERROR_OWNER = "hf"
 PARTS = {"train": "train", "validation": "val", "valid": "val", "val": "val", "dev": "val", "test": "test"}
 UNKNOWN = ".img"
 """Suffix of bytes that are no picture in a known format."""
@@ -40,24 +40,24 @@ def choose(kinds: dict[str, str | list[str]], wish: dict[str, str]) -> tuple[str
     for what, found in (("image", images), ("label", labels)):
         if what in wish and wish[what] not in kinds:
             raise LikewiseError(
-                f"{OWNER}: there is no column '{wish[what]}'{nearest_name(wish[what], kinds)} It has: {', '.join(kinds)}"
+                f"{ERROR_OWNER}: there is no column '{wish[what]}'{nearest_name(wish[what], kinds)} It has: {', '.join(kinds)}"
             )
         if what not in wish and len(found) != 1:
             many = f"several, {', '.join(found)}" if found else f"none among {', '.join(kinds)}"
             raise LikewiseError(
-                f"{OWNER}: one column must hold the {what}, and there are {many}; name it: ?{what}=COLUMN"
+                f"{ERROR_OWNER}: one column must hold the {what}, and there are {many}; name it: ?{what}=COLUMN"
             )
         chosen.append(wish.get(what) or found[0])
     image, label = chosen
     if kinds[image] != "image":
         raise LikewiseError(
-            f"{OWNER}: column '{image}' must hold pictures (the feature Image), got {kinds[image]}; pictures are in: "
+            f"{ERROR_OWNER}: column '{image}' must hold pictures (the feature Image), got {kinds[image]}; pictures are in: "
             f"{', '.join(images) or 'no column'}"
         )
     kind = kinds[label]
     if not isinstance(kind, list) and not re.match(r"u?int|(large_)?(string|utf8)", kind):
         raise LikewiseError(
-            f"{OWNER}: label must be classes, whole numbers or words, and '{label}' holds {kind}; name another: ?label=COLUMN"
+            f"{ERROR_OWNER}: label must be classes, whole numbers or words, and '{label}' holds {kind}; name another: ?label=COLUMN"
         )
     return image, label
 
@@ -76,7 +76,7 @@ def unpack(splits: dict[str, SplitFiles], name: str, wish: dict[str, str]) -> Pa
     lines = []
     for part, split in splits.items():
         if not re.fullmatch(r"\w+([.-]\w+)*", part):  # it becomes a folder of the cache
-            raise LikewiseError(f"{OWNER}: the name of a split must be a plain word, got {part!r}; rename the split")
+            raise LikewiseError(f"{ERROR_OWNER}: the name of a split must be a plain word, got {part!r}; rename the split")
         choose(split.kinds, {"image": image, "label": label})  # knows what is wrong with a split that differs
         (folder / part).mkdir(parents=True, exist_ok=True)
         for number, (picture, cell) in enumerate(split.rows(image, label)):
@@ -93,11 +93,11 @@ def some(splits: dict[str, SplitFiles], wanted: str | None) -> dict[str, SplitFi
     for name in names:
         if name not in splits:
             raise LikewiseError(
-                f"{OWNER}: there is no split '{name}'{nearest_name(name, splits)} It has: {', '.join(splits)}"
+                f"{ERROR_OWNER}: there is no split '{name}'{nearest_name(name, splits)} It has: {', '.join(splits)}"
             )
         if len(names) > 1 and name not in PARTS:
             raise LikewiseError(
-                f"{OWNER}: splits must be train, validation and test, got '{name}'; take those you want: "
+                f"{ERROR_OWNER}: splits must be train, validation and test, got '{name}'; take those you want: "
                 f"?split={','.join(n for n in names if n in PARTS) or name}"
             )
     return {name: splits[name] for name in names}
@@ -107,7 +107,7 @@ def class_of(cell: Any, kind: str | list[str], at: str) -> tuple[Any, str]:
     """The label as a table has it, and its name."""
     if cell is None or cell == "" or (isinstance(kind, list) and not (isinstance(cell, int) and 0 <= cell < len(kind))):
         raise LikewiseError(
-            f"{OWNER}: every row must have a label, got {cell!r} in {at}; take splits that are labelled: ?split=train"
+            f"{ERROR_OWNER}: every row must have a label, got {cell!r} in {at}; take splits that are labelled: ?split=train"
         )
     return cell, kind[cell] if isinstance(kind, list) else ""
 
@@ -118,9 +118,9 @@ def put(folder: Path, name: str, picture: dict | None, within: Sequence[str] | N
     if content is None and path is not None:
         content = read_named(path, within, at)
     if content is None:
-        raise LikewiseError(f"{OWNER}: every row must have a picture, and {at} has none; leave such rows out first")
+        raise LikewiseError(f"{ERROR_OWNER}: every row must have a picture, and {at} has none; leave such rows out first")
     suffix = os.path.splitext(path or "")[1].lower()
-    file = name + (suffix if suffix in SUFFIXES else suffix_of(content))
+    file = name + (suffix if suffix in IMAGE_SUFFIXES else suffix_of(content))
     if not (folder / file).is_file() or (folder / file).stat().st_size != len(content):
         aside = folder / f"{file}.{os.getpid()}.part"
         aside.write_bytes(content)
@@ -138,14 +138,14 @@ def read_named(path: str, within: Sequence[str] | None, at: str) -> bytes | None
     file = os.path.realpath(os.path.join(within[0] if within else "", path))
     if within is not None and not any(Path(file).is_relative_to(os.path.realpath(folder)) for folder in within):
         raise LikewiseError(
-            f"{OWNER}: pictures must lie inside the data set, and {at} names {path!r}; write it anew with save_to_disk, "
+            f"{ERROR_OWNER}: pictures must lie inside the data set, and {at} names {path!r}; write it anew with save_to_disk, "
             "which takes the pictures in, or load it in Python and give the Dataset itself"
         )
     if not os.path.isfile(file):
         return None
     if suffix_of(file) == UNKNOWN:
         raise LikewiseError(
-            f"{OWNER}: {at} must name a picture ({', '.join(formats())}), and {path!r} is none; leave such rows out first"
+            f"{ERROR_OWNER}: {at} must name a picture ({', '.join(formats())}), and {path!r} is none; leave such rows out first"
         )
     return Path(file).read_bytes()
 
