@@ -138,7 +138,7 @@ def test_a_full_disk_leaves_the_old_table(tmp_path, monkeypatch):
     monkeypatch.setattr("os.fsync", full)  # a CSV file is lost at the very end
     for name in ("t.csv", "t.parquet"):
         (tmp_path / name).write_text("old")
-        with pytest.raises(LikewiseError, match="no room left on the disk"):
+        with pytest.raises(LikewiseError, match="no space left on the disk"):
             write_table(FULL, str(tmp_path / name))
         assert (tmp_path / name).read_text() == "old"
     assert sorted(file.name for file in tmp_path.iterdir()) == ["t.csv", "t.parquet"]

@@ -191,8 +191,8 @@ def load_text_encoder(name: str) -> tuple[Callable, nn.Module, Callable[..., Ten
                 return download(name, lambda: load(False), ERROR_OWNER, "check the name, or give a folder")
             why = "" if place.is_dir() else "; the hub cannot be reached, and its local cache lacks files of this model"
             raise LikewiseError(
-                f"{ERROR_OWNER}: the text encoder must be a folder with config.json, model.safetensors and a tokenizer, or a name "
-                f"on the hub, got {name!r}{why} ({brief(error)}); check the name or the folder"
+                f"{ERROR_OWNER}: the text encoder must be a folder with config.json, model.safetensors and a tokenizer, or a "
+                f"name on the hub, got {name!r}{why} ({brief(error)}); check the name or the folder"
             ) from None
 
 
