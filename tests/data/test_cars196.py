@@ -91,7 +91,7 @@ def test_class_folders_by_number(tmp_path, draw):
 def test_folders_called_otherwise_do_not_pass_as_the_set(tmp_path, draw, monkeypatch):
     for name in ("zebra", "apple", "banana"):
         draw(f"images/{name}/1.jpg")
-    monkeypatch.setattr(module, "SET", module.Original("cars196", "", images=3, classes=3))
+    monkeypatch.setattr(module, "PUBLISHED_SET", module.Original("cars196", "", images=3, classes=3))
     with pytest.raises(LikewiseError, match="the first half must be 8,054 pictures of 98 classes, got 2 of 2"):
         cars196(str(tmp_path))
 

@@ -73,7 +73,7 @@ def test_another_network_is_refused(look, shop, picture_run, pictures, tmp_path)
 def test_an_approximate_index_is_built_kept_and_measured(look, told, picture_run, tmp_path):
     pytest.importorskip("faiss")
     look(picture_run.path, save=str(tmp_path / "i"), index="hnsw", k=3)
-    assert told[0].startswith("hnsw: finds ") and told[0].endswith(" % of the true 3 nearest (18 queries)")
+    assert told[0].startswith("hnsw: finds ") and told[0].endswith(" % of the true 3 nearest neighbours (18 queries)")
     assert told[1] == f"index: {tmp_path / 'i'} (18 rows, hnsw)"
     assert look(tmp_path / "i", query="20") == look(picture_run.path, query="20")
     assert Index.open(tmp_path / "i").kind == "hnsw"
@@ -92,7 +92,7 @@ def test_a_query_writes_nothing(look, told, picture_run, tmp_path, monkeypatch):
     monkeypatch.setattr(kept, "changing", lambda *_: pytest.fail("a query changed the index"))
     assert len(look(tmp_path / "i", query="20", k=26)) == 26
     assert before == {file.name: (file.stat().st_mtime_ns, file.read_bytes()) for file in (tmp_path / "i").iterdir()}
-    assert told == ["the hnsw index is behind its rows, so that queries are slow; bring it up to date: --index hnsw"]
+    assert told == ["the hnsw index does not cover the current rows, so queries are slow; update it: --index hnsw"]
     monkeypatch.undo()
     look(tmp_path / "i", index="hnsw")
     assert Index.open(tmp_path / "i").graph.upto == 27
@@ -146,5 +146,5 @@ def test_a_run_that_trained_on_everything_is_searched_among_everything(look, tol
     run = train(Train(**small | everything | {"steps": 1}), told.append)
     file = str(pictures / "0 färg" / "bild 2.png")
     assert look(run.path, query=file)[0]["path"] == file
-    assert told[-1] == "all of this run's data trained, so all of it is searched"
+    assert told[-1] == "this run has no test split, so all of its data is searched"
     assert len(look(run.path, query="0", k=99)) == 35

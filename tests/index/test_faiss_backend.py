@@ -28,7 +28,7 @@ def places(index, z, k, **how):
 def test_an_approximate_index_finds_most_and_says_how_many(kind, similarity, tmp_path):
     index = make_index(1000, similarity=similarity)
     said = index.approximate(kind, 5)
-    assert said.startswith(f"{kind}: finds ") and said.endswith(" % of the true 5 nearest (60 queries)")
+    assert said.startswith(f"{kind}: finds ") and said.endswith(" % of the true 5 nearest neighbours (60 queries)")
     share, count = recall(index, 5)
     rng_places = np.random.default_rng(0).permutation(1000)[:60].tolist()
     z = index.rows.vectors[rng_places]

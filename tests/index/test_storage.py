@@ -53,9 +53,7 @@ def test_a_crash_while_adding_leaves_the_old_index(folder):
 def test_damage_is_told(folder, name):
     whole = (folder / name).read_bytes()
     (folder / name).write_bytes(whole[:-3])
-    with pytest.raises(
-        LikewiseError, match=rf"damaged or incomplete \({name} must have {len(whole)} bytes and has"
-    ):
+    with pytest.raises(LikewiseError, match=rf"damaged or incomplete \({name} must have {len(whole)} bytes and has"):
         Index.open(folder)
     (folder / name).write_bytes(whole[:5] + bytes([whole[5] ^ 1]) + whole[6:])
     with pytest.raises(LikewiseError, match=f"the bytes of {name} are not those that were written.*save it anew"):

@@ -88,7 +88,9 @@ def parse(data: str) -> tuple[str, dict[str, str]]:
             )
         wish[name] = value
     if not where:
-        raise LikewiseError(f"{ERROR_OWNER}: a name must come after hf:, got {data!r}; write it as hf:NAME or hf:NAME:CONFIG")
+        raise LikewiseError(
+            f"{ERROR_OWNER}: a name must come after hf:, got {data!r}; write it as hf:NAME or hf:NAME:CONFIG"
+        )
     return where, wish
 
 

@@ -76,7 +76,9 @@ def unpack(splits: dict[str, SplitFiles], name: str, wish: dict[str, str]) -> Pa
     lines = []
     for part, split in splits.items():
         if not re.fullmatch(r"\w+([.-]\w+)*", part):  # it becomes a folder of the cache
-            raise LikewiseError(f"{ERROR_OWNER}: the name of a split must be a plain word, got {part!r}; rename the split")
+            raise LikewiseError(
+                f"{ERROR_OWNER}: the name of a split must be a plain word, got {part!r}; rename the split"
+            )
         choose(split.kinds, {"image": image, "label": label})  # knows what is wrong with a split that differs
         (folder / part).mkdir(parents=True, exist_ok=True)
         for number, (picture, cell) in enumerate(split.rows(image, label)):
@@ -118,7 +120,9 @@ def put(folder: Path, name: str, picture: dict | None, within: Sequence[str] | N
     if content is None and path is not None:
         content = read_named(path, within, at)
     if content is None:
-        raise LikewiseError(f"{ERROR_OWNER}: every row must have a picture, and {at} has none; leave such rows out first")
+        raise LikewiseError(
+            f"{ERROR_OWNER}: every row must have a picture, and {at} has none; leave such rows out first"
+        )
     suffix = os.path.splitext(path or "")[1].lower()
     file = name + (suffix if suffix in IMAGE_SUFFIXES else suffix_of(content))
     if not (folder / file).is_file() or (folder / file).stat().st_size != len(content):
