@@ -198,7 +198,7 @@ def test_pictures_moved_a_few_at_a_time_are_the_same(monkeypatch):
     x = torch.randint(0, 256, (7, 3, 10, 10), dtype=torch.uint8)
     motion = torch.from_numpy(motions(np.random.default_rng(0).random((7, 4)), 10))
     whole = move(x, motion)
-    monkeypatch.setattr(augment, "AT_ONCE", 250)
+    monkeypatch.setattr(augment, "CHUNK_PIXELS", 250)
     assert torch.equal(move(x, motion), whole)
     assert torch.equal(move(x.contiguous(memory_format=torch.channels_last), motion), whole)
     assert move(x[:0], motion[:0]).shape == (0, 3, 10, 10)

@@ -86,7 +86,7 @@ def test_pictures_come_in_order_whoever_is_fastest(items, workers, monkeypatch):
         return pixels_of(data, row, side)
 
     monkeypatch.setattr(decode, "pixels_of", late)
-    monkeypatch.setattr(decode, "AHEAD", 4)
+    monkeypatch.setattr(decode, "PREFETCH_ITEMS", 4)
     found = list(decoded(items, 20, range(2, 11), workers, quiet=True))
     assert len(found) == 9
     for row, x in enumerate(found, 2):
@@ -96,7 +96,7 @@ def test_pictures_come_in_order_whoever_is_fastest(items, workers, monkeypatch):
 def test_no_more_than_a_few_pictures_are_held_ahead(items, monkeypatch):
     begun = []
     monkeypatch.setattr(decode, "pixels_of", lambda data, row, side: begun.append(row) or np.zeros((1, 1, 3), np.uint8))
-    monkeypatch.setattr(decode, "AHEAD", 3)
+    monkeypatch.setattr(decode, "PREFETCH_ITEMS", 3)
     pictures = decoded(items, None, range(11), quiet=True)
     next(pictures)
     assert max(begun) <= 3

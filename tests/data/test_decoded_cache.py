@@ -16,7 +16,7 @@ from PIL import Image
 from likewise.data import decode
 from likewise.data import decoded_cache as pixels
 from likewise.data.decode import decoded_bytes, pixels_of
-from likewise.data.decoded_cache import _finished, home_of, is_there, open_pixels
+from likewise.data.decoded_cache import _finished, home_of, is_cached, open_pixels
 from likewise.data.images import BadImage
 from likewise.io import locks
 from likewise.types import Items, LikewiseError
@@ -43,7 +43,7 @@ def items(tmp_path) -> Items:
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
     """Blocks of two pictures."""
-    monkeypatch.setattr(pixels, "BLOCK", 2)
+    monkeypatch.setattr(pixels, "BLOCK_ROWS", 2)
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ class Other:
             time.sleep(pause)
             return pixels_of(data, row, side)
 
-        decode.pixels_of, decode.AHEAD, said = slow, 1, []
+        decode.pixels_of, decode.PREFETCH_ITEMS, said = slow, 1, []
         if most is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
         found = open_pixels(items, 24, workers=1, quiet=True, say=said.append, folder=folder)
@@ -138,11 +138,11 @@ def spoil(file: Path, at: int) -> None:
 
 @pytest.mark.parametrize("side", [None, 24])
 def test_every_row_is_the_decoded_picture_and_the_second_time_none_is_decoded(items, folder, opened, read, side):
-    assert not is_there(items, side, folder)
+    assert not is_cached(items, side, folder)
     first = opened(items, side, workers=3)
     assert isinstance(first.flat, np.memmap) and not first.flat.flags.writeable
     assert_right(first, items, side)
-    assert sorted(read) == list(range(COUNT)) and is_there(items, side, folder)
+    assert sorted(read) == list(range(COUNT)) and is_cached(items, side, folder)
     assert sorted(file.name for file in home(items, folder, side).iterdir()) == ["index.npz", "pixels.bin"]
     assert_right(opened(items, side), items, side)
     assert len(read) == COUNT and opened.said == []
@@ -151,7 +151,7 @@ def test_every_row_is_the_decoded_picture_and_the_second_time_none_is_decoded(it
 def test_the_default_place_is_the_cache_folder(items, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     open_pixels(items, quiet=True)
-    assert home_of(items, None, tmp_path / "xdg" / "likewise" / "pixels").is_dir() and is_there(items, None)
+    assert home_of(items, None, tmp_path / "xdg" / "likewise" / "pixels").is_dir() and is_cached(items, None)
 
 
 def test_the_key_is_of_what_the_pixels_depend_on(items, folder):
@@ -190,7 +190,7 @@ def test_after_a_kill_it_goes_on_behind_the_last_whole_block(items, folder, open
     killed.process.kill()
     killed.process.join()
     whole = journal.read_text().count("\n")
-    assert 3 <= whole < 6 and not is_there(items, 24, folder)
+    assert 3 <= whole < 6 and not is_cached(items, 24, folder)
     assert len(log.read_text().split()) >= 2 * whole
     with journal.open("a") as out:
         out.write('{"size": [[20, 20], [2')  # a torn line, and bytes that nobody vouches for
@@ -395,9 +395,9 @@ def test_caches_used_longest_ago_go_but_none_in_use(items, folder, opened, monke
     del kept[1:]
     used = opened(items, 22)  # which makes it young; 24 is in use, however old
     os.utime(home(items, folder, 24), (1, 1))
-    monkeypatch.setattr(pixels, "LIMIT", used.bytes * 5 // 2)
+    monkeypatch.setattr(pixels, "MAX_CACHE_BYTES", used.bytes * 5 // 2)
     newest = opened(items, 20)
-    assert [is_there(items, side, folder) for side in (*sides, 20)] == [True, False, True, False, True]
+    assert [is_cached(items, side, folder) for side in (*sides, 20)] == [True, False, True, False, True]
     assert strange.is_dir()
     assert_right(newest, items, 20)
     assert_right(kept[0], items, 24)
@@ -406,10 +406,10 @@ def test_caches_used_longest_ago_go_but_none_in_use(items, folder, opened, monke
 def test_a_cache_that_is_being_made_is_not_tidied_away(items, folder, opened, monkeypatch, tmp_path):
     other = Other(items, folder, tmp_path / "log", pause=0.1)
     wait_for(lambda: (home(items, folder) / "blocks.jsonl").exists())
-    monkeypatch.setattr(pixels, "LIMIT", 0)
+    monkeypatch.setattr(pixels, "MAX_CACHE_BYTES", 0)
     opened(items, 20)
     assert other.result()[:2] == ([], "memmap")
-    assert is_there(items, 24, folder)
+    assert is_cached(items, 24, folder)
 
 
 def test_without_file_locks_it_works_all_the_same(items, opened, monkeypatch):

@@ -10,7 +10,7 @@ from PIL import Image
 
 from likewise.data import placement as resident
 from likewise.data.augment import Augment, Plain
-from likewise.data.decoded_cache import is_there, open_pixels
+from likewise.data.decoded_cache import is_cached, open_pixels
 from likewise.data.folder import read_folder
 from likewise.data.images import BadImage
 from likewise.data.loader import batches
@@ -183,7 +183,7 @@ def test_there_is_room_on_disk_or_in_memory(monkeypatch):
 def test_by_default_whatever_goes_wrong_ends_with_files(items, private, monkeypatch):
     told = []
     way = {"say": told.append, "quiet": True}
-    assert hold(items, np.arange(8), CPU, "files") is None and not is_there(items, None)
+    assert hold(items, np.arange(8), CPU, "files") is None and not is_cached(items, None)
     monkeypatch.setattr(resident, "has_room", lambda length: False)
     assert hold(items, np.arange(8), CPU, **way) is None
     assert (

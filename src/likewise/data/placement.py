@@ -18,7 +18,7 @@ from torch import Tensor
 from likewise.data.augment import Plain
 from likewise.data.crop_resize import cut, send
 from likewise.data.decode import decoded_bytes
-from likewise.data.decoded_cache import Pixels, is_there, open_pixels
+from likewise.data.decoded_cache import Pixels, is_cached, open_pixels
 from likewise.data.images import BadImage
 from likewise.distributed.collectives import world
 from likewise.io.files import cache_folder
@@ -143,7 +143,7 @@ def hold(
         except BadImage as error:
             raise not_kept(error) from None
     try:
-        if not is_there(items, side) and not has_room(length := decoded_bytes(items, side)):
+        if not is_cached(items, side) and not has_room(length := decoded_bytes(items, side)):
             raise LikewiseError(f"there is no room for {length / 1e9:.1f} GB")
         pixels = open_pixels(items, side, **way)
         wanted = 3 * int(pixels.size[np.unique(rows)].prod(1).sum())
@@ -169,7 +169,7 @@ def choose(wanted: int, device: torch.device, budget: int | None) -> Literal["di
 def at_hand(items: Items, rows: Int[np.ndarray, "n"], device: torch.device, side: int | None) -> Resident | None:
     """Pictures that were decoded before, for who looks at them once; None: they were not."""
     try:
-        if items.x is None and is_there(items, side):
+        if items.x is None and is_cached(items, side):
             return once(open_pixels(items, side, quiet=True), rows, device)
     except (LikewiseError, OSError):
         pass  # files do as well
