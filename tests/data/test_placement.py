@@ -131,7 +131,7 @@ def test_rows_copied_elsewhere_are_those_asked_for(items):
 def test_rows_are_copied_in_pieces(items, monkeypatch):
     pixels = open_pixels(items, quiet=True)
     wanted, _ = gather_rows(pixels, np.arange(8), CPU)
-    monkeypatch.setattr(resident, "CHUNK", 1000)
+    monkeypatch.setattr(resident, "CHUNK_PIXELS", 1000)
     assert torch.equal(gather_rows(pixels, np.arange(8), CPU)[0], wanted)
 
 

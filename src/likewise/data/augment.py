@@ -107,7 +107,7 @@ class Augment(Plain):
         super().__init__(size, kind, side)
         if not (len(scale) == 2 and 0 < scale[0] <= scale[1] <= 1):
             raise LikewiseError(
-                f"augment: scale must be two shares with 0 < smallest <= largest <= 1, got {scale}; change --scale"
+                f"augment: scale must be two shares with 0 < smallest <= largest <= 1, got {scale}; change it"
             )
         if jitter is not None:
             check_jitter(jitter)

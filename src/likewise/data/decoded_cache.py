@@ -129,15 +129,15 @@ def open_pixels(
     say: Callable[[str], None] = print,
     folder: Path | None = None,
 ) -> Pixels:
-    """The decoded pictures of all rows: from the cache, where they are put first if need be; in memory where that fails.
+    """Return the decoded images of all rows from the cache, which is built first if needed; in memory if the cache fails.
 
-    Decoding that was interrupted goes on. Of several processes one decodes, and the others wait for it.
+    Interrupted decoding resumes. If several processes need the same cache, one decodes and the others wait for it.
 
     Args:
-        side: pictures with a longer short side are shrunk to this one; None: all stay as they are.
-        workers: threads that decode; -1: as many as the cores can use.
-        say: is told of what went wrong and was mended.
-        folder: of caches. Default: `pixels` in `files.cache_folder()`.
+        side: images with a longer short side are shrunk to this short side; None: no shrinking.
+        workers: threads that decode; -1: by the number of cores.
+        say: called with messages about problems that were repaired or worked around.
+        folder: the folder of all caches. Default: `pixels` in `files.cache_folder()`.
     """
     home = home_of(items, side, folder)
     try:

@@ -80,7 +80,7 @@ def split_folders(root: str) -> list[str]:
     if deep != splits:
         flat = [name for name in splits if name not in deep]
         raise LikewiseError(
-            f"folder: {', '.join(deep)} of {root} hold class folders, but {', '.join(flat)} does not; sort its images into class folders too"
+            f"folder: {', '.join(deep)} of {root} hold class folders, but {', '.join(flat)} does not; sort them too"
         )
     return splits
 
