@@ -45,7 +45,7 @@ def load(data: str, root: str | None = None, *, fetch: bool = True, allow_import
         data: a name from `NAMES`, a folder, a table, a feature file, or `hf:NAME` (see `hugging_face`). `glyphs` takes
             arguments: `glyphs(size=32, classes=40)`. For a folder with the name of a known data set, write `./name`.
             `my_lab.readers.boats(year=2020)` calls a reader of your own; see `own_reader`.
-        root: for a name, the folder of the unpacked download; for a table, the folder that its paths are relative to; for a reader
+        root: for a name, the folder of the unpacked download; for a table, the base folder of its paths; for a reader
             of your own, its argument `root`.
         fetch: whether data may be downloaded from a hub; otherwise only cached data is read.
         allow_imports: whether a reader of your own may be imported, which runs its code.

@@ -1,4 +1,4 @@
-"""Data by a user's reader, given as a dotted name: `my_lab.readers.boats(year=2020)` calls that function, which returns `Items`."""
+"""Data from a user's reader by dotted name: `my_lab.readers.boats(year=2020)` calls that function, which returns `Items`."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def read_own(data: str, root: str | None, allow_imports: bool) -> Items:
     reader = import_dotted(name, "data", allow_imports)
     if not callable(reader):
         raise LikewiseError(
-            f"data: '{name}' must be a function that returns Items, got a {type(reader).__name__}; correct the name"
+            f"data: '{name}' must be a function that returns Items, got {type(reader).__name__}; fix the name"
         )
     arguments = fit_arguments(name, reader, root, arguments)
     return check_items(reader(**arguments), name)
 
 
 def parse_call(data: str) -> tuple[str, dict]:
-    """`my_lab.readers.boats(year=2020)` -> the dotted name and its arguments. Only literals are accepted; nothing is evaluated."""
+    """`my_lab.readers.boats(year=2020)` -> the dotted name and its arguments. Only literals are read; no evaluation."""
     try:
         call = ast.parse(data.strip(), mode="eval").body
         if not isinstance(call, ast.Call) or call.args or any(word.arg is None for word in call.keywords):
