@@ -114,10 +114,10 @@ def load_hugging_face(data: str, root: str | None, fetch: bool = True) -> Items:
 
 
 def load_path(path: Path, root: str | None) -> Items:
-    from likewise.data.hugging_face import holds_pictures, is_saved
+    from likewise.data.hugging_face import holds_images, is_saved
 
     suffix = path.suffix.lower()
-    if is_saved(path) or (suffix == ".parquet" and holds_pictures(path)):
+    if is_saved(path) or (suffix == ".parquet" and holds_images(path)):
         return load_hugging_face(str(path), root)
     if path.is_dir():
         if root is not None:

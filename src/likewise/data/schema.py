@@ -28,9 +28,7 @@ def check_names(owner: str, file: str, names: Collection[str]) -> None:
     for name in names:
         if name in KNOWN_COLUMNS:
             continue
-        near = difflib.get_close_matches(
-            name.casefold(), KNOWN_COLUMNS, n=1, cutoff=0.86
-        )  # at this cutoff, 'height' does not match 'weight'
+        near = difflib.get_close_matches(name.casefold(), KNOWN_COLUMNS, n=1, cutoff=0.86)  # not 'height'
         if near and near[0] not in names:
             raise LikewiseError(
                 f"{owner}: {file} has a column {name!r}; did you mean {near[0]!r}? "
