@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from likewise.data import load
-from likewise.data.unpack import SplitFiles, class_of, put, unpack
+from likewise.data.unpack import SplitFiles, class_of, unpack, write_image
 from likewise.types import LikewiseError
 
 pa = pytest.importorskip("pyarrow")
@@ -63,9 +63,9 @@ def test_an_object_may_name_pictures_anywhere_but_nothing_else(tmp_path):
     (tmp_path / "cache").mkdir()
     (tmp_path / "key").write_text("secret")
     (tmp_path / "a.png").write_bytes(png())
-    assert put(tmp_path / "cache", "a", {"path": str(tmp_path / "a.png")}, None, "row 0") == "a.png"
+    assert write_image(tmp_path / "cache", "a", {"path": str(tmp_path / "a.png")}, None, "row 0") == "a.png"
     with pytest.raises(LikewiseError, match=r"row 0 must name a picture"):
-        put(tmp_path / "cache", "b", {"path": str(tmp_path / "key")}, None, "row 0")
+        write_image(tmp_path / "cache", "b", {"path": str(tmp_path / "key")}, None, "row 0")
 
 
 def test_the_name_of_a_split_is_a_plain_word(tmp_path):

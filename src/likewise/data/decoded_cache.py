@@ -49,7 +49,7 @@ class Pixels:
         edge: first rows of the blocks, and the number of rows.
         crc: checksums of the blocks of a cache in `home`; None: the pixels are in memory and need no verification.
         home: folder of the cache.
-        say: called with messages about damaged blocks.
+        `say`: called with messages about damaged blocks.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ def open_pixels(
     Args:
         side: images with a longer short side are shrunk to this short side; None: no shrinking.
         workers: threads that decode; -1: by the number of cores.
-        say: called with messages about problems that were repaired or worked around.
+        `say`: called with messages about problems that were repaired or worked around.
         folder: the folder of all caches. Default: `pixels` in `files.cache_folder()`.
     """
     home = home_of(items, side, folder)

@@ -127,7 +127,7 @@ def load_hub(where: str, fetch: bool):
         if not fetch:
             raise LikewiseError(
                 f"{ERROR_OWNER}: the data of a run must be in the cache, because it is downloaded only if you name it, got "
-                f"'hf:{where}'; if it is a trusted source, name it: --data hf:{where} (search: first `likewise evaluate RUN --data ...`)"
+                f"'hf:{where}'; if it is a trusted source: --data hf:{where} (search: first `likewise evaluate RUN --data ...`)"
             ) from None
         raise LikewiseError(
             f"{ERROR_OWNER}: '{where}' must be a data set on the hub (or in its cache), but it cannot be loaded "

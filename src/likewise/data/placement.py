@@ -134,7 +134,7 @@ def hold(
         side: images with a longer short side are shrunk to this short side.
         budget: bytes of device memory that "auto" may use; None: half of the free memory.
         workers: threads that decode; -1: by the number of cores.
-        say: called with messages.
+        `say`: called with messages.
     """
     if keep == "files" or items.x is not None:
         return None

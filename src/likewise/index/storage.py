@@ -5,7 +5,7 @@
     table.bin      one record per row (`snapshot.ROW_DTYPE`)
     paths.txt      the paths of all rows, concatenated
     NAME.faiss     the approximate index, if there is one
-    pictures/      images that users added on the web page
+    `pictures/`    images that users added on the web page
     lock           locked while the index is changed
 
 A crash while appending leaves bytes beyond the sizes in index.json; the next change overwrites them.
