@@ -241,7 +241,7 @@ def test_bad_arguments_are_explained(unchecked):
         with pytest.raises(LikewiseError, match="size must be a whole number of pixels above 0, got"):
             Plain(8, side=size)
     for scale in ((0.0, 1.0), (0.5, 0.2), (0.5, 1.5)):
-        with pytest.raises(LikewiseError, match="two shares with 0 < least <= largest <= 1"):
+        with pytest.raises(LikewiseError, match="two shares with 0 < smallest <= largest <= 1"):
             Augment(32, scale=scale)
-    with pytest.raises(LikewiseError, match="jitter must be how much brightness, contrast and saturation may change"):
+    with pytest.raises(LikewiseError, match="jitter must be the strengths of brightness, contrast and saturation"):
         Augment(32, jitter=(-1.0, 0.0, 0.0))

@@ -202,7 +202,7 @@ def test_after_a_kill_it_goes_on_behind_the_last_whole_block(items, folder, open
 
 def test_a_broken_picture_is_named_and_finished_blocks_stay(items, folder, opened):
     (Path(items.root) / items.path[7]).write_bytes(b"no picture")
-    with pytest.raises(BadImage, match=r"07\.jpg: this is not a picture"):
+    with pytest.raises(BadImage, match=r"07\.jpg: this is not an image"):
         opened(items)
     assert (home(items, folder) / "blocks.jsonl").read_text().count("\n") == 3
 
@@ -240,7 +240,7 @@ def test_of_two_processes_one_decodes_and_the_other_waits(items, folder, opened,
     both = [Other(items, folder, log, pause=0.05) for _ in range(2)]
     (said, *first), (also_said, *second) = (other.result() for other in both)
     assert sorted(map(int, log.read_text().split())) == list(range(COUNT))
-    assert said + also_said == ["pixels: another process decodes noise; waiting for it"]
+    assert said + also_said == ["pixels: another process is decoding noise; waiting for it"]
     found = opened(items)
     assert_right(found, items)
     assert first == second == ["memmap", found.flat.tobytes()]
@@ -261,7 +261,7 @@ def test_a_damaged_block_is_found_on_first_use_and_decoded_again(items, folder, 
     assert read == [] and opened.said == []
     found.need(np.array([3, COUNT - 1]))
     assert read == [COUNT - 1]  # the last block holds one picture
-    assert opened.said == [f"pixels: a block of {file.parent} is damaged; its 1 pictures are decoded again"]
+    assert opened.said == [f"pixels: a block of {file.parent} is damaged; its 1 images are decoded again"]
     assert_right(found, items)
     assert file.read_bytes() == whole
     spoil(file, len(whole) - 7)
@@ -290,7 +290,7 @@ def test_a_block_that_cannot_be_mended_is_an_error(items, folder, opened, how):
         Image.open(file).resize((9, 9)).save(file)
     else:
         Image.open(file).rotate(180).save(file)
-    wrong = "there is no such file" if how == "gone" else "its pixels are not those of before"
+    wrong = "there is no such file" if how == "gone" else "the decoded pixels differ from before"
     for _ in range(2):
         with pytest.raises(
             LikewiseError, match=rf"rows 2 to 3 of noise\) must be decoded again, but .*{wrong}"
@@ -309,7 +309,7 @@ def test_whatever_byte_of_the_index_is_damaged_pixels_are_right(items, folder, o
         opened.said.clear()
         found = opened(items)
         built += len(opened.said)
-        assert opened.said in ([], [f"pixels: the index of {place} is damaged; noise is decoded anew"])
+        assert opened.said in ([], [f"pixels: the index of {place} is damaged; noise is decoded again"])
         assert_right(found, items)
     assert built > 10
 
@@ -328,7 +328,7 @@ def test_an_index_of_something_else_is_made_anew(items, folder, opened):
         np.savez(place / "index.npz", **own | odd)
         opened.said.clear()
         assert_right(opened(items), items)
-        assert opened.said == [f"pixels: the index of {place} is damaged; noise is decoded anew"]
+        assert opened.said == [f"pixels: the index of {place} is damaged; noise is decoded again"]
 
 
 def test_lines_of_something_else_in_an_unfinished_cache_are_cut_off(items, folder, opened, monkeypatch):
@@ -432,5 +432,5 @@ def test_missing_pictures_are_named_and_features_refused(items, opened):
     with pytest.raises(LikewiseError, match=r"04\.png \(missing\)"):
         opened(items)
     features = Items("points", np.zeros(2, np.int64), ("a",), x=np.zeros((2, 3), np.float32))
-    with pytest.raises(LikewiseError, match="the data must be pictures, and points has none"):
+    with pytest.raises(LikewiseError, match="the data must be images, but points has none"):
         opened(features)

@@ -37,7 +37,7 @@ def test_what_is_missing_is_named(tmp_path, write, draw):
         inshop(str(tmp_path))
     write("list_eval_partition.txt", LIST_FILE)
     with pytest.raises(
-        LikewiseError, match=r"names 4 pictures that are missing .*id_00000002/02_1_front\.jpg.* and 1 more"
+        LikewiseError, match=r"names 4 images that are missing .*id_00000002/02_1_front\.jpg.* and 1 more"
     ):
         inshop(str(tmp_path))
 
@@ -49,7 +49,7 @@ def test_what_is_missing_is_named(tmp_path, write, draw):
             "3\na b train\nc d train\n",
             "the first or second line of list_eval_partition.txt must be 'image_name item_id",
         ),
-        ("1\n" + HEADER_WORDS, "lists nothing"),
+        ("1\n" + HEADER_WORDS, "must not be empty"),
         ("1\n" + HEADER_WORDS + "a b\n", "must hold 3 words, got 2 in line 3"),
         (
             "1\n" + HEADER_WORDS + "a b dev\n",

@@ -49,7 +49,7 @@ def test_what_is_missing_is_named(tmp_path, write, draw):
     write("Ebay_test.txt", TEST)
     draw("bicycle_final/1_0.JPG")
     with pytest.raises(
-        LikewiseError, match=r"names 4 pictures that are missing .*: bicycle_final/1_1\.JPG, .* and 1 more"
+        LikewiseError, match=r"names 4 images that are missing .*: bicycle_final/1_1\.JPG, .* and 1 more"
     ):
         sop(str(tmp_path))
 
@@ -61,7 +61,7 @@ def test_what_is_missing_is_named(tmp_path, write, draw):
             "1 1 1 bicycle_final/1_0.JPG\n",
             r"the first line of Ebay_train\.txt must be 'image_id class_id super_class_id path'",
         ),
-        (HEADER_WORDS, r"Ebay_train\.txt lists no picture"),
+        (HEADER_WORDS, r"Ebay_train\.txt must list at least one image"),
         (HEADER_WORDS + "1 1 1\n", r"every line of Ebay_train\.txt must hold 4 words, got 3 in line 2"),
         (HEADER_WORDS + "1 one 1 a.JPG\n", r"class_id in Ebay_train\.txt must be a number"),
     ],

@@ -55,7 +55,7 @@ def test_rows_are_added_and_removed_and_never_numbered_again(look, told, shop, p
     assert "added: rows 72 to 77" in told
     with pytest.raises(LikewiseError, match="got 71"):
         look(shop, remove=(71,))
-    with pytest.raises(LikewiseError, match="row 18 is wanted, but the target's 57 rows lie in 20 to 77"):
+    with pytest.raises(LikewiseError, match="got 18, but the target has 57 rows in 20 to 77"):
         look(shop, query="18")
 
 
@@ -103,7 +103,7 @@ def test_what_cannot_work_is_told(look, shop, picture_run, run, tmp_path):
         (shop, {}, "there is nothing to do; give --query, --serve, --save"),
         (shop, {"out": str(tmp_path / "x.png"), "save": "y"}, "--out is a picture of the answers to a --query"),
         (picture_run.path, {"add": "x"}, "must have a saved index as target; save it first"),
-        (picture_run.path, {"save": str(shop)}, "--save takes a new folder"),
+        (picture_run.path, {"save": str(shop)}, "--save must be a new or empty folder"),
         (shop, {"save": str(tmp_path / "two")}, "is an index; to have it twice, copy the folder"),
         (shop, {"add": str(tmp_path / "nothing")}, "nothing"),
         (picture_run.path, {"index": "ivfpq"}, "must have 1000 rows to learn from, got 18"),

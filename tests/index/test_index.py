@@ -63,7 +63,7 @@ def test_what_does_not_fit_is_told(tmp_path):
     with pytest.raises(LikewiseError, match="the class must be in the index, got 'wrn'"):
         index.find(vectors(1), 5, label="wrn")
     index.save(tmp_path / "i")
-    with pytest.raises(LikewiseError, match="new rows must have 8 dimensions as the index has, got 9"):
+    with pytest.raises(LikewiseError, match="new rows must have 8 dimensions like the index, got 9"):
         index.add(vectors(1, 9), ["wren"], [""])
     with pytest.raises(LikewiseError, match="row 99 is wanted"):
         index.remove([1, 99])

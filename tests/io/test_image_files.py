@@ -29,7 +29,7 @@ def test_postscript_named_png_is_no_picture(postscript):
         assert image.format == "EPS"
     with pytest.raises(UnidentifiedImageError):
         open_picture(postscript)
-    with pytest.raises(BadImage, match=r"a\.png: this is not a picture in a known format \(JPEG, .*\); drop it"):
+    with pytest.raises(BadImage, match=r"a\.png: this is not an image in a known format \(JPEG, .*\); drop it"):
         read_image(postscript)
     assert _outline(str(postscript)) is None and thumbnail(str(postscript)) == ""
     assert suffix_of(postscript.read_bytes()) == UNKNOWN == suffix_of(str(postscript))

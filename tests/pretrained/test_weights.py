@@ -149,9 +149,7 @@ def test_networks_outside_timm_fail_the_same_way(monkeypatch, name):
     monkeypatch.setattr(torch.hub, "load_state_dict_from_url", refuse)
     monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", refuse)
     monkeypatch.setattr(weights, "is_reachable", lambda address: False)
-    with pytest.raises(
-        LikewiseError, match=rf"'{name}' must be downloaded, but .*failed \(URLError: .*--weights FILE"
-    ):
+    with pytest.raises(LikewiseError, match=rf"'{name}' must be downloaded, but .*failed \(URLError: .*--weights FILE"):
         build_backbone(name)
 
 

@@ -123,7 +123,7 @@ def test_a_killed_reader_of_pictures(tmp_path):
             for reader in set(multiprocessing.active_children()) - others:
                 reader.kill()
 
-    killed = r"a process that reads pictures was killed.*Training stopped at step \d"
+    killed = r"a process that reads images was killed.*Training stopped at step \d"
     with pytest.raises(LikewiseError, match=killed) as told:
         train(Train(**settings, out=str(tmp_path / "run")), hooks=Hooks(after_step=kill_readers))
     assert "\n" not in str(told.value)

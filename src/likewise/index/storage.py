@@ -168,9 +168,7 @@ def _graph(value) -> bool:
     if not isinstance(value, dict) or not all(_count(value.get(name)) for name in ("size", "upto", "sum")):
         return False
     file, recall = value.get("file"), value.get("recall", 1.0)
-    plain = isinstance(file, str) and GRAPH_FILE_PATTERN.fullmatch(
-        file
-    )  # no path outside the folder
+    plain = isinstance(file, str) and GRAPH_FILE_PATTERN.fullmatch(file)  # no path outside the folder
     return bool(plain) and value.get("kind") in ("hnsw", "ivfpq") and type(recall) in (int, float)
 
 
