@@ -73,7 +73,7 @@ def test_bad_folders_are_explained(draw, tmp_path):
     with pytest.raises(LikewiseError, match="must hold one sub-folder per class, got no sub-folder"):
         read_folder(str(tmp_path))
     (tmp_path / "a").mkdir()
-    with pytest.raises(LikewiseError, match=r"must hold images, and there is none in them; pictures end in .*\.jpg"):
+    with pytest.raises(LikewiseError, match=r"must hold images, got none; images end in .*\.jpg"):
         read_folder(str(tmp_path))
 
 

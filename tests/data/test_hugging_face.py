@@ -159,7 +159,7 @@ def test_other_mistakes_are_said(tmp_path):
             load(data)
     with pytest.raises(LikewiseError, match="holds its own images, so root must not be given, got 'x'"):
         load(str(tmp_path / "d"), "x")
-    with pytest.raises(LikewiseError, match="must have a label, got -1 in row 0 of train; take splits"):
+    with pytest.raises(LikewiseError, match="must have a label, got -1 in row 0 of train; select labelled splits"):
         from_object(unlabelled.cast_column("label", datasets.ClassLabel(names=NAMES)))
     with pytest.raises(LikewiseError, match="got IterableDataset; one that streams must be loaded whole"):
         from_object(make().to_iterable_dataset())

@@ -104,9 +104,9 @@ def test_what_cannot_work_is_told(look, shop, picture_run, run, tmp_path):
         (shop, {"out": str(tmp_path / "x.png"), "save": "y"}, "--out is a picture of the answers to a --query"),
         (picture_run.path, {"add": "x"}, "must have a saved index as target; save it first"),
         (picture_run.path, {"save": str(shop)}, "--save must be a new or empty folder"),
-        (shop, {"save": str(tmp_path / "two")}, "is an index; to have it twice, copy the folder"),
+        (shop, {"save": str(tmp_path / "two")}, "to duplicate it, copy the folder"),
         (shop, {"add": str(tmp_path / "nothing")}, "nothing"),
-        (picture_run.path, {"index": "ivfpq"}, "must have 1000 rows to learn from, got 18"),
+        (picture_run.path, {"index": "ivfpq"}, "must have at least 1000 rows, got 18"),
     ]:
         with pytest.raises(LikewiseError, match=says):
             look(target, **settings)

@@ -65,7 +65,7 @@ def test_what_does_not_fit_is_told(tmp_path):
     index.save(tmp_path / "i")
     with pytest.raises(LikewiseError, match="new rows must have 8 dimensions like the index, got 9"):
         index.add(vectors(1, 9), ["wren"], [""])
-    with pytest.raises(LikewiseError, match="row 99 is wanted"):
+    with pytest.raises(LikewiseError, match="got 99, but the target"):
         index.remove([1, 99])
     assert len(index.rows) == 40  # all or nothing
 

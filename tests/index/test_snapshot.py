@@ -30,7 +30,7 @@ def test_rows_are_found_by_number_unless_they_are_gone():
         with pytest.raises(LikewiseError, match=rf"got {missing}, but the target has 5 rows in 20 to 25"):
             rows.places([20, missing])
     for missing, near in [(22, "20, 21, 23"), (-1, "20, 21, 23"), (10**30, "23, 24, 25")]:
-        with pytest.raises(LikewiseError, match=f"take one of them, such as {near}$"):
+        with pytest.raises(LikewiseError, match=f"choose one of them, such as {near}$"):
             rows.places([missing])
     rows.here[2:] = False
     with pytest.raises(LikewiseError, match="such as 20, 21$"):

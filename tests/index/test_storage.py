@@ -133,7 +133,7 @@ def test_an_index_goes_only_where_nothing_is(folder, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(LikewiseError, match="--save must be a new or empty folder"):
         make_index().save(tmp_path / "file")
-    with pytest.raises(LikewiseError, match="must be a folder that can be written"):
+    with pytest.raises(LikewiseError, match="must be a writable folder"):
         make_index().save(tmp_path / "file" / "below")
     (tmp_path / "empty").mkdir()
     make_index().save(tmp_path / "empty")

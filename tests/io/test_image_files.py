@@ -12,7 +12,7 @@ import likewise
 from likewise._notebook import thumbnail
 from likewise.data.decode import _outline
 from likewise.data.images import BadImage, read_image
-from likewise.data.unpack import UNKNOWN, suffix_of
+from likewise.data.unpack import UNKNOWN_SUFFIX, suffix_of
 from likewise.io.image_files import FORMAT_OF, IMAGE_SUFFIXES, formats, open_picture
 
 
@@ -32,7 +32,7 @@ def test_postscript_named_png_is_no_picture(postscript):
     with pytest.raises(BadImage, match=r"a\.png: this is not an image in a known format \(JPEG, .*\); drop it"):
         read_image(postscript)
     assert _outline(str(postscript)) is None and thumbnail(str(postscript)) == ""
-    assert suffix_of(postscript.read_bytes()) == UNKNOWN == suffix_of(str(postscript))
+    assert suffix_of(postscript.read_bytes()) == UNKNOWN_SUFFIX == suffix_of(str(postscript))
 
 
 def test_every_suffix_is_read(tmp_path):
