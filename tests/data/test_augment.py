@@ -198,7 +198,7 @@ def test_pictures_moved_a_few_at_a_time_are_the_same(monkeypatch):
     x = torch.randint(0, 256, (7, 3, 10, 10), dtype=torch.uint8)
     motion = torch.from_numpy(motions(np.random.default_rng(0).random((7, 4)), 10))
     whole = move(x, motion)
-    monkeypatch.setattr(augment, "AT_ONCE", 250)
+    monkeypatch.setattr(augment, "CHUNK_PIXELS", 250)
     assert torch.equal(move(x, motion), whole)
     assert torch.equal(move(x.contiguous(memory_format=torch.channels_last), motion), whole)
     assert move(x[:0], motion[:0]).shape == (0, 3, 10, 10)
@@ -241,7 +241,7 @@ def test_bad_arguments_are_explained(unchecked):
         with pytest.raises(LikewiseError, match="size must be a whole number of pixels above 0, got"):
             Plain(8, side=size)
     for scale in ((0.0, 1.0), (0.5, 0.2), (0.5, 1.5)):
-        with pytest.raises(LikewiseError, match="two shares with 0 < least <= largest <= 1"):
+        with pytest.raises(LikewiseError, match="two shares with 0 < smallest <= largest <= 1"):
             Augment(32, scale=scale)
-    with pytest.raises(LikewiseError, match="jitter must be how much brightness, contrast and saturation may change"):
+    with pytest.raises(LikewiseError, match="jitter must be the strengths of brightness, contrast and saturation"):
         Augment(32, jitter=(-1.0, 0.0, 0.0))

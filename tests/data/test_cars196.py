@@ -42,7 +42,7 @@ def test_the_original_annotations(original):
 
 def test_missing_pictures_are_named(original):
     (original / "car_ims/000003.jpg").unlink()
-    with pytest.raises(LikewiseError, match=r"cars_annos\.mat names 1 pictures that are missing .*car_ims/000003\.jpg"):
+    with pytest.raises(LikewiseError, match=r"cars_annos\.mat names 1 images that are missing .*car_ims/000003\.jpg"):
         cars196(str(original))
 
 
@@ -60,7 +60,7 @@ def test_broken_annotations_are_explained(original):
     with pytest.raises(LikewiseError, match=r"must hold annotations \(relative_im_path, class\)"):
         cars196(str(original))
     save_notes(original / "cars_annos.mat", [("car_ims/000001.jpg", 3), ("car_ims/000002.jpg", 1)], ["one", "two"])
-    with pytest.raises(LikewiseError, match="class_names has 2 names, but there is a class 3"):
+    with pytest.raises(LikewiseError, match="class_names has 2 names, but the labels go up to 3"):
         cars196(str(original))
 
 
@@ -91,8 +91,8 @@ def test_class_folders_by_number(tmp_path, draw):
 def test_folders_called_otherwise_do_not_pass_as_the_set(tmp_path, draw, monkeypatch):
     for name in ("zebra", "apple", "banana"):
         draw(f"images/{name}/1.jpg")
-    monkeypatch.setattr(module, "SET", module.Original("cars196", "", images=3, classes=3))
-    with pytest.raises(LikewiseError, match="the first half must be 8,054 pictures of 98 classes, got 2 of 2"):
+    monkeypatch.setattr(module, "PUBLISHED_SET", module.Original("cars196", "", images=3, classes=3))
+    with pytest.raises(LikewiseError, match="the first half must be 8,054 images of 98 classes, got 2 of 2"):
         cars196(str(tmp_path))
 
 
@@ -102,5 +102,5 @@ def test_what_is_missing_is_named(tmp_path):
     ):
         cars196(str(tmp_path))
     (tmp_path / "images").mkdir()
-    with pytest.raises(LikewiseError, match="images must hold class folders with pictures, and there are none"):
+    with pytest.raises(LikewiseError, match="images must hold class folders with images, got none"):
         cars196(str(tmp_path))

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torchvision.transforms.v2 import functional
 
-from likewise.data.color_jitter import UNIT, check_jitter, factors, jitter
+from likewise.data.color_jitter import FACTOR_UNIT, check_jitter, factors, jitter
 from likewise.types import LikewiseError
 
 
@@ -44,35 +44,35 @@ def test_jitter_by_hand():
 def test_each_is_within_one_grey_level_of_torchvision(number):
     theirs = (functional.adjust_brightness, functional.adjust_contrast, functional.adjust_saturation)[number]
     x = pictures()
-    factor = torch.full((20, 3), UNIT)
+    factor = torch.full((20, 3), FACTOR_UNIT)
     factor[:, number] = torch.from_numpy(factors(np.random.default_rng(2).random((20, 3)), (0.8, 0.8, 0.8)))[:, number]
     for one, three, found in zip(x, factor, jitter(x, factor)):
-        assert (found.int() - theirs(one, three[number].item() / UNIT).int()).abs().max() <= 1
+        assert (found.int() - theirs(one, three[number].item() / FACTOR_UNIT).int()).abs().max() <= 1
 
 
 @pytest.mark.parity
 def test_all_three_are_within_one_grey_level_of_torchvision():
     x = pictures()
     factor = torch.from_numpy(factors(np.random.default_rng(3).random((20, 3)), (0.4, 0.4, 0.4)))
-    for one, three, found in zip(x, (factor / UNIT).tolist(), jitter(x, factor)):
+    for one, three, found in zip(x, (factor / FACTOR_UNIT).tolist(), jitter(x, factor)):
         wanted = functional.adjust_contrast(functional.adjust_brightness(one, three[0]), three[1])
         assert (found.int() - functional.adjust_saturation(wanted, three[2]).int()).abs().max() <= 1
 
 
 def test_large_pictures_do_not_overflow():
     x = torch.full((1, 3, 700, 700), 250, dtype=torch.uint8)
-    factor = torch.tensor([[UNIT, 2 * UNIT, UNIT]])
+    factor = torch.tensor([[FACTOR_UNIT, 2 * FACTOR_UNIT, FACTOR_UNIT]])
     assert (jitter(x, factor).int() - 250).abs().max() <= 1  # as bright as its mean
 
 
 def test_without_strength_nothing_changes():
     still = factors(np.random.default_rng(0).random((20, 3)), (0.0, 0.0, 0.0))
-    assert still.tolist() == [[UNIT] * 3] * 20
+    assert still.tolist() == [[FACTOR_UNIT] * 3] * 20
     assert torch.equal(jitter(pictures(), torch.from_numpy(still)), pictures())
 
 
 def test_factors_keep_to_their_range():
-    found = factors(np.random.default_rng(0).random((2000, 3)), (0.4, 2.0, 0.1)) / UNIT
+    found = factors(np.random.default_rng(0).random((2000, 3)), (0.4, 2.0, 0.1)) / FACTOR_UNIT
     for column, (least, most) in zip(found.T, ((0.6, 1.4), (0.0, 3.0), (0.9, 1.1))):
         assert least <= column.min() < least + 0.02 * (most - least)
         assert most - 0.02 * (most - least) < column.max() <= most

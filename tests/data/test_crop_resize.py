@@ -45,7 +45,7 @@ def any_plan(rng: np.random.Generator, size: int, count: int, middle: bool) -> t
 @pytest.mark.parametrize("size", [1, 9, 32, 57])
 @pytest.mark.parametrize("at_once", [1, 2**24])
 def test_torch_and_pillow_agree_to_the_bit(size, at_once, middle, monkeypatch):
-    monkeypatch.setattr(module, "PIXELS", at_once)
+    monkeypatch.setattr(module, "CHUNK_PIXELS", at_once)
     _, plan = any_plan(np.random.default_rng(size), size, 60, middle)
     assert torch.equal(cut(FLAT, plan, size), cut(torch.from_numpy(FLAT), plan, size))
 

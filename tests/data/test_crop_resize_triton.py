@@ -50,7 +50,7 @@ def interpreted() -> None:
         return
     flat = torch.from_numpy(pixels())
     for kind, size, block in (("random", 3, 4), ("random", 11, 8), ("whole", 7, 8), ("middle", 7, 8), ("tiny", 5, 8)):
-        cut_cuda.ROWS = cut_cuda.COLUMNS = block
+        cut_cuda.TILE_ROWS = cut_cuda.TILE_WIDTH = block
         plan = plan_of(kind, size)
         found, wanted = cut_cuda.cut(flat, torch.from_numpy(plan), size), cut(flat, plan, size)
         assert torch.equal(found, wanted), f"{kind} to {size}: {(found != wanted).sum()} grey levels differ"

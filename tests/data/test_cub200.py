@@ -50,7 +50,7 @@ def test_class_folders_without_lists(copy):
 
 
 def test_a_part_of_the_set_warns(copy):
-    with pytest.warns(UserWarning, match="found 5 pictures of 4 classes, but the published set has 11,788 of 200"):
+    with pytest.warns(UserWarning, match="found 5 images of 4 classes, but the published set has 11,788 of 200"):
         cub200(str(copy))
 
 
@@ -58,7 +58,7 @@ def test_what_is_missing_is_named(copy, tmp_path):
     top = copy / "CUB_200_2011"
     (top / "images/200.Common_Yellowthroat/c.jpg").unlink()
     with pytest.raises(
-        LikewiseError, match=r"images\.txt names 1 pictures that are missing .*200\.Common_Yellowthroat/c\.jpg"
+        LikewiseError, match=r"images\.txt names 1 images that are missing .*200\.Common_Yellowthroat/c\.jpg"
     ):
         cub200(str(copy))
     (top / "image_class_labels.txt").rename(top / "away.txt")
@@ -71,7 +71,7 @@ def test_what_is_missing_is_named(copy, tmp_path):
 
 def test_lists_that_disagree_are_an_error(copy, write):
     write("CUB_200_2011/image_class_labels.txt", "1 1\n2 1\n3 200\n4 101\n")
-    with pytest.raises(LikewiseError, match="must list the same image ids, but 1 stand in one of them only, such as 5"):
+    with pytest.raises(LikewiseError, match="must list the same image ids, but 1 are in one of them only, such as 5"):
         cub200(str(copy))
     write("CUB_200_2011/image_class_labels.txt", "1 1\n2 1\n3 200\n4 101\n5 150\n")
     with pytest.raises(LikewiseError, match=r"classes\.txt must name every class, and class 150 is not in it"):
@@ -83,5 +83,5 @@ def test_lists_that_disagree_are_an_error(copy, write):
 
 def test_folders_without_a_number_are_an_error(tmp_path, draw):
     draw("images/Albatross/1.jpg")
-    with pytest.raises(LikewiseError, match=r"called like 001\.Black_footed_Albatross, got 'Albatross'"):
+    with pytest.raises(LikewiseError, match=r"named like 001\.Black_footed_Albatross, got 'Albatross'"):
         cub200(str(tmp_path))

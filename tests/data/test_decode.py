@@ -86,7 +86,7 @@ def test_pictures_come_in_order_whoever_is_fastest(items, workers, monkeypatch):
         return pixels_of(data, row, side)
 
     monkeypatch.setattr(decode, "pixels_of", late)
-    monkeypatch.setattr(decode, "AHEAD", 4)
+    monkeypatch.setattr(decode, "PREFETCH_ITEMS", 4)
     found = list(decoded(items, 20, range(2, 11), workers, quiet=True))
     assert len(found) == 9
     for row, x in enumerate(found, 2):
@@ -96,7 +96,7 @@ def test_pictures_come_in_order_whoever_is_fastest(items, workers, monkeypatch):
 def test_no_more_than_a_few_pictures_are_held_ahead(items, monkeypatch):
     begun = []
     monkeypatch.setattr(decode, "pixels_of", lambda data, row, side: begun.append(row) or np.zeros((1, 1, 3), np.uint8))
-    monkeypatch.setattr(decode, "AHEAD", 3)
+    monkeypatch.setattr(decode, "PREFETCH_ITEMS", 3)
     pictures = decoded(items, None, range(11), quiet=True)
     next(pictures)
     assert max(begun) <= 3
@@ -106,17 +106,17 @@ def test_no_more_than_a_few_pictures_are_held_ahead(items, monkeypatch):
 
 def test_a_broken_picture_is_named(items, tmp_path):
     (tmp_path / "3.png").write_bytes(b"no picture")
-    with pytest.raises(BadImage, match=r"3\.png: this is not a picture"):
+    with pytest.raises(BadImage, match=r"3\.png: this is not an image"):
         list(decoded(items, None, range(11), quiet=True))
-    with pytest.raises(BadImage, match=r"3\.png: this is not a picture"):
+    with pytest.raises(BadImage, match=r"3\.png: this is not an image"):
         decoded_bytes(items, None)
-    with pytest.raises(BadImage, match="the box must lie inside the picture"):
+    with pytest.raises(BadImage, match="the box must lie inside the image"):
         decoded_bytes(dataclasses.replace(items, box=np.tile([0.0, 0, 35, 20], (11, 1))), None)
 
 
 def test_what_has_no_pictures_is_refused(items):
     features = Items("points", np.zeros(2, np.int64), ("a",), x=np.zeros((2, 3), np.float32))
-    with pytest.raises(LikewiseError, match="pixels: the data must be pictures, and points has none; leave it out"):
+    with pytest.raises(LikewiseError, match="pixels: the data must be images, but points has none"):
         decoded_bytes(features, None)
     with pytest.raises(LikewiseError, match="a whole number of pixels above 0, got 0"):
         decoded_bytes(items, 0)

@@ -16,7 +16,7 @@ from PIL import Image
 from likewise.data import decode
 from likewise.data import decoded_cache as pixels
 from likewise.data.decode import decoded_bytes, pixels_of
-from likewise.data.decoded_cache import _finished, home_of, is_there, open_pixels
+from likewise.data.decoded_cache import _finished, home_of, is_cached, open_pixels
 from likewise.data.images import BadImage
 from likewise.io import locks
 from likewise.types import Items, LikewiseError
@@ -43,7 +43,7 @@ def items(tmp_path) -> Items:
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
     """Blocks of two pictures."""
-    monkeypatch.setattr(pixels, "BLOCK", 2)
+    monkeypatch.setattr(pixels, "BLOCK_ROWS", 2)
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ class Other:
             time.sleep(pause)
             return pixels_of(data, row, side)
 
-        decode.pixels_of, decode.AHEAD, said = slow, 1, []
+        decode.pixels_of, decode.PREFETCH_ITEMS, said = slow, 1, []
         if most is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
         found = open_pixels(items, 24, workers=1, quiet=True, say=said.append, folder=folder)
@@ -138,11 +138,11 @@ def spoil(file: Path, at: int) -> None:
 
 @pytest.mark.parametrize("side", [None, 24])
 def test_every_row_is_the_decoded_picture_and_the_second_time_none_is_decoded(items, folder, opened, read, side):
-    assert not is_there(items, side, folder)
+    assert not is_cached(items, side, folder)
     first = opened(items, side, workers=3)
     assert isinstance(first.flat, np.memmap) and not first.flat.flags.writeable
     assert_right(first, items, side)
-    assert sorted(read) == list(range(COUNT)) and is_there(items, side, folder)
+    assert sorted(read) == list(range(COUNT)) and is_cached(items, side, folder)
     assert sorted(file.name for file in home(items, folder, side).iterdir()) == ["index.npz", "pixels.bin"]
     assert_right(opened(items, side), items, side)
     assert len(read) == COUNT and opened.said == []
@@ -151,7 +151,7 @@ def test_every_row_is_the_decoded_picture_and_the_second_time_none_is_decoded(it
 def test_the_default_place_is_the_cache_folder(items, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     open_pixels(items, quiet=True)
-    assert home_of(items, None, tmp_path / "xdg" / "likewise" / "pixels").is_dir() and is_there(items, None)
+    assert home_of(items, None, tmp_path / "xdg" / "likewise" / "pixels").is_dir() and is_cached(items, None)
 
 
 def test_the_key_is_of_what_the_pixels_depend_on(items, folder):
@@ -190,7 +190,7 @@ def test_after_a_kill_it_goes_on_behind_the_last_whole_block(items, folder, open
     killed.process.kill()
     killed.process.join()
     whole = journal.read_text().count("\n")
-    assert 3 <= whole < 6 and not is_there(items, 24, folder)
+    assert 3 <= whole < 6 and not is_cached(items, 24, folder)
     assert len(log.read_text().split()) >= 2 * whole
     with journal.open("a") as out:
         out.write('{"size": [[20, 20], [2')  # a torn line, and bytes that nobody vouches for
@@ -202,7 +202,7 @@ def test_after_a_kill_it_goes_on_behind_the_last_whole_block(items, folder, open
 
 def test_a_broken_picture_is_named_and_finished_blocks_stay(items, folder, opened):
     (Path(items.root) / items.path[7]).write_bytes(b"no picture")
-    with pytest.raises(BadImage, match=r"07\.jpg: this is not a picture"):
+    with pytest.raises(BadImage, match=r"07\.jpg: this is not an image"):
         opened(items)
     assert (home(items, folder) / "blocks.jsonl").read_text().count("\n") == 3
 
@@ -240,7 +240,7 @@ def test_of_two_processes_one_decodes_and_the_other_waits(items, folder, opened,
     both = [Other(items, folder, log, pause=0.05) for _ in range(2)]
     (said, *first), (also_said, *second) = (other.result() for other in both)
     assert sorted(map(int, log.read_text().split())) == list(range(COUNT))
-    assert said + also_said == ["pixels: another process decodes noise; waiting for it"]
+    assert said + also_said == ["pixels: another process is decoding noise; waiting for it"]
     found = opened(items)
     assert_right(found, items)
     assert first == second == ["memmap", found.flat.tobytes()]
@@ -261,7 +261,7 @@ def test_a_damaged_block_is_found_on_first_use_and_decoded_again(items, folder, 
     assert read == [] and opened.said == []
     found.need(np.array([3, COUNT - 1]))
     assert read == [COUNT - 1]  # the last block holds one picture
-    assert opened.said == [f"pixels: a block of {file.parent} is damaged; its 1 pictures are decoded again"]
+    assert opened.said == [f"pixels: a block of {file.parent} is damaged; its 1 images are decoded again"]
     assert_right(found, items)
     assert file.read_bytes() == whole
     spoil(file, len(whole) - 7)
@@ -290,7 +290,7 @@ def test_a_block_that_cannot_be_mended_is_an_error(items, folder, opened, how):
         Image.open(file).resize((9, 9)).save(file)
     else:
         Image.open(file).rotate(180).save(file)
-    wrong = "there is no such file" if how == "gone" else "its pixels are not those of before"
+    wrong = "there is no such file" if how == "gone" else "the decoded pixels differ from before"
     for _ in range(2):
         with pytest.raises(
             LikewiseError, match=rf"rows 2 to 3 of noise\) must be decoded again, but .*{wrong}"
@@ -309,7 +309,7 @@ def test_whatever_byte_of_the_index_is_damaged_pixels_are_right(items, folder, o
         opened.said.clear()
         found = opened(items)
         built += len(opened.said)
-        assert opened.said in ([], [f"pixels: the index of {place} is damaged; noise is decoded anew"])
+        assert opened.said in ([], [f"pixels: the index of {place} is damaged; noise is decoded again"])
         assert_right(found, items)
     assert built > 10
 
@@ -328,7 +328,7 @@ def test_an_index_of_something_else_is_made_anew(items, folder, opened):
         np.savez(place / "index.npz", **own | odd)
         opened.said.clear()
         assert_right(opened(items), items)
-        assert opened.said == [f"pixels: the index of {place} is damaged; noise is decoded anew"]
+        assert opened.said == [f"pixels: the index of {place} is damaged; noise is decoded again"]
 
 
 def test_lines_of_something_else_in_an_unfinished_cache_are_cut_off(items, folder, opened, monkeypatch):
@@ -395,9 +395,9 @@ def test_caches_used_longest_ago_go_but_none_in_use(items, folder, opened, monke
     del kept[1:]
     used = opened(items, 22)  # which makes it young; 24 is in use, however old
     os.utime(home(items, folder, 24), (1, 1))
-    monkeypatch.setattr(pixels, "LIMIT", used.bytes * 5 // 2)
+    monkeypatch.setattr(pixels, "MAX_CACHE_BYTES", used.bytes * 5 // 2)
     newest = opened(items, 20)
-    assert [is_there(items, side, folder) for side in (*sides, 20)] == [True, False, True, False, True]
+    assert [is_cached(items, side, folder) for side in (*sides, 20)] == [True, False, True, False, True]
     assert strange.is_dir()
     assert_right(newest, items, 20)
     assert_right(kept[0], items, 24)
@@ -406,10 +406,10 @@ def test_caches_used_longest_ago_go_but_none_in_use(items, folder, opened, monke
 def test_a_cache_that_is_being_made_is_not_tidied_away(items, folder, opened, monkeypatch, tmp_path):
     other = Other(items, folder, tmp_path / "log", pause=0.1)
     wait_for(lambda: (home(items, folder) / "blocks.jsonl").exists())
-    monkeypatch.setattr(pixels, "LIMIT", 0)
+    monkeypatch.setattr(pixels, "MAX_CACHE_BYTES", 0)
     opened(items, 20)
     assert other.result()[:2] == ([], "memmap")
-    assert is_there(items, 24, folder)
+    assert is_cached(items, 24, folder)
 
 
 def test_without_file_locks_it_works_all_the_same(items, opened, monkeypatch):
@@ -432,5 +432,5 @@ def test_missing_pictures_are_named_and_features_refused(items, opened):
     with pytest.raises(LikewiseError, match=r"04\.png \(missing\)"):
         opened(items)
     features = Items("points", np.zeros(2, np.int64), ("a",), x=np.zeros((2, 3), np.float32))
-    with pytest.raises(LikewiseError, match="the data must be pictures, and points has none"):
+    with pytest.raises(LikewiseError, match="the data must be images, but points has none"):
         opened(features)

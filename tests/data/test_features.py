@@ -58,7 +58,7 @@ def test_class_names_once_per_class(npz):
     assert (by_place.class_name, by_place.y.tolist()) == (("b", "e"), [1, 0, 1])
     by_order = read_features(npz(x=X, y=["10", "9", "10"], class_name=np.array(["nine", "ten"])))
     assert (by_order.class_name, by_order.y.tolist()) == (("nine", "ten"), [1, 0, 1])
-    with pytest.raises(LikewiseError, match=r"one name a row \(3\) or a class \(2\), got 1"):
+    with pytest.raises(LikewiseError, match=r"one name per row \(3\) or per class \(2\), got 1"):
         read_features(npz(x=X, y=[10, 9, 10], class_name=np.array(["nine"])))
 
 
@@ -67,23 +67,23 @@ def test_class_names_once_per_class(npz):
     [
         (
             {"emb": X, "label": [0, 1, 1]},
-            r"f\.npz must hold the vectors \(N, F\) under the name x, and it has: emb, label",
+            r"f\.npz must hold the vectors \(N, F\) under the name x, got: emb, label",
         ),
         ({"x": X, "z": X, "label": [0, 1, 1]}, r"both x and z"),
-        ({"x": X, "labels": [0, 1, 1]}, r"must hold the labels beside x, as label or y, and it has: labels"),
+        ({"x": X, "labels": [0, 1, 1]}, r"must hold the labels as label or y, got: labels"),
         ({"x": X, "label": [0, 1, 1], "y": [0, 1, 1]}, r"has both label and y"),
         ({"x": X, "label": [0, 1]}, r"x of f\.npz has 3 rows, but label has 2; make them agree"),
         ({"x": X, "label": [0, 1, 1], "query": [1]}, r"x of f\.npz has 3 rows, but query has 1"),
         ({"x": X, "label": [[0], [1], [1]]}, r"label of f\.npz must have the shape \(N,\), got \(3, 1\)"),
         ({"x": X, "label": [0, 1.5, 1]}, r"a whole number or a word, got 1\.5 in f\.npz row 2"),
-        ({"x": X[0], "label": [0, 1]}, r"must have the shape \(N, F\), one row a sample, got \(2,\)"),
-        ({"x": X[None], "label": [0]}, r"must have the shape \(N, F\), one row a sample, got \(1, 3, 2\)"),
-        ({"x": X[:0], "label": []}, r"must have the shape \(N, F\), one row a sample, got \(0, 2\)"),
+        ({"x": X[0], "label": [0, 1]}, r"must have the shape \(N, F\), one row per sample, got \(2,\)"),
+        ({"x": X[None], "label": [0]}, r"must have the shape \(N, F\), one row per sample, got \(1, 3, 2\)"),
+        ({"x": X[:0], "label": []}, r"must have the shape \(N, F\), one row per sample, got \(0, 2\)"),
         ({"x": X.astype(str), "label": [0, 1, 1]}, r"x of f\.npz must be numbers, got the type <U"),
         ({"x": X.astype(complex), "label": [0, 1, 1]}, r"x of f\.npz must be numbers, got the type complex128"),
         (
             {"x": X.astype(object), "label": [0, 1, 1]},
-            r"the array 'x' of f\.npz holds Python objects, which are never unp",
+            r"the array 'x' of f\.npz holds Python objects, which are not unp",
         ),
         ({"x": X, "label": np.array(["a", None, 3], object)}, r"the array 'label' of f\.npz holds Python objects"),
         ({"x": X, "label": [0, 1, 1], "splt": ["", "", ""]}, r"has a column 'splt'; did you mean 'split'"),
@@ -98,12 +98,12 @@ def test_bad_arrays_are_explained(npz, arrays, message):
 def test_rows_that_are_not_finite_are_named(npz):
     x = np.ones((20, 3))
     x[[2, 5, 7, 11], 1] = [np.nan, np.inf, -np.inf, np.nan]
-    with pytest.raises(LikewiseError, match=r"4 of 20 rows \(from 0: 2, 5, 7, \.\.\.\) hold NaN or infinite numbers"):
+    with pytest.raises(LikewiseError, match=r"4 of 20 rows \(from 0: 2, 5, 7, \.\.\.\) hold NaN or infinite values"):
         read_features(npz(x=x, y=np.zeros(20, int)))
 
 
 def test_overflow_is_told_from_infinity(npz):
-    with pytest.raises(LikewiseError, match=r"1 of 2 rows \(from 0: 1\) hold numbers too large for float32"):
+    with pytest.raises(LikewiseError, match=r"1 of 2 rows \(from 0: 1\) hold values too large for float32"):
         read_features(npz(x=np.array([[1.0], [1e39]]), y=[0, 1]))
 
 
@@ -116,13 +116,13 @@ def test_pickles_are_never_opened(tmp_path):
 
     (tmp_path / "f.npy").write_bytes(pickle.dumps(Trap()))
     (tmp_path / "l.npy").write_bytes(pickle.dumps(Trap()))
-    with pytest.raises(LikewiseError, match="never unpickled"):
+    with pytest.raises(LikewiseError, match="not unpickled"):
         read_embeddings(str(tmp_path / "f.npy"), str(tmp_path / "l.npy"))
     np.save(tmp_path / "f.npy", X)
-    with pytest.raises(LikewiseError, match="never unpickled"):
+    with pytest.raises(LikewiseError, match="not unpickled"):
         read_embeddings(str(tmp_path / "f.npy"), str(tmp_path / "l.npy"))
     np.save(tmp_path / "l.npy", np.array([Trap(), 1, 2], object), allow_pickle=True)
-    with pytest.raises(LikewiseError, match="never unpickled"):
+    with pytest.raises(LikewiseError, match="not unpickled"):
         read_embeddings(str(tmp_path / "f.npy"), str(tmp_path / "l.npy"))
     assert not (tmp_path / "sprung").exists()
 
@@ -137,7 +137,7 @@ def test_broken_files_are_explained(tmp_path, npz):
             read_embeddings(str(tmp_path / name))
     np.save(tmp_path / "one.npy", X)
     (tmp_path / "one.npy").rename(tmp_path / "one.npz")
-    with pytest.raises(LikewiseError, match=r"one\.npz must be a \.npz archive, and it is the other kind"):
+    with pytest.raises(LikewiseError, match=r"one\.npz must be a \.npz archive, but it is the other format"):
         read_features(str(tmp_path / "one.npz"))
     with pytest.raises(LikewiseError, match="there is no file"):
         read_features(whole + "x")
@@ -175,11 +175,11 @@ def test_a_labels_file_stands_above_labels_of_their_own(write, npz):
 def test_bad_labels_files_are_explained(tmp_path, write, npz):
     np.save(tmp_path / "x.npy", X)
     x = str(tmp_path / "x.npy")
-    with pytest.raises(LikewiseError, match=r"x\.npy must hold the labels beside x.*give a file with the labels"):
+    with pytest.raises(LikewiseError, match=r"x\.npy must hold the labels as label or y.*give a file with the labels"):
         read_embeddings(x)
     with pytest.raises(LikewiseError, match=r"x\.npy has 3 rows and l\.txt has 2"):
         read_embeddings(x, write("l.txt", "a\nb\n"))
-    with pytest.raises(LikewiseError, match=r"every row must have a label, and it is empty in l\.txt line 2"):
+    with pytest.raises(LikewiseError, match=r"every row must have a label, but it is empty in l\.txt line 2"):
         read_embeddings(x, write("l.txt", "a\n\nb\n"))
     with pytest.raises(LikewiseError, match="labels: the column 'label' is missing from l.csv; it has: class"):
         read_embeddings(x, write("l.csv", "class\na\nb\nc\n"))
@@ -224,7 +224,7 @@ def test_parquet(tmp_path, fixed):
 @pytest.mark.parametrize(
     ("x", "message"),
     [
-        ([[1.0, 2.0], [3.0]], r"one length, but f\.parquet has 2 numbers in row 1 and 1 in row 2"),
+        ([[1.0, 2.0], [3.0]], r"the same length, but f\.parquet has 2 numbers in row 1 and 1 in row 2"),
         ([[1.0, 2.0], None], r"2 numbers in row 1 and nothing in row 2"),
         ([1.0, 2.0], r"the column 'x' of f\.parquet must hold lists of numbers, got double"),
         ([["a"], ["b"]], r"x of f\.parquet must be numbers"),
@@ -245,7 +245,7 @@ def test_parquet_without_labels(tmp_path, write):
     import pyarrow.parquet as pq
 
     pq.write_table(pa.table({"x": X.tolist()}), tmp_path / "f.parquet")
-    with pytest.raises(LikewiseError, match="must hold the labels beside x"):
+    with pytest.raises(LikewiseError, match="must hold the labels as label or y"):
         read_features(str(tmp_path / "f.parquet"))
     assert read_embeddings(str(tmp_path / "f.parquet"), write("l.txt", "a\nb\na\n")).y.tolist() == [0, 1, 0]
 

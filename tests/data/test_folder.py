@@ -67,13 +67,13 @@ def test_a_split_without_classes_is_an_error(draw, tmp_path):
 
 
 def test_bad_folders_are_explained(draw, tmp_path):
-    with pytest.raises(LikewiseError, match=r"gone must be a folder .* there is no such folder"):
+    with pytest.raises(LikewiseError, match=r"gone must be a folder .* does not exist"):
         read_folder(str(tmp_path / "gone"))
     draw("1.png")
-    with pytest.raises(LikewiseError, match="must hold one sub-folder per class, and it has no sub-folder"):
+    with pytest.raises(LikewiseError, match="must hold one sub-folder per class, got no sub-folder"):
         read_folder(str(tmp_path))
     (tmp_path / "a").mkdir()
-    with pytest.raises(LikewiseError, match=r"must hold pictures, and there is none in them; pictures end in .*\.jpg"):
+    with pytest.raises(LikewiseError, match=r"must hold images, got none; images end in .*\.jpg"):
         read_folder(str(tmp_path))
 
 

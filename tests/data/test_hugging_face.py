@@ -95,7 +95,7 @@ def test_columns_are_named_where_there_are_several(tmp_path):
     many["thumb"] = (datasets.Image(), [{"bytes": picture(r + 50), "path": None} for r in range(12)])
     make(label="fine", **many).save_to_disk(str(tmp_path / "d"))
     with pytest.raises(
-        LikewiseError, match=r"must hold the image, and there are several, image, thumb; name it: \?image="
+        LikewiseError, match=r"must hold the image, but there are several, image, thumb; name it: \?image="
     ):
         load(str(tmp_path / "d"))
     items = load(f"hf:{tmp_path / 'd'}?image=thumb&label=coarse")
@@ -121,16 +121,16 @@ def test_it_is_unpacked_once_and_taken_up_where_it_was_left(tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        ({"text": ["a"]}, "must hold the image, and there are none among text"),
+        ({"text": ["a"]}, "must hold the image, but there are none among text"),
         (
             {"image": [{"bytes": picture(0), "path": None}]},
-            r"must hold the label, and there are none among image; name it",
+            r"must hold the label, but there are none among image; name it",
         ),
         (
             {"image": [{"bytes": picture(0), "path": None}], "label": [0.5]},
             "label must be classes.*'label' holds double|float",
         ),
-        ({"image": [None], "label": [1]}, "every row must have a picture, and row 0 of train has none"),
+        ({"image": [None], "label": [1]}, "every row must have an image, but row 0 of train has none"),
         (
             {"image": [{"bytes": picture(0), "path": None}], "label": [None]},
             "must have a label, got None in row 0 of train",
@@ -151,15 +151,15 @@ def test_other_mistakes_are_said(tmp_path):
     unlabelled = make().cast_column("label", datasets.Value("int64")).map(lambda row: {"label": -1})
     for data, words in (
         (f"hf:{tmp_path / 'd'}?label=lable", "no column 'lable'; did you mean 'label'"),
-        (f"hf:{tmp_path / 'd'}?image=label", "column 'label' must hold pictures"),
-        (f"hf:{tmp_path / 'd'}?label=image", "label must be classes, whole numbers or words, and 'image' holds image"),
+        (f"hf:{tmp_path / 'd'}?image=label", "column 'label' must hold images"),
+        (f"hf:{tmp_path / 'd'}?label=image", "label must be classes, whole numbers or words, got 'image' with image"),
         (f"hf:{tmp_path / 'no'}", "must be a folder written by save_to_disk"),
     ):
         with pytest.raises(LikewiseError, match=words):
             load(data)
-    with pytest.raises(LikewiseError, match="holds its own pictures, so root='x' means nothing"):
+    with pytest.raises(LikewiseError, match="holds its own images, so root must not be given, got 'x'"):
         load(str(tmp_path / "d"), "x")
-    with pytest.raises(LikewiseError, match="must have a label, got -1 in row 0 of train; take splits"):
+    with pytest.raises(LikewiseError, match="must have a label, got -1 in row 0 of train; select labelled splits"):
         from_object(unlabelled.cast_column("label", datasets.ClassLabel(names=NAMES)))
     with pytest.raises(LikewiseError, match="got IterableDataset; one that streams must be loaded whole"):
         from_object(make().to_iterable_dataset())
@@ -198,27 +198,29 @@ def test_a_run_does_not_make_others_contact_a_hub(monkeypatch, tmp_path):
         {"backbone": "conv_small", "size": 16, "dim": 8, "steps": 1, "augment": "none", "workers": 0},
     )
     names |= {"device": "cpu", "sampler": "SamplesPerClass(batch=4, per_class=2)", "protocol": "SeenClasses()"}
-    monkeypatch.setattr("likewise.pretrained.weights.within_reach", lambda address: True)
+    monkeypatch.setattr("likewise.pretrained.weights.is_reachable", lambda address: True)
     run = likewise.train("hf:lab/insects", out=tmp_path / "run", metrics=("R@1",), quiet=True, **names)
     assert asked == [(("lab/insects", None), False, False)]
     monkeypatch.setattr(
-        "likewise.pretrained.weights.within_reach", lambda address: pytest.fail("the hub was contacted")
+        "likewise.pretrained.weights.is_reachable", lambda address: pytest.fail("the hub was contacted")
     )
     how = {"target": str(run.path), "metrics": ("R@1",), "device": "cpu", "workers": 0, "quiet": True}
     evaluate(Evaluate(**how))
     assert asked[-1] == (("lab/insects", None), True, True)
     cached = False
-    with pytest.raises(LikewiseError, match="'hf:lab/insects' is not in the cache; if you trust it, name it: --data"):
+    with pytest.raises(
+        LikewiseError, match="must be in the cache.*got 'hf:lab/insects'; if it is a trusted source: --data"
+    ):
         evaluate(Evaluate(**how))
     (run.path / "embeddings.npz").unlink()
-    with pytest.raises(LikewiseError, match="is not in the cache"):
+    with pytest.raises(LikewiseError, match="must be in the cache"):
         search(Search(target=str(run.path), query="0", device="cpu", workers=0, quiet=True))
     settings = Report((str(run.path),), device="cpu", workers=0, quiet=True)
     notes = open_target(str(run.path), "run", settings, {}, print).notes
     assert any("data could not be opened" in note and "--data hf:lab/insects" in note for note in notes)
     assert all(hub and package for _, hub, package in asked[1:]) and not constants.HF_HUB_OFFLINE
     cached = True
-    monkeypatch.setattr("likewise.pretrained.weights.within_reach", lambda address: True)
+    monkeypatch.setattr("likewise.pretrained.weights.is_reachable", lambda address: True)
     evaluate(Evaluate(**how, data="hf:lab/insects"))
     assert asked[-1] == (("lab/insects", None), False, False)
 

@@ -25,8 +25,8 @@ def test_what_is_missing_is_named(tmp_path, draw):
     with pytest.raises(LikewiseError, match=r"imagenet: train is missing; looked for train and ILSVRC.*image-net\.org"):
         imagenet(str(tmp_path))
     (tmp_path / "train").mkdir()
-    with pytest.raises(LikewiseError, match="must hold class folders with pictures, and there are none"):
+    with pytest.raises(LikewiseError, match="must hold class folders with images, got none"):
         imagenet(str(tmp_path))
     draw("train/tench/1.png")
-    with pytest.raises(LikewiseError, match="called by WordNet id such as n01440764, got 'tench'"):
+    with pytest.raises(LikewiseError, match="named by WordNet id such as n01440764, got 'tench'"):
         imagenet(str(tmp_path))

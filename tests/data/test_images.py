@@ -17,7 +17,7 @@ def test_check_files(items, tmp_path):
     with pytest.raises(LikewiseError) as error:
         check_files(items)
     text = str(error.value)
-    assert "six: every picture must be there, but 4 cannot be used" in text
+    assert "six: every image file must exist, but 4 cannot be used" in text
     assert "0.png (missing)" in text
     assert "2.png (empty or not a file)" in text
     assert "3.png (empty or not a file)" in text
@@ -70,7 +70,7 @@ def test_drop_of_features_and_of_nothing(items):
     features = Items("f", np.array([0, 1]), ("a", "b"), x=np.array([[1], [3]], np.float32))
     assert drop(features, [0]).x.tolist() == [[3]]
     assert drop(items, []).path == items.path
-    with pytest.raises(LikewiseError, match="all 2 rows of f would go"):
+    with pytest.raises(LikewiseError, match="all 2 rows of f would be dropped"):
         drop(features, [1, 0])
     with pytest.raises(LikewiseError, match=r"rows must lie in 0\.\.5, got 2 to 6"):
         drop(items, [6, 2])

@@ -127,7 +127,9 @@ def test_moving_pictures_give_their_first_frame(save, name):
 
 def test_a_mere_line_is_no_picture(save):
     file = save(Image.new("RGB", (301, 3)))
-    with pytest.raises(BadImage, match="the long side of a picture may be 100 times the short one, got 301 x 3"):
+    with pytest.raises(
+        BadImage, match="the long side of an image must be at most 100 times the short side, got 301 x 3"
+    ):
         read_image(file)
     assert read_image(file, (0, 0, 300, 3)).size == (300, 3)
 
@@ -158,7 +160,7 @@ def test_truncated_files_are_bad(save, tmp_path, name):
     assert ImageFile.LOAD_TRUNCATED_IMAGES is False
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the TIFF reader also warns
-        with pytest.raises(BadImage, match=rf"{name}: (the picture cannot be decoded|this is not a picture)"):
+        with pytest.raises(BadImage, match=rf"{name}: (the image cannot be decoded|this is not an image)"):
             read_image(tmp_path / name)
 
 
@@ -188,9 +190,9 @@ def test_unusable_files_are_named(tmp_path):
     (tmp_path / "folder.jpg").mkdir()
     for name, wrong in (
         ("empty.jpg", r"the file is empty \(0 bytes\)"),
-        ("text.jpg", "this is not a picture in a known format"),
+        ("text.jpg", "this is not an image in a known format"),
         ("gone.jpg", "there is no such file"),
-        ("folder.jpg", "(the picture cannot be decoded|the file is empty)"),
+        ("folder.jpg", "(the image cannot be decoded|the file is empty)"),
     ):
         with pytest.raises(BadImage, match=f"{name}: {wrong}"):
             read_image(tmp_path / name)
@@ -205,7 +207,7 @@ def test_bombs_are_refused(tmp_path):
         b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"\0" * 999)) + chunk(b"IEND", b"")
     )
     (tmp_path / "bomb.png").write_bytes(bomb)
-    with pytest.raises(BadImage, match=r"bomb\.png: the picture has more pixels than is safe to decode \(limit 178,"):
+    with pytest.raises(BadImage, match=r"bomb\.png: the image has more pixels than is safe to decode \(limit 178,"):
         read_image(tmp_path / "bomb.png")
 
 

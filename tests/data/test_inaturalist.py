@@ -45,16 +45,16 @@ def test_what_is_missing_is_named(tmp_path, write, draw):
     ):
         inaturalist(str(tmp_path))
     (tmp_path / "train2018").mkdir()
-    with pytest.raises(LikewiseError, match="train2018 must hold <kind>/<class>/ folders with pictures"):
+    with pytest.raises(LikewiseError, match="train2018 must hold <kind>/<class>/ folders with images"):
         inaturalist(str(tmp_path))
     write("Inaturalist_train_set1.txt", "\n".join(TRAIN))
     with pytest.raises(LikewiseError, match=r"Inaturalist_test_set1\.txt is missing; looked for Inat_dataset_splits/"):
         inaturalist(str(tmp_path))
     write("Inaturalist_test_set1.txt", "\n".join(TEST))
-    with pytest.raises(LikewiseError, match="names 4 pictures that are missing"):
+    with pytest.raises(LikewiseError, match="names 4 images that are missing"):
         inaturalist(str(tmp_path))
     write("Inaturalist_test_set1.txt", "c.jpg\n")
     with pytest.raises(
-        LikewiseError, match=r"Inaturalist_test_set1\.txt must list <kind>/<class>/<picture>, got 'c\.jpg'"
+        LikewiseError, match=r"Inaturalist_test_set1\.txt must list <kind>/<class>/<image>, got 'c\.jpg'"
     ):
         inaturalist(str(tmp_path))

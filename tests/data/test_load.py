@@ -83,12 +83,12 @@ def test_wrong_use_is_explained(tmp_path, write, draw):
         load("cub200")
     with pytest.raises(LikewiseError, match="cub200 takes no arguments, got size"):
         load("cub200(size=3)", root=str(tmp_path))
-    with pytest.raises(LikewiseError, match=r"notes\.md is a file of a kind that is not read"):
+    with pytest.raises(LikewiseError, match=r"notes\.md has a suffix that is not supported"):
         load(write("notes.md", "hello"))
     with pytest.raises(LikewiseError, match="read_embeddings"):
         load(write("z.npy", "hello"))
     draw("set/a/1.png")
-    with pytest.raises(LikewiseError, match="root='/else' means nothing"):
+    with pytest.raises(LikewiseError, match="root must not be given, got '/else'"):
         load(str(tmp_path / "set"), root="/else")
 
 

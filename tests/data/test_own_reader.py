@@ -105,7 +105,7 @@ def test_arguments_and_root_are_explained(own):
         (f"{own}.boats(root='harbour')", "harbour", "has root twice"),
         (f"{own}.boats(3)", "harbour", "cannot be read.*my_lab.readers.boats"),
         (f"{own}.boats(rows=open('x'))", "harbour", "cannot be read"),
-        (f"{own}.DATA()", None, "must be a function that returns Items, got a int"),
+        (f"{own}.DATA()", None, "must be a function that returns Items, got int"),
         (f"{own}.table()", None, "must return likewise.types.Items, got a dict"),
         (f"{own}.no_such()", None, "cannot be imported"),
     ):
@@ -120,11 +120,11 @@ def test_arguments_and_root_are_explained(own):
         ({"y": np.array([0.0, 1, 1])}, "y is not a vector of whole numbers"),
         ({"y": np.array([0, 1, 2])}, "y is not within 0 to 1"),
         ({"class_name": ("a", "a")}, "class_name holds a name twice"),
-        ({"x": None}, "rows have neither pictures"),
-        ({"split": np.array(["train"])}, "split has not one entry for each of the 3 rows"),
+        ({"x": None}, "rows have neither images"),
+        ({"split": np.array(["train"])}, "split does not have one entry for each of the 3 rows"),
         ({"split": np.array(["train", "dev", ""])}, "split holds a word besides"),
         ({"x": np.full((3, 2), np.nan, np.float32)}, "x is not a matrix of finite numbers"),
-        ({"box": np.zeros((3, 2))}, "box has not four numbers"),
+        ({"box": np.zeros((3, 2))}, "box does not have four numbers"),
         ({"query": np.array([0, 1, 1])}, "query is not a mask"),
     ],
 )

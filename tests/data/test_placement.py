@@ -10,7 +10,7 @@ from PIL import Image
 
 from likewise.data import placement as resident
 from likewise.data.augment import Augment, Plain
-from likewise.data.decoded_cache import is_there, open_pixels
+from likewise.data.decoded_cache import is_cached, open_pixels
 from likewise.data.folder import read_folder
 from likewise.data.images import BadImage
 from likewise.data.loader import batches
@@ -131,7 +131,7 @@ def test_rows_copied_elsewhere_are_those_asked_for(items):
 def test_rows_are_copied_in_pieces(items, monkeypatch):
     pixels = open_pixels(items, quiet=True)
     wanted, _ = gather_rows(pixels, np.arange(8), CPU)
-    monkeypatch.setattr(resident, "CHUNK", 1000)
+    monkeypatch.setattr(resident, "CHUNK_PIXELS", 1000)
     assert torch.equal(gather_rows(pixels, np.arange(8), CPU)[0], wanted)
 
 
@@ -183,12 +183,12 @@ def test_there_is_room_on_disk_or_in_memory(monkeypatch):
 def test_by_default_whatever_goes_wrong_ends_with_files(items, private, monkeypatch):
     told = []
     way = {"say": told.append, "quiet": True}
-    assert hold(items, np.arange(8), CPU, "files") is None and not is_there(items, None)
+    assert hold(items, np.arange(8), CPU, "files") is None and not is_cached(items, None)
     monkeypatch.setattr(resident, "has_room", lambda length: False)
     assert hold(items, np.arange(8), CPU, **way) is None
     assert (
         told.pop()
-        == "pictures are read from their files every time, for they cannot be kept: there is no room for 0.0 GB"
+        == "images are read from their files every time, because they cannot be cached: not enough space for 0.0 GB"
     )
     monkeypatch.undo()
     broken = dataclasses.replace(items, path=(*items.path[:7], "none.png"))
@@ -213,7 +213,7 @@ def test_a_broken_picture_arrives_as_one_clean_error(tmp_path, keep):
     for number in range(6):
         Image.new("RGB", (2, 2)).save(tmp_path / "one" / f"{number}.png")
     (tmp_path / "one" / "4.png").write_bytes(b"no picture at all")
-    with pytest.raises(BadImage, match=r"4\.png: this is not a picture"):
+    with pytest.raises(BadImage, match=r"4\.png: this is not an image"):
         hold(read_folder(str(tmp_path)), np.arange(6), CPU, keep, quiet=True)
 
 
@@ -235,14 +235,14 @@ def test_an_error_on_the_way_arrives_as_it_is(items, keep, monkeypatch):
 def test_errors_say_what_to_do(items, monkeypatch):
     held = hold(items, np.arange(2), CPU, "device", quiet=True)
     held._start = gather_rows(held.pixels, np.arange(2), CPU)[1]  # as it is on an accelerator
-    with pytest.raises(LikewiseError, match="only rows that were loaded can be asked for, got row 3"):
+    with pytest.raises(LikewiseError, match="rows of a batch must have been loaded, got row 3"):
         held.stage([1, 3], Plain(8), np.zeros((2, 0)))
 
     def full(*shape, **settings):
         raise RuntimeError("out of memory")
 
     monkeypatch.setattr(torch, "empty", full)
-    with pytest.raises(LikewiseError, match="must fit on cpu, and take 0.0 GB; give a smaller --short-side"):
+    with pytest.raises(LikewiseError, match="must fit on cpu, but need 0.0 GB; give a smaller --short-side"):
         gather_rows(held.pixels, np.arange(2), CPU)
 
 

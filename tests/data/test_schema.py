@@ -69,7 +69,7 @@ def test_a_class_that_only_clean_labels_know_is_named_by_them():
 
 @pytest.mark.parametrize("empty", ["", "  ", None, float("nan")])
 def test_an_empty_label_is_an_error(empty):
-    with pytest.raises(LikewiseError, match=r"every row must have a label, and it is empty in t\.csv line 3"):
+    with pytest.raises(LikewiseError, match=r"every row must have a label, but it is empty in t\.csv line 3"):
         class_numbers(sheet(label=["a", empty]))
 
 
@@ -148,11 +148,11 @@ def test_boxes_in_one_cell_or_four():
     [
         ("1 2 3", r"box must be four numbers, left top right bottom, got '1 2 3' in t\.csv line 2"),
         ("1 2 x 4", r"box must be a number, got 'x' in t\.csv line 2"),
-        ("1 2 1 4", r"box must hold something, got '1 2 1 4' in t\.csv line 2.*not width and height"),
-        ("1 5 3 4", r"box must hold something"),
-        ("-1 2 3 4", r"box must lie inside its picture, got '-1 2 3 4' in t\.csv line 2"),
-        ("0 0 inf 4", r"box must lie inside its picture"),
-        ("nan 0 3 4", r"box must lie inside its picture"),
+        ("1 2 1 4", r"box must not be empty, got '1 2 1 4' in t\.csv line 2.*not width and height"),
+        ("1 5 3 4", r"box must not be empty"),
+        ("-1 2 3 4", r"box must lie inside its image, got '-1 2 3 4' in t\.csv line 2"),
+        ("0 0 inf 4", r"box must lie inside its image"),
+        ("nan 0 3 4", r"box must lie inside its image"),
     ],
 )
 def test_bad_boxes_are_explained(cell, message):
@@ -161,7 +161,7 @@ def test_bad_boxes_are_explained(cell, message):
 
 
 def test_boxes_given_twice_are_an_error():
-    with pytest.raises(LikewiseError, match="gives boxes twice"):
+    with pytest.raises(LikewiseError, match="has boxes twice"):
         boxes(sheet(box=["1 2 3 4"], left=["1"], top=["2"], right=["3"], bottom=["4"]))
 
 

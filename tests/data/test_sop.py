@@ -5,9 +5,9 @@ from likewise.types import LikewiseError
 
 pytestmark = pytest.mark.filterwarnings("ignore:sop. found")
 
-HEAD = "image_id class_id super_class_id path\n"
-TRAIN = HEAD + "1 1 1 bicycle_final/1_0.JPG\n2 1 1 bicycle_final/1_1.JPG\n3 2 9 coffee_maker_final/2_0.JPG\n"
-TEST = HEAD + "1 11319 1 bicycle_final/3_0.JPG\n2 11319 1 bicycle_final/3_1.JPG\n"
+HEADER_WORDS = "image_id class_id super_class_id path\n"
+TRAIN = HEADER_WORDS + "1 1 1 bicycle_final/1_0.JPG\n2 1 1 bicycle_final/1_1.JPG\n3 2 9 coffee_maker_final/2_0.JPG\n"
+TEST = HEADER_WORDS + "1 11319 1 bicycle_final/3_0.JPG\n2 11319 1 bicycle_final/3_1.JPG\n"
 
 
 @pytest.fixture(params=["", "Stanford_Online_Products/"])
@@ -49,7 +49,7 @@ def test_what_is_missing_is_named(tmp_path, write, draw):
     write("Ebay_test.txt", TEST)
     draw("bicycle_final/1_0.JPG")
     with pytest.raises(
-        LikewiseError, match=r"names 4 pictures that are missing .*: bicycle_final/1_1\.JPG, .* and 1 more"
+        LikewiseError, match=r"names 4 images that are missing .*: bicycle_final/1_1\.JPG, .* and 1 more"
     ):
         sop(str(tmp_path))
 
@@ -61,9 +61,9 @@ def test_what_is_missing_is_named(tmp_path, write, draw):
             "1 1 1 bicycle_final/1_0.JPG\n",
             r"the first line of Ebay_train\.txt must be 'image_id class_id super_class_id path'",
         ),
-        (HEAD, r"Ebay_train\.txt lists no picture"),
-        (HEAD + "1 1 1\n", r"every line of Ebay_train\.txt must hold 4 words, got 3 in line 2"),
-        (HEAD + "1 one 1 a.JPG\n", r"class_id in Ebay_train\.txt must be a number"),
+        (HEADER_WORDS, r"Ebay_train\.txt must list at least one image"),
+        (HEADER_WORDS + "1 1 1\n", r"every line of Ebay_train\.txt must hold 4 words, got 3 in line 2"),
+        (HEADER_WORDS + "1 one 1 a.JPG\n", r"class_id in Ebay_train\.txt must be a number"),
     ],
 )
 def test_broken_lists_are_explained(tmp_path, write, content, message):

@@ -106,10 +106,10 @@ def test_parquet_types(tmp_path):
         ("image,label\na,1\n", r"the column 'path' is missing from t\.csv; it has: image, label; add it, or rename"),
         ("path,label\na,1\n ,2\n", r"path must be a file name, got ' ' in t\.csv line 3"),
         ("path,label\na\0b,1\n", r"holds a zero byte in t\.csv line 2|not CSV"),
-        ("path,label\na,1\nb,2\n./a,1\n", r"listed once, but '\./a' stands in t\.csv line 2 and in line 4"),
+        ("path,label\na,1\nb,2\n./a,1\n", r"listed once, but '\./a' is in t\.csv line 2 and in line 4"),
         ("path,label\na,1\nb,2\na,2\n", r"'a' has two different labels, in t\.csv line 2 and in line 4"),
-        ("path,label,box\na,1,\na,1,\n", r"'a' stands in t\.csv line 2 and in line 3"),
-        ('path,label,box\na,1,0 0 1 1\na,1,"0,0,1,1"\n', r"'a' stands in t\.csv line 2 and in line 3"),
+        ("path,label,box\na,1,\na,1,\n", r"'a' is in t\.csv line 2 and in line 3"),
+        ('path,label,box\na,1,0 0 1 1\na,1,"0,0,1,1"\n', r"'a' is in t\.csv line 2 and in line 3"),
     ],
 )
 def test_bad_tables_are_explained(write, content, message):
@@ -138,7 +138,7 @@ def test_a_full_disk_leaves_the_old_table(tmp_path, monkeypatch):
     monkeypatch.setattr("os.fsync", full)  # a CSV file is lost at the very end
     for name in ("t.csv", "t.parquet"):
         (tmp_path / name).write_text("old")
-        with pytest.raises(LikewiseError, match="no room left on the disk"):
+        with pytest.raises(LikewiseError, match="no space left on the disk"):
             write_table(FULL, str(tmp_path / name))
         assert (tmp_path / name).read_text() == "old"
     assert sorted(file.name for file in tmp_path.iterdir()) == ["t.csv", "t.parquet"]

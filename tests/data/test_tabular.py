@@ -20,12 +20,12 @@ def test_a_byte_order_mark_is_accepted(write):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"path,label\na,1\nb,\xe9t\xe9\n", r"t\.csv must be UTF-8, and line 3 holds the byte 0xe9"),
-        (b"", r"must hold a header and rows, and it is empty"),
-        (b"\n \n", r"must hold a header and rows, and it is empty"),
-        (b"path,label\n", r"must hold at least one row, and it has only a header"),
-        (b"path,label\na,1\nb\n", r"line 3 must have 2 cells as the header has, got 1"),
-        (b"path,label\na,b,1\n", r"line 2 must have 2 cells as the header has, got 3.*quotes"),
+        (b"path,label\na,1\nb,\xe9t\xe9\n", r"t\.csv must be UTF-8, but line 3 holds the byte 0xe9"),
+        (b"", r"must hold a header and rows, but it is empty"),
+        (b"\n \n", r"must hold a header and rows, but it is empty"),
+        (b"path,label\n", r"must hold at least one row, but it has only a header"),
+        (b"path,label\na,1\nb\n", r"line 3 must have 2 cells like the header, got 1"),
+        (b"path,label\na,b,1\n", r"line 2 must have 2 cells like the header, got 3.*quotes"),
         (b"path;label\na;1\n", r"must be separated by commas, got 'path;label'"),
         (b"path,label,label\na,1,2\n", r"has the column 'label' more than once"),
         (b'path,label\na,1\n"b,2\n', r"line 3 is not CSV"),
@@ -71,5 +71,5 @@ def test_text_that_is_not_utf8_in_parquet_is_explained(tmp_path):
     ends = pa.py_buffer(np.array([0, 1, 2], np.int32).tobytes())
     words = pa.StringArray.from_buffers(2, ends, pa.py_buffer(b"\xff\xfe"))
     pq.write_table(pa.table({"path": words, "label": [0, 1]}), tmp_path / "t.parquet")
-    with pytest.raises(LikewiseError, match=r"t\.parquet is not a readable Parquet file .*; write it anew"):
+    with pytest.raises(LikewiseError, match=r"t\.parquet is not a readable Parquet file .*; write it again"):
         read_parquet(str(tmp_path / "t.parquet"))

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from likewise.data import load
-from likewise.data.unpack import SplitFiles, class_of, put, unpack
+from likewise.data.unpack import SplitFiles, class_of, unpack, write_image
 from likewise.types import LikewiseError
 
 pa = pytest.importorskip("pyarrow")
@@ -43,12 +43,12 @@ def test_paths_outside_the_data_set_and_files_that_are_no_pictures_are_refused(t
     (home / "secret.png").write_text("key")
     (home / "link.png").symlink_to(tmp_path / "other.png")
     for path, words in (
-        (tmp_path / "other.png", "pictures must lie inside the data set, and row 0 of train names '.*other.png'"),
-        ("../secret", "pictures must lie inside the data set"),
-        ("/proc/self/environ", "pictures must lie inside the data set"),
-        ("link.png", "pictures must lie inside the data set"),
-        ("secret.png", r"row 0 of train must name a picture \(JPEG, .*\), and 'secret.png' is none"),
-        ("a\0b", "every row must have a picture, and row 0 of train has none"),
+        (tmp_path / "other.png", "images must lie inside the data set, but row 0 of train names '.*other.png'"),
+        ("../secret", "images must lie inside the data set"),
+        ("/proc/self/environ", "images must lie inside the data set"),
+        ("link.png", "images must lie inside the data set"),
+        ("secret.png", r"row 0 of train must name an image \(JPEG, .*\), got 'secret.png'"),
+        ("a\0b", "every row must have an image, but row 0 of train has none"),
     ):
         with pytest.raises(LikewiseError, match=words):
             load(table(home / "t.parquet", str(path)))
@@ -63,9 +63,9 @@ def test_an_object_may_name_pictures_anywhere_but_nothing_else(tmp_path):
     (tmp_path / "cache").mkdir()
     (tmp_path / "key").write_text("secret")
     (tmp_path / "a.png").write_bytes(png())
-    assert put(tmp_path / "cache", "a", {"path": str(tmp_path / "a.png")}, None, "row 0") == "a.png"
-    with pytest.raises(LikewiseError, match=r"row 0 must name a picture"):
-        put(tmp_path / "cache", "b", {"path": str(tmp_path / "key")}, None, "row 0")
+    assert write_image(tmp_path / "cache", "a", {"path": str(tmp_path / "a.png")}, None, "row 0") == "a.png"
+    with pytest.raises(LikewiseError, match=r"row 0 must name an image"):
+        write_image(tmp_path / "cache", "b", {"path": str(tmp_path / "key")}, None, "row 0")
 
 
 def test_the_name_of_a_split_is_a_plain_word(tmp_path):

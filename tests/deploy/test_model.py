@@ -57,7 +57,10 @@ def test_every_way_to_give_a_picture_is_the_same(model, files):
         (torch.full((1, 3, 16, 16), 255.0), "in \\[0, 1\\]"),
         ([np.zeros((16, 16, 3))], "path or a PIL image, got ndarray"),
         (7, "path or a PIL image, got int"),
-        (Image.new("L", (1, 60_000)), "the long side of a picture may be 100 times the short one, got 1 x 60000"),
+        (
+            Image.new("L", (1, 60_000)),
+            "the long side of an image must be at most 100 times the short side, got 1 x 60000",
+        ),
         ("no such.png", "there is no such file"),
     ],
 )

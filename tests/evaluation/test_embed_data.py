@@ -170,7 +170,7 @@ def test_the_wrong_kind_of_data_is_refused(run, picture_run, features, pictures,
 
 
 def test_where_to_write_is_checked_before_the_work(run, tmp_path):
-    with pytest.raises(LikewiseError, match=r"embed: the folder of --out '.*' does not exist; make it first"):
+    with pytest.raises(LikewiseError, match=r"embed: the folder of --out '.*' does not exist; create it first"):
         write(run, "no such data", tmp_path / "nowhere" / "z.npz")
     with pytest.raises(LikewiseError, match=r"embed: --out must end in .npz, got '.*z.npy'"):
         write(run, "no such data", tmp_path / "z.npy")

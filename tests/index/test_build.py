@@ -7,7 +7,7 @@ import pytest
 
 from likewise.config import Search, Train
 from likewise.index import storage as kept
-from likewise.index.build import Network, no_picture, path_of, picture_of
+from likewise.index.build import Network, blank_image, path_of, picture_of
 from likewise.index.index import Index
 from likewise.stages.search import search
 from likewise.training.fit import train
@@ -53,9 +53,9 @@ def test_rows_are_added_and_removed_and_never_numbered_again(look, told, shop, p
     assert found[0]["path"] == file and found[0]["row"] >= 36 and found[0]["class"] == "0 färg"
     look(shop, remove=(71,), add=str(pictures / "0 färg"))
     assert "added: rows 72 to 77" in told
-    with pytest.raises(LikewiseError, match="row 71 is wanted"):
+    with pytest.raises(LikewiseError, match="got 71"):
         look(shop, remove=(71,))
-    with pytest.raises(LikewiseError, match="row 18 is wanted, but the target's 57 rows lie in 20 to 77"):
+    with pytest.raises(LikewiseError, match="got 18, but the target has 57 rows in 20 to 77"):
         look(shop, query="18")
 
 
@@ -64,7 +64,7 @@ def test_another_network_is_refused(look, shop, picture_run, pictures, tmp_path)
     tensors = picture_run.load_tensors("model.safetensors")
     picture_run.save_tensors("model.safetensors", {k: v.flip(0) for k, v in tensors.items()})
     for settings in ({"query": query}, {"add": str(pictures)}, {"query": query, "model": str(picture_run.path)}):
-        with pytest.raises(LikewiseError, match="must be searched with the network that made it .*got another"):
+        with pytest.raises(LikewiseError, match="must be searched with the network that embedded it .*got another"):
             look(shop, **settings)
     assert len(look(shop, query="20")) == 5
     assert len(Index.open(shop).rows) == 18
@@ -73,7 +73,7 @@ def test_another_network_is_refused(look, shop, picture_run, pictures, tmp_path)
 def test_an_approximate_index_is_built_kept_and_measured(look, told, picture_run, tmp_path):
     pytest.importorskip("faiss")
     look(picture_run.path, save=str(tmp_path / "i"), index="hnsw", k=3)
-    assert told[0].startswith("hnsw: finds ") and told[0].endswith(" % of the true 3 nearest (18 queries)")
+    assert told[0].startswith("hnsw: finds ") and told[0].endswith(" % of the true 3 nearest neighbours (18 queries)")
     assert told[1] == f"index: {tmp_path / 'i'} (18 rows, hnsw)"
     assert look(tmp_path / "i", query="20") == look(picture_run.path, query="20")
     assert Index.open(tmp_path / "i").kind == "hnsw"
@@ -92,7 +92,7 @@ def test_a_query_writes_nothing(look, told, picture_run, tmp_path, monkeypatch):
     monkeypatch.setattr(kept, "changing", lambda *_: pytest.fail("a query changed the index"))
     assert len(look(tmp_path / "i", query="20", k=26)) == 26
     assert before == {file.name: (file.stat().st_mtime_ns, file.read_bytes()) for file in (tmp_path / "i").iterdir()}
-    assert told == ["the hnsw index is behind its rows, so that queries are slow; bring it up to date: --index hnsw"]
+    assert told == ["the hnsw index does not cover the current rows, so queries are slow; update it: --index hnsw"]
     monkeypatch.undo()
     look(tmp_path / "i", index="hnsw")
     assert Index.open(tmp_path / "i").graph.upto == 27
@@ -102,16 +102,16 @@ def test_what_cannot_work_is_told(look, shop, picture_run, run, tmp_path):
     for target, settings, says in [
         (shop, {}, "one action must be given, got none; give --query, --serve, --save"),
         (shop, {"out": str(tmp_path / "x.png"), "save": "y"}, "--out is a figure of the results of a --query"),
-        (picture_run.path, {"add": "x"}, "rows come and go only in a saved index; save it first"),
-        (picture_run.path, {"save": str(shop)}, "--save takes a new folder"),
-        (shop, {"save": str(tmp_path / "two")}, "is an index; to have it twice, copy the folder"),
+        (picture_run.path, {"add": "x"}, "must have a saved index as target; save it first"),
+        (picture_run.path, {"save": str(shop)}, "--save must be a new or empty folder"),
+        (shop, {"save": str(tmp_path / "two")}, "to duplicate it, copy the folder"),
         (shop, {"add": str(tmp_path / "nothing")}, "nothing"),
-        (picture_run.path, {"index": "ivfpq"}, "must have 1000 rows to learn from, got 18"),
+        (picture_run.path, {"index": "ivfpq"}, "must have at least 1000 rows, got 18"),
     ]:
         with pytest.raises(LikewiseError, match=says):
             look(target, **settings)
     (shop / "index.json").unlink()
-    with pytest.raises(LikewiseError, match="is damaged or only half there"):
+    with pytest.raises(LikewiseError, match="is damaged or incomplete"):
         look(shop, query="20")
 
 
@@ -128,7 +128,7 @@ def test_pictures_of_rows_lie_where_they_were_or_beside_the_index(look, shop, pi
     index = Index.open(shop)
     assert path_of(index, 0) == str(pictures / "3 färg" / "bild 0.png") and picture_of(index, 0).size == (24, 20)
     (shop / "pictures").mkdir()
-    no_picture().save(shop / "pictures" / "new.png")
+    blank_image().save(shop / "pictures" / "new.png")
     index.add(np.ones((2, 8), np.float32), ["a", "b"], ["pictures/new.png", ""])
     assert path_of(index, 18) == str(shop / "pictures" / "new.png") and picture_of(index, 18).size == (64, 64)
     assert path_of(index, 19) == "" and picture_of(index, 19).size == (64, 64)
@@ -146,5 +146,5 @@ def test_a_run_that_trained_on_everything_is_searched_among_everything(look, tol
     run = train(Train(**small | everything | {"steps": 1}), told.append)
     file = str(pictures / "0 färg" / "bild 2.png")
     assert look(run.path, query=file)[0]["path"] == file
-    assert told[-1] == "all of this run's data trained, so all of it is searched"
+    assert told[-1] == "this run has no test split, so all of its data is searched"
     assert len(look(run.path, query="0", k=99)) == 35

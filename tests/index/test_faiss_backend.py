@@ -17,7 +17,7 @@ pytest.importorskip("faiss", reason="approximate indices are those of faiss")
 
 @pytest.fixture(autouse=True)
 def few_queries(monkeypatch):
-    monkeypatch.setattr("likewise.index.index.SAMPLE", 60)
+    monkeypatch.setattr("likewise.index.index.RECALL_SAMPLES", 60)
 
 
 def places(index, z, k, **how):
@@ -28,7 +28,7 @@ def places(index, z, k, **how):
 def test_an_approximate_index_finds_most_and_says_how_many(kind, similarity, tmp_path):
     index = make_index(1000, similarity=similarity)
     said = index.approximate(kind, 5)
-    assert said.startswith(f"{kind}: finds ") and said.endswith(" % of the true 5 nearest (60 queries)")
+    assert said.startswith(f"{kind}: finds ") and said.endswith(" % of the true 5 nearest neighbours (60 queries)")
     share, count = recall(index, 5)
     rng_places = np.random.default_rng(0).permutation(1000)[:60].tolist()
     z = index.rows.vectors[rng_places]
@@ -82,7 +82,7 @@ def test_a_damaged_graph_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr("faiss.read_index", lambda _: pytest.fail("faiss was given a damaged file"))
     for body in (whole[:-5], b"x" * len(whole), whole[:99] + bytes([whole[99] ^ 1]) + whole[100:], None):
         file.unlink() if body is None else file.write_bytes(body)
-        with pytest.raises(LikewiseError, match=r"\.faiss is damaged .*build it anew with --index hnsw"):
+        with pytest.raises(LikewiseError, match=r"\.faiss is damaged .*build it again with --index hnsw"):
             Index.open(tmp_path / "i")
     again = Index.open(tmp_path / "i", "hnsw")
     assert again.graph is None and again.approximate("hnsw", 5) is not None  # as the message says
@@ -104,7 +104,7 @@ def test_a_graph_of_other_vectors_is_told(tmp_path):
         theirs = json.loads((tmp_path / other / "index.json").read_text())["graph"] | {"upto": 100}
         (tmp_path / "a" / "index.json").write_text(json.dumps(about | {"graph": theirs}))
         (tmp_path / "a" / theirs["file"]).write_bytes((tmp_path / other / theirs["file"]).read_bytes())
-        with pytest.raises(LikewiseError, match="it is of other vectors"):
+        with pytest.raises(LikewiseError, match="it belongs to other vectors"):
             Index.open(tmp_path / "a")
 
 
@@ -128,7 +128,7 @@ def test_who_opens_while_the_graph_is_replaced_tries_again(tmp_path, monkeypatch
 
 
 def test_few_rows_are_too_few_for_codes():
-    with pytest.raises(LikewiseError, match="--index ivfpq must have 1000 rows to learn from, got 40; use exact"):
+    with pytest.raises(LikewiseError, match="--index ivfpq must have at least 1000 rows, got 40; use --index exact"):
         make_index(40).approximate("ivfpq", 5)
     assert [lists_of(n) for n in (1000, 10**4, 10**6, 10**7)] == [25, 250, 4000, 12649]
 

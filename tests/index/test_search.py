@@ -83,7 +83,7 @@ def test_queries_that_cannot_be_read_are_named(picture_run, tmp_path):
         (tmp_path / "broken.jpg", "broken.jpg: .*(not a picture|cannot be decoded)"),
         (tmp_path / "empty.png", "empty.png: the file is empty"),
         (tmp_path, "cannot be decoded"),
-        ("17", "row 17 is wanted, but the target's 18 rows lie in 18 to 35"),
+        ("17", "got 17, but the target has 18 rows in 18 to 35"),
         ("-1", "-1: there is no such file"),
         ("²", "²: there is no such file"),
     ]:
@@ -93,7 +93,7 @@ def test_queries_that_cannot_be_read_are_named(picture_run, tmp_path):
 
 def test_features_are_searched_by_row_only(run, pictures):
     assert len(look(run.path, 150)) == 5
-    with pytest.raises(LikewiseError, match="was trained on features and cannot read pictures; query by row number"):
+    with pytest.raises(LikewiseError, match="was trained on features and cannot embed images; query by row number"):
         look(run.path, pictures / "0 färg" / "bild 0.png")
 
 

@@ -7,7 +7,7 @@ import pytest
 from make_index import make_rows
 
 from likewise.errors import LikewiseError
-from likewise.index.snapshot import fitting, pack
+from likewise.index.snapshot import pack, prepare_vectors
 
 
 def test_paths_and_boxes_come_back():
@@ -27,10 +27,10 @@ def test_rows_are_found_by_number_unless_they_are_gone():
     rows.here[2] = False
     assert rows.places([25, 20]).tolist() == [5, 0] and len(rows) == 5
     for missing in (22, 19, 26, -1, 10**30):
-        with pytest.raises(LikewiseError, match=rf"row {missing} is wanted, but the target's 5 rows lie in 20 to 25"):
+        with pytest.raises(LikewiseError, match=rf"got {missing}, but the target has 5 rows in 20 to 25"):
             rows.places([20, missing])
     for missing, near in [(22, "20, 21, 23"), (-1, "20, 21, 23"), (10**30, "23, 24, 25")]:
-        with pytest.raises(LikewiseError, match=f"take one of them, such as {near}$"):
+        with pytest.raises(LikewiseError, match=f"choose one of them, such as {near}$"):
             rows.places([missing])
     rows.here[2:] = False
     with pytest.raises(LikewiseError, match="such as 20, 21$"):
@@ -42,20 +42,20 @@ def test_rows_are_found_by_number_unless_they_are_gone():
 
 def test_vectors_get_unit_length_for_cosines_and_those_that_have_it_are_untouched():
     rows = make_rows(4)
-    assert np.array_equal(fitting(rows.vectors, "cosine"), rows.vectors)
-    assert np.allclose(fitting(7 * rows.vectors, "cosine"), rows.vectors, atol=1e-6)
-    assert np.array_equal(fitting(7 * rows.vectors, "euclidean"), 7 * rows.vectors)
+    assert np.array_equal(prepare_vectors(rows.vectors, "cosine"), rows.vectors)
+    assert np.allclose(prepare_vectors(7 * rows.vectors, "cosine"), rows.vectors, atol=1e-6)
+    assert np.array_equal(prepare_vectors(7 * rows.vectors, "euclidean"), 7 * rows.vectors)
     bad = rows.vectors.copy()
     bad[2, 1] = np.nan
     with pytest.raises(LikewiseError, match=r"must be finite, got NaN or infinity in 1 rows \(first: place 2\)"):
-        fitting(bad, "cosine")
+        prepare_vectors(bad, "cosine")
     bad[2] = 0
-    assert np.array_equal(fitting(bad, "euclidean"), bad)
+    assert np.array_equal(prepare_vectors(bad, "euclidean"), bad)
     with pytest.raises(LikewiseError, match=r"not be all zeros to have a cosine, but 1 of 4 are \(first: place 2\)"):
-        fitting(bad, "cosine")
+        prepare_vectors(bad, "cosine")
 
 
 @pytest.mark.parametrize("scale", [1e30, 1e-30])
 def test_lengths_may_lie_beyond_their_squares(scale):
     vectors = make_rows(4).vectors
-    assert np.allclose(fitting((vectors * scale).astype(np.float32), "cosine"), vectors, atol=1e-6)
+    assert np.allclose(prepare_vectors((vectors * scale).astype(np.float32), "cosine"), vectors, atol=1e-6)

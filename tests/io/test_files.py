@@ -17,10 +17,10 @@ def test_a_really_full_device(tmp_path):
     """The kernel's own refusal, not a simulated one: the message names the file, and nothing half-written remains."""
     target = tmp_path / "model.bin"
     target.write_text("old")
-    with pytest.raises(DiskFull, match="no room left on the disk"), write_aside(target) as aside:
+    with pytest.raises(DiskFull, match="no space left on the disk"), write_aside(target) as aside:
         os.symlink("/dev/full", aside)
         aside.write_text("x" * 100_000)
-    with pytest.raises(DiskFull, match="no room left on the disk"), write_aside(target) as aside:
+    with pytest.raises(DiskFull, match="no space left on the disk"), write_aside(target) as aside:
         os.symlink("/dev/full", aside)
         with aside.open("wb") as file:
             torch.save({"a": torch.zeros(100_000)}, file)  # which raises an error of its own
@@ -75,7 +75,7 @@ def test_where_to_write_is_known_before_the_work(tmp_path):
     with pytest.raises(LikewiseError, match="compare: --out must end in .png, got '.*a.txt'"):
         check_out(str(tmp_path / "a.txt"), ".png", "compare")
     with pytest.raises(
-        LikewiseError, match="compare: the folder of --save '.*nowhere/a.png' does not exist; make it first"
+        LikewiseError, match="compare: the folder of --save '.*nowhere/a.png' does not exist; create it first"
     ):
         check_out(str(tmp_path / "nowhere" / "a.png"), ".png", "compare", flag="--save")
 

@@ -12,8 +12,8 @@ import likewise
 from likewise._notebook import thumbnail
 from likewise.data.decode import _outline
 from likewise.data.images import BadImage, read_image
-from likewise.data.unpack import UNKNOWN, suffix_of
-from likewise.io.image_files import FORMAT_OF, SUFFIXES, formats, open_picture
+from likewise.data.unpack import UNKNOWN_SUFFIX, suffix_of
+from likewise.io.image_files import FORMAT_OF, IMAGE_SUFFIXES, formats, open_picture
 
 
 @pytest.fixture
@@ -29,10 +29,10 @@ def test_postscript_named_png_is_no_picture(postscript):
         assert image.format == "EPS"
     with pytest.raises(UnidentifiedImageError):
         open_picture(postscript)
-    with pytest.raises(BadImage, match=r"a\.png: this is not a picture in a known format \(JPEG, .*\); drop it"):
+    with pytest.raises(BadImage, match=r"a\.png: this is not an image in a known format \(JPEG, .*\); drop it"):
         read_image(postscript)
     assert _outline(str(postscript)) is None and thumbnail(str(postscript)) == ""
-    assert suffix_of(postscript.read_bytes()) == UNKNOWN == suffix_of(str(postscript))
+    assert suffix_of(postscript.read_bytes()) == UNKNOWN_SUFFIX == suffix_of(str(postscript))
 
 
 def test_every_suffix_is_read(tmp_path):
@@ -45,7 +45,7 @@ def test_every_suffix_is_read(tmp_path):
                 continue
             with open_picture(tmp_path / f"a{suffix}") as image:
                 assert image.format == kind and read_image(tmp_path / f"a{suffix}").size == (16, 16)
-    assert {".jpg", ".png", ".tiff"} < SUFFIXES and not {"EPS", "WMF", "PSD"} & set(formats())
+    assert {".jpg", ".png", ".tiff"} < IMAGE_SUFFIXES and not {"EPS", "WMF", "PSD"} & set(formats())
 
 
 def test_pictures_of_stereo_cameras_are_read():

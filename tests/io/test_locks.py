@@ -125,10 +125,10 @@ def test_where_process_numbers_mean_nothing_the_heartbeat_decides(file, monkeypa
         with pytest.raises(LockHeld), held(file):
             pass
         with monkeypatch.context() as patch:  # a clock that differs from that of the disk decides nothing
-            patch.setattr(locks.time, "time", lambda: time.time_ns() / 1e9 + 10 * locks.STALE)
+            patch.setattr(locks.time, "time", lambda: time.time_ns() / 1e9 + 10 * locks.STALE_LOCK_SECONDS)
             with pytest.raises(LockHeld), held(file):
                 pass
-        old = file.stat().st_mtime - locks.STALE - 1
+        old = file.stat().st_mtime - locks.STALE_LOCK_SECONDS - 1
         os.utime(file, (old, old))
         with held(file):  # no heartbeat for too long
             pass
@@ -137,7 +137,7 @@ def test_where_process_numbers_mean_nothing_the_heartbeat_decides(file, monkeypa
 def test_a_suspended_owner_keeps_its_lock(file):
     """Its heart does not beat, but its process is there and will go on."""
     with held(file):
-        old = time.time() - 10 * locks.STALE
+        old = time.time() - 10 * locks.STALE_LOCK_SECONDS
         os.utime(file, (old, old))
         with pytest.raises(LockHeld) as refused, held(file):
             pass
@@ -166,7 +166,7 @@ def test_the_heart_stops_with_the_file(file):
 def test_of_two_who_find_a_lock_left_behind_one_wins(file, monkeypatch):
     """Both saw that it was stale; the slower one must not delete the faster one's new lock."""
     file.write_text(json.dumps(mark() | {"pid": 2**22 + 1}))
-    real, taken = locks.remove_left_behind, []
+    real, taken = locks.remove_stale, []
 
     def slow(path, stale):
         if not taken:  # between the check and the removal, another process acquires the lock
@@ -174,7 +174,7 @@ def test_of_two_who_find_a_lock_left_behind_one_wins(file, monkeypatch):
             taken[0].acquire()
         real(path, stale)
 
-    monkeypatch.setattr(locks, "remove_left_behind", slow)
+    monkeypatch.setattr(locks, "remove_stale", slow)
     with pytest.raises(LockHeld), held(file):
         pass
     assert json.loads(file.read_text())["pid"] == os.getpid()

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from likewise.io import processes
-from likewise.io.processes import command, is_stopped, lives, mark, space
+from likewise.io.processes import command, is_stopped, lives, mark, pid_scope
 
 
 def test_a_child_imports_what_its_parent_does_and_nothing_from_the_current_folder(tmp_path, monkeypatch):
@@ -52,8 +52,8 @@ def test_a_number_that_another_process_got_and_one_that_waits_for_its_parent(mon
     os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
     assert lives(mark() | {"pid": ended.pid}) is False  # killed, and not yet waited for
     ended.wait()
-    assert space().split()[-1] == os.readlink("/proc/self/ns/pid")
-    monkeypatch.setattr(processes, "space", lambda: None)
+    assert pid_scope().split()[-1] == os.readlink("/proc/self/ns/pid")
+    monkeypatch.setattr(processes, "pid_scope", lambda: None)
     assert lives(mark()) is None
 
 

@@ -21,7 +21,7 @@ print("the end")
 
 
 def test_lines_where_there_is_no_terminal(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "EVERY", 0.0)
+    monkeypatch.setattr(progress, "LINE_INTERVAL_SECONDS", 0.0)
     with progress.bar("learn", 4, start=1) as shown:
         shown.advance(1, facts="loss 0.5")
         shown.advance(2)
@@ -44,7 +44,7 @@ def test_lines_come_only_now_and_then(capsys):
 
 
 def test_quiet_prints_nothing(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "EVERY", 0.0)
+    monkeypatch.setattr(progress, "LINE_INTERVAL_SECONDS", 0.0)
     with progress.bar("learn", 4, quiet=True) as shown:
         shown.advance(4, facts="loss 0.5")
     assert capsys.readouterr() == ("", "")

@@ -58,7 +58,7 @@ def test_a_suspended_child_ends_when_it_is_asked_to():
 def test_a_second_ctrl_c_kills(monkeypatch):
     child = ready(DEAF)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(supervisor, "ask_all", lambda children: signal.raise_signal(signal.SIGINT))
+        patch.setattr(supervisor, "request_stop", lambda children: signal.raise_signal(signal.SIGINT))
         stop_all([child])
     assert child.wait() == -signal.SIGKILL
 

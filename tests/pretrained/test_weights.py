@@ -43,7 +43,7 @@ def test_a_deeper_sister_with_all_the_names_and_shapes_is_another_architecture(t
 
     torch.save(timm.create_model("resnet34").state_dict(), tmp_path / "resnet34.pth")
     with pytest.raises(
-        LikewiseError, match=r"resnet34\.pth .*another architecture.* not known here \(layer1\.2\.conv1"
+        LikewiseError, match=r"resnet34\.pth .*another architecture.* not in the network \(layer1\.2\.conv1"
     ):
         build_backbone("resnet18", weights=tmp_path / "resnet34.pth")
 
@@ -92,7 +92,7 @@ def test_a_plain_pickle_is_refused_and_not_run(tmp_path, protocol):
 
 
 def test_damaged_files_of_each_kind(tmp_path):
-    for name, text in (("a.pth", "it is damaged or a pickle"), ("a.safetensors", "must be a whole weight file")):
+    for name, text in (("a.pth", "it is damaged or a pickle"), ("a.safetensors", "must be a complete weight file")):
         (tmp_path / name).write_bytes(b"no weights at all")
         with pytest.raises(LikewiseError, match=f"{name} .*{text}"):
             weights.read_weights(tmp_path / name)
@@ -127,7 +127,7 @@ def test_a_failed_download_is_one_sentence_with_the_ways_out(monkeypatch, reacha
         raise offline_error()
 
     monkeypatch.setattr(timm, "create_model", create_model)
-    monkeypatch.setattr(weights, "within_reach", lambda address: reachable)
+    monkeypatch.setattr(weights, "is_reachable", lambda address: reachable)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     with pytest.raises(LikewiseError) as caught:
         build_backbone("resnet18")
@@ -148,8 +148,8 @@ def test_networks_outside_timm_fail_the_same_way(monkeypatch, name):
 
     monkeypatch.setattr(torch.hub, "load_state_dict_from_url", refuse)
     monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", refuse)
-    monkeypatch.setattr(weights, "within_reach", lambda address: False)
-    with pytest.raises(LikewiseError, match=rf"'{name}' must be downloaded, which fails \(URLError: .*--weights FILE"):
+    monkeypatch.setattr(weights, "is_reachable", lambda address: False)
+    with pytest.raises(LikewiseError, match=rf"'{name}' must be downloaded, but .*failed \(URLError: .*--weights FILE"):
         build_backbone(name)
 
 
@@ -160,7 +160,7 @@ def test_within_reach(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"http://127.0.0.1:{server.getsockname()[1]}"
-        assert weights.within_reach(address)
-    assert not weights.within_reach(address)
+        assert weights.is_reachable(address)
+    assert not weights.is_reachable(address)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    assert weights.within_reach(address), "behind a proxy only a request can tell"
+    assert weights.is_reachable(address), "behind a proxy only a request can tell"

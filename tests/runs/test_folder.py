@@ -38,7 +38,7 @@ def test_a_full_disk_leaves_the_old_file(run, monkeypatch):
         lambda: run.write_json("config.json", {}),
         lambda: run.rewind_log(0),
     ):
-        with pytest.raises(LikewiseError, match="no room left on the disk.*untouched"):
+        with pytest.raises(LikewiseError, match="no space left on the disk.*unchanged"):
             write()
     assert {p.name: p.read_bytes() for p in run.path.iterdir()} == before
 

@@ -98,9 +98,7 @@ def test_a_full_disk(settings, tmp_path, process):
     told = tmp_path / "told"
     process(fill_the_disk, settings, str(told)).join()
     run = Run(settings["out"])
-    message = (
-        f"run: there is no room left on the disk for {run.path / 'state.pt'}; what was there before is untouched. "
-    )
+    message = f"run: no space left on the disk to write {run.path / 'state.pt'}; the previous file is unchanged. "
     assert told.read_text() == message + "Free some space and run the same command again"
     assert run.load_state()["step"] == 10 and run.load_tensors("model.safetensors")
     assert not list(run.path.glob(".*.part"))
@@ -125,7 +123,7 @@ def test_a_killed_reader_of_pictures(tmp_path):
             for reader in set(multiprocessing.active_children()) - others:
                 reader.kill()
 
-    killed = r"a process that reads pictures was killed.*Training stopped at step \d"
+    killed = r"a process that reads images was killed.*Training stopped at step \d"
     with pytest.raises(LikewiseError, match=killed) as told:
         train(Train(**settings, out=str(tmp_path / "run")), hooks=Hooks(after_step=kill_readers))
     assert "\n" not in str(told.value)

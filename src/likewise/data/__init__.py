@@ -15,26 +15,27 @@ from likewise.types import Items
 __all__ = ["HUB", "NAMES", "load"]
 
 NAMES: dict[str, str] = {
-    "glyphs": "characters drawn from fonts, made on the spot: glyphs(size=40, per_class=24, classes=None, seed=0)",
-    "cub200": "CUB-200-2011: 11,788 pictures of 200 bird species; first 100 classes train, last 100 test",
-    "cars196": "Stanford Cars: 16,185 pictures of 196 car models; first 98 classes train, last 98 test",
-    "sop": "Stanford Online Products: 120,053 pictures of 22,634 products; the lists of its authors",
-    "inshop": "DeepFashion In-Shop: 52,712 pictures of 7,982 garments; train, query and gallery of its authors",
-    "inaturalist": "iNaturalist 2018: 461,939 pictures of 8,142 species; the lists published with Smooth-AP",
-    "imagenet": "ImageNet-1k training pictures: 1,281,167 of 1,000 classes; first half of them train, rest test",
+    "glyphs": "characters drawn from fonts when first used: glyphs(size=40, per_class=24, classes=None, seed=0)",
+    "cub200": "CUB-200-2011: 11,788 images of 200 bird species; first 100 classes train, last 100 test",
+    "cars196": "Stanford Cars: 16,185 images of 196 car models; first 98 classes train, last 98 test",
+    "sop": "Stanford Online Products: 120,053 images of 22,634 products; the authors' lists",
+    "inshop": "DeepFashion In-Shop: 52,712 images of 7,982 garments; the authors' train, query and gallery",
+    "inaturalist": "iNaturalist 2018: 461,939 images of 8,142 species; the lists published with Smooth-AP",
+    "imagenet": "ImageNet-1k: 1,281,167 training images of 1,000 classes; first half of the classes train, rest test",
 }
-"""Named data sets. A new one is a module here with a function of its name (root, ... -> Items), and one line above."""
+"""Named data sets. To add one: a module in this package with a function of its name (root, ... -> Items), and a line here."""
 
 HUB = {
     "hf:NAME": "a data set of Hugging Face, or its folder: hf:NAME[:CONFIG][?image=COLUMN&label=COLUMN&split=train,test]"
 }
-"""The form of data that is on a hub."""
+"""Form of DATA for data sets on a hub -> its description, for `likewise list`."""
 
-FORMS = (
+DATA_FORMS = (
     f"a name ({', '.join(NAMES)}), a folder with one sub-folder per class, "
     "a .csv or .parquet table with path and label, features in .npz or .parquet with x and label, hf:NAME, a data set of "
     "Hugging Face, or my_lab.readers.boats(), a reader of your own"
 )
+"""The accepted forms of DATA, for error messages."""
 
 
 def load(data: str, root: str | None = None, *, fetch: bool = True, allow_imports: bool = False) -> Items:
@@ -42,11 +43,11 @@ def load(data: str, root: str | None = None, *, fetch: bool = True, allow_import
 
     Args:
         data: a name from `NAMES`, a folder, a table, a feature file, or `hf:NAME` (see `hugging_face`). `glyphs` takes
-            arguments in its name: `glyphs(size=32, classes=40)`. A folder called like a known name is meant by `./name`.
+            arguments: `glyphs(size=32, classes=40)`. For a folder with the name of a known data set, write `./name`.
             `my_lab.readers.boats(year=2020)` calls a reader of your own; see `own_reader`.
-        root: for a name, where the original download was unpacked; for a table, the folder its paths start from; for a reader
+        root: for a name, the folder of the unpacked download; for a table, the base folder of its paths; for a reader
             of your own, its argument `root`.
-        fetch: whether data may be fetched from a hub; without, only what is in the cache already.
+        fetch: whether data may be downloaded from a hub; otherwise only cached data is read.
         allow_imports: whether a reader of your own may be imported, which runs its code.
     """
     data, root = str(data), None if root is None else str(root)
@@ -63,11 +64,11 @@ def load(data: str, root: str | None = None, *, fetch: bool = True, allow_import
         name, arguments = parse(data)
         return load_name(name, root, arguments)
     guess = nearest_name(data, NAMES)
-    raise LikewiseError(f"data: {data!r} is neither a known name nor an existing path{guess} DATA is {FORMS}")
+    raise LikewiseError(f"data: {data!r} is neither a known name nor an existing path{guess} DATA is {DATA_FORMS}")
 
 
 def parse(text: str) -> tuple[str, dict]:
-    """`glyphs(size=32)` -> its name and arguments. Only literals are read; nothing is evaluated."""
+    """Parse `glyphs(size=32)` into the name and its arguments. Only literals are accepted; nothing is evaluated."""
     try:
         call = ast.parse(text.strip(), mode="eval").body
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
@@ -84,7 +85,7 @@ def parse(text: str) -> tuple[str, dict]:
 def load_name(name: str, root: str | None, arguments: dict) -> Items:
     """Call the reader of a named data set: the function of that name in the module of that name in this package."""
     if name not in NAMES:
-        raise LikewiseError(f"data: there is no data set {name!r}{nearest_name(name, NAMES)} DATA is {FORMS}")
+        raise LikewiseError(f"data: there is no data set {name!r}{nearest_name(name, NAMES)} DATA is {DATA_FORMS}")
     make: Callable[..., Items] = getattr(importlib.import_module(f"likewise.data.{name}"), name)
     parameters = dict(inspect.signature(make).parameters)
     needs_root = parameters.pop("root").default is inspect.Parameter.empty
@@ -93,7 +94,7 @@ def load_name(name: str, root: str | None, arguments: dict) -> Items:
         raise LikewiseError(f"data: {name} takes no arguments, got {', '.join(arguments)}; write just {name!r}")
     if root is None and needs_root:
         raise LikewiseError(
-            f"{name}: root must be the folder where the original download was unpacked, and none was given; "
+            f"{name}: root must be the folder where the original download was unpacked, got none; "
             f"pass root (for a folder ./{name} of class folders, write ./{name})"
         )
     for word in arguments:
@@ -108,19 +109,21 @@ def load_hugging_face(data: str, root: str | None, fetch: bool = True) -> Items:
     from likewise.data.hugging_face import read_hugging_face
 
     if root is not None:
-        raise LikewiseError(f"hf: {data} holds its own pictures, so root={root!r} means nothing; leave it out")
+        raise LikewiseError(f"hf: {data} holds its own images, so root must not be given, got {root!r}; omit it")
     return read_hugging_face(data, fetch)
 
 
 def load_path(path: Path, root: str | None) -> Items:
-    from likewise.data.hugging_face import holds_pictures, is_saved
+    from likewise.data.hugging_face import holds_images, is_saved
 
     suffix = path.suffix.lower()
-    if is_saved(path) or (suffix == ".parquet" and holds_pictures(path)):
+    if is_saved(path) or (suffix == ".parquet" and holds_images(path)):
         return load_hugging_face(str(path), root)
     if path.is_dir():
         if root is not None:
-            raise LikewiseError(f"folder: {path} holds its own pictures, so root={root!r} means nothing; leave it out")
+            raise LikewiseError(
+                f"folder: {path} holds its own images, so root must not be given, got {root!r}; omit it"
+            )
         from likewise.data.folder import read_folder
 
         return read_folder(str(path))
@@ -138,4 +141,4 @@ def load_path(path: Path, root: str | None) -> Items:
             f"data: {path.name} holds embeddings without a table; save them as .npz with x and label, "
             "or read them with likewise.data.features.read_embeddings(file, labels)"
         )
-    raise LikewiseError(f"data: {path.name} is a file of a kind that is not read; DATA is {FORMS}")
+    raise LikewiseError(f"data: {path.name} has a suffix that is not supported; DATA is {DATA_FORMS}")

@@ -1,8 +1,8 @@
-"""Boxes of pictures, resized to squares: the same grey levels by Pillow, by torch on any device, and by a kernel on a GPU.
+"""Crop boxes of images and resize them to squares: with the same values by Pillow, by torch on any device, and by a GPU kernel.
 
-A plan is a line of whole numbers for each picture: start and stride (where its pixels lie among all), top, left, height and width
-of its box, height and width it is resized to, the first row and column kept of that, and whether it is mirrored. Resizing is
-Pillow's, along rows and then along columns.
+A plan has one row of integers per image: start (first pixel in the array of all pixels), stride (width of the image); top, left,
+height and width of its box; height and width after resizing; first row and column of the square in the resized box; and whether
+the square is mirrored. Resizing is that of Pillow, along rows and then along columns.
 """
 
 from __future__ import annotations
@@ -18,40 +18,42 @@ from torch import Tensor
 
 from likewise.errors import LikewiseError
 
-PIXELS = 2**22
-"""Pixels worked on at once, which bounds memory."""
+CHUNK_PIXELS = 2**22
+"""Pixels that torch resizes at once, which bounds memory."""
 
-BITS = 22
-"""Of Pillow's weights, which are whole numbers and add up to 2**BITS."""
+WEIGHT_BITS = 22
+"""Precision of Pillow's resampling weights: integers that sum to 2**WEIGHT_BITS."""
 
 
 def check_size(size: int) -> None:
-    """Raise unless this is the side of a picture in pixels."""
+    """Raise unless `size` is a positive number of pixels."""
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise LikewiseError(f"augment: size must be a whole number of pixels above 0, got {size!r}")
+        raise LikewiseError(
+            f"augment: size must be a whole number of pixels above 0, got {size!r}; use 224, for example"
+        )
 
 
 def cut(
     pixels: UInt8[Tensor, "P 3"] | UInt8[np.ndarray, "P 3"], plan: Int[np.ndarray, "B 11"], size: int
 ) -> UInt8[Tensor, "B 3 s s"]:
-    """The squares of a plan, where the pixels are: arrays go through Pillow, tensors through torch or a kernel."""
+    """Crop and resize as planned, on the device of the pixels: arrays with Pillow, tensors with torch or a Triton kernel."""
     if isinstance(pixels, np.ndarray):
         return cut_by_pillow(pixels, plan, size)
-    if not len(plan):  # a share of a small batch
+    if not len(plan):  # this process has no share of a small batch
         return pixels.new_empty(0, 3, size, size)
     if pixels.is_cuda:
         from likewise.data import crop_resize_triton
 
         if crop_resize_triton.works():
             return crop_resize_triton.cut(pixels, send(torch.from_numpy(plan), pixels.device), size)
-    pieces = math.ceil(len(plan) * int(plan[:, 4:6].max(0).prod()) / PIXELS)
+    pieces = math.ceil(len(plan) * int(plan[:, 4:6].max(0).prod()) / CHUNK_PIXELS)
     return torch.cat([_cut_by_torch(pixels, piece, size) for piece in np.array_split(plan, min(pieces, len(plan)))])
 
 
 def cut_by_pillow(
     pixels: UInt8[np.ndarray, "P 3"], plan: Int[np.ndarray, "B 11"], size: int
 ) -> UInt8[Tensor, "B 3 s s"]:
-    """Picture after picture; large ones by as many threads as torch may use, which small ones would only wait for."""
+    """Crop and resize with Pillow, image by image; large images in several threads, which do not pay for small ones."""
     made = np.empty((len(plan), 3, size, size), np.uint8)
 
     def one(number: int) -> None:
@@ -79,7 +81,7 @@ def stretch(
     flip: int,
     size: int,
 ) -> UInt8[np.ndarray, "s s 3"]:
-    """One box resized, along rows first: one axis at a time, for which of two Pillow begins with depends on its version."""
+    """Resize one box, rows first. One axis at a time, because the axis that Pillow begins with depends on its version."""
     read = isinstance(box, Image.Image)
     wide, high = box.size if read else box.shape[1::-1]
     if (high, wide) != (grown_h, grown_w):
@@ -92,7 +94,7 @@ def stretch(
 
 
 def shrink(image: Image.Image, side: int | None) -> Image.Image:
-    """A picture whose short side is longer than `side`, resized to that, along rows first; any other as it is."""
+    """Shrink an image to the short side `side`, along rows first; a smaller image is returned unchanged."""
     short = min(image.size)
     if side is None or short <= side:
         return image
@@ -102,14 +104,14 @@ def shrink(image: Image.Image, side: int | None) -> Image.Image:
 
 
 def send(t: Tensor, device: torch.device) -> Tensor:
-    """To the device without waiting for it, which takes pinned memory."""
+    """Copy a tensor to the device asynchronously, through pinned memory."""
     if device.type == "cuda" and t.device.type == "cpu" and not t.is_pinned():
         t = t.pin_memory()
     return t.to(device, non_blocking=True)
 
 
 def _cut_by_torch(pixels: UInt8[Tensor, "P 3"], plan: Int[np.ndarray, "b 11"], size: int) -> UInt8[Tensor, "b 3 s s"]:
-    """Gather the boxes, padded to the largest, and resize them. Shapes are known here, so nothing waits for the device."""
+    """Gather the boxes, padded to the largest, and resize them, without a device sync: the shapes are known on the host."""
     count, (high, wide) = len(plan), plan[:, 4:6].max(0).tolist()
     there = send(torch.from_numpy(plan), pixels.device)
     start, stride, top, left = there[:, :4, None].unbind(1)
@@ -125,18 +127,18 @@ def _cut_by_torch(pixels: UInt8[Tensor, "P 3"], plan: Int[np.ndarray, "b 11"], s
 
 
 def resize_rows(x: Float[Tensor, "b 3 m l"], weight: Int[Tensor, "b s l"], bits: int) -> Float[Tensor, "b 3 m s"]:
-    """Weighted means along the last axis, rounded to whole numbers.
+    """Return weighted means along the last axis, rounded to integers.
 
-    Weights go in so many bits at a time, the lowest first. Their sums of products with pixels float32 holds exactly, in whatever
-    order (tensor cores too): 11 bits are right for 28 pixels, enough to shrink 13 times; 8 bits for 250.
+    The weights are split into groups of `bits` bits, processed from the lowest, so that float32 holds the sums of products with
+    pixels exactly in any order (tensor cores too): 11 bits are exact for 28 pixels, enough to shrink 13 times; 8 bits for 250.
     """
-    flat, mean = x.flatten(1, 2), x.new_full((1, 1, 1), 2 ** (BITS - 1))
+    flat, mean = x.flatten(1, 2), x.new_full((1, 1, 1), 2 ** (WEIGHT_BITS - 1))
     with torch.autocast(x.device.type, enabled=False):
-        for low in range(0, BITS, bits):
-            last = low + bits >= BITS
-            unit = 2 ** (BITS - low if last else bits)
-            part = weight >> low if last else weight >> low & unit - 1  # the last may be the unit itself
-            mean = torch.baddbmm(mean, flat, part.float().mT / unit, beta=1 / unit).floor_()
+        for low in range(0, WEIGHT_BITS, bits):
+            last = low + bits >= WEIGHT_BITS
+            unit = 2 ** (WEIGHT_BITS - low if last else bits)
+            group = weight >> low if last else weight >> low & unit - 1  # the highest group may equal the unit itself
+            mean = torch.baddbmm(mean, flat, group.float().mT / unit, beta=1 / unit).floor_()
     return mean.unflatten(1, x.shape[1:3])
 
 
@@ -148,10 +150,15 @@ def triangle(
     longest: int,
     flip: Int[Tensor, "b"] | None = None,
 ) -> Int[Tensor, "b s l"]:
-    """How much of each pixel of a side goes into each of `size` new ones, from number `first` of the `grown` side on.
+    """Return the bilinear weights of every old pixel for `size` new pixels, from pixel `first` of the resized side on.
 
-    A new pixel's weights fall off linearly from its centre, over one old pixel or, when shrinking, over one new one; they add up
-    to 2**BITS. In units of half an old pixel times a new one, places and distances are whole numbers.
+    Args:
+        length: pixels of the old side; `longest` is the padded length.
+        grown: pixels of the resized side.
+        flip: whether the new pixels are in reverse order.
+
+    The weights of a new pixel fall off linearly from its centre, over one old pixel or, when shrinking, over one new pixel; they
+    sum to 2**WEIGHT_BITS. In units of half an old pixel times a new pixel, positions and distances are integers.
     """
     new = torch.arange(size, device=length.device).expand(len(length), -1)
     if flip is not None:
@@ -161,4 +168,4 @@ def triangle(
     apart = ((2 * old + 1) * grown - (2 * new[:, :, None] + 1) * length).abs()
     weight = (2 * length.maximum(grown) - apart).clamp(min=0) * (old < length)
     total = weight.sum(2, keepdim=True)
-    return ((weight << (BITS + 1)) + total) // (2 * total)  # rounded
+    return ((weight << (WEIGHT_BITS + 1)) + total) // (2 * total)  # rounded

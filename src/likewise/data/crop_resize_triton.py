@@ -1,4 +1,4 @@
-"""`cut` as one Triton kernel: boxes of pictures held on a GPU, resized, mirrored, the whole batch at once."""
+"""`crop_resize.cut` as one Triton kernel: crops, resizes and mirrors a whole batch of images in GPU memory."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ try:
 except ImportError:  # torch for some machines comes without it
     triton = None
 
-ROWS, COLUMNS = 4, 64
-"""Of the new pixels that one program makes."""
+TILE_ROWS, TILE_WIDTH = 4, 64
+"""Rows and columns of the tile of new pixels that one program computes."""
 
 
 def available() -> bool:
+    """Whether Triton is installed."""
     return triton is not None
 
 
 def works() -> bool:
-    """Whether a kernel can be built here, which takes a C compiler."""
+    """Whether the kernel can be compiled on this machine, which needs a C compiler."""
     return available() and _tried()
 
 
@@ -36,24 +37,24 @@ def _tried() -> bool:
             torch.tensor([[0, 1, 0, 0, 1, 1, 1, 1, 0, 0, 0]]).cuda(),
             1,
         )
-    except Exception:  # of many kinds
+    except Exception:  # triton raises many types
         return False
     return True
 
 
 def cut(pixels: UInt8[Tensor, "P 3"], plan: Int[Tensor, "B 11"], size: int) -> UInt8[Tensor, "B 3 s s"]:
-    """What `likewise.data.crop_resize.cut` gives, to the bit, in the memory layout that convolutions are fastest with."""
+    """Return the same bits as `likewise.data.crop_resize.cut`, in channels-last memory layout, the fastest for convolutions."""
     assert triton is not None
     made = torch.empty(len(plan), size, size, 3, dtype=torch.uint8, device=pixels.device)
-    grid = (len(plan), triton.cdiv(size, ROWS), triton.cdiv(size, COLUMNS))
-    _cut[grid](pixels, plan.contiguous(), made, size, ROWS, COLUMNS)  # pyright: ignore[reportIndexIssue]
+    grid = (len(plan), triton.cdiv(size, TILE_ROWS), triton.cdiv(size, TILE_WIDTH))
+    _cut[grid](pixels, plan.contiguous(), made, size, TILE_ROWS, TILE_WIDTH)  # pyright: ignore[reportIndexIssue]
     return made.permute(0, 3, 1, 2)
 
 
 def _cut(pixels, plan, made, size, rows: tl.constexpr, columns: tl.constexpr):
-    """Weights, sums and rounding are Pillow's: along rows first, to whole numbers, then along columns."""
-    picture = tl.program_id(0)
-    plan += picture * 11
+    """Compute one tile with the weights, sums and rounding of Pillow: along rows first, to integers, then along columns."""
+    image = tl.program_id(0)
+    plan += image * 11
     start, stride, top, left, height, width = (
         tl.load(plan), tl.load(plan + 1), tl.load(plan + 2), tl.load(plan + 3),
         tl.load(plan + 4).to(tl.int32), tl.load(plan + 5).to(tl.int32),
@@ -91,7 +92,7 @@ def _cut(pixels, plan, made, size, rows: tl.constexpr, columns: tl.constexpr):
         blue += weight_h * (b >> 22)
 
     inside = (row < size)[:, None] & (column < size)[None, :]
-    to = made + 3 * ((picture.to(tl.int64) * size + row[:, None]) * size + column[None, :])
+    to = made + 3 * ((image.to(tl.int64) * size + row[:, None]) * size + column[None, :])
     half = 1 << 21
     tl.store(to, ((red + half) >> 22).to(tl.uint8), mask=inside)
     tl.store(to + 1, ((green + half) >> 22).to(tl.uint8), mask=inside)
@@ -99,10 +100,10 @@ def _cut(pixels, plan, made, size, rows: tl.constexpr, columns: tl.constexpr):
 
 
 def _window(new, length, grown):
-    """Which old pixels a new one looks at: the first, how far it reaches (in half an old pixel times a new one), how many, and
-    the unit of weights, which add up to 2**22."""
+    """Return the old pixels that contribute to a new pixel: the first, the reach (in units of half an old pixel times a new
+    pixel), their number, and the factor that makes their weights sum to 2**22."""
     reach = 2 * tl.maximum(length, grown)
-    # Division cuts towards 0, so it is done above 0.
+    # Integer division truncates towards 0, so the dividend is kept positive.
     low = ((2 * new + 1) * length - reach - grown + 2 * grown * 4096) // (2 * grown) - 4095
     taps = reach // grown + 1
     total = tl.zeros(new.shape, tl.int32)
@@ -117,9 +118,9 @@ def _apart(old, new, length, grown, reach):
 
 
 def _weight(old, new, length, grown, reach, unit):
-    """Rounded to a whole number. A half is rounded up, and the division above may have fallen short of it by a billionth."""
+    """Return the weight rounded to an integer; 3e-9 makes up for the rounding error of the division, so that a half rounds up."""
     return (_apart(old, new, length, grown, reach).to(tl.float64) * unit + (0.5 + 3e-9)).to(tl.int32)
 
 
-if triton is not None:  # of the bare functions: tests wrap them to check shapes, and a wrapper lives elsewhere
+if triton is not None:  # compile the bare functions: tests wrap them in shape checks, which triton cannot compile
     _apart, _weight, _window, _cut = (triton.jit(inspect.unwrap(f)) for f in (_apart, _weight, _window, _cut))

@@ -1,7 +1,7 @@
-"""The decoded pictures of a data set in one file: made once, mapped into memory, checked block by block as they are used.
+"""Disk cache of the decoded images of a data set: written once, memory-mapped, verified block by block on first use.
 
-A cache is a folder named by its key: `pixels.bin` holds the pixels and nothing else, `index.npz` sizes, blocks and checksums.
-While it is made they are `pixels.part` and `blocks.jsonl`, a line for each block that is whole: a killed process loses one block.
+A cache is a folder named by its key: `pixels.bin` holds only pixels; `index.npz` holds sizes, blocks and checksums. While the
+cache is built, `pixels.part` and `blocks.jsonl` (one line per finished block) take their place: a killed process loses one block.
 """
 
 from __future__ import annotations
@@ -20,32 +20,36 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int, UInt8, UInt32
 
-from likewise.data.decode import check_pictures, decoded
+from likewise.data.decode import check_has_images, decoded
 from likewise.data.images import BadImage, check_files, file_of
 from likewise.io.files import cache_folder, write_aside
 from likewise.io.locks import file_lock, share_lock
 from likewise.types import Items, LikewiseError
 
-VERSION = 1  # of the files: raise it whenever they, or the pixels of a picture, change
+VERSION = 1  # of the cache format: increase it when the files or the decoded pixels of an image change
 
-BLOCK = 256
-"""Pictures that share a checksum, and that a killed process loses."""
+BLOCK_ROWS = 256
+"""Images per block: a block has one checksum, and a killed process loses at most one block."""
 
-LONGEST = 2**20
-"""Pixels of a side, at most: `read_image` accepts no picture that comes near it."""
+MAX_SIDE_PIXELS = 2**20
+"""Largest side of an image in a valid index; `read_image` accepts only much smaller images."""
 
-LIMIT = 100 * 10**9
-"""Bytes that all caches may take together; beyond it the ones used longest ago go."""
+MAX_CACHE_BYTES = 100 * 10**9
+"""Most bytes of all caches together; beyond it the least recently used caches are deleted."""
 
 
 class Pixels:
-    """Decoded pictures of a whole data set, one after another, each row by row.
+    """Decoded images of a whole data set, concatenated.
 
     Args:
-        flat: mapped from a file, or held in memory.
-        size: height and width of each picture.
-        edge: rows at which blocks begin, and the end.
-        crc: checksums of the blocks, for pixels that lie in `home`.
+        items: the data set; damaged blocks are decoded again from it.
+        side: see `open_pixels`.
+        flat: the pixels, memory-mapped or in memory.
+        size: height and width of each image.
+        edge: first rows of the blocks, and the number of rows.
+        crc: checksums of the blocks of a cache in `home`; None: the pixels are in memory and need no verification.
+        home: folder of the cache.
+        `say`: called with messages about damaged blocks.
     """
 
     def __init__(
@@ -63,19 +67,19 @@ class Pixels:
         self.start = np.cumsum(size.prod(1)) - size.prod(1)
         self.bytes = flat.size
         self._edge, self._crc, self._home, self._say = edge, crc, home, say
-        self._sure = set(range(len(edge) - 1)) if crc is None else set()
+        self._verified = set(range(len(edge) - 1)) if crc is None else set()
 
     def blocks(self) -> Iterator[tuple[int, UInt8[np.ndarray, "p 3"]]]:
-        """(first pixel, pixels), block by block in order, each known to be whole."""
+        """Yield (first pixel, pixels) of every block in order, verified."""
         for block in range(len(self._edge) - 1):
             self._verify(block)
             first, last = self._span(block)
             yield first, self.flat[first:last]
 
     def need(self, rows: Sequence[int] | Int[np.ndarray, "n"]) -> None:
-        """Make sure that the pixels of these rows are whole. A block is looked at once; after that this costs next to nothing."""
-        found = np.searchsorted(self._edge, np.asarray(rows, np.int64), "right") - 1
-        for block in sorted(set(found.tolist()) - self._sure):
+        """Verify the blocks of these rows, and repair damaged ones. Every block is verified only once."""
+        blocks = np.searchsorted(self._edge, np.asarray(rows, np.int64), "right") - 1
+        for block in sorted(set(blocks.tolist()) - self._verified):
             self._verify(block)
 
     def _span(self, block: int) -> tuple[int, int]:
@@ -83,23 +87,23 @@ class Pixels:
         return int(self.start[self._edge[block]]), int(self.start[last] + self.size[last].prod())
 
     def _verify(self, block: int) -> None:
-        if block in self._sure:
+        if block in self._verified:
             return
         assert self._crc is not None
         first, last = self._span(block)
         size = self.size[self._edge[block] : self._edge[block + 1]]
         if checksum(size, zlib.crc32(self.flat[first:last].data)) != self._crc[block]:
             self._repair(block, 3 * first)
-        self._sure.add(block)
+        self._verified.add(block)
 
     def _repair(self, block: int, at: int) -> None:
-        """Processes that do so at the same time write the same bytes: only those that the checksum knows are written."""
+        """Decode a damaged block again. Concurrent repairs are safe: only bytes that match the checksum are written."""
         rows = range(self._edge[block], self._edge[block + 1])
-        self._say(f"pixels: a block of {self._home} is damaged; its {len(rows)} pictures are decoded again")
-        wrong = "its pixels are not those of before: a picture, its size or Pillow was changed"
+        self._say(f"pixels: a block of {self._home} is damaged; its {len(rows)} images are decoded again")
+        problem = "the decoded pixels differ from before: an image file or Pillow changed"
         try:
-            found = list(decoded(self.items, self.side, rows, quiet=True))
-            whole, size = b"".join(x.tobytes() for x in found), np.array([x.shape[:2] for x in found])
+            images = list(decoded(self.items, self.side, rows, quiet=True))
+            whole, size = b"".join(x.tobytes() for x in images), np.array([x.shape[:2] for x in images])
             assert self._crc is not None and self._home is not None
             if (size == self.size[rows]).all() and checksum(size, zlib.crc32(whole)) == self._crc[block]:
                 with (self._home / "pixels.bin").open("r+b") as file:
@@ -109,9 +113,9 @@ class Pixels:
                     os.fsync(file.fileno())
                 return
         except (BadImage, OSError) as error:
-            wrong = str(error)
+            problem = str(error)
         raise LikewiseError(
-            f"pixels: a damaged block (rows {rows[0]} to {rows[-1]} of {self.items.name}) must be decoded again, but {wrong}. "
+            f"pixels: a damaged block (rows {rows[0]} to {rows[-1]} of {self.items.name}) must be decoded again, but {problem}. "
             f"Delete the folder {self._home} and run the same command again"
         )
 
@@ -125,50 +129,50 @@ def open_pixels(
     say: Callable[[str], None] = print,
     folder: Path | None = None,
 ) -> Pixels:
-    """The decoded pictures of all rows: from the cache, where they are put first if need be; in memory where that fails.
+    """Return the decoded images of all rows from the cache, which is built first if needed; in memory if the cache fails.
 
-    Decoding that was interrupted goes on. Of several processes one decodes, and the others wait for it.
+    Interrupted decoding resumes. If several processes need the same cache, one decodes and the others wait for it.
 
     Args:
-        side: pictures with a longer short side are shrunk to this one; None: all stay as they are.
-        workers: threads that decode; -1: as many as the cores can use.
-        say: is told of what went wrong and was mended.
-        folder: of caches. Default: `pixels` in `files.cache_folder()`.
+        side: images with a longer short side are shrunk to this short side; None: no shrinking.
+        workers: threads that decode; -1: by the number of cores.
+        `say`: called with messages about problems that were repaired or worked around.
+        folder: the folder of all caches. Default: `pixels` in `files.cache_folder()`.
     """
     home = home_of(items, side, folder)
     try:
         return _opened(items, side, home, say) or _made(items, side, home, workers, quiet, say)
     except BadImage:
         raise
-    except (OSError, LikewiseError) as error:  # pictures raise BadImage alone: this is the folder
+    except (OSError, LikewiseError) as error:  # images raise only BadImage, so the problem is the cache folder
         say(f"pixels: {home} cannot be used ({error}); {items.name} is decoded into memory instead")
-    held, size = bytearray(), []  # which grows in place, so that memory holds the pixels about once
+    held, size = bytearray(), []  # a bytearray grows in place, so the pixels are in memory only about once
     with closing(decoded(items, side, range(len(items)), workers, quiet)) as pictures:
         for x in pictures:
             held.extend(x.data)
             size.append(x.shape[:2])
-    edge = np.array([*range(0, len(items), BLOCK), len(items)])
+    edge = np.array([*range(0, len(items), BLOCK_ROWS), len(items)])
     return Pixels(items, side, np.frombuffer(held, np.uint8).reshape(-1, 3), np.array(size), edge, say=say)
 
 
-def is_there(items: Items, side: int | None, folder: Path | None = None) -> bool:
-    """Whether the pictures lie in the cache, all of them."""
+def is_cached(items: Items, side: int | None, folder: Path | None = None) -> bool:
+    """Whether the cache of these images is complete."""
     home = home_of(items, side, folder)
     return (home / "index.npz").is_file() and (home / "pixels.bin").is_file()
 
 
 def checksum(size: Sequence | np.ndarray, crc: int) -> int:
-    """Of a block, given that of its pixels: what it says of sizes is covered too."""
+    """Return the CRC-32 of a block: the CRC of its pixels, extended by the image sizes."""
     return zlib.crc32(np.asarray(size, "<i8").tobytes(), crc)
 
 
 def home_of(items: Items, side: int | None, folder: Path | None) -> Path:
-    """The folder of a cache. Its name changes with everything that the pixels depend on: files, boxes, side; not with labels."""
-    check_pictures(items, side)
+    """Return the folder of a cache. Its name is a hash of all that the pixels depend on: files, boxes, side; not labels."""
+    check_has_images(items, side)
     try:
         files = [os.stat(file_of(items, row)) for row in range(len(items))]
     except OSError:
-        check_files(items)  # says which are missing
+        check_files(items)  # raises an error that names the missing files
         raise
     facts = (
         VERSION, side, [os.path.abspath(file_of(items, row)) for row in range(len(items))],
@@ -178,7 +182,7 @@ def home_of(items: Items, side: int | None, folder: Path | None) -> Path:
 
 
 def _opened(items: Items, side: int | None, home: Path, say: Callable[[str], None]) -> Pixels | None:
-    """The finished cache; None where there is none, or its index is damaged (every part of which has a checksum)."""
+    """Open a finished cache; None if there is none or its index is damaged (the .npz file has checksums)."""
     try:
         with np.load(home / "index.npz", allow_pickle=False) as index:
             size, edge, crc = index["size"], index["edge"], index["crc"]
@@ -189,33 +193,34 @@ def _opened(items: Items, side: int | None, home: Path, say: Callable[[str], Non
         return None
     length = 3 * int(size.prod(1).sum())
     if os.fstat(file.fileno()).st_size != length:
-        os.truncate(home / "pixels.bin", length)  # what is missing then fails its checksum, and is decoded again
+        os.truncate(home / "pixels.bin", length)  # missing pixels then fail their checksum and are decoded again
     flat = np.memmap(file, np.uint8, "r", shape=(length // 3, 3))
     found = Pixels(items, side, flat, size, edge, crc, home, say)
     weakref.finalize(found, file.close)
-    with suppress(OSError):  # it may belong to others
-        share_lock(file)  # in use
+    with suppress(OSError):  # the folder may belong to another user
+        share_lock(file)  # marks the cache as in use
         os.utime(home)
     return found
 
 
 def _fits(size: np.ndarray, edge: np.ndarray, crc: np.ndarray, count: int) -> bool:
-    """Whether an index is one of `count` pictures in blocks."""
+    """Whether these arrays are a valid index of `count` images."""
     return (
-        size.shape == (count, 2) and size.dtype.kind == "i" and size.min() > 0 and size.max() <= LONGEST
+        size.shape == (count, 2) and size.dtype.kind == "i" and size.min() > 0 and size.max() <= MAX_SIDE_PIXELS
         and edge.ndim == 1 and edge.dtype.kind == "i" and len(edge) > 1 and edge[0] == 0 and edge[-1] == count
         and bool((np.diff(edge) > 0).all()) and crc.dtype == np.uint32 and crc.shape == (len(edge) - 1,)
     )  # fmt: skip
 
 
 def _made(items: Items, side: int | None, home: Path, workers: int, quiet: bool, say: Callable[[str], None]) -> Pixels:
+    """Build the cache under a lock, unless another process has built it meanwhile, and open it."""
     home.parent.mkdir(parents=True, exist_ok=True)
-    waiting = partial(say, f"pixels: another process decodes {items.name}; waiting for it")
+    waiting = partial(say, f"pixels: another process is decoding {items.name}; waiting for it")
     with file_lock(home.with_suffix(".lock"), before_waiting=waiting):
         if (found := _opened(items, side, home, say)) is not None:
             return found
         if (home / "pixels.bin").exists():
-            say(f"pixels: the index of {home} is damaged; {items.name} is decoded anew")
+            say(f"pixels: the index of {home} is damaged; {items.name} is decoded again")
             shutil.rmtree(home)
         home.mkdir(exist_ok=True)
         try:
@@ -223,7 +228,7 @@ def _made(items: Items, side: int | None, home: Path, workers: int, quiet: bool,
         except BadImage:
             raise
         except (OSError, LikewiseError):
-            shutil.rmtree(home, ignore_errors=True)  # half a cache would keep a full disk full
+            shutil.rmtree(home, ignore_errors=True)  # an incomplete cache would keep the disk full
             raise
         found = _opened(items, side, home, say)
     assert found is not None
@@ -232,6 +237,7 @@ def _made(items: Items, side: int | None, home: Path, workers: int, quiet: bool,
 
 
 def _build(items: Items, side: int | None, home: Path, workers: int, quiet: bool) -> None:
+    """Decode all images into the cache folder, after the blocks that an interrupted process finished."""
     part, journal = home / "pixels.part", home / "blocks.jsonl"
     blocks = _finished(part, journal, len(items))
     rows, size, crc = range(sum(len(block["size"]) for block in blocks), len(items)), [], 0
@@ -244,9 +250,9 @@ def _build(items: Items, side: int | None, home: Path, workers: int, quiet: bool
             out.write(x.data)
             crc = zlib.crc32(x.data, crc)
             size.append(x.shape[:2])
-            if len(size) == BLOCK or row == rows[-1]:
+            if len(size) == BLOCK_ROWS or row == rows[-1]:
                 out.flush()
-                os.fsync(out.fileno())  # before the line that vouches for it
+                os.fsync(out.fileno())  # before the line that declares the block finished
                 blocks.append({"size": size, "crc": checksum(size, crc)})
                 print(json.dumps(blocks[-1]), file=log, flush=True)
                 size, crc = [], 0
@@ -254,12 +260,12 @@ def _build(items: Items, side: int | None, home: Path, workers: int, quiet: bool
     sizes, crcs = np.concatenate([block["size"] for block in blocks]), np.array([b["crc"] for b in blocks], np.uint32)
     with write_aside(home / "index.npz") as aside, aside.open("wb") as file:
         np.savez(file, size=sizes, edge=edge, crc=crcs)
-    os.replace(part, home / "pixels.bin")  # from here on it is there
+    os.replace(part, home / "pixels.bin")  # from here on the cache is complete
     journal.unlink()
 
 
 def _finished(part: Path, journal: Path, count: int) -> list[dict]:
-    """Blocks of at most `count` pictures that were whole when decoding ended early; what lies beyond them is cut off."""
+    """Return the finished blocks of an interrupted build, of at most `count` images; truncate the files after them."""
     part.touch()
     journal.touch()
     blocks, rows, lines, pixels, there = [], 0, 0, 0, part.stat().st_size
@@ -268,7 +274,7 @@ def _finished(part: Path, journal: Path, count: int) -> list[dict]:
             block = json.loads(line)
             size, crc = np.array(block["size"]), np.array([block["crc"]], np.uint32)
             whole = line.endswith(b"\n") and _fits(size, np.array([0, len(size)]), crc, len(size))
-        except Exception:  # of many kinds: it may hold anything
+        except Exception:  # a damaged line may hold anything
             break
         rows, end = rows + len(size), pixels + 3 * int(size.prod(1).sum()) if whole else 0
         if not whole or end > there or rows > count:
@@ -282,12 +288,12 @@ def _finished(part: Path, journal: Path, count: int) -> list[dict]:
 
 
 def _tidy(home: Path) -> None:
-    """Delete the caches used longest ago, but none that a process makes or uses."""
+    """Delete the least recently used caches beyond MAX_CACHE_BYTES, except those that a process builds or uses."""
     total = 0
-    with suppress(OSError):  # others tidy too
+    with suppress(OSError):  # other processes may delete caches too
         for cache in sorted(home.parent.glob("[0-9a-f]" * 64 + "/"), key=os.path.getmtime, reverse=True):
             total += sum(file.stat().st_size for file in cache.iterdir())
-            if total <= LIMIT or cache == home:
+            if total <= MAX_CACHE_BYTES or cache == home:
                 continue
             with file_lock(cache.with_suffix(".lock"), wait=False) as idle:
                 if idle and _unused(cache / "pixels.bin"):

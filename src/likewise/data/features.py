@@ -1,4 +1,4 @@
-"""Precomputed features or embeddings with their labels, in place of pictures."""
+"""Read precomputed features or embeddings with their labels, as items without images."""
 
 from __future__ import annotations
 
@@ -10,35 +10,36 @@ from typing import Any
 
 import numpy as np
 
-from likewise.data.schema import KNOWN, check_names, class_numbers, in_order, integers, optional_columns, text
+from likewise.data.schema import KNOWN_COLUMNS, check_names, class_numbers, in_order, integers, optional_columns, text
 from likewise.data.tabular import Sheet, check_rows, parquet_errors, read_csv, read_parquet, read_text
 from likewise.io.files import first_line
 from likewise.types import Items, LikewiseError
 
-FILES = ".npy, .npz, .parquet or .safetensors"
+FEATURE_SUFFIXES = ".npy, .npz, .parquet or .safetensors"
+"""Supported files, for error messages."""
 
-LABELS = ("label", "y", "class_name", "label_clean", "class_name_clean")
-"""What a file of labels stands in for."""
+LABEL_COLUMNS = ("label", "y", "class_name", "label_clean", "class_name_clean")
+"""Columns of a feature file that a separate label file replaces."""
 
 
 def read_features(file: str, root: str | None = None) -> Items:
-    """Features from `.npz` (x and label, or y; optionally split, query, gallery, group, class_name, path) or `.parquet`
-    with a list column x beside the columns of a table.
+    """Read features from `.npz` (x and label, or y; optionally split, query, gallery, group, class_name, path) or `.parquet`
+    (a list column x and the columns of a table).
 
     Args:
-        root: where the paths start, if the file has any; by default its own folder.
+        root: base folder of the paths, if the file has any; default: the folder of the file.
     """
     return read_embeddings(file, root=root)
 
 
 def read_embeddings(file: str, labels: str | None = None, root: str | None = None) -> Items:
-    """Vectors computed elsewhere, as items with `x`. Files are never unpickled.
+    """Read precomputed vectors as items with `x`. Files are never unpickled.
 
     Args:
-        file: .npy (N, F), or .npz, .safetensors, .parquet with x (or z) and their labels beside it.
-        labels: a file with the labels: .npy (N), .csv with a column label, or .txt with one a line. It stands above labels,
-            and other columns, that `file` has of its own. Lines with a column row that holds 0 to N - 1 may stand in any order.
-        root: where the paths start, if the file has any; by default its own folder.
+        file: .npy (N, F), or .npz, .safetensors, .parquet with the vectors as x (or z) and their labels.
+        labels: file with the labels: .npy (N), .csv with a column label, or .txt with one label per line. Its columns replace
+            those of `file`. The lines of a CSV file may be in any order if it has a column row that holds 0 to N - 1.
+        root: base folder of the paths, if the file has any; default: the folder of the file.
     """
     name = Path(file).name
     if not os.path.isfile(file):
@@ -50,19 +51,19 @@ def read_embeddings(file: str, labels: str | None = None, root: str | None = Non
     if "label" not in columns and "y" not in columns:
         has = ", ".join(columns) or "nothing else"
         raise LikewiseError(
-            f"features: {name} must hold the labels beside x, as label or y, and it has: {has}; "
+            f"features: {name} must hold the labels as label or y, got: {has}; "
             "add them, or give a file with the labels (--labels)"
         )
     return to_items(file, x, as_sheet(name, columns, len(x)), root)
 
 
 def from_arrays(x: Any, y: Any, name: str = "the arrays") -> Items:
-    """Return vectors in memory as items with `x`, as `read_embeddings` returns those of a file.
+    """Return vectors in memory as items with `x`, like `read_embeddings` for a file.
 
     Args:
-        x: (N, F) numbers; a numpy array, a tensor of torch, or anything that numpy makes an array of.
+        x: (N, F) numbers; a numpy array, a torch tensor, or anything that numpy can convert.
         y: N labels, whole numbers or words.
-        name: what errors call them.
+        name: name of the arrays in errors.
     """
     x, y = check_x(as_array(x), name), as_array(y)
     return to_items(name, x, as_sheet(name, {"label": y}, len(x)), None)
@@ -77,12 +78,12 @@ def as_array(values: Any) -> np.ndarray:
         return np.asarray(values)
     except ValueError as error:  # rows of different lengths
         raise LikewiseError(
-            f"features: an array of equal rows must be given ({first_line(error)}); reshape it"
+            f"features: all rows of an array must have the same length ({first_line(error)}); reshape it"
         ) from None
 
 
 def labelled_by(labels: str, name: str, columns: dict, count: int) -> Sheet:
-    """A file of labels, and beside it what the file of vectors says besides labels."""
+    """Return the columns of the label file, and the other columns of the feature file."""
     sheet = read_labels(labels)
     if len(sheet) != count:
         raise LikewiseError(
@@ -92,9 +93,9 @@ def labelled_by(labels: str, name: str, columns: dict, count: int) -> Sheet:
     place = {text(cell): line for line, cell in enumerate(sheet.column.get("row", ()))}
     if all(str(row) in place for row in range(count)):
         order = [place[str(row)] for row in range(count)]
-        own = {key: [cells[line] for line in order] for key, cells in sheet.column.items()}
-        sheet = replace(sheet, column=own, line=[sheet.line[line] for line in order])
-    beside = as_sheet(name, {key: cells for key, cells in columns.items() if key not in LABELS}, count).column
+        ordered = {key: [cells[line] for line in order] for key, cells in sheet.column.items()}
+        sheet = replace(sheet, column=ordered, line=[sheet.line[line] for line in order])
+    beside = as_sheet(name, {key: cells for key, cells in columns.items() if key not in LABEL_COLUMNS}, count).column
     for row, (mine, theirs) in enumerate(zip(sheet.column.get("path", ()), beside.get("path", ()))):
         if Path(str(mine)).name != Path(str(theirs)).name:
             raise LikewiseError(
@@ -105,6 +106,7 @@ def labelled_by(labels: str, name: str, columns: dict, count: int) -> Sheet:
 
 
 def to_items(file: str, x: np.ndarray, sheet: Sheet, root: str | None) -> Items:
+    """Return items from vectors and the columns of a table."""
     y, class_name, y_clean = class_numbers(sheet)
     path = sheet.column.get("path")
     return Items(
@@ -120,7 +122,7 @@ def to_items(file: str, x: np.ndarray, sheet: Sheet, root: str | None) -> Items:
 
 
 def holds_features(file: str) -> bool:
-    """Whether a table is one of features: a Parquet file with a column x."""
+    """Whether a table holds features: a Parquet file with a column x, or with z and without path."""
     if Path(file).suffix.lower() != ".parquet":
         return False
     import pyarrow.parquet as pq
@@ -131,7 +133,7 @@ def holds_features(file: str) -> bool:
 
 
 def read_arrays(file: str) -> tuple[np.ndarray, dict]:
-    """x, and everything beside it by name: arrays, or lists of cells."""
+    """Return the vectors, and all other columns by name as arrays or lists of cells."""
     suffix, name = Path(file).suffix.lower(), Path(file).name
     if suffix == ".npy":
         return load_numpy(file), {}
@@ -142,17 +144,20 @@ def read_arrays(file: str) -> tuple[np.ndarray, dict]:
     elif suffix == ".parquet":
         return load_parquet(file)
     else:
-        raise LikewiseError(f"features: embeddings are read from {FILES}, got {name!r}; save them as one of these")
+        raise LikewiseError(
+            f"features: embeddings are read from {FEATURE_SUFFIXES}, got {name!r}; save them as one of these"
+        )
     key = vector_key(list(arrays), name)
     return arrays.pop(key), arrays
 
 
 def vector_key(names: list[str], file: str) -> str:
+    """Return the name of the array of vectors, x or z; raise if both or none are there."""
     keys = [key for key in ("x", "z") if key in names]
     if len(keys) != 1:
         has = ", ".join(names) or "nothing"
-        what = "both x and z; keep the one that is meant" if keys else f"{has}; rename the array of vectors to x"
-        raise LikewiseError(f"features: {file} must hold the vectors (N, F) under the name x, and it has: {what}")
+        found = "both x and z; keep one of them" if keys else f"{has}; rename the array of vectors to x"
+        raise LikewiseError(f"features: {file} must hold the vectors (N, F) under the name x, got: {found}")
     return keys[0]
 
 
@@ -162,12 +167,12 @@ def load_numpy(file: str) -> Any:
     key = ""
     try:
         if not many and not zipfile.is_zipfile(file):
-            return np.load(file, mmap_mode="c", allow_pickle=False)  # read when it is looked at
+            return np.load(file, mmap_mode="c", allow_pickle=False)  # memory-mapped
         with open(file, "rb") as raw:
             loaded = np.load(raw, allow_pickle=False)
             if many != isinstance(loaded, np.lib.npyio.NpzFile):
                 kind = "a .npz archive" if many else "one .npy array"
-                raise LikewiseError(f"features: {name} must be {kind}, and it is the other kind; rename it")
+                raise LikewiseError(f"features: {name} must be {kind}, but it is the other format; rename it")
             if not many:
                 return loaded
             arrays = {}
@@ -176,11 +181,11 @@ def load_numpy(file: str) -> Any:
             return arrays
     except LikewiseError:
         raise
-    except Exception as error:  # numpy, zipfile and zlib raise many kinds for damaged files
+    except Exception as error:  # numpy, zipfile and zlib raise many types for damaged files
         if "pickle" in str(error) or "Python objects" in str(error):
             array_name = f"the array {key!r} of {name}" if key else name
             raise LikewiseError(
-                f"features: {array_name} holds Python objects, which are never unpickled, for that can run foreign code; "
+                f"features: {array_name} holds Python objects, which are not unpickled, because that could run foreign code; "
                 "save plain arrays of numbers or text (np.asarray(values, dtype=str) for names)"
             ) from None
         raise LikewiseError(
@@ -194,9 +199,9 @@ def load_safetensors(file: str) -> dict[str, np.ndarray]:
 
     try:
         tensors = load_file(file)
-    except Exception as error:  # safetensors raises many kinds for damaged files
+    except Exception as error:  # safetensors raises many types for damaged files
         raise LikewiseError(
-            f"features: {Path(file).name} is not a readable safetensors file ({first_line(error)})"
+            f"features: {Path(file).name} is not a readable safetensors file ({first_line(error)}); save it again"
         ) from None
     return {k: (t.float() if t.dtype == torch.bfloat16 else t).numpy() for k, t in tensors.items()}
 
@@ -217,53 +222,55 @@ def load_parquet(file: str) -> tuple[np.ndarray, dict]:
         odd = next((row for row, length in enumerate(lengths) if length is None or length != lengths[0]), None)
         if odd is not None:
             raise LikewiseError(
-                f"features: all vectors must have one length, but {name} has {lengths[0]} numbers in row 1 and "
+                f"features: all vectors must have the same length, but {name} has {lengths[0]} numbers in row 1 and "
                 f"{'nothing' if lengths[odd] is None else lengths[odd]} in row {odd + 1}"
             )
-        x = column.flatten().to_numpy(zero_copy_only=False, writable=True)  # torch warns of what is not
+        x = column.flatten().to_numpy(
+            zero_copy_only=False, writable=True
+        )  # torch warns about arrays that are not writable
         x = x.reshape(len(column), lengths[0])
     return x, read_parquet(file, "features", without=[key]).column
 
 
 def check_x(x: np.ndarray, name: str) -> np.ndarray:
-    """(N, F) as finite float32, or an error that names the rows."""
+    """Return the vectors (N, F) as finite float32; raise an error that names the invalid rows."""
     if x.dtype.kind not in "fiub":
         raise LikewiseError(f"features: x of {name} must be numbers, got the type {x.dtype}; save it as float32")
     if x.ndim != 2 or 0 in x.shape:
         raise LikewiseError(
-            f"features: x of {name} must have the shape (N, F), one row a sample, got {x.shape}; reshape it"
+            f"features: x of {name} must have the shape (N, F), one row per sample, got {x.shape}; reshape it"
         )
     half = " (float16 ends at 65504: save float32)" if x.dtype == np.float16 else ""
-    report(~all_finite(x), name, f"hold NaN or infinite numbers{half}; drop them or compute them again")
+    raise_for_rows(~all_finite(x), name, f"hold NaN or infinite values{half}; drop them or compute them again")
     with np.errstate(over="ignore"):
-        single = np.ascontiguousarray(x, dtype=np.float32)  # as it is, where it is that already: it may lie on disk
+        single = np.ascontiguousarray(x, dtype=np.float32)  # no copy if it is float32 already: it may be memory-mapped
     if x.dtype.itemsize > 4:
-        report(~all_finite(single), name, "hold numbers too large for float32 (above 3.4e38); scale them down")
+        raise_for_rows(~all_finite(single), name, "hold values too large for float32 (above 3.4e38); scale them down")
     return single
 
 
 def all_finite(x: np.ndarray) -> np.ndarray:
-    """Whether each row is, some rows at a time."""
+    """Return a mask of the rows that are finite, computed in chunks to bound memory."""
     size = max(1, 2**22 // x.shape[1])
     return np.concatenate([np.isfinite(x[i : i + size]).all(axis=1) for i in range(0, len(x), size)])
 
 
-def report(bad: np.ndarray, name: str, wrong: str) -> None:
+def raise_for_rows(bad: np.ndarray, name: str, problem: str) -> None:
     rows = np.flatnonzero(bad)
     if len(rows):
         first = ", ".join(str(row) for row in rows[:3]) + (", ..." if len(rows) > 3 else "")
         raise LikewiseError(
-            f"features: x of {name} must be finite, but {len(rows)} of {len(bad)} rows (from 0: {first}) {wrong}"
+            f"features: x of {name} must be finite, but {len(rows)} of {len(bad)} rows (from 0: {first}) {problem}"
         )
 
 
 def as_sheet(name: str, columns: dict, count: int) -> Sheet:
-    """Arrays beside x as columns of cells; `y` is `label`. Arrays of other names are left alone."""
+    """Return the known arrays of a feature file as columns of cells; `y` becomes `label`. Other arrays are ignored."""
     if "label" in columns and "y" in columns:
-        raise LikewiseError(f"features: {name} has both label and y; keep the one that is meant")
+        raise LikewiseError(f"features: {name} has both label and y; keep one of them")
     cells = {("label" if key == "y" else key): column for key, column in columns.items()}
     check_names("features", name, cells.keys())
-    cells = {key: as_cells(column, key, name) for key, column in cells.items() if key in KNOWN}
+    cells = {key: as_cells(column, key, name) for key, column in cells.items() if key in KNOWN_COLUMNS}
     if "class_name" in cells and len(cells["class_name"]) != count:
         cells["class_name"] = spread(cells["class_name"], cells["label"], name)
     for key, column in cells.items():
@@ -273,6 +280,7 @@ def as_sheet(name: str, columns: dict, count: int) -> Sheet:
 
 
 def as_cells(column: np.ndarray | list, key: str, name: str) -> list:
+    """Return a column as a list of Python values; bytes become text."""
     if isinstance(column, list):
         return column
     axes = 2 if key == "box" else 1
@@ -283,14 +291,14 @@ def as_cells(column: np.ndarray | list, key: str, name: str) -> list:
 
 
 def spread(names: list, label: list, file: str) -> list:
-    """Names given once per class -> once per row: by position if labels are positions, else in their order."""
+    """Return one class name per row from one per class: indexed by the label if labels are indices, else by label order."""
     words = [text(cell) for cell in label]
     if integers(words) and all(0 <= int(word) < len(names) for word in words):
         return [names[int(word)] for word in words]
     distinct = in_order(set(words))
     if len(names) != len(distinct):
         raise LikewiseError(
-            f"features: class_name of {file} must have one name a row ({len(label)}) or a class ({len(distinct)}), "
+            f"features: class_name of {file} must have one name per row ({len(label)}) or per class ({len(distinct)}), "
             f"got {len(names)}"
         )
     name = dict(zip(distinct, names, strict=True))
@@ -298,6 +306,7 @@ def spread(names: list, label: list, file: str) -> list:
 
 
 def read_labels(file: str) -> Sheet:
+    """Return the columns of a label file: .npy, .csv or .txt."""
     suffix, name = Path(file).suffix.lower(), Path(file).name
     if suffix == ".csv":
         sheet = read_csv(file, "labels")

@@ -1,4 +1,4 @@
-"""The identity of a data set, from its table and the sizes of its files."""
+"""Fingerprint of a data set, from its table and the sizes of its files."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from likewise.types import Items
 
 
 def fingerprint(items: Items) -> str:
-    """sha256 of what the data says: paths below root, all columns, class names, and file sizes (features: their bytes).
+    """Return the SHA-256 of a data set: paths below root, all columns, class names, and file sizes (features: their bytes).
 
-    The same wherever root stands and whatever the set is called. Contents of pictures are not read, so that it is fast.
+    It does not depend on the location of root or the name of the data set. Image files are not read, so it is fast.
     """
     digest = hashlib.sha256()
 
     def add(name: str, value: bytes) -> None:
-        digest.update(f"{name} {len(value)}\n".encode())  # framed by length: no two data sets give the same stream
+        digest.update(f"{name} {len(value)}\n".encode())  # the length prefix makes the stream unambiguous
         digest.update(value)
 
     def add_words(name: str, words: Iterable[str]) -> None:
@@ -48,7 +48,7 @@ def fingerprint(items: Items) -> str:
             try:
                 sizes = [os.stat(file_of(items, row)).st_size for row in range(len(items))]
             except OSError:
-                check_files(items)  # says which are missing
+                check_files(items)  # raises an error that names the missing files
                 raise
             add("sizes", np.asarray(sizes, "<i8").tobytes())
     return digest.hexdigest()

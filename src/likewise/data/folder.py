@@ -7,29 +7,29 @@ from pathlib import Path
 
 import numpy as np
 
-from likewise.io.image_files import SUFFIXES
+from likewise.io.image_files import IMAGE_SUFFIXES
 from likewise.types import Items, LikewiseError
 
-SPLITS = ("train", "val", "test")
+SPLIT_NAMES = ("train", "val", "test")
 
 
 def read_folder(root: str) -> Items:
-    """Every sub-folder is a class, sorted by name; pictures are found by suffix at any depth below it.
+    """Read a folder of class folders: every sub-folder is a class, sorted by name; images are found by suffix at any depth.
 
-    Hidden files are left out, and so are classes without a picture. If the sub-folders are train, val, test (two of
-    them at least) and hold class folders themselves, they are the split, and a class may stand in several.
+    Hidden files and classes without an image are ignored. If the sub-folders are train, val, test (at least two of them)
+    and hold class folders themselves, they are the splits, and a class may be in several splits.
     """
     root = os.path.abspath(os.path.expanduser(root))
     if not os.path.isdir(root):
         raise LikewiseError(
-            f"folder: {root} must be a folder with one sub-folder per class, and there is no such folder"
+            f"folder: {root} must be a folder with one sub-folder per class, but it does not exist; check the path"
         )
-    parts = split_folders(root)
-    found = [(part, name, file) for part in parts or [""] for name, file in class_files(root, part)]
+    splits = split_folders(root)
+    found = [(split, name, file) for split in splits or [""] for name, file in class_files(root, split)]
     if not found:
         raise LikewiseError(
-            f"folder: the class folders of {root} must hold pictures, and there is none in them; "
-            f"pictures end in one of: {' '.join(sorted(SUFFIXES))}"
+            f"folder: the class folders of {root} must hold images, got none; "
+            f"images end in one of: {' '.join(sorted(IMAGE_SUFFIXES))}"
         )
     names = sorted({name for _, name, _ in found})
     number = {name: place for place, name in enumerate(names)}
@@ -39,18 +39,18 @@ def read_folder(root: str) -> Items:
         class_name=tuple(names),
         path=tuple(file for _, _, file in found),
         root=root,
-        split=np.array([part for part, _, _ in found], "<U5") if parts else None,
+        split=np.array([split for split, _, _ in found], "<U5") if splits else None,
     )
 
 
 def is_flat(root: str) -> bool:
-    """Whether this is a folder with pictures in it and no sub-folder."""
+    """Whether this is a folder with images in it and no sub-folder."""
     root = os.path.expanduser(root)
     return os.path.isdir(root) and not sub_folders(root) and any(is_image(name) for name in os.listdir(root))
 
 
 def read_flat(root: str) -> Items:
-    """The pictures of a folder without class folders, all in one class called unlabelled."""
+    """Read the images of a folder without class folders, all in one class named "unlabelled"."""
     root = os.path.abspath(os.path.expanduser(root))
     path = tuple(sorted(name for name in os.listdir(root) if is_image(name)))
     return Items(
@@ -59,30 +59,30 @@ def read_flat(root: str) -> Items:
 
 
 def split_folders(root: str) -> list[str]:
-    """Those of train, val, test that divide the data; none if the sub-folders are classes."""
+    """Return those of train, val, test that are split folders; an empty list if the sub-folders are classes."""
     folders = sub_folders(root)
     if not folders:
         raise LikewiseError(
-            f"folder: {root} must hold one sub-folder per class, and it has no sub-folder; sort the pictures into some"
+            f"folder: {root} must hold one sub-folder per class, got no sub-folder; sort the images into class folders"
         )
-    parts = [name for name in SPLITS if name in folders]
-    if len(parts) < 2:
+    splits = [name for name in SPLIT_NAMES if name in folders]
+    if len(splits) < 2:
         return []
-    deep = [name for name in parts if sub_folders(os.path.join(root, name))]
+    deep = [name for name in splits if sub_folders(os.path.join(root, name))]
     if not deep:
         return []
-    others = sorted(set(folders) - set(parts))
+    others = sorted(set(folders) - set(splits))
     if others:
         raise LikewiseError(
-            f"folder: {root} has {', '.join(parts)} beside {', '.join(others[:5])}; keep either only train, val, test "
+            f"folder: {root} has {', '.join(splits)} beside {', '.join(others[:5])}; keep either only train, val, test "
             "with class folders in each, or only class folders"
         )
-    if deep != parts:
-        flat = [name for name in parts if name not in deep]
+    if deep != splits:
+        flat = [name for name in splits if name not in deep]
         raise LikewiseError(
-            f"folder: {', '.join(deep)} of {root} hold class folders, but {', '.join(flat)} does not; sort it too"
+            f"folder: {', '.join(deep)} of {root} hold class folders, but {', '.join(flat)} does not; sort them too"
         )
-    return parts
+    return splits
 
 
 def sub_folders(root: str) -> list[str]:
@@ -90,14 +90,14 @@ def sub_folders(root: str) -> list[str]:
         return sorted(e.name for e in entries if e.is_dir() and not e.name.startswith((".", "__MACOSX")))
 
 
-def class_files(root: str, part: str = "") -> list[tuple[str, str]]:
-    """(class, path below root) of every picture in the class folders of `root/part`, in sorted order."""
-    top = os.path.join(root, part) if part else root
-    return [(name, f) for name in sub_folders(top) for f in image_files(root, "/".join(filter(None, (part, name))))]
+def class_files(root: str, split: str = "") -> list[tuple[str, str]]:
+    """Return (class, path below root) of every image in the class folders of `root/split`, sorted."""
+    top = os.path.join(root, split) if split else root
+    return [(name, f) for name in sub_folders(top) for f in image_files(root, "/".join(filter(None, (split, name))))]
 
 
 def image_files(root: str, below: str) -> list[str]:
-    """Paths below `root` of the pictures at any depth of `root/below`, sorted; links are followed, each folder once."""
+    """Return the sorted paths, relative to `root`, of all images below `root/below`; links are followed, each folder once."""
     found, seen = [], set()
     for folder, inner, files in os.walk(os.path.join(root, below), followlinks=True):
         real = os.path.realpath(folder)
@@ -112,4 +112,4 @@ def image_files(root: str, below: str) -> list[str]:
 
 
 def is_image(name: str) -> bool:
-    return not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
+    return not name.startswith(".") and os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES

@@ -1,7 +1,7 @@
 """Glyphs: the built-in data set. A class is a Unicode character, drawn from the free fonts that matplotlib installs.
 
-Half of the classes of every alphabet are for training, half for testing. Some characters of different scripts are the
-same drawing (Latin A, Greek Alpha, Cyrillic A). They are kept: no picture tells them apart, so they are true
+Half of the classes of every alphabet are for training, half for testing. Some characters of different scripts have the
+same drawing (Latin A, Greek Alpha, Cyrillic A). They are included: no image can distinguish them, so they are real
 ambiguities of the labels, and `homoglyphs` lists them.
 """
 
@@ -33,19 +33,19 @@ from likewise.types import Items, LikewiseError
 
 __all__ = ["glyphs", "homoglyphs"]
 
-VERSION = 2  # of the drawing: raise it whenever pixels, classes or splits change, so that no old cache is read
+VERSION = 2  # of the drawing: increase it when pixels, classes or splits change, so that no old cache is used
 
-_DEJAVU = [
+_DEJAVU_FONTS = [
     f"DejaVu{family}{style}"
     for family, slant in (("Sans", "Oblique"), ("SansMono", "Oblique"), ("Serif", "Italic"))
     for style in ("", "-Bold", f"-{slant}", f"-Bold{slant}")
 ]
-_STIX = ["STIXGeneral", "STIXGeneralBol", "STIXGeneralItalic", "STIXGeneralBolIta"]
-# Computer Modern puts other characters at most code points; letters and digits of ASCII are where they should be.
-_MODERN = ["cmr10", "cmb10", "cmss10", "cmtt10", "cmti10"]
+_STIX_FONTS = ["STIXGeneral", "STIXGeneralBol", "STIXGeneralItalic", "STIXGeneralBolIta"]
+# Computer Modern has other characters at most code points; only ASCII letters and digits are in their usual places.
+_MODERN_FONTS = ["cmr10", "cmb10", "cmss10", "cmtt10", "cmti10"]
 
 # (script, kind): the characters, as text or as spans of code points, both ends included.
-_ALPHABETS: dict[tuple[str, str], str | tuple[tuple[int, int], ...]] = {
+_ALPHABET_CHARACTERS: dict[tuple[str, str], str | tuple[tuple[int, int], ...]] = {
     ("Latin", "uppercase"): "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
     ("Latin", "lowercase"): "abcdefghijklmnopqrstuvwxyz",
     ("Latin", "extended"): "ÆÐÞŁŊßæðøþħŋəɛɣʃ",
@@ -70,18 +70,18 @@ _ALPHABETS: dict[tuple[str, str], str | tuple[tuple[int, int], ...]] = {
 def glyphs(
     root: str | Path | None = None, *, size: int = 40, per_class: int = 24, classes: int | None = None, seed: int = 0
 ) -> Items:
-    """Draw the glyphs, or find them drawn, and return their table. Its taxonomy is script > kind.
+    """Draw the glyphs, unless they are cached, and return their table. The taxonomy is script > kind.
 
-    A picture depends on seed, character, its number within the class, and size; nothing else, so that more or fewer of
-    them leave the others as they were. A class keeps its number `y` and its split whatever the arguments.
+    An image depends only on seed, character, its number within the class, and size, so other numbers of images or classes do
+    not change it. A class has the same number `y` and the same split for all arguments.
 
     Args:
-        root: folder of caches; the pictures stand in `glyphs-<key>` below it, a key for every choice of arguments.
+        root: folder of caches; the images are in `glyphs-<key>` below it, with a key per choice of arguments.
             Default: `files.cache_folder()`.
         size: width and height in pixels.
-        per_class: pictures of each character.
-        classes: only the first so many, balanced over splits and scripts. Default: all.
-        seed: which drawing of the data set.
+        per_class: images per character.
+        classes: use only the first classes, balanced over splits and scripts. Default: all.
+        seed: seed of the drawing.
     """
     table = characters()
     for name, value, least, most in (
@@ -115,24 +115,24 @@ def glyphs(
 
 
 def characters() -> list[tuple[int, str, str, str]]:
-    """Every class as (code point, script, kind, split) by class number. Scripts and splits take turns."""
+    """Return (code point, script, kind, split) by class number. Scripts and splits alternate."""
     turns: dict[tuple[str, str], list] = defaultdict(list)
-    for (script, kind), letters in _ALPHABETS.items():
+    for (script, kind), letters in _ALPHABET_CHARACTERS.items():
         codes = (
             [ord(c) for c in letters] if isinstance(letters, str) else [c for a, b in letters for c in range(a, b + 1)]
         )
-        # By hash, since neighbours in an alphabet often look alike, and a simple half would divide it by looks.
+        # Sorted by hash: neighbours in an alphabet often look alike, so contiguous halves would separate similar characters.
         codes.sort(key=lambda code: hashlib.sha256(f"glyphs {code}".encode()).digest())
         for place, code in enumerate(codes):
             split = "test" if place % 2 else "train"
             turns[script, split].append((place, code, script, kind, split))
     for queue in turns.values():
-        queue.sort(key=lambda entry: entry[0])  # stable: the kinds of a script take turns as well
+        queue.sort(key=lambda entry: entry[0])  # stable: the kinds of a script alternate as well
     return [entry[1:] for turn in zip_longest(*turns.values()) for entry in turn if entry]
 
 
 def homoglyphs(items: Items) -> list[tuple[int, ...]]:
-    """Groups of class numbers that are one and the same drawing in the plain sans face."""
+    """Return groups of class numbers that have the same drawing in the plain sans font."""
     if wrong := [name for name in items.class_name if not name.startswith("U+")]:
         raise LikewiseError(
             f"homoglyphs: class names must be like 'U+0041 A', got {wrong[0]!r}; pass the items of glyphs()"
@@ -146,28 +146,28 @@ def homoglyphs(items: Items) -> list[tuple[int, ...]]:
 
 
 def outline(face: str, text: str) -> bytes:
-    """The bare drawing of a character in a face, as bytes that two characters share only when they look the same."""
+    """Return the drawing of a character in a font as bytes; two characters have equal bytes only if they look the same."""
     mask = _font(face, 64).getmask(text, mode="L")
     return repr(mask.size).encode() + bytes(mask)  # pyright: ignore[reportArgumentType]
 
 
 def _faces(codes: list[int]) -> dict[int, tuple[str, ...]]:
-    """For every character, the font files that really have it."""
+    """Return the font files that contain each character."""
     import matplotlib
     from matplotlib.ft2font import FT2Font
 
     folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
     having: dict[int, list[str]] = {code: [] for code in codes}
-    for name in _DEJAVU + _STIX + _MODERN:
+    for name in _DEJAVU_FONTS + _STIX_FONTS + _MODERN_FONTS:
         file = str(folder / f"{name}.ttf")
         charmap = FT2Font(file).get_charmap() if os.path.isfile(file) else {}
         for code, files in having.items():
-            if code in charmap and (name not in _MODERN or (code < 128 and chr(code).isalnum())):
+            if code in charmap and (name not in _MODERN_FONTS or (code < 128 and chr(code).isalnum())):
                 files.append(file)
     for code, files in having.items():
         if not files:
             raise LikewiseError(
-                f"glyphs: a font must have U+{code:04X}, but none in {folder} does; reinstall matplotlib"
+                f"glyphs: a font must contain U+{code:04X}, but none in {folder} does; reinstall matplotlib"
             )
     return {code: tuple(files) for code, files in having.items()}
 
@@ -184,7 +184,7 @@ def _file(code: int, number: int) -> str:
 
 
 def _complete(folder: Path, path: tuple[str, ...]) -> bool:
-    """Whether every picture is there. A folder gets its name when whole, but some tidy caches file by file."""
+    """Whether all images exist. A folder gets its name when it is complete, but cleaning tools may delete single files."""
     try:
         return folder.is_dir() and all(os.stat(folder / file).st_size > 0 for file in path)
     except FileNotFoundError:
@@ -197,22 +197,22 @@ def _font(face: str, px: int) -> ImageFont.FreeTypeFont:
 
 
 def draw(seed: int, code: int, number: int, size: int, faces: tuple[str, ...]) -> Image.Image:
-    """One picture of a character, a pure function of its arguments."""
+    """Draw one image of a character; a pure function of its arguments."""
     rng = np.random.default_rng((seed, code, number))
     face = faces[int(rng.random() * len(faces))]
     return _paint(_shape(chr(code), face, size, rng), rng)
 
 
 def _shape(text: str, face: str, size: int, rng: np.random.Generator) -> np.ndarray:
-    """How far each pixel is ink, 0 to 1: the character with another stroke, crossed by lines, under an affine map."""
+    """Return the ink per pixel, 0 to 1: the character with a random stroke width, crossing lines and a random affine map."""
     hollow, bold, lines, turn, shear, zoom, aspect, right, down, blur = rng.random(10).tolist()
     ends = rng.random((3, 4))
-    side, em = round(2.3 * size), round(1.4 * size)  # larger than the picture, so that the map shrinks it smoothly
+    side, em = round(2.3 * size), round(1.4 * size)  # larger than the image, so that the map shrinks it smoothly
     font, edge = _font(face, em), math.ceil(0.1 * em)
     x0, y0, x1, y1 = font.getbbox(text)
     glyph = Image.new("L", (x1 - x0 + 2 * edge, y1 - y0 + 2 * edge))  # pyright: ignore[reportArgumentType]
     ImageDraw.Draw(glyph).text((edge - x0, edge - y0), text, fill=255, font=font)
-    # A level of the blurred glyph is a glyph with a bolder or thinner stroke; a band of levels is its hollow outline.
+    # Thresholding the blurred glyph gives a bolder or thinner stroke; a band of levels gives a hollow outline.
     level = np.arange(256) / 255
     stroke = 1.6 - np.abs(level - 0.45) / 0.16 if hollow < 0.06 else (level - 0.15 - 0.35 * bold) / 0.25 + 0.5
     levels = (np.clip(stroke, 0, 1) * 255).astype(np.uint8)
@@ -220,14 +220,14 @@ def _shape(text: str, face: str, size: int, rng: np.random.Generator) -> np.ndar
     canvas = Image.new("L", (side, side))
     canvas.paste(glyph, ((side - glyph.width) // 2, (side - glyph.height) // 2))
     pen = ImageDraw.Draw(canvas)
-    for k in range(int(lines * 4)):  # lines of ink beside the character's own, lines of paper that cut it
+    for k in range(int(lines * 4)):  # lines of ink add strokes, lines of background cut the character
         pen.line((ends[k] * side).tolist(), fill=255 * (k % 2), width=max(1, round(0.045 * em)))
     angle, lean, grow, widen = (
         reach * (2 * u - 1) for reach, u in ((0.15, turn), (0.15, shear), (0.14, zoom), (0.13, aspect))
     )
     wide, high = (0.85 * math.exp(grow + sign * widen) * size / em for sign in (1, -1))
     cos, sin = math.cos(angle), math.sin(angle)
-    # Pillow wants the way back, from picture to canvas: the inverse of turn @ shear @ scale, centre on centre.
+    # Pillow needs the inverse map, from image to canvas: the inverse of turn @ shear @ scale about the centres.
     a, b = (cos + lean * sin) / wide, (sin - lean * cos) / wide
     c, d = -sin / high, cos / high
     x, y = (size * (0.5 + 0.04 * (2 * u - 1)) for u in (right, down))
@@ -237,13 +237,13 @@ def _shape(text: str, face: str, size: int, rng: np.random.Generator) -> np.ndar
 
 
 def _paint(shape: np.ndarray, rng: np.random.Generator) -> Image.Image:
-    """The shape in one colour on another, mostly dark on light, under uneven light and with grain."""
+    """Colour the shape on a background, mostly dark on light, with uneven light and grain."""
     size = len(shape)
     contrast, dark, negative, down, right, grain = rng.random(6).tolist()
     contrast = 75 + 80 * contrast
     dark = 20 + (215 - contrast) * dark
     tint = rng.uniform(-40, 40, (2, 3))
-    tint -= tint.mean(1, keepdims=True)  # colour alone: the contrast in brightness stays what was drawn
+    tint -= tint.mean(1, keepdims=True)  # changes only the colour, not the brightness contrast
     ink, paper = tint + ([[dark + contrast], [dark]] if negative < 0.08 else [[dark], [dark + contrast]])
     ramp = np.linspace(-20, 20, size)
     light = (2 * down - 1) * ramp[:, None] + (2 * right - 1) * ramp
@@ -255,13 +255,13 @@ def _paint(shape: np.ndarray, rng: np.random.Generator) -> Image.Image:
 def _draw_class(folder: str, code: int, faces: tuple[str, ...], per_class: int, seed: int, size: int) -> None:
     os.mkdir(os.path.dirname(os.path.join(folder, _file(code, 0))))
     for number in range(per_class):
-        picture = draw(seed, code, number, size, faces)
-        picture.save(os.path.join(folder, _file(code, number)), compress_level=1)
+        image = draw(seed, code, number, size, faces)
+        image.save(os.path.join(folder, _file(code, number)), compress_level=1)
 
 
 def _draw_all(folder: Path, path: tuple[str, ...], faces: dict[int, tuple[str, ...]], *settings: int) -> None:
-    """Draw every class, in as many processes as may run; `settings` are per_class, seed and size."""
-    # Forked workers start at once and need no guard in the caller's script; where that is not safe, one process draws.
+    """Draw every class, with one process per available core; `settings` are per_class, seed and size."""
+    # Forked workers start fast and need no `__main__` guard in the caller's script; where fork is unsafe, one process draws.
     workers = len(os.sched_getaffinity(0)) if sys.platform == "linux" and not current_process().daemon else 1
     with _whole(folder, path) as temp, bar("draw glyphs", len(path), quiet=len(path) < 2000) as progress:
         jobs = [(str(temp), code, files, *settings) for code, files in faces.items()]
@@ -277,28 +277,28 @@ def _draw_all(folder: Path, path: tuple[str, ...], faces: dict[int, tuple[str, .
                 done.result()
                 progress.advance(settings[0])
         finally:
-            pool.shutdown(cancel_futures=True)  # and wait: nobody may write into the folder once it is removed
+            pool.shutdown(cancel_futures=True)  # waits: no worker may write into the folder after it is removed
 
 
 @contextmanager
 def _whole(folder: Path, path: tuple[str, ...]) -> Iterator[Path]:
-    """A folder to work in, that takes the name `folder` once the work is done, and is gone when it fails."""
+    """Yield a temporary folder that is renamed to `folder` on success and deleted on failure."""
     temp = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
     broken = temp.with_name(temp.name + "-broken")
     temp.mkdir(parents=True)
     try:
         for other in folder.parent.glob(f".{folder.name}-*"):
             with suppress(FileNotFoundError):
-                if time.time() - other.stat().st_mtime > 3600:  # left by a process that was killed
+                if time.time() - other.stat().st_mtime > 3600:  # of a killed process
                     shutil.rmtree(other, ignore_errors=True)
         yield temp
         with suppress(FileNotFoundError):
             if not _complete(folder, path):
                 folder.rename(broken)
-        with suppress(OSError):  # another process was faster: its pictures are the same
+        with suppress(OSError):  # another process was faster: its images are the same
             temp.rename(folder)
     finally:
         shutil.rmtree(temp, ignore_errors=True)
         shutil.rmtree(broken, ignore_errors=True)
     if not _complete(folder, path):
-        raise LikewiseError(f"glyphs: {folder} must hold {len(path)} pictures, but some are missing; remove it")
+        raise LikewiseError(f"glyphs: {folder} must hold {len(path)} images, but some are missing; delete the folder")

@@ -1,11 +1,11 @@
-"""Tables of Hugging Face `datasets`, unpacked once into picture files with a table beside them.
+"""Data sets of Hugging Face `datasets`, unpacked once into image files and a table.
 
     hf:NAME[:CONFIG]              a data set on the hub, all its splits
-    hf:NAME?image=img&label=fine  with its columns named, where it has several; `split=train,test` takes some of the splits
-    FOLDER, FILE.parquet          what `save_to_disk` wrote, or a table with pictures in it; hf:FOLDER?label=fine names columns
+    hf:NAME?image=img&label=fine  names the columns if there are several; `split=train,test` selects splits
+    FOLDER, FILE.parquet          written by `save_to_disk`, or a Parquet file with images; hf:FOLDER?label=fine names columns
 
-The splits train, validation and test train, validate and test; a data set with only one is left to the protocol. Pictures keep
-their bytes. They lie in the cache folder under the data set's fingerprint, so that every command reads them as any table.
+The splits train, validation and test become train, val and test; a data set with one split is split by the protocol. The bytes
+of the images are unchanged. The files are in the cache folder under the data set's fingerprint and are read like any table.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from typing import Any
 
 from likewise.data.table import read_table
 from likewise.data.tabular import parquet_errors
-from likewise.data.unpack import OWNER, SplitFiles, unpack
+from likewise.data.unpack import ERROR_OWNER, SplitFiles, unpack
 from likewise.errors import LikewiseError, nearest_name
 from likewise.io.files import first_line
-from likewise.pretrained.weights import patient_only_online
+from likewise.pretrained.weights import offline_if_unreachable
 from likewise.types import Items
 
-OPTIONS = ("image", "label", "split")
+OPTION_NAMES = ("image", "label", "split")
+"""Options that may follow the ? of `hf:NAME?...`."""
 
 
 def read_hugging_face(data: str, fetch: bool = True) -> Items:
-    """Read `hf:...`, a folder of `save_to_disk`, or a Parquet file that holds pictures. See `load` for `fetch`."""
+    """Read `hf:...`, a folder of `save_to_disk`, or a Parquet file that holds images. See `load` for `fetch`."""
     where, wish = parse(data)
     path = Path(where).expanduser()
     if path.suffix.lower() == ".parquet" and path.is_file():
@@ -41,7 +42,7 @@ def read_hugging_face(data: str, fetch: bool = True) -> Items:
 
 
 def from_object(dataset) -> str:
-    """The table of a Dataset or DatasetDict that is there already."""
+    """Unpack a Dataset or DatasetDict in memory, and return the path of its table."""
     return str(
         unpack(of_datasets(dataset), getattr(getattr(dataset, "info", None), "dataset_name", None) or "dataset", {})
     )
@@ -54,17 +55,18 @@ def is_saved(folder: Path) -> bool:
     )
 
 
-def holds_pictures(file: str | Path) -> bool:
-    """Whether a Parquet file has pictures inside of it. One that cannot be read has none: others say what is wrong with it."""
+def holds_images(file: str | Path) -> bool:
+    """Whether a Parquet file contains images; False for an unreadable file, for which the table reader raises an error."""
     import pyarrow.parquet as pq
 
     try:
-        return any(is_picture(column.type) for column in pq.read_schema(file))
-    except Exception:  # pyarrow raises many kinds for damaged files
+        return any(is_image_type(column.type) for column in pq.read_schema(file))
+    except Exception:  # pyarrow raises many types for damaged files
         return False
 
 
-def is_picture(kind) -> bool:
+def is_image_type(kind) -> bool:
+    """Whether an Arrow type is that of an image column of `datasets`: a struct of bytes and path."""
     import pyarrow as pa
 
     if not pa.types.is_struct(kind) or {"bytes", "path"} != {kind.field(i).name for i in range(kind.num_fields)}:
@@ -76,28 +78,30 @@ def is_picture(kind) -> bool:
 
 
 def parse(data: str) -> tuple[str, dict[str, str]]:
-    """`hf:NAME?image=img` -> NAME, and the columns that were named."""
+    """Parse `hf:NAME?image=img` into NAME and its options."""
     where, _, words = data.removeprefix("hf:").partition("?")
     wish = {}
     for word in filter(None, words.split("&")):
         name, mark, value = word.partition("=")
-        if name not in OPTIONS or not mark or not value:
+        if name not in OPTION_NAMES or not mark or not value:
             raise LikewiseError(
-                f"{OWNER}: after ? come image=COLUMN, label=COLUMN or split=NAMES, joined by &, got {word!r}"
-                f"{nearest_name(name, OPTIONS)} Write it as hf:NAME?image=img&label=fine_label"
+                f"{ERROR_OWNER}: the options after ? must be image=COLUMN, label=COLUMN or split=NAMES, joined by &, got {word!r}"
+                f"{nearest_name(name, OPTION_NAMES)} Write it as hf:NAME?image=img&label=fine_label"
             )
         wish[name] = value
     if not where:
-        raise LikewiseError(f"{OWNER}: a name must come after hf:, got {data!r}; write it as hf:NAME or hf:NAME:CONFIG")
+        raise LikewiseError(
+            f"{ERROR_OWNER}: a name must come after hf:, got {data!r}; write it as hf:NAME or hf:NAME:CONFIG"
+        )
     return where, wish
 
 
-def package() -> Any:  # its modules are loaded when they are first used, which no type can tell
+def package() -> Any:  # datasets loads its modules lazily, so it has no static type
     try:
         import datasets
     except ImportError:
         raise LikewiseError(
-            f"{OWNER}: reading it needs the package datasets, which is not there; pip install 'likewise[datasets]'"
+            f"{ERROR_OWNER}: this data needs the package datasets, which is not installed; pip install 'likewise[datasets]'"
         ) from None
     return datasets
 
@@ -106,10 +110,10 @@ def load_folder(path: Path):
     datasets = package()
     try:
         return datasets.load_from_disk(str(path))
-    except Exception as error:  # of many kinds, for folders that are damaged
+    except Exception as error:  # datasets raises many types for damaged folders
         raise LikewiseError(
-            f"{OWNER}: {path} must be a folder written by save_to_disk, and it cannot be read ({first_line(error)}); "
-            "write it anew"
+            f"{ERROR_OWNER}: {path} must be a folder written by save_to_disk, but it cannot be read ({first_line(error)}); "
+            "write it again"
         ) from None
 
 
@@ -117,23 +121,23 @@ def load_hub(where: str, fetch: bool):
     name, _, config = where.partition(":")
     datasets = package()
     try:
-        with patient_only_online() if fetch else only_cached():
+        with offline_if_unreachable() if fetch else only_cached():
             return datasets.load_dataset(name, config or None)
-    except Exception as error:  # of many kinds: no network, no such name, no such config, scripts
+    except Exception as error:  # many types: no network, unknown name or config, scripts
         if not fetch:
             raise LikewiseError(
-                f"{OWNER}: the data of a run is fetched from a hub only where you name it yourself, and 'hf:{where}' is not in "
-                f"the cache; if you trust it, name it: --data hf:{where} (search: first `likewise evaluate RUN --data ...`)"
+                f"{ERROR_OWNER}: the data of a run must be in the cache, because it is downloaded only if you name it, got "
+                f"'hf:{where}'; if it is a trusted source: --data hf:{where} (search: first `likewise evaluate RUN --data ...`)"
             ) from None
         raise LikewiseError(
-            f"{OWNER}: '{where}' must be a data set on the hub (or in its cache), and it cannot be loaded "
-            f"({first_line(error)}); check the name, or the network, or give a folder written by save_to_disk"
+            f"{ERROR_OWNER}: '{where}' must be a data set on the hub (or in its cache), but it cannot be loaded "
+            f"({first_line(error)}); check the name and the connection, or give a folder written by save_to_disk"
         ) from None
 
 
 @contextmanager
 def only_cached() -> Iterator[None]:
-    """Let the package look into its cache alone, and contact no server."""
+    """Set the packages to offline: they read only their cache and contact no server."""
     from huggingface_hub import constants
 
     places: tuple[Any, ...] = (constants, package().config)
@@ -148,7 +152,7 @@ def only_cached() -> Iterator[None]:
 
 
 def hub_folders(where: str) -> list[str]:
-    """Return the folders that the package keeps downloaded pictures in, and the local folder of this name."""
+    """Return the folders where `datasets` stores downloaded images, and the local folder of this name."""
     import huggingface_hub.constants
 
     config = package().config
@@ -159,11 +163,12 @@ def hub_folders(where: str) -> list[str]:
 
 
 def of_datasets(dataset, within: Sequence[str] | None = None) -> dict[str, SplitFiles]:
+    """Return the splits of a Dataset or DatasetDict; `within`: see `SplitFiles`."""
     datasets = package()
     if not isinstance(dataset, datasets.Dataset | datasets.DatasetDict):
         raise LikewiseError(
-            f"{OWNER}: a Dataset or DatasetDict of the package datasets is wanted, got {type(dataset).__name__}; "
-            "one that streams must be loaded whole"
+            f"{ERROR_OWNER}: the data must be a Dataset or DatasetDict of the package datasets, got {type(dataset).__name__}; "
+            "load a streamed data set without streaming"
         )
     whole = dataset if isinstance(dataset, dict) else {"train": dataset}
 
@@ -188,25 +193,25 @@ def of_datasets(dataset, within: Sequence[str] | None = None) -> dict[str, Split
 
 
 def of_parquet(path: Path) -> SplitFiles:
-    """Without the package: what it says of columns stands in the schema."""
+    """Return a Parquet file as a split, without the package datasets: the schema describes the columns."""
     import pyarrow.parquet as pq
 
-    with parquet_errors(path, OWNER):
+    with parquet_errors(path, ERROR_OWNER):
         schema = pq.read_schema(path)
     names = class_names(schema)
-    kinds = {c.name: "image" if is_picture(c.type) else names.get(c.name) or str(c.type) for c in schema}
-    there = path.stat()
+    kinds = {c.name: "image" if is_image_type(c.type) else names.get(c.name) or str(c.type) for c in schema}
+    status = path.stat()
 
     def rows(image: str, label: str) -> Iterator[tuple[dict, Any]]:
-        with parquet_errors(path, OWNER), pq.ParquetFile(path) as file:
+        with parquet_errors(path, ERROR_OWNER), pq.ParquetFile(path) as file:
             for batch in file.iter_batches(64, columns=[image, label]):
                 yield from zip(batch[image].to_pylist(), batch[label].to_pylist(), strict=True)
 
-    return SplitFiles(kinds, f"{path.absolute()} {there.st_size} {there.st_mtime_ns}", rows, [str(path.parent)])
+    return SplitFiles(kinds, f"{path.absolute()} {status.st_size} {status.st_mtime_ns}", rows, [str(path.parent)])
 
 
 def class_names(schema) -> dict[str, list[str]]:
-    """Return the class names that the package keeps in a Parquet schema, by column; {} where there are none."""
+    """Return the class names that `datasets` stores in a Parquet schema, by column; {} if there are none."""
     try:
         features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
         named = {column: feature.get("names") for column, feature in features.items() if isinstance(feature, dict)}

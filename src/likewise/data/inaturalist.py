@@ -8,18 +8,18 @@ from likewise.data.downloads import Original
 from likewise.data.folder import image_files, sub_folders
 from likewise.types import Items, LikewiseError
 
-SET = Original(
+PUBLISHED_SET = Original(
     "inaturalist",
     "The set is iNaturalist 2018 of the FGVC5 competition: unpack train_val2018.tar.gz, and beside it the "
     "Inat_dataset_splits published with Smooth-AP",
     images=461_939,
     classes=8_142,
 )
-PICTURES = ["train_val2018", "train2018"]
+IMAGE_FOLDERS = ["train_val2018", "train2018"]
 
 
 def inaturalist(root: str) -> Items:
-    """Species, each below one of 14 kinds of life (its ancestor in the taxonomy).
+    """Species; the ancestor of each in the taxonomy is one of 14 iconic groups, such as Aves or Plantae.
 
     Paper: Van Horn et al., The iNaturalist Species Classification and Detection Dataset, CVPR 2018;
     the split of Brown et al., Smooth-AP, ECCV 2020.
@@ -29,43 +29,51 @@ def inaturalist(root: str) -> Items:
     Args:
         root: the folder with train_val2018/.
     """
-    base = SET.folder(root)
-    lists = {part: f"Inaturalist_{part}_set1.txt" for part in ("train", "test")}
-    places = {part: [f"Inat_dataset_splits/{name}", name] for part, name in lists.items()}
-    if any(SET.find(base, place) for place in places.values()):
+    base = PUBLISHED_SET.folder(root)
+    lists = {name: f"Inaturalist_{name}_set1.txt" for name in ("train", "test")}
+    places = {name: [f"Inat_dataset_splits/{file}", file] for name, file in lists.items()}
+    if any(PUBLISHED_SET.find(base, place) for place in places.values()):
         path, split = [], []
-        for part, place in places.items():
-            files = [" ".join(words).removeprefix("./") for _, words in SET.lines(SET.need(base, place))]
+        for name, place in places.items():
+            files = [
+                " ".join(words).removeprefix("./") for _, words in PUBLISHED_SET.lines(PUBLISHED_SET.need(base, place))
+            ]
             path += files
-            split += [part] * len(files)
+            split += [name] * len(files)
         label = [class_of(file, split[row], lists) for row, file in enumerate(path)]
-        SET.check_listed(base, path, " with ".join(lists.values()))
+        PUBLISHED_SET.check_listed(base, path, " with ".join(lists.values()))
     else:
         path, label = in_folders(base)
         order = sorted(set(label))
         first = set(order[: len(order) // 2])
         split = ["train" if one in first else "test" for one in label]
     names = {one: f"{one[0]}/{one[2]}" for one in label}
-    return SET.items(base, path, label, names, split, taxonomy={names[one]: (one[0],) for one in names})
+    return PUBLISHED_SET.items(base, path, label, names, split, taxonomy={names[one]: (one[0],) for one in names})
 
 
 def in_folders(base: str) -> tuple[list[str], list[tuple[str, int, str]]]:
-    top = os.path.basename(SET.need(base, PICTURES))
+    """Return paths and class keys from the class folders."""
+    top = os.path.basename(PUBLISHED_SET.need(base, IMAGE_FOLDERS))
     kinds = sub_folders(os.path.join(base, top))
     folders = [f"{top}/{kind}/{name}" for kind in kinds for name in sub_folders(os.path.join(base, top, kind))]
     path = [file for folder in folders for file in image_files(base, folder)]
     if not path:
-        raise LikewiseError(f"inaturalist: {base}/{top} must hold <kind>/<class>/ folders with pictures. {SET.origin}")
+        raise LikewiseError(
+            f"inaturalist: {base}/{top} must hold <kind>/<class>/ folders with images, got none. {PUBLISHED_SET.origin}"
+        )
     return path, [key(*file.split("/")[1:3]) for file in path]
 
 
-def class_of(file: str, part: str, lists: dict[str, str]) -> tuple[str, int, str]:
+def class_of(file: str, split: str, lists: dict[str, str]) -> tuple[str, int, str]:
+    """Return the class key of a path in the list of a split."""
     words = file.split("/")
     if len(words) < 3:
-        raise LikewiseError(f"inaturalist: {lists[part]} must list <kind>/<class>/<picture>, got {file!r}")
+        raise LikewiseError(
+            f"inaturalist: {lists[split]} must list <kind>/<class>/<image>, got {file!r}; unpack it again"
+        )
     return key(words[-3], words[-2])
 
 
 def key(kind: str, name: str) -> tuple[str, int, str]:
-    """Sorts classes by kind, then by number where they are numbers, as those of 2018 are."""
+    """Return a sort key of a class: by kind, then by number if the name is a number (as in 2018), then by name."""
     return kind, int(name) if name.isdigit() else -1, name

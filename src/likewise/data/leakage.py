@@ -1,4 +1,4 @@
-"""What the parts of a data set share that they should not: classes, and samples whose content is the same."""
+"""Leakage between splits: classes, and samples with the same content, that are in both training and test."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from likewise.contracts import Protocol
 from likewise.data.images import file_of
 from likewise.types import Items, LikewiseError
 
-THREADS = 8
-BLOCK = 64  # files that a thread is handed at a time
-TAIL = 4096  # bytes; of two pictures of one size the ends nearly always differ, headers may not
+HASH_THREADS = 8
+FILES_PER_BLOCK = 64  # files that a thread reads per task
+TAIL_BYTES = 4096  # different images of the same size nearly always differ at the end; headers may be equal
 
 
 @dataclass(frozen=True)
 class Leaks:
-    """What train and val share with test. Rows that a protocol puts into both, as a gallery, are none."""
+    """Classes and samples that train or val share with test. Rows that the protocol puts into both do not count."""
 
-    classes: tuple[str, ...] | None  # names, in order; None: the protocol shares them by design
-    images: tuple[tuple[int, int], ...]  # each test row seen in training, behind the first row that is the same
-    first: str = ""  # the first of these, by name
-    noun: str = "image"  # what is shared, in a word
+    classes: tuple[str, ...] | None  # shared classes by name; None: the protocol shares classes by design
+    images: tuple[tuple[int, int], ...]  # (first train row with the same content, test row)
+    first: str = ""  # the first such pair, as text
+    noun: str = "image"  # what is shared, for messages
 
 
 def leaks(items: Items, protocol: Protocol, progress: Callable[[float], None] | None = None) -> Leaks:
-    """Find what train and val share with test: classes by label, samples by content (file and box, or feature vector).
+    """Find classes (by label) and samples (by content: file and box, or feature vector) that train or val share with test.
 
-    Files are compared by size, those that agree by their last bytes, and what then still agrees by a hash of the whole.
+    Files are compared by size; files of equal size by their last bytes; files that still agree by a hash of their content.
 
     Args:
-        progress: called with the share of the work that is done.
+        progress: called with the fraction of the work that is done.
     """
     train = np.union1d(protocol.rows(items, "train"), protocol.rows(items, "val"))
     test = np.setdiff1d(protocol.rows(items, "test"), train)
@@ -50,14 +50,14 @@ def leaks(items: Items, protocol: Protocol, progress: Callable[[float], None] | 
     if items.path is None:
         return Leaks(classes, ())
     box = [""] * len(items) if items.box is None else [str(box) for box in items.box.tolist()]
-    sifts: list[Callable[[int], Hashable]] = [
+    keys_of_row: list[Callable[[int], Hashable]] = [
         lambda row, read=read: (read(file_of(items, row)), box[row]) for read in (size_of, tail_of, hash_of)
     ]
     try:
-        images = same_content(train, test, sifts, progress)
+        images = same_content(train, test, keys_of_row, progress)
     except OSError as error:
         raise LikewiseError(
-            f"leaks: {error.filename or 'a picture'} cannot be read ({error.strerror}); check root and the paths"
+            f"leaks: {error.filename or 'an image'} cannot be read ({error.strerror}); check root and the paths"
         ) from None
     first = "" if not images else " = ".join(items.path[row] for row in images[0])
     return Leaks(classes, images, first)
@@ -66,25 +66,25 @@ def leaks(items: Items, protocol: Protocol, progress: Callable[[float], None] | 
 def same_content(
     train: Int[np.ndarray, "n"],
     test: Int[np.ndarray, "m"],
-    sifts: list[Callable[[int], Hashable]],
+    keys_of_row: list[Callable[[int], Hashable]],
     progress: Callable[[float], None] | None = None,
 ) -> tuple[tuple[int, int], ...]:
-    """(train row, test row) of every test row for which all sifts say the same as for a train row, the first such one.
+    """Return (train row, test row) for every test row that equals a train row (the first such) under all key functions.
 
-    Only rows that agree with one of the other side under a sift reach the next, so the dear ones come last.
+    Only rows that agree with a row of the other split reach the next key function, so the expensive ones come last.
     """
     sides = [train.tolist(), test.tolist()]
     key: dict[int, tuple] = dict.fromkeys(sides[0] + sides[1], ())
-    with ThreadPoolExecutor(THREADS) as pool:
-        for number, sift in enumerate(sifts):
+    with ThreadPoolExecutor(HASH_THREADS) as pool:
+        for number, key_of_row in enumerate(keys_of_row):
             rows = sides[0] + sides[1]
-            blocks = [rows[at : at + BLOCK] for at in range(0, len(rows), BLOCK)]
-            found = pool.map(lambda block, sift=sift: [sift(row) for row in block], blocks)
+            blocks = [rows[at : at + FILES_PER_BLOCK] for at in range(0, len(rows), FILES_PER_BLOCK)]
+            found = pool.map(lambda block, key_of_row=key_of_row: [key_of_row(row) for row in block], blocks)
             for done, (block, values) in enumerate(zip(blocks, found, strict=True), 1):
                 for row, value in zip(block, values, strict=True):
                     key[row] = (*key[row], value)
                 if progress is not None:
-                    progress((number + done / len(blocks)) / len(sifts))
+                    progress((number + done / len(blocks)) / len(keys_of_row))
             both = {key[row] for row in sides[0]} & {key[row] for row in sides[1]}
             sides = [[row for row in side if key[row] in both] for side in sides]
     if progress is not None:
@@ -101,8 +101,8 @@ def size_of(file: str) -> int:
 
 def tail_of(file: str) -> bytes:
     with open(file, "rb", buffering=0) as content:
-        content.seek(max(0, os.fstat(content.fileno()).st_size - TAIL))
-        return hashlib.blake2b(content.read(TAIL)).digest()
+        content.seek(max(0, os.fstat(content.fileno()).st_size - TAIL_BYTES))
+        return hashlib.blake2b(content.read(TAIL_BYTES)).digest()
 
 
 def hash_of(file: str) -> bytes:
@@ -111,14 +111,16 @@ def hash_of(file: str) -> bytes:
 
 
 def say_leaks(found: Leaks) -> str:
-    """One plain sentence about what was found."""
-    said = []
+    """Return a message about the leakage that was found."""
+    messages = []
     if found.classes:
         shown = ", ".join(found.classes[:3]) + (", ..." if len(found.classes) > 3 else "")
-        said.append(f"{_are(len(found.classes), 'class', 'classes')} ({shown})")
+        messages.append(f"{_are(len(found.classes), 'class', 'classes')} ({shown})")
     if found.images:
-        said.append(f"{_are(len(found.images), found.noun, found.noun + 's')} (first: {found.first})")
-    return "; ".join(said) or f"train and test share {'' if found.classes is None else 'no class and '}no {found.noun}"
+        messages.append(f"{_are(len(found.images), found.noun, found.noun + 's')} (first: {found.first})")
+    return (
+        "; ".join(messages) or f"train and test share {'' if found.classes is None else 'no class and '}no {found.noun}"
+    )
 
 
 def _are(count: int, one: str, many: str) -> str:

@@ -1,4 +1,4 @@
-"""Batches on the device: pictures from files through worker processes or from where they are kept, features by plain indexing."""
+"""Batches on the device: images from files (worker processes) or from decoded images in memory; features by indexing."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from likewise.data.images import image_of
 from likewise.distributed.collectives import cores, share_of
 from likewise.types import Batch, Items, LikewiseError
 
-AHEAD = 2
-"""Batches put together before they are asked for, where their pixels lie elsewhere than on the device."""
+PREFETCH_ITEMS = 2
+"""Batches gathered ahead of their use, if their pixels are not on the device."""
 
 
 @runtime_checkable
 class Held(Protocol):
-    """Decoded pictures that batches are cut from; `placement.Resident` is one. `ahead`: `stage` is worth doing ahead of time."""
+    """Decoded images that batches are cropped from, such as `placement.Resident`. `ahead`: run `stage` ahead of time."""
 
     device: torch.device
     ahead: bool
 
     def stage(self, rows: list[int], look: Plain, drawn: np.ndarray) -> Any:
-        """What is done on the host for a batch of these rows."""
+        """Do the host work for a batch of these rows; the result is an argument of `make`."""
         ...
 
     def make(self, staged: Any, size: int) -> Tensor:
-        """The squares of the batch on the device."""
+        """Return the squares of the batch on the device."""
         ...
 
 
 class Key(NamedTuple):
-    """A batch to make: all of its rows, its number, and which of them this process makes."""
+    """A batch to compute: its rows, its number, and the slice of rows that this process computes."""
 
     rows: list[int]
     number: int
@@ -62,23 +62,24 @@ def batches(
     first_draw: int = 0,
     process: tuple[int, int] = (0, 1),
 ) -> Iterator[Batch]:
-    """A batch for every list of rows, in order. Where its pixels come from changes nothing about it.
+    """Yield a batch for every list of rows, in order. The source of the pixels does not change the values of a batch.
 
     Args:
-        rows: rows of each batch; may go on for ever. At a None, reading ahead stops: what follows is asked for only when
-            the batches before it are used.
-        look: what becomes of pictures, see `augment`; or any function from a picture to a tensor, for pictures read from files.
-        held: where decoded pictures are; None: they are read from their files.
-        workers: processes that read files; 0 reads in this one.
-        seed: of the augmentation, which depends on (seed, number of the batch) and the place in the batch alone.
-        first_draw: number of the first batch, for a training that goes on.
-        process: the number of this process, and how many ask for the same rows (`collectives.world`): `x` is this process's
-            share of the batch, `y` and `row` are of all of it.
+        rows: rows of each batch; may be infinite. Prefetching stops at a None: the lists after it are read only when all
+            batches before it are used.
+        look: the image transform, see `augment`; or, for images read from files, any function from an image to a tensor.
+        device: where the batches are.
+        held: decoded images; None: images are read from their files.
+        workers: processes that read files; 0: read in this process.
+        seed: of the augmentation, which depends only on (seed, number of the batch) and the position in the batch.
+        first_draw: number of the first batch, for a resumed training.
+        process: rank of this process and number of processes with the same rows (`collectives.world`): `x` is the share of
+            this process, `y` and `row` cover the whole batch.
     """
     y, keys = torch.as_tensor(items.y), _Keys(rows, first_draw, process)
     if items.x is not None:
         features = torch.as_tensor(items.x, dtype=torch.float32)
-        made = ((features[key.rows[key.own]], key) for key in keys.passing())
+        made = ((features[key.rows[key.own]], key) for key in keys.without_prefetch())
     elif held is not None:
         assert isinstance(look, Plain)
         made = _from_held(keys, held, look, seed)
@@ -90,24 +91,26 @@ def batches(
         if items.x is None:
             if isinstance(look, Plain):
                 x = look.finish(x, look.draw(len(key.rows), seed, key.number)[key.own])
-            # Convolutions may round otherwise in another layout, so it is one.
+            # Convolutions may round differently in another memory layout, so the layout is fixed.
             x = x.contiguous(memory_format=torch.channels_last if x.is_cuda else torch.contiguous_format)
         yield Batch(x, send(y[row], device), send(row, device))
 
 
 def _from_held(keys: _Keys, held: Held, look: Plain, seed: int) -> Iterator[tuple[Tensor, Key]]:
+    """Yield batches from decoded images."""
+
     def stage(key: Key):
         return held.stage(key.rows[key.own], look, look.draw(len(key.rows), seed, key.number)[key.own])
 
     if not held.ahead:
         yield from _one_ahead(keys, lambda key: held.make(stage(key), look.size), held.device)
         return
-    pool, waiting = ThreadPoolExecutor(AHEAD), deque[tuple[Future, Key]]()
+    pool, waiting = ThreadPoolExecutor(PREFETCH_ITEMS), deque[tuple[Future, Key]]()
     try:
         while not keys.ended:
             for key in keys:
                 waiting.append((pool.submit(stage, key), key))
-                while len(waiting) > AHEAD:
+                while len(waiting) > PREFETCH_ITEMS:
                     yield _taken(waiting, held, look)
             while waiting:
                 yield _taken(waiting, held, look)
@@ -116,9 +119,9 @@ def _from_held(keys: _Keys, held: Held, look: Plain, seed: int) -> Iterator[tupl
 
 
 def _one_ahead(keys: _Keys, make: Callable[[Key], Tensor], device: torch.device) -> Iterator[tuple[Tensor, Key]]:
-    """On a GPU, a batch is cut out beside the network's work on the one before it."""
+    """Yield batches; on a GPU, each is computed in a second stream while the network processes the previous one."""
     if device.type != "cuda":
-        yield from ((make(key), key) for key in keys.passing())
+        yield from ((make(key), key) for key in keys.without_prefetch())
         return
     here, beside = torch.cuda.current_stream(device), torch.cuda.Stream(device)
     beside.wait_stream(here)
@@ -149,7 +152,7 @@ def _taken(waiting: deque[tuple[Future, Key]], held: Held, look: Plain) -> tuple
 def _from_files(
     keys: _Keys, items: Items, look: Plain | Callable, seed: int, workers: int, device: torch.device
 ) -> Iterator[tuple[Tensor, Key]]:
-    # The loader draws a seed when it starts; not from the generator that training depends on.
+    # The loader draws a seed when it starts: from a generator of its own, so that training is not affected.
     loader = DataLoader(
         Files(items, look, seed), None, sampler=keys, num_workers=workers, collate_fn=_as_it_is,
         generator=torch.Generator(), pin_memory=device.type == "cuda", persistent_workers=workers > 0,
@@ -162,24 +165,24 @@ def _from_files(
                 if isinstance(found, LikewiseError):
                     raise found
                 yield found[0], Key(*found[1])
-        except (RuntimeError, OSError, EOFError) as error:  # the latter: while a batch was handed over
+        except (RuntimeError, OSError, EOFError) as error:  # OSError, EOFError: while a batch was transferred
             known = str(error).startswith(("DataLoader worker", "Pin memory thread")) or not isinstance(
                 error, RuntimeError
             )
             if not workers or not known:
                 raise
             raise LikewiseError(
-                "batches: a process that reads pictures was killed (out of memory?); use fewer --workers, or --cache disk"
+                "batches: a process that reads images was killed (out of memory?); use fewer --workers, or --cache disk"
             ) from None
 
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Keep torch from raising the death of a reading process in the middle of whatever is done then: it is found when a batch is
-    waited for."""
+    """Keep torch from raising the death of a worker process at an arbitrary line: the loader notices it when it waits for a
+    batch."""
     mine = hasattr(signal, "SIGCHLD") and threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGCHLD) if mine else None
-    if getattr(before, "__module__", "").startswith("torch."):  # an earlier loader's, somewhere else
+    if getattr(before, "__module__", "").startswith("torch."):  # the handler of an earlier loader
         before = signal.SIG_DFL
     yield
     if mine:
@@ -187,18 +190,18 @@ def _own_signals() -> Iterator[None]:
 
 
 def in_order(rows: Int[np.ndarray, "n"], size: int) -> list[list[int]]:
-    """Rows cut into batches, the last one perhaps shorter."""
+    """Split rows into batches of `size`; the last batch may be shorter."""
     return [rows[i : i + size].tolist() for i in range(0, len(rows), size)]
 
 
 def choose_workers(workers: int) -> int:
-    """-1: half of the cores, at most 8; the network needs the rest."""
+    """Return the number of worker processes; -1 means half of the cores, at most 8, because the network needs the others."""
     return min(8, cores() // 2) if workers < 0 else workers
 
 
 class Files(Dataset):
-    """Key -> the pictures of a batch, and the key again. The error of a broken picture is handed over as a value: raised in a
-    worker it would arrive wrapped in a traceback."""
+    """Dataset of key -> (images of a batch, key). The error of a damaged image is returned as a value: raised in a worker, it
+    would arrive wrapped in a traceback."""
 
     def __init__(self, items: Items, look: Plain | Callable, seed: int):
         self.items, self.look, self.seed = items, look, seed
@@ -223,7 +226,7 @@ def _as_it_is(found):
 
 
 class _Keys:
-    """Rows as keys. Iterating stops at a None and, begun again, goes on behind it."""
+    """Iterator of batch keys over lists of rows. Iteration stops at a None; iterating again continues after it."""
 
     def __init__(self, rows: Iterable[list[int] | None], first: int, process: tuple[int, int]):
         self.rows, self.number, self.process, self.ended = iter(rows), first, process, False
@@ -236,7 +239,7 @@ class _Keys:
             yield Key(chosen, number, share_of(len(chosen), *self.process))
         self.ended = True
 
-    def passing(self) -> Iterator[Key]:
-        """All of them, one when it is asked for: nothing is read ahead that would have to stop."""
+    def without_prefetch(self) -> Iterator[Key]:
+        """Yield all keys across every None, for callers that do not prefetch."""
         while not self.ended:
             yield from self

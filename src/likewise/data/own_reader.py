@@ -1,4 +1,4 @@
-"""Data of your own by dotted name: `my_lab.readers.boats(year=2020)` calls that function, which returns `Items`."""
+"""Data from a user's reader by dotted name: `my_lab.readers.boats(year=2020)` calls that function, which returns `Items`."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ import numpy as np
 from likewise.errors import nearest_name
 from likewise.types import Items, LikewiseError
 
-SPLITS = ("train", "val", "test", "")
-ROWS = ("path", "x", "split", "query", "gallery", "gallery_name", "group", "box", "weight", "y_clean")
+SPLIT_NAMES = ("train", "val", "test", "")
+ROW_COLUMNS = ("path", "x", "split", "query", "gallery", "gallery_name", "group", "box", "weight", "y_clean")
 """Optional columns of `Items`: one entry per row."""
 
 
 def is_own(data: str) -> bool:
-    """Whether DATA is written as a call of a dotted name: `my_lab.readers.boats()`. The brackets tell it from a path."""
+    """Whether DATA is a call of a dotted name, such as `my_lab.readers.boats()`. The parentheses distinguish it from a path."""
     return re.fullmatch(r"\s*[^\W\d]\w*(\.[^\W\d]\w*)+\s*\(.*\)\s*", data, re.DOTALL) is not None
 
 
 def read_own(data: str, root: str | None, allow_imports: bool) -> Items:
-    """Import the reader that `data` names, call it, and check what it returns.
+    """Import the reader that `data` names, call it, check the returned items and return them.
 
     Args:
-        root: passed to the reader's argument `root`, where one was given.
+        root: passed to the reader's argument `root`; None: not passed.
         allow_imports: whether the reader may be imported, which runs its code.
     """
     from likewise.config.imports import import_dotted
@@ -35,13 +35,15 @@ def read_own(data: str, root: str | None, allow_imports: bool) -> Items:
     name, arguments = parse_call(data)
     reader = import_dotted(name, "data", allow_imports)
     if not callable(reader):
-        raise LikewiseError(f"data: '{name}' must be a function that returns Items, got a {type(reader).__name__}")
+        raise LikewiseError(
+            f"data: '{name}' must be a function that returns Items, got {type(reader).__name__}; fix the name"
+        )
     arguments = fit_arguments(name, reader, root, arguments)
     return check_items(reader(**arguments), name)
 
 
 def parse_call(data: str) -> tuple[str, dict]:
-    """`my_lab.readers.boats(year=2020)` -> the dotted name and its arguments. Only literals are read; nothing is evaluated."""
+    """`my_lab.readers.boats(year=2020)` -> the dotted name and its arguments. Only literals are read; no evaluation."""
     try:
         call = ast.parse(data.strip(), mode="eval").body
         if not isinstance(call, ast.Call) or call.args or any(word.arg is None for word in call.keywords):
@@ -54,10 +56,10 @@ def parse_call(data: str) -> tuple[str, dict]:
 
 
 def fit_arguments(name: str, reader: Callable, root: str | None, arguments: dict) -> dict:
-    """The arguments of a call with `root` among them, if the reader takes them all and needs no others."""
+    """Return the arguments of the call including `root`; raise if the reader lacks one of them or requires others."""
     takes = inspect.signature(reader).parameters
     if root is not None and "root" in arguments:
-        raise LikewiseError(f"data: {name} has root twice, in DATA and as --root; leave one out")
+        raise LikewiseError(f"data: {name} has root twice, in DATA and as --root; omit one")
     arguments = arguments | ({} if root is None else {"root": root})
     free = any(p.kind is p.VAR_KEYWORD for p in takes.values())
     for word in arguments:
@@ -73,17 +75,19 @@ def fit_arguments(name: str, reader: Callable, root: str | None, arguments: dict
 
 
 def check_items(items: object, owner: str) -> Items:
-    """The table, if its columns agree: one entry per row, class numbers 0..C-1, pictures or features. Raises otherwise."""
+    """Return the items if they are valid: one entry per row, class numbers 0..C-1, images or features. Raises otherwise."""
     if not isinstance(items, Items):
-        raise LikewiseError(f"data: {owner} must return likewise.types.Items, got a {type(items).__name__}")
-    for said, holds in _must_hold(items):
-        if not holds:
-            raise LikewiseError(f"data: {owner} returned a table in which {said}; correct the reader")
+        raise LikewiseError(
+            f"data: {owner} must return likewise.types.Items, got a {type(items).__name__}; correct the reader"
+        )
+    for problem, is_valid in _checks(items):
+        if not is_valid:
+            raise LikewiseError(f"data: {owner} returned a table in which {problem}; correct the reader")
     return items
 
 
-def _must_hold(items: Items):
-    """What is wrong with a table, in words, and whether it is right in this respect; in an order that each can rely on."""
+def _checks(items: Items):
+    """Yield (problem as text, whether the items are free of it); a check may rely on the checks before it."""
     y, count = items.y, items.classes
     yield (
         "the name is empty or a path",
@@ -95,16 +99,19 @@ def _must_hold(items: Items):
     )
     yield f"y is not within 0 to {count - 1}, the {count} entries of class_name", y.min() >= 0 and y.max() < count
     yield "class_name holds a name twice", len(set(items.class_name)) == count
-    yield "rows have neither pictures (path) nor features (x)", items.path is not None or items.x is not None
-    for name in ROWS:
+    yield "rows have neither images (path) nor features (x)", items.path is not None or items.x is not None
+    for name in ROW_COLUMNS:
         column = getattr(items, name)
-        yield f"{name} has not one entry for each of the {len(y)} rows", column is None or len(column) == len(y)
-    yield "split holds a word besides train, val, test and ''", items.split is None or set(items.split) <= set(SPLITS)
+        yield f"{name} does not have one entry for each of the {len(y)} rows", column is None or len(column) == len(y)
+    yield (
+        "split holds a word besides train, val, test and ''",
+        items.split is None or set(items.split) <= set(SPLIT_NAMES),
+    )
     if items.x is not None:
         fits = items.x.ndim == 2 and np.issubdtype(items.x.dtype, np.floating)
         yield "x is not a matrix of finite numbers", fits and bool(np.isfinite(items.x).all())
     if items.box is not None:
-        yield "box has not four numbers a row", items.box.shape == (len(y), 4)
+        yield "box does not have four numbers per row", items.box.shape == (len(y), 4)
     known = {f.name: getattr(items, f.name) for f in dataclasses.fields(items)}
     for name in ("query", "gallery"):
         yield f"{name} is not a mask (bool)", known[name] is None or known[name].dtype == bool

@@ -1,6 +1,6 @@
-"""Decoded pictures at hand: in the memory of the device, in that of the host, or on disk, cut out there a whole batch at a time.
+"""Placement of decoded images: in device memory, in host memory or on disk. Batches are cropped from there.
 
-Where they are changes nothing but the time it takes: a batch has the same bits as if its pictures were read from their files.
+The placement changes only the speed: a batch has the same bits as if its images were read from their files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 from likewise.data.augment import Plain
 from likewise.data.crop_resize import cut, send
 from likewise.data.decode import decoded_bytes
-from likewise.data.decoded_cache import Pixels, is_there, open_pixels
+from likewise.data.decoded_cache import Pixels, is_cached, open_pixels
 from likewise.data.images import BadImage
 from likewise.distributed.collectives import world
 from likewise.io.files import cache_folder
@@ -26,70 +26,71 @@ from likewise.types import Items, LikewiseError
 
 Keep = Literal["auto", "files", "disk", "host", "device"]
 
-CHUNK = 2**24
-"""Pixels copied at once."""
+CHUNK_PIXELS = 2**24
+"""Pixels copied to the device at once."""
 
 
 class Resident:
-    """Pictures of some rows of a data set, three bytes a pixel.
+    """Decoded images of some rows of a data set, three bytes per pixel.
 
     Args:
-        rows: whose pictures are asked for.
-        device: where batches are made.
-        keep: "device": the pixels of these rows are held in its memory; "host": in the memory of the host; "disk": nowhere, they
-            are read as they are asked for. For the latter two, the pixels of a batch are put together ahead of time and sent.
-            On the CPU, "device" and "host" are the pixels where they are.
+        pixels: the decoded images of the whole data set.
+        rows: the rows that batches may contain.
+        device: where batches are computed.
+        keep: "device": the pixels of these rows are in device memory; "host": in host memory; "disk": they are read for
+            every batch. For "host" and "disk", the pixels of a batch are gathered ahead of time and copied to the device.
+            On the CPU, "device" and "host" use `pixels` without a copy.
     """
 
     def __init__(
         self, pixels: Pixels, rows: Int[np.ndarray, "n"], device: torch.device, keep: Literal["disk", "host", "device"]
     ):
         self.pixels, self.device = pixels, device
-        # Whether there is something to do ahead of time.
+        # Whether `stage` has work that is worth doing ahead of time.
         self.ahead = keep == "disk" or (keep == "host" and device.type != "cpu")
-        self._flat, self._start, self._sure = np.asarray(pixels.flat), pixels.start, False
+        self._flat, self._start, self._verified = np.asarray(pixels.flat), pixels.start, False
         if device.type != "cpu" and keep != "disk":
             flat, self._start = gather_rows(pixels, rows, device if keep == "device" else torch.device("cpu"))
-            self._flat, self._sure = flat if keep == "device" else flat.numpy(), True
+            self._flat, self._verified = flat if keep == "device" else flat.numpy(), True
 
     def stage(self, rows: list[int], look: Plain, drawn: np.ndarray) -> tuple[Tensor | np.ndarray, np.ndarray]:
-        """What is done on the host, perhaps ahead of time: pixels, and a plan for `cut`."""
+        """Return the pixels and the plan for `cut` of a batch: the work on the host, which may be done ahead of time."""
         start, whole = self._start[rows], self.pixels.size[rows]
         if (start < 0).any():
             raise LikewiseError(
-                f"Resident: only rows that were loaded can be asked for, got row {rows[int((start < 0).argmax())]}; load it too"
+                f"Resident: rows of a batch must have been loaded, got row {rows[int((start < 0).argmax())]}; load it too"
             )
-        if not self._sure:
+        if not self._verified:
             self.pixels.need(rows)
         plan = np.column_stack((start, whole[:, 1], look.plan(whole, drawn)))
         return self._boxes(plan) if self.ahead else (self._flat, plan)
 
     def make(self, staged: tuple[Tensor | np.ndarray, np.ndarray], size: int) -> UInt8[Tensor, "B 3 s s"]:
-        """The squares, on the device, which nothing waits for."""
+        """Return the squares of a batch on the device, without a device sync."""
         pixels, plan = staged
         if isinstance(pixels, Tensor):
             pixels = send(pixels, self.device)
         return cut(pixels, plan, size)
 
     def _boxes(self, plan: Int[np.ndarray, "B 11"]) -> tuple[Tensor | np.ndarray, Int[np.ndarray, "B 11"]]:
-        """The boxes alone, one after another; pinned, where they are sent."""
+        """Return only the pixels of the boxes, concatenated (in pinned memory for CUDA), and the plan for them."""
         length = plan[:, 4] * plan[:, 5]
         at = np.cumsum(length) - length
         pinned = self.device.type == "cuda"
         packed = torch.empty(int(length.sum()), 3, dtype=torch.uint8, pin_memory=pinned)
-        there = packed.numpy()
+        array = packed.numpy()
         for first, (start, stride, top, left, h, w, *_) in zip(at.tolist(), plan.tolist(), strict=True):
-            picture = self._flat[start + top * stride : start + (top + h) * stride].reshape(h, stride, 3)
-            there[first : first + h * w].reshape(h, w, 3)[...] = picture[:, left : left + w]
-        nought = np.zeros_like(at)
-        plan = np.column_stack((at, plan[:, 5], nought, nought, plan[:, 4:]))
-        return (there if self.device.type == "cpu" else packed), plan
+            rows_of_box = self._flat[start + top * stride : start + (top + h) * stride].reshape(h, stride, 3)
+            array[first : first + h * w].reshape(h, w, 3)[...] = rows_of_box[:, left : left + w]
+        zero = np.zeros_like(at)
+        plan = np.column_stack((at, plan[:, 5], zero, zero, plan[:, 4:]))
+        return (array if self.device.type == "cpu" else packed), plan
 
 
 def gather_rows(
     pixels: Pixels, rows: Int[np.ndarray, "n"], device: torch.device
 ) -> tuple[UInt8[Tensor, "P 3"], Int[np.ndarray, "N"]]:
-    """The pixels of these rows on a device, and where each row's begin there; -1: nowhere."""
+    """Copy the pixels of these rows to a device; return them, and the first pixel of every row there (-1: not copied)."""
     rows = np.unique(rows)
     length = pixels.size[rows].prod(1)
     start = np.full(len(pixels.size), -1)
@@ -99,17 +100,17 @@ def gather_rows(
         held = torch.empty(total, 3, dtype=torch.uint8, device=device)
     except RuntimeError:
         raise LikewiseError(
-            f"Resident: the pictures of {pixels.items.name} must fit on {device}, and take {3 * total / 1e9:.1f} GB; "
+            f"Resident: the images of {pixels.items.name} must fit on {device}, but need {3 * total / 1e9:.1f} GB; "
             "give a smaller --short-side, or --cache disk"
         ) from None
     runs = np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1) if len(rows) else []
     for run in runs:
         pixels.need(run)
         first, last = int(pixels.start[run[0]]), int(pixels.start[run[-1]] + pixels.size[run[-1]].prod())
-        for low in range(first, last, CHUNK):
-            part = torch.from_numpy(np.array(pixels.flat[low : min(low + CHUNK, last)]))
-            held[at : at + len(part)] = part
-            at += len(part)
+        for low in range(first, last, CHUNK_PIXELS):
+            chunk = torch.from_numpy(np.array(pixels.flat[low : min(low + CHUNK_PIXELS, last)]))
+            held[at : at + len(chunk)] = chunk
+            at += len(chunk)
     return held, start
 
 
@@ -125,64 +126,66 @@ def hold(
     quiet: bool = False,
     say: Callable[[str], None] = print,
 ) -> Resident | None:
-    """Pictures of these rows, decoded once and kept. None: they are to be read from their files every time.
+    """Decode the images of these rows once and keep them. Returns None if images should be read from their files every time.
 
     Args:
-        keep: where; "auto": on the device where they fit its budget, else on the host where half of the free memory will do, else
-            on disk, else nowhere. What goes wrong with "auto" is said, and pictures are read from their files.
-        side: pictures with a longer short side are shrunk to this one.
-        budget: bytes on the device that "auto" may take; None: half of what is free.
-        workers: threads that decode, once; -1: as many as the cores can use.
+        keep: where to keep them; "auto": on the device if they fit its budget, else in host memory if half of the free memory
+            suffices, else on disk. If that fails, "auto" reports the problem and returns None.
+        side: images with a longer short side are shrunk to this short side.
+        budget: bytes of device memory that "auto" may use; None: half of the free memory.
+        workers: threads that decode; -1: by the number of cores.
+        `say`: called with messages.
     """
     if keep == "files" or items.x is not None:
         return None
-    way = {"workers": workers, "quiet": quiet, "say": say}
+    options = {"workers": workers, "quiet": quiet, "say": say}
     if keep != "auto":
         try:
-            return Resident(open_pixels(items, side, **way), rows, device, keep)
+            return Resident(open_pixels(items, side, **options), rows, device, keep)
         except BadImage as error:
-            raise not_kept(error) from None
+            raise with_skip_hint(error) from None
     try:
-        if not is_there(items, side) and not has_room(length := decoded_bytes(items, side)):
-            raise LikewiseError(f"there is no room for {length / 1e9:.1f} GB")
-        pixels = open_pixels(items, side, **way)
+        if not is_cached(items, side) and not has_room(length := decoded_bytes(items, side)):
+            raise LikewiseError(f"not enough space for {length / 1e9:.1f} GB")
+        pixels = open_pixels(items, side, **options)
         wanted = 3 * int(pixels.size[np.unique(rows)].prod(1).sum())
         return Resident(pixels, rows, device, choose(wanted, device, budget))
     except BadImage as error:
-        raise not_kept(error) from None
+        raise with_skip_hint(error) from None
     except (LikewiseError, OSError) as error:
-        say(f"pictures are read from their files every time, for they cannot be kept: {error}")
+        say(f"images are read from their files every time, because they cannot be cached: {error}")
         return None
 
 
-def not_kept(error: BadImage) -> BadImage:
-    return BadImage(f"{error}; --skip-bad leaves such pictures out")
+def with_skip_hint(error: BadImage) -> BadImage:
+    """Return the error with a hint at --skip-bad."""
+    return BadImage(f"{error}; --skip-bad skips such images")
 
 
 def choose(wanted: int, device: torch.device, budget: int | None) -> Literal["disk", "host", "device"]:
-    """Where so many bytes are best kept."""
+    """Return the fastest placement with enough memory for this number of bytes."""
     if device.type == "cpu" or wanted <= (free_on(device) if budget is None else budget):
         return "device"
     return "host" if wanted <= free() else "disk"
 
 
 def at_hand(items: Items, rows: Int[np.ndarray, "n"], device: torch.device, side: int | None) -> Resident | None:
-    """Pictures that were decoded before, for who looks at them once; None: they were not."""
+    """Return cached decoded images for a single use of each; None if there is no complete cache."""
     try:
-        if items.x is None and is_there(items, side):
+        if items.x is None and is_cached(items, side):
             return once(open_pixels(items, side, quiet=True), rows, device)
     except (LikewiseError, OSError):
-        pass  # files do as well
+        pass  # the caller reads the image files instead
     return None
 
 
 def once(pixels: Pixels | None, rows: Int[np.ndarray, "n"], device: torch.device) -> Resident | None:
-    """Decoded pictures for who looks at each of them once, if there are any."""
+    """Return decoded images placed for a single use of each; None if there are no pixels."""
     return pixels and Resident(pixels, rows, device, "device" if device.type == "cpu" else "disk")
 
 
 def has_room(length: int) -> bool:
-    """Whether so many bytes can be kept on disk twice, or in half of the free memory."""
+    """Whether the cache disk has twice this number of bytes free, or half of the free memory suffices."""
     folder = cache_folder()
     while not folder.exists():
         folder = folder.parent
@@ -191,19 +194,19 @@ def has_room(length: int) -> bool:
 
 
 def free_on(device: torch.device) -> int:
-    """Half of the bytes that a device has left."""
+    """Return half of the free memory of a device in bytes."""
     return torch.cuda.mem_get_info(device)[0] // 2 if device.type == "cuda" else free()
 
 
 def free(processes: int | None = None) -> int:
-    """Return half of the unused bytes of memory, divided among the processes that train together.
+    """Return half of the free host memory in bytes, divided by the number of processes that train together.
 
     Args:
-        processes: how many; None: as many as are connected.
+        processes: number of processes; None: those of the process group.
     """
     try:
         with open("/proc/meminfo") as facts:
             left = next(1024 * int(line.split()[1]) for line in facts if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):  # another system
+    except (OSError, StopIteration):  # not Linux
         left = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2 if hasattr(os, "sysconf") else 0
     return left // 2 // (processes or world()[1])

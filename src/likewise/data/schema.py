@@ -1,4 +1,4 @@
-"""Raw cells of a sheet -> the columns of `Items`. Every error names the file, the line and the cell."""
+"""Parse the raw cells of a table into the columns of `Items`. Every error names the file, the line and the cell."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ import numpy as np
 from likewise.data.tabular import Sheet
 from likewise.errors import LikewiseError
 
-SPLITS = ("train", "val", "test")
-FLAGS = {"1": True, "true": True, "0": False, "false": False, "": False}
-YES_OR_NO = {*FLAGS, "yes", "no", "y", "n", "t", "f"}  # whoever writes these means a flag, not a name
+SPLIT_NAMES = ("train", "val", "test")
+FLAG_VALUES = {"1": True, "true": True, "0": False, "false": False, "": False}
+FLAG_WORDS = {*FLAG_VALUES, "yes", "no", "y", "n", "t", "f"}  # words that are meant as a flag, not as a gallery name
 CORNERS = ("left", "top", "right", "bottom")
-KNOWN = (
+KNOWN_COLUMNS = (
     "path", "label", "label_clean", "split", "query", "gallery", "class_name", "class_name_clean", "group", "box", *CORNERS,
     "weight",
 )  # fmt: skip
 
 
 def check_names(owner: str, file: str, names: Collection[str]) -> None:
-    """A column that looks like a slip of a known name is an error; others are the user's own and are left alone."""
+    """Raise if a column name looks like a misspelt known name; other unknown columns are ignored."""
     for name in names:
-        if name in KNOWN:
+        if name in KNOWN_COLUMNS:
             continue
-        near = difflib.get_close_matches(name.casefold(), KNOWN, n=1, cutoff=0.86)  # height is not weight
+        near = difflib.get_close_matches(name.casefold(), KNOWN_COLUMNS, n=1, cutoff=0.86)  # not 'height'
         if near and near[0] not in names:
             raise LikewiseError(
                 f"{owner}: {file} has a column {name!r}; did you mean {near[0]!r}? "
-                "Rename it, or give it a name that is not so close"
+                "Rename it to that, or to a name that is less similar"
             )
 
 
 def optional_columns(sheet: Sheet) -> dict[str, Any]:
-    """The columns beyond path and label, None where the sheet has none, under their names in `Items`."""
+    """Return the optional columns under their names in `Items`; None for a column that the table does not have."""
     return {
         "split": splits(sheet),
         "query": flags(sheet, "query"),
@@ -49,7 +49,7 @@ def optional_columns(sheet: Sheet) -> dict[str, Any]:
 
 
 def text(cell: Any) -> str:
-    """A cell as trimmed text; a missing one, whichever way it is missing, is empty."""
+    """Return a cell as trimmed text; None and NaN become an empty text."""
     if cell is None or (isinstance(cell, float) and math.isnan(cell)):
         return ""
     if isinstance(cell, float) and cell.is_integer():
@@ -58,23 +58,27 @@ def text(cell: Any) -> str:
 
 
 def integers(words: list[str]) -> bool:
-    """Whether all are whole numbers as Python writes them; '007' is a name, for it would not survive as a number, and so is
-    one of more than 100 digits: Python refuses to read long ones."""
+    """Whether all words are whole numbers as Python writes them.
+
+    '007' is a name, because it would change as a number; so is a number of more than 100 digits, because Python refuses to
+    parse long ones.
+    """
     return all(re.fullmatch(r"0|-?[1-9][0-9]{0,99}", word) for word in words)
 
 
 def in_order(words: set[str]) -> list[str]:
-    """Labels sorted: whole numbers by value, words by their characters."""
+    """Return labels sorted: whole numbers by value, words alphabetically."""
     return sorted(words, key=int if integers(list(words)) else None)
 
 
 def label_words(sheet: Sheet, name: str) -> list[str]:
+    """Return a label column as text; raise if a label is empty or a fraction."""
     cells = sheet.need(name)
     words = [text(cell) for cell in cells]
     for row, (cell, word) in enumerate(zip(cells, words, strict=True)):
         if not word:
             raise LikewiseError(
-                f"{sheet.owner}: every row must have a {name}, and it is empty in {sheet.at(row)}; "
+                f"{sheet.owner}: every row must have a {name}, but it is empty in {sheet.at(row)}; "
                 "fill it or drop the row"
             )
         if isinstance(cell, float) and not cell.is_integer():
@@ -85,19 +89,19 @@ def label_words(sheet: Sheet, name: str) -> list[str]:
 
 
 def class_numbers(sheet: Sheet) -> tuple[np.ndarray, tuple[str, ...], np.ndarray | None]:
-    """Class numbers 0..C-1 in sorted order of the labels, class names, and the class numbers of label_clean."""
+    """Return class numbers 0..C-1 in sorted order of the labels, class names, and the class numbers of label_clean or None."""
     given = {"label": label_words(sheet, "label")}
     if "label_clean" in sheet.column:
         given["label_clean"] = label_words(sheet, "label_clean")
     distinct = in_order(set().union(*given.values()))
     number = {label: place for place, label in enumerate(distinct)}
     names = class_names(sheet, given, distinct)
-    coded = {column: np.array([number[word] for word in words], np.int64) for column, words in given.items()}
-    return coded["label"], names, coded.get("label_clean")
+    numbered = {column: np.array([number[word] for word in words], np.int64) for column, words in given.items()}
+    return numbered["label"], names, numbered.get("label_clean")
 
 
 def class_names(sheet: Sheet, given: dict[str, list[str]], distinct: list[str]) -> tuple[str, ...]:
-    """By class number. A class that only label_clean still knows is named in class_name_clean."""
+    """Return class names by class number. A class that occurs only in label_clean is named by class_name_clean."""
     first: dict[str, tuple[str, int]] = {}
     for labels, column in (("label", "class_name"), ("label_clean", "class_name_clean")):
         for row, (label, cell) in enumerate(zip(given.get(labels, []), sheet.column.get(column, []))):
@@ -114,13 +118,14 @@ def class_names(sheet: Sheet, given: dict[str, list[str]], distinct: list[str]) 
 
 
 def splits(sheet: Sheet) -> np.ndarray | None:
+    """Return the column split, or None; raise if a cell is not train, val, test or empty."""
     if "split" not in sheet.column:
         return None
     words = [text(cell) for cell in sheet.column["split"]]
     for row, word in enumerate(words):
-        if word and word not in SPLITS:
+        if word and word not in SPLIT_NAMES:
             near = "val" if word.casefold().startswith("val") else None
-            near = near or next(iter(difflib.get_close_matches(word.casefold(), SPLITS, n=1, cutoff=0.5)), None)
+            near = near or next(iter(difflib.get_close_matches(word.casefold(), SPLIT_NAMES, n=1, cutoff=0.5)), None)
             guess = f"; did you mean {near!r}?" if near else "; use one of these"
             raise LikewiseError(
                 f"{sheet.owner}: split must be train, val, test or empty, got {word!r} in {sheet.at(row)}{guess}"
@@ -129,25 +134,26 @@ def splits(sheet: Sheet) -> np.ndarray | None:
 
 
 def flags(sheet: Sheet, name: str) -> np.ndarray | None:
+    """Return a column of flags as a mask, or None if the table does not have it."""
     if name not in sheet.column:
         return None
     words = [text(cell).casefold() for cell in sheet.column[name]]
     for row, word in enumerate(words):
-        if word not in FLAGS:
+        if word not in FLAG_VALUES:
             raise LikewiseError(
                 f"{sheet.owner}: {name} must be 0, 1, true, false or empty, got {word!r} in {sheet.at(row)}; "
                 "write 1 or 0"
             )
-    return np.array([FLAGS[word] for word in words], bool)
+    return np.array([FLAG_VALUES[word] for word in words], bool)
 
 
 def galleries(sheet: Sheet) -> dict[str, np.ndarray | None]:
-    """The column gallery: a flag in every row, or the name of the row's gallery (empty: in none)."""
+    """Return the column gallery: flags in all rows, or the names of the rows' galleries (empty: in no gallery)."""
     words = [text(cell) for cell in sheet.column.get("gallery", [])]
-    if all(word.casefold() in FLAGS for word in words):
+    if all(word.casefold() in FLAG_VALUES for word in words):
         return {"gallery": flags(sheet, "gallery"), "gallery_name": None}
     for row, word in enumerate(words):
-        if word and (word.casefold() in YES_OR_NO or re.fullmatch(r"[-+.\d]+", word)):
+        if word and (word.casefold() in FLAG_WORDS or re.fullmatch(r"[-+.\d]+", word)):
             raise LikewiseError(
                 f"{sheet.owner}: gallery must be 0 or 1 in every row, or in every row a name or empty, got {word!r} in "
                 f"{sheet.at(row)}; write 1 or 0, or a word such as 'shop'"
@@ -157,7 +163,7 @@ def galleries(sheet: Sheet) -> dict[str, np.ndarray | None]:
 
 
 def groups(sheet: Sheet) -> np.ndarray | None:
-    """Whole numbers stay what they are (-1 and empty: no group); other words are numbered in sorted order."""
+    """Return group numbers: whole numbers are kept (-1 and empty: no group); other words are numbered in sorted order."""
     if "group" not in sheet.column:
         return None
     words = [text(cell) for cell in sheet.column["group"]]
@@ -170,6 +176,7 @@ def groups(sheet: Sheet) -> np.ndarray | None:
 
 
 def number(sheet: Sheet, row: int, name: str, word: str) -> float:
+    """Return a cell as a number, or raise an error that names the cell."""
     try:
         return float(word)
     except ValueError:
@@ -179,6 +186,7 @@ def number(sheet: Sheet, row: int, name: str, word: str) -> float:
 
 
 def weights(sheet: Sheet) -> np.ndarray | None:
+    """Return the column weight, or None; raise if a weight is negative or not finite."""
     if "weight" not in sheet.column:
         return None
     values = []
@@ -193,10 +201,10 @@ def weights(sheet: Sheet) -> np.ndarray | None:
 
 
 def boxes(sheet: Sheet) -> np.ndarray | None:
-    """One cell `left top right bottom`, or four columns of these names. All empty = the whole picture, NaN."""
+    """Return boxes from one column `left top right bottom` or from four columns. An empty box (whole image) becomes NaN."""
     four = [name for name in CORNERS if name in sheet.column]
     if "box" in sheet.column and len(four) == 4:
-        raise LikewiseError(f"{sheet.owner}: {sheet.file} gives boxes twice, as box and as four columns; keep one")
+        raise LikewiseError(f"{sheet.owner}: {sheet.file} has boxes twice, as box and as four columns; keep one form")
     if "box" in sheet.column:
         cells = [box_words(cell) for cell in sheet.column["box"]]
     elif len(four) == 4:
@@ -219,18 +227,18 @@ def one_box(sheet: Sheet, row: int, words: list[str]) -> list[float]:
     if len(words) != 4:
         raise LikewiseError(
             f"{sheet.owner}: box must be four numbers, left top right bottom, got {' '.join(words)!r} in "
-            f"{sheet.at(row)}; correct it, or leave it empty for the whole picture"
+            f"{sheet.at(row)}; correct it, or leave it empty for the whole image"
         )
     box = [number(sheet, row, "box", word) for word in words]
     left, top, right, bottom = box
     if not all(math.isfinite(corner) for corner in box) or left < 0 or top < 0:
         raise LikewiseError(
-            f"{sheet.owner}: box must lie inside its picture, got {' '.join(words)!r} in {sheet.at(row)}; "
-            "corners count in pixels from the upper left, 0 and up"
+            f"{sheet.owner}: box must lie inside its image, got {' '.join(words)!r} in {sheet.at(row)}; "
+            "corners are in pixels from the upper left, 0 or more"
         )
     if right <= left or bottom <= top:
         raise LikewiseError(
-            f"{sheet.owner}: box must hold something, got {' '.join(words)!r} in {sheet.at(row)}; "
+            f"{sheet.owner}: box must not be empty, got {' '.join(words)!r} in {sheet.at(row)}; "
             "the order is left top right bottom, not width and height"
         )
     return box

@@ -1,4 +1,4 @@
-"""Items as a table with one line per picture: CSV or Parquet, read and written."""
+"""Read and write items as a table with one line per image: CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from likewise.types import Items, LikewiseError
 def read_table(file: str, root: str | None = None) -> Items:
     """Read `path,label[,split][,query][,gallery][,class_name][,group][,box][,weight][,label_clean][,class_name_clean]`.
 
-    Labels are any whole numbers or words; they become class numbers in sorted order. `label_clean` are the true labels, known
-    where labels were spoiled on purpose: no part ever sees them. Other columns are left alone.
+    Labels are whole numbers or words; they become class numbers in sorted order. `label_clean` holds the true labels, known if
+    label noise was injected on purpose: no component has access to them. Other columns are ignored.
 
     Args:
         file: .csv (UTF-8, commas) or .parquet.
-        root: where relative paths start; by default the folder of the table.
+        root: folder that relative paths start from; default: the folder of the table.
     """
     sheet = read_sheet(file)
     check_names(sheet.owner, sheet.file, sheet.column.keys())
     path = paths(sheet)
     y, class_name, y_clean = class_numbers(sheet)
     columns = optional_columns(sheet)
-    check_twice(sheet, path, y, columns["box"])
+    check_duplicates(sheet, path, y, columns["box"])
     return Items(
         name=Path(file).stem,
         y=y,
@@ -44,6 +44,7 @@ def read_table(file: str, root: str | None = None) -> Items:
 
 
 def read_sheet(file: str) -> Sheet:
+    """Return the raw cells of a .csv or .parquet file."""
     suffix = Path(file).suffix.lower()
     if suffix not in (".csv", ".parquet"):
         raise LikewiseError(
@@ -53,7 +54,8 @@ def read_sheet(file: str) -> Sheet:
 
 
 def paths(sheet: Sheet) -> tuple[str, ...]:
-    sheet.need("label")  # told first: without labels there is nothing to learn, whatever else is missing
+    """Return the column path; raise if a path is empty or not text."""
+    sheet.need("label")  # checked first: a missing label column is the more important error
     cells = sheet.need("path")
     for row, cell in enumerate(cells):
         if not (isinstance(cell, str) and cell.strip()):
@@ -62,13 +64,13 @@ def paths(sheet: Sheet) -> tuple[str, ...]:
             )
         if "\0" in cell:
             raise LikewiseError(
-                f"table: path must be a file name, and it holds a zero byte in {sheet.at(row)}; correct it"
+                f"table: path must be a file name, but it holds a zero byte in {sheet.at(row)}; correct it"
             )
     return tuple(cells)
 
 
-def check_twice(sheet: Sheet, path: tuple[str, ...], y: np.ndarray, box: np.ndarray | None) -> None:
-    """The same picture (or the same box of it) stands in the table once: twice would make it its own neighbour."""
+def check_duplicates(sheet: Sheet, path: tuple[str, ...], y: np.ndarray, box: np.ndarray | None) -> None:
+    """Raise if an image (or the same box of it) is listed twice: it would be its own nearest neighbour."""
     first: dict[tuple, int] = {}
     for row, name in enumerate(path):
         key = (os.path.normpath(name), "" if box is None else str(box[row].tolist()))
@@ -78,17 +80,17 @@ def check_twice(sheet: Sheet, path: tuple[str, ...], y: np.ndarray, box: np.ndar
         where = f"{sheet.at(before)} and in {sheet.unit} {sheet.line[row]}"
         if y[before] != y[row]:
             raise LikewiseError(
-                f"table: a picture must have one label, but {name!r} has two different labels, in {where}; "
+                f"table: an image must have one label, but {name!r} has two different labels, in {where}; "
                 "keep one of them"
             )
-        raise LikewiseError(f"table: a picture must be listed once, but {name!r} stands in {where}; remove one of them")
+        raise LikewiseError(f"table: an image must be listed once, but {name!r} is in {where}; remove one of them")
 
 
 def write_table(items: Items, file: str) -> None:
-    """Write items so that `read_table` (with the same root) gives them back; features go to .parquet only.
+    """Write items as a table that `read_table` (with the same root) reads back; features need .parquet.
 
-    Labels are written as class numbers with their class_name. The taxonomy is no column, and classes without a row are
-    not in the table: reading numbers the others anew.
+    Labels are written as class numbers with their class_name. The taxonomy is not written, and neither are classes without a
+    row: `read_table` then renumbers the others.
     """
     suffix = Path(file).suffix.lower()
     if suffix not in (".csv", ".parquet"):
@@ -110,10 +112,10 @@ def write_table(items: Items, file: str) -> None:
 
 
 def write_spoiled(items: Items, file: Path, *, drop_wrong: bool = False) -> None:
-    """Write items with wrong labels as a table that finds its pictures from where it is.
+    """Write items with injected label noise as a table whose paths are valid from the folder of the table.
 
     Args:
-        drop_wrong: leave the rows with a wrong label out, and with them the columns of true labels.
+        drop_wrong: omit the rows with a wrong label, and the columns of true labels.
     """
     written = dataclasses.replace(items, path=places(items, file))
     if drop_wrong:
@@ -123,6 +125,7 @@ def write_spoiled(items: Items, file: Path, *, drop_wrong: bool = False) -> None
 
 
 def item_columns(items: Items) -> dict[str, list]:
+    """Return the columns of the table of items, without features."""
     columns: dict[str, list] = {} if items.path is None else {"path": list(items.path)}
     columns["label"] = items.y.tolist()
     columns["class_name"] = [items.class_name[label] for label in items.y]
@@ -152,7 +155,7 @@ def box_cell(box: list[float]) -> str:
 
 
 def places(items: Items, table: Path) -> tuple[str, ...] | None:
-    """Paths as a reader of the table finds them: from its folder where they lie below it, else whole."""
+    """Return the paths of items for a table: relative if they are below the folder of the table, otherwise absolute."""
     if items.path is None:
         return None
     base = os.path.join(os.path.abspath(table.parent), "")

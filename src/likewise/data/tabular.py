@@ -1,4 +1,4 @@
-"""A file of rows as columns of raw cells, each row with the line it came from. What cells mean is defined in `schema`."""
+"""Read CSV and Parquet files as columns of raw cells, with the line number of each row. `schema` parses the cells."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from likewise.io.files import first_line
 
 @dataclass(frozen=True, eq=False)
 class Sheet:
-    """Cells by column. `line[i]` is where row i stands in the file, counted in `unit`s from 1."""
+    """Raw cells by column. `line[i]`: position of row i in the file, in `unit`s from 1."""
 
-    owner: str  # who speaks in errors
-    file: str  # the file's name, for errors
+    owner: str  # name at the start of errors
+    file: str  # name of the file, for errors
     column: dict[str, list]
     line: list[int]
     unit: str = "line"
@@ -29,12 +29,14 @@ class Sheet:
         return len(self.line)
 
     def at(self, row: int) -> str:
+        """Return the position of a row as text, for errors."""
         return f"{self.file} {self.unit} {self.line[row]}"
 
     def need(self, name: str) -> list:
+        """Return a required column; raise if it is missing."""
         if name not in self.column:
             has = ", ".join(self.column) or "no columns"
-            # Case matters in names but not in guesses: 'Label' is the likeliest slip of all.
+            # Names are case-sensitive, the suggestion is not: 'Label' is the most frequent mistake.
             folded = {column.casefold(): column for column in self.column}
             near = difflib.get_close_matches(name, folded, n=1, cutoff=0.5)
             guess = (
@@ -47,6 +49,7 @@ class Sheet:
 
 
 def read_csv(file: str, owner: str = "table") -> Sheet:
+    """Return the cells of a CSV file (UTF-8, commas); blank lines are ignored. `owner` is named in errors."""
     name = Path(file).name
     text = read_text(file, owner)
     rows, lines, last = [], [], 0
@@ -60,17 +63,17 @@ def read_csv(file: str, owner: str = "table") -> Sheet:
     except csv.Error as error:
         raise LikewiseError(f"{owner}: {name} line {last + 1} is not CSV ({error}); check its quotes") from None
     if not rows:
-        raise LikewiseError(f"{owner}: {name} must hold a header and rows, and it is empty; fill it or drop it")
+        raise LikewiseError(f"{owner}: {name} must hold a header and rows, but it is empty; fill it or remove it")
     head = [cell.strip() for cell in rows[0]]
     if len(head) == 1 and any(mark in head[0] for mark in ";\t|"):
         raise LikewiseError(
-            f"{owner}: the columns of {name} must be separated by commas, got {head[0]!r}; save it anew"
+            f"{owner}: the columns of {name} must be separated by commas, got {head[0]!r}; save it again with commas"
         )
     check_head(head, name, owner)
     for row, line in zip(rows[1:], lines[1:], strict=True):
         if len(row) != len(head):
             raise LikewiseError(
-                f"{owner}: {name} line {line} must have {len(head)} cells as the header has, got {len(row)}; "
+                f"{owner}: {name} line {line} must have {len(head)} cells like the header, got {len(row)}; "
                 "put a cell that holds a comma in quotes"
             )
     check_rows(len(rows) - 1, name, owner)
@@ -79,6 +82,7 @@ def read_csv(file: str, owner: str = "table") -> Sheet:
 
 
 def read_text(file: str, owner: str) -> str:
+    """Return the content of a UTF-8 file."""
     name = Path(file).name
     try:
         raw = Path(file).read_bytes()
@@ -89,12 +93,12 @@ def read_text(file: str, owner: str) -> str:
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise LikewiseError(
-            f"{owner}: {name} must be UTF-8, and line {line} holds the byte 0x{raw[error.start]:02x}; save it as UTF-8"
+            f"{owner}: {name} must be UTF-8, but line {line} holds the byte 0x{raw[error.start]:02x}; save it as UTF-8"
         ) from None
 
 
 def read_parquet(file: str, owner: str = "table", without: Iterable[str] = ()) -> Sheet:
-    """The columns of a Parquet file as Python values, except those named in `without`."""
+    """Return the columns of a Parquet file as Python values, except those named in `without`."""
     import pyarrow.parquet as pq
 
     name = Path(file).name
@@ -109,23 +113,27 @@ def read_parquet(file: str, owner: str = "table", without: Iterable[str] = ()) -
 
 @contextmanager
 def parquet_errors(file: str | os.PathLike, owner: str) -> Iterator[None]:
-    """Raise a LikewiseError for whatever pyarrow raises over a damaged file; that is of many kinds."""
+    """Turn any error of pyarrow about a damaged file into a LikewiseError."""
     try:
         yield
     except LikewiseError:
         raise
     except Exception as error:
         raise LikewiseError(
-            f"{owner}: {Path(file).name} is not a readable Parquet file ({first_line(error)}); write it anew"
+            f"{owner}: {Path(file).name} is not a readable Parquet file ({first_line(error)}); write it again"
         ) from None
 
 
 def check_head(head: list[str], name: str, owner: str) -> None:
+    """Raise if two columns have the same name."""
     twice = sorted({column for column in head if column and head.count(column) > 1})
     if twice:
         raise LikewiseError(f"{owner}: {name} has the column {twice[0]!r} more than once; rename or remove one")
 
 
 def check_rows(count: int, name: str, owner: str) -> None:
+    """Raise if a table has no rows."""
     if not count:
-        raise LikewiseError(f"{owner}: {name} must hold at least one row, and it has only a header; fill it or drop it")
+        raise LikewiseError(
+            f"{owner}: {name} must hold at least one row, but it has only a header; fill it or remove it"
+        )

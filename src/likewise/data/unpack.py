@@ -1,4 +1,4 @@
-"""The splits of a picture table, written once into the cache as picture files with a table beside them."""
+"""Unpack the splits of an image data set into the cache, as image files and a table."""
 
 from __future__ import annotations
 
@@ -14,59 +14,62 @@ from typing import Any
 
 from likewise.errors import LikewiseError, nearest_name
 from likewise.io.files import cache_folder, write_csv
-from likewise.io.image_files import SUFFIXES, formats, open_picture
+from likewise.io.image_files import IMAGE_SUFFIXES, formats, open_picture
 
-OWNER = "hf"
-PARTS = {"train": "train", "validation": "val", "valid": "val", "val": "val", "dev": "val", "test": "test"}
-UNKNOWN = ".img"
-"""Suffix of bytes that are no picture in a known format."""
+ERROR_OWNER = "hf"
+"""Name at the start of error messages."""
+SPLIT_OF_NAME = {"train": "train", "validation": "val", "valid": "val", "val": "val", "dev": "val", "test": "test"}
+"""Name of a split on the hub -> split of the table."""
+UNKNOWN_SUFFIX = ".img"
+"""Suffix for bytes that are not an image in a known format."""
 
 
 @dataclass(frozen=True, eq=False)
 class SplitFiles:
-    """Rows of a data set. `kinds` maps each column to "image", to the names of a ClassLabel, or to its type."""
+    """A split of a data set. `kinds` maps each column to "image", to the names of a ClassLabel, or to its type."""
 
     kinds: dict[str, str | list[str]]
     fingerprint: str
     rows: Any  # (image column, label column) -> iterator over ({"bytes", "path"}, label)
-    within: Sequence[str] | None = None  # folders that hold the pictures that rows name by path; None: anywhere
+    within: Sequence[str] | None = None  # folders where images named by path may be; None: anywhere
 
 
 def choose(kinds: dict[str, str | list[str]], wish: dict[str, str]) -> tuple[str, str]:
-    """The image column and the label column: as named, or the only ones that can be meant."""
+    """Return the image column and the label column: as named in `wish`, or the only candidates."""
     images = [name for name, kind in kinds.items() if kind == "image"]
     labels = [name for name, kind in kinds.items() if isinstance(kind, list)] or [n for n in kinds if n == "label"]
     chosen = []
-    for what, found in (("image", images), ("label", labels)):
-        if what in wish and wish[what] not in kinds:
+    for role, found in (("image", images), ("label", labels)):
+        if role in wish and wish[role] not in kinds:
             raise LikewiseError(
-                f"{OWNER}: there is no column '{wish[what]}'{nearest_name(wish[what], kinds)} It has: {', '.join(kinds)}"
+                f"{ERROR_OWNER}: there is no column '{wish[role]}'{nearest_name(wish[role], kinds)} It has: {', '.join(kinds)}"
             )
-        if what not in wish and len(found) != 1:
-            many = f"several, {', '.join(found)}" if found else f"none among {', '.join(kinds)}"
+        if role not in wish and len(found) != 1:
+            candidates = f"several, {', '.join(found)}" if found else f"none among {', '.join(kinds)}"
             raise LikewiseError(
-                f"{OWNER}: one column must hold the {what}, and there are {many}; name it: ?{what}=COLUMN"
+                f"{ERROR_OWNER}: one column must hold the {role}, but there are {candidates}; name it: ?{role}=COLUMN"
             )
-        chosen.append(wish.get(what) or found[0])
+        chosen.append(wish.get(role) or found[0])
     image, label = chosen
     if kinds[image] != "image":
         raise LikewiseError(
-            f"{OWNER}: column '{image}' must hold pictures (the feature Image), got {kinds[image]}; pictures are in: "
+            f"{ERROR_OWNER}: column '{image}' must hold images (the feature Image), got {kinds[image]}; images are in: "
             f"{', '.join(images) or 'no column'}"
         )
     kind = kinds[label]
     if not isinstance(kind, list) and not re.match(r"u?int|(large_)?(string|utf8)", kind):
         raise LikewiseError(
-            f"{OWNER}: label must be classes, whole numbers or words, and '{label}' holds {kind}; name another: ?label=COLUMN"
+            f"{ERROR_OWNER}: label must be classes, whole numbers or words, got '{label}' with {kind}; name another column: "
+            "?label=COLUMN"
         )
     return image, label
 
 
 def unpack(splits: dict[str, SplitFiles], name: str, wish: dict[str, str]) -> Path:
-    """Pictures as files with a table beside them; the table is written last, so where it is, all is there."""
-    splits = some(splits, wish.get("split"))
+    """Write the images as files and return the path of their table. The table is written last: if it exists, all files do."""
+    splits = selected_splits(splits, wish.get("split"))
     image, label = choose(next(iter(splits.values())).kinds, wish)
-    facts = [1, image, label, {part: split.fingerprint for part, split in splits.items()}]
+    facts = [1, image, label, {name: split.fingerprint for name, split in splits.items()}]
     key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
     word = re.sub(r"[^\w.-]+", "-", name).strip("-.")
     folder = cache_folder() / f"hf-{word}-{key}"
@@ -75,52 +78,57 @@ def unpack(splits: dict[str, SplitFiles], name: str, wish: dict[str, str]) -> Pa
         return table
     lines = []
     for part, split in splits.items():
-        if not re.fullmatch(r"\w+([.-]\w+)*", part):  # it becomes a folder of the cache
-            raise LikewiseError(f"{OWNER}: the name of a split must be a plain word, got {part!r}; rename the split")
-        choose(split.kinds, {"image": image, "label": label})  # knows what is wrong with a split that differs
+        if not re.fullmatch(r"\w+([.-]\w+)*", part):  # the name becomes a folder of the cache
+            raise LikewiseError(
+                f"{ERROR_OWNER}: the name of a split must be a plain word, got {part!r}; rename the split"
+            )
+        choose(split.kinds, {"image": image, "label": label})  # raises if a split has other columns
         (folder / part).mkdir(parents=True, exist_ok=True)
-        for number, (picture, cell) in enumerate(split.rows(image, label)):
+        for number, (image_cell, cell) in enumerate(split.rows(image, label)):
             at = f"row {number} of {part}"
-            file = put(folder, f"{part}/{number:06d}", picture, split.within, at)
-            lines.append((file, *class_of(cell, split.kinds[label], at), PARTS[part] if len(splits) > 1 else ""))
+            file = write_image(folder, f"{part}/{number:06d}", image_cell, split.within, at)
+            lines.append(
+                (file, *class_of(cell, split.kinds[label], at), SPLIT_OF_NAME[part] if len(splits) > 1 else "")
+            )
     head = ("path", "label", "class_name", "split")
     write_csv(table, head if len(splits) > 1 else head[:3], lines if len(splits) > 1 else (line[:3] for line in lines))
     return table
 
 
-def some(splits: dict[str, SplitFiles], wanted: str | None) -> dict[str, SplitFiles]:
+def selected_splits(splits: dict[str, SplitFiles], wanted: str | None) -> dict[str, SplitFiles]:
+    """Return the splits named in `wanted` (comma-separated); None: all."""
     names = wanted.split(",") if wanted else list(splits)
     for name in names:
         if name not in splits:
             raise LikewiseError(
-                f"{OWNER}: there is no split '{name}'{nearest_name(name, splits)} It has: {', '.join(splits)}"
+                f"{ERROR_OWNER}: there is no split '{name}'{nearest_name(name, splits)} It has: {', '.join(splits)}"
             )
-        if len(names) > 1 and name not in PARTS:
+        if len(names) > 1 and name not in SPLIT_OF_NAME:
             raise LikewiseError(
-                f"{OWNER}: splits must be train, validation and test, got '{name}'; take those you want: "
-                f"?split={','.join(n for n in names if n in PARTS) or name}"
+                f"{ERROR_OWNER}: splits must be train, validation and test, got '{name}'; select splits: "
+                f"?split={','.join(n for n in names if n in SPLIT_OF_NAME) or name}"
             )
     return {name: splits[name] for name in names}
 
 
 def class_of(cell: Any, kind: str | list[str], at: str) -> tuple[Any, str]:
-    """The label as a table has it, and its name."""
+    """Return the label for the table, and its class name or ""."""
     if cell is None or cell == "" or (isinstance(kind, list) and not (isinstance(cell, int) and 0 <= cell < len(kind))):
         raise LikewiseError(
-            f"{OWNER}: every row must have a label, got {cell!r} in {at}; take splits that are labelled: ?split=train"
+            f"{ERROR_OWNER}: every row must have a label, got {cell!r} in {at}; select labelled splits: ?split=train"
         )
     return cell, kind[cell] if isinstance(kind, list) else ""
 
 
-def put(folder: Path, name: str, picture: dict | None, within: Sequence[str] | None, at: str) -> str:
-    """Write a picture's own bytes, unless they are there; its path below the folder."""
-    content, path = (picture or {}).get("bytes"), (picture or {}).get("path")
+def write_image(folder: Path, name: str, cell: dict | None, within: Sequence[str] | None, at: str) -> str:
+    """Write the bytes of an image, unless the file exists, and return its path below the folder."""
+    content, path = (cell or {}).get("bytes"), (cell or {}).get("path")
     if content is None and path is not None:
         content = read_named(path, within, at)
     if content is None:
-        raise LikewiseError(f"{OWNER}: every row must have a picture, and {at} has none; leave such rows out first")
+        raise LikewiseError(f"{ERROR_OWNER}: every row must have an image, but {at} has none; remove such rows first")
     suffix = os.path.splitext(path or "")[1].lower()
-    file = name + (suffix if suffix in SUFFIXES else suffix_of(content))
+    file = name + (suffix if suffix in IMAGE_SUFFIXES else suffix_of(content))
     if not (folder / file).is_file() or (folder / file).stat().st_size != len(content):
         aside = folder / f"{file}.{os.getpid()}.part"
         aside.write_bytes(content)
@@ -129,31 +137,31 @@ def put(folder: Path, name: str, picture: dict | None, within: Sequence[str] | N
 
 
 def read_named(path: str, within: Sequence[str] | None, at: str) -> bytes | None:
-    """Return the bytes of a picture that a row names by its path; None where there is no such file.
+    """Return the bytes of an image that a row names by its path; None if there is no such file.
 
-    A foreign table may name any file that its reader can open: only pictures are copied, and only from `within`.
+    A foreign table may name any file that the user can read: only images are copied, and only from the folders `within`.
     """
     if "\0" in path:
         return None
     file = os.path.realpath(os.path.join(within[0] if within else "", path))
     if within is not None and not any(Path(file).is_relative_to(os.path.realpath(folder)) for folder in within):
         raise LikewiseError(
-            f"{OWNER}: pictures must lie inside the data set, and {at} names {path!r}; write it anew with save_to_disk, "
-            "which takes the pictures in, or load it in Python and give the Dataset itself"
+            f"{ERROR_OWNER}: images must lie inside the data set, but {at} names {path!r}; write it again with save_to_disk, "
+            "which embeds the images, or load it in Python and pass the Dataset itself"
         )
     if not os.path.isfile(file):
         return None
-    if suffix_of(file) == UNKNOWN:
+    if suffix_of(file) == UNKNOWN_SUFFIX:
         raise LikewiseError(
-            f"{OWNER}: {at} must name a picture ({', '.join(formats())}), and {path!r} is none; leave such rows out first"
+            f"{ERROR_OWNER}: {at} must name an image ({', '.join(formats())}), got {path!r}; remove such rows first"
         )
     return Path(file).read_bytes()
 
 
 def suffix_of(content: bytes | str) -> str:
-    """Return the suffix that fits a picture's bytes, or its file; `UNKNOWN` is found out when it is decoded."""
+    """Return the suffix for the format of an image's bytes or file; `UNKNOWN_SUFFIX` if Pillow cannot identify it."""
     try:
         with open_picture(io.BytesIO(content) if isinstance(content, bytes) else content) as image:
-            return f".{str(image.format).lower()}" if image.format else UNKNOWN
-    except Exception:  # Pillow raises many kinds
-        return UNKNOWN
+            return f".{str(image.format).lower()}" if image.format else UNKNOWN_SUFFIX
+    except Exception:  # Pillow raises many types
+        return UNKNOWN_SUFFIX

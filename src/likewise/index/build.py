@@ -1,4 +1,4 @@
-"""From a target to an index, and to the network that embeds pictures for it."""
+"""Open the index of a target, and the network that embeds images for it."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from likewise.data.features import read_embeddings
 from likewise.data.images import file_of, read_image
 from likewise.index import storage
 from likewise.index.index import Index
-from likewise.index.snapshot import Rows, fitting, pack
+from likewise.index.snapshot import Rows, pack, prepare_vectors
 from likewise.runs.embeddings import EMBEDDINGS, origin, rows_in
 from likewise.runs.folder import Run, find_target
 from likewise.runs.open import OpenRun
 from likewise.types import Items, LikewiseError
 
 
-def no_picture() -> Image.Image:
-    """In place of a picture where there is none."""
+def blank_image() -> Image.Image:
+    """Return a grey placeholder for a row without an image."""
     return Image.new("RGB", (64, 64), "#e6e9ef")
 
 
 def open_index(config: Search, say: Callable[[str], None]) -> tuple[Index, Network | None]:
-    """The index of a target and the network of its run, where there is one. A run is evaluated first where it was not."""
+    """Return the index of a target, and the network of its run or None. A run without embeddings is evaluated first."""
     target = find_target(config.target, "search")
     if storage.is_index(target):
         index = Index.open(target, config.index)
@@ -43,20 +43,19 @@ def open_index(config: Search, say: Callable[[str], None]) -> tuple[Index, Netwo
     if (
         target.is_dir()
         and not (target / "config.json").exists()
-        and any((target / name).exists() for name in storage.FILES)
+        and any((target / name).exists() for name in storage.DATA_FILES)
     ):
-        storage.read(target)  # half an index: says so
+        storage.read(target)  # an incomplete index: raises
     gallery, run, made_by = open_gallery(config, say)
     similarity = made_by.get("similarity", "cosine")
-    known = {
-        "checkpoint": made_by.get("checkpoint", "best")
-    }  # whose network it is, is told apart when the index is saved
-    index = Index(rows_of(gallery, rows_in(made_by, len(gallery)), similarity), known)
-    return index, run and Network(run, known, similarity, config)
+    # saving the index adds the run and the checksum of its network
+    checkpoint = {"checkpoint": made_by.get("checkpoint", "best")}
+    index = Index(rows_of(gallery, rows_in(made_by, len(gallery)), similarity), checkpoint)
+    return index, run and Network(run, checkpoint, similarity, config)
 
 
 def open_gallery(config: Search, say: Callable[[str], None]) -> tuple[Items, Run | None, dict]:
-    """The embeddings of a run or a file, and what is known of their maker."""
+    """Return the embeddings of a run or a file, the run or None, and the origin that the file records."""
     target = find_target(config.target, "search")
     if not target.is_dir():
         items, made_by = read_embeddings(str(target)), origin(target)
@@ -64,15 +63,15 @@ def open_gallery(config: Search, say: Callable[[str], None]) -> tuple[Items, Run
         return items, Run(path) if path and (config.model or os.path.isdir(path)) else None, made_by
     run = Run(target)
     if config.model:
-        raise LikewiseError(f"search: '{target}' is a run and has its own network; leave out --model")
+        raise LikewiseError(f"search: '{target}' is a run and has its own network; omit --model")
     file = target / EMBEDDINGS
     if not file.exists():
-        keep_embeddings(run, config, say)
+        write_embeddings(run, config, say)
     return read_embeddings(str(file)), run, origin(file)
 
 
-def keep_embeddings(run: Run, config: Search, say: Callable[[str], None]) -> None:
-    """Of the test split, as evaluation leaves them; or of all there is, where all of it trained."""
+def write_embeddings(run: Run, config: Search, say: Callable[[str], None]) -> None:
+    """Write the embeddings of a run: of its test split, by evaluating it; or of all data if it has no test split."""
     from likewise.evaluation.embed_data import embed
     from likewise.evaluation.evaluate import evaluate_open
 
@@ -87,23 +86,26 @@ def keep_embeddings(run: Run, config: Search, say: Callable[[str], None]) -> Non
     if opened.protocol.has_test_split:
         evaluate_open(opened, settings.metrics)
         return
-    say("all of this run's data trained, so all of it is searched")
+    say("this run has no test split, so all of its data is searched")
     data = {"data": settings.data, "root": settings.root, "skip_bad": settings.skip_bad}
     embed(Embed(run=str(run.path), out=str(run.path / EMBEDDINGS), **data, **how), say, fetch=False)
 
 
 def rows_of(items: Items, row: Int[np.ndarray, "N"], similarity: str) -> Rows:
+    """Return items with features as the rows of an index, sorted by row number."""
     order = np.argsort(row)
     paths = [""] * len(items) if items.path is None else [file_of(items, place) for place in order.tolist()]
     box = None if items.box is None else items.box[order]
     table, text = pack(row[order], items.y[order], paths, box)
     assert items.x is not None
     vectors = items.x if (np.diff(order) == 1).all() else items.x[order]
-    return Rows(fitting(vectors, similarity), table, text, items.class_name, np.ones(len(items), bool), similarity)
+    return Rows(
+        prepare_vectors(vectors, similarity), table, text, items.class_name, np.ones(len(items), bool), similarity
+    )
 
 
 class Network:
-    """The network that made an index's rows, opened when the first picture is embedded."""
+    """The network that embedded the rows of an index, opened when the first image is embedded."""
 
     def __init__(self, run: Run, made_by: dict, similarity: str, config: Search):
         self.run, self.made_by, self.similarity, self.config = run, made_by, similarity, config
@@ -112,52 +114,55 @@ class Network:
 
     @property
     def opened(self) -> OpenRun:
-        """The run with the network that made the index; an error where it is another network or takes no pictures."""
+        """Return the opened run; raise if its network is not the one of the index, or does not take images."""
         if self._opened is None:
             run, config = self.run, self.config
             opened = OpenRun(run, checkpoint=self.checkpoint, device=config.device, allow_imports=config.allow_imports)
             if run.about["features"] is not None:
                 raise LikewiseError(
-                    f"search: '{run.path}' was trained on features and cannot read pictures; query by row number"
+                    f"search: '{run.path}' was trained on features and cannot embed images; query by row number"
                 )
-            self.must_be_the_same()
+            self.check_same_network()
             self._opened = opened
         return self._opened
 
     def stamp(self) -> dict:
-        """What tells the network from others: its run, and a checksum of its weights."""
+        """Return what identifies the network: its run folder, the run's identity, and a checksum of the weights."""
         file = self.run.path / self.run.network(self.checkpoint)
         weights = zlib.crc32(file.read_bytes()) if self.checkpoint != "untrained" and file.exists() else 0
         return {"run": str(self.run.path.absolute()), "identity": self.run.about["identity"], "weights": weights}
 
-    def must_be_the_same(self) -> None:
+    def check_same_network(self) -> None:
+        """Raise unless the network is the one that embedded the rows of the index."""
         now = self.stamp()
         if any(self.made_by.get(name, now[name]) != now[name] for name in ("identity", "weights")):
             raise LikewiseError(
-                f"search: the index must be searched with the network that made it ({self.made_by['run']}, as it was then), "
-                f"got another ('{self.run.path}'); give that run with --model, or save a new index from this one"
+                f"search: the index must be searched with the network that embedded it ({self.made_by['run']}), got another "
+                f"network ('{self.run.path}') or changed weights; give that run with --model, or save a new index from this run"
             )
 
     def see(self, image: Image.Image) -> Tensor:
+        """Return the network input of an image."""
         transform = self.opened.transform
-        assert transform is not None  # it takes pictures
+        assert transform is not None  # `opened` raises for networks on features
         return transform(image)
 
     @torch.inference_mode()
-    def embed(self, seen: list[Tensor]) -> Float[np.ndarray, "n D"]:
-        out = self.opened.network(torch.stack(seen).to(self.opened.device))
+    def embed(self, inputs: list[Tensor]) -> Float[np.ndarray, "n D"]:
+        """Return the embeddings of network inputs."""
+        out = self.opened.network(torch.stack(inputs).to(self.opened.device))
         return (out.e if self.similarity == "euclidean" else out.z).float().cpu().numpy()
 
 
 def add_data(index: Index, network: Network | None, config: Search, say: Callable[[str], None]) -> np.ndarray:
-    """Embed data and add it to the index; the new rows."""
+    """Embed the data of --add, add it to the index, and return the new row numbers."""
     if network is None:
         raise LikewiseError(
-            "search: --add needs the network that made the index, and its run is gone; give --model RUN"
+            "search: --add needs the network that embedded the index, but its run was not found; give --model RUN"
         )
     from likewise.evaluation.embed_data import embed
 
-    network.must_be_the_same()
+    network.check_same_network()
     shared = {name: getattr(config, name) for name in ("device", "workers", "skip_bad", "allow_imports", "quiet")}
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "new.npz")
@@ -165,19 +170,19 @@ def add_data(index: Index, network: Network | None, config: Search, say: Callabl
             Embed(run=str(network.run.path), data=config.add or "", out=file, checkpoint=network.checkpoint, **shared),
             say,
         )
-        items = dataclasses.replace(read_embeddings(file), root="")  # its paths are whole
+        items = dataclasses.replace(read_embeddings(file), root="")  # its paths are absolute
     assert items.x is not None
     paths = [""] * len(items) if items.path is None else list(items.path)
     return index.add(items.x, [items.class_name[label] for label in items.y], paths, items.box)
 
 
 def path_of(index: Index, place: int) -> str:
-    """The file of a row's picture; those that were added on the page lie beside the index."""
+    """Return the path of a row's image, or ""; images that were added on the web page are in the folder of the index."""
     path = index.rows.path(place)
     return os.path.join(index.folder or "", path) if path else ""
 
 
 def picture_of(index: Index, place: int) -> Image.Image:
-    """A row's picture, or an empty one where the index has none."""
+    """Return the image of a row, or a blank image if the row has none."""
     path = path_of(index, place)
-    return read_image(Path(path), index.rows.box(place)) if path else no_picture()
+    return read_image(Path(path), index.rows.box(place)) if path else blank_image()

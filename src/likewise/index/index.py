@@ -1,4 +1,4 @@
-"""The index: the nearest rows of a query, exactly or by way of faiss; rows come and go while others search."""
+"""The index: finds the nearest rows of a query, exactly or with faiss. Rows can be added and removed during searches."""
 
 from __future__ import annotations
 
@@ -16,26 +16,28 @@ from torch import Tensor
 from likewise.errors import LikewiseError
 from likewise.index import storage
 from likewise.index.faiss_backend import Approximate, BadGraph
-from likewise.index.snapshot import Rows, fitting, pack
+from likewise.index.snapshot import Rows, pack, prepare_vectors
 from likewise.retrieval.integer_scores import euclidean_scale, prepare, readable
 
-SPARE = 16
-"""Proposals beyond k, for rounding may swap neighbours."""
-DEEPEST = 4096
-"""Proposals to ask of faiss at most, where many are no answers, before all rows are compared."""
-SAMPLE = 500
-"""Rows by which a faiss index is measured."""
-STALE = 0.2
-"""Share of removed rows from which on a faiss index is built anew."""
+EXTRA_RESULTS = 16
+"""Candidates beyond k, because rounding may swap neighbours."""
+MAX_FAISS_RESULTS = 4096
+"""Most candidates to request from faiss if many are excluded; beyond it all rows are compared."""
+RECALL_SAMPLES = 500
+"""Rows that serve as queries to measure the recall of a faiss index."""
+STALE_SHARE = 0.2
+"""Share of removed or missing rows above which a faiss index is rebuilt."""
 
 
 class Hit(NamedTuple):
+    """A result of a query: the place of a row, and its similarity to the query."""
+
     place: int
     similarity: float
 
 
 class Index:
-    """Rows to search in. `folder` is where it is kept, if it is; only then can it change."""
+    """A searchable index. `folder`: where it is saved, or None; only a saved index can change."""
 
     def __init__(self, rows: Rows, made_by: dict | None = None, graph: Approximate | None = None):
         self.rows, self.graph, self.folder = rows, graph, None
@@ -47,13 +49,13 @@ class Index:
         """Open a saved index without writing to it.
 
         Args:
-            kind: the approximate index that will be made next: a damaged one of another kind, or of this one, is no error.
+            kind: the kind of index that the caller will build next, so that a damaged faiss file is no error; None: none.
         """
         rows, about = storage.read(folder)
-        known, graph = about["graph"], None
-        if known is not None and kind != "exact":
+        graph_entry, graph = about["graph"], None
+        if graph_entry is not None and kind != "exact":
             try:
-                graph = Approximate.read(folder / known["file"], known, about["dim"])
+                graph = Approximate.read(folder / graph_entry["file"], graph_entry, about["dim"])
             except BadGraph:
                 if storage.read_about(folder)["version"] != about["version"]:  # another command replaced it meanwhile
                     return cls.open(folder, kind)
@@ -65,18 +67,19 @@ class Index:
 
     @property
     def kind(self) -> str:
+        """Return "exact", or the kind of the faiss index."""
         return "exact" if self.graph is None else self.graph.kind
 
     def save(self, folder: Path) -> None:
-        """Keep it in a new folder from here on."""
+        """Save the index in a new folder; later changes are written there."""
         if self.folder is not None:
             raise LikewiseError(
-                f"search: --save keeps what is not kept yet, and '{self.folder}' is an index; to have it twice, copy the folder"
+                f"search: --save needs a target that is not a saved index, got '{self.folder}'; to duplicate it, copy the folder"
             )
         self.about = storage.create(folder, self.rows, self.about["made_by"]) | {"graph": None}
         self.folder, self.rows = folder, storage.read(folder, known=True)[0]
         if self.graph is not None:
-            self._keep_graph(self.about["graph"])
+            self._save_graph(self.about["graph"])
 
     def find(
         self,
@@ -87,12 +90,12 @@ class Index:
         label: str | None = None,
         exact: bool = False,
     ) -> list[list[Hit]]:
-        """The k nearest of every query, nearest first, fewer where there are fewer.
+        """Return the k nearest rows of every query, nearest first; fewer if the index has fewer.
 
         Args:
-            but: a place that is no answer, for every query: its own.
-            label: only rows of this class.
-            exact: look at all rows, whatever the index is.
+            but: for every query the place to exclude (its own row), or None.
+            label: search only rows of this class.
+            exact: compare all rows even if there is a faiss index.
         """
         rows, graph = self.rows, self.graph
         if z.shape[1] != rows.vectors.shape[1]:
@@ -100,30 +103,30 @@ class Index:
                 f"search: the query has {z.shape[1]} dimensions and the target {rows.vectors.shape[1]}; "
                 "give the run that made the target: --model RUN"
             )
-        z, but, allowed = fitting(z, rows.similarity), but or [None] * len(z), rows.here
+        z, but, allowed = prepare_vectors(z, rows.similarity), but or [None] * len(z), rows.here
         if label is not None:
             if label not in rows.class_name:
                 raise LikewiseError(
-                    f"search: the index has no class '{label}'; leave the class out, or choose one it has"
+                    f"search: the class must be in the index, got '{label}'; omit the class, or choose one of the index"
                 )
             allowed = allowed & (rows.table["label"] == rows.class_name.index(label))
         if graph is None or exact or label is not None:
             return ranked(rows, z, by_all(rows, z, k, but, allowed), k)
-        found: list = [by_graph(rows, graph, one, k, own, allowed) for one, own in zip(z, but, strict=True)]
-        if unclear := [place for place, near in enumerate(found) if near is None]:
-            for place, near in zip(
-                unclear, by_all(rows, z[unclear], k, [but[p] for p in unclear], allowed), strict=True
+        candidates: list = [by_graph(rows, graph, query, k, own, allowed) for query, own in zip(z, but, strict=True)]
+        if unresolved := [number for number, places in enumerate(candidates) if places is None]:
+            for number, places in zip(
+                unresolved, by_all(rows, z[unresolved], k, [but[q] for q in unresolved], allowed), strict=True
             ):
-                found[place] = near
-        return ranked(rows, z, found, k)
+                candidates[number] = places
+        return ranked(rows, z, candidates, k)
 
     def add(
         self, vectors: Float[np.ndarray, "n D"], names: Sequence[str], paths: Sequence[str], box=None
     ) -> Int[np.ndarray, "n"]:
-        """Add rows with these class names and files; their new numbers."""
+        """Add rows with these class names, image paths and boxes; return their row numbers."""
         if vectors.shape[1] != self.rows.vectors.shape[1]:
             raise LikewiseError(
-                f"search: new rows must have {self.rows.vectors.shape[1]} dimensions as the index has, got {vectors.shape[1]}"
+                f"search: new rows must have {self.rows.vectors.shape[1]} dimensions like the index, got {vectors.shape[1]}"
             )
         home = self._home()
         with self.lock, storage.changing(home, self.about):
@@ -132,50 +135,50 @@ class Index:
             row = self.about["next"] + np.arange(len(names))
             label = np.asarray([number[name] for name in names], np.int64)
             table, text = pack(row, label, list(paths), box, self.about["sizes"]["paths.txt"])
-            fit = fitting(vectors, self.rows.similarity)
-            self.about = storage.append(home, self.about, fit, table, text, tuple(classes))
+            prepared = prepare_vectors(vectors, self.rows.similarity)
+            self.about = storage.append(home, self.about, prepared, table, text, tuple(classes))
             self.rows = storage.read(home, known=True)[0]
         return row
 
     def remove(self, rows: Sequence[int]) -> None:
+        """Mark rows as removed; their data stays on disk."""
         with self.lock, storage.changing(self._home(), self.about):
             place = self.rows.places(rows)
             here = self.rows.here.copy()
             here[place] = False
             removed = self.rows.table["row"][~here].tolist()
-            self.about = storage.settle(self._home(), self.about | {"removed": removed})
+            self.about = storage.write_about(self._home(), self.about | {"removed": removed})
             self.rows = replace(self.rows, here=here)
 
     def approximate(self, kind: str, k: int, quiet: bool = True) -> str | None:
-        """Make the index of this kind, up to date, and say how many of the true k nearest it finds. None: it is exact, or
-        nothing was to be done."""
+        """Build or update the index of this kind and return a message with its recall at k; None if exact or unchanged."""
         if kind == "exact":
-            fresh = None if self.graph is None and self.about["graph"] is None else "exact"
+            changed = None if self.graph is None and self.about["graph"] is None else "exact"
             self.graph = None
         else:
-            fresh = self._refresh(kind, quiet)
-        if fresh is None:
+            changed = self._refresh(kind, quiet)
+        if changed is None:
             return None
-        found = None if self.graph is None else recall(self, k)
+        measured = None if self.graph is None else recall(self, k)
         if self.folder is not None:
             with self.lock, storage.changing(self.folder, self.about):
-                self._keep_graph(found and {"recall": found[0], "k": k})
-        if found is None:
+                self._save_graph(measured and {"recall": measured[0], "k": k})
+        if measured is None:
             return None
-        return f"{kind}: finds {100 * found[0]:.1f} % of the true {k} nearest ({found[1]} queries)"
+        return f"{kind}: finds {100 * measured[0]:.1f} % of the true {k} nearest neighbours ({measured[1]} queries)"
 
     @property
     def behind(self) -> bool:
-        """Whether the faiss index should be updated: too many rows are missing from it, or too many in it were removed."""
+        """Whether the faiss index should be updated: too many rows are missing from it, or too many of its rows were removed."""
         if self.graph is None:
             return False
-        late = len(self.rows.vectors) - self.graph.upto
-        return max(late, (~self.rows.here[: self.graph.upto]).sum()) > STALE * len(self.rows.vectors)
+        missing = len(self.rows.vectors) - self.graph.upto
+        return max(missing, (~self.rows.here[: self.graph.upto]).sum()) > STALE_SHARE * len(self.rows.vectors)
 
     def _refresh(self, kind: str, quiet: bool) -> str | None:
-        """Build, extend or leave the faiss index, whichever is needed."""
+        """Build or extend the faiss index if needed, and return its kind; None: it is up to date."""
         rows, graph = self.rows, self.graph
-        gone = graph is not None and (~rows.here[: graph.upto]).mean() > STALE
+        gone = graph is not None and (~rows.here[: graph.upto]).mean() > STALE_SHARE
         if graph is None or graph.kind != kind or gone or graph.upto < len(rows.vectors) // 2:
             self.graph = Approximate.build(kind, rows, quiet)
         elif graph.upto < len(rows.vectors):
@@ -184,42 +187,44 @@ class Index:
             return None
         return kind
 
-    def _keep_graph(self, known: dict | None) -> None:
+    def _save_graph(self, known: dict | None) -> None:
         graph = self.graph
-        facts = None if graph is None else (known or {}) | {"kind": graph.kind, "upto": graph.upto}
-        self.about = storage.keep_graph(self._home(), self.about, facts, graph and graph.write)
+        entry = None if graph is None else (known or {}) | {"kind": graph.kind, "upto": graph.upto}
+        self.about = storage.save_graph(self._home(), self.about, entry, graph and graph.write)
 
     def _home(self) -> Path:
         if self.folder is None:
-            raise LikewiseError("search: only a saved index can change; save it first: --save FOLDER")
+            raise LikewiseError(
+                "search: only a saved index can change, and this one is not saved; save it first: --save FOLDER"
+            )
         return self.folder
 
 
 def by_all(
     rows: Rows, z: Float[np.ndarray, "Q D"], k: int, but: Sequence[int | None], allowed: Bool[np.ndarray, "N"]
 ) -> list[Int[np.ndarray, "_"]]:
-    """Places that the k nearest are among: the first of all by a product in float32, so many that rounding hides none."""
-    whole, forbidden, found = int(allowed.sum()), torch.from_numpy(~allowed), []
+    """Return candidates by comparing all rows in float32: enough places that rounding cannot exclude one of the k nearest."""
+    total, excluded, candidates = int(allowed.sum()), torch.from_numpy(~allowed), []
     size = max(1, 2**26 // max(1, len(allowed)))
     for first in range(0, len(z), size):
-        scores, doubt = near(rows, z[first : first + size])
-        if whole < len(allowed):
-            scores[:, forbidden] = -torch.inf
-        for own, score, unsure in zip(but[first : first + size], scores, doubt, strict=True):
-            count = whole
+        scores, error_bound = float_scores(rows, z[first : first + size])
+        if total < len(allowed):
+            scores[:, excluded] = -torch.inf
+        for own, score, bound in zip(but[first : first + size], scores, error_bound, strict=True):
+            count = total
             if own is not None and allowed[own]:
-                score[own], count = -torch.inf, whole - 1
-            many = min(k + SPARE, count)
-            top = score.topk(many)
-            while many < count and top.values[k - 1] - top.values[-1] <= unsure:
-                many = min(4 * many, count)
-                top = score.topk(many)
-            found.append(top.indices.numpy())
-    return found
+                score[own], count = -torch.inf, total - 1
+            kept = min(k + EXTRA_RESULTS, count)
+            top = score.topk(kept)
+            while kept < count and top.values[k - 1] - top.values[-1] <= bound:
+                kept = min(4 * kept, count)
+                top = score.topk(kept)
+            candidates.append(top.indices.numpy())
+    return candidates
 
 
-def near(rows: Rows, z, begin: int = 0) -> tuple[Float[Tensor, "q n"], Float[Tensor, "q"]]:
-    """How near the vectors from `begin` on are, in float32, high = near; and how much of a difference may be rounding."""
+def float_scores(rows: Rows, z, begin: int = 0) -> tuple[Float[Tensor, "q n"], Float[Tensor, "q"]]:
+    """Return float32 scores of the vectors from `begin` on (high = near), and a bound of their rounding error per query."""
     query, gallery = torch.from_numpy(z), rows.z[begin:]
     scores, steps = query @ gallery.T, 4 * z.shape[1] * 2.0**-24
     if rows.similarity == "cosine":
@@ -233,55 +238,60 @@ def near(rows: Rows, z, begin: int = 0) -> tuple[Float[Tensor, "q n"], Float[Ten
 def by_graph(
     rows: Rows, graph: Approximate, z: Float[np.ndarray, "D"], k: int, own: int | None, allowed: Bool[np.ndarray, "N"]
 ) -> Int[np.ndarray, "_"] | None:
-    """Places that faiss proposes, less those that are no answers; more are asked for where too few are left. Those that it does
-    not hold yet come beside them, and in place of none. None: better compare all."""
+    """Return candidates from faiss without excluded places, and the rows that faiss does not hold yet.
+
+    If too few candidates remain, more are requested. None: the limit is reached, and the caller should compare all rows.
+    """
     if own is not None:
         allowed = allowed.copy()
         allowed[own] = False
     wanted = min(k, int(allowed[: graph.upto].sum()))
-    late = np.flatnonzero(allowed[graph.upto :]) + graph.upto
-    if len(late) > k + SPARE:
-        score = near(rows, z[None], graph.upto)[0][0][torch.from_numpy(late - graph.upto)]
-        late = late[score.topk(k + SPARE).indices.numpy()]
-    many = k + SPARE
+    new = np.flatnonzero(allowed[graph.upto :]) + graph.upto
+    if len(new) > k + EXTRA_RESULTS:
+        score = float_scores(rows, z[None], graph.upto)[0][0][torch.from_numpy(new - graph.upto)]
+        new = new[score.topk(k + EXTRA_RESULTS).indices.numpy()]
+    count = k + EXTRA_RESULTS
     while True:
-        places = graph.propose(z, many)
+        places = graph.propose(z, count)
         places = places[allowed[places]]
         if len(places) >= wanted:
-            return np.concatenate([places, late])
-        if many >= min(DEEPEST, graph.inner.ntotal):
+            return np.concatenate([places, new])
+        if count >= min(MAX_FAISS_RESULTS, graph.inner.ntotal):
             return None
-        many *= 4
+        count *= 4
 
 
 def ranked(rows: Rows, z: Float[np.ndarray, "Q D"], places: list[Int[np.ndarray, "_"]], k: int) -> list[list[Hit]]:
-    """The first k of every query's places, by the same whole numbers as `likewise.retrieval.ranking` ranks by."""
+    """Rank the candidates of every query and return the first k, by the integer scores of `likewise.retrieval.ranking`."""
     union = np.unique(np.concatenate(places))
     if not len(union):
         return [[] for _ in places]
     query, scale = torch.from_numpy(z), None
-    if rows.similarity == "euclidean":  # by the longest vector; the usual one stands for most, as their median
-        usual = int(rows.length.median(0).indices)
-        scale = euclidean_scale(query, rows.z[[int(rows.length.argmax()), usual, usual]])
+    if rows.similarity == "euclidean":  # the longest vector sets the scale; the median vector represents the others
+        median = int(rows.length.median(0).indices)
+        scale = euclidean_scale(query, rows.z[[int(rows.length.argmax()), median, median]])
     cpu = torch.device("cpu")
-    asks, answers = prepare(query, cpu, scale, "query"), prepare(rows.z[torch.from_numpy(union)], cpu, scale, "gallery")
-    asked, whole, found = asks.whole(slice(None)), answers.whole(slice(None)), []
+    queries, gallery = (
+        prepare(query, cpu, scale, "query"),
+        prepare(rows.z[torch.from_numpy(union)], cpu, scale, "gallery"),
+    )
+    query_integers, gallery_integers, results = queries.whole(slice(None)), gallery.whole(slice(None)), []
     for number, own in enumerate(places):
         at = torch.from_numpy(np.searchsorted(union, np.sort(own)))
-        key = whole[at] @ asked[number]
-        if answers.norm is not None:
-            key = 2 * key - answers.norm[at]
-        key, order = key.sort(descending=True, stable=True)  # equal ones: the lower row first
-        sim = readable(key[None, :k], asks, torch.tensor([number]))[0].tolist()
-        found.append([Hit(int(p), s) for p, s in zip(union[at[order[:k]].numpy()], sim, strict=True)])
-    return found
+        key = gallery_integers[at] @ query_integers[number]
+        if gallery.norm is not None:
+            key = 2 * key - gallery.norm[at]
+        key, order = key.sort(descending=True, stable=True)  # ties: the lower row first
+        sim = readable(key[None, :k], queries, torch.tensor([number]))[0].tolist()
+        results.append([Hit(int(p), s) for p, s in zip(union[at[order[:k]].numpy()], sim, strict=True)])
+    return results
 
 
 def recall(index: Index, k: int) -> tuple[float, int]:
-    """The share of the true k nearest that faiss finds, and of how many queries."""
+    """Return the share of the true k nearest rows that faiss finds, and the number of queries measured."""
     rows = index.rows
-    places = np.random.default_rng(0).permutation(np.flatnonzero(rows.here))[:SAMPLE]
-    true, seen = (index.find(rows.vectors[places], k, but=places.tolist(), exact=exact) for exact in (True, False))
-    whole = [{hit.place for hit in hits} for hits in true]
-    hits = sum(len(own & {hit.place for hit in found}) for own, found in zip(whole, seen, strict=True))
-    return hits / max(1, sum(len(own) for own in whole)), len(places)
+    places = np.random.default_rng(0).permutation(np.flatnonzero(rows.here))[:RECALL_SAMPLES]
+    exact, approximate = (index.find(rows.vectors[places], k, but=places.tolist(), exact=on) for on in (True, False))
+    relevant = [{hit.place for hit in hits} for hits in exact]
+    hits = sum(len(own & {hit.place for hit in found}) for own, found in zip(relevant, approximate, strict=True))
+    return hits / max(1, sum(len(own) for own in relevant)), len(places)

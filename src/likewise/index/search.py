@@ -1,4 +1,4 @@
-"""search: a picture (or a row) and a set of embeddings -> its nearest neighbours, as a table, a picture, or on a page."""
+"""search: an image (or a row) and an index -> its nearest neighbours, as a table or a figure; and changes of the index."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from likewise.runs.dataset import data_folders, tell_outside
 from likewise.runs.settings import read_config
 from likewise.types import LikewiseError
 
-SAME = 1e-4
-"""Share of its length by which embeddings of one picture differ at most."""
+SAME_IMAGE_TOLERANCE = 1e-4
+"""Largest relative difference between two embeddings of the same image."""
 
 
 def outside_of(index: Index, network: Network | None, config: Search) -> str:
-    """Return a sentence about pictures that neither the data of the network's run nor the target's folder holds, or ""."""
+    """Return a warning about images outside the data of the network's run and the folder of the target; "" if none."""
     target = Path(config.target).expanduser()
     folders = [str(target if target.is_dir() else target.absolute().parent)]
     if network is not None:
@@ -34,30 +34,33 @@ def outside_of(index: Index, network: Network | None, config: Search) -> str:
 
 
 def change(index: Index, network: Network | None, config: Search, say) -> None:
-    """Save the index, add and remove rows, and bring the faiss index up to date. A query alone changes nothing."""
+    """Apply --save, --add, --remove and --index: save the index, add and remove rows, update the faiss index."""
     if config.save:
         if network is not None:
             index.about["made_by"] |= network.stamp()
         index.save(Path(config.save).expanduser())
     if (config.add or config.remove) and index.folder is None:
-        raise LikewiseError("search: rows come and go only in a saved index; save it first: --save FOLDER")
+        raise LikewiseError(
+            "search: --add and --remove must have a saved index as target; save it first: --save FOLDER"
+        )
     if config.add:
         row = add_data(index, network, config, say)
         say(f"added: rows {row[0]} to {row[-1]}")
     if config.remove:
         index.remove(config.remove)
     if config.index or config.add or config.remove:
-        if (said := index.approximate(config.index or index.kind, config.k, config.quiet)) is not None:
-            say(said)
+        if (message := index.approximate(config.index or index.kind, config.k, config.quiet)) is not None:
+            say(message)
     elif index.behind:
         say(
-            f"the {index.kind} index is behind its rows, so that queries are slow; bring it up to date: --index {index.kind}"
+            f"the {index.kind} index does not cover the current rows, so queries are slow; update it: --index {index.kind}"
         )
     if index.folder is not None and (config.save or config.add or config.remove or config.index):
         say(f"index: {index.folder} ({len(index.rows):,} rows, {index.kind})")
 
 
 def answer(index: Index, network: Network | None, config: Search, out: Path | None) -> list[dict]:
+    """Return the nearest neighbours of `config.query` as records, and draw them into the file `out` if it is given."""
     assert config.query is not None
     by_row = config.query.isdecimal() and not os.path.exists(config.query)
     if by_row:
@@ -65,15 +68,15 @@ def answer(index: Index, network: Network | None, config: Search, out: Path | No
         z, image = index.rows.vectors[place], picture_of(index, place) if out else None
     else:
         place, image = None, read_image(Path(config.query).expanduser())
-        z = embed_picture(image, network)
+        z = embed_image(image, network)
     hits = index.find(z[None], config.k, but=[place])[0]
     if not hits:
         alone = f"holds row {config.query} alone" if by_row else "is empty"
-        raise LikewiseError(f"search: the target {alone}; there is nothing else to find")
+        raise LikewiseError(f"search: the target {alone}; there are no other rows to find")
     if out:
         assert image is not None
         label = None if place is None else index.rows.label(place)
-        save_picture(out, Tile(image, label or Path(config.query).name, "query"), hits, index, label)
+        save_figure(out, Tile(image, label or Path(config.query).name, "query"), hits, index, label)
     rows = index.rows
     return [
         {"row": int(rows.table["row"][hit.place]), "similarity": hit.similarity, "class": rows.label(hit.place),
@@ -83,26 +86,25 @@ def answer(index: Index, network: Network | None, config: Search, out: Path | No
 
 
 def is_same(z: Float[np.ndarray, "D"], other: Float[np.ndarray, "D"]) -> bool:
-    """Whether two embeddings are of the same pixels: networks do not sum in one order, and tell other pictures far apart."""
-    return bool(np.linalg.norm(z - other) <= SAME * np.linalg.norm(other))
+    """Whether two embeddings come from the same pixels, up to rounding: other images differ much more."""
+    return bool(np.linalg.norm(z - other) <= SAME_IMAGE_TOLERANCE * np.linalg.norm(other))
 
 
-def embed_picture(image: Image.Image, network: Network | None) -> Float[np.ndarray, "D"]:
-    """The query under the network, and in the form, that the gallery was made with."""
+def embed_image(image: Image.Image, network: Network | None) -> Float[np.ndarray, "D"]:
+    """Return the embedding of a query image by the network that embedded the gallery."""
     if network is None:
-        raise LikewiseError(
-            "search: a picture needs a network to embed it, and the target names none; give --model RUN"
-        )
+        raise LikewiseError("search: an image query needs a network, and the target names none; give --model RUN")
     return network.embed([network.see(image)])[0]
 
 
-def save_picture(out: Path, query: Tile, hits: list[Hit], index: Index, label: str | None) -> None:
-    rows, answers = index.rows, []
+def save_figure(out: Path, query: Tile, hits: list[Hit], index: Index, label: str | None) -> None:
+    """Draw the query and its nearest neighbours as a PNG file."""
+    rows, neighbours = index.rows, []
     for hit in hits:
         name = rows.label(hit.place)
         right = None if label is None else name == label
-        answers.append(Tile(picture_of(index, hit.place), name, f"{hit.similarity:.3f}", right))
+        neighbours.append(Tile(picture_of(index, hit.place), name, f"{hit.similarity:.3f}", right))
     note = f"nearest first, {'cosine similarity' if rows.similarity == 'cosine' else 'minus the distance'} below"
-    page = draw_gallery([(query, answers)], "Nearest neighbours", note)
+    page = draw_gallery([(query, neighbours)], "Nearest neighbours", note)
     with write_aside(out) as aside:
         page.save(aside, format="PNG")

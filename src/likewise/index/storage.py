@@ -1,13 +1,14 @@
-"""An index in a folder: what was added is appended and never moved, and index.json says how much of it counts.
+"""Files of a saved index. New rows are appended and never moved; index.json holds the number of valid bytes of every file.
 
-    index.json     how many rows, classes, which are removed, who made them, checksums; renamed into place last
-    vectors.f32    the vectors, float32, mapped into memory
-    table.bin      one record a row (`rows.TABLE`); paths.txt their paths, one after another
-    NAME.faiss     the approximate index, where there is one
-    pictures/      pictures that were added on the page
-    lock           held while something changes
+    index.json     number of rows, classes, removed rows, origin of the vectors, checksums; always written last
+    vectors.f32    the vectors, float32, memory-mapped
+    table.bin      one record per row (`snapshot.ROW_DTYPE`)
+    paths.txt      the paths of all rows, concatenated
+    NAME.faiss     the approximate index, if there is one
+    `pictures/`    images that users added on the web page
+    lock           locked while the index is changed
 
-A crash while appending leaves bytes that index.json does not count; the next change writes over them.
+A crash while appending leaves bytes beyond the sizes in index.json; the next change overwrites them.
 """
 
 from __future__ import annotations
@@ -26,35 +27,38 @@ from pathlib import Path
 import numpy as np
 
 from likewise.errors import LikewiseError
-from likewise.index.snapshot import TABLE, Rows
+from likewise.index.snapshot import ROW_DTYPE, Rows
 from likewise.io.files import write_aside, write_json
 from likewise.io.locks import file_lock
 
 FORMAT = 1
-LARGE = 256 * 2**20
-"""Bytes beyond which a file is checked by its size alone: reading all of it would take longer than the answer."""
-FILES = ("vectors.f32", "table.bin", "paths.txt")
-GRAPH = re.compile(r"(hnsw|ivfpq)-[0-9]{1,18}\.faiss")
-"""Names of the files that `keep_graph` writes, and the only ones that it deletes."""
+"""Version of the file format; change it when index.json or a file changes in an incompatible way."""
+MAX_CHECKSUM_BYTES = 256 * 2**20
+"""Above this size only the length of a file is checked: reading the whole file would take longer than the search."""
+DATA_FILES = ("vectors.f32", "table.bin", "paths.txt")
+"""The files that rows are appended to, in the order vectors, table, paths."""
+GRAPH_FILE_PATTERN = re.compile(r"(hnsw|ivfpq)-[0-9]{1,18}\.faiss")
+"""Names of the files that `save_graph` writes; it deletes no others."""
 
 
 def is_index(folder: Path) -> bool:
+    """Whether a folder holds a saved index."""
     return (folder / "index.json").is_file()
 
 
 def create(folder: Path, rows: Rows, made_by: dict) -> dict:
-    """Write a new index; the folder is there when it is whole."""
+    """Write a new index and return the content of index.json. The folder appears only once it is complete."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise LikewiseError(
-            f"search: --save takes a new folder, got '{folder}', where something is already; to change an index give it as "
-            "TARGET, with --add, --remove or --index"
+            f"search: --save must be a new or empty folder, got '{folder}', which exists; to change an index, give it as "
+            "TARGET with --add, --remove or --index"
         )
     aside = folder.absolute().with_name(f".{folder.name}.{os.getpid()}-{secrets.token_hex(3)}.part")
     try:
         aside.mkdir(parents=True)
         about = {
             "format": FORMAT, "version": 0, "similarity": rows.similarity, "dim": rows.vectors.shape[1], "rows": 0,
-            "next": 0, "classes": [], "removed": [], "sizes": dict.fromkeys(FILES, 0), "sums": dict.fromkeys(FILES, 0),
+            "next": 0, "classes": [], "removed": [], "sizes": dict.fromkeys(DATA_FILES, 0), "sums": dict.fromkeys(DATA_FILES, 0),
             "made_by": made_by, "graph": None,
         }  # fmt: skip
         about = append(aside, about, rows.vectors, rows.table, rows.text, rows.class_name)
@@ -62,23 +66,21 @@ def create(folder: Path, rows: Rows, made_by: dict) -> dict:
             folder.rmdir()
         os.replace(aside, folder)
     except OSError as error:
-        raise LikewiseError(
-            f"search: --save must be a folder that can be written, got '{folder}' ({error.strerror})"
-        ) from None
+        raise LikewiseError(f"search: --save must be a writable folder, got '{folder}' ({error.strerror})") from None
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return about
 
 
 def append(folder: Path, about: dict, vectors, table, text, class_name: tuple[str, ...]) -> dict:
-    """Write these rows after the others, and count them."""
+    """Append rows to the data files and return the new content of index.json."""
     about = about | {"sizes": dict(about["sizes"]), "sums": dict(about["sums"]), "classes": list(class_name)}
-    for name, new in zip(FILES, (vectors, table, text), strict=True):
+    for name, new in zip(DATA_FILES, (vectors, table, text), strict=True):
         with (folder / name).open("r+b" if (folder / name).exists() else "wb") as file:
             file.truncate(about["sizes"][name])
             file.seek(0, os.SEEK_END)
-            for part in np.array_split(np.ascontiguousarray(new), max(1, new.nbytes // 2**24)):
-                body = part.tobytes()
+            for chunk in np.array_split(np.ascontiguousarray(new), max(1, new.nbytes // 2**24)):
+                body = chunk.tobytes()
                 file.write(body)
                 about["sums"][name] = zlib.crc32(body, about["sums"][name])
                 about["sizes"][name] += len(body)
@@ -86,36 +88,36 @@ def append(folder: Path, about: dict, vectors, table, text, class_name: tuple[st
             os.fsync(file.fileno())
     about["rows"] += len(table)
     about["next"] = max([about["next"], *(table["row"][-1:] + 1).tolist()])
-    return settle(folder, about)
+    return write_about(folder, about)
 
 
-def settle(folder: Path, about: dict) -> dict:
-    """Make a change count."""
+def write_about(folder: Path, about: dict) -> dict:
+    """Write index.json with the next version number, which makes a change valid, and return it."""
     about = about | {"version": about["version"] + 1}
     write_json(folder / "index.json", about)
     return about
 
 
-def keep_graph(folder: Path, about: dict, graph: dict | None, write) -> dict:
-    """Put an approximate index in the place of the last one. `write(file)` writes it; `graph` is what is known of it."""
+def save_graph(folder: Path, about: dict, graph: dict | None, write) -> dict:
+    """Replace the approximate index of a folder. `write(file)` writes it; `graph`: its entry in index.json; None: delete it."""
     last = about["graph"]
     if graph is not None:
         graph = graph | {"file": f"{graph['kind']}-{about['version'] + 1}.faiss"}
         with write_aside(folder / graph["file"]) as aside:
             write(aside)
             graph |= {"size": aside.stat().st_size, "sum": checksum(aside)}
-    about = settle(folder, about | {"graph": graph})
+    about = write_about(folder, about | {"graph": graph})
     if last is not None:
         (folder / last["file"]).unlink(missing_ok=True)
     return about
 
 
 def read(folder: Path, known: bool = False) -> tuple[Rows, dict]:
-    """An index as it was left, or an error that says what is wrong with it. `known`: it was checked before."""
+    """Return the rows of a saved index and the content of index.json; raise if it is damaged. `known`: skip the checksums."""
     about = read_about(folder)
     if known:
         about["sums"] = {}
-    table = _map(folder, about, "table.bin", TABLE, (about["rows"],))
+    table = _map(folder, about, "table.bin", ROW_DTYPE, (about["rows"],))
     here = np.isin(table["row"], np.asarray(about["removed"], np.int64), invert=True)
     rows = Rows(
         _map(folder, about, "vectors.f32", np.dtype("<f4"), (about["rows"], about["dim"])),
@@ -126,28 +128,28 @@ def read(folder: Path, known: bool = False) -> tuple[Rows, dict]:
         about["similarity"],
     )
     if about["rows"] and not 0 <= table["label"].min() <= table["label"].max() < len(rows.class_name):
-        raise _damaged(folder, "labels beyond its classes")
+        raise _damaged(folder, "table.bin has labels beyond the classes")
     return rows, about
 
 
 def read_about(folder: Path) -> dict:
-    """Return what index.json holds; every value is of the type and in the range that others rely on."""
+    """Return the content of index.json; raise unless every value has the expected type and range."""
     try:
         about = json.loads((folder / "index.json").read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise _damaged(folder, f"index.json: {error}") from None
     if not isinstance(about, dict) or "format" not in about:
-        raise _damaged(folder, "index.json lacks what an index says of itself")
+        raise _damaged(folder, "index.json must be an object with the key format")
     if about["format"] != FORMAT:
         raise LikewiseError(
-            f"search: the index '{folder}' must have format {FORMAT}, got {about['format']!r}; update likewise, or save it anew"
+            f"search: the index '{folder}' must have format {FORMAT}, got {about['format']!r}; update likewise, or save it again"
         )
-    odd = [name for name, holds in _CHECKS.items() if name not in about or not holds(about[name])]
-    if odd:
-        raise _damaged(folder, f"index.json: {odd[0]} is missing or not what it must be")
+    invalid = [name for name, is_valid in _FIELD_CHECKS.items() if name not in about or not is_valid(about[name])]
+    if invalid:
+        raise _damaged(folder, f"index.json: {invalid[0]} is missing or invalid")
     graph = about["graph"]
     if graph is not None and (graph["upto"] > about["rows"] or not graph["file"].startswith(f"{graph['kind']}-")):
-        raise _damaged(folder, "index.json: graph is of other rows")
+        raise _damaged(folder, "index.json: graph belongs to other rows")
     return about
 
 
@@ -157,7 +159,7 @@ def _count(value) -> bool:
 
 
 def _counts(value) -> bool:
-    return isinstance(value, dict) and all(_count(value.get(name)) for name in FILES)
+    return isinstance(value, dict) and all(_count(value.get(name)) for name in DATA_FILES)
 
 
 def _graph(value) -> bool:
@@ -166,7 +168,7 @@ def _graph(value) -> bool:
     if not isinstance(value, dict) or not all(_count(value.get(name)) for name in ("size", "upto", "sum")):
         return False
     file, recall = value.get("file"), value.get("recall", 1.0)
-    plain = isinstance(file, str) and GRAPH.fullmatch(file)  # it is read, and deleted: nothing outside of the folder
+    plain = isinstance(file, str) and GRAPH_FILE_PATTERN.fullmatch(file)  # no path outside the folder
     return bool(plain) and value.get("kind") in ("hnsw", "ivfpq") and type(recall) in (int, float)
 
 
@@ -175,7 +177,7 @@ def _origin(value) -> bool:
     return isinstance(value, dict) and all(isinstance(value.get(name, ""), str) for name in texts)
 
 
-_CHECKS = {
+_FIELD_CHECKS = {
     "version": _count,
     "similarity": lambda value: value in ("cosine", "euclidean"),
     "dim": _count,
@@ -188,34 +190,36 @@ _CHECKS = {
     "made_by": _origin,
     "graph": _graph,
 }
-"""What must hold of every value of index.json."""
+"""Key of index.json -> function that checks its value."""
 
 
 def checksum(file: Path) -> int:
-    """Return the CRC-32 of a file, read a block at a time."""
-    found = 0
+    """Return the CRC-32 of a file, read in blocks."""
+    crc = 0
     with file.open("rb") as body:
         while block := body.read(2**24):
-            found = zlib.crc32(block, found)
-    return found
+            crc = zlib.crc32(block, crc)
+    return crc
 
 
 def _map(folder: Path, about: dict, name: str, kind: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    """Return a data file as a memory-mapped array; raise if its size or checksum is wrong."""
     file, size = folder / name, about["sizes"][name]
-    there = file.stat().st_size if file.is_file() else -1
-    if there < size or size != math.prod(shape) * kind.itemsize:
-        raise _damaged(folder, f"{name} must have {size} bytes and has {max(there, 0)}")
+    size_on_disk = file.stat().st_size if file.is_file() else -1
+    if size_on_disk < size or size != math.prod(shape) * kind.itemsize:
+        raise _damaged(folder, f"{name} must have {size} bytes and has {max(size_on_disk, 0)}")
     if not size:
         return np.empty(shape, kind)
-    found = np.memmap(file, kind, "c", shape=shape)
-    if size <= LARGE and about["sums"] and zlib.crc32(found.reshape(-1).view(np.uint8).data) != about["sums"][name]:
-        raise _damaged(folder, f"the bytes of {name} are not those that were written")
-    return np.asarray(found)
+    array = np.memmap(file, kind, "c", shape=shape)
+    has_checksum = size <= MAX_CHECKSUM_BYTES and about["sums"]
+    if has_checksum and zlib.crc32(array.reshape(-1).view(np.uint8).data) != about["sums"][name]:
+        raise _damaged(folder, f"the checksum of {name} does not match")
+    return np.asarray(array)
 
 
-def _damaged(folder: Path, what: str) -> LikewiseError:
+def _damaged(folder: Path, problem: str) -> LikewiseError:
     return LikewiseError(
-        f"search: the index '{folder}' is damaged or only half there ({what}); save it anew with --save"
+        f"search: the index '{folder}' is damaged or incomplete ({problem}); save it again with --save"
     )
 
 
@@ -225,16 +229,16 @@ def _writable(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise LikewiseError(
-            f"search: the index '{folder}' cannot be written ({error.strerror}); what it held is still there"
+            f"search: the index '{folder}' cannot be written ({error.strerror}); its previous content is unchanged"
         ) from None
 
 
 @contextmanager
 def changing(folder: Path, about: dict) -> Iterator[None]:
-    """Be the only process that changes the folder, and know that nobody has since it was read."""
-    with _writable(folder), file_lock(folder / "lock"):  # without flock (Windows), the version shows a change
+    """Lock the folder for a change, and raise if another process changed it since `about` was read."""
+    with _writable(folder), file_lock(folder / "lock"):  # without flock (Windows), only the version shows a change
         if read_about(folder)["version"] != about["version"]:
             raise LikewiseError(
-                f"search: the index '{folder}' must not change under an open one, but another command changed it; open it again"
+                f"search: the index '{folder}' must not change while it is open, but another command changed it; open it again"
             )
         yield

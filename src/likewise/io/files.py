@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written aside and renamed; and whether a place can be written to."""
+"""Atomic file writes (temporary file, then rename), readers of .npz and JSON files, and checks of output paths."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pathlib import Path
 from likewise.errors import DiskFull, LikewiseError, causes
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""How a system says that no more can be written."""
+"""Error numbers of the operating system for "no space left": full disk, exceeded quota, file too large."""
 
 
 @contextmanager
 def write_aside(path: Path) -> Iterator[Path]:
-    """Write to a file beside `path`, then put it in its place: the old one survives whatever goes wrong."""
+    """Yield a temporary path beside `path`; on success it replaces `path`, on an error the old file stays unchanged."""
     aside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(3)}.part")
     try:
         yield aside
@@ -27,11 +27,11 @@ def write_aside(path: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         os.replace(aside, path)
     except Exception as error:
-        # torch raises its own error while it handles the system's; safetensors keeps only the words of the system's
-        full = any(getattr(one, "errno", None) in FULL for one in causes(error))
+        # torch wraps the OSError in an error of its own; safetensors keeps only the text of the OSError
+        full = any(getattr(cause, "errno", None) in FULL for cause in causes(error))
         if full or any(os.strerror(number) in str(error) for number in FULL):
             raise DiskFull(
-                f"run: there is no room left on the disk for {path}; what was there before is untouched. "
+                f"run: no space left on the disk to write {path}; the previous file is unchanged. "
                 "Free some space and run the same command again"
             ) from None
         raise
@@ -40,43 +40,45 @@ def write_aside(path: Path) -> Iterator[Path]:
 
 
 def cache_folder() -> Path:
-    """Where things are kept that can be made again: `likewise` in `$XDG_CACHE_HOME`, or in `~/.cache`."""
+    """Return the folder of files that can be rebuilt: `likewise` in `$XDG_CACHE_HOME`, or in `~/.cache`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "likewise"
 
 
 def load_arrays(file: str | os.PathLike, owner: str, advice: str, names: Sequence[str], need: bool = True) -> dict:
-    """Return the arrays of an .npz file by name; nothing is unpickled.
+    """Return the arrays of an .npz file by name, without unpickling.
 
     Args:
-        owner: who speaks in the error about a damaged file; `advice` says what to do then.
-        names: read these alone; `need`: all of them must be there.
+        owner: command or component named at the start of the error about a damaged file.
+        advice: end of that error: what the user can do.
+        names: the arrays to read.
+        need: whether a missing array is an error; otherwise it is left out of the result.
     """
     import numpy as np
 
     try:
         with np.load(file, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in names if need or name in arrays.files}
-    except Exception as error:  # numpy, zipfile and zlib raise many kinds for damaged files
+    except Exception as error:  # numpy, zipfile and zlib raise many types for damaged files
         raise LikewiseError(f"{owner}: {file} is damaged ({first_line(error)}); {advice}") from None
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error's text, or its type where it has none."""
+    """Return the first line of an error's text, or the name of its type if the text is empty."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def check_out(out: str, suffix: str, owner: str, flag: str = "--out") -> Path:
-    """Where to write, known to be possible before the work begins."""
+    """Return the output path; raise if its suffix is wrong or its folder is missing, before any work begins."""
     path = Path(out).expanduser()
     if path.suffix.lower() != suffix:
         raise LikewiseError(f"{owner}: {flag} must end in {suffix}, got '{out}'")
     if not path.absolute().parent.is_dir():
-        raise LikewiseError(f"{owner}: the folder of {flag} '{out}' does not exist; make it first")
+        raise LikewiseError(f"{owner}: the folder of {flag} '{out}' does not exist; create it first")
     return path
 
 
 def make_folder(out: str | os.PathLike, owner: str) -> Path:
-    """A folder to write into, made where it is not there."""
+    """Create the output folder if it is missing, and return its path."""
     path = Path(out).expanduser()
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -86,26 +88,33 @@ def make_folder(out: str | os.PathLike, owner: str) -> Path:
 
 
 def read_json(file: Path, owner: str, kind: type = dict, hint: str = ""):
-    """Return the value in a JSON file. Content that is not UTF-8, not JSON or not of this kind is a `LikewiseError`.
+    """Return the value in a JSON file; raise `LikewiseError` if the file is not UTF-8, not JSON or not of type `kind`.
 
     Args:
-        hint: what to do about a damaged file.
+        owner: command or component named at the start of the error.
+        kind: the expected Python type of the value.
+        hint: end of the error: what the user can do about a damaged file.
     """
     try:
         value = json.loads(file.read_text("utf-8"))
-    except (ValueError, RecursionError) as error:  # no text, no JSON, a number of too many digits, nested too deeply
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # not UTF-8, not JSON, a number with too many digits, nested too deeply
         raise LikewiseError(f"{owner}: {file} is damaged ({str(error).splitlines()[0]}){hint and '; '}{hint}") from None
     if not isinstance(value, kind):
-        found = f"it holds a {type(value).__name__}, not a {kind.__name__}"
-        raise LikewiseError(f"{owner}: {file} is damaged ({found}){hint and '; '}{hint}")
+        problem = f"it holds a {type(value).__name__}, not a {kind.__name__}"
+        raise LikewiseError(f"{owner}: {file} is damaged ({problem}){hint and '; '}{hint}")
     return value
 
 
 def write_json(file: Path, value) -> None:
+    """Write a value as an indented JSON file, atomically."""
     with write_aside(file) as aside:
         aside.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
 def write_csv(file: Path, head: Sequence[str], lines: Iterable[Sequence]) -> None:
+    """Write a CSV file with this header and these rows, atomically."""
     with write_aside(file) as aside, aside.open("w", newline="", encoding="utf-8") as out:
         csv.writer(out, lineterminator="\n").writerows([head, *lines])

@@ -1,7 +1,8 @@
 """Locks between processes. Standard library only, so that tools/environment.py can use them before anything is installed.
 
-`file_lock` is a lock of the kernel (flock): processes of one machine, released however its owner ends. `HeartbeatLock` is a
-file that names its owner: machines and containers that share a folder, where flock may not reach or does not exist.
+`file_lock` uses flock: it works between processes of one machine, and the kernel releases it when its owner ends.
+`HeartbeatLock` is a file that names its owner: it also works between machines and containers that share a folder, where
+flock may have no effect or may not exist.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ try:
 except ImportError:  # Windows: `file_lock` locks nothing there
     fcntl = None
 
-STALE = 60.0
-"""Seconds without a heartbeat after which a lock counts as left behind."""
+STALE_LOCK_SECONDS = 60.0
+"""Seconds without a heartbeat after which the owner of a lock counts as gone."""
 
 
 @contextmanager
 def file_lock(file: Path, *, wait: bool = True, before_waiting: Callable[[], object] | None = None) -> Iterator[bool]:
-    """Lock a file exclusively and yield whether that succeeded. The file is created if missing; its content stays.
+    """Lock a file exclusively and yield whether that succeeded. A missing file is created; its content is not changed.
 
     Args:
         wait: wait until the lock is free; otherwise yield False if another process holds it.
-        before_waiting: is called once before waiting.
+        before_waiting: called once before waiting, if the lock is taken.
     """
     with file.open("ab") as handle:
         locked = True
@@ -51,13 +52,13 @@ def file_lock(file: Path, *, wait: bool = True, before_waiting: Callable[[], obj
 
 
 def share_lock(handle: IO) -> None:
-    """Keep an open file from being locked by `file_lock` until it is closed; several processes may share it."""
+    """Take a shared lock on an open file: `file_lock` cannot lock it until it is closed, other shared locks can."""
     if fcntl is not None:
         fcntl.flock(handle, fcntl.LOCK_SH)
 
 
 class LockHeld(Exception):
-    """Another process holds a `HeartbeatLock`. `owner`: the content of its file; None: it is being taken just now."""
+    """Raised when another process holds a `HeartbeatLock`. `owner`: content of the lock file; None: not yet written."""
 
     def __init__(self, file: Path, owner: dict | None):
         super().__init__(f"{file} is held by {owner}")
@@ -67,32 +68,32 @@ class LockHeld(Exception):
 class HeartbeatLock:
     """A lock file that names its owner and whose modification time is the owner's heartbeat.
 
-    The owner counts as gone when its process has ended, where that is visible from here; elsewhere (another machine, another
-    container) when the heartbeat is older than `stale` seconds, by the clock of the disk.
+    The owner counts as gone when its process has ended. If the process is not visible from here (another machine or
+    container), the owner counts as gone when the heartbeat is older than `stale` seconds, by the clock of the file system.
     """
 
-    def __init__(self, file: Path, stale: float = STALE):
+    def __init__(self, file: Path, stale: float = STALE_LOCK_SECONDS):
         self.file, self.stale = file, stale
         self.content = {"host": socket.gethostname(), "since": time.time(), **mark()}
         self.released = threading.Event()
 
     def acquire(self) -> None:
-        """Create the file, in place of one that was left behind. Raises `LockHeld` if its owner still lives."""
+        """Create the lock file, replacing a stale one. Raises `LockHeld` if the owner of an existing file is alive."""
         for _ in range(2):
             try:
                 with self.file.open("x") as file:
                     file.write(json.dumps(self.content))
                 break
             except FileExistsError:
-                if not is_left_behind(self.file, self.stale):
+                if not is_stale(self.file, self.stale):
                     raise LockHeld(self.file, read_owner(self.file)) from None
-                remove_left_behind(self.file, self.stale)
+                remove_stale(self.file, self.stale)
         else:
             raise LockHeld(self.file, None)
         threading.Thread(target=self._beat, daemon=True).start()
 
     def release(self) -> None:
-        """Delete the file, unless another process took it for left behind and owns it now."""
+        """Delete the lock file, unless another process regarded it as stale and owns it now."""
         self.released.set()
         if read_owner(self.file) == self.content:
             self.file.unlink(missing_ok=True)
@@ -105,24 +106,24 @@ class HeartbeatLock:
                 return
 
 
-def remove_left_behind(file: Path, stale: float) -> None:
-    """Delete a lock file that was left behind. Of two processes that find it, one can rename it; the other deletes nothing."""
+def remove_stale(file: Path, stale: float) -> None:
+    """Delete a stale lock file. If two processes try at once, only one can rename the file; the other deletes nothing."""
     aside = file.with_name(f".{file.name}.{os.getpid()}.{time.monotonic_ns()}")
     try:
         os.rename(file, aside)
     except FileNotFoundError:
         return
-    if is_left_behind(aside, stale):
+    if is_stale(aside, stale):
         aside.unlink(missing_ok=True)
     else:  # another process acquired it between the check and the rename
         os.rename(aside, file)
 
 
-def is_left_behind(file: Path, stale: float) -> bool:
-    """Whether the owner of a lock file is gone: its process where that is visible from here, else its heartbeat."""
+def is_stale(file: Path, stale: float) -> bool:
+    """Whether the owner of a lock file is gone: by its process if that is visible from here, otherwise by its heartbeat."""
     try:
         beat = file.stat().st_mtime
-        with tempfile.TemporaryFile(dir=file.parent) as now:  # by the clock of the disk, which may be a server's
+        with tempfile.TemporaryFile(dir=file.parent) as now:  # the clock of the file system, which may be a server
             age = os.fstat(now.fileno()).st_mtime - beat
     except FileNotFoundError:
         return True
@@ -131,7 +132,7 @@ def is_left_behind(file: Path, stale: float) -> bool:
 
 
 def read_owner(file: Path) -> dict:
-    """Return the content of a lock file; empty where it is damaged, half written or gone."""
+    """Return the content of a lock file; an empty dict if it is damaged, half written or missing."""
     try:
         owner = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):

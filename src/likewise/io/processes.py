@@ -1,4 +1,4 @@
-"""Other processes: how they are started, and whether they still live. Without torch."""
+"""Command lines of child processes, and checks whether a process is alive or suspended. Does not import torch."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 
 def command(work: str, *words: str) -> list[str]:
-    """The command line of a child process that calls `work` ("module:function") with this process's import path.
+    """Return the command line of a child process that calls `work` ("module:function") with this process's import path.
 
-    `-P` keeps Python from putting the current folder first on that path, where any file could take a module's place.
+    `-P` keeps the current folder off that path, where a file could shadow a module.
     """
     module, function = work.split(":")
     path = [entry for entry in sys.path if isinstance(entry, str)]
@@ -21,13 +21,13 @@ def command(work: str, *words: str) -> list[str]:
 
 
 @cache
-def space() -> str | None:
-    """Where process numbers mean the same processes as here; None where that is not known.
+def pid_scope() -> str | None:
+    """Return an identifier of the set of processes among which a process id is unique; None if it is not known.
 
-    Containers may share a host name and a folder, and each count its processes from 1: on Linux it is the boot and
-    the PID namespace.
+    On Linux: the boot id and the PID namespace, because containers may share a host name and a folder while each of
+    them numbers its processes from 1. On other Unix systems: the host name.
     """
-    if os.name == "nt":  # there, asking whether a process lives ends it
+    if os.name == "nt":  # os.kill(pid, 0) ends the process on Windows
         return None
     if sys.platform != "linux":
         return socket.gethostname()
@@ -38,16 +38,16 @@ def space() -> str | None:
 
 
 def mark() -> dict[str, str | int | None]:
-    """What identifies this process to `lives`, as JSON takes it."""
-    return {"space": space(), "pid": os.getpid(), "born": _born(os.getpid())}
+    """Return a JSON record that identifies this process, for `lives`."""
+    return {"space": pid_scope(), "pid": os.getpid(), "born": _born(os.getpid())}
 
 
 def lives(owner: object) -> bool | None:
-    """Whether the process that left this `mark` lives; None where that cannot be known from here."""
+    """Whether the process described by this record of `mark` is alive; None if that cannot be checked from here."""
     if not isinstance(owner, dict):
         return None
     pid = owner.get("pid")
-    if not isinstance(pid, int) or pid <= 0 or not space() or owner.get("space") != space():
+    if not isinstance(pid, int) or pid <= 0 or not pid_scope() or owner.get("space") != pid_scope():
         return None
     try:
         os.kill(pid, 0)
@@ -58,16 +58,16 @@ def lives(owner: object) -> bool | None:
     now = _born(pid)
     if now is None or owner.get("born") is None:
         return None
-    return now == owner["born"]  # else another process got its number
+    return now == owner["born"]  # if they differ, the system reused the process id
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process of this machine is suspended (SIGSTOP, SIGTSTP); False where the system does not tell."""
+    """Whether a process of this machine is suspended (SIGSTOP, SIGTSTP); False if the system has no /proc."""
     return _state(pid)[:1] in (["T"], ["t"])
 
 
 def _state(pid: int) -> list[str]:
-    """The fields of a process from its state on, as Linux has them; empty where there are none."""
+    """Return the fields of /proc/PID/stat from the process state on; empty if the file is missing."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -75,7 +75,7 @@ def _state(pid: int) -> list[str]:
 
 
 def _born(pid: int) -> int | None:
-    """When a process was started, in ticks since the boot; -1: it has ended, unnoticed by its parent; None: unknown."""
+    """Return when a process started, in clock ticks since the boot; -1: it is a zombie; None: unknown."""
     fields = _state(pid)
     if not fields:
         return None

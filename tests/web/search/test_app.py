@@ -139,7 +139,7 @@ def test_what_is_no_picture_is_refused_kindly(sent, status, says):
 def test_wrong_questions_are_answered_kindly():
     browser = visit()
     for params, says in [
-        ({"row": 99}, "row 99 is wanted, but the target's 40 rows lie in 100 to 139"),
+        ({"row": 99}, "got 99, but the target has 40 rows in 100 to 139"),
         ({"row": "x"}, "row cannot be 'x'"),
         ({"row": 101, "k": 0}, "k cannot be '0'"),
         ({"row": 101, "k": 1000}, "k cannot be '1000'"),
@@ -216,7 +216,7 @@ def test_rows_come_and_go(saved):
     assert browser.post("/api/search", content=body()).json()["found"][0]["row"] == 140
     assert browser.delete("/api/rows/140").json() == {"row": 140, "rows": 40}
     gone = browser.delete("/api/rows/140")
-    assert gone.status_code == 404 and "row 140 is wanted" in gone.json()["error"]
+    assert gone.status_code == 404 and "got 140, but the target" in gone.json()["error"]
     assert browser.get("/picture/140").status_code == 404
     assert browser.post("/api/rows", params={"class": "x"}, content=body()).json()["row"] == 141  # never the same again
     for params, sent, status in [({}, body(), 400), ({"class": " "}, body(), 400), ({"class": "x"}, b"no", 415)]:
