@@ -23,7 +23,7 @@ import torch
 from measure import parse_with_quick
 
 from likewise.audit.attribution import explain
-from likewise.audit.label_quality import judge_part
+from likewise.audit.label_quality import score_split
 from likewise.audit.relabel import suggest
 from likewise.audit.source import open_subject
 from likewise.config import Audit
@@ -64,11 +64,11 @@ def measure(run: str, out: Path, device: str | None = None) -> None:
     began = time.perf_counter()
     config = Audit(targets=(run,), pairs=0, groups=10, quiet=True, device=device, workers=0)
     subject = open_subject(config, say=print)
-    found = judge_part(subject, "train", explain(subject, config), config)
+    found = score_split(subject, "train", explain(subject, config), config)
     ours = time.perf_counter() - began
-    e, items = subject.part["train"].e, subject.items
+    e, items = subject.splits["train"].e, subject.items
     rows = e.row.numpy()
-    number = {name: c for c, name in enumerate(subject.part["train"].names)}
+    number = {name: c for c, name in enumerate(subject.splits["train"].names)}
     clean = items.y if items.y_clean is None else items.y_clean
     true = np.array([number.get(items.class_name[c], -1) for c in clean[rows]])
     began = time.perf_counter()
@@ -81,11 +81,11 @@ def measure(run: str, out: Path, device: str | None = None) -> None:
         "cleanlab_seconds": time.perf_counter() - began,
     }  # fmt: skip
     votes = [suggest(e.z, e.y, foreign=way).y.numpy() for way in (False, True)]
-    scores = {AUDIT_SCORE: found.judged.score, **found.single, **theirs}
+    scores = {AUDIT_SCORE: found.quality.score, **found.single, **theirs}
     out.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(
         out / f"{Path(run).name}.npz", about=json.dumps(about), row=rows, given=e.y.numpy(), true=true,
-        suggested=found.judged.suggested.numpy(), sure=found.judged.confidence.numpy().astype(np.float32),
+        suggested=found.quality.suggested.numpy(), sure=found.quality.confidence.numpy().astype(np.float32),
         first=votes[0], second=votes[1], names=list(scores),
         scores=np.stack([np.asarray(s, dtype=np.float32) for s in scores.values()]),
     )  # fmt: skip

@@ -31,7 +31,7 @@ from torchvision.transforms.v2 import functional
 
 from likewise.config import Train
 from likewise.data import load
-from likewise.data.augment import DEGREES, SHIFT, ZOOM, Augment, random_boxes
+from likewise.data.augment import MAX_SHIFT_SHARE, MAX_TURN_DEGREES, ZOOM_RANGE, Augment, random_boxes
 from likewise.data.crop_resize import cut
 from likewise.data.images import image_of
 from likewise.data.loader import batches
@@ -50,7 +50,13 @@ class Usual(Dataset):
         self.items = items
         affine = [
             v2.Resize((size, size), antialias=True),
-            v2.RandomAffine(DEGREES, (SHIFT, SHIFT), ZOOM, interpolation=v2.InterpolationMode.BILINEAR, fill=255),
+            v2.RandomAffine(
+                MAX_TURN_DEGREES,
+                (MAX_SHIFT_SHARE, MAX_SHIFT_SHARE),
+                ZOOM_RANGE,
+                interpolation=v2.InterpolationMode.BILINEAR,
+                fill=255,
+            ),
         ]
         crop = [v2.RandomResizedCrop(size, antialias=True), v2.RandomHorizontalFlip()]
         self.transform = v2.Compose([*(affine if kind == "affine" else crop), v2.PILToTensor()])

@@ -34,8 +34,8 @@ from torch.nn import functional as F
 
 from likewise.errors import LikewiseError
 from likewise.metrics import measure_set, metric
-from likewise.metrics.clustering import ITERATIONS
-from likewise.metrics.verification import BINS
+from likewise.metrics.clustering import KMEANS_ITERATIONS
+from likewise.metrics.verification import COSINE_BINS
 from likewise.numerics.kmeans import kmeans
 from likewise.retrieval.ranking import rank
 
@@ -88,7 +88,7 @@ class Data:
     @cached_property
     def cluster(self) -> Int[Tensor, "N"]:
         """Return the clusters of one k-means, from which all libraries compute NMI, AMI and F1."""
-        return kmeans(F.normalize(self.z, dim=1), len(self.y.unique()), iterations=ITERATIONS).label
+        return kmeans(F.normalize(self.z, dim=1), len(self.y.unique()), iterations=KMEANS_ITERATIONS).label
 
 
 def scatter(y: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
@@ -117,9 +117,9 @@ def data_sets() -> list[Data]:
     ]
 
 
-def likewise(data: Data, ranked: tuple[str, ...] = RANKED, of_the_set: tuple[str, ...] = OF_THE_SET) -> Values:
+def likewise(data: Data, ranked: tuple[str, ...] = RANKED, is_set_metric: tuple[str, ...] = OF_THE_SET) -> Values:
     found = rank(*data.query_gallery, all_hits=True)
-    return {name: metric(name)(found).nanmean().item() for name in ranked} | measure_set(of_the_set, data.z, data.y)
+    return {name: metric(name)(found).nanmean().item() for name in ranked} | measure_set(is_set_metric, data.z, data.y)
 
 
 def cosines(z: Float[Tensor, "N D"]) -> Table:
@@ -236,7 +236,7 @@ def reasons(data: Data, sim: Table, loops: Values) -> list[Reason]:
     zeros = {name: (loops[name] * answered,) * 2 for name in RANKED}
     of_queries = loop_groups([y[q] for q in asks], [group[q] for q in asks])
     same, different = split_pairs(y, sim)
-    wide = 2 / BINS + 2e-6  # a bin, and what float32 may be off for two cosines
+    wide = 2 / COSINE_BINS + 2e-6  # a bin, and what float32 may be off for two cosines
     low, high = (loop_pairs([s + shift for s in same], different) for shift in (-wide, wide))
     return [
         Reason(pml, ties, "equally similar gallery rows have no fixed order; likewise and the loops rank them by row"),
@@ -246,7 +246,7 @@ def reasons(data: Data, sim: Table, loops: Values) -> list[Reason]:
         Reason(pml, {name: (of_queries[name],) * 2 for name in ("NMI", "AMI")},
                "only the queries are grouped; likewise groups all rows that are evaluated"),
         Reason(WHO[:1], {name: (low[name], high[name]) for name in low},
-               f"pairs are counted in {BINS:,} bins of the cosine, which needs little memory, and tie within one; "
+               f"pairs are counted in {COSINE_BINS:,} bins of the cosine, which needs little memory, and tie within one; "
                "`likewise.metrics.verification.roc` is exact for given pairs"),
     ]  # fmt: skip
 

@@ -39,7 +39,7 @@ from likewise.data import load
 from likewise.data.augment import Plain
 from likewise.data.placement import hold
 from likewise.distributed.sharded_proxies import shard
-from likewise.engine.cuda_graphs import Captured, Looking
+from likewise.engine.cuda_graphs import Captured, GraphedInference
 from likewise.engine.embed import embed_rows
 from likewise.losses import ArcFace
 from likewise.models.embedder import Embedder
@@ -163,7 +163,7 @@ def embed(data: str, options) -> dict:
         except ImportError as error:
             result[text] = {"missing": str(error)}
             continue
-        works = {"eager": embedder} | ({} if options.device == "cpu" else {"captured": Looking(embedder)})
+        works = {"eager": embedder} | ({} if options.device == "cpu" else {"captured": GraphedInference(embedder)})
         rates = dict.fromkeys((*works, "ours"), 0.0)
         for _ in range(options.rounds):
             for way in rates:

@@ -54,7 +54,7 @@ class OnePass:
 
     def __iter__(self):
         self.number += 1
-        return iter(self.sampler.one_pass(self.number - 1))
+        return iter(self.sampler.epoch_batches(self.number - 1))
 
 
 def evaluate(module: Glyphs, x: torch.Tensor, items: Items) -> dict[str, float]:

@@ -10,8 +10,8 @@ from torch import Tensor
 from likewise import losses
 from likewise.config.spec import build
 from likewise.contracts import Loss
-from likewise.similarity import compare, observed
-from likewise.testing import CLASSES, DIM, check_loss
+from likewise.similarity import compare, is_traced
+from likewise.testing import CHECK_CLASSES, CHECK_DIM, check_loss
 
 LOSSES = [{"Hierarchical": "Hierarchical(loss=ProxyAnchor())"}.get(name, name) for name in losses.__all__]
 """Every loss on the registry, one that goes around another with that."""
@@ -22,7 +22,7 @@ def check_spec(text: str, steps: int = 0) -> None:
     torch.set_num_threads(1)
 
     def make() -> Loss:
-        loss = build(text, Loss, classes=CLASSES, dim=DIM, per_pass=1)
+        loss = build(text, Loss, classes=CHECK_CLASSES, dim=CHECK_DIM, per_pass=1)
         for step in range(1, steps + 1):
             loss.after_step(step)
         return loss
@@ -89,7 +89,7 @@ class Plain(Loss):
             case "float labels":
                 return each + (y.float() == y.float()[:, None]).sum(0)
             case "curvature":
-                return each + (z.square() if observed() else Shortcut.apply(z)).sum(1) * z[:, 0]
+                return each + (z.square() if is_traced() else Shortcut.apply(z)).sum(1) * z[:, 0]
             case "graph":
                 torch._dynamo.graph_break()
             case "waits":

@@ -10,10 +10,10 @@ import torch.multiprocessing as mp
 
 from likewise.confidence import PRISM, ProcSim
 from likewise.distributed.collectives import share, world
-from likewise.distributed.process_group import anybody, one_by_one, same_for_all
+from likewise.distributed.process_group import any_process, broadcast_from_first, first_process_first
 from likewise.evaluation.scoring import retrieve
 from likewise.losses import CrossBatchMemory, MultiSimilarity
-from likewise.metrics import Reach
+from likewise.metrics import RankingDepth
 from likewise.protocols import QueryGallery, UnseenClasses
 from likewise.terms import LanguageGuidance
 from likewise.training.objective import Objective
@@ -37,7 +37,7 @@ def rank_all() -> dict[str, torch.Tensor]:
         ("all", dataclasses.replace(marked, query=None, gallery=None), UnseenClasses()),
     ):
         for deep in (False, True):
-            found = retrieve(e, items, protocol, Reach(12, deep), exclude=pairs)
+            found = retrieve(e, items, protocol, RankingDepth(12, deep), exclude=pairs)
             for field in dataclasses.fields(found):
                 out[f"{name} {deep} {field.name}"] = getattr(found, field.name).nan_to_num()
     return out
@@ -99,12 +99,12 @@ def agree() -> dict[str, torch.Tensor]:
     """Who says what, and who comes when: the order in which processes were at work."""
     me, many = world()
     moments = []
-    one_by_one(lambda: moments.append(time.monotonic()))
+    first_process_first(lambda: moments.append(time.monotonic()))
     mine = torch.tensor(moments, dtype=torch.float64)
     return {
-        "anybody": torch.tensor(anybody(me == many - 1, False)),
-        "same": same_for_all(torch.arange(3) + me),
-        "not before the first": mine >= same_for_all(mine.clone()),
+        "anybody": torch.tensor(any_process(me == many - 1, False)),
+        "same": broadcast_from_first(torch.arange(3) + me),
+        "not before the first": mine >= broadcast_from_first(mine.clone()),
     }
 
 

@@ -11,7 +11,14 @@ from torch.nn import functional as F
 from likewise.config.spec import build
 from likewise.contracts import Loss
 from likewise.distributed.collectives import gathered, world
-from likewise.distributed.sharded_proxies import gradient_norm, own, own_memory, shard, whole, whole_memory
+from likewise.distributed.sharded_proxies import (
+    full_optimizer_state,
+    gradient_norm,
+    own,
+    own_optimizer_state,
+    shard,
+    whole,
+)
 from likewise.losses import ArcFace, NormSoftmax, ProxyNCA
 from likewise.types import LikewiseError
 
@@ -82,11 +89,11 @@ def learn(name: str, folder: Path) -> dict[str, torch.Tensor]:
     if file.exists():
         state = torch.load(file)
         both.load_state_dict(own(both, state["tensors"]))
-        optimizer.load_state_dict(own_memory(optimizer, state["memory"], [both]))
+        optimizer.load_state_dict(own_optimizer_state(optimizer, state["memory"], [both]))
         start = LEFT_AT
     for step in range(start, 5):
         if step == LEFT_AT and world()[1] == 3:
-            state = {"tensors": whole(both), "memory": whole_memory(optimizer, [both])}
+            state = {"tensors": whole(both), "memory": full_optimizer_state(optimizer, [both])}
             if world()[0] == 0:
                 torch.save(state, file)
             else:  # a part of the proxies is never taken for all of them

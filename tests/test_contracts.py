@@ -11,12 +11,12 @@ from likewise.contracts import BatchSampler, Confidence, Miner, NoiseModel, Quer
 from likewise.losses import MultiSimilarity
 from likewise.metrics import metric
 from likewise.metrics.ranking import recall_at
-from likewise.pretrained.encoders import Looker
+from likewise.pretrained.encoders import PretrainedNetwork
 from likewise.terms import _language_targets as guidance
 from likewise.testing import (
-    CLASSES,
-    DIM,
-    LABELS,
+    CHECK_CLASSES,
+    CHECK_DIM,
+    CHECK_LABELS,
     check_confidence,
     check_metric,
     check_miner,
@@ -58,7 +58,7 @@ def test_losses_with_other_miners(text, bare):
 
 @pytest.mark.parametrize("name", miners.__all__)
 def test_every_miner(name):
-    check_miner(lambda: build(name, Miner, classes=CLASSES))
+    check_miner(lambda: build(name, Miner, classes=CHECK_CLASSES))
 
 
 @pytest.mark.parametrize("name", samplers.__all__)
@@ -118,7 +118,15 @@ def test_every_metric(name):
     ],
 )
 def test_every_confidence(text):
-    facts = {"classes": CLASSES, "dim": DIM, "labels": LABELS, "seed": 0, "per_pass": 2, "steps": 8, "share": 0.2}
+    facts = {
+        "classes": CHECK_CLASSES,
+        "dim": CHECK_DIM,
+        "labels": CHECK_LABELS,
+        "seed": 0,
+        "per_pass": 2,
+        "steps": 8,
+        "share": 0.2,
+    }
     check_confidence(lambda: build(text, Confidence, **facts))
 
 
@@ -143,7 +151,7 @@ def test_every_term(text, monkeypatch):
     def encode(texts):
         return torch.stack([torch.randn(8, generator=torch.Generator().manual_seed(sum(map(ord, t)))) for t in texts])
 
-    looker = Looker(Pixels(), 4, (0.0,) * 3, (1.0,) * 3)
+    looker = PretrainedNetwork(Pixels(), 4, (0.0,) * 3, (1.0,) * 3)
     monkeypatch.setattr(guidance, "load_classifier", lambda name, weights: (looker, tuple("abcdef")))
     monkeypatch.setattr(guidance, "load_image_encoder", lambda name, weights: looker)
     monkeypatch.setattr(guidance, "text_encoder", lambda name, device: encode)
@@ -207,7 +215,7 @@ class Stuck(BatchSampler):
     def __len__(self):
         return 3
 
-    def one_pass(self, number):
+    def epoch_batches(self, number):
         seed = 0 if self.fault == "seed" else self.seed
         size = 5 if self.fault == "size" else 6
         order = np.random.default_rng((seed, number)).permutation(len(self.labels))
@@ -253,7 +261,7 @@ class Watcher(BatchSampler):
     def observe(self, z, row):
         self.z[row] = z[:, 0]
 
-    def one_pass(self, number):
+    def epoch_batches(self, number):
         if self.chosen[0] != number:
             order = (self.z + np.random.default_rng((self.seed, number)).normal(size=len(self.z))).argsort()
             self.chosen = (number, order[:18].reshape(3, 6).tolist())

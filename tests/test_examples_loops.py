@@ -46,4 +46,6 @@ def test_one_pass_after_another_is_that_of_the_sampler():
 
     sampler = SamplesPerClass(labels=np.arange(24) % 6, batch=8, per_class=4, seed=0)
     passes = lightning_loop.OnePass(sampler)
-    assert [list(passes), list(passes)] == [sampler.one_pass(0), sampler.one_pass(1)] and len(passes) == len(sampler)
+    assert [list(passes), list(passes)] == [sampler.epoch_batches(0), sampler.epoch_batches(1)] and len(passes) == len(
+        sampler
+    )

@@ -13,8 +13,8 @@ from PIL import Image
 from likewise import _notebook as notebook
 from likewise._notebook import image_strip, table, thumbnail, view
 from likewise.config import Train
-from likewise.experiments.tune import Found
-from likewise.render.benchmark_table import Entry, Sheet
+from likewise.experiments.tune import TuneResult
+from likewise.render.benchmark_table import BenchmarkTable, Entry
 from likewise.render.tables import Table
 from likewise.runs.folder import Run
 from likewise.types import Embedded, Items, Scores
@@ -127,14 +127,14 @@ def test_a_benchmark_and_a_search(tmp_path):
     entries = tuple(
         Entry((name,), ("CUB", "R@1"), values, 2) for name, values in (("A<", (0.5, 0.52)), ("B", (0.6, 0.62)))
     )
-    sheet = Sheet("toy", "Table 1", ("method",), entries)
+    sheet = BenchmarkTable("toy", "Table 1", ("method",), entries)
     html = shown(sheet)
     assert cells(html)[:3] == ["method", "CUB, R@1", "A&lt;"] and "Table 1" in html
     assert cells(html)[3].startswith("51.0 ± ") and cells(html)[5].endswith(" *") and "*: the best of a column" in html
     best = {"number": 3, "values": {"lr": 0.00123456789, "loss": "Triplet()"}, "value": 0.613}
     about = {"best": best, "count": {"complete": 4, "pruned": 0, "failed": 1}, "select": "MAP@R"}
-    html = shown(Found(about, Train(data="d"), None, tmp_path))
+    html = shown(TuneResult(about, Train(data="d"), None, tmp_path))
     assert cells(html) == ["lr", "0.00123457", "loss", "Triplet()", "val MAP@R", "61.3 %"]
     assert "trials: 4 complete, 1 failed" in html and "trial 3" in html
-    assert "Table 1" in shown(Found(about, Train(data="d"), sheet, tmp_path))
-    assert "cannot be shown" in shown(Found(about | {"best": None}, Train(data="d"), None, tmp_path))
+    assert "Table 1" in shown(TuneResult(about, Train(data="d"), sheet, tmp_path))
+    assert "cannot be shown" in shown(TuneResult(about | {"best": None}, Train(data="d"), None, tmp_path))

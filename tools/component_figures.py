@@ -75,7 +75,7 @@ def draw_sampler(name: str) -> Drawing:
     looks = name in ("DistanceMatching", "FrechetMatching", "GreedyCoreset")
     sampler = build(f"{name}(batch=12{', pool=40' if looks else ''})", labels=labels, seed=0)
     sampler.start(lambda: Embedded(torch.tensor(z).float(), torch.tensor(labels), torch.arange(len(labels))))
-    batches = sampler.one_pass(0)[:4]
+    batches = sampler.epoch_batches(0)[:4]
     drawing = Drawing(640, 168, f"{name}: the first batches of a small data set")
     drawing.write(16, 18, "the first four batches of 12; a colour is a class", 11.5, font_weight="600")
     for down, rows in enumerate(batches):

@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from likewise.audit.label_audit import LabelAudit
     from likewise.deploy.export import Exported
     from likewise.deploy.model import Model
-    from likewise.experiments.tune import Found
-    from likewise.render.benchmark_table import Sheet
-    from likewise.render.error_overlap import Overlapped
-    from likewise.render.hierarchy import Learned
+    from likewise.experiments.tune import TuneResult
+    from likewise.render.benchmark_table import BenchmarkTable
+    from likewise.render.error_overlap import ErrorOverlap
+    from likewise.render.hierarchy import LearnedHierarchy
     from likewise.render.listing import Listing
     from likewise.render.neighbours import Neighbours
-    from likewise.render.noise import Spoiled
+    from likewise.render.noise import NoisyItems
     from likewise.render.published import Numbers
     from likewise.render.recipes import RecipeDifference, ShownRecipe
-    from likewise.render.results import Compared, Demonstrated, Page, Scored
+    from likewise.render.results import Compared, DemoResult, Page, Scored
     from likewise.render.tables import Table
     from likewise.runs.folder import Run
     from likewise.types import Embedded
@@ -169,7 +169,7 @@ def compare(run_a: Place, run_b: Place, **settings) -> Compared:
     return stage(_config(Compare, run_a=run_a, run_b=run_b, **settings), _say(settings))
 
 
-def bench(grid: Place, **settings) -> Sheet | Table:
+def bench(grid: Place, **settings) -> BenchmarkTable | Table:
     """Train every cell of a grid: a paper's table, given by name, or a grid file. The same as `likewise bench`."""
     from likewise.config import Bench
     from likewise.stages.bench import bench as stage
@@ -177,7 +177,7 @@ def bench(grid: Place, **settings) -> Sheet | Table:
     return stage(_config(Bench, grid=grid, **settings), _say(settings))
 
 
-def tune(config: Place, **settings) -> Found:
+def tune(config: Place, **settings) -> TuneResult:
     """Search for the best settings on validation classes; the same as `likewise tune`."""
     from likewise.config import Tune
     from likewise.stages.tune import tune as stage
@@ -185,7 +185,7 @@ def tune(config: Place, **settings) -> Found:
     return stage(_config(Tune, config=config, **settings), _say(settings))
 
 
-def demo(**settings) -> Demonstrated:
+def demo(**settings) -> DemoResult:
     """Train on glyphs with wrong labels, with and without a robust method, and evaluate both; the same as `likewise demo`."""
     from likewise.config import Demo
     from likewise.stages.demo import demo as stage
@@ -201,7 +201,7 @@ def export(run: Place, to: str = "onnx", **settings) -> Exported:
     return stage(_config(Export, run=run, to=to, **settings), _say(settings))
 
 
-def hierarchy(run: Place, **settings) -> Learned:
+def hierarchy(run: Place, **settings) -> LearnedHierarchy:
     """Compute the tree of the training classes from the embeddings of a run; the same as `likewise hierarchy`."""
     from likewise.config import Hierarchy
     from likewise.stages.hierarchy import hierarchy as stage
@@ -209,7 +209,7 @@ def hierarchy(run: Place, **settings) -> Learned:
     return stage(_config(Hierarchy, run=run, **settings), _say(settings))
 
 
-def audit_run(targets: Place | Sequence[Place], **settings) -> Audited | Overlapped:
+def audit_run(targets: Place | Sequence[Place], **settings) -> Audited | ErrorOverlap:
     """Find probably wrong labels, retrieval errors and their causes in a run or a file of embeddings.
 
     The same as `likewise audit`. With `overlap=True`, find the classes at which several runs fail.
@@ -254,7 +254,7 @@ def write_report(runs: Place | Sequence[Place], **settings) -> Page:
     return stage(_config(Report, runs=runs, **settings), _say(settings))
 
 
-def spoil_labels(data: Place, model: Any, out: Place, **settings) -> Spoiled:
+def spoil_labels(data: Place, model: Any, out: Place, **settings) -> NoisyItems:
     """Write data as a table whose training labels have noise from a noise model; the same as `likewise noise`."""
     from likewise.config import Noise
     from likewise.stages.noise import noise as stage

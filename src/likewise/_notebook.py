@@ -99,10 +99,10 @@ def thumbnail(file: str, box: Float[np.ndarray, "4"] | None = None) -> str:
     """
     from PIL import ImageOps
 
-    from likewise.io.image_files import open_picture
+    from likewise.io.image_files import open_image
 
     try:
-        with open_picture(file) as image:
+        with open_image(file) as image:
             if image.width * image.height > MAX_DECODED_PIXELS:
                 return ""
             if box is None or np.isnan(box).all():

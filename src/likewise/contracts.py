@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from likewise.batch_checks import check_shapes, check_values
-from likewise.similarity import observed
+from likewise.similarity import is_traced
 from likewise.types import (
     Batch,
     Embedded,
@@ -87,7 +87,7 @@ class Loss(nn.Module, TrainingHooks, ABC):
 
         On an accelerator, values cannot be checked without a device sync: invalid samples get the value NaN instead of an error.
         """
-        traced = observed()
+        traced = is_traced()
         check_shapes(self, z, y, ref, traced)
         y = y.long()  # labels may be int32 or smaller, but indexing needs int64
         valid = check_values(self, z, y, traced)
@@ -197,7 +197,7 @@ class BatchSampler(TrainingHooks, ABC):
     """Upper bound of the samples of one class in a batch; None if the sampler has no such bound."""
 
     @abstractmethod
-    def one_pass(self, number: int) -> list[list[int]]:
+    def epoch_batches(self, number: int) -> list[list[int]]:
         """Return all `len(self)` batches of epoch `number` as lists of rows; depends on the seed and the number only."""
 
     @abstractmethod
@@ -208,7 +208,7 @@ class BatchSampler(TrainingHooks, ABC):
         """Yield batches without end, starting at `step`."""
         number, first = divmod(self.step, len(self))
         while True:
-            yield from self.one_pass(number)[first:]
+            yield from self.epoch_batches(number)[first:]
             number, first = number + 1, 0
 
     def start(self, embed: Callable[[], Embedded]) -> None:
@@ -258,9 +258,9 @@ class Confidence(nn.Module, TrainingHooks, ABC):
         """Return new labels and sample weights from the embeddings and given labels of the training set; None: no change."""
         return None
 
-    def exchange(self, seen: list[PeerView], y: Int[Tensor, "B"], row: Int[Tensor, "B"]) -> list[SampleWeights]:
+    def exchange(self, views: list[PeerView], y: Int[Tensor, "B"], row: Int[Tensor, "B"]) -> list[SampleWeights]:
         """Return the sample weights for each of several networks, given the outputs of all of them for the batch."""
-        return [self(one.z, y, row, one.loss) for one in seen]
+        return [self(one.z, y, row, one.loss) for one in views]
 
 
 class NoiseModel(ABC):

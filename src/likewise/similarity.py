@@ -55,7 +55,7 @@ def full_precision(z: Tensor):
 
 
 @contextmanager
-def full_products(x: Tensor) -> Iterator[None]:
+def full_precision_matmul(x: Tensor) -> Iterator[None]:
     """Compute matrix products in full precision: without autocast, TF32 or reduced-precision sums, also if torch allows them."""
     backend, name, full = torch.backends.cuda.matmul, "allow_tf32", False
     try:
@@ -160,7 +160,7 @@ def log_sum_and_powers(
     Args:
         one: whether the 1 is part of the sum.
     """
-    if observed():
+    if is_traced():
         result, power = _log_sum_exp(x, mask, scale, one)
         return result, power.detach()
     return _LogSumExp.apply(x, mask, scale, one)
@@ -211,7 +211,7 @@ def exact_softplus(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     return F.softplus(x, threshold=40.0)
 
 
-def observed() -> bool:
+def is_traced() -> bool:
     """Return whether the compiler, `torch.func` or forward-mode autograd traces the call.
 
     These cannot trace a custom `autograd.Function`, so losses then use plain torch operations.
@@ -234,7 +234,7 @@ def with_known_gradient(
         fast: (x, *rest) -> (values, gradient). The gradient has the shape of x; each element of x affects one value only, and
             the shape of the values is that of x without axis 1.
     """
-    return plain(x, *rest) if observed() else _KnownGradient.apply(plain, fast, x, *rest)
+    return plain(x, *rest) if is_traced() else _KnownGradient.apply(plain, fast, x, *rest)
 
 
 class _KnownGradient(torch.autograd.Function):
@@ -257,7 +257,7 @@ class _KnownGradient(torch.autograd.Function):
 def unit_rows(x: Float[Tensor, "R D"]) -> Float[Tensor, "R D"]:
     """Return every row divided by its length, in float32 at least; reads memory a third as often as `F.normalize`."""
     x = at_least_float32(x)
-    return F.normalize(x, dim=1) if observed() else _Unit.apply(x)
+    return F.normalize(x, dim=1) if is_traced() else _Unit.apply(x)
 
 
 class _Unit(torch.autograd.Function):

@@ -57,7 +57,7 @@ class Items:
         return len(self.class_name)
 
     @property
-    def y_first(self) -> Int[np.ndarray, "N"]:
+    def y_before_noise(self) -> Int[np.ndarray, "N"]:
         """Labels before noise was injected. Splits are computed from these, so that injected noise does not move rows."""
         return self.y if self.y_clean is None else self.y_clean
 

@@ -14,7 +14,7 @@ from likewise.types import LikewiseError, Ref
 pml = pytest.importorskip("pytorch_metric_learning")
 from pytorch_metric_learning import distances, losses, miners, reducers, regularizers  # noqa: E402
 
-SIZES = {"num_classes": checks.CLASSES, "embedding_size": checks.DIM}
+SIZES = {"num_classes": checks.CHECK_CLASSES, "embedding_size": checks.CHECK_DIM}
 PLAIN = (
     "AngularLoss", "CircleLoss", "ContrastiveLoss", "FastAPLoss", "GeneralizedLiftedStructureLoss", "HistogramLoss",
     "IntraPairVarianceLoss", "LiftedStructureLoss", "MarginLoss", "MultiSimilarityLoss", "NCALoss", "NPairsLoss", "NTXentLoss",
@@ -143,7 +143,7 @@ def test_partners_are_limited_and_remembered():
     b, n = torch.where((y[:, None] != y) & used)
     expected = losses.ContrastiveLoss()(z, y, (a, p, b, n), ref_emb=z.clone(), ref_labels=y.clone())
     torch.testing.assert_close(some.mean(), expected)
-    memory = CrossBatchMemory(loss=ours, dim=checks.DIM, size=24)
+    memory = CrossBatchMemory(loss=ours, dim=checks.CHECK_DIM, size=24)
     assert torch.isfinite(memory(z, y)).all() and torch.isfinite(memory(z, y)).all()
     proxies = FromPML(make("ArcFaceLoss")).double()
     assert torch.equal(proxies(z, y, Ref(z, y, torch.arange(12), used=used)), proxies(z, y))

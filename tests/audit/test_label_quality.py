@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from likewise.audit.attribution import explain
-from likewise.audit.label_quality import STORED_NEIGHBOURS, judge_part, measure, neighbours, to_unit_interval
+from likewise.audit.label_quality import STORED_NEIGHBOURS, measure, neighbours, score_split, to_unit_interval
 from likewise.audit.source import UNSPLIT_NAME, open_subject
 from likewise.config import Audit
 
@@ -22,7 +22,7 @@ def spoiled(tmp_path_factory):
     np.savez(file, x=x, label=wrong, label_clean=y)
     config = Audit(targets=(str(file),), device="cpu", quiet=True)
     subject = open_subject(config, print)
-    return subject, judge_part(subject, UNSPLIT_NAME, explain(subject, config), config), config
+    return subject, score_split(subject, UNSPLIT_NAME, explain(subject, config), config), config
 
 
 def test_wrong_labels_are_found_and_the_right_ones_suggested(spoiled):
@@ -65,7 +65,7 @@ def test_a_class_of_one_is_neither_suspect_nor_counted(spoiled):
     y = part.e.y.clone()
     y[3] = 5
     alone = replace(subject, splits={UNSPLIT_NAME: part._replace(e=replace(part.e, y=y), names=(*part.names, "alone"))})
-    found = judge_part(alone, UNSPLIT_NAME, explain(subject, config), config)
+    found = score_split(alone, UNSPLIT_NAME, explain(subject, config), config)
     others = torch.arange(100) != 3
     assert not found.flagged[3] and found.wrong == pytest.approx(float((1 - found.quality.score)[others].sum()))
 
@@ -75,5 +75,5 @@ def test_features_that_say_nothing_are_told(tmp_path):
     np.savez(tmp_path / "noise.npz", x=rng.normal(size=(120, 16)), label=np.arange(120) % 6)
     config = Audit(targets=(str(tmp_path / "noise.npz"),), device="cpu", quiet=True)
     subject = open_subject(config, print)
-    found = judge_part(subject, "all", explain(subject, config), config)
+    found = score_split(subject, "all", explain(subject, config), config)
     assert any("do not separate the classes" in note for note in subject.notes) and not found.flagged.any()

@@ -10,7 +10,7 @@ from likewise.audit.retrain import retrain
 from likewise.config import Audit, Train
 from likewise.data import load
 from likewise.protocols import SeenClasses, UnseenClasses
-from likewise.runs.dataset import make_protocol, spoil
+from likewise.runs.dataset import inject_noise, make_protocol
 from likewise.runs.folder import Run
 from likewise.runs.per_query import read_per_query
 from likewise.runs.settings import read_config
@@ -28,7 +28,7 @@ def given(run):
     """The run's settings, and its data with labels as it was given them."""
     settings = read_config(run)
     items = load(settings.data)
-    return settings, spoil(items, make_protocol(settings), settings.noise, settings.seed)
+    return settings, inject_noise(items, make_protocol(settings), settings.noise, settings.seed)
 
 
 def again(run, suggested, out, audit=AUDIT, **changes):

@@ -11,7 +11,7 @@ import pytest
 
 from likewise import config as configs
 from likewise.cli import main as cli
-from likewise.config import KEPT_OUT, Train, check, to_dict
+from likewise.config import SETTINGS_OUTSIDE_IDENTITY, Train, check, to_dict
 from likewise.config.checks import from_dict
 from likewise.types import LikewiseError
 
@@ -50,8 +50,8 @@ def test_every_field_is_explained(kind):
 
 def test_what_is_kept_out_of_a_runs_identity_are_settings():
     fields = {f.name for f in dataclasses.fields(Train)}
-    assert set(KEPT_OUT) <= fields
-    assert len(set(KEPT_OUT)) == len(KEPT_OUT)
+    assert set(SETTINGS_OUTSIDE_IDENTITY) <= fields
+    assert len(set(SETTINGS_OUTSIDE_IDENTITY)) == len(SETTINGS_OUTSIDE_IDENTITY)
     learned = {
         "loss",
         "sampler",
@@ -70,7 +70,7 @@ def test_what_is_kept_out_of_a_runs_identity_are_settings():
         "short_side",
         "chunk_size",
     }
-    assert not learned & set(KEPT_OUT)
+    assert not learned & set(SETTINGS_OUTSIDE_IDENTITY)
     only_faster = {
         "execution",
         "cache",
@@ -81,7 +81,7 @@ def test_what_is_kept_out_of_a_runs_identity_are_settings():
         "workers",
         "checkpoint_every",
     }
-    assert only_faster <= set(KEPT_OUT)
+    assert only_faster <= set(SETTINGS_OUTSIDE_IDENTITY)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from likewise.data import leakage as module
-from likewise.data.leakage import Leaks, leaks, same_content, say_leaks
+from likewise.data.leakage import Leaks, describe_leaks, leaks, same_content
 from likewise.protocols import SeenClasses, UnseenClasses
 from likewise.types import Items, LikewiseError
 
@@ -67,7 +67,7 @@ def test_classes_shared_by_design_and_training_rows_that_answer_are_no_leaks():
     for gallery in ("test", "train"):
         found = leaks(data, SeenClasses(gallery=gallery, val=0.2))
         assert found.classes is None and found.images == ()
-    assert say_leaks(found) == "train and test share no feature vector"
+    assert describe_leaks(found) == "train and test share no feature vector"
     again = x.copy()
     held, train = SeenClasses().rows(data, "test"), SeenClasses().rows(data, "train")
     again[held[0]] = x[train[-1]]
@@ -107,4 +107,4 @@ def test_a_file_that_is_gone_is_named(tmp_path):
     ],
 )
 def test_one_plain_sentence(found, words):
-    assert say_leaks(found) == words
+    assert describe_leaks(found) == words

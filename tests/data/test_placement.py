@@ -14,7 +14,7 @@ from likewise.data.decoded_cache import is_cached, open_pixels
 from likewise.data.folder import read_folder
 from likewise.data.images import BadImage
 from likewise.data.loader import batches
-from likewise.data.placement import at_hand, choose, gather_rows, has_room, hold
+from likewise.data.placement import choose, gather_rows, has_room, hold, open_cached
 from likewise.engine.embed import embed_rows
 from likewise.models.embedder import Embedder
 from likewise.types import Items, LikewiseError
@@ -140,9 +140,9 @@ def test_embeddings_are_those_of_files_wherever_pictures_are(items, private):
     embedder = Embedder("conv_small", 8, pretrained=False)
     rows = np.array([6, 2, 0, 3])
     wanted = embed_rows(embedder, items, rows, Plain(32), device=CPU, quiet=True)
-    assert at_hand(items, rows, CPU, None) is None
+    assert open_cached(items, rows, CPU, None) is None
     held = hold(items, rows, CPU, "disk", quiet=True)
-    assert at_hand(items, rows, CPU, None) is not None  # from now on they are found
+    assert open_cached(items, rows, CPU, None) is not None  # from now on they are found
     for way in ({"held": held}, {}):
         found = embed_rows(embedder, items, rows, Plain(32), device=CPU, quiet=True, **way)
         assert found.row.tolist() == rows.tolist()

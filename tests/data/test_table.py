@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from likewise.data.features import read_features
-from likewise.data.table import read_table, write_spoiled, write_table
+from likewise.data.table import read_table, write_noisy, write_table
 from likewise.types import Items, LikewiseError
 
 FULL = Items(
@@ -149,9 +149,9 @@ def test_a_table_of_wrong_labels_can_leave_them_out(tmp_path):
         "birds", np.array([0, 1, 1]), ("a", "b"), path=("0.png", "1.png", "2.png"), root=str(tmp_path),
         y_clean=np.array([0, 0, 1]),
     )  # fmt: skip
-    write_spoiled(items, tmp_path / "all.csv")
+    write_noisy(items, tmp_path / "all.csv")
     whole = read_table(str(tmp_path / "all.csv"))
     assert whole.y.tolist() == [0, 1, 1] and whole.y_clean.tolist() == [0, 0, 1] and whole.path == items.path
-    write_spoiled(items, tmp_path / "right.csv", drop_wrong=True)
+    write_noisy(items, tmp_path / "right.csv", drop_wrong=True)
     right = read_table(str(tmp_path / "right.csv"))
     assert right.y.tolist() == [0, 1] and right.y_clean is None and right.path == ("0.png", "2.png")

@@ -13,7 +13,14 @@ from likewise import losses
 from likewise.config.spec import build
 from likewise.contracts import Loss
 from likewise.distributed import sharded_proxies as sharded
-from likewise.distributed.sharded_proxies import gradient_norm, own, own_memory, shard, whole, whole_memory
+from likewise.distributed.sharded_proxies import (
+    full_optimizer_state,
+    gradient_norm,
+    own,
+    own_optimizer_state,
+    shard,
+    whole,
+)
 from likewise.types import LikewiseError
 
 pytestmark = pytest.mark.process
@@ -104,9 +111,12 @@ def test_alone_nothing_changes():
     torch.testing.assert_close(gradient_norm([loss]), torch.linalg.vector_norm(loss.proxies.grad))
     assert torch.equal(loss.proxies, before)
     optimizer.step()
-    state, memory = whole(loss), whole_memory(optimizer, [loss])
+    state, memory = whole(loss), full_optimizer_state(optimizer, [loss])
     assert state.keys() == loss.state_dict().keys() and own(loss, state)["proxies"] is state["proxies"]
-    assert memory == optimizer.state_dict() and own_memory(optimizer, memory, [loss])["state"][0] is memory["state"][0]
+    assert (
+        memory == optimizer.state_dict()
+        and own_optimizer_state(optimizer, memory, [loss])["state"][0] is memory["state"][0]
+    )
 
 
 def test_a_share_without_the_other_processes_is_refused():

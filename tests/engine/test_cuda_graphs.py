@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from likewise.engine import cuda_graphs as capture
-from likewise.engine.cuda_graphs import Captured, Fast, milliseconds
+from likewise.engine.cuda_graphs import Captured, ModeTuner, milliseconds
 from likewise.engine.grad_cache import Chunked
 from likewise.models import Embedder
 
@@ -72,7 +72,7 @@ def test_on_the_cpu_the_network_stays_as_it_is(wish):
     """And what a GPU did before is not forgotten there."""
     embedder, x = small(), torch.randn(4, FEATURES)
     for known in (None, "graph"):
-        fast = Fast(embedder, wish, 10**9, known)
+        fast = ModeTuner(embedder, wish, 10**9, known)
         assert fast.network(x, False) is embedder and fast.network(x, True) is embedder
         assert fast.known == known and fast.tried == {}
 
@@ -81,7 +81,7 @@ def test_on_the_cpu_it_is_compiled_once_where_that_is_wished(monkeypatch):
     asked = []
     monkeypatch.setattr(torch, "compile", lambda module: asked.append(module) or nn.Sequential(module))
     embedder, x = small(), torch.randn(4, FEATURES)
-    fast = Fast(embedder, "compile", 1)
+    fast = ModeTuner(embedder, "compile", 1)
     made = fast.network(x, False)
     assert asked == [embedder] and made[0] is embedder
     assert fast.network(x, False) is made and len(asked) == 1
@@ -92,7 +92,7 @@ def compiled_and_plain():
     embedder, x = small(), torch.randn(5, FEATURES)
     found = []
     for wish in ("eager", "compile"):
-        out = Fast(embedder, wish, 1).network(x, False)(x)
+        out = ModeTuner(embedder, wish, 1).network(x, False)(x)
         embedder.zero_grad()
         (out.z[:, 0].sum() + out.f.square().sum()).backward()
         found.append([out.z, out.e, *(p.grad for p in embedder.parameters())])
@@ -110,7 +110,7 @@ def test_compiled_it_gives_the_same(bare):
 def test_the_faster_way_is_taken_and_told(monkeypatch):
     for ms, best in (({"eager": 10.0, "graph": 6.0}, "graph"), ({"eager": 5.0, "graph": 6.0}, "eager")):
         tried, embedder = Tried(monkeypatch, **ms), small()
-        fast = Fast(embedder, "auto", 100)
+        fast = ModeTuner(embedder, "auto", 100)
         made = fast.network(batch(), True)
         assert fast.known == best and fast.tried == ms and tried.measured == ["eager", "graph"]
         assert (made is embedder) == (best == "eager")
@@ -123,7 +123,7 @@ def test_the_faster_way_is_taken_and_told(monkeypatch):
 def test_compiling_is_tried_where_it_can_be_won_back(monkeypatch, steps, tries, compiled, best):
     """A fifth of 6 ms a step makes the minute that compiling takes within 50000 steps."""
     tried = Tried(monkeypatch, eager=10.0, graph=6.0, compile=compiled)
-    fast = Fast(small(), "auto", steps)
+    fast = ModeTuner(small(), "auto", steps)
     made = fast.network(batch(), False)
     assert ("compile" in tried.made) == tries
     assert fast.known == made.way == (best if tries else "graph")
@@ -133,7 +133,7 @@ def test_compiling_is_tried_where_it_can_be_won_back(monkeypatch, steps, tries, 
 
 def test_a_network_that_cannot_be_captured_runs_as_it_is(monkeypatch):
     tried, embedder = Tried(monkeypatch, eager=10.0, graph=None, compile=None), small()
-    fast = Fast(embedder, "auto", 10**9)
+    fast = ModeTuner(embedder, "auto", 10**9)
     assert fast.network(batch(), False) is embedder
     assert fast.known == "eager" and fast.tried == {"eager": 10.0, "graph": math.inf, "compile": math.inf}
     assert tried.made == ["graph", "compile"]
@@ -142,7 +142,7 @@ def test_a_network_that_cannot_be_captured_runs_as_it_is(monkeypatch):
 def test_a_network_that_cannot_run_at_all_says_so(monkeypatch):
     Tried(monkeypatch, eager=None)
     with pytest.raises(RuntimeError, match="out of memory"):
-        Fast(small(), "auto", 1).network(batch(), False)
+        ModeTuner(small(), "auto", 1).network(batch(), False)
 
 
 @pytest.mark.parametrize("wish", ["eager", "graph", "compile"])
@@ -150,7 +150,7 @@ def test_a_network_that_cannot_run_at_all_says_so(monkeypatch):
 def test_a_way_that_is_wished_is_taken_unmeasured(monkeypatch, wish, known):
     """Also where an earlier part of the training went another one."""
     tried, embedder = Tried(monkeypatch), small()
-    fast = Fast(embedder, wish, 10**9, known)
+    fast = ModeTuner(embedder, wish, 10**9, known)
     made = fast.network(batch(), False)
     assert getattr(made, "way", "eager") == fast.known == wish and tried.measured == [] and fast.tried == {}
 
@@ -158,20 +158,20 @@ def test_a_way_that_is_wished_is_taken_unmeasured(monkeypatch, wish, known):
 def test_a_way_that_is_wished_and_cannot_be_is_not_hidden(monkeypatch):
     Tried(monkeypatch, graph=None)
     with pytest.raises(RuntimeError, match="capturing"):
-        Fast(small(), "graph", 1).network(batch(), False)
+        ModeTuner(small(), "graph", 1).network(batch(), False)
 
 
 @pytest.mark.parametrize("known", ["eager", "graph", "compile"])
 def test_a_training_that_goes_on_keeps_its_way(monkeypatch, known):
     tried = Tried(monkeypatch)
-    fast = Fast(small(), "auto", 10**9, known)
+    fast = ModeTuner(small(), "auto", 10**9, known)
     assert getattr(fast.network(batch(), False), "way", "eager") == fast.known == known and tried.measured == []
 
 
 def test_it_is_made_anew_on_request_and_keeps_its_way(monkeypatch):
     """A graph holds the gradients that were asked for when it was made: with other ones to learn, it is another."""
     tried, embedder = Tried(monkeypatch, eager=10.0, graph=6.0), small()
-    fast = Fast(embedder, "auto", 1)
+    fast = ModeTuner(embedder, "auto", 1)
     first = fast.network(batch(), False)
     assert fast.network(batch(), False) is first and tried.made == ["graph"]
     fast.made = None
@@ -183,7 +183,7 @@ def test_it_is_made_anew_on_request_and_keeps_its_way(monkeypatch):
 def test_graphs_that_are_not_used_are_let_go(monkeypatch):
     """Each holds the memory of all activations."""
     tried, embedder = Tried(monkeypatch, eager=5.0, graph=6.0), small()
-    assert Fast(embedder, "auto", 1).network(batch(), False) is embedder
+    assert ModeTuner(embedder, "auto", 1).network(batch(), False) is embedder
     assert tried.last() is None
 
 
@@ -367,7 +367,7 @@ def test_on_a_gpu_what_looks_at_values_is_not_captured(exact):
     embedder, x = network_of_pictures("cuda"), pictures(device="cuda")
     plain = copy.deepcopy(embedder)
     embedder.backbone.register_forward_hook(lambda module, given, found: found * float(found.abs().max() > -1))
-    fast = Fast(embedder, "auto", 100)
+    fast = ModeTuner(embedder, "auto", 100)
     assert fast.network(x, False) is embedder and fast.tried["graph"] == math.inf
     wanted, found = (steps_of(e, e, x, False) for e in (plain, embedder))
     assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
@@ -378,7 +378,7 @@ def test_on_a_gpu_what_looks_at_values_is_not_captured(exact):
 def test_on_a_gpu_captured_chunks_have_the_slopes_of_eager_ones(exact, count):
     x = pictures(count, device="cuda")
     wanted, found = (
-        slopes_of_chunks(lambda embedder, wish=wish: Fast(embedder, wish, 1).network(x[:8], False), x, 8)
+        slopes_of_chunks(lambda embedder, wish=wish: ModeTuner(embedder, wish, 1).network(x[:8], False), x, 8)
         for wish in ("eager", "graph")
     )
     assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from likewise.cli.commands import run_train
 from likewise.config import Compare, Evaluate, Train
 from likewise.evaluation import baseline as gain
-from likewise.evaluation.baseline import WORSE_HINT, add_before, say_loss
+from likewise.evaluation.baseline import WORSE_HINT, add_baseline, worse_than_baseline
 from likewise.evaluation.compare import compare
 from likewise.evaluation.evaluate import evaluate
 from likewise.models.conv_small import ConvSmall
@@ -30,17 +30,17 @@ def began(pictures, small, tmp_path):
 def test_it_is_the_untrained_network_and_asked_once(began, tmp_path, monkeypatch):
     run = train(Train(**began))
     assert "before" not in run.scores  # others who train do not pay for it
-    scores = add_before(run, Train(**began))
+    scores = add_baseline(run, Train(**began))
     untrained = evaluate(Evaluate(target=str(run.path), checkpoint="untrained", metrics=("R@1", "MAP@R"), quiet=True))
     assert scores["before"]["metrics"] == untrained["metrics"] and scores["before"]["interval"] == untrained["interval"]
     monkeypatch.setattr(gain, "score_before", None)  # not called any more: evaluating again, or training it, keeps it
     evaluate(Evaluate(target=str(run.path), metrics=("R@1", "MAP@R"), quiet=True))
-    assert add_before(train(Train(**began), lambda line: None), Train(**began)) == run.scores == scores
+    assert add_baseline(train(Train(**began), lambda line: None), Train(**began)) == run.scores == scores
 
 
 def test_the_change_is_that_of_a_comparison(began, tmp_path):
     run = train(Train(**began))
-    scores = add_before(run, Train(**began))
+    scores = add_baseline(run, Train(**began))
     for checkpoint, name in (("untrained", "a"), ("best", "b")):
         from likewise import embed
 
@@ -58,20 +58,22 @@ def test_the_change_is_that_of_a_comparison(began, tmp_path):
 
 def test_only_who_began_with_weights_and_trained_is_asked(finished, began):
     config = Train(data=finished.about["config"]["data"])
-    assert add_before(finished, config) == finished.scores and "before" not in finished.scores
-    assert "before" not in add_before(train(Train(**began | {"steps": 0})), Train(**began))
+    assert add_baseline(finished, config) == finished.scores and "before" not in finished.scores
+    assert "before" not in add_baseline(train(Train(**began | {"steps": 0})), Train(**began))
 
 
 def test_a_loss_is_said_where_the_interval_is_sure():
     def say(low, high):
         change = {"metric": "MAP@R", "low": low, "high": high, "over": "classes"}
-        return say_loss({"metrics": {"MAP@R": 0.294}, "before": {"metrics": {"MAP@R": 0.468}, "change": change}})
+        return worse_than_baseline(
+            {"metrics": {"MAP@R": 0.294}, "before": {"metrics": {"MAP@R": 0.468}, "change": change}}
+        )
 
     assert say(-0.25, -0.1) == (
         "training made it worse: MAP@R 46.8 % -> 29.4 % (by 10.0 to 25.0 points, 95 % interval over classes);\n"
         + WORSE_HINT
     )
-    assert say(-0.2, 0.01) == say(0.1, 0.2) == say(np.nan, np.nan) == say_loss({"metrics": {}}) == ""
+    assert say(-0.2, 0.01) == say(0.1, 0.2) == say(np.nan, np.nan) == worse_than_baseline({"metrics": {}}) == ""
 
 
 def test_the_command_shows_both_and_says_what_it_cannot_know(began, capsys, monkeypatch):

@@ -15,7 +15,7 @@ from likewise.experiments import bench as module
 from likewise.experiments.bench import bench
 from likewise.experiments.executors import LocalExecutor
 from likewise.experiments.grid import table_names
-from likewise.render.benchmark_table import Sheet, headline, lay_out
+from likewise.render.benchmark_table import BenchmarkTable, headline, lay_out
 from likewise.render.tables import Table
 from likewise.runs.folder import Run
 from likewise.training import fit
@@ -69,7 +69,7 @@ def nobody(monkeypatch):
 def test_a_grid_is_trained_once_and_summed_up_by_hand(grid, nobody):
     config = grid('loss = ["MultiSimilarity()", "Triplet(margin=0.2)"]\nseed = [0, 1, 2]')
     sheet = bench(config)
-    assert isinstance(sheet, Sheet)
+    assert isinstance(sheet, BenchmarkTable)
     lines = read_csv(sheet.folder)
     assert [(r["cell"], r["loss"], r["seed"], r["status"]) for r in lines] == [
         (str(1 + 3 * place + seed), loss, str(seed), "finished")

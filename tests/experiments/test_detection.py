@@ -68,7 +68,7 @@ loss = "Triplet()"
 def test_wrong_labels_are_looked_for_once_and_the_curve_is_the_mean_over_seeds(config, monkeypatch):
     settings = config(["detection"], NOISE, 'columns = ["noise"]', steps=4)
     drawn = []
-    real = module.draw_detected
+    real = module.draw_detection
     monkeypatch.setattr(module, "draw_detected", lambda curves: drawn.append(curves) or real(curves))
     sheet = bench(settings)
     lines = read_csv(sheet.folder / "detection.csv")

@@ -98,7 +98,7 @@ def test_a_worker_imports_nothing_from_the_current_folder():
     child = start_worker(2)
     child.kill()
     assert child.args == command("likewise.experiments.worker:serve")
-    assert child.ask("{}") == "" and child.last_words().startswith("the process ended with code -9")
+    assert child.ask("{}") == "" and child.exit_summary().startswith("the process ended with code -9")
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from likewise.experiments.bench import bench
 from likewise.experiments.followups import follow_up
 from likewise.experiments.grid import read_grid
 from likewise.published import wrong_classes
-from likewise.render.benchmark_table import Entry, Sheet
+from likewise.render.benchmark_table import BenchmarkTable, Entry
 
 GRID = """
 then = {then}
@@ -85,7 +85,7 @@ def test_ours_is_drawn_against_the_paper_where_three_methods_have_both(tmp_path)
     for count, files in ((3, {"against.png"}), (2, set())):
         folder = tmp_path / str(count)
         folder.mkdir()
-        sheet = Sheet("x", "x", ("method",), tuple(entries[:count]), folder=folder)
+        sheet = BenchmarkTable("x", "x", ("method",), tuple(entries[:count]), folder=folder)
         pictures, said = follow_up(grid, sheet, [], Bench("x"))
         assert {file.name for file in folder.iterdir()} == files and said == []
         assert [png[:4] for png in pictures.values()] == [b"\x89PNG"] * len(files)

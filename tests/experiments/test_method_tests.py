@@ -131,7 +131,7 @@ def test_pairs_in_several_blocks_are_what_they_are_in_one(monkeypatch):
 def test_one_training_of_each_is_never_enough():
     found = contest({"": {"a": made(0.0, 1), "b": made(0.2, 1, 3)}}, "R@1").pairs[0]
     assert found.p_classes < 0.01 and math.isnan(found.p_seeds) and found.verdict == "classes only"
-    assert not found.told_apart
+    assert not found.is_significant
 
 
 def test_verdicts():

@@ -7,7 +7,7 @@ import pytest
 from likewise.errors import LikewiseError
 from likewise.experiments import trials
 from likewise.experiments.tune import tune
-from likewise.render.benchmark_table import Sheet, lay_out
+from likewise.render.benchmark_table import BenchmarkTable, lay_out
 from likewise.runs.folder import Run
 from likewise.training import fit
 
@@ -86,7 +86,7 @@ def test_an_interruption_hands_the_trial_back(search_config, tmp_path, monkeypat
 
 def test_the_final_runs_have_fresh_seeds_and_are_scored_apart_and_together(search_config):
     found = tune(search_config(trials=1, final_runs=2))
-    assert isinstance(found.final, Sheet)
+    assert isinstance(found.final, BenchmarkTable)
     assert {e.column[0] for e in found.final.entries} == {"separated", "concatenated"}
     assert all(len(e.values) == e.wanted == 2 for e in found.final.entries)
     assert all("±" in cell.ours for cell in lay_out(found.final).shown.values())

@@ -7,7 +7,7 @@ import pytest
 
 from likewise.config import Search, Train
 from likewise.index import storage as kept
-from likewise.index.build import Network, blank_image, path_of, picture_of
+from likewise.index.build import Network, blank_image, path_of, row_image
 from likewise.index.index import Index
 from likewise.stages.search import search
 from likewise.training.fit import train
@@ -126,12 +126,12 @@ def test_files_of_others_may_mean_something_else_by_row(look, tmp_path):
 
 def test_pictures_of_rows_lie_where_they_were_or_beside_the_index(look, shop, pictures):
     index = Index.open(shop)
-    assert path_of(index, 0) == str(pictures / "3 färg" / "bild 0.png") and picture_of(index, 0).size == (24, 20)
+    assert path_of(index, 0) == str(pictures / "3 färg" / "bild 0.png") and row_image(index, 0).size == (24, 20)
     (shop / "pictures").mkdir()
     blank_image().save(shop / "pictures" / "new.png")
     index.add(np.ones((2, 8), np.float32), ["a", "b"], ["pictures/new.png", ""])
-    assert path_of(index, 18) == str(shop / "pictures" / "new.png") and picture_of(index, 18).size == (64, 64)
-    assert path_of(index, 19) == "" and picture_of(index, 19).size == (64, 64)
+    assert path_of(index, 18) == str(shop / "pictures" / "new.png") and row_image(index, 18).size == (64, 64)
+    assert path_of(index, 19) == "" and row_image(index, 19).size == (64, 64)
 
 
 def test_a_network_tells_itself_from_others(picture_run):

@@ -11,7 +11,7 @@ from likewise.config import Embed, Evaluate, Search, Train
 from likewise.data import load
 from likewise.evaluation.embed_data import embed
 from likewise.evaluation.evaluate import evaluate
-from likewise.render.gallery import EDGE, GAP, TILE
+from likewise.render.gallery import EDGE_PIXELS, GAP_PIXELS, TILE_PIXELS
 from likewise.stages.search import search
 from likewise.training.fit import train
 from likewise.types import LikewiseError
@@ -60,7 +60,7 @@ def test_the_gallery_is_drawn(picture_run, pictures, tmp_path):
         with Image.open(tmp_path / "found ü.png") as page:
             page.load()
             assert page.format == "PNG"
-            assert page.width == 2 * EDGE + 4 * (TILE + GAP) + GAP
+            assert page.width == 2 * EDGE_PIXELS + 4 * (TILE_PIXELS + GAP_PIXELS) + GAP_PIXELS
             seen = np.asarray(page.convert("RGB"))
         # the first answer to the first query is the picture itself: its colours are on the page twice
         assert (np.abs(seen.astype(int) - (200, 200, 40)).max(2) < 45).any()
@@ -157,7 +157,7 @@ def test_boxes_are_cut_in_the_picture_too(tmp_path, small):
     settings = small | {"steps": 1, "sampler": "SamplesPerClass(batch=4, per_class=2)", "metrics": ("R@1",)}
     run = train(Train(data=str(tmp_path / "t.csv"), out=str(tmp_path / "run"), **settings))
     look(run.path, 6, k=3, out=str(tmp_path / "page.png"))
-    page = np.asarray(Image.open(tmp_path / "page.png"))[74 : 74 + TILE]
+    page = np.asarray(Image.open(tmp_path / "page.png"))[74 : 74 + TILE_PIXELS]
     assert not (page.max(2) < 20).any()
 
 

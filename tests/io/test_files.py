@@ -9,7 +9,15 @@ import pytest
 import torch
 
 from likewise.errors import DiskFull, LikewiseError
-from likewise.io.files import check_out, load_arrays, make_folder, read_json, write_aside, write_csv, write_json
+from likewise.io.files import (
+    atomic_write,
+    check_output_path,
+    load_arrays,
+    make_folder,
+    read_json,
+    write_csv,
+    write_json,
+)
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
@@ -17,10 +25,10 @@ def test_a_really_full_device(tmp_path):
     """The kernel's own refusal, not a simulated one: the message names the file, and nothing half-written remains."""
     target = tmp_path / "model.bin"
     target.write_text("old")
-    with pytest.raises(DiskFull, match="no space left on the disk"), write_aside(target) as aside:
+    with pytest.raises(DiskFull, match="no space left on the disk"), atomic_write(target) as aside:
         os.symlink("/dev/full", aside)
         aside.write_text("x" * 100_000)
-    with pytest.raises(DiskFull, match="no space left on the disk"), write_aside(target) as aside:
+    with pytest.raises(DiskFull, match="no space left on the disk"), atomic_write(target) as aside:
         os.symlink("/dev/full", aside)
         with aside.open("wb") as file:
             torch.save({"a": torch.zeros(100_000)}, file)  # which raises an error of its own
@@ -28,7 +36,7 @@ def test_a_really_full_device(tmp_path):
 
 
 def test_an_error_while_writing_leaves_no_rubbish(tmp_path):
-    with pytest.raises(RuntimeError), write_aside(tmp_path / "x") as aside:
+    with pytest.raises(RuntimeError), atomic_write(tmp_path / "x") as aside:
         aside.write_text("half")
         raise RuntimeError
     assert list(tmp_path.iterdir()) == []
@@ -71,13 +79,13 @@ def test_a_folder_is_made_with_all_above_it_and_a_file_is_none(tmp_path):
 
 
 def test_where_to_write_is_known_before_the_work(tmp_path):
-    assert check_out(str(tmp_path / "a.PNG"), ".png", "compare") == tmp_path / "a.PNG"
+    assert check_output_path(str(tmp_path / "a.PNG"), ".png", "compare") == tmp_path / "a.PNG"
     with pytest.raises(LikewiseError, match="compare: --out must end in .png, got '.*a.txt'"):
-        check_out(str(tmp_path / "a.txt"), ".png", "compare")
+        check_output_path(str(tmp_path / "a.txt"), ".png", "compare")
     with pytest.raises(
         LikewiseError, match="compare: the folder of --save '.*nowhere/a.png' does not exist; create it first"
     ):
-        check_out(str(tmp_path / "nowhere" / "a.png"), ".png", "compare", flag="--save")
+        check_output_path(str(tmp_path / "nowhere" / "a.png"), ".png", "compare", flag="--save")
 
 
 def test_arrays_are_read_or_the_file_is_named(tmp_path):

@@ -13,7 +13,7 @@ from likewise._notebook import thumbnail
 from likewise.data.decode import _outline
 from likewise.data.images import BadImage, read_image
 from likewise.data.unpack import UNKNOWN_SUFFIX, suffix_of
-from likewise.io.image_files import FORMAT_OF, IMAGE_SUFFIXES, formats, open_picture
+from likewise.io.image_files import FORMAT_OF, IMAGE_SUFFIXES, formats, open_image
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_postscript_named_png_is_no_picture(postscript):
     with Image.open(postscript) as image:  # what Pillow does by itself
         assert image.format == "EPS"
     with pytest.raises(UnidentifiedImageError):
-        open_picture(postscript)
+        open_image(postscript)
     with pytest.raises(BadImage, match=r"a\.png: this is not an image in a known format \(JPEG, .*\); drop it"):
         read_image(postscript)
     assert _outline(str(postscript)) is None and thumbnail(str(postscript)) == ""
@@ -43,7 +43,7 @@ def test_every_suffix_is_read(tmp_path):
                 pixels.save(tmp_path / f"a{suffix}", kind)
             except (KeyError, OSError):  # this Pillow reads the format without writing it
                 continue
-            with open_picture(tmp_path / f"a{suffix}") as image:
+            with open_image(tmp_path / f"a{suffix}") as image:
                 assert image.format == kind and read_image(tmp_path / f"a{suffix}").size == (16, 16)
     assert {".jpg", ".png", ".tiff"} < IMAGE_SUFFIXES and not {"EPS", "WMF", "PSD"} & set(formats())
 
@@ -51,7 +51,7 @@ def test_every_suffix_is_read(tmp_path):
 def test_pictures_of_stereo_cameras_are_read():
     held, two = io.BytesIO(), [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue")]
     two[0].save(held, "MPO", save_all=True, append_images=two[1:])
-    with open_picture(held) as image:
+    with open_image(held) as image:
         assert image.format == "MPO"
 
 

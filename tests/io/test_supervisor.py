@@ -67,7 +67,7 @@ def test_questions_answers_and_last_words():
     child = child_of("import sys\nprint(input() + '!', flush=True)\nprint('why', file=sys.stderr)\nexit(4)")
     assert child.ask("hear") == "hear!\n"
     assert child.ask("more") == ""
-    assert child.last_words() == "the process ended with code 4: why" and child.lost
+    assert child.exit_summary() == "the process ended with code 4: why" and child.lost
 
 
 WORK = """
@@ -126,4 +126,4 @@ def test_a_child_hears_ctrl_c_although_its_parent_was_started_deaf(mine):
         signal.signal(signal.SIGINT, before)
     child.ask("hear")
     child.send_signal(signal.SIGINT)
-    assert child.wait(60) not in (None, 0) and "KeyboardInterrupt" in child.last_words()
+    assert child.wait(60) not in (None, 0) and "KeyboardInterrupt" in child.exit_summary()

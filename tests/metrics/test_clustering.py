@@ -182,7 +182,7 @@ def test_sets_are_measured_in_the_order_asked_for_each_family_once(monkeypatch):
     assert found["NMI"] == measure(["NMI"], z, y)["NMI"]
     assert metrics.measure_set(iter(["pi_ratio"]), z, y) == {"pi_ratio": found["pi_ratio"]}
     assert metrics.measure_set([], z, y) == {}
-    assert all(metrics.of_the_set(name) for name in names) and not metrics.of_the_set("R@1")
+    assert all(metrics.is_set_metric(name) for name in names) and not metrics.is_set_metric("R@1")
     assert set(metrics.SET_NAMES) == {name for family in metrics.SET_METRIC_FAMILIES for name in family.NAMES}
     for ask in (lambda: metrics.measure_set(["NMI", "R@1"], z, y), lambda: metrics.measure_set(["R@1"], z, y)):
         with pytest.raises(LikewiseError, match="a set metric is needed here, got 'R@1'; use one of rho, .*NMI.*AUROC"):

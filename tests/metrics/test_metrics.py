@@ -6,7 +6,17 @@ import pytest
 import torch
 
 from likewise.contracts import QueryMetric, SetMetric
-from likewise.metrics import NAMES, Reach, admit, as_text, knows, measure_set, metric, of_the_set, reach
+from likewise.metrics import (
+    NAMES,
+    RankingDepth,
+    as_text,
+    import_metrics,
+    is_set_metric,
+    knows,
+    measure_set,
+    metric,
+    reach,
+)
 from likewise.types import LikewiseError
 
 OWN = '''
@@ -80,7 +90,7 @@ def test_a_bare_map_at_k_is_refused_with_its_meanings(name):
 
 
 def test_how_deep_to_rank():
-    assert reach(["R@1", "P@8", "MAP@R", "rho@20"]) == Reach(8, False)
+    assert reach(["R@1", "P@8", "MAP@R", "rho@20"]) == RankingDepth(8, False)
     assert reach([]) == reach(["RP", "mAP@C"]) == (1, False)
     assert reach(["mAP@1000/C", "NDCG@10"]) == (1000, False)
     for name in ("MRR", "mAP", "mAP/C"):
@@ -91,12 +101,12 @@ def test_a_dotted_metric_is_imported_only_with_permission(own):
     early, spread = f"{own}.Early(k=3)", f"{own}.Spread"
     for name in (early, spread):
         with pytest.raises(LikewiseError, match="would be imported, which runs its code; add --allow-imports"):
-            admit(["R@1", name], allow_imports=False)
+            import_metrics(["R@1", name], allow_imports=False)
         with pytest.raises(LikewiseError, match="must be imported first.*--allow-imports"):
             metric(name)
-    admit(["R@1", early, spread], allow_imports=True)
-    assert isinstance(metric(early), QueryMetric) and metric(early).k == 3 and not of_the_set(early)
-    assert reach(["R@1", early]) == (3, False) and of_the_set(spread)
+    import_metrics(["R@1", early, spread], allow_imports=True)
+    assert isinstance(metric(early), QueryMetric) and metric(early).k == 3 and not is_set_metric(early)
+    assert reach(["R@1", early]) == (3, False) and is_set_metric(spread)
     z = torch.tensor([[3.0, 4.0], [0.6, -0.8]])  # of unit length: (0.6, 0.8) and (0.6, -0.8)
     assert measure_set(["rho@1", spread], z, torch.tensor([0, 1]))[spread] == pytest.approx(0.6, abs=1e-6)
     with pytest.raises(LikewiseError, match="one value for a whole set"):
@@ -108,9 +118,9 @@ def test_a_dotted_metric_is_imported_only_with_permission(own):
 
 def test_what_is_imported_must_be_a_metric(own):
     with pytest.raises(LikewiseError, match="must be a QueryMetric or a SetMetric, got a Neither"):
-        admit([f"{own}.Neither"], allow_imports=True)
+        import_metrics([f"{own}.Neither"], allow_imports=True)
     with pytest.raises(LikewiseError, match="cannot be imported.*PYTHONPATH"):
-        admit(["no_such_lab.metrics.Mine"], allow_imports=True)
+        import_metrics(["no_such_lab.metrics.Mine"], allow_imports=True)
 
 
 def test_the_contracts_are_abstract():

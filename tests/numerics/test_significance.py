@@ -9,7 +9,7 @@ from scipy.special import stdtr
 
 from likewise.numerics import significance
 from likewise.numerics.significance import (
-    Contest,
+    MethodComparison,
     agreement,
     blocked_t,
     cliques,
@@ -194,7 +194,7 @@ def test_cliques_are_the_largest_groups():
     assert cliques(ranks, 1.3) == [(1, 2, 3), (3, 0)]
     assert cliques(ranks, 0.1) == [] and cliques(ranks, 9.0) == [(1, 2, 3, 0, 4)]
     assert cliques(np.array([1.0, 2.0]), 1.0) == []  # as far apart as the critical difference is told apart
-    found = Contest("R@1", 9, 0, 3, (), dict(zip("abc", (1.0, 1.5, 3.0))), 0.1, 1.0)
+    found = MethodComparison("R@1", 9, 0, 3, (), dict(zip("abc", (1.0, 1.5, 3.0))), 0.1, 1.0)
     assert found.groups == [("a", "b")]
 
 

@@ -11,8 +11,8 @@ import pytest
 from browser import listen
 from page_reader import Reader
 
-from likewise.numerics.significance import Contest, Versus
-from likewise.render.benchmark import Entry, Sheet, escape, html, latex, markdown, rows_for_csv, show_sheet
+from likewise.numerics.significance import MethodComparison, PairTest
+from likewise.render.benchmark import BenchmarkTable, Entry, escape, html, latex, markdown, rows_for_csv, show_benchmark
 
 NASTY = r"A_b & {c} 50 % #1 $x$ ~ ^ \ <script>alert(1)</script> | ρ"
 DIFFERS = ("size 160 in place of 224",)
@@ -36,11 +36,11 @@ def made(**about):
             entries.append(Entry(("Single",), at, (0.7 - off,), 3, None, differs))
             entries.append(Entry(("[12] quoted",), at, (), 0, printed(61.2, None, ("quoted", *all_of_it))))
     pairs = tuple(
-        Versus(column, a, b, 0.03, 0.01, 0.05, 0.002, math.nan if b == "Single" else 0.2, 3, "classes only")
+        PairTest(column, a, b, 0.03, 0.01, 0.05, 0.002, math.nan if b == "Single" else 0.2, 3, "classes only")
         for column in ("none", "uniform 0.5")
         for a, b in (("Plain", NASTY), ("Plain", "Single"), (NASTY, "Single"))
     )
-    contest = Contest("R@1", 1234, 5, 100, pairs, {"Single": 1.2, NASTY: 2.0, "Plain": 2.8}, 0.0001, 0.33)
+    contest = MethodComparison("R@1", 1234, 5, 100, pairs, {"Single": 1.2, NASTY: 2.0, "Plain": 2.8}, 0.0001, 0.33)
     runs = tuple(
         {
             "names": {"method": name, "seed": 0},
@@ -51,7 +51,7 @@ def made(**about):
         for name in ("Plain", "Single")
     )
     usual = {"notes": ("as trained",), "contest": contest, "trainings": runs, "folder": Path("/x/bench/t")}
-    return Sheet("procsim table_5", "Wrong labels (table 5)", ("method",), tuple(entries), **(usual | about))
+    return BenchmarkTable("procsim table_5", "Wrong labels (table 5)", ("method",), tuple(entries), **(usual | about))
 
 
 def test_markdown_holds_everything_in_one_cell():
@@ -76,7 +76,7 @@ def test_what_is_no_reproduction_says_so_first(write):
 
 def test_the_terminal_cuts_no_number(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
-    show_sheet(made(differs=DIFFERS))
+    show_benchmark(made(differs=DIFFERS))
     said = capsys.readouterr().out
     assert said.startswith("Wrong labels (table 5) — not a reproduction")
     assert said.count("60.0 ± 2.5†") == 1 and said.count("59.9 ± 0.3, ") == 4 and said.count("(1 of 3)") == 5
@@ -90,7 +90,7 @@ def test_the_terminal_cuts_no_number(capsys, monkeypatch):
         and "…" not in said
     )
     capsys.readouterr()
-    show_sheet(Sheet("e", "Empty", ("method",), ()))
+    show_benchmark(BenchmarkTable("e", "Empty", ("method",), ()))
     assert capsys.readouterr().out.startswith("Empty")
 
 
@@ -179,7 +179,7 @@ def test_the_page_is_one_file_and_names_stay_names():
 def test_the_page_leaves_out_what_there_is_not():
     bare = Reader(html(made(contest=None, trainings=(), notes=()), {}))
     assert [a["id"] for _, a in bare.tags if "id" in a] == ["table"]
-    assert Reader(html(Sheet("e", "Empty", ("method",), ()), {})).texts
+    assert Reader(html(BenchmarkTable("e", "Empty", ("method",), ()), {})).texts
 
 
 @pytest.mark.browser

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from likewise.numerics.significance import Contest, Versus
+from likewise.numerics.significance import MethodComparison, PairTest
 from likewise.render.benchmark_table import (
+    BenchmarkTable,
     Entry,
-    Sheet,
     against,
     agree,
     as_p,
@@ -28,7 +28,7 @@ def printed(mean, spread=None, spread_is="", about=()):
 
 
 def sheet(*entries, **about):
-    return Sheet("t5", "A table", ("method",), entries, **about)
+    return BenchmarkTable("t5", "A table", ("method",), entries, **about)
 
 
 def cell(values, wanted=3, paper=None, metric="R@1", differs=False):
@@ -37,11 +37,11 @@ def cell(values, wanted=3, paper=None, metric="R@1", differs=False):
 
 
 def versus(a, b, verdict, column="none"):
-    return Versus(column, a, b, 0.1, 0.0, 0.2, 0.01, 0.01, 3, verdict)
+    return PairTest(column, a, b, 0.1, 0.0, 0.2, 0.01, 0.01, 3, verdict)
 
 
 def contest(*pairs, rank=None):
-    return Contest("R@1", 90, 0, 10, pairs, rank or {}, 0.0001, 0.5)
+    return MethodComparison("R@1", 90, 0, 10, pairs, rank or {}, 0.0001, 0.5)
 
 
 def test_a_cell_is_mean_half_interval_printed_and_difference():

@@ -8,15 +8,15 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 from likewise.numerics.bootstrap import Interval
-from likewise.numerics.significance import Contest
+from likewise.numerics.significance import MethodComparison
 from likewise.render.benchmark_table import Point
-from likewise.render.critical_difference import draw_against, draw_ranks, spread
+from likewise.render.critical_difference import draw_agreement, draw_ranks, spread
 from likewise.types import LikewiseError
 
 
 def contest(methods, critical=3.5):
     rank = {f"Method with a long name, number {m} ({'x' * (m % 7)})": 1 + 0.9 * m for m in range(methods)}
-    return Contest("R@1", 900, 0, 100, (), rank, 0.0001, critical)
+    return MethodComparison("R@1", 900, 0, 100, (), rank, 0.0001, critical)
 
 
 def texts(figure):
@@ -74,14 +74,14 @@ def points(count):
 
 @pytest.mark.parametrize("count", [1, 4, 24])
 def test_names_beside_the_printed_values_do_not_touch(count):
-    figure = draw_against(points(count), "R@1: ours against the paper's")
+    figure = draw_agreement(points(count), "R@1: ours against the paper's")
     boxes = {name: box for name, box in texts(figure).items() if name.startswith("Method")}
     assert len(boxes) == count and touching(boxes) == [] and outside(figure, boxes) == []
 
 
 def test_points_intervals_and_line_are_where_they_should_be():
     made = [*points(4), Point("one run", 61.0, Interval(70.0, math.nan, math.nan, 1))]
-    figure = draw_against(made, "R@1")
+    figure = draw_agreement(made, "R@1")
     axes = figure.get_axes()[0]
     dots = axes.collections[-1]
     assert np.allclose(sorted(dots.get_offsets().tolist()), sorted([p.printed, p.ours.mean] for p in made))
@@ -108,4 +108,4 @@ def test_what_cannot_be_drawn_is_said():
     with pytest.raises(
         LikewiseError, match="draw_against: at least one method must have a published value and ours, got none"
     ):
-        draw_against([], "R@1")
+        draw_agreement([], "R@1")

@@ -8,7 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from PIL import Image
 
-from likewise.render.detection_curve import MAX_ROW_PANELS, Curve, draw_detected
+from likewise.render.detection_curve import MAX_ROW_PANELS, Curve, draw_detection
 from likewise.render.figures import COLOURS, save_figure
 
 AT = np.linspace(0, 1, 11)
@@ -24,7 +24,7 @@ def curves(panels, names):
 
 def test_every_curve_is_drawn_in_per_cent_in_its_panel_and_a_method_keeps_its_colour():
     made = curves(["shift $1", "shift 5"], ["a", "b_$c"])
-    figure = draw_detected([*made[:2], made[3]])  # the first method is missing in the second panel
+    figure = draw_detection([*made[:2], made[3]])  # the first method is missing in the second panel
     first, second = figure.axes
     assert [axes.get_title("left") for axes in figure.axes] == ["shift $1", "shift 5"]
     chance, *drawn = first.get_lines()
@@ -39,7 +39,7 @@ def test_every_curve_is_drawn_in_per_cent_in_its_panel_and_a_method_keeps_its_co
 
 
 def test_more_methods_than_colours_are_told_apart_by_their_lines():
-    lines = draw_detected(curves(["p"], [f"method {n}" for n in range(14)])).axes[0].get_lines()[1:]
+    lines = draw_detection(curves(["p"], [f"method {n}" for n in range(14)])).axes[0].get_lines()[1:]
     assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 14
     for a, b in itertools.combinations(COLOURS, 2):
         assert np.linalg.norm(np.subtract(to_rgb(a), to_rgb(b))) > 0.25
@@ -48,7 +48,7 @@ def test_more_methods_than_colours_are_told_apart_by_their_lines():
 @pytest.mark.parametrize(("panels", "methods"), [(1, 12), (3, 3), (MAX_ROW_PANELS + 1, 7)])
 def test_legends_lie_below_their_panel_and_nothing_touches_or_leaves_the_picture(panels, methods):
     names = [f"MultiSimilarity(alpha=2.0, beta=40.0, number={n})" if n % 3 else f"method {n}" for n in range(methods)]
-    figure = draw_detected(curves([f"noise {p}" for p in range(panels)], names))
+    figure = draw_detection(curves([f"noise {p}" for p in range(panels)], names))
     FigureCanvasAgg(figure).draw()
     legends = [axes.get_legend().get_window_extent() for axes in figure.axes]
     whole = [axes.get_tightbbox() for axes in figure.axes]
@@ -61,6 +61,6 @@ def test_legends_lie_below_their_panel_and_nothing_touches_or_leaves_the_picture
 
 def test_the_picture_shows_all_colours(tmp_path):
     file = tmp_path / "detection.png"
-    save_figure(draw_detected(curves(["x", "y", "z"], ["a", "b", "c"])), file)
+    save_figure(draw_detection(curves(["x", "y", "z"], ["a", "b", "c"])), file)
     found = {colour for _, colour in Image.open(file).convert("RGB").getcolors(1 << 20)}
     assert {tuple(round(255 * v) for v in to_rgb(c)) for c in COLOURS[:3]} <= found

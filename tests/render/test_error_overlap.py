@@ -8,10 +8,10 @@ from PIL import Image
 from likewise.render.error_overlap import (
     EMPTY_COLOUR,
     MAX_DRAWN_CLASSES,
+    ErrorOverlap,
     Named,
-    Overlapped,
+    describe_overlap,
     draw_overlap,
-    say_overlap,
     show_overlap,
 )
 from likewise.render.figures import COLOURS, save_figure
@@ -23,7 +23,7 @@ def made(heat=HEAT, methods=("A()", "A()", "B(x=1)", "B(x=1)"), within=0.5, betw
     classes = tuple(f"bird [b] ${c}$" for c in range(heat.shape[1]))
     named = Named(classes, heat, within, between, 0.2)
     runs = tuple(f"all/runs/{m[0]}/{i}" for i, m in enumerate(methods))
-    return Overlapped(runs, tuple(methods), 2, 10, dict.fromkeys(ways, named))
+    return ErrorOverlap(runs, tuple(methods), 2, 10, dict.fromkeys(ways, named))
 
 
 def test_cells_are_filled_in_the_colour_of_the_method():
@@ -66,7 +66,7 @@ def test_of_many_classes_the_most_named_are_drawn_and_the_rest_is_counted():
     ],
 )  # fmt: skip
 def test_the_sentence_says_what_there_is(within, between, words):
-    assert say_overlap(made(within=within, between=between), "rate") == f"{words}; by chance 20 %"
+    assert describe_overlap(made(within=within, between=between), "rate") == f"{words}; by chance 20 %"
 
 
 def test_the_terminal_shows_who_names_what(capsys):

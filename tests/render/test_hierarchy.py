@@ -8,29 +8,29 @@ import pytest
 from PIL import Image, ImageColor
 
 from likewise.render import hierarchy
-from likewise.render.gallery import EDGE, PAPER, WRONG
+from likewise.render.gallery import EDGE_PIXELS, PAPER_COLOUR, WRONG_COLOUR
 from likewise.render.hierarchy import (
     CARD_COLOUR,
     CARD_COLUMNS,
-    GAP,
+    GAP_PIXELS,
     HEAD_PIXELS,
     MAX_CARD_CLASSES,
     MAX_CARDS,
     PAD_PIXELS,
     PARENT_PIXELS,
     RULE_COLOUR,
-    TILE,
+    TILE_PIXELS,
     Agreement,
     Card,
     Leaf,
-    Learned,
+    LearnedHierarchy,
     draw_hierarchy,
+    figure_lines,
     in_chain,
     into_columns,
     make_cards,
     name_cluster,
-    say_what,
-    show_learned,
+    show_hierarchy,
     wrapped,
 )
 
@@ -40,7 +40,7 @@ TOP = 60 + 17  # of the cards, below a title and one line
 def learned(levels, comparison=(), names=None):
     levels = [np.asarray(level) for level in levels]
     names = names or tuple(f"class {c}" for c in range(len(levels[0])))
-    return Learned("by hand", names, levels, list(comparison), [], Path("tree.png"))
+    return LearnedHierarchy("by hand", names, levels, list(comparison), [], Path("tree.png"))
 
 
 def around(angles):
@@ -55,7 +55,9 @@ def colour_at(page, card_left, place, at):
     """The pixel `at` = (x, y) inside the picture number `place` of a card in the first line of cards."""
     line, across = divmod(place, CARD_COLUMNS)
     assert line == 0
-    return page.getpixel((card_left + PAD_PIXELS + across * (TILE + GAP) + at[0], TOP + HEAD_PIXELS + at[1]))
+    return page.getpixel(
+        (card_left + PAD_PIXELS + across * (TILE_PIXELS + GAP_PIXELS) + at[0], TOP + HEAD_PIXELS + at[1])
+    )
 
 
 def test_neighbours_in_the_chain_are_similar():
@@ -125,7 +127,7 @@ def test_many_classes_and_clusters_are_cut_and_counted():
     assert len(cards) == MAX_CARDS
     big = next(card for card in cards if card.title == "cluster 0")
     assert (len(big.leaves), big.more) == (MAX_CARD_CLASSES - 1, 3)
-    assert "the 40 largest shown" in say_what(learned([classes]))[0]
+    assert "the 40 largest shown" in figure_lines(learned([classes]))[0]
     full = make_cards(
         learned([[0] * MAX_CARD_CLASSES + [1]]),
         [()] * (MAX_CARD_CLASSES + 1),
@@ -152,21 +154,25 @@ def test_columns_keep_the_order_and_never_overlap():
 def test_who_is_odd_has_a_red_frame_and_pictures_stand_in_their_places():
     leaves = [Leaf("one", blank("#0000ff")), Leaf("two", blank("#00ff00"), "other", True), Leaf("three", None)]
     page = draw_hierarchy([Card("first", "3 classes", leaves), Card("second", "none", leaves[:1])], "title", ["words"])
-    wide = 2 * PAD_PIXELS + CARD_COLUMNS * (TILE + GAP) - GAP
-    assert page.width == 2 * EDGE + 2 * wide + GAP
-    middle = (TILE // 2, TILE // 2)
-    assert colour_at(page, EDGE, 0, middle) == (0, 0, 255) and colour_at(page, EDGE, 1, middle) == (0, 255, 0)
-    assert colour_at(page, EDGE + wide + GAP, 0, middle) == (0, 0, 255)
-    frames = [colour_at(page, EDGE, place, (0, TILE // 2)) for place in range(3)]
-    assert frames == [ImageColor.getrgb(colour) for colour in (RULE_COLOUR, WRONG, RULE_COLOUR)]
-    assert colour_at(page, EDGE, 3, middle) == ImageColor.getrgb(CARD_COLOUR)
-    assert page.getpixel((EDGE // 2, TOP + HEAD_PIXELS)) == ImageColor.getrgb(PAPER)
+    wide = 2 * PAD_PIXELS + CARD_COLUMNS * (TILE_PIXELS + GAP_PIXELS) - GAP_PIXELS
+    assert page.width == 2 * EDGE_PIXELS + 2 * wide + GAP_PIXELS
+    middle = (TILE_PIXELS // 2, TILE_PIXELS // 2)
+    assert colour_at(page, EDGE_PIXELS, 0, middle) == (0, 0, 255) and colour_at(page, EDGE_PIXELS, 1, middle) == (
+        0,
+        255,
+        0,
+    )
+    assert colour_at(page, EDGE_PIXELS + wide + GAP_PIXELS, 0, middle) == (0, 0, 255)
+    frames = [colour_at(page, EDGE_PIXELS, place, (0, TILE_PIXELS // 2)) for place in range(3)]
+    assert frames == [ImageColor.getrgb(colour) for colour in (RULE_COLOUR, WRONG_COLOUR, RULE_COLOUR)]
+    assert colour_at(page, EDGE_PIXELS, 3, middle) == ImageColor.getrgb(CARD_COLOUR)
+    assert page.getpixel((EDGE_PIXELS // 2, TOP + HEAD_PIXELS)) == ImageColor.getrgb(PAPER_COLOUR)
 
 
 def test_names_alone_take_less_room():
     cards = [Card("one", "", [Leaf("a name", None)] * 4, more=2)] * 3
     seen = [Card("one", "", [Leaf("a name", blank())] * 4, more=2)] * 3
-    assert draw_hierarchy(cards, "title", []).height < draw_hierarchy(seen, "title", []).height - TILE
+    assert draw_hierarchy(cards, "title", []).height < draw_hierarchy(seen, "title", []).height - TILE_PIXELS
 
 
 def test_the_largest_picture_can_be_looked_at():
@@ -178,7 +184,7 @@ def test_the_largest_picture_can_be_looked_at():
     page = draw_hierarchy(cards, "title " * 99, ["words " * 99] * 2)
     assert page.width <= 2000 and page.height < 4000
     seen = np.asarray(page).astype(int)
-    assert (seen[:, -EDGE // 2 :] == 255).all()  # nothing runs out of its column
+    assert (seen[:, -EDGE_PIXELS // 2 :] == 255).all()  # nothing runs out of its column
 
 
 @pytest.mark.parametrize(
@@ -198,10 +204,12 @@ def test_names_are_broken_where_they_can_be(name, lines):
 
 def test_the_table_and_the_words(capsys):
     rows = [Agreement(1, 23, 2, 18, 0.4567, 0.5), Agreement(2, 5, 1, 8, math.nan, 1.0)]
-    show_learned(learned([[0, 1]], rows))
+    show_hierarchy(learned([[0, 1]], rows))
     out = capsys.readouterr().out
     assert "0.457" in out and "50.0 %" in out and "nan" in out
     assert "clusters: by hand" in out and "figure: tree.png" in out
-    show_learned(learned([[0, 1]]))
+    show_hierarchy(learned([[0, 1]]))
     assert "AMI" not in capsys.readouterr().out
-    assert "AMI 0.46, purity 50%" in say_what(learned([[0, 1]], rows))[1] and len(say_what(learned([[0, 1]]))) == 1
+    assert (
+        "AMI 0.46, purity 50%" in figure_lines(learned([[0, 1]], rows))[1] and len(figure_lines(learned([[0, 1]]))) == 1
+    )

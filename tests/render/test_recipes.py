@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from likewise.recipes import DEFAULTS, command, difference, names, read
+from likewise.recipes import NO_RECIPE, command, difference, names, read
 from likewise.render.recipes import show_difference, show_recipe, words
 
 
@@ -59,7 +59,7 @@ def test_a_difference_shows_both_values_with_their_sources(columns, capsys, monk
 def test_defaults_and_runs_need_no_word_on_their_sources(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     robust = read("robust")
-    show_difference(robust, DEFAULTS, difference(robust), None)
+    show_difference(robust, NO_RECIPE, difference(robust), None)
     said = capsys.readouterr().out
     assert cells(said)[1:] == [["confidence", "LabelPosterior() (ours)", "-"]]
     assert "the same" not in said and "values for" not in said

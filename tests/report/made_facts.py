@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image
 from scipy.cluster.hierarchy import leaves_list, linkage
 
-from likewise.render.error_overlap import Named, Overlapped
+from likewise.render.error_overlap import ErrorOverlap, Named
 from likewise.report import records as f
 from likewise.report.sections.compared import ComparedRuns
 from likewise.report.sections.confusion import Confused, Confusion
@@ -140,7 +140,7 @@ def made_facts(samples: int = 600, classes: int = 40, pictures: int = 200, noisy
     queries = tuple(tuple(asked(pool, place, run.near, run.near_sim) for run in runs) for place in places)
     heat = np.random.default_rng(0).random((2, 30)) < 0.6
     named = Named(tuple(f"class {i}" for i in range(30)), heat, float("nan"), 0.6, 0.2)
-    overlap = Overlapped(
+    overlap = ErrorOverlap(
         ("plain", "robust"), ("MS", "MS + PRISM"), 18, classes, {"count": named, "rate": named}, Path(".")
     )
     compared = (ComparedRuns(0, 1, "R@1", "robust is better by 12.0 points of R@1 (9.1 to 14.8).", queries),)

@@ -8,9 +8,9 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from likewise.config import Report, Train
-from likewise.report.label_trust import noise_of, say_detected, transition
+from likewise.report.label_trust import describe_detection, noise_of, transition
 from likewise.report.targets import open_target
-from likewise.runs.dataset import make_protocol, spoil
+from likewise.runs.dataset import inject_noise, make_protocol
 from likewise.runs.folder import Run
 from likewise.training.fit import train
 from likewise.types import Items
@@ -39,7 +39,7 @@ def test_the_labels_most_suspected_are_those_of_the_file_the_worst_first(judged)
     with np.load(judged.path / "sample_weights.npz") as file:
         columns = {name: file[name] for name in file.files}
     by_hand = sorted(range(len(columns["row"])), key=lambda i: (-columns["suspicion"][i], columns["weight"][i]))[:7]
-    truth = spoil(one.data, make_protocol(one.settings), one.settings.noise, one.settings.seed)
+    truth = inject_noise(one.data, make_protocol(one.settings), one.settings.noise, one.settings.seed)
     assert [doubt.row for doubt in noise.flagged] == columns["row"][by_hand].tolist()
     for doubt, i in zip(noise.flagged, by_hand, strict=True):
         assert doubt.given == columns["given"][i] and doubt.suspicion == columns["suspicion"][i]
@@ -55,7 +55,7 @@ def test_the_labels_most_suspected_are_those_of_the_file_the_worst_first(judged)
 @pytest.mark.parity
 def test_the_detection_curve_is_that_of_sklearn_and_by_hand(judged):
     one, noise = look(judged)
-    truth = spoil(one.data, make_protocol(one.settings), one.settings.noise, one.settings.seed)
+    truth = inject_noise(one.data, make_protocol(one.settings), one.settings.noise, one.settings.seed)
     with np.load(judged.path / "sample_weights.npz") as file:
         suspicion, row = file["suspicion"].astype(float), file["row"]
     wrong = (truth.y != truth.y_clean)[row]
@@ -71,7 +71,7 @@ def test_the_detection_curve_is_that_of_sklearn_and_by_hand(judged):
 
 def test_the_transition_matrix_by_hand(judged):
     one, noise = look(judged)
-    truth = spoil(one.data, make_protocol(one.settings), one.settings.noise, one.settings.seed)
+    truth = inject_noise(one.data, make_protocol(one.settings), one.settings.noise, one.settings.seed)
     rows = make_protocol(one.settings).rows(truth, "train")
     for i, a in enumerate(noise.classes):
         own = [r for r in rows if truth.class_name[truth.y_clean[r]] == a]
@@ -124,7 +124,7 @@ def test_what_is_said_of_doubted_labels_is_counted_by_the_truth(tmp_path):
         suspicion=suspicion,
     )
     items = Items("x", np.array([0, 0, *("abc".index(c) for c in true)]), ("a", "b", "c"))
-    assert say_detected(Run(tmp_path), items) == [
+    assert describe_detection(Run(tmp_path), items) == [
         "robust flagged 5 of 6 labels: 3 of the 3 wrong ones, and 2 right ones",
         "it relabelled 3 samples, 1 of them with the true class, and dropped 2",
     ]

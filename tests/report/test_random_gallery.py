@@ -1,6 +1,6 @@
 from PIL import Image
 
-from likewise.render.gallery import CAPTION, EDGE, GAP, TILE
+from likewise.render.gallery import CAPTION_PIXELS, EDGE_PIXELS, GAP_PIXELS, TILE_PIXELS
 from likewise.report.random_gallery import draw_random_gallery
 
 
@@ -10,6 +10,9 @@ def test_the_picture_has_a_line_for_every_query_and_is_the_same_again(finished_p
             finished_pictures.path / "embeddings.npz", tmp_path / f"{name}.png", "title", seed=seed, queries=3, k=2
         )
     page = Image.open(tmp_path / "a.png")
-    assert page.size == (2 * EDGE + 3 * (TILE + GAP) + GAP, 74 + 3 * (TILE + CAPTION + GAP) + EDGE)
+    assert page.size == (
+        2 * EDGE_PIXELS + 3 * (TILE_PIXELS + GAP_PIXELS) + GAP_PIXELS,
+        74 + 3 * (TILE_PIXELS + CAPTION_PIXELS + GAP_PIXELS) + EDGE_PIXELS,
+    )
     a, b, c = ((tmp_path / f"{name}.png").read_bytes() for name in "abc")
     assert a == b != c

@@ -15,7 +15,7 @@ def side(n, d, seed=0, scale=None, stretch=False):
 
 
 def nobody(queries, gallery):
-    return exact.Forbidden(len(queries), None, torch.zeros((0, 2), dtype=torch.int64))
+    return exact.Exclusions(len(queries), None, torch.zeros((0, 2), dtype=torch.int64))
 
 
 @pytest.mark.parametrize("stretch", [False, True])
@@ -43,7 +43,7 @@ def test_the_proposal_holds_the_best_and_its_floor_is_true():
 def test_blocks_that_come_in_parts_compete_as_a_whole():
     score = torch.randn(6, 500, generator=torch.Generator().manual_seed(1))
     best = propose.Best(6, 7, torch.device("cpu"))
-    for rows in exact.cut(500, 60):
+    for rows in exact.row_slices(500, 60):
         best.take(slice(0, 6), rows.start, score[:, rows])
     want = score.topk(7, dim=1)
     assert torch.equal(best.score, want.values) and torch.equal(best.row.long(), want.indices)
@@ -80,7 +80,7 @@ def test_a_proposal_that_cannot_be_proven_is_not_trusted():
     z[100:300] = z[100].clone()
     both = exact.prepare(z, torch.device("cpu"), None, "query")
     own = torch.arange(400)
-    out = exact.Forbidden(400, own, torch.zeros((0, 2), dtype=torch.int64))
+    out = exact.Exclusions(400, own, torch.zeros((0, 2), dtype=torch.int64))
     candidate, floor = propose._propose(both, both, out, own, 12, 2**20)
     _, _, proven = propose._rescore(both, both, own, candidate, floor, 4, 2**20)
     assert not proven[100:300].any() and proven[:100].float().mean() > 0.9

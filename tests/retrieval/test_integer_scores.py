@@ -19,7 +19,7 @@ def prepare(z, scale=None):
 
 def exclusions(side, own=None, pairs=()):
     table = torch.tensor(list(pairs), dtype=torch.int64).reshape(-1, 2)
-    return exact.Forbidden(len(side), own, table)
+    return exact.Exclusions(len(side), own, table)
 
 
 def test_dot_products_of_whole_numbers_are_exact_in_any_order():

@@ -12,8 +12,8 @@ from likewise.runs.dataset import (
     check_fingerprint,
     data_folders,
     marks_queries,
+    outside_files_warning,
     protocol_for,
-    tell_outside,
 )
 from likewise.types import Items, LikewiseError
 
@@ -37,9 +37,9 @@ def test_pictures_outside_the_data_are_told(tmp_path):
         str(tmp_path / "data" / "b.png"),
         str(tmp_path / "data" / "deep" / "c.png"),
     ]
-    assert tell_outside(inside, [str(tmp_path / "data")]) == "" == tell_outside([], [])
+    assert outside_files_warning(inside, [str(tmp_path / "data")]) == "" == outside_files_warning([], [])
     for file in (tmp_path / "data2" / "x.png", tmp_path / "x.png", tmp_path / "data" / "away" / "x.png"):
-        told = tell_outside([*inside, str(file)], ["", str(tmp_path / "link")])
+        told = outside_files_warning([*inside, str(file)], ["", str(tmp_path / "link")])
         assert told.startswith(
             f"1 of 4 images that the embeddings file names are outside of the data folders (first: {file})"
         )

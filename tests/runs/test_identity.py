@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 import torch
 
-from likewise.config import KEPT_OUT, Train
+from likewise.config import SETTINGS_OUTSIDE_IDENTITY, Train
 from likewise.data import load
 from likewise.runs.defaults import resolve
 from likewise.runs.identity import find_run, prepare_folder
@@ -30,7 +30,7 @@ def test_identity_changes_with_what_is_learned_and_with_nothing_else(claim, sett
         "quiet",
         "evaluate",
     ):
-        assert name in KEPT_OUT
+        assert name in SETTINGS_OUTSIDE_IDENTITY
     same = {"workers": 3, "log_every": 7, "quiet": False, "metrics": ("R@1",), "record_losses": True}
     assert claim(**same, loss="MultiSimilarity( )").about["identity"] == base
     for change in ({"lr": 1e-5}, {"seed": 1}, {"loss": "Triplet()"}, {"steps": 41}, {"noise": "Uniform(share=0.1)"}):
@@ -39,7 +39,7 @@ def test_identity_changes_with_what_is_learned_and_with_nothing_else(claim, sett
 
 def test_every_field_is_either_learned_or_kept_out():
     names = {f.name for f in dataclasses.fields(Train)}
-    assert set(KEPT_OUT) < names
+    assert set(SETTINGS_OUTSIDE_IDENTITY) < names
 
 
 def test_the_content_of_a_weight_file_counts_and_not_its_name(claim, tmp_path):

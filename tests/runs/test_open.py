@@ -10,8 +10,8 @@ import torch
 from likewise.config import Train
 from likewise.data import load
 from likewise.protocols import UnseenClasses
-from likewise.runs.dataset import spoil
-from likewise.runs.embeddings import EMBEDDINGS
+from likewise.runs.dataset import inject_noise
+from likewise.runs.embeddings import EMBEDDINGS_FILE
 from likewise.runs.open import OpenRun
 from likewise.training.fit import train
 from likewise.types import LikewiseError
@@ -21,7 +21,7 @@ CPU = {"device": "cpu", "quiet": True}
 
 def test_an_open_run_has_what_evaluation_used(run):
     opened = OpenRun(run, **CPU)
-    with np.load(run.path / EMBEDDINGS) as saved:
+    with np.load(run.path / EMBEDDINGS_FILE) as saved:
         x, rows = saved["x"], saved["row"]
     assert isinstance(opened.protocol, UnseenClasses) and opened.similarity == "cosine" and opened.transform is None
     assert np.array_equal(opened.protocol.rows(opened.items, "test"), rows) and opened.device == torch.device("cpu")
@@ -58,7 +58,7 @@ def test_noise_is_in_the_labels_that_the_run_trained_with(settings, features):
     run = train(Train(**settings | {"noise": noise, "steps": 1, "evaluate": False}))
     opened, data = OpenRun(run, **CPU), load(features)
     assert np.array_equal(opened.items.y, data.y)
-    expected = spoil(data, opened.protocol, opened.settings.noise, 0)
+    expected = inject_noise(data, opened.protocol, opened.settings.noise, 0)
     assert np.array_equal(opened.noisy_items.y, expected.y) and (opened.noisy_items.y != data.y).sum() == 43
 
 

@@ -82,7 +82,7 @@ def test_the_candidate_with_the_nearest_distances_is_kept(data):
     _, aim, width = histograms(z, np.zeros((1, 2), np.int64), 50)
 
     def mean_cost(**settings):
-        batches = np.array(started(labels, z, batch=20, **settings).one_pass(0))
+        batches = np.array(started(labels, z, batch=20, **settings).epoch_batches(0))
         return wasserstein(histograms(z, batches, 50)[0], aim, width).mean()
 
     assert mean_cost(candidates=30) < 0.7 * mean_cost(candidates=1)
@@ -91,13 +91,13 @@ def test_the_candidate_with_the_nearest_distances_is_kept(data):
 
 def test_batches_have_samples_per_class(data):
     labels, z = data
-    for batch in started(labels, z, batch=24, per_class=4, pool=80).one_pass(0):
+    for batch in started(labels, z, batch=24, per_class=4, pool=80).epoch_batches(0):
         assert set(Counter(labels[batch].tolist()).values()) == {4} and len(set(batch)) == 24
 
 
 def test_all_embeddings_equal(data):
     for flag in (False, True):
-        batches = started(data[0], np.ones((200, 3)), batch=20, published_cost=flag).one_pass(0)
+        batches = started(data[0], np.ones((200, 3)), batch=20, published_cost=flag).epoch_batches(0)
         assert all(len(set(b)) == 20 for b in batches)
 
 

@@ -41,17 +41,17 @@ def test_a_pass_is_chosen_once_from_the_embeddings_of_its_start():
         seen.append((number, z.copy()))
         return [[number, 0], [1, 2]]
 
-    assert bank.one_pass(0, choose) == [[0, 0], [1, 2]]
+    assert bank.epoch_batches(0, choose) == [[0, 0], [1, 2]]
     bank.observe(torch.tensor([[9.0, 9.0]]), torch.tensor([0]))
-    assert bank.one_pass(0, choose) == [[0, 0], [1, 2]]
-    assert bank.one_pass(1, choose) == [[1, 0], [1, 2]]
+    assert bank.epoch_batches(0, choose) == [[0, 0], [1, 2]]
+    assert bank.epoch_batches(1, choose) == [[1, 0], [1, 2]]
     assert [n for n, _ in seen] == [0, 1]
     assert seen[0][1][0].tolist() == [0, 1] and seen[1][1][0].tolist() == [9, 9]
 
 
 def test_a_state_brings_back_bank_and_batches_and_is_not_filled_again():
     bank = filled()
-    bank.one_pass(2, lambda z, number: [[0, 1]])
+    bank.epoch_batches(2, lambda z, number: [[0, 1]])
     bank.observe(torch.tensor([[9.0, 9.0]]), torch.tensor([0]))
     state = bank.state_dict()
     bank.observe(torch.tensor([[5.0, 5.0]]), torch.tensor([0]))
@@ -60,7 +60,7 @@ def test_a_state_brings_back_bank_and_batches_and_is_not_filled_again():
     late.load_state_dict(state)
     late.start(lambda: pytest.fail("filled again"))
     assert late.read()[0].tolist() == [9, 9]
-    assert late.one_pass(2, lambda z, number: pytest.fail("chosen again")) == [[0, 1]]
+    assert late.epoch_batches(2, lambda z, number: pytest.fail("chosen again")) == [[0, 1]]
     late.load_state_dict(EmbeddingBank("Mine", 4).state_dict())  # one that was never started can still be
     late.start(lambda: embedded(torch.ones(4, 2)))
     assert late.read().tolist() == [[1, 1]] * 4
@@ -68,7 +68,7 @@ def test_a_state_brings_back_bank_and_batches_and_is_not_filled_again():
 
 def test_what_cannot_work_is_named():
     with pytest.raises(LikewiseError, match=r"Mine: the sampler needs embeddings .* call start\(embed\)"):
-        EmbeddingBank("Mine", 4).one_pass(0, lambda z, number: [])
+        EmbeddingBank("Mine", 4).epoch_batches(0, lambda z, number: [])
     with pytest.raises(LikewiseError, match="Mine: start must get embeddings of all 5 training rows, got 4"):
         EmbeddingBank("Mine", 5).start(lambda: embedded(torch.ones(4, 2)))
     bank = filled()
@@ -76,4 +76,4 @@ def test_what_cannot_work_is_named():
     with pytest.raises(
         LikewiseError, match="Mine: embeddings must be finite, got 2 rows with NaN or infinity; lower lr"
     ):
-        bank.one_pass(0, lambda z, number: [])
+        bank.epoch_batches(0, lambda z, number: [])

@@ -75,14 +75,14 @@ def test_the_candidate_nearest_in_mean_and_covariance_is_kept(data):
     labels, z = data
 
     def mean_cost(candidates):
-        return frechet(z, np.array(started(labels, z, batch=20, candidates=candidates).one_pass(0))).mean()
+        return frechet(z, np.array(started(labels, z, batch=20, candidates=candidates).epoch_batches(0))).mean()
 
     assert mean_cost(30) < 0.9 * mean_cost(1)
 
 
 def test_batches_have_samples_per_class(data):
     labels, z = data
-    for batch in started(labels, z, batch=24, per_class=4, pool=80).one_pass(0):
+    for batch in started(labels, z, batch=24, per_class=4, pool=80).epoch_batches(0):
         assert set(Counter(labels[batch].tolist()).values()) == {4} and len(set(batch)) == 24
 
 

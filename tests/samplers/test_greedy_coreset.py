@@ -52,7 +52,7 @@ def test_centres_by_hand(data):
 
 def test_a_batch_is_centres_of_a_pool_each_with_a_class_mate(data):
     labels, z = data
-    for batch in started(labels, z, batch=24, per_class=3, pool=512).one_pass(0):  # the pool is all rows
+    for batch in started(labels, z, batch=24, per_class=3, pool=512).epoch_batches(0):  # the pool is all rows
         chosen = np.array(batch).reshape(8, 3)
         assert (labels[chosen] == labels[chosen[:, :1]]).all() and len(set(batch)) == 24
         assert chosen[:, 0].tolist() == by_hand(z, 8, chosen[0, 0])
@@ -60,13 +60,13 @@ def test_a_batch_is_centres_of_a_pool_each_with_a_class_mate(data):
 
 def test_the_batches_are_spread_wider_than_random_ones(data):
     labels, z = data
-    batches = started(labels, z, batch=40, pool=200).one_pass(0)
+    batches = started(labels, z, batch=40, pool=200).epoch_batches(0)
     rng = np.random.default_rng(1)
     chance = np.mean([spread(z, rng.choice(400, 20, replace=False)) for _ in range(50)])
     wide = [spread(z, b[::2]) for b in batches]
     assert min(wide) > chance + 0.05
     assert len(set(map(tuple, batches))) == len(batches) == 10
-    wrong = started(labels, z, batch=40, pool=200, published_indices=True).one_pass(0)
+    wrong = started(labels, z, batch=40, pool=200, published_indices=True).epoch_batches(0)
     assert np.mean([spread(z, sorted(set(b[::2]))) for b in wrong]) == pytest.approx(chance, abs=0.04)
 
 
@@ -75,7 +75,7 @@ def test_published_centres_come_from_one_list_a_pass(data):
     for flag in (True, False):
         sampler = started(labels, z, batch=40, pool=40, published_indices=flag)
         for number in (0, 1):
-            seeds = {r for b in sampler.one_pass(number) for r in b[::2]}
+            seeds = {r for b in sampler.epoch_batches(number) for r in b[::2]}
             assert (len(seeds) <= 40) == flag
 
 
@@ -84,19 +84,19 @@ def test_no_image_comes_twice_where_that_can_be_avoided():
     labels = np.repeat(np.arange(12), [2, 3, 3, 2, 20, 20, 2, 2, 3, 3, 20, 20])
     rng = np.random.default_rng(0)
     z = rng.normal(size=(100, 4)) * np.where(np.bincount(labels)[labels] < 4, 50.0, 0.1)[:, None]
-    for batch in started(labels, z, batch=40).one_pass(0):
+    for batch in started(labels, z, batch=40).epoch_batches(0):
         assert len(set(batch)) == 40
         assert (labels[batch[::2]] == labels[batch[1::2]]).all()
         assert max(Counter(labels[batch].tolist())[c] for c in (0, 1, 2, 3, 6, 7, 8, 9)) == 2
     labels = np.repeat(np.arange(3), [3, 3, 4])  # room for four pairs; five are wanted
-    for batch in started(labels, z[:10], batch=10).one_pass(0):
+    for batch in started(labels, z[:10], batch=10).epoch_batches(0):
         assert all(a != b for a, b in zip(batch[::2], batch[1::2]))
 
 
 def test_a_class_smaller_than_wanted_repeats_evenly():
     for batch in started(
         np.repeat([0, 1], [2, 9]), np.random.default_rng(0).normal(size=(11, 3)), batch=8, per_class=4
-    ).one_pass(0):
+    ).epoch_batches(0):
         groups = np.array(batch).reshape(2, 4)
         for group in groups:
             assert len(set(group)) == (2 if group[0] < 2 else 4)
@@ -105,7 +105,7 @@ def test_a_class_smaller_than_wanted_repeats_evenly():
 
 def test_rows_that_coincide_are_not_chosen_twice():
     labels = np.repeat(np.arange(4), 5)
-    for batch in started(labels, np.ones((20, 3)), batch=16).one_pass(0):
+    for batch in started(labels, np.ones((20, 3)), batch=16).epoch_batches(0):
         assert len(set(batch)) == 16
 
 
@@ -114,8 +114,8 @@ def test_lonely_classes_and_bad_arguments(data):
     z = np.random.default_rng(0).normal(size=(6, 3))
     with pytest.raises(LikewiseError, match=r"GreedyCoreset: per_class=2 needs .*lonely='skip' in GreedyCoreset"):
         GreedyCoreset(labels, batch=4)
-    assert set(started(labels, z, batch=4, lonely="skip").one_pass(0)[0]) == {0, 1, 2, 3}
-    assert len(set(started(labels, z, batch=6, per_class=1).one_pass(0)[0])) == 6
+    assert set(started(labels, z, batch=4, lonely="skip").epoch_batches(0)[0]) == {0, 1, 2, 3}
+    assert len(set(started(labels, z, batch=6, per_class=1).epoch_batches(0)[0])) == 6
     with pytest.raises(LikewiseError, match="GreedyCoreset: batch must be a multiple"):
         GreedyCoreset(data[0], batch=5)
     with pytest.raises(LikewiseError, match="GreedyCoreset: pool must be at least batch"):

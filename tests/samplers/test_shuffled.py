@@ -8,7 +8,7 @@ from likewise.types import LikewiseError
 def test_every_sample_at_most_once_a_pass_and_all_over_time():
     sampler = Shuffled(np.zeros(10, np.int64), batch=4)
     assert len(sampler) == 2
-    passes = [sum(sampler.one_pass(i), []) for i in range(20)]
+    passes = [sum(sampler.epoch_batches(i), []) for i in range(20)]
     assert all(len(set(p)) == 8 for p in passes)
     assert set(sum(passes, [])) == set(range(10))
 

@@ -2,7 +2,7 @@ import shutil
 
 from likewise.audit.audit import Audited
 from likewise.config import Audit
-from likewise.render.error_overlap import Overlapped
+from likewise.render.error_overlap import ErrorOverlap
 from likewise.runs.folder import Run
 from likewise.stages.audit import audit
 
@@ -23,5 +23,5 @@ def test_several_runs_are_compared(finished, tmp_path):
         (str(finished.path), str(other.path)), overlap=True, k=2, out=str(tmp_path / "overlap"), quiet=True
     )
     found = audit(settings, said.append)
-    assert isinstance(found, Overlapped) and said == [f"overlap.json, overlap.csv and overlap.png: {found.folder}"]
+    assert isinstance(found, ErrorOverlap) and said == [f"overlap.json, overlap.csv and overlap.png: {found.folder}"]
     assert "2 of 2" in found._repr_html_() and "share 100 %" in found._repr_html_()

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from likewise.config import Demo
-from likewise.render.gallery import CAPTION, EDGE, GAP, RIGHT, TILE, WRONG
+from likewise.render.gallery import CAPTION_PIXELS, EDGE_PIXELS, GAP_PIXELS, RIGHT_COLOUR, TILE_PIXELS, WRONG_COLOUR
 from likewise.stages.demo import demo
 
 pytestmark = pytest.mark.slow  # it trains twice
@@ -47,15 +47,15 @@ def test_the_picture_shows_eight_queries_with_five_answers(shown):
     result, _ = shown
     assert result["picture"] == result["run"].path / "gallery.png"
     page = np.asarray(Image.open(result["picture"]))
-    assert page.shape[1] == 2 * EDGE + 6 * (TILE + GAP) + GAP
-    assert page.shape[0] == 74 + 8 * (TILE + CAPTION + GAP) + EDGE
+    assert page.shape[1] == 2 * EDGE_PIXELS + 6 * (TILE_PIXELS + GAP_PIXELS) + GAP_PIXELS
+    assert page.shape[0] == 74 + 8 * (TILE_PIXELS + CAPTION_PIXELS + GAP_PIXELS) + EDGE_PIXELS
     judged = 0
     for line in range(8):
         for place in range(5):
-            x = EDGE + (TILE + GAP) * (place + 1) + GAP + TILE // 2
-            pixel = page[74 + line * (TILE + CAPTION + GAP) + 2, x]
-            assert any((pixel == colour_of(c)).all() for c in (RIGHT, WRONG))
-            judged += (pixel == colour_of(RIGHT)).all()
+            x = EDGE_PIXELS + (TILE_PIXELS + GAP_PIXELS) * (place + 1) + GAP_PIXELS + TILE_PIXELS // 2
+            pixel = page[74 + line * (TILE_PIXELS + CAPTION_PIXELS + GAP_PIXELS) + 2, x]
+            assert any((pixel == colour_of(c)).all() for c in (RIGHT_COLOUR, WRONG_COLOUR))
+            judged += (pixel == colour_of(RIGHT_COLOUR)).all()
     assert 0 < judged < 40
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from likewise.pretrained.encoders import Looker
+from likewise.pretrained.encoders import PretrainedNetwork
 from likewise.terms import _language_targets as guidance
 from likewise.types import Output, TrainingSetInfo
 
@@ -80,8 +80,8 @@ def stand_ins(monkeypatch):
         def forward(self, x: Tensor) -> Tensor:
             return logits[(x[:, 0, 0, 0] * 255).round().long()]
 
-    def load() -> Looker:
-        return Looker(Table(), 4, (0.0,) * 3, (1.0,) * 3)
+    def load() -> PretrainedNetwork:
+        return PretrainedNetwork(Table(), 4, (0.0,) * 3, (1.0,) * 3)
 
     def encode(texts: list[str]) -> Tensor:
         asked.extend(texts)

@@ -19,7 +19,7 @@ def test_doubting_labels_changes_no_other_start(items, make, confidence):
     doubting = make(items, **both, confidence=confidence)
     assert torch.equal(state, torch.get_rng_state())
     assert all(same(plain, doubting, part) for part in ("embedder.", "loss.", "term_0."))
-    assert plain.tensors("term_0") and doubting.sampler.one_pass(0) == plain.sampler.one_pass(0)
+    assert plain.tensors("term_0") and doubting.sampler.epoch_batches(0) == plain.sampler.epoch_batches(0)
 
 
 def test_two_networks_start_apart_and_are_trained_and_stored_both(items, make):

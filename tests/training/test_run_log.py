@@ -91,7 +91,7 @@ def losses_by_hand(config):
         number, within = divmod(step, state.plan.steps_per_epoch)
         if within == 0:
             lines.append({})
-        chosen = state.sampler.one_pass(number)[within]
+        chosen = state.sampler.epoch_batches(number)[within]
         each = components.loss(components.embedder(x[chosen]).z, y[chosen])
         for place, loss in zip(chosen, each.tolist(), strict=True):
             lines[-1].setdefault(place, []).append(loss)

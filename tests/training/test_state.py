@@ -17,7 +17,7 @@ def test_a_verdict_changes_labels_and_who_is_drawn(items, make):
     assert state.sampler.step == 4 and state.y[0] == 3 and state.samples.labels[0] == 0
     assert set(state.kept.tolist()) == set(range(144)) - set(range(20, 30))
     assert state.kept_position[state.kept].tolist() == list(range(134))
-    drawn = {int(state.kept[i]) for number in range(30) for b in state.sampler.one_pass(number) for i in b}
+    drawn = {int(state.kept[i]) for number in range(30) for b in state.sampler.epoch_batches(number) for i in b}
     assert drawn == set(state.kept.tolist())
     assert state.sampler.labels[0] == 3
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from likewise._notebook import view
 from likewise.audit.attribution import INFLUENCE_METHODS, explain
-from likewise.audit.label_quality import SCORE_DESCRIPTIONS, judge_part, measure
+from likewise.audit.label_quality import SCORE_DESCRIPTIONS, measure, score_split
 from likewise.audit.near_duplicates import Duplicates, near_duplicates
 from likewise.audit.page import write_page
 from likewise.audit.records import ExplainedErrors, SplitQuality, Subject
@@ -55,7 +55,7 @@ def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
     quality = {}
     with bar("score labels", len(subject.splits), quiet=config.quiet) as progress:
         for name in subject.splits:
-            quality[name] = judge_part(subject, name, explained, config)
+            quality[name] = score_split(subject, name, explained, config)
             progress.advance(1)
     copies = find_duplicates(subject, config)
     about = build_summary(subject, quality, explained, copies, config)

@@ -27,13 +27,13 @@ from likewise.audit.influence import (
     pair_distances,
 )
 from likewise.contracts import Loss
-from likewise.similarity import full_products
+from likewise.similarity import full_precision_matmul
 from likewise.types import Embedded, LikewiseError
 
 
 def fisher_factor(g: Float[Tensor, "N D"]) -> Float[Tensor, "D D"]:
     """Return S of `kronecker` for any loss: the mean of g g^T over the `embedding_gradients` (empirical Fisher matrix)."""
-    with full_products(g):
+    with full_precision_matmul(g):
         return g.T @ g / len(g)
 
 
@@ -48,7 +48,7 @@ def softmax_factor(e: Float[Tensor, "N D"], proxies: Float[Tensor, "C D"], scale
     length = torch.linalg.vector_norm(e, dim=1, keepdim=True).clamp_min(NORM_EPSILON)
     z, proxies = e / length, torch.nn.functional.normalize(proxies.detach().to(e), dim=1)
     weight = (scale / length).square() / len(e)
-    with full_products(e):
+    with full_precision_matmul(e):
         cosine = z @ proxies.T
         p = (scale * cosine).softmax(1)
         mean = p @ proxies
@@ -67,7 +67,7 @@ def kronecker(aim: Repairs, f: Float[Tensor, "N F"], s: Float[Tensor, "D D"], da
     """
     if damping <= 0:
         raise LikewiseError(f"kronecker: damping must be above 0, got {damping}; try 0.1")
-    with full_products(f):
+    with full_precision_matmul(f):
         a = f.T @ f / len(f)
         return Repairs(_solve_damped(s, aim.a, damping), _solve_damped(a, aim.f, damping), aim.error, aim.errors)
 
@@ -86,13 +86,13 @@ def _solve_damped(matrix: Float[Tensor, "M M"], rows: Float[Tensor, "S M"], damp
 def gradients(aim: Repairs) -> Float[Tensor, "Q D F"]:
     """Return the repairs as full matrices, for the methods below; the memory allows only few errors."""
     sizes = torch.bincount(aim.error, minlength=aim.errors).tolist()
-    with full_products(aim.a):
+    with full_precision_matmul(aim.a):
         return torch.stack([a.T @ f for a, f in zip(aim.a.split(sizes), aim.f.split(sizes))])
 
 
 def along(v: Float[Tensor, "Q D F"], g: Float[Tensor, "N D"], f: Float[Tensor, "N F"]) -> Float[Tensor, "Q N"]:
     """Return <v, g f^T> for every sample: the influence, if v is H^-1 times the gradient of the repair."""
-    with full_products(g):
+    with full_precision_matmul(g):
         return torch.stack([((f @ one.T) * g).sum(1) for one in v])
 
 
@@ -102,7 +102,7 @@ def hessian_product(
 ) -> Float[Tensor, "Q D F"]:
     """Return H v for the true Hessian of the mean training loss by W, computed batch by batch."""
     assert train.e is not None and train.f is not None
-    with full_products(v):
+    with full_precision_matmul(v):
         moved = train.f @ v.mT
         for rows, own, number in evaluate(loss, train.e, train.y, batches):
             moved[:, rows] = _hessian_times(own, number, moved[:, rows])
@@ -261,7 +261,7 @@ def empirical(
 
 def _ascend(at, side, share, space: Space, step: float, steps: int, limit: float) -> Float[Tensor, "S D"]:
     """Return the coefficients b of plain gradient ascent: W moves by b^T times the features of the pairs' samples."""
-    with full_products(side):
+    with full_precision_matmul(side):
         gram, b = (side @ side.T).to(at), torch.zeros_like(at)
     start, slope = _repair_value(at, share, space)
     for _ in range(steps):
@@ -286,7 +286,7 @@ def _random_orthogonal_moves(moves, count: int, seed: int) -> list[tuple[Tensor,
 
 def _shift(f: Float[Tensor, "n F"], q: Float[Tensor, "S F"], b: Float[Tensor, "S D"]) -> Float[Tensor, "n D"]:
     """Return the change of the embeddings of `f` for a move (b, q) of W."""
-    with full_products(f):
+    with full_precision_matmul(f):
         return (f @ q.T).to(b) @ b
 
 

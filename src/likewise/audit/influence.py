@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from likewise.audit.records import Causes
 from likewise.contracts import Loss
-from likewise.similarity import full_products
+from likewise.similarity import full_precision_matmul
 from likewise.types import Embedded, LikewiseError
 
 Space = Literal["unit", "raw"]
@@ -67,7 +67,7 @@ def lengths(aim: Repairs) -> Float[Tensor, "Q"]:
     found = aim.a.new_zeros(aim.errors)
     sizes = torch.bincount(aim.error, minlength=aim.errors).tolist()
     for q, (a, f) in enumerate(zip(aim.a.split(sizes), aim.f.split(sizes))):
-        with full_products(a):
+        with full_precision_matmul(a):
             found[q] = ((a @ a.T) * (f @ f.T)).sum()
     return found.clamp_min(0).sqrt()
 
@@ -183,7 +183,7 @@ def blocks(
         step = max(1, budget // (g.element_size() * len(a)))
         for low in range(0, len(g), step):
             rows = slice(low, min(low + step, len(g)))
-            with full_products(g):
+            with full_precision_matmul(g):
                 each = (a @ g[rows].T).mul_(b @ f[rows].T)
             total = each.new_zeros(stop - start, each.shape[1]).index_add_(0, error - start, each)
             yield slice(start, stop), rows, total

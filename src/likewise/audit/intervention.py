@@ -27,7 +27,7 @@ from likewise.audit.influence import (
 )
 from likewise.contracts import Loss
 from likewise.numerics.bootstrap import t_interval
-from likewise.similarity import full_products
+from likewise.similarity import full_precision_matmul
 from likewise.types import Embedded, LikewiseError
 
 RANDOM_SIGNS, NO_WEIGHTS = "random signs", "no weights"
@@ -128,7 +128,7 @@ def gains(
         moves = fine_tune(loss, train, weight[first : first + step].to(e), batches, lr, clip, seed)
         for q in range(errors) if len(weight) == 1 else range(first, first + len(moves)):
             ends, own = pair[group == q], share[group == q]
-            with full_products(test_f):
+            with full_precision_matmul(test_f):
                 shift = test_f[ends] @ moves[q - first if len(weight) > 1 else 0].T
             before = test_e[ends].double()
             found[q] = sum_distances(before + shift, own, loss.input) - sum_distances(before, own, loss.input)
@@ -158,7 +158,7 @@ def fine_tune(
         return (w * loss(z, y)).mean()
 
     slope = torch.func.vmap(torch.func.grad(value), in_dims=(0, 0, None), randomness="same")
-    with torch.random.fork_rng([e.device] if e.is_cuda else [], device_type="cuda"), full_products(e):
+    with torch.random.fork_rng([e.device] if e.is_cuda else [], device_type="cuda"), full_precision_matmul(e):
         (torch.cuda.manual_seed if e.is_cuda else torch.default_generator.manual_seed)(seed)
         for rows in batches:
             f = train.f[rows]

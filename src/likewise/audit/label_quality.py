@@ -36,7 +36,7 @@ SCORE_DESCRIPTIONS = {
 """Single score -> description. All scores are in [0, 1], and low means probably wrong."""
 
 
-def judge_part(subject: Subject, name: str, explained: ExplainedErrors, config: Audit) -> SplitQuality:
+def score_split(subject: Subject, name: str, explained: ExplainedErrors, config: Audit) -> SplitQuality:
     """Return the label scores of a split; for the training split also scores from losses, gradients and influence."""
     e = to_device(subject.splits[name].e, subject.device)
     near = neighbours(e.z)

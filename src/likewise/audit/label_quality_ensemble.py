@@ -21,7 +21,7 @@ from likewise.audit.records import LabelQuality
 from likewise.errors import LikewiseError
 from likewise.numerics.label_noise import Evidence, Noise, StoredScores, discriminate, fit_noise
 from likewise.numerics.lda import MAX_STORED_SCORES
-from likewise.similarity import at_least_float32, full_products
+from likewise.similarity import at_least_float32, full_precision_matmul
 
 SHARPNESS_GRID = tuple(3 * 1.4**i for i in range(12))  # up to 121
 """Factors of the cosines that are tried; the one with the highest likelihood is used."""
@@ -87,7 +87,7 @@ def score_labels(
     }  # to which samples
     by = sample_rows(paired, MAX_STORED_SCORES // classes, seed)
     x, z = at_least_float32(x), F.normalize(at_least_float32(z), dim=1)
-    with full_products(x):
+    with full_precision_matmul(x):
         centres = ClassCentres(F.normalize(x, dim=1), y, classes)
         how = fit_noise(centres, y, SHARPNESS_GRID, similar=bool(large.any()), by=by, proven=True)
         members: dict[str, tuple[Evidence, Noise]] = {"centres": (centres, how)}

@@ -15,9 +15,9 @@ from torch.nn import functional as F
 from likewise.errors import LikewiseError
 from likewise.numerics.label_noise import Evidence
 from likewise.retrieval.ranking import nearest, rank
-from likewise.similarity import at_least_float32, distance, full_products
+from likewise.similarity import at_least_float32, distance, full_precision_matmul
 
-AT_ONCE = 2**23
+SCORE_BLOCK_SIZE = 2**23
 """Maximum number of similarities or votes that are held in memory at a time."""
 
 MAX_VOTING_NEIGHBOURS = 200
@@ -61,7 +61,7 @@ def centre_margin(z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) -> Float[Tensor,
         raise LikewiseError(
             f"centre_margin: labels must have two classes or more, got only class {int(label[0])}; add another class"
         )
-    with full_products(z):
+    with full_precision_matmul(z):
         return fill_singletons(
             (2 + margins(ClassCentres(F.normalize(at_least_float32(z), dim=1), own, len(label)), own)) / 4, y
         )
@@ -81,7 +81,7 @@ class ClassCentres:
         self.centre = F.normalize(self.total, dim=1)
 
     def blocks(self) -> Iterator[Int[Tensor, "b"]]:
-        yield from torch.arange(len(self.z), device=self.z.device).split(max(1, AT_ONCE // self.classes))
+        yield from torch.arange(len(self.z), device=self.z.device).split(max(1, SCORE_BLOCK_SIZE // self.classes))
 
     def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "b C"]:
         z, own = self.z[rows], self.y[rows]
@@ -167,7 +167,7 @@ def votes(
             f"votes: rows must lie between 0 and {len(z) - 1}, got {int(rows.min())} to {int(rows.max())}"
         )
     place = torch.arange(min(k, len(z)), device=z.device)
-    for some in rows.split(max(1, AT_ONCE // k)) if len(rows) else ():
+    for some in rows.split(max(1, SCORE_BLOCK_SIZE // k)) if len(rows) else ():
         if foreign:
             found = rank(z[some], y[some], z, y, k=k, own=some, group=own[some], gallery_group=own)
             row, sim, voters = found.row, found.sim, torch.full_like(some, k)

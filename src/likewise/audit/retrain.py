@@ -17,7 +17,7 @@ from likewise.config.spec import spec
 from likewise.evaluation.checks import rows_of
 from likewise.evaluation.compare import compare
 from likewise.evaluation.scoring import as_compared, score
-from likewise.metrics import admit, of_the_set
+from likewise.metrics import import_metrics, is_set_metric
 from likewise.runs.dataset import make_protocol
 from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
@@ -75,16 +75,16 @@ def retrain(
 
 def score_test_queries(run: Run, settings: Train, items: Items, config: Audit, file: Path) -> None:
     """Write the metrics of every test query to a file, with labels before noise was injected."""
-    items = replace(items, y=items.y_first)  # training samples may be in the gallery
+    items = replace(items, y=items.y_before_noise)  # training samples may be in the gallery
     opened = OpenRun(
         run, checkpoint=config.checkpoint, device=config.device, workers=config.workers, quiet=config.quiet, settings=settings,
         items=items,
     )  # fmt: skip
     protocol, similarity = opened.protocol, opened.similarity
-    admit(settings.metrics, settings.allow_imports)
+    import_metrics(settings.metrics, settings.allow_imports)
     rows = rows_of(protocol, items, "test")
     e = as_compared(opened.embed(items, rows, title=f"embed test split, {file.stem}"), similarity)
-    metrics = [name for name in settings.metrics if not of_the_set(name)] or ["MAP@R"]
+    metrics = [name for name in settings.metrics if not is_set_metric(name)] or ["MAP@R"]
     scores, answers = score(e, items, protocol, metrics, similarity, opened.device, config.quiet)
     assert answers is not None
     write_per_query(file, scores, answers, e, items)

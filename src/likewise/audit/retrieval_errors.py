@@ -57,7 +57,7 @@ def _nearest_same_class(
     side, y = integer_scores.prepare(z[order], z.device, None, "z"), y[order]
     start, end = torch.searchsorted(y, y[at]), torch.searchsorted(y, y[at], right=True)
     mate, near = torch.full_like(y, -1, dtype=torch.int64), torch.full_like(y, torch.nan, dtype=torch.float64)
-    for block in integer_scores.cut(len(at), min(256, SIMILARITY_BLOCK_SIZE // len(y))):
+    for block in integer_scores.row_slices(len(at), min(256, SIMILARITY_BLOCK_SIZE // len(y))):
         some = at[block]
         band = torch.arange(int(start[block][0]), int(end[block][-1]), device=y.device)
         key = side.whole(some) @ side.whole(slice(int(band[0]), int(band[-1]) + 1)).T

@@ -11,8 +11,8 @@ import numpy as np
 
 from likewise.audit.read import UNSPLIT_NAME
 from likewise.audit.records import ExplainedErrors, SplitQuality, Subject
-from likewise.data.schema import CORNERS
-from likewise.io.files import write_aside, write_csv
+from likewise.data.schema import BOX_CORNERS
+from likewise.io.files import atomic_write, write_csv
 from likewise.types import Items
 
 FIXED_COLUMNS = ("row", "path", "label", "score", "suggested", "confidence", "margin", "reason", "split")
@@ -48,7 +48,7 @@ def write_tables(
     for name, split in subject.splits.items():
         own, place = split.e.row.numpy(), quality[name].near
         near.append(np.where(place >= 0, own[place.clip(0)], -1))
-    with write_aside(folder / "neighbours.npz") as aside, aside.open("wb") as file:
+    with atomic_write(folder / "neighbours.npz") as aside, aside.open("wb") as file:
         np.savez_compressed(file, row=row, near=np.concatenate(near))
 
 
@@ -63,7 +63,7 @@ def carried_columns(items: Items) -> dict[str, Sequence]:
         columns["group"] = np.where(items.group < 0, "", items.group.astype(str))
     found = {name: (own.astype(int) if own.dtype == bool else own).tolist() for name, own in columns.items()}
     if items.box is not None:
-        found |= {name: ["" if np.isnan(v) else f"{v:g}" for v in side] for name, side in zip(CORNERS, items.box.T)}
+        found |= {name: ["" if np.isnan(v) else f"{v:g}" for v in side] for name, side in zip(BOX_CORNERS, items.box.T)}
     return found
 
 
@@ -158,5 +158,5 @@ def write_parquet(file: Path, head: Sequence[str], lines: Sequence[Sequence]) ->
             columns[name] = [str(v) for v in column]
         else:
             columns[name] = [None if v == "" else int(v) if name in ("row", "query") else float(v) for v in column]
-    with write_aside(file) as aside:
+    with atomic_write(file) as aside:
         pq.write_table(pa.table(columns), aside)

@@ -113,7 +113,7 @@ def run_compare(config) -> None:
     "train every cell of a paper's table or of a grid, and print the results beside the paper's",
 )
 def run_bench(config) -> None:
-    from likewise.render.benchmark import show_sheet
+    from likewise.render.benchmark import show_benchmark
     from likewise.render.tables import Table, show_table
     from likewise.stages.bench import bench
 
@@ -121,7 +121,7 @@ def run_bench(config) -> None:
     if isinstance(found, Table):
         return show_table(found)
     if not config.quiet:
-        show_sheet(found)
+        show_benchmark(found)
         print(f"table: {found.folder / 'table.html'} (and .md, .tex, .csv)\nruns:  {found.folder / 'results.csv'}")
     if found.failed:
         sys.exit(1)
@@ -129,12 +129,12 @@ def run_bench(config) -> None:
 
 @command("tune CONFIG --ranges ...", "search for the best settings of a training on validation classes")
 def run_tune(config) -> None:
-    from likewise.render.tuning import show_found
+    from likewise.render.tuning import show_tuning
     from likewise.stages.tune import tune
 
     result = tune(config)
     if not config.quiet:
-        show_found(result)
+        show_tuning(result)
 
 
 @command("noise DATA --model ...", "make training labels wrong on purpose, and write the data as a table")
@@ -157,21 +157,21 @@ def run_report(config) -> None:
 
 @command("hierarchy RUN", "cluster the classes of a run, draw their tree, and compare it with a known taxonomy")
 def run_hierarchy(config) -> None:
-    from likewise.render.hierarchy import show_learned
+    from likewise.render.hierarchy import show_hierarchy
     from likewise.stages.hierarchy import hierarchy
 
-    show_learned(hierarchy(config))
+    show_hierarchy(hierarchy(config))
 
 
 @command("audit RUN_OR_EMBEDDINGS", "find probably wrong labels, and the training samples that cause test errors")
 def run_audit(config) -> None:
     from likewise.audit.summary import show_findings
-    from likewise.render.error_overlap import Overlapped, show_overlap
+    from likewise.render.error_overlap import ErrorOverlap, show_overlap
     from likewise.stages.audit import audit
 
     found = audit(config)
     if not config.quiet:
-        show_overlap(found) if isinstance(found, Overlapped) else show_findings(found)
+        show_overlap(found) if isinstance(found, ErrorOverlap) else show_findings(found)
 
 
 @command("review AUDIT", "serve a page on which people review the findings of an audit")

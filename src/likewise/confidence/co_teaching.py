@@ -49,10 +49,10 @@ class CoTeaching(Confidence):
     ) -> SampleWeights:
         raise two_networks_error("CoTeaching", 1)
 
-    def exchange(self, seen: list[PeerView], y: Int[Tensor, "B"], row: Int[Tensor, "B"]) -> list[SampleWeights]:
-        if len(seen) != 2:
-            raise two_networks_error("CoTeaching", len(seen))
-        return [keep_lowest_losses(other.loss, self._dropped_share()) for other in reversed(seen)]
+    def exchange(self, views: list[PeerView], y: Int[Tensor, "B"], row: Int[Tensor, "B"]) -> list[SampleWeights]:
+        if len(views) != 2:
+            raise two_networks_error("CoTeaching", len(views))
+        return [keep_lowest_losses(other.loss, self._dropped_share()) for other in reversed(views)]
 
     def after_step(self, step: int) -> None:
         self.step.fill_(step)

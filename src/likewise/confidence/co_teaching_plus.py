@@ -50,19 +50,19 @@ class CoTeachingPlus(Confidence):
     ) -> SampleWeights:
         raise two_networks_error("CoTeachingPlus", 1)
 
-    def exchange(self, seen: list[PeerView], y: Int[Tensor, "B"], row: Int[Tensor, "B"]) -> list[SampleWeights]:
-        if len(seen) != 2:
-            raise two_networks_error("CoTeachingPlus", len(seen))
-        if seen[0].prediction is None or seen[1].prediction is None:
+    def exchange(self, views: list[PeerView], y: Int[Tensor, "B"], row: Int[Tensor, "B"]) -> list[SampleWeights]:
+        if len(views) != 2:
+            raise two_networks_error("CoTeachingPlus", len(views))
+        if views[0].prediction is None or views[1].prediction is None:
             raise LikewiseError(
                 "CoTeachingPlus: the loss must predict a class for each sample, got a loss without classes; "
                 "use a loss with proxies, such as NormSoftmax(), or use CoTeaching"
             )
-        differ = seen[0].prediction != seen[1].prediction
+        differ = views[0].prediction != views[1].prediction
         self.differing = differ.float().mean()
         among = differ | ~differ.any() | (self.step < self.start_steps)
         rate = dropped_share(self.step, self.per_pass, self.ramp_steps, self.share)
-        return [keep_lowest_losses(other.loss, rate, among) for other in reversed(seen)]
+        return [keep_lowest_losses(other.loss, rate, among) for other in reversed(views)]
 
     def after_step(self, step: int) -> None:
         self.step.fill_(step)

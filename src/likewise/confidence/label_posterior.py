@@ -7,7 +7,7 @@ from torch import Tensor
 
 from likewise.contracts import Confidence
 from likewise.numerics.label_noise import discriminate
-from likewise.similarity import full_products
+from likewise.similarity import full_precision_matmul
 from likewise.types import Embedded, LikewiseError, Relabelling, SampleWeights
 
 
@@ -82,7 +82,7 @@ class LabelPosterior(Confidence):
                 "LabelPosterior: the features must be finite, got NaN or infinite values; lower lr or set clip_norm"
             )
         top, sure, own = y.clone(), x.new_ones(len(x)), x.new_ones(len(x))
-        with full_products(x):
+        with full_precision_matmul(x):
             settings = {"rounds": self.rounds, "folds": self.folds, "shrink": self.shrink, "seed": self.seed}
             each, noise = discriminate(x, y, self.classes, **settings)
             for rows in each.blocks():

@@ -7,7 +7,7 @@ from likewise.config.evaluate import Compare, Embed, Evaluate, Hierarchy, List, 
 from likewise.config.experiments import Bench, Demo, Published, Tune
 from likewise.config.noise import Noise
 from likewise.config.present import Export, Report, Search
-from likewise.config.train import KEPT_OUT, SPECS, Train, merged_settings
+from likewise.config.train import SETTINGS_OUTSIDE_IDENTITY, SPECS, Train, merged_settings
 
 __all__ = [
     "KEPT_OUT",

@@ -24,7 +24,7 @@ def hints_of_train() -> dict[str, object]:
     return typing.get_type_hints(Train)
 
 
-def set_of_train() -> list[str]:
+def names_of_settings() -> list[str]:
     """Return the names of the settings that a file can set."""
     return [f.name for f in dataclasses.fields(Train) if f.name not in COMMAND_SETTINGS]
 
@@ -39,7 +39,7 @@ def plain(key: str, value: object) -> object:
         return tuple(value) if isinstance(value, list) else value
     if key not in hints:
         raise LikewiseError(
-            f"grid: there is no setting '{key}'{nearest_name(key, hints)} It takes: {', '.join(set_of_train())}"
+            f"grid: there is no setting '{key}'{nearest_name(key, hints)} It takes: {', '.join(names_of_settings())}"
         )
     inside = typing.get_args(hints[key])
     words = [w for option in inside if typing.get_origin(option) is typing.Literal for w in typing.get_args(option)]

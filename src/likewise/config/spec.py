@@ -27,7 +27,7 @@ FACT_NAMES = (
 )  # fmt: skip
 """Facts that only the run knows; they fill the arguments of the same name that a spec leaves out."""
 
-ARRAYS = ("labels", "class_names", "taxonomy", "rows", "embedder", "make_loss")
+ARRAY_FACTS = ("labels", "class_names", "taxonomy", "rows", "embedder", "make_loss")
 """Facts that cannot be written as text: `spec` leaves them out, and `build` needs them again."""
 
 FOREIGN_FACT_NAMES = {"num_classes": "classes", "embedding_size": "dim", "descriptors_dim": "dim"}
@@ -101,7 +101,7 @@ def spec(component) -> str:
         return component.written
     arguments = []
     for name, parameter in _parameters(type(component)).items():
-        if name in ARRAYS:
+        if name in ARRAY_FACTS:
             continue
         value = getattr(component, name)
         if parameter.default is inspect.Parameter.empty or not _same(value, parameter.default):

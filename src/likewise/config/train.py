@@ -18,7 +18,7 @@ from likewise.config.cli_types import (
     spec_fields,
 )
 
-KEPT_OUT = (
+SETTINGS_OUTSIDE_IDENTITY = (
     "root",
     "recipe",
     "device",
@@ -271,5 +271,5 @@ def merged_settings(base: dict[str, Any], given: dict[str, Any]) -> dict[str, An
     return {key: value for key, value in base.items() if key not in superseded} | given
 
 
-SPECS = tuple(name for name in spec_fields(Train) if name not in KEPT_OUT)
+SPECS = tuple(name for name in spec_fields(Train) if name not in SETTINGS_OUTSIDE_IDENTITY)
 """Settings that are specs of components and change what is learned."""

@@ -25,7 +25,7 @@ NAMES: dict[str, str] = {
 }
 """Named data sets. To add one: a module in this package with a function of its name (root, ... -> Items), and a line here."""
 
-HUB = {
+HUB_FORMS = {
     "hf:NAME": "a data set of Hugging Face, or its folder: hf:NAME[:CONFIG][?image=COLUMN&label=COLUMN&split=train,test]"
 }
 """Form of DATA for data sets on a hub -> its description, for `likewise list`."""

@@ -24,7 +24,7 @@ AUGMENT_KINDS = ("crop", "affine", "none")
 BOX_TRIES, RATIO_RANGE = 10, (3 / 4, 4 / 3)
 """Random boxes, as in torchvision: most draws until a box fits, and the range of width / height."""
 
-DEGREES, SHIFT, ZOOM = 8.0, 0.08, (0.9, 1.1)
+MAX_TURN_DEGREES, MAX_SHIFT_SHARE, ZOOM_RANGE = 8.0, 0.08, (0.9, 1.1)
 """Augmentation "affine": largest rotation in degrees, largest shift as a share of the side, and range of the scale."""
 
 POSITION_BITS, WEIGHT_BITS, COLOUR_BITS = 20, 10, 21
@@ -167,10 +167,13 @@ def motions(chance: Float[np.ndarray, "B 4"], size: int) -> Int[np.ndarray, "B 4
     Pixel (i, j) of the moved square comes from row a i - b j + d, column a j + b i + c of the original square.
     """
     turn, zoom, right, down = (2 * chance - 1).T
-    angle, scale = np.radians(DEGREES * turn), (ZOOM[0] + ZOOM[1]) / 2 + (ZOOM[1] - ZOOM[0]) / 2 * zoom
+    angle, scale = (
+        np.radians(MAX_TURN_DEGREES * turn),
+        (ZOOM_RANGE[0] + ZOOM_RANGE[1]) / 2 + (ZOOM_RANGE[1] - ZOOM_RANGE[0]) / 2 * zoom,
+    )
     a, b = np.cos(angle) / scale, np.sin(angle) / scale
     middle = (size - 1) / 2
-    x, y = middle + SHIFT * size * right, middle + SHIFT * size * down
+    x, y = middle + MAX_SHIFT_SHARE * size * right, middle + MAX_SHIFT_SHARE * size * down
     return np.rint(np.stack([a, b, middle - a * x - b * y, middle + b * x - a * y], 1) * 2**POSITION_BITS).astype(
         np.int64
     )

@@ -14,7 +14,7 @@ from PIL import Image
 
 from likewise.data.crop_resize import check_size, shrink
 from likewise.data.images import crop, file_of, image_of, upright
-from likewise.io.image_files import open_picture
+from likewise.io.image_files import open_image
 from likewise.io.progress import bar
 from likewise.types import Items, LikewiseError
 
@@ -77,7 +77,7 @@ def _area(items: Items, side: int | None, row: int) -> int:
 def _outline(file: str) -> Image.Image | None:
     """Return a blank image with the size of the decoded image after EXIF rotation; None if only decoding can show it."""
     try:
-        with open_picture(file) as image:
+        with open_image(file) as image:
             if image.format == "PNG":  # its EXIF rotation may come after the pixels
                 content = Path(file).read_bytes()
                 sure = not any(word in content for word in (b"eXIf", b"type exif", b"adobe.xmp"))

@@ -22,7 +22,7 @@ from jaxtyping import Int, UInt8, UInt32
 
 from likewise.data.decode import check_has_images, decoded
 from likewise.data.images import BadImage, check_files, file_of
-from likewise.io.files import cache_folder, write_aside
+from likewise.io.files import atomic_write, cache_folder
 from likewise.io.locks import file_lock, share_lock
 from likewise.types import Items, LikewiseError
 
@@ -258,7 +258,7 @@ def _build(items: Items, side: int | None, home: Path, workers: int, quiet: bool
                 size, crc = [], 0
     edge = np.cumsum([0, *(len(block["size"]) for block in blocks)])
     sizes, crcs = np.concatenate([block["size"] for block in blocks]), np.array([b["crc"] for b in blocks], np.uint32)
-    with write_aside(home / "index.npz") as aside, aside.open("wb") as file:
+    with atomic_write(home / "index.npz") as aside, aside.open("wb") as file:
         np.savez(file, size=sizes, edge=edge, crc=crcs)
     os.replace(part, home / "pixels.bin")  # from here on the cache is complete
     journal.unlink()

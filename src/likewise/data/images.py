@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image, ImageOps
 from torch.utils.data import DataLoader, Dataset
 
-from likewise.io.image_files import formats, open_picture
+from likewise.io.image_files import formats, open_image
 from likewise.types import Items, LikewiseError
 
 MAX_SIDE_FACTOR = 100
@@ -33,7 +33,7 @@ def read_image(path: str | os.PathLike, box: Iterable[float] | None = None) -> I
     try:
         if os.path.getsize(path) == 0:
             raise BadImage(f"{path}: the file is empty (0 bytes); download it again or drop it")
-        with open_picture(path) as image:
+        with open_image(path) as image:
             image.load()
             image = to_rgb(upright(image))
     except BadImage:

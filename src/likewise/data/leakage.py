@@ -110,7 +110,7 @@ def hash_of(file: str) -> bytes:
         return hashlib.file_digest(content, "blake2b").digest()
 
 
-def say_leaks(found: Leaks) -> str:
+def describe_leaks(found: Leaks) -> str:
     """Return a message about the leakage that was found."""
     messages = []
     if found.classes:

@@ -27,7 +27,7 @@ PREFETCH_ITEMS = 2
 
 
 @runtime_checkable
-class Held(Protocol):
+class ImageStore(Protocol):
     """Decoded images that batches are cropped from, such as `placement.Resident`. `ahead`: run `stage` ahead of time."""
 
     device: torch.device
@@ -56,7 +56,7 @@ def batches(
     look: Plain | Callable | None,
     *,
     device: torch.device,
-    held: Held | None = None,
+    held: ImageStore | None = None,
     workers: int = 0,
     seed: int = 0,
     first_draw: int = 0,
@@ -96,7 +96,7 @@ def batches(
         yield Batch(x, send(y[row], device), send(row, device))
 
 
-def _from_held(keys: _Keys, held: Held, look: Plain, seed: int) -> Iterator[tuple[Tensor, Key]]:
+def _from_held(keys: _Keys, held: ImageStore, look: Plain, seed: int) -> Iterator[tuple[Tensor, Key]]:
     """Yield batches from decoded images."""
 
     def stage(key: Key):
@@ -144,7 +144,7 @@ def _one_ahead(keys: _Keys, make: Callable[[Key], Tensor], device: torch.device)
             yield handed(*waiting)  # pyright: ignore[reportArgumentType]
 
 
-def _taken(waiting: deque[tuple[Future, Key]], held: Held, look: Plain) -> tuple[Tensor, Key]:
+def _taken(waiting: deque[tuple[Future, Key]], held: ImageStore, look: Plain) -> tuple[Tensor, Key]:
     staged, key = waiting.popleft()
     return held.make(staged.result(), look.size), key
 

@@ -169,7 +169,7 @@ def choose(wanted: int, device: torch.device, budget: int | None) -> Literal["di
     return "host" if wanted <= free() else "disk"
 
 
-def at_hand(items: Items, rows: Int[np.ndarray, "n"], device: torch.device, side: int | None) -> Resident | None:
+def open_cached(items: Items, rows: Int[np.ndarray, "n"], device: torch.device, side: int | None) -> Resident | None:
     """Return cached decoded images for a single use of each; None if there is no complete cache."""
     try:
         if items.x is None and is_cached(items, side):

@@ -16,9 +16,9 @@ from likewise.errors import LikewiseError
 SPLIT_NAMES = ("train", "val", "test")
 FLAG_VALUES = {"1": True, "true": True, "0": False, "false": False, "": False}
 FLAG_WORDS = {*FLAG_VALUES, "yes", "no", "y", "n", "t", "f"}  # words that are meant as a flag, not as a gallery name
-CORNERS = ("left", "top", "right", "bottom")
+BOX_CORNERS = ("left", "top", "right", "bottom")
 KNOWN_COLUMNS = (
-    "path", "label", "label_clean", "split", "query", "gallery", "class_name", "class_name_clean", "group", "box", *CORNERS,
+    "path", "label", "label_clean", "split", "query", "gallery", "class_name", "class_name_clean", "group", "box", *BOX_CORNERS,
     "weight",
 )  # fmt: skip
 
@@ -202,13 +202,13 @@ def weights(sheet: Sheet) -> np.ndarray | None:
 
 def boxes(sheet: Sheet) -> np.ndarray | None:
     """Return boxes from one column `left top right bottom` or from four columns. An empty box (whole image) becomes NaN."""
-    four = [name for name in CORNERS if name in sheet.column]
+    four = [name for name in BOX_CORNERS if name in sheet.column]
     if "box" in sheet.column and len(four) == 4:
         raise LikewiseError(f"{sheet.owner}: {sheet.file} has boxes twice, as box and as four columns; keep one form")
     if "box" in sheet.column:
         cells = [box_words(cell) for cell in sheet.column["box"]]
     elif len(four) == 4:
-        cells = [[text(c) for c in cell] for cell in zip(*(sheet.column[name] for name in CORNERS), strict=True)]
+        cells = [[text(c) for c in cell] for cell in zip(*(sheet.column[name] for name in BOX_CORNERS), strict=True)]
         cells = [cell if any(cell) else [] for cell in cells]
     else:
         return None

@@ -12,7 +12,7 @@ import numpy as np
 from likewise.data.images import drop, file_of
 from likewise.data.schema import check_names, class_numbers, optional_columns
 from likewise.data.tabular import Sheet, read_csv, read_parquet
-from likewise.io.files import write_aside, write_csv
+from likewise.io.files import atomic_write, write_csv
 from likewise.types import Items, LikewiseError
 
 
@@ -107,11 +107,11 @@ def write_table(items: Items, file: str) -> None:
     if items.x is not None:
         flat = pa.array(np.ascontiguousarray(items.x, np.float32).reshape(-1))
         columns["x"] = pa.FixedSizeListArray.from_arrays(flat, items.x.shape[1])
-    with write_aside(Path(file)) as aside:
+    with atomic_write(Path(file)) as aside:
         pq.write_table(pa.table(columns), aside)
 
 
-def write_spoiled(items: Items, file: Path, *, drop_wrong: bool = False) -> None:
+def write_noisy(items: Items, file: Path, *, drop_wrong: bool = False) -> None:
     """Write items with injected label noise as a table whose paths are valid from the folder of the table.
 
     Args:

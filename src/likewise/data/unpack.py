@@ -14,7 +14,7 @@ from typing import Any
 
 from likewise.errors import LikewiseError, nearest_name
 from likewise.io.files import cache_folder, write_csv
-from likewise.io.image_files import IMAGE_SUFFIXES, formats, open_picture
+from likewise.io.image_files import IMAGE_SUFFIXES, formats, open_image
 
 ERROR_OWNER = "hf"
 """Name at the start of error messages."""
@@ -161,7 +161,7 @@ def read_named(path: str, within: Sequence[str] | None, at: str) -> bytes | None
 def suffix_of(content: bytes | str) -> str:
     """Return the suffix for the format of an image's bytes or file; `UNKNOWN_SUFFIX` if Pillow cannot identify it."""
     try:
-        with open_picture(io.BytesIO(content) if isinstance(content, bytes) else content) as image:
+        with open_image(io.BytesIO(content) if isinstance(content, bytes) else content) as image:
             return f".{str(image.format).lower()}" if image.format else UNKNOWN_SUFFIX
     except Exception:  # Pillow raises many types
         return UNKNOWN_SUFFIX

@@ -18,7 +18,7 @@ from likewise.deploy.model import Model, load, model_of, settings_to_rebuild
 from likewise.deploy.model_card import Card, code, fill, write_card
 from likewise.deploy.onnx import check_onnx_packages, preprocessing, write_onnx
 from likewise.deploy.parity import Parity, compare, parity_inputs
-from likewise.io.files import FULL, write_json
+from likewise.io.files import DISK_FULL_ERRNOS, write_json
 from likewise.io.progress import bar
 from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
@@ -65,7 +65,7 @@ def export(config: Export, say=print) -> Exported:
         workers=0, quiet=config.quiet, say=say,
     )  # fmt: skip
     items = data_of(opened) if config.parity_samples else None
-    check_out(out)
+    check_output_path(out)
     model = model_of(opened)
     given, of = parity_inputs(model, opened.protocol, items, config.parity_samples)
     with folder_aside(out) as aside, bar("write and compare", 2, quiet=config.quiet) as progress:
@@ -95,7 +95,7 @@ def write_safetensors(folder: Path, model: Model, run: Run, config: Train) -> Ca
     return load(folder, device="cpu", allow_imports=config.allow_imports)
 
 
-def check_out(out: Path) -> None:
+def check_output_path(out: Path) -> None:
     """Raise unless the folder is new, empty, or an earlier export, whose files will be replaced."""
     if not out.exists():
         return
@@ -132,7 +132,7 @@ def folder_aside(out: Path) -> Iterator[Path]:
         for new in aside.iterdir():
             new.rename(out / new.name)
     except OSError as error:
-        hint = "free some space" if error.errno in FULL else "give another folder with --out"
+        hint = "free some space" if error.errno in DISK_FULL_ERRNOS else "give another folder with --out"
         raise LikewiseError(f"export: '{out}' cannot be written ({error.strerror or error}); {hint}") from None
     finally:
         shutil.rmtree(aside, ignore_errors=True)

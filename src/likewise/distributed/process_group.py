@@ -66,7 +66,7 @@ def wait_for_all() -> None:
         dist.barrier()
 
 
-def one_by_one(work: Callable[[], None]) -> None:
+def first_process_first(work: Callable[[], None]) -> None:
     """Run `work` in the first process, then in the others, which can use the files that the first one wrote."""
     if world()[0] == 0:
         work()
@@ -75,7 +75,7 @@ def one_by_one(work: Callable[[], None]) -> None:
         work()
 
 
-def anybody(*flags: bool) -> tuple[bool, ...]:
+def any_process(*flags: bool) -> tuple[bool, ...]:
     """Return, for every flag, whether it is set in any process. Runs on the host, without a device sync."""
     if world()[1] == 1:
         return flags
@@ -84,7 +84,7 @@ def anybody(*flags: bool) -> tuple[bool, ...]:
     return tuple(reduced.bool().tolist())
 
 
-def same_for_all(t: Tensor) -> Tensor:
+def broadcast_from_first(t: Tensor) -> Tensor:
     """Return the tensor of the first process, in every process."""
     if world()[1] > 1:
         t = t.contiguous()

@@ -175,7 +175,7 @@ def own(part: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
     return state | {name: _cut(state[name], count) for name, _, count in shares(part) if name in state}
 
 
-def whole_memory(optimizer: torch.optim.Optimizer, parts: Iterable[nn.Module]) -> dict:
+def full_optimizer_state(optimizer: torch.optim.Optimizer, parts: Iterable[nn.Module]) -> dict:
     """Return the optimiser state with all rows of the sharded parameters of these modules; see `whole`."""
 
     def gather(memory: dict, count: int) -> dict:
@@ -184,7 +184,7 @@ def whole_memory(optimizer: torch.optim.Optimizer, parts: Iterable[nn.Module]) -
     return _map_sharded_state(optimizer, optimizer.state_dict(), parts, gather)
 
 
-def own_memory(optimizer: torch.optim.Optimizer, state: dict, parts: Iterable[nn.Module]) -> dict:
+def own_optimizer_state(optimizer: torch.optim.Optimizer, state: dict, parts: Iterable[nn.Module]) -> dict:
     """Return this process's rows of an optimiser state with all rows."""
 
     def cut(memory: dict, count: int) -> dict:

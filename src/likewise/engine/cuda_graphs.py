@@ -134,7 +134,7 @@ class _Fields(nn.Module):
         return tuple(getattr(out, name) for name in self.fields)
 
 
-class Looking:
+class GraphedInference:
     """An embedder in evaluation mode whose forward pass is replayed as one CUDA graph if possible.
 
     The first batch is captured. Batches of another shape, and networks that cannot be captured, run in eager mode. The next call
@@ -188,7 +188,7 @@ def warm_up(work: Callable[[], object]) -> None:
 
 
 @dataclass
-class Fast:
+class ModeTuner:
     """Chooses the execution mode of the network of a training by measuring. Call `renew` when other parameters become trainable.
 
     Args:

@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Int
 
 from likewise.data.augment import Plain
-from likewise.data.loader import Held, batches, choose_workers, in_order
+from likewise.data.loader import ImageStore, batches, choose_workers, in_order
 from likewise.distributed.collectives import gathered, share
-from likewise.engine.cuda_graphs import Looking
+from likewise.engine.cuda_graphs import GraphedInference
 from likewise.io.progress import bar
 from likewise.models.embedder import Embedder
 from likewise.types import Embedded, Items
@@ -29,7 +29,7 @@ def embed_rows(
     look: Plain | None,
     *,
     device: torch.device,
-    held: Held | None = None,
+    held: ImageStore | None = None,
     batch: int = 256,
     workers: int = 0,
     features: bool = False,
@@ -66,10 +66,12 @@ def embed_rows(
         choose_workers(workers) if len(own) > 2 * batch else 0
     )  # starting processes takes longer than reading few images
     if held is None and look is not None:
-        from likewise.data.placement import at_hand  # imported late: only this case needs the cache
+        from likewise.data.placement import open_cached  # imported late: only this case needs the cache
 
-        held = at_hand(items, own, device, look.side)
-    network = Looking(embedder) if device.type == "cuda" and len(own) > MIN_CAPTURE_BATCHES * batch else embedder
+        held = open_cached(items, own, device, look.side)
+    network = (
+        GraphedInference(embedder) if device.type == "cuda" and len(own) > MIN_CAPTURE_BATCHES * batch else embedder
+    )
     try:
         with bar(title, len(own), quiet=quiet) as progress:
             for data in batches(items, in_order(own, batch), look, device=device, held=held, workers=workers):

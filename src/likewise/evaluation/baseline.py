@@ -5,7 +5,7 @@ from __future__ import annotations
 from likewise.config import Train
 from likewise.evaluation.checks import rows_of
 from likewise.evaluation.scoring import as_compared, score, summary
-from likewise.metrics import admit, as_text
+from likewise.metrics import as_text, import_metrics
 from likewise.numerics.bootstrap import paired
 from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
@@ -19,7 +19,7 @@ WORSE_HINT = (
 """Advice if training made the scores worse."""
 
 
-def add_before(run: Run, config: Train, say=print) -> dict:
+def add_baseline(run: Run, config: Train, say=print) -> dict:
     """Return the scores of a run; if the network started from pretrained weights, with the baseline in "before".
 
     The baseline is computed once and stored in scores.json. If it cannot be computed, `say` receives the reason.
@@ -42,7 +42,7 @@ def add_before(run: Run, config: Train, say=print) -> dict:
 
 def score_before(run: Run, config: Train, metrics: list[str]) -> dict:
     """Return the `summary` of the untrained network, and the change of the selection metric by training, with its interval."""
-    admit(metrics, config.allow_imports)
+    import_metrics(metrics, config.allow_imports)
     opened = OpenRun(
         run, checkpoint="untrained", device=config.device, data=config.data, root=config.root, workers=config.workers,
         allow_imports=config.allow_imports, quiet=True, say=lambda line: None,
@@ -62,7 +62,7 @@ def score_before(run: Run, config: Train, metrics: list[str]) -> dict:
     return summary(each, e, similarity, metrics, device) | {"change": change}
 
 
-def say_loss(scores: dict) -> str:
+def worse_than_baseline(scores: dict) -> str:
     """Return a warning if training made the selection metric worse and the interval of the change excludes 0; else ""."""
     change = scores.get("before", {}).get("change", {})
     if not change.get("high", 0) < 0:  # False for NaN

@@ -9,10 +9,10 @@ from jaxtyping import Float, Int
 from likewise.config import Train
 from likewise.config.spec import spec
 from likewise.contracts import Protocol, Split
-from likewise.data.leakage import leaks, say_leaks
-from likewise.evaluation.answers import answers_for, findable
+from likewise.data.leakage import describe_leaks, leaks
+from likewise.evaluation.answers import count_relevant_rows, max_results
 from likewise.io.progress import bar
-from likewise.metrics import admit, measure_set, metric, of_the_set, reach, spectrum
+from likewise.metrics import import_metrics, is_set_metric, measure_set, metric, reach, spectrum
 from likewise.types import Items, LikewiseError
 
 
@@ -47,8 +47,8 @@ def check_length(z: Float[torch.Tensor, "N D"], cosine: bool) -> list[float]:
 
 def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
     """Raise before training if the metrics of the settings cannot be computed on the test split after it."""
-    admit((config.select, *config.metrics), config.allow_imports)
-    rows, per_query = protocol.rows(items, "test"), [name for name in config.metrics if not of_the_set(name)]
+    import_metrics((config.select, *config.metrics), config.allow_imports)
+    rows, per_query = protocol.rows(items, "test"), [name for name in config.metrics if not is_set_metric(name)]
     for name in (config.select, *per_query):
         metric(name)
     deepest = reach(per_query).k
@@ -63,13 +63,13 @@ def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
             f"train: the test split of '{items.name}' must hold two classes or more, got {classes}; add classes, "
             "check the `split` column, or use --no-evaluate"
         )
-    available = answers_for(is_query, in_gallery)
+    available = max_results(is_query, in_gallery)
     if deepest > available:
         raise LikewiseError(
             f"train: the metrics need {deepest} results of every query, but the test split has {available}; use a smaller k "
             "in --metrics, or --no-evaluate"
         )
-    if not findable(items, protocol, rows).any():
+    if not count_relevant_rows(items, protocol, rows).any():
         raise LikewiseError(
             f"train: in the test split of '{items.name}' no query has a relevant gallery row outside its group; check "
             "`query`, `gallery`, `group` and `split`, or use --no-evaluate"
@@ -82,4 +82,4 @@ def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
 def find_leaks(items: Items, protocol: Protocol, quiet: bool) -> str:
     """Return a sentence about samples that the train and test splits share; "" if there are none."""
     with bar("check for leaks", 100, quiet=quiet) as shown:
-        return say_leaks(leaks(items, protocol, shown.reach))
+        return describe_leaks(leaks(items, protocol, shown.reach))

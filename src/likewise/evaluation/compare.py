@@ -12,8 +12,8 @@ from jaxtyping import Float
 
 from likewise.config import Compare, check
 from likewise.errors import nearest_name
-from likewise.io.files import check_out, write_aside
-from likewise.numerics.bootstrap import Redrawn, paired, t_interval
+from likewise.io.files import atomic_write, check_output_path
+from likewise.numerics.bootstrap import BootstrapResult, paired, t_interval
 from likewise.render.comparison import draw_comparison
 from likewise.render.figures import save_figure
 from likewise.runs.folder import Run
@@ -27,8 +27,8 @@ ROUNDING_TOLERANCE = 1e-12
 def compare(config: Compare) -> dict:
     """Return B - A for every metric, with 95 % intervals over queries and over classes, as a dict for JSON."""
     check(config)
-    out = check_out(config.out, ".png", "compare") if config.out else None
-    changed = check_out(config.csv, ".csv", "compare", "--csv") if config.csv else None
+    out = check_output_path(config.out, ".png", "compare") if config.out else None
+    changed = check_output_path(config.csv, ".csv", "compare", "--csv") if config.csv else None
     (a, about_a), (b, about_b) = open_side(config.run_a), open_side(config.run_b)
     names = shared_metrics(a, b, config.metrics)
     moved = about_a is not None and about_b is not None and about_a["data"] != about_b["data"]
@@ -62,7 +62,7 @@ def compare(config: Compare) -> dict:
         },
     }
     if out:
-        with write_aside(out) as aside:
+        with atomic_write(out) as aside:
             save_figure(draw_comparison(result), aside)
     if changed:
         write_changes(changed, result)
@@ -162,13 +162,13 @@ def same(a: PerQuery, b: PerQuery, about_a: dict | None, about_b: dict | None) -
     return None
 
 
-def ends(redrawn: Redrawn, m: int) -> dict:
+def ends(redrawn: BootstrapResult, m: int) -> dict:
     """Return the interval of metric number `m`; its ends are None if there is one query or class only."""
     named = {name: np.asarray(getattr(redrawn, name))[m] for name in ("low", "high", "crossing")}
     return {k: None if np.isnan(v) else float(v) for k, v in named.items()} | {"n": redrawn.n, "few": redrawn.few}
 
 
-def conclude(name: str, by_query: Redrawn, by_class: Redrawn, m: int) -> str:
+def conclude(name: str, by_query: BootstrapResult, by_class: BootstrapResult, m: int) -> str:
     """Return the result as a sentence, by the interval over classes; over queries if there are too few classes."""
     by, units = (by_query, "queries") if by_class.few else (by_class, "classes")
     mean, low, high = (100 * float(np.asarray(v)[m]) for v in (by.mean, by.low, by.high))
@@ -226,7 +226,7 @@ def write_changes(file: Path, result: dict) -> None:
         for name, about in result["metrics"].items()
         for query in about["better"] + about["worse"]
     ]
-    with write_aside(file) as aside, aside.open("w", encoding="utf-8", newline="") as text:
+    with atomic_write(file) as aside, aside.open("w", encoding="utf-8", newline="") as text:
         names = ("metric", "row", "class", "a", "b", "path")
         table = csv.DictWriter(text, names, restval="")
         table.writeheader()

@@ -11,7 +11,7 @@ from likewise.config import Embed, Train, check
 from likewise.data.augment import Plain
 from likewise.engine.embed import embed_rows
 from likewise.evaluation.scoring import as_compared
-from likewise.io.files import check_out
+from likewise.io.files import check_output_path
 from likewise.models.backbones import width_of
 from likewise.models.embedder import Embedder
 from likewise.runs.dataset import load_items
@@ -26,7 +26,7 @@ from likewise.types import Embedded, Items, LikewiseError
 def embed(config: Embed, say=print, fetch: bool = True) -> Embedded:
     """Return the embeddings of all rows of the data, and write them to `config.out` if it is set. `fetch`: see `load_items`."""
     check(config)
-    out = check_out(config.out, ".npz", "embed") if config.out else None
+    out = check_output_path(config.out, ".npz", "embed") if config.out else None
     device = choose_device(config.device)
     is_run = os.path.exists(os.path.expanduser(config.run)) or os.sep in config.run
     options = {"checkpoint": config.checkpoint, "device": device, "allow_imports": config.allow_imports}

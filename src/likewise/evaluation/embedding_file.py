@@ -14,8 +14,8 @@ from likewise.distributed.process_group import joined, world
 from likewise.evaluation.checks import check_length, find_leaks, rows_of
 from likewise.evaluation.excluded_pairs import read_pairs
 from likewise.evaluation.scoring import score_with_galleries
-from likewise.io.files import check_out
-from likewise.metrics import admit, of_the_set
+from likewise.io.files import check_output_path
+from likewise.metrics import import_metrics, is_set_metric
 from likewise.runs.dataset import protocol_for
 from likewise.runs.devices import bytes_of, choose_device
 from likewise.runs.embeddings import origin
@@ -49,9 +49,9 @@ def check_for_embeddings(config: Evaluate, what: str) -> Path | None:
     for name, usual in (("data", None), ("root", None), ("checkpoint", "best")):
         if getattr(config, name) != usual:
             raise LikewiseError(f"evaluate: {what}, but --{name} needs a run; drop --{name}")
-    admit(config.metrics, config.allow_imports)
-    out = check_out(config.per_query, ".parquet", "evaluate", "--per-query") if config.per_query else None
-    if out and all(map(of_the_set, config.metrics)):
+    import_metrics(config.metrics, config.allow_imports)
+    out = check_output_path(config.per_query, ".parquet", "evaluate", "--per-query") if config.per_query else None
+    if out and all(map(is_set_metric, config.metrics)):
         raise LikewiseError("evaluate: --per-query needs at least one metric per query; add R@1")
     return out
 
@@ -73,7 +73,7 @@ def score_items(
     x = x if x.flags.writeable else x.copy()  # torch needs a writeable array
     e = Embedded(torch.as_tensor(x), torch.as_tensor(items.y[rows]), torch.as_tensor(rows))
     how = {"budget": bytes_of(config.memory), "exclude": read_pairs(config.exclude, items)}
-    length = check_length(e.z, similarity == "cosine" or any(map(of_the_set, config.metrics)))
+    length = check_length(e.z, similarity == "cosine" or any(map(is_set_metric, config.metrics)))
     result, scores, found = score_with_galleries(
         e, items, protocol, config.metrics, similarity, device, config.quiet, **how
     )

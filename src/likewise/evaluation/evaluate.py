@@ -15,8 +15,8 @@ from likewise.evaluation.checks import find_leaks, rows_of
 from likewise.evaluation.excluded_pairs import read_pairs
 from likewise.evaluation.results import best_test_epoch, write_results
 from likewise.evaluation.scoring import as_compared, score_with_galleries
-from likewise.metrics import admit
-from likewise.retrieval.ranking import BUDGET
+from likewise.metrics import import_metrics
+from likewise.retrieval.ranking import WORKING_MEMORY_BYTES
 from likewise.runs.devices import bytes_of, choose_device
 from likewise.runs.folder import Run, find_target
 from likewise.runs.open import OpenRun
@@ -65,7 +65,7 @@ def evaluate_run(
     similarity: str | None = None,
     workers: int = -1,
     quiet: bool = False,
-    budget: int = BUDGET,
+    budget: int = WORKING_MEMORY_BYTES,
     exclude: str | None = None,
     pixels: Pixels | None = None,
     known: bool = False,
@@ -96,12 +96,12 @@ def evaluate_open(
     *,
     split: Split = "test",
     similarity: str | None = None,
-    budget: int = BUDGET,
+    budget: int = WORKING_MEMORY_BYTES,
     exclude: str | None = None,
     pixels: Pixels | None = None,
 ) -> dict:
     """Return the scores of the network of an open run on a split of its data; see `evaluate_run`."""
-    admit(metrics, opened.settings.allow_imports)
+    import_metrics(metrics, opened.settings.allow_imports)
     run, items, protocol, finished = opened.run, opened.items, opened.protocol, opened.run.done
     rows, pairs = rows_of(protocol, items, split), read_pairs(exclude, items)
     similarity = similarity or opened.similarity

@@ -9,14 +9,14 @@ import torch
 from jaxtyping import Float, Int
 from torch.nn.functional import normalize
 
-from likewise.config import KEPT_OUT, Train, to_dict
+from likewise.config import SETTINGS_OUTSIDE_IDENTITY, Train, to_dict
 from likewise.config.spec import spec
 from likewise.evaluation.scoring import score, summary
 from likewise.io.files import load_arrays
-from likewise.metrics import admit
+from likewise.metrics import import_metrics
 from likewise.protocols import ClassFolds
 from likewise.runs.dataset import make_protocol
-from likewise.runs.embeddings import EMBEDDINGS
+from likewise.runs.embeddings import EMBEDDINGS_FILE
 from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
 from likewise.runs.settings import read_config
@@ -43,7 +43,7 @@ def score_folds(
         allow_imports: whether components that the runs give by dotted name may be imported, which runs their code.
     """
     config, runs = order_folds(runs, allow_imports)
-    admit(metrics, allow_imports)
+    import_metrics(metrics, allow_imports)
     first = OpenRun(runs[0], device=device, settings=config, quiet=quiet, say=lambda line: None)
     items, protocol = first.items, first.protocol
     rows = protocol.rows(items, "test")
@@ -119,14 +119,14 @@ def _learned(config: Train) -> dict:
     """Return the settings that must be equal in all folds: those that change what is learned, and the protocol without fold."""
     folds = folds_of(config)
     protocol = spec(ClassFolds(folds.folds, 0, folds.own_split))
-    return {k: v for k, v in to_dict(config).items() if k not in KEPT_OUT} | {"protocol": protocol}
+    return {k: v for k, v in to_dict(config).items() if k not in SETTINGS_OUTSIDE_IDENTITY} | {"protocol": protocol}
 
 
 def read_embedded(
     run: Run, items: Items, rows: Int[np.ndarray, "n"], device: torch.device, quiet: bool, allow_imports: bool
 ) -> Float[torch.Tensor, "n D"]:
     """Return the embeddings of these rows from embeddings.npz of a run; evaluates the run first if the file is missing."""
-    file = run.path / EMBEDDINGS
+    file = run.path / EMBEDDINGS_FILE
     if run.scores is None or not file.exists():
         from likewise.evaluation.evaluate import evaluate_open
 

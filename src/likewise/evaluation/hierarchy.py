@@ -16,11 +16,11 @@ from likewise.config import Hierarchy, check
 from likewise.config.spec import brief
 from likewise.data.images import image_of
 from likewise.evaluation.checks import rows_of
-from likewise.io.files import make_folder, write_aside
+from likewise.io.files import atomic_write, make_folder
 from likewise.metrics.clustering import ami
 from likewise.numerics.class_sums import class_sums
 from likewise.numerics.kmeans import kmeans
-from likewise.render.hierarchy import TILE, Agreement, Learned, draw_hierarchy, make_cards, say_what
+from likewise.render.hierarchy import TILE_PIXELS, Agreement, LearnedHierarchy, draw_hierarchy, figure_lines, make_cards
 from likewise.runs.devices import choose_device
 from likewise.runs.folder import Run
 from likewise.runs.hierarchy import write_hierarchy
@@ -31,7 +31,7 @@ from likewise.types import Items, LikewiseError
 CHECKPOINT_TEXTS = {"best": "in its best network", "last": "in its last network", "untrained": "before training"}
 
 
-def hierarchy(config: Hierarchy, say=print) -> Learned:
+def hierarchy(config: Hierarchy, say=print) -> LearnedHierarchy:
     """Return the clusters of the training classes: those of the loss, or k-means of the class means. Writes figure and tables."""
     check(config)
     run = Run(config.run)
@@ -63,11 +63,11 @@ def hierarchy(config: Hierarchy, say=print) -> Learned:
     notes += (
         ["the taxonomy puts all classes into one group, so there is nothing to compare"] if known and not found else []
     )
-    learned = Learned(
+    learned = LearnedHierarchy(
         f"{how}, {CHECKPOINT_TEXTS[config.checkpoint]}", names, levels, found, notes, out / "hierarchy.png"
     )
     cards = make_cards(learned, paths, mean.numpy(), lambda c: thumbnail(items, int(rows[typical[c]])))
-    page = draw_hierarchy(cards, f"{run.path.resolve().name}: {brief(opened.settings.loss)}", say_what(learned))
+    page = draw_hierarchy(cards, f"{run.path.resolve().name}: {brief(opened.settings.loss)}", figure_lines(learned))
     write(out, learned, page)
     return learned
 
@@ -175,11 +175,11 @@ def thumbnail(items: Items, row: int) -> Image.Image | None:
     if items.path is None:
         return None
     image = image_of(items, row)
-    image.thumbnail((4 * TILE, 4 * TILE))  # hundreds of full-size images need much memory
+    image.thumbnail((4 * TILE_PIXELS, 4 * TILE_PIXELS))  # hundreds of full-size images need much memory
     return image
 
 
-def write(folder: Path, learned: Learned, page: Image.Image) -> None:
+def write(folder: Path, learned: LearnedHierarchy, page: Image.Image) -> None:
     """Write the figure, hierarchy.csv (which `--taxonomy` can read), and hierarchy.json with the tree and its comparison."""
     trees = {
         name: [f"level {n} cluster {learned.levels[n - 1][c]}" for n in range(len(learned.levels), 0, -1)]
@@ -187,5 +187,5 @@ def write(folder: Path, learned: Learned, page: Image.Image) -> None:
     }
     rows = [one._asdict() | {"ami": None if math.isnan(one.ami) else one.ami} for one in learned.comparison]
     write_hierarchy(folder, {"how": learned.how, "notes": learned.notes, "comparison": rows}, trees)
-    with write_aside(learned.picture) as file:
+    with atomic_write(learned.picture) as file:
         page.save(file, format="PNG")

@@ -13,8 +13,8 @@ from likewise.config import check
 from likewise.config.audit import Audit
 from likewise.config.spec import brief
 from likewise.evaluation.error_overlap import error_overlap, most_wrong
-from likewise.io.files import make_folder, write_aside, write_csv, write_json
-from likewise.render.error_overlap import Named, Overlapped, draw_overlap
+from likewise.io.files import atomic_write, make_folder, write_csv, write_json
+from likewise.render.error_overlap import ErrorOverlap, Named, draw_overlap
 from likewise.render.figures import save_figure
 from likewise.runs.folder import Run
 from likewise.runs.per_query import PER_QUERY, read_per_query
@@ -25,7 +25,7 @@ ERROR_METRIC = "R@1"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Wrongs:
+class RunErrors:
     """The retrieval errors of one run, by class. Queries without a relevant gallery row are not included."""
 
     run: str
@@ -43,17 +43,17 @@ class Wrongs:
         return np.bincount(self.label[self.value == 0], minlength=len(self.names))
 
 
-def overlap(config: Audit, say=print) -> Overlapped:
+def overlap(config: Audit, say=print) -> ErrorOverlap:
     """Return the worst classes of each run, by count and by rate of errors, and their overlap between runs."""
     check(config)
-    runs = [read_wrongs(target) for target in config.targets]
+    runs = [read_errors(target) for target in config.targets]
     if len(runs) < 2:
         raise LikewiseError(f"overlap: two runs or more must be given, got {len(runs)}; give more runs")
-    must_match(runs, config)
+    check_same_queries(runs, config)
     rank = {method: place for place, method in enumerate(dict.fromkeys(one.method for one in runs))}
     runs = sorted(runs, key=lambda one: rank[one.method])
     out = Path(config.out or "overlap").expanduser()
-    found = Overlapped(
+    found = ErrorOverlap(
         tuple(one.run for one in runs), tuple(one.method for one in runs), config.k, len(runs[0].names),
         {by: named_by(by, runs, config.k) for by in ("count", "rate")}, out,
     )  # fmt: skip
@@ -62,7 +62,7 @@ def overlap(config: Audit, say=print) -> Overlapped:
     return found
 
 
-def read_wrongs(target: str) -> Wrongs:
+def read_errors(target: str) -> RunErrors:
     """Return the retrieval errors of an evaluated run, and its training method."""
     run = Run(target)
     settings = run.about["config"]
@@ -79,10 +79,10 @@ def read_wrongs(target: str) -> Wrongs:
     names, label = np.unique(queries.class_name[scored].astype(str), return_inverse=True)
     components = [settings["loss"], settings.get("confidence"), *settings.get("terms", ())]
     method = " + ".join(brief(component) for component in components if component)
-    return Wrongs(target, method, tuple(names.tolist()), label, queries.each[ERROR_METRIC][scored])
+    return RunErrors(target, method, tuple(names.tolist()), label, queries.each[ERROR_METRIC][scored])
 
 
-def must_match(runs: list[Wrongs], config: Audit) -> None:
+def check_same_queries(runs: list[RunErrors], config: Audit) -> None:
     """Raise unless all runs have the same test classes and queries, there are `k` classes, and every run has errors."""
     first = runs[0]
     if len({Path(one.run).expanduser().resolve() for one in runs}) < len(runs):
@@ -110,7 +110,7 @@ def must_match(runs: list[Wrongs], config: Audit) -> None:
         )
 
 
-def named_by(by: str, runs: list[Wrongs], k: int) -> Named:
+def named_by(by: str, runs: list[RunErrors], k: int) -> Named:
     """Return the worst classes of all runs: first those of most runs; ties by the number of errors."""
     worst = [most_wrong(torch.from_numpy(one.value == 0), torch.from_numpy(one.label), k, by) for one in runs]
     if without := [one.run for one, some in zip(runs, worst) if not len(some)]:
@@ -126,7 +126,7 @@ def named_by(by: str, runs: list[Wrongs], k: int) -> Named:
     return Named(classes, heat[:, order], found.within, found.between, found.chance)
 
 
-def write(out: Path, found: Overlapped, runs: list[Wrongs]) -> None:
+def write(out: Path, found: ErrorOverlap, runs: list[RunErrors]) -> None:
     """Write overlap.json, overlap.csv (every class of every run) and overlap.png."""
     make_folder(out, "overlap")
     means = ("within", "between", "chance")
@@ -149,5 +149,5 @@ def write(out: Path, found: Overlapped, runs: list[Wrongs]) -> None:
             named = " ".join(by for by, some in ways.items() if name in some)
             lines.append((one.run, one.method, name, wrong, size, f"{wrong / size:.4f}", named))
     write_csv(out / "overlap.csv", ("run", "method", "class", "wrong", "size", "rate", "named"), lines)
-    with write_aside(out / "overlap.png") as aside:
+    with atomic_write(out / "overlap.png") as aside:
         save_figure(draw_overlap(found), aside)

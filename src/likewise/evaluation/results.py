@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from likewise.runs import log
-from likewise.runs.embeddings import EMBEDDINGS, save_embeddings
+from likewise.runs.embeddings import EMBEDDINGS_FILE, save_embeddings
 from likewise.runs.folder import Run
 from likewise.runs.per_query import PER_QUERY, write_per_query
 from likewise.runs.scores import write_scores
@@ -29,7 +29,7 @@ def write_results(
 ) -> None:
     """Write the embeddings of the test split, its queries and its scores; the baseline in scores.json stays."""
     made_by = {"run": run.path, "checkpoint": result["checkpoint"], "similarity": result["similarity"]}
-    save_embeddings(run.path / EMBEDDINGS, e, items, made_by, result["split"], sides)
+    save_embeddings(run.path / EMBEDDINGS_FILE, e, items, made_by, result["split"], sides)
     write_per_query(run.path / PER_QUERY, scores, found, e, items)
     known = run.scores or {}
     before = (

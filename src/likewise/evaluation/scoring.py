@@ -11,12 +11,12 @@ from jaxtyping import Int
 
 from likewise.contracts import Protocol
 from likewise.distributed.process_group import rank_in_shares, world
-from likewise.evaluation.answers import answers_for, findable
+from likewise.evaluation.answers import count_relevant_rows, max_results
 from likewise.io.progress import bar
-from likewise.metrics import Reach, measure_set, metric, of_the_set, reach
-from likewise.numerics.bootstrap import FEW, bootstrap
+from likewise.metrics import RankingDepth, is_set_metric, measure_set, metric, reach
+from likewise.numerics.bootstrap import MIN_INTERVAL_UNITS, bootstrap
 from likewise.retrieval.integer_scores import euclidean_scale
-from likewise.retrieval.ranking import BUDGET, rank
+from likewise.retrieval.ranking import WORKING_MEMORY_BYTES, rank
 from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 
 MAX_STORED_RESULTS = 10
@@ -27,11 +27,11 @@ def retrieve(
     e: Embedded,
     items: Items,
     protocol: Protocol,
-    wanted: Reach = Reach(1, False),
+    wanted: RankingDepth = RankingDepth(1, False),
     *,
     similarity: str = "cosine",
     device: torch.device | None = None,
-    budget: int = BUDGET,
+    budget: int = WORKING_MEMORY_BYTES,
     exclude: Int[np.ndarray, "M 2"] | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Retrieval:
@@ -104,16 +104,16 @@ def score(
     device: torch.device,
     quiet: bool = False,
     *,
-    budget: int = BUDGET,
+    budget: int = WORKING_MEMORY_BYTES,
     exclude: Int[np.ndarray, "M 2"] | None = None,
 ) -> tuple[Scores, Retrieval | None]:
     """Return every metric per query, and the ranking; no scores and None if all metrics are of the whole set."""
     if not metrics:
         raise LikewiseError("evaluate: at least one metric must be given, got none; see `likewise list metrics`")
-    chosen = {name: metric(name) for name in metrics if not of_the_set(name)}
+    chosen = {name: metric(name) for name in metrics if not is_set_metric(name)}
     if not chosen:
         return Scores({}), None
-    wanted, available = reach(chosen), answers_for(*protocol.query_gallery(items, e.row.numpy()))
+    wanted, available = reach(chosen), max_results(*protocol.query_gallery(items, e.row.numpy()))
     if wanted.k > available:
         raise LikewiseError(
             f"evaluate: the metrics need {wanted.k} results of every query, but there are at most {available}; use a "
@@ -172,9 +172,11 @@ def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]
     if scores.each:
         each = np.stack(list(scores.each.values()), 1)
         _, number, count = np.unique(scores.label[~lonely], return_inverse=True, return_counts=True)
-        over_classes = len(count) >= FEW
+        over_classes = len(count) >= MIN_INTERVAL_UNITS
         drawn = bootstrap(each, scores.label if over_classes else None)
-        ends = np.stack([drawn.low, drawn.high], 1).tolist() if len(number) >= FEW else []  # too few for a bootstrap
+        ends = (
+            np.stack([drawn.low, drawn.high], 1).tolist() if len(number) >= MIN_INTERVAL_UNITS else []
+        )  # too few for a bootstrap
         by_class = [(np.bincount(number, column) / count).mean() for column in each[~lonely].T]
         value = dict(zip(scores.each, np.nanmean(each, 0).tolist()))
         sure = {
@@ -182,7 +184,7 @@ def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]
             "interval_over": "classes" if over_classes else "queries",
             "class_mean": dict(zip(scores.each, map(float, by_class))),
         }
-    whole = [name for name in metrics if of_the_set(name)]
+    whole = [name for name in metrics if is_set_metric(name)]
     if whole:
         device = _with_float64(device)
         value |= measure_set(whole, e.z.to(device), e.y.to(device))
@@ -206,7 +208,7 @@ def score_with_galleries(
     device: torch.device,
     quiet: bool,
     *,
-    budget: int = BUDGET,
+    budget: int = WORKING_MEMORY_BYTES,
     exclude: Int[np.ndarray, "M 2"] | None = None,
 ) -> tuple[dict, Scores, Retrieval | None]:
     """Return the content of scores.json, the scores per query and the ranking. Named galleries are also scored separately."""
@@ -215,13 +217,13 @@ def score_with_galleries(
     result = summary(scores, e, similarity, metrics, device)
     names = protocol.galleries(items, e.row.numpy())
     if found is not None and len(names) > 1:
-        per_query = [name for name in metrics if not of_the_set(name)]
+        per_query = [name for name in metrics if not is_set_metric(name)]
         alone = {}
         for name in names:
             one = protocol.only(name)
-            available = answers_for(*one.query_gallery(items, e.row.numpy()))
+            available = max_results(*one.query_gallery(items, e.row.numpy()))
             fit = [m for m in per_query if reach([m]).k <= available]  # a small gallery has fewer than 10 results
-            if not fit or not findable(items, one, e.row.numpy()).any():
+            if not fit or not count_relevant_rows(items, one, e.row.numpy()).any():
                 alone[name] = {"metrics": {}, "queries": 0, "unscored": len(found.query)}
                 continue
             some, _ = score(e, items, one, fit, similarity, device, quiet, **how)

@@ -11,14 +11,14 @@ from likewise.experiments.grid_plan import names, plan_grid
 from likewise.experiments.grid_run import run_grid
 from likewise.experiments.jobs import GridPlan
 from likewise.experiments.slurm import script, words_of
-from likewise.io.files import write_aside
-from likewise.render.benchmark_table import Sheet
+from likewise.io.files import atomic_write
+from likewise.render.benchmark_table import BenchmarkTable
 from likewise.render.tables import Table
 from likewise.runs.devices import choose_device
 from likewise.types import LikewiseError
 
 
-def bench(config: Bench, say=print) -> Sheet | Table:
+def bench(config: Bench, say=print) -> BenchmarkTable | Table:
     """Train all cells that are not finished, and return the table; with `list` or `slurm`, only list the trainings."""
     check(config)
     device = choose_device(config.device)
@@ -44,7 +44,7 @@ def planned(plan: GridPlan, config: Bench) -> Table:
             raise LikewiseError(
                 f"bench: --slurm must be a file in an existing folder, got '{config.slurm}'; create the folder"
             )
-        with write_aside(file) as aside:
+        with atomic_write(file) as aside:
             aside.write_text(script(words_of(config), len(cells(grid)), grid.name, file=str(file)), "utf-8")
         notes.append(f"script: {file} (edit its first lines for your cluster, then submit it with sbatch)")
     return Table(grid.title, columns, lines, notes, plan.folder)

@@ -12,10 +12,10 @@ from likewise.config import Audit, Bench
 from likewise.errors import LikewiseError
 from likewise.experiments.grid_types import Grid, place_of
 from likewise.experiments.jobs import PlannedRun
-from likewise.io.files import read_json, write_aside, write_csv
+from likewise.io.files import atomic_write, read_json, write_csv
 from likewise.io.progress import bar
-from likewise.render.benchmark_table import Sheet, label
-from likewise.render.detection_curve import Curve, draw_detected
+from likewise.render.benchmark_table import BenchmarkTable, label
+from likewise.render.detection_curve import Curve, draw_detection
 from likewise.render.figures import write_figure
 from likewise.runs.scores import REWRITE_HINT
 
@@ -23,7 +23,9 @@ DETECTION_FILE = "detected.json"
 """File of the run folder: how well each label score detects the injected noise."""
 
 
-def find_wrong(grid: Grid, sheet: Sheet, done: Sequence[PlannedRun], config: Bench) -> tuple[bytes | None, list[str]]:
+def find_wrong(
+    grid: Grid, sheet: BenchmarkTable, done: Sequence[PlannedRun], config: Bench
+) -> tuple[bytes | None, list[str]]:
     """Return the detection curves of all runs as a PNG, and notes. Writes detection.csv with one line for each run and score."""
     groups: dict[tuple, list[dict]] = {}
     lines, notes = [], []
@@ -52,7 +54,7 @@ def find_wrong(grid: Grid, sheet: Sheet, done: Sequence[PlannedRun], config: Ben
         precision = float(np.mean([one["AP"] for one in seeds]))
         curves.append(Curve(panel, name, at, share, f"AP {100 * precision:.0f}"))
     found = "; ".join(f"{label([c.panel, c.name])} {c.about.removeprefix('AP ')}" for c in curves)
-    figure = write_figure(draw_detected(curves), sheet.folder / "detection.png")
+    figure = write_figure(draw_detection(curves), sheet.folder / "detection.png")
     return figure, [f"Wrong labels found, average precision in per cent: {found}.", *notes]
 
 
@@ -62,15 +64,15 @@ def detected(run: Path, config: Bench) -> dict[str, dict]:
     if file.exists():
         return read_json(file, "bench", hint=REWRITE_HINT)
     from likewise.audit.attribution import explain
-    from likewise.audit.label_quality import judge_part, measure
+    from likewise.audit.label_quality import measure, score_split
     from likewise.audit.source import open_subject
 
     audit = Audit((str(run),), pairs=0, quiet=True, device=config.device, allow_imports=config.allow_imports)
     subject = open_subject(audit, say=lambda line: None)
     found = {}
     if subject.items.y_clean is not None:
-        verdicts = judge_part(subject, "train", explain(subject, audit), audit)
-        found = measure(subject.part["train"], verdicts, subject.items)["measured"] or {}
-    with write_aside(file) as aside:
+        verdicts = score_split(subject, "train", explain(subject, audit), audit)
+        found = measure(subject.splits["train"], verdicts, subject.items)["measured"] or {}
+    with atomic_write(file) as aside:
         aside.write_text(json.dumps(found), "utf-8")
     return found

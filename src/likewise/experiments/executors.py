@@ -15,7 +15,7 @@ from likewise.distributed.collectives import cores
 from likewise.errors import LikewiseError
 from likewise.experiments.worker import Attempt, Outcome, attempt
 from likewise.io.processes import command, is_stopped
-from likewise.io.supervisor import STOPPED, Child, stop_all
+from likewise.io.supervisor import STOPPED_MESSAGE, Child, stop_all
 from likewise.training.interrupts import stop_on_signal
 
 MAX_TRIES = 3
@@ -87,7 +87,7 @@ class LocalExecutor:
                         yield waiting.pop(future), future.result()
                     self._report_suspended()
                     if stop.is_set():
-                        raise KeyboardInterrupt(STOPPED)
+                        raise KeyboardInterrupt(STOPPED_MESSAGE)
             finally:
                 running = [future for future in waiting if not future.cancel()]
                 while running:  # repeated, because a child may just be starting
@@ -118,7 +118,7 @@ class LocalExecutor:
             self._busy.add(child)
             try:
                 line = child.ask(json.dumps(to_dict(config)))
-                done = Attempt(*json.loads(line)) if line else Attempt(child.last_words(), crashed=True, spent=True)
+                done = Attempt(*json.loads(line)) if line else Attempt(child.exit_summary(), crashed=True, spent=True)
             finally:
                 self._busy.discard(child)
             if not child.lost:

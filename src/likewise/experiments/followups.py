@@ -14,14 +14,14 @@ from likewise.experiments.grid_plan import data_of
 from likewise.experiments.grid_types import Grid
 from likewise.experiments.jobs import PlannedRun
 from likewise.published import wrong_classes
-from likewise.render.benchmark_table import Sheet, against, label, lay_out
-from likewise.render.critical_difference import draw_against, draw_ranks
-from likewise.render.error_overlap import say_overlap
+from likewise.render.benchmark_table import BenchmarkTable, against, label, lay_out
+from likewise.render.critical_difference import draw_agreement, draw_ranks
+from likewise.render.error_overlap import describe_overlap
 from likewise.render.figures import write_figure
 
 
 def follow_up(
-    grid: Grid, sheet: Sheet, plan: Sequence[PlannedRun], config: Bench
+    grid: Grid, sheet: BenchmarkTable, plan: Sequence[PlannedRun], config: Bench
 ) -> tuple[dict[str, bytes], list[str]]:
     """Return the figures of a table (title -> PNG) and notes about them; writes each figure into its folder."""
     figures, notes = {}, []
@@ -31,7 +31,7 @@ def follow_up(
     if columns:
         first = next(iter(columns))
         figures["Against the paper"] = write_figure(
-            draw_against(columns[first], label(first)), sheet.folder / "against.png"
+            draw_agreement(columns[first], label(first)), sheet.folder / "against.png"
         )
     done = [t for t in plan if t.finished]
     for follow in grid.then if len(done) > 1 and not config.only else ():
@@ -43,7 +43,7 @@ def follow_up(
 
 
 def shared_errors(
-    grid: Grid, sheet: Sheet, done: Sequence[PlannedRun], config: Bench
+    grid: Grid, sheet: BenchmarkTable, done: Sequence[PlannedRun], config: Bench
 ) -> tuple[bytes | None, list[str]]:
     """Return the heat map of the error overlap of all runs, and notes, with the published overlap if there is one."""
     from likewise.evaluation.overlap_runs import overlap
@@ -53,7 +53,7 @@ def shared_errors(
         found = overlap(Audit(targets, overlap=True, out=str(sheet.folder), quiet=True), say=lambda line: None)
     except LikewiseError as error:
         return None, [f"the error overlap could not be computed: {error}"]
-    notes = [f"Most wrong classes: {say_overlap(found, way)}." for way in found.by]
+    notes = [f"Most wrong classes: {describe_overlap(found, way)}." for way in found.by]
     data = data_of(grid, done[0])
     if grid.published and data in STUDY_TEST_CLASSES:
         named = wrong_classes(data)

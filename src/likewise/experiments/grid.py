@@ -222,7 +222,7 @@ def quick_of(content: dict) -> dict[str, Any]:
 
 def quicken(grid: Grid) -> Grid:
     """Return the grid with [quick] applied: its settings override those of all points, and axes keep only its points."""
-    usual = quick_of(tables.content(tables.QUICK))
+    usual = quick_of(tables.content(tables.QUICK_FILE))
     overrides = {key: value for key, value in (usual | grid.quick).items() if key != "axes"}
     kept = {a: wanted for a, wanted in (usual["axes"] | grid.quick.get("axes", {})).items() if a in grid.axes}
     axes = {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
-from likewise.config import KEPT_OUT, Bench, Train
+from likewise.config import SETTINGS_OUTSIDE_IDENTITY, Bench, Train
 from likewise.config.overrides import must_know
 from likewise.config.spec import brief
 from likewise.experiments.grid import adapted, as_train, cells, chosen, read_grid, shipped
@@ -77,7 +77,7 @@ def difference(there: Train, here: Train) -> tuple[tuple[str, str, str], ...]:
 
     A different seed does not count as a difference.
     """
-    names = [f.name for f in fields(Train) if f.name == "data" or f.name not in (*KEPT_OUT, SEED_AXIS)]
+    names = [f.name for f in fields(Train) if f.name == "data" or f.name not in (*SETTINGS_OUTSIDE_IDENTITY, SEED_AXIS)]
     sides = {name: (getattr(here, name), getattr(there, name)) for name in names}
     return tuple((name, _brief(a), _brief(b)) for name, (a, b) in sides.items() if a != b)
 

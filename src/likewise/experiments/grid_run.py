@@ -10,10 +10,10 @@ from likewise.config import Bench
 from likewise.experiments.executors import Executor
 from likewise.experiments.jobs import GridPlan, PlannedRun
 from likewise.io.progress import bar
-from likewise.render.benchmark_table import Sheet
+from likewise.render.benchmark_table import BenchmarkTable
 
 
-def run_grid(plan: GridPlan, config: Bench, executor: Executor, device: torch.device) -> Sheet:
+def run_grid(plan: GridPlan, config: Bench, executor: Executor, device: torch.device) -> BenchmarkTable:
     """Train the chosen cells that are not finished, and return the table of all finished trainings; writes its files.
 
     A training that fails is listed with its error; the others continue.

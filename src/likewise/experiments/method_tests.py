@@ -12,8 +12,8 @@ from likewise.errors import LikewiseError, nearest_name
 from likewise.evaluation.compare import join
 from likewise.numerics.bootstrap import paired
 from likewise.numerics.significance import (
-    Contest,
-    Versus,
+    MethodComparison,
+    PairTest,
     blocked_t,
     critical_difference,
     friedman,
@@ -42,7 +42,9 @@ Answers = dict[str, dict[int, Float[np.ndarray, "Q"]]]
 """Method -> seed -> metric of every query."""
 
 
-def contest(columns: Mapping[str, Mapping[str, Seeds]], metric: str, resamples: int = 10_000, seed: int = 0) -> Contest:
+def contest(
+    columns: Mapping[str, Mapping[str, Seeds]], metric: str, resamples: int = 10_000, seed: int = 0
+) -> MethodComparison:
     """Test every pair of methods in every column, and rank the methods that all columns have.
 
     A test over classes covers the choice of classes, a test over seeds the randomness of training: "better" needs both. Methods
@@ -79,7 +81,9 @@ def contest(columns: Mapping[str, Mapping[str, Seeds]], metric: str, resamples: 
     if len(everywhere) > 1:
         apart, critical = friedman(values), critical_difference(len(everywhere), len(values))
     queries = int(scored.sum())
-    return Contest(metric, queries, len(scored) - queries, len(np.bincount(unit)), tuple(pairs), rank, apart, critical)
+    return MethodComparison(
+        metric, queries, len(scored) - queries, len(np.bincount(unit)), tuple(pairs), rank, apart, critical
+    )
 
 
 def gather(columns: Mapping[str, Mapping[str, Seeds]], metric: str) -> tuple[Int[np.ndarray, "Q"], dict[str, Answers]]:
@@ -112,7 +116,7 @@ def gather(columns: Mapping[str, Mapping[str, Seeds]], metric: str) -> tuple[Int
     return first.label, {column: own for column, own in answers.items() if own}
 
 
-def try_pairs(column: str, own: Answers, unit: Int[np.ndarray, "Q"], resamples: int, seed: int) -> list[Versus]:
+def try_pairs(column: str, own: Answers, unit: Int[np.ndarray, "Q"], resamples: int, seed: int) -> list[PairTest]:
     """Return the tests of all pairs of methods of one column."""
     pairs, ends, gains = list(combinations(own, 2)), [], []
     if not pairs:
@@ -128,7 +132,7 @@ def try_pairs(column: str, own: Answers, unit: Int[np.ndarray, "Q"], resamples: 
     both = [common(own, pair) for pair in pairs]
     p_seeds = holm(blocked_t(by_seed(own))[np.triu_indices(len(own), 1)])
     return [
-        Versus(
+        PairTest(
             column, *pair, *over_classes[:, k].tolist(), float(p_classes[k]), float(p_seeds[k]),  # pyright: ignore[reportCallIssue]
             len(both[k]), conclusion(float(over_classes[0, k]), float(p_classes[k]), float(p_seeds[k])),  # pyright: ignore[reportCallIssue]
         )

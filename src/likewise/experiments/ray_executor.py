@@ -21,7 +21,7 @@ from likewise.config import Train
 from likewise.distributed.collectives import cores
 from likewise.errors import LikewiseError
 from likewise.experiments.worker import Attempt, Outcome, attempt
-from likewise.io.supervisor import GRACE, STOPPED
+from likewise.io.supervisor import STOP_GRACE_SECONDS, STOPPED_MESSAGE
 from likewise.training.interrupts import stop_on_signal
 
 MAX_TRIES = 5
@@ -104,7 +104,7 @@ class RayExecutor:
                         else:
                             yield place, outcome
                     if stop.is_set():
-                        raise KeyboardInterrupt(STOPPED)
+                        raise KeyboardInterrupt(STOPPED_MESSAGE)
             finally:
                 self.end(list(waiting))
 
@@ -143,7 +143,7 @@ class RayExecutor:
             while waiting:
                 for task in waiting:
                     self.ray.cancel(task)
-                waiting = self.ray.wait(waiting, num_returns=len(waiting), timeout=GRACE)[1]
+                waiting = self.ray.wait(waiting, num_returns=len(waiting), timeout=STOP_GRACE_SECONDS)[1]
         except KeyboardInterrupt:
             for task in waiting:
                 self.ray.cancel(task, force=True)

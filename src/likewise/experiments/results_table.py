@@ -13,10 +13,10 @@ import torch
 
 from likewise.experiments.grid_plan import data_of
 from likewise.experiments.grid_types import SEED_AXIS, Cell, Grid, Place, place_of, rows_of
-from likewise.metrics import of_the_set
-from likewise.numerics.significance import Contest
+from likewise.metrics import is_set_metric
+from likewise.numerics.significance import MethodComparison
 from likewise.published import Number, numbers
-from likewise.render.benchmark_table import BEST_EPOCH, Entry, Sheet, label
+from likewise.render.benchmark_table import BEST_EPOCH, BenchmarkTable, Entry, label
 from likewise.runs.per_query import PER_QUERY, PerQuery, read_per_query
 from likewise.runs.usage import cost
 from likewise.types import LikewiseError
@@ -39,7 +39,9 @@ BEST_EPOCH_NOTE = (
 )
 
 
-def tabulate(grid: Grid, plan: Sequence, folder: Path, device: torch.device, notes: Sequence[str] = ()) -> Sheet:
+def tabulate(
+    grid: Grid, plan: Sequence, folder: Path, device: torch.device, notes: Sequence[str] = ()
+) -> BenchmarkTable:
     """Return the table: trained values, numbers that only the paper has, and notes about missing trainings."""
     groups: dict[Place, dict[str, list]] = {}
     for t in plan:
@@ -58,7 +60,7 @@ def tabulate(grid: Grid, plan: Sequence, folder: Path, device: torch.device, not
     folds = any(t.fold is not None for t in plan)
     unclear = UNCLEAR_NOTE.format(len(alone) - len(clear)) if len(clear) < len(alone) else ""
     texts = [grid.note, unclear, FOLDS_NOTE * folds, BEST_EPOCH_NOTE * chosen, why, missing(plan), *notes]
-    return Sheet(
+    return BenchmarkTable(
         grid.name, grid.title or grid.name, tuple(rows_of(grid)), tuple(entries), tuple(filter(None, texts)), differing(plan),
         found, tuple(t.cell.names | provenance(t) for t in plan), folder,
     )  # fmt: skip
@@ -148,13 +150,13 @@ def with_harmonic_mean(entry: Entry, entries: Sequence[Entry]) -> Entry:
     return replace(entry, values=values, wanted=columns[0].wanted, differs=any(e.differs for e in columns))
 
 
-def tests(groups: dict[Place, dict[str, list]]) -> tuple[Contest | None, str]:
+def tests(groups: dict[Place, dict[str, list]]) -> tuple[MethodComparison | None, str]:
     """Return the tests between methods by the first metric per query, or None; and a note about trainings without a test."""
     from likewise.experiments.method_tests import contest
 
     answers: dict[str, dict[str, list]] = {}
     metrics = (m for one in groups.values() for ts in one.values() for m in ts[0].job.config.metrics)
-    metric = next((m for m in metrics if not of_the_set(m)), None)
+    metric = next((m for m in metrics if not is_set_metric(m)), None)
     if metric is None:
         return None, ""
     try:

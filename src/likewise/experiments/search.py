@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from likewise.config import KEPT_OUT, Train, Tune, to_dict
+from likewise.config import SETTINGS_OUTSIDE_IDENTITY, Train, Tune, to_dict
 from likewise.experiments.grid import as_train, read_grid
 from likewise.experiments.grid_types import Grid
 from likewise.experiments.jobs import Planner
@@ -84,7 +84,7 @@ def prepare(config: Tune, planner: Planner, say: Callable[[str], None]) -> Searc
         raise LikewiseError(
             f"tune: {base.protocol} has no validation split to search on; use {DEFAULT_PROTOCOL} or UnseenClasses(val=0.2)"
         )
-    same = {k: v for k, v in to_dict(base).items() if k not in KEPT_OUT}
+    same = {k: v for k, v in to_dict(base).items() if k not in SETTINGS_OUTSIDE_IDENTITY}
     text = json.dumps([same, entries, planner.items(base)[1]], sort_keys=True)
     return Search(base, ranges, protocols, f"likewise-{hashlib.sha256(text.encode()).hexdigest()[:12]}")
 

@@ -15,12 +15,12 @@ from likewise.experiments.grid_plan import cell_name, names
 from likewise.experiments.jobs import GridPlan, PlannedRun
 from likewise.experiments.results_table import provenance, tabulate
 from likewise.experiments.slurm import words_of
-from likewise.io.files import make_folder, write_aside, write_csv
+from likewise.io.files import atomic_write, make_folder, write_csv
 from likewise.render.benchmark import html, latex, markdown, rows_for_csv
-from likewise.render.benchmark_table import Sheet
+from likewise.render.benchmark_table import BenchmarkTable
 
 
-def write_table(plan: GridPlan, config: Bench, device: torch.device) -> Sheet:
+def write_table(plan: GridPlan, config: Bench, device: torch.device) -> BenchmarkTable:
     """Return the table of a grid, and write all its files."""
     make_folder(plan.folder, "bench")
     write_results(plan.folder / "results.csv", plan.runs, list(plan.grid.axes))
@@ -45,11 +45,11 @@ def write_results(file: Path, plan: Sequence[PlannedRun], axes: list[str]) -> No
     write_csv(file, ["cell", *axes, "fold", *metrics, "status", *facts], lines)
 
 
-def write_sheet(sheet: Sheet, figures: dict[str, bytes]) -> None:
+def write_sheet(sheet: BenchmarkTable, figures: dict[str, bytes]) -> None:
     """Write the table as Markdown, LaTeX, HTML and CSV."""
     texts = {"table.md": markdown(sheet), "table.tex": latex(sheet), "table.html": html(sheet, figures)}
     for name, text in texts.items():
-        with write_aside(sheet.folder / name) as file:
+        with atomic_write(sheet.folder / name) as file:
             file.write_text(text, "utf-8")
     write_csv(sheet.folder / "table.csv", *rows_for_csv(sheet))
 

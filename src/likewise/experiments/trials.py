@@ -19,9 +19,9 @@ from likewise.experiments.grid_run import run_grid
 from likewise.experiments.grid_types import Grid, Point
 from likewise.experiments.jobs import Job, Planner
 from likewise.experiments.search import Search
-from likewise.io.files import write_aside
+from likewise.io.files import atomic_write
 from likewise.io.progress import bar
-from likewise.render.benchmark_table import Sheet
+from likewise.render.benchmark_table import BenchmarkTable
 from likewise.types import LikewiseError
 
 WEIGHT_FILES = ("model.safetensors", "best.safetensors", "state.pt")
@@ -102,10 +102,10 @@ def validated(job: Job) -> float:
 
 def train_final(
     config: Tune, best: Train, search: Search, folder: Path, device: torch.device, say: Callable[[str], None]
-) -> Sheet:
+) -> BenchmarkTable:
     """Train all folds with new seeds, score the test split, and return the table; final.toml is its grid."""
     seeds = [Point(str(s), {"seed": s}) for s in range(search.base.seed + 1, search.base.seed + 1 + config.final_runs)]
-    with write_aside(folder / "final.toml") as file:
+    with atomic_write(folder / "final.toml") as file:
         file.write_text(
             toml(Grid("the best setting of a search, with new seeds", settings_of(best), {"seed": seeds}, {})),
             "utf-8",

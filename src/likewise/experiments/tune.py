@@ -13,18 +13,18 @@ from likewise.experiments.search import check_folder, prepare
 from likewise.experiments.trials import run_trials, train_final
 from likewise.experiments.tune_files import summary, write_search
 from likewise.io.files import write_json
-from likewise.render.benchmark_table import Sheet
+from likewise.render.benchmark_table import BenchmarkTable
 from likewise.runs.devices import choose_device
 from likewise.types import LikewiseError
 
 
 @dataclass(frozen=True)
-class Found:
+class TuneResult:
     """The result of tune: the content of tune.json, the best settings, and the table of the final runs if there are any."""
 
     about: dict
     best: Train
-    final: Sheet | None
+    final: BenchmarkTable | None
     folder: Path
 
     @view
@@ -38,7 +38,7 @@ class Found:
         return shown + (self.final._repr_html_() if self.final else "")
 
 
-def tune(config: Tune, say=print) -> Found:
+def tune(config: Tune, say=print) -> TuneResult:
     """Run a search, or resume it, and return its result. Processes with the same settings share one search.
 
     The value of a trial is the best validation score of each fold, averaged over the folds; the test split is not scored. A
@@ -84,4 +84,4 @@ def tune(config: Tune, say=print) -> Found:
         columns, lines = rows_for_csv(final)
         about |= {"final": {"columns": columns, "lines": lines, "notes": final.notes}}
         write_json(folder / "tune.json", about)
-    return Found(about, best, final, folder)
+    return TuneResult(about, best, final, folder)

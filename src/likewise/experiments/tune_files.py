@@ -13,8 +13,8 @@ from likewise.config.overrides import settings_of
 from likewise.experiments.grid import toml
 from likewise.experiments.grid_types import Grid
 from likewise.experiments.search import Search
-from likewise.io.files import write_aside, write_json
-from likewise.render.tuning import Dial, Shot, draw_search
+from likewise.io.files import atomic_write, write_json
+from likewise.render.tuning import SearchDimension, SearchTrial, draw_search
 from likewise.runs.environment import environment
 
 
@@ -52,15 +52,17 @@ def write_search(folder: Path, about: dict, search: Search) -> None:
     title = f"best of {about['count']['complete']} full trials: val {about['select']} {about['best']['value']:.4f}"
     ranges = {r.name: r.text for r in search.ranges}
     best = Grid(title, settings_of(search.settings(about["best"]["values"])), {}, ranges)
-    with write_aside(folder / "best.toml") as file:
+    with atomic_write(folder / "best.toml") as file:
         file.write_text(toml(best), "utf-8")
     shots = [
-        Shot(t["number"], t["value"], t["state"], t["values"]) for t in about["trials"] if t["folds"] or t["reason"]
+        SearchTrial(t["number"], t["value"], t["state"], t["values"])
+        for t in about["trials"]
+        if t["folds"] or t["reason"]
     ]
-    dials = [Dial(r.name, r.choices, r.low, r.high, r.log) for r in search.ranges]
+    dials = [SearchDimension(r.name, r.choices, r.low, r.high, r.log) for r in search.ranges]
     label = (
         f"mean val {about['select']} over {about['folds']} folds" if about["folds"] > 1 else f"val {about['select']}"
     )
     title = "several losses" if "loss" in ranges else search.base.loss
-    with write_aside(folder / "tune.png") as file:
+    with atomic_write(folder / "tune.png") as file:
         draw_search(file, dials, shots, label, title)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from likewise.config import Train
 from likewise.config.checks import from_dict
 from likewise.errors import DiskFull, LikewiseError, OutOfMemory, RunBusy
-from likewise.io.supervisor import heed_parent
+from likewise.io.supervisor import stop_with_parent
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def serve() -> None:
     os.dup2(2, 1)  # other output goes to stderr, so that stdout has only answers
     try:
         signal.signal(signal.SIGTERM, _interrupt)
-        configs = heed_parent()
+        configs = stop_with_parent()
         while (line := configs.get()) is not None:
             done = attempt(from_dict(Train, json.loads(line)))
             print(json.dumps(done), file=answers, flush=True)

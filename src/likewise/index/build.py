@@ -21,7 +21,7 @@ from likewise.data.images import file_of, read_image
 from likewise.index import storage
 from likewise.index.index import Index
 from likewise.index.snapshot import Rows, pack, prepare_vectors
-from likewise.runs.embeddings import EMBEDDINGS, origin, rows_in
+from likewise.runs.embeddings import EMBEDDINGS_FILE, origin, rows_in
 from likewise.runs.folder import Run, find_target
 from likewise.runs.open import OpenRun
 from likewise.types import Items, LikewiseError
@@ -64,7 +64,7 @@ def open_gallery(config: Search, say: Callable[[str], None]) -> tuple[Items, Run
     run = Run(target)
     if config.model:
         raise LikewiseError(f"search: '{target}' is a run and has its own network; omit --model")
-    file = target / EMBEDDINGS
+    file = target / EMBEDDINGS_FILE
     if not file.exists():
         write_embeddings(run, config, say)
     return read_embeddings(str(file)), run, origin(file)
@@ -88,7 +88,7 @@ def write_embeddings(run: Run, config: Search, say: Callable[[str], None]) -> No
         return
     say("this run has no test split, so all of its data is searched")
     data = {"data": settings.data, "root": settings.root, "skip_bad": settings.skip_bad}
-    embed(Embed(run=str(run.path), out=str(run.path / EMBEDDINGS), **data, **how), say, fetch=False)
+    embed(Embed(run=str(run.path), out=str(run.path / EMBEDDINGS_FILE), **data, **how), say, fetch=False)
 
 
 def rows_of(items: Items, row: Int[np.ndarray, "N"], similarity: str) -> Rows:
@@ -182,7 +182,7 @@ def path_of(index: Index, place: int) -> str:
     return os.path.join(index.folder or "", path) if path else ""
 
 
-def picture_of(index: Index, place: int) -> Image.Image:
+def row_image(index: Index, place: int) -> Image.Image:
     """Return the image of a row, or a blank image if the row has none."""
     path = path_of(index, place)
     return read_image(Path(path), index.rows.box(place)) if path else blank_image()

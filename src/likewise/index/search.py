@@ -11,11 +11,11 @@ from PIL import Image
 
 from likewise.config import Search
 from likewise.data.images import read_image
-from likewise.index.build import Network, add_data, path_of, picture_of
+from likewise.index.build import Network, add_data, path_of, row_image
 from likewise.index.index import Hit, Index
-from likewise.io.files import write_aside
+from likewise.io.files import atomic_write
 from likewise.render.gallery import Tile, draw_gallery
-from likewise.runs.dataset import data_folders, tell_outside
+from likewise.runs.dataset import data_folders, outside_files_warning
 from likewise.runs.settings import read_config
 from likewise.types import LikewiseError
 
@@ -30,7 +30,7 @@ def outside_of(index: Index, network: Network | None, config: Search) -> str:
     if network is not None:
         folders += data_folders(read_config(network.run, allow_imports=config.allow_imports))
     places = (path_of(index, place) for place in range(len(index.rows.vectors)))
-    return tell_outside([os.path.abspath(place) for place in places if place], folders)
+    return outside_files_warning([os.path.abspath(place) for place in places if place], folders)
 
 
 def change(index: Index, network: Network | None, config: Search, say) -> None:
@@ -65,7 +65,7 @@ def answer(index: Index, network: Network | None, config: Search, out: Path | No
     by_row = config.query.isdecimal() and not os.path.exists(config.query)
     if by_row:
         place = int(index.rows.places([int(config.query)])[0])
-        z, image = index.rows.vectors[place], picture_of(index, place) if out else None
+        z, image = index.rows.vectors[place], row_image(index, place) if out else None
     else:
         place, image = None, read_image(Path(config.query).expanduser())
         z = embed_image(image, network)
@@ -103,8 +103,8 @@ def save_figure(out: Path, query: Tile, hits: list[Hit], index: Index, label: st
     for hit in hits:
         name = rows.label(hit.place)
         right = None if label is None else name == label
-        neighbours.append(Tile(picture_of(index, hit.place), name, f"{hit.similarity:.3f}", right))
+        neighbours.append(Tile(row_image(index, hit.place), name, f"{hit.similarity:.3f}", right))
     note = f"nearest first, {'cosine similarity' if rows.similarity == 'cosine' else 'minus the distance'} below"
     page = draw_gallery([(query, neighbours)], "Nearest neighbours", note)
-    with write_aside(out) as aside:
+    with atomic_write(out) as aside:
         page.save(aside, format="PNG")

@@ -28,7 +28,7 @@ import numpy as np
 
 from likewise.errors import LikewiseError
 from likewise.index.snapshot import ROW_DTYPE, Rows
-from likewise.io.files import write_aside, write_json
+from likewise.io.files import atomic_write, write_json
 from likewise.io.locks import file_lock
 
 FORMAT = 1
@@ -103,7 +103,7 @@ def save_graph(folder: Path, about: dict, graph: dict | None, write) -> dict:
     last = about["graph"]
     if graph is not None:
         graph = graph | {"file": f"{graph['kind']}-{about['version'] + 1}.faiss"}
-        with write_aside(folder / graph["file"]) as aside:
+        with atomic_write(folder / graph["file"]) as aside:
             write(aside)
             graph |= {"size": aside.stat().st_size, "sum": checksum(aside)}
     about = write_about(folder, about | {"graph": graph})

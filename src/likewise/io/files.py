@@ -13,12 +13,12 @@ from pathlib import Path
 
 from likewise.errors import DiskFull, LikewiseError, causes
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers of the operating system for "no space left": full disk, exceeded quota, file too large."""
 
 
 @contextmanager
-def write_aside(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; on success it replaces `path`, on an error the old file stays unchanged."""
     aside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(3)}.part")
     try:
@@ -28,8 +28,8 @@ def write_aside(path: Path) -> Iterator[Path]:
         os.replace(aside, path)
     except Exception as error:
         # torch wraps the OSError in an error of its own; safetensors keeps only the text of the OSError
-        full = any(getattr(cause, "errno", None) in FULL for cause in causes(error))
-        if full or any(os.strerror(number) in str(error) for number in FULL):
+        full = any(getattr(cause, "errno", None) in DISK_FULL_ERRNOS for cause in causes(error))
+        if full or any(os.strerror(number) in str(error) for number in DISK_FULL_ERRNOS):
             raise DiskFull(
                 f"run: no space left on the disk to write {path}; the previous file is unchanged. "
                 "Free some space and run the same command again"
@@ -67,7 +67,7 @@ def first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def check_out(out: str, suffix: str, owner: str, flag: str = "--out") -> Path:
+def check_output_path(out: str, suffix: str, owner: str, flag: str = "--out") -> Path:
     """Return the output path; raise if its suffix is wrong or its folder is missing, before any work begins."""
     path = Path(out).expanduser()
     if path.suffix.lower() != suffix:
@@ -110,11 +110,11 @@ def read_json(file: Path, owner: str, kind: type = dict, hint: str = ""):
 
 def write_json(file: Path, value) -> None:
     """Write a value as an indented JSON file, atomically."""
-    with write_aside(file) as aside:
+    with atomic_write(file) as aside:
         aside.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
 def write_csv(file: Path, head: Sequence[str], lines: Iterable[Sequence]) -> None:
     """Write a CSV file with this header and these rows, atomically."""
-    with write_aside(file) as aside, aside.open("w", newline="", encoding="utf-8") as out:
+    with atomic_write(file) as aside, aside.open("w", newline="", encoding="utf-8") as out:
         csv.writer(out, lineterminator="\n").writerows([head, *lines])

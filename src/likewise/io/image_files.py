@@ -24,7 +24,7 @@ def formats() -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys(FORMAT_OF.values()) if name in Image.OPEN)
 
 
-def open_picture(file: str | os.PathLike | io.BytesIO) -> Image.Image:
+def open_image(file: str | os.PathLike | io.BytesIO) -> Image.Image:
     """Open an image file with Pillow, as one of `formats()`. The content decides the format, not the suffix.
 
     Without this limit, Pillow tries every format that it knows, and starts Ghostscript for a `.png` that holds PostScript.

@@ -19,10 +19,10 @@ from typing import IO
 
 from likewise.io.processes import is_stopped
 
-GRACE = 120.0
+STOP_GRACE_SECONDS = 120.0
 """Seconds that a process has to save its state and end after a request to stop."""
 
-STOPPED = "stopped; run the same command again to resume"
+STOPPED_MESSAGE = "stopped; run the same command again to resume"
 """The message to the user after a request to stop."""
 
 
@@ -63,7 +63,7 @@ class Child(subprocess.Popen):
         except (OSError, ValueError):  # either end of the pipe is closed
             return ""
 
-    def last_words(self) -> str:
+    def exit_summary(self) -> str:
         """Wait until the child ends and return a message with its exit code and the last line of its stderr."""
         code, lines = self.wait(), []
         if self.messages is not None:
@@ -80,7 +80,7 @@ class Child(subprocess.Popen):
             self.send_signal(signal.SIGCONT)
 
 
-def wait_together(children: Sequence[Child], stop: threading.Event, grace: float = GRACE) -> list[int]:
+def wait_together(children: Sequence[Child], stop: threading.Event, grace: float = STOP_GRACE_SECONDS) -> list[int]:
     """Wait until all children of one job have ended, and return their exit codes. No child outlives the call.
 
     When `stop` is set, all children get a request to stop. When a child fails, the other children cannot continue: they
@@ -131,7 +131,7 @@ def kill_all(children: Iterable[Child]) -> None:
         child.kill()
 
 
-def heed_parent() -> queue.SimpleQueue[str | None]:
+def stop_with_parent() -> queue.SimpleQueue[str | None]:
     """Return a queue of the lines that the parent writes to stdin (None after the last), and stop with the parent.
 
     When stdin closes, because the parent closed it or died, this process sends itself SIGTERM. Ctrl-C is enabled again:

@@ -21,9 +21,9 @@ from likewise.similarity import (
     batch_masks,
     cosine,
     full_precision,
+    is_traced,
     neg_squared,
     normalise_by_count,
-    observed,
     reference_masks,
 )
 from likewise.types import Pairs, Ref, Tuples
@@ -66,7 +66,7 @@ def by_rows(
         wanted = torch.is_grad_enabled() and (z.requires_grad or other.requires_grad)
         # For a small matrix the host is the bottleneck, and plain autograd needs fewer calls.
         small = z.device.type != "cpu" and len(z) * len(other) <= MAX_RECORDED_SIZE
-        if wanted and not small and not observed():
+        if wanted and not small and not is_traced():
             each, count = _ByRows.apply(job, z, other)
         else:
             each, count = job.recorded(z, other)

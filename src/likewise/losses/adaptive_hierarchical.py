@@ -8,7 +8,7 @@ from torch import Tensor
 
 from likewise.contracts import Loss
 from likewise.losses._hyperbolic import check_space, neg_hyperbolic
-from likewise.similarity import compare, cosine, full_precision, log1p_sum_exp, observed
+from likewise.similarity import compare, cosine, full_precision, is_traced, log1p_sum_exp
 from likewise.types import LikewiseError, Ref
 
 SPACE_DEFAULTS = {"cosine": (cosine, 0.5), "hyperbolic": (neg_hyperbolic, -2.7)}
@@ -78,7 +78,7 @@ class AdaptiveHierarchical(Loss):
         views = pairs.pos & self._same_image(y, ref)
         pos, neg, still = pairs.pos & ~views, pairs.neg, sim.detach()
         means = self._means(still, y, other, pos | neg)
-        if self.training and (torch.compiler.is_compiling() or not observed()):
+        if self.training and (torch.compiler.is_compiling() or not is_traced()):
             self.pending = y, means
         alike = means.gather(1, other.expand(len(y), -1))
         pull = log1p_sum_exp(sim - (base + self._rescaled(alike, pos)), pos, -self.alpha) / self.alpha

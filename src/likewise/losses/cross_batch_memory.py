@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from likewise.contracts import Loss, input_of
 from likewise.losses.contrastive import Contrastive
 from likewise.numerics.ring_buffer import remember
-from likewise.similarity import at_least_float32, observed
+from likewise.similarity import at_least_float32, is_traced
 from likewise.types import LikewiseError, Ref
 
 
@@ -68,7 +68,7 @@ class CrossBatchMemory(Loss):
         ref = ref or Ref(z, y, torch.arange(len(y), device=y.device))
         near = at_least_float32(ref.z)
         used = torch.ones_like(ref.y, dtype=torch.bool) if ref.used is None else ref.used
-        if self.training and (torch.compiler.is_compiling() or not observed()):
+        if self.training and (torch.compiler.is_compiling() or not is_traced()):
             kept = (
                 torch.ones_like(y, dtype=torch.bool) if ref.own is None else used[ref.own.clamp_min(0)] | (ref.own < 0)
             )

@@ -20,7 +20,7 @@ from likewise.losses._hierarchy_levels import (
     plan_sizes,
 )
 from likewise.numerics.kmeans import kmeans
-from likewise.similarity import observed, unit_rows
+from likewise.similarity import is_traced, unit_rows
 from likewise.types import LikewiseError, Ref
 
 FIRST_KMEANS_STEPS = 10
@@ -179,7 +179,7 @@ class Hierarchical(Loss):
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         if self.depth is not None and self.class_names is None:
             raise LikewiseError("Hierarchical: depth needs class_names and a taxonomy, got class_names=None; give both")
-        if self.means is not None and self.training and (torch.compiler.is_compiling() or not observed()):
+        if self.means is not None and self.training and (torch.compiler.is_compiling() or not is_traced()):
             self.pending = z.detach(), y
         group, above = y, 0.0
         for number, level in enumerate(self.plan, 1):

@@ -11,11 +11,11 @@ from likewise.similarity import (
     at_least_float32,
     exact_softplus,
     full_precision,
+    is_traced,
     log_sum_and_powers,
     log_sum_exp,
     neg_squared,
     normalise_by_count,
-    observed,
     positive_negative_masks,
     raw_distance,
 )  # fmt: skip
@@ -50,7 +50,7 @@ class LiftedStructure(Loss):
         pairs = positive_negative_masks(y, ref)
         with full_precision(z):
             z = at_least_float32(z)
-            short = ref is None and z.device.type == "cpu" and not observed()
+            short = ref is None and z.device.type == "cpu" and not is_traced()
             each = _Lifted.apply(z, pairs, self.margin) if short else _lifted(z, ref, pairs, self.margin)
             return normalise_by_count(each, pairs.pos.sum(1))
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from likewise.contracts import Loss
 from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
 from likewise.numerics.lambert_w import exp_minus_w
-from likewise.similarity import compare, observed
+from likewise.similarity import compare, is_traced
 from likewise.types import LikewiseError, Ref
 
 
@@ -68,7 +68,7 @@ class PairSuperLoss(Loss):
         still = each.detach()
         count = torch.stack([((still > 0) & kind).sum() for kind in (pairs.pos, pairs.neg)])
         mean = torch.stack([(still * kind).sum() for kind in (pairs.pos, pairs.neg)]) / count.clamp_min(1)
-        if self.training and (torch.compiler.is_compiling() or not observed()):
+        if self.training and (torch.compiler.is_compiling() or not is_traced()):
             self.pending = mean, count
         usual = torch.where(self.count > 0, self.mean.to(mean), mean)
         usual, share = (torch.where(pairs.pos, *of_kind) for of_kind in (usual, len(y) / count.clamp_min(1)))

@@ -10,7 +10,7 @@ from torch import Tensor
 from likewise.contracts import Loss
 from likewise.losses._blockwise import by_rows
 from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
-from likewise.similarity import observed
+from likewise.similarity import is_traced
 from likewise.types import LikewiseError, Pairs, Ref
 
 
@@ -57,9 +57,9 @@ class SmoothAP(Loss):
         upto = pairs.pos.cumsum(1, dtype=torch.int32)
         count = upto[:, -1]
         most = sim.shape[1] if largest_class is None else max(1, min(largest_class - 1, sim.shape[1]))  # positives
-        if largest_class is None and sim.device.type == "cpu" and not observed():
+        if largest_class is None and sim.device.type == "cpu" and not is_traced():
             most = int(count.max())
-        elif largest_class is None and observed() and most > 256:
+        elif largest_class is None and is_traced() and most > 256:
             raise LikewiseError(
                 f"SmoothAP: if compiled or transformed, the loss must have a bound on the samples of a class, got {most} samples "
                 "and no bound; set it, for example SmoothAP(largest_class=4)"
@@ -84,7 +84,7 @@ def precision_sum(
 
     Ranks count from 1 and are smooth: rank of k = 1/2 + sum_j sigmoid(2 x_j - 2 x_k), k itself being one of the j.
     """
-    return _precision_sum(x, pos, is_one) if observed() else _PrecisionSum.apply(x, pos, is_one)
+    return _precision_sum(x, pos, is_one) if is_traced() else _PrecisionSum.apply(x, pos, is_one)
 
 
 def _precision_sum(x: Tensor, pos: Tensor, is_one: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from likewise.contracts import Loss
-from likewise.similarity import at_least_float32, full_precision, observed, unit_rows, with_known_gradient
+from likewise.similarity import at_least_float32, full_precision, is_traced, unit_rows, with_known_gradient
 from likewise.types import LikewiseError, Ref
 
 
@@ -54,7 +54,7 @@ class SoftTriple(Loss):
         self.centres = nn.Parameter(torch.empty(per_class * classes, dim).uniform_(-bound, bound))
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        apart = _apart if observed() else _Apart.apply
+        apart = _apart if is_traced() else _Apart.apply
         with full_precision(z):
             z = at_least_float32(z)
             centres = unit_rows(self.centres).to(z)

@@ -75,14 +75,14 @@ _IMPORTED_METRICS: dict[str, QueryMetric | SetMetric] = {}
 """Imported metrics by their spec text. Only `admit` adds to it."""
 
 
-class Reach(NamedTuple):
+class RankingDepth(NamedTuple):
     """The depth of rankings that some metrics need."""
 
     k: int  # smallest depth of every ranking
     all_hits: bool  # whether the ranks of all relevant gallery rows are needed
 
 
-def admit(names: Iterable[str], allow_imports: bool) -> None:
+def import_metrics(names: Iterable[str], allow_imports: bool) -> None:
     """Import the metrics among `names` that are dotted names, so that all functions of this module accept them.
 
     A stage calls it before it uses metric names from its settings.
@@ -117,7 +117,7 @@ def _unknown_metric_message(name: str) -> str:
     if bare := re.fullmatch(r"map@([1-9][0-9]*)", name, re.IGNORECASE):
         meanings = ", ".join(f"mAP@{bare[1]}/{over} ({users})" for over, users in ranking.DIVISOR_USERS.items())
         return f"metrics: '{name}' is ambiguous; name the divisor: {meanings}"
-    if of_the_set(name):
+    if is_set_metric(name):
         return (
             f"metrics: a metric per query is needed here, but '{name}' is one value for a whole set; "
             f"use one of {', '.join(NAMES)} (k is an integer, as in R@1)"
@@ -144,16 +144,16 @@ def knows(name: str) -> bool:
     return _parse(name) is not None
 
 
-def reach(names: Iterable[str]) -> Reach:
+def reach(names: Iterable[str]) -> RankingDepth:
     """Return the depth of rankings that these metrics need beyond the usual R + 1. Set metrics need none."""
     names = list(names)
     parsed = [p for p in map(_parse, names) if p]
     imported = [m for name in names if isinstance(m := _IMPORTED_METRICS.get(name), QueryMetric)]
     depths = [k for _, k in parsed if k] + [m.depth for m in imported]
-    return Reach(max(depths, default=1), any(e.all_hits for e, _ in parsed) or any(m.all_hits for m in imported))
+    return RankingDepth(max(depths, default=1), any(e.all_hits for e, _ in parsed) or any(m.all_hits for m in imported))
 
 
-def of_the_set(name: str) -> bool:
+def is_set_metric(name: str) -> bool:
     """Return whether a name is a set metric, not a metric per query. False for a dotted name that was not imported."""
     return isinstance(_IMPORTED_METRICS.get(name), SetMetric) or any(
         family.knows(name) for family in SET_METRIC_FAMILIES
@@ -167,7 +167,7 @@ def measure_set(names: Iterable[str], z: Float[Tensor, "N D"], y: Int[Tensor, "N
     """
     names = list(names)
     for name in names:
-        if not of_the_set(name):
+        if not is_set_metric(name):
             raise LikewiseError(
                 f"metrics: a set metric is needed here, got '{name}'; use one of {', '.join(SET_NAMES)}"
             )

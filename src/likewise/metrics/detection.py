@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.errors import LikewiseError
-from likewise.numerics.bootstrap import BLOCK, Interval
+from likewise.numerics.bootstrap import RESAMPLE_BLOCK_SIZE, Interval
 
 CURVE_POINTS = 100
 """Number of steps of the detection curve."""
@@ -68,13 +68,13 @@ def detection(score: Float[Tensor, "N"], wrong: Bool[Tensor, "N"]) -> Detection:
         wrong: mask of the labels that are truly wrong.
     """
     _check_shapes("detection", wrong, score=score)
-    ties = inspect(score.double(), wrong)
+    ties = count_ties(score.double(), wrong)
     steps = torch.linspace(0, 1, CURVE_POINTS + 1, dtype=torch.float64).tolist()
     curve = [[share, float(found_share(ties, share * len(wrong)))] for share in steps]
     return Detection(*(float(metric(ties)) for metric in (auroc, average_precision, recall)), curve)  # pyright: ignore[reportCallIssue]
 
 
-def inspect(score: Float[Tensor, "N"], wrong: Bool[Tensor, "N"]) -> TieCounts:
+def count_ties(score: Float[Tensor, "N"], wrong: Bool[Tensor, "N"]) -> TieCounts:
     """Return the counts from which the metrics below are computed, in the dtype of the score, without a device sync."""
     return _count(_order(score), wrong, torch.ones_like(wrong, dtype=torch.int64), score.dtype)
 
@@ -227,7 +227,7 @@ def _redraw(group: Int[np.ndarray, "N"], resamples: int, seed: int) -> Iterator[
     rng, n, members = np.random.default_rng(seed), len(group), np.argsort(group, kind="stable")
     size = np.bincount(group)[group[members]]
     start = np.searchsorted(group[members], group[members])
-    for first in range(0, resamples, block := max(1, BLOCK // n)):
+    for first in range(0, resamples, block := max(1, RESAMPLE_BLOCK_SIZE // n)):
         here = min(block, resamples - first)
         drawn = members[start + rng.integers(size, size=(here, n))] + n * np.arange(here)[:, None]
         yield torch.as_tensor(np.bincount(drawn.ravel(), minlength=here * n).reshape(here, n))

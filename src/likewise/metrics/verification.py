@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from likewise.errors import LikewiseError
 from likewise.metrics.spectrum import check
-from likewise.similarity import full_products
+from likewise.similarity import full_precision_matmul
 
 NAMES = {
     "AUROC": "probability that a same pair is more similar than a different pair; a tie counts half",
@@ -244,7 +244,7 @@ def _count_pairs(z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) -> _Accepted:
     first, last = label[::TILE_ROWS].tolist(), [*label[TILE_ROWS - 1 :: TILE_ROWS].tolist(), label[-1].item()]
     beyond = COSINE_BINS + 1  # bin of ignored pairs; bin COSINE_BINS is for cosines rounded to 1 or more
     every, same = (torch.zeros(COSINE_BINS + 2, dtype=torch.int64, device=z.device) for _ in range(2))
-    with full_products(z):
+    with full_precision_matmul(z):
         for a, (row, row_label) in enumerate(tiles):
             for b, (column, column_label) in enumerate(tiles[a:], a):
                 place = (row @ column.T).add_(1).mul_(COSINE_BINS / 2).int()

@@ -5,7 +5,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from likewise.contracts import Miner
-from likewise.similarity import at_least_float32, distance, full_precision, observed
+from likewise.similarity import at_least_float32, distance, full_precision, is_traced
 from likewise.types import LikewiseError, Pairs
 
 
@@ -68,7 +68,7 @@ class TSINT(nn.Module, Miner):
             z = at_least_float32(self.teacher_z)
             d = distance(z @ z.T)
         # Once per batch: a loss may call the miner again for the same batch, and must get the same pairs.
-        if self.fresh and self.training and (torch.compiler.is_compiling() or not observed()):
+        if self.fresh and self.training and (torch.compiler.is_compiling() or not is_traced()):
             self._update_thresholds(d, pairs)
         return Pairs(pairs.pos & (d <= self.cuts[0]), pairs.neg & (d >= self.cuts[1]))
 

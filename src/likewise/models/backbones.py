@@ -27,7 +27,7 @@ from likewise.pretrained.weights import (
     read_weights,
 )
 
-OWN = ("bn_inception", "conv_small", "googlenet")
+OTHER_BACKBONES = ("bn_inception", "conv_small", "googlenet")
 """Backbones that are not from timm."""
 
 
@@ -183,9 +183,11 @@ def check_name(name: str) -> None:
     tagged = timm.list_pretrained(f"{base}.*") if tag and base in known else []
     if name in known or name in tagged:
         return
-    near = difflib.get_close_matches(name, tagged or [*known, *OWN, "features"], n=3)
+    near = difflib.get_close_matches(name, tagged or [*known, *OTHER_BACKBONES, "features"], n=3)
     hint = f"; did you mean {' or '.join(near)}?" if near else "; `timm.list_models()` lists them"
-    raise LikewiseError(f"Embedder: backbone must be a timm model or one of {', '.join(OWN)}, got {name!r}{hint}")
+    raise LikewiseError(
+        f"Embedder: backbone must be a timm model or one of {', '.join(OTHER_BACKBONES)}, got {name!r}{hint}"
+    )
 
 
 def fit_size(net: Any, name: str, facts: dict, size: int | None) -> int:

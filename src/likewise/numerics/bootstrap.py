@@ -10,10 +10,10 @@ from scipy.special import stdtrit
 
 from likewise.errors import LikewiseError
 
-FEW = 10
+MIN_INTERVAL_UNITS = 10
 """Minimum number of units for a bootstrap interval; with fewer, the interval is too narrow."""
 
-BLOCK = 1 << 17
+RESAMPLE_BLOCK_SIZE = 1 << 17
 """Maximum number of random numbers drawn at a time: few enough to stay in the cache."""
 
 
@@ -26,7 +26,7 @@ class Interval(NamedTuple):
     n: int
 
 
-class Redrawn(NamedTuple):
+class BootstrapResult(NamedTuple):
     """Result of a bootstrap: one value for a vector, one per column for a matrix.
 
     `crossing` is 2 (1 + k) / (1 + resamples), at most 1, with k the resamples whose mean is zero or has the other sign than
@@ -45,7 +45,7 @@ class Redrawn(NamedTuple):
     @property
     def few(self) -> bool:
         """Whether there are too few units for a reliable interval."""
-        return self.n < FEW
+        return self.n < MIN_INTERVAL_UNITS
 
 
 def t_interval(values, level: float = 0.95) -> Interval:
@@ -73,7 +73,7 @@ def bootstrap(
     level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
-) -> Redrawn:
+) -> BootstrapResult:
     """Return the percentile interval of the mean over rows, resampling rows, or all rows of a unit (a class) together.
 
     Rows of a class are similar, so an interval over rows holds only for other images of the same classes; an interval over
@@ -115,12 +115,12 @@ def bootstrap(
     columns = (mean, low, high, crossing)
     if value.ndim == 1:
         columns = tuple(float(column[0]) for column in columns)
-    return Redrawn(*columns, len(count), int((~kept).sum()))  # pyright: ignore[reportCallIssue]
+    return BootstrapResult(*columns, len(count), int((~kept).sum()))  # pyright: ignore[reportCallIssue]
 
 
 def paired(
     a: Float[np.ndarray, "Q *M"], b: Float[np.ndarray, "Q *M"], unit: Int[np.ndarray, "Q"] | None = None, **how
-) -> Redrawn:
+) -> BootstrapResult:
     """Return the `bootstrap` of b - a, row by row: both use the same resamples, so the difficulty of a query cancels out."""
     if a.shape != b.shape:
         raise LikewiseError(
@@ -150,7 +150,7 @@ def _redraw(
 ) -> Float[np.ndarray, "draws M"]:
     """Return the mean of every resample, from how often each unit was drawn. Blocks of resamples bound the memory."""
     rng, units, columns = np.random.default_rng(seed), len(count), np.column_stack([total, count])
-    step, means = max(1, BLOCK // units), []
+    step, means = max(1, RESAMPLE_BLOCK_SIZE // units), []
     for first in range(0, resamples, step):
         here = min(step, resamples - first)
         drawn = rng.integers(units, size=(here, units)) + units * np.arange(here)[:, None]

@@ -23,7 +23,7 @@ from likewise.numerics.lda import Discriminant
 SHARPNESS_GRID = tuple(0.02 * 1.5**i for i in range(13))  # up to 2.6
 """Factors of discriminant scores that are tried; the one with the highest likelihood is used."""
 
-CONFUSABLE = 2048
+MAX_SIMILARITY_CLASSES = 2048
 """Maximum number of classes for which exchanges of similar classes are modelled; the table of more would not fit in memory."""
 
 MIN_TABLE_PROBABILITY = 1e-19
@@ -56,7 +56,7 @@ class StoredScores:
 
     def blocks(self) -> Iterator[Int[Tensor, "b"]]:
         rows = torch.arange(len(self.table), device=self.table.device)
-        yield from rows.split(max(1, lda.AT_ONCE // self.classes))
+        yield from rows.split(max(1, lda.SCORE_BLOCK_SIZE // self.classes))
 
     def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "b C"]:
         return self.table[rows]
@@ -128,9 +128,9 @@ def fit_noise(
             exchanges with similar classes if they would explain more than half of all labels.
     """
     if by is not None:
-        rows = by.split(max(1, lda.AT_ONCE // each.classes))
+        rows = by.split(max(1, lda.SCORE_BLOCK_SIZE // each.classes))
         each, y = StoredScores(torch.cat([each.scores(some) for some in rows])), y[by]
-    similar = similar and each.classes <= CONFUSABLE
+    similar = similar and each.classes <= MAX_SIMILARITY_CLASSES
 
     def likeliest(mixed: bool) -> tuple[float, Noise]:
         found = (fit_at_sharpness(each, y, t, mixed, MIN_TABLE_PROBABILITY if proven else 0.0) for t in sharpness)

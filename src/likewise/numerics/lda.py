@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-AT_ONCE = 2**23
+SCORE_BLOCK_SIZE = 2**23
 """Maximum number of scores that are computed at a time."""
 
 MAX_STORED_SCORES = 2**26
@@ -32,7 +32,7 @@ class Discriminant:
 
     def blocks(self) -> Iterator[Tensor]:
         """Yield rows in blocks whose scores fit in memory."""
-        yield from torch.arange(len(self.x), device=self.x.device).split(max(1, AT_ONCE // self.classes))
+        yield from torch.arange(len(self.x), device=self.x.device).split(max(1, SCORE_BLOCK_SIZE // self.classes))
 
     def add(self, rows: Int[Tensor, "b"], q: Float[Tensor, "b C"]) -> None:
         """Add rows with their class probabilities `q` to the statistics of their folds."""

@@ -40,7 +40,7 @@ class Agreement(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Versus:
+class PairTest:
     """Two methods in one column of a table: b - a, its 95 % interval over classes, and p over classes and over seeds.
 
     All values use the `seeds` seeds that both methods have. Both p are corrected by Holm for all pairs of the column.
@@ -58,13 +58,13 @@ class Versus:
     verdict: str
 
     @property
-    def told_apart(self) -> bool:
+    def is_significant(self) -> bool:
         """Whether one method is significantly better."""
         return self.verdict in ("better", "worse")
 
 
 @dataclass(frozen=True)
-class Contest:
+class MethodComparison:
     """Several methods on the same queries: tests of all pairs, and ranks of all methods over test classes.
 
     `rank` has the methods that all columns have, the best first. `friedman`: p of "no method is better than another".
@@ -74,7 +74,7 @@ class Contest:
     queries: int
     unscored: int
     classes: int
-    pairs: tuple[Versus, ...]
+    pairs: tuple[PairTest, ...]
     rank: dict[str, float]
     friedman: float
     critical: float

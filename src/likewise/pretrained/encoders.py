@@ -41,7 +41,7 @@ CLIP_MODEL_TYPES = ("clip", "clip_text_model")
 """`model_type` in config.json of models that are loaded with CLIP's text projection."""
 
 
-class Looker(nn.Module):
+class PretrainedNetwork(nn.Module):
     """A pretrained network with its published head: uint8 images -> output of its last layer.
 
     Args:
@@ -73,7 +73,7 @@ class Looker(nn.Module):
         return v2.Compose([v2.Resize(short, antialias=True), v2.CenterCrop(self.size), v2.PILToTensor()])
 
 
-def load_classifier(name: str, weights: str | None = None) -> tuple[Looker, tuple[str, ...]]:
+def load_classifier(name: str, weights: str | None = None) -> tuple[PretrainedNetwork, tuple[str, ...]]:
     """Return an ImageNet classifier and the names of its classes: the first word of every synset.
 
     Args:
@@ -93,7 +93,7 @@ def load_classifier(name: str, weights: str | None = None) -> tuple[Looker, tupl
     return network, tuple(info.index_to_description(i).split(", ")[0] for i in range(network.net.num_classes))
 
 
-def load_image_encoder(name: str, weights: str | None = None) -> Looker:
+def load_image_encoder(name: str, weights: str | None = None) -> PretrainedNetwork:
     """Return a network that outputs embeddings: CLIP's projection, or the pooled feature without the classifier."""
     from timm.data import infer_imagenet_subset
 
@@ -103,7 +103,7 @@ def load_image_encoder(name: str, weights: str | None = None) -> Looker:
     return network
 
 
-def load_pretrained(name: str, weights: str | None) -> Looker:
+def load_pretrained(name: str, weights: str | None) -> PretrainedNetwork:
     """Load a timm network with its head, from a local weight file, the installed package or the hub."""
     import timm  # slow to import
 
@@ -127,7 +127,7 @@ def load_pretrained(name: str, weights: str | None) -> Looker:
         load_whole(net, read_weights(weights, ERROR_OWNER), Path(weights).name, ERROR_OWNER)
     facts = net.pretrained_cfg
     mean, std = LITE0_SCALE if lite0 else (tuple(facts["mean"]), tuple(facts["std"]))
-    return Looker(net, facts["input_size"][-1], mean, std)
+    return PretrainedNetwork(net, facts["input_size"][-1], mean, std)
 
 
 def text_encoder(name: str, device: torch.device | str = "cpu") -> Callable[[list[str]], Float[Tensor, "n d"]]:

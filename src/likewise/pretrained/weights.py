@@ -33,7 +33,7 @@ WAYS_OUT = (
 )
 """End of the error about a failed download: what the user can do."""
 
-DIGEST = "sha256"
+DIGEST_KEY = "sha256"
 """Metadata key for the digest of the tensors, in safetensors files that likewise writes."""
 
 
@@ -54,7 +54,7 @@ def read_safetensors(path: str | Path) -> dict[str, Tensor]:
     with safe_open(path, "pt") as file:
         metadata = file.metadata() or {}
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    if DIGEST in metadata and metadata[DIGEST] != digest(tensors):
+    if DIGEST_KEY in metadata and metadata[DIGEST_KEY] != digest(tensors):
         raise ValueError("its tensors do not match the digest saved with them")
     return tensors
 

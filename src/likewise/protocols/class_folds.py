@@ -44,8 +44,8 @@ class ClassFolds(Protocol):
         if self.own_split:
             tests = items.split == "test"
         else:
-            classes = np.unique(items.y_first[inside])
-            tests = inside & np.isin(items.y_first, classes[len(classes) // 2 :])
+            classes = np.unique(items.y_before_noise[inside])
+            tests = inside & np.isin(items.y_before_noise, classes[len(classes) // 2 :])
         split = np.where(tests, "test", "").astype("<U5")
         train, val = self._folds_of(np.unique(items.y[inside & ~tests]))
         split[inside & ~tests & np.isin(items.y, train)] = "train"

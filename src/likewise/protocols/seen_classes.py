@@ -71,7 +71,7 @@ class SeenClasses(Protocol):
 
     def _split(self, items: Items) -> np.ndarray:
         # The labels before noise was injected: noise must not change the split.
-        y = items.y_first
+        y = items.y_before_noise
         if self.own_split:
             split = self._check_own_split(items, y)
         else:

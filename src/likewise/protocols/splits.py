@@ -30,14 +30,14 @@ def rows_by_class(items: Items, part: Split, train: float, val: float) -> Int[np
 
 
 def _first_classes(items: Items, share: float) -> np.ndarray:
-    classes = np.unique(items.y_first)
+    classes = np.unique(items.y_before_noise)
     first = classes[: max(1, round(share * len(classes)))]
     if len(first) == len(classes) and share < 1:
         raise LikewiseError(
             f"protocols: {len(classes)} classes cannot be divided into train and test classes at train={share}; "
             "add classes, or a `split` column; train=1 trains on all classes and has no test split"
         )
-    return np.where(np.isin(items.y_first, first), "train", "test")
+    return np.where(np.isin(items.y_before_noise, first), "train", "test")
 
 
 def _last_classes(items: Items, train_rows: np.ndarray, share: float) -> np.ndarray:

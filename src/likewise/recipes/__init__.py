@@ -18,7 +18,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from likewise.config import KEPT_OUT, SPECS, Train, merged_settings
+from likewise.config import SETTINGS_OUTSIDE_IDENTITY, SPECS, Train, merged_settings
 from likewise.errors import LikewiseError, nearest_name
 
 VALUE_SOURCES = ("paper", "code", "ours")
@@ -141,7 +141,7 @@ def read_run(folder: str) -> Recipe:
         raise LikewiseError(
             f"run: the settings in '{folder}' name no data; the folder is damaged or was not written by likewise"
         )
-    kept = {key: value for key, value in config.items() if key == "metrics" or key not in KEPT_OUT}
+    kept = {key: value for key, value in config.items() if key == "metrics" or key not in SETTINGS_OUTSIDE_IDENTITY}
     values: dict[str, object] = {k: tuple(v) if isinstance(v, list) else v for k, v in kept.items()}
     return Recipe(folder, "Run", "", "", values, dict.fromkeys(values, "run"), (config["data"],))
 

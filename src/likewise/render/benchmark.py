@@ -21,10 +21,10 @@ from likewise.render.benchmark_table import (
     DAGGER_SIGN,
     EMPTY_CELL,
     MINUS_SIGN,
+    BenchmarkTable,
     CellText,
     Entry,
     Layout,
-    Sheet,
     as_p,
     explain,
     headline,
@@ -49,7 +49,7 @@ LATEX_ESCAPES = {
 """Character -> its LaTeX code."""
 
 
-def show_sheet(sheet: Sheet) -> None:
+def show_benchmark(sheet: BenchmarkTable) -> None:
     """Print the table, our value above the published one, and the explanations below. A wide table is not truncated."""
     layout, table, least = lay_out(sheet), Table(), 1
     rows = layout.rows + layout.apart
@@ -95,7 +95,7 @@ def _on_terminal(cell: CellText) -> Text:
     return Text("\n").join([*([shown] if ours else []), *([Text(paper, "dim")] if paper else [])])
 
 
-def markdown(sheet: Sheet) -> str:
+def markdown(sheet: BenchmarkTable) -> str:
     """Return the table in Markdown; a cell is "63.1 ± 0.5 (62.8, +0.3)"."""
     layout = lay_out(sheet)
     heads = [*sheet.heads, *(marked(label(column), layout.notes.column.get(column)) for column in layout.columns)]
@@ -115,7 +115,7 @@ def _in_markdown(cell: CellText) -> str:
     return " ".join(filter(None, (cell.ours and f"{around}{cell.ours}{around}", beside and f"({beside})")))
 
 
-def latex(sheet: Sheet) -> str:
+def latex(sheet: BenchmarkTable) -> str:
     """Return the table in LaTeX with booktabs: the best of a column bold, values that do not differ significantly underlined."""
     layout = lay_out(sheet)
     width = len(sheet.heads) + len(layout.columns)
@@ -129,7 +129,7 @@ def latex(sheet: Sheet) -> str:
     ])  # fmt: skip
 
 
-def _latex_heads(sheet: Sheet, layout: Layout) -> list[str]:
+def _latex_heads(sheet: BenchmarkTable, layout: Layout) -> list[str]:
     """Return a header line for every column axis, with equal adjacent names merged, and a line for the metrics."""
     lines, first = [], len(sheet.heads)
     for level in range(len(layout.columns[0]) - 1 if layout.columns else 0):
@@ -182,7 +182,7 @@ def escape(text: str) -> str:
     return "".join(map(one, text))
 
 
-def rows_for_csv(sheet: Sheet) -> tuple[list[str], list[list]]:
+def rows_for_csv(sheet: BenchmarkTable) -> tuple[list[str], list[list]]:
     """Return the column names and one line per entry, in the unit that is shown; unknown values are empty."""
     columns = [
         *sheet.heads, "column", "metric", "mean", "std", "low", "high", "n", "wanted", "printed_mean", "printed_spread",
@@ -200,7 +200,7 @@ def rows_for_csv(sheet: Sheet) -> tuple[list[str], list[list]]:
     return columns, lines
 
 
-def html(sheet: Sheet, figures: dict[str, bytes]) -> str:
+def html(sheet: BenchmarkTable, figures: dict[str, bytes]) -> str:
     """Return one self-contained page: the table, figures (title -> PNG), significance tests, ranks, notes and all runs."""
     layout, contest = lay_out(sheet), sheet.contest
     keys = list(dict.fromkeys(key for one in sheet.trainings for key in one))
@@ -239,7 +239,7 @@ def _fact(value: object) -> str:
     return "" if value is None else f"{value:,.6g}" if isinstance(value, float) else str(value)
 
 
-def _run(sheet: Sheet, training: dict) -> tuple[str, str]:
+def _run(sheet: BenchmarkTable, training: dict) -> tuple[str, str]:
     """Return the name of a run, and the link to it from the folder of the page."""
     if not training.get("run"):
         return "", ""

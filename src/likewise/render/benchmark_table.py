@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from likewise._notebook import table, view
 from likewise.numerics.bootstrap import Interval, t_interval
-from likewise.numerics.significance import Agreement, Contest, agreement
+from likewise.numerics.significance import Agreement, MethodComparison, agreement
 
 BEST_EPOCH = " (best test epoch)"
 """Suffix of a metric whose epoch was selected on the test split."""
@@ -66,7 +66,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Sheet:
+class BenchmarkTable:
     """A benchmark table: its entries, notes and significance tests.
 
     `differs`: differences from the settings of the paper, as text. `trainings`: the facts of each run, one dict per run.
@@ -80,7 +80,7 @@ class Sheet:
     entries: tuple[Entry, ...]
     notes: tuple[str, ...] = ()
     differs: tuple[str, ...] = ()
-    contest: Contest | None = None
+    contest: MethodComparison | None = None
     trainings: tuple[dict, ...] = ()
     folder: Path = Path()
     failed: int = 0
@@ -154,12 +154,12 @@ def label(names: Sequence[str]) -> str:
     return ", ".join(filter(None, names))
 
 
-def headline(sheet: Sheet) -> str:
+def headline(sheet: BenchmarkTable) -> str:
     """Return the title, followed by the differences from the settings of the paper."""
     return f"{sheet.title} \N{EM DASH} not a reproduction: {'; '.join(sheet.differs)}" if sheet.differs else sheet.title
 
 
-def lay_out(sheet: Sheet) -> Layout:
+def lay_out(sheet: BenchmarkTable) -> Layout:
     """Arrange the entries in rows and columns in order of appearance; columns of one setting are adjacent."""
     cell = {(e.row, e.column): e for e in sheet.entries}
     settings = list(dict.fromkeys(e.column[:-1] for e in sheet.entries))
@@ -174,7 +174,7 @@ def lay_out(sheet: Sheet) -> Layout:
     return Layout(columns, [row for row in every if row in trained], apart, cell, shown, notes)
 
 
-def leaders(sheet: Sheet, columns: Sequence[tuple[str, ...]]) -> dict[tuple, str]:
+def leaders(sheet: BenchmarkTable, columns: Sequence[tuple[str, ...]]) -> dict[tuple, str]:
     """Return (row, column) -> "best" for the highest value, "alike" for values that do not differ significantly from it.
 
     Only columns of shares are ranked, and only rows with the most seeds: a mean over few seeds may be high by chance.
@@ -193,13 +193,13 @@ def leaders(sheet: Sheet, columns: Sequence[tuple[str, ...]]) -> dict[tuple, str
             names, tested, apart = {label(row) for row in best}, set(), set()
             for v in (v for v in sheet.contest.pairs if v.column == label(column[:-1]) and names & {v.a, v.b}):
                 tested |= {v.a, v.b}
-                apart |= {v.a, v.b} if v.told_apart else set()
+                apart |= {v.a, v.b} if v.is_significant else set()
             alike = (row for row in means if row not in best and label(row) in tested - apart)
             found |= {(row, column): "alike" for row in alike}
     return found
 
 
-def footnotes(sheet: Sheet) -> Footnotes:
+def footnotes(sheet: BenchmarkTable) -> Footnotes:
     """Return the footnotes. A letter marks a whole column or row if possible, otherwise cells; a note on all has no letter."""
     printed = {(e.row, e.column): e.printed.about for e in sheet.entries if e.printed}
     rows, found, used = {row for row, _ in printed}, Footnotes({}, {}, {}, {}), 0
@@ -245,7 +245,7 @@ def as_printed(mean: float, spread: float | None) -> str:
     return " ± ".join(f"{value:.{digits}f}" for value in both)
 
 
-def against(sheet: Sheet, column: tuple[str, ...]) -> list[Point]:
+def against(sheet: BenchmarkTable, column: tuple[str, ...]) -> list[Point]:
     """Return the methods of a column that have both a published value and ours."""
     both = [e for e in sheet.entries if e.column == column and e.printed and e.ours and not math.isnan(e.ours.mean)]
     return [Point(label(e.row), e.printed.mean, e.ours) for e in both if e.ours]
@@ -256,7 +256,7 @@ def order_of(points: Sequence[Point]) -> Agreement:
     return agreement([p.ours.mean for p in points], [p.printed for p in points])
 
 
-def explain(sheet: Sheet, best: str, alike: str) -> list[str]:
+def explain(sheet: BenchmarkTable, best: str, alike: str) -> list[str]:
     """Return sentences on how to read the table and on its conclusions.
 
     Args:
@@ -292,11 +292,11 @@ def explain(sheet: Sheet, best: str, alike: str) -> list[str]:
     return [" ".join(text.split()) for text in lines]  # an error may contain line breaks
 
 
-def conclude(contest: Contest) -> list[str]:
+def conclude(contest: MethodComparison) -> list[str]:
     """Return the results of the significance tests as sentences."""
     lines, pairs = [], contest.pairs
     if pairs:
-        different = sum(v.told_apart for v in pairs)
+        different = sum(v.is_significant for v in pairs)
         lines.append(
             f"{contest.metric}: {different} of {len(pairs)} pairs of methods differ significantly: over {contest.classes} test "
             "classes (sign-flip test) and over seeds (t-test, spread pooled over methods), both p below 0.05 after Holm's "
@@ -314,7 +314,7 @@ def conclude(contest: Contest) -> list[str]:
     return lines
 
 
-def agree(sheet: Sheet, columns: Sequence[tuple[str, ...]]) -> str:
+def agree(sheet: BenchmarkTable, columns: Sequence[tuple[str, ...]]) -> str:
     """Return a sentence on the rank agreement with the published numbers in every column; "" for fewer than two methods."""
     found = {label(column): order_of(against(sheet, column)) for column in columns}
     known = {name: one for name, one in found.items() if not math.isnan(one.tau)}

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from likewise.errors import LikewiseError
-from likewise.numerics.significance import Contest
+from likewise.numerics.significance import MethodComparison
 from likewise.render.benchmark_table import Point, as_p, order_of
 from likewise.render.figures import BETTER_COLOUR, FAINT_COLOUR, INK_COLOUR, SOFT_COLOUR, WORSE_COLOUR, shorten
 
@@ -22,7 +22,7 @@ MAX_NAME_LETTERS = 44
 """Largest length of a method name in a figure."""
 
 
-def draw_ranks(contest: Contest) -> Figure:
+def draw_ranks(contest: MethodComparison) -> Figure:
     """Return the critical-difference diagram: one line per method, the best on top; a bar joins methods without a difference."""
     if len(contest.rank) < 2:
         raise LikewiseError(
@@ -70,7 +70,7 @@ def draw_ranks(contest: Contest) -> Figure:
     return figure
 
 
-def draw_against(points: Sequence[Point], title: str) -> Figure:
+def draw_agreement(points: Sequence[Point], title: str) -> Figure:
     """Return a figure of published values (x) against ours (y) with intervals over seeds; the dashed line is equality."""
     if not points:
         raise LikewiseError(

@@ -34,7 +34,7 @@ class Curve(NamedTuple):
     about: str = ""
 
 
-def draw_detected(curves: Sequence[Curve]) -> Figure:
+def draw_detection(curves: Sequence[Curve]) -> Figure:
     """Return a figure with one panel per noise model; the grey line is inspection in random order. Legends are below."""
     panels = list(dict.fromkeys(curve.panel for curve in curves))
     names = list(dict.fromkeys(curve.name for curve in curves))

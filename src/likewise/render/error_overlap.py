@@ -43,7 +43,7 @@ class Named:
 
 
 @dataclass(frozen=True, eq=False)
-class Overlapped:
+class ErrorOverlap:
     """Several runs, grouped by method; `by`: way to count errors ("count", "rate") -> most wrong classes of each run.
 
     `k` is the number of most wrong classes per run, `of` the number of test classes.
@@ -63,11 +63,11 @@ class Overlapped:
             for way, named in self.by.items()
             for column in range(min(MAX_LISTED_CLASSES, len(named.classes)))
         ]
-        notes = [say_overlap(self, way) for way in self.by]
+        notes = [describe_overlap(self, way) for way in self.by]
         return table("most wrong classes", ("by", "class", "runs"), lines, notes)
 
 
-def say_overlap(found: Overlapped, way: str) -> str:
+def describe_overlap(found: ErrorOverlap, way: str) -> str:
     """Return the overlap between runs as one sentence."""
     named = found.by[way]
     pairs = [("one method", named.within), ("different methods", named.between)]
@@ -77,7 +77,7 @@ def say_overlap(found: Overlapped, way: str) -> str:
     return f"two runs of {kind} share {what}{more}; by chance {100 * named.chance:.0f} %"
 
 
-def show_overlap(found: Overlapped) -> None:
+def show_overlap(found: ErrorOverlap) -> None:
     """Print the most wrong classes of the most runs, and the overlap between runs."""
     console = Console(highlight=False)
     for way, named in found.by.items():
@@ -89,11 +89,11 @@ def show_overlap(found: Overlapped) -> None:
             )
         console.print(shown)
     for way in found.by:
-        sentence = say_overlap(found, way)
+        sentence = describe_overlap(found, way)
         console.print(f"[bold]{sentence[0].upper()}{escape(sentence[1:])}.[/]")
 
 
-def draw_overlap(found: Overlapped) -> Figure:
+def draw_overlap(found: ErrorOverlap) -> Figure:
     """Return a heat map per way to count: rows are runs, grouped by method; columns are classes, those of the most runs first."""
     columns = min(MAX_DRAWN_CLASSES, max(len(named.classes) for named in found.by.values()))
     rows, groups = len(found.runs), len(_groups(found))
@@ -111,7 +111,7 @@ def draw_overlap(found: Overlapped) -> Figure:
     return figure
 
 
-def draw_named(axes: Axes, found: Overlapped, way: str, columns: int) -> None:
+def draw_named(axes: Axes, found: ErrorOverlap, way: str, columns: int) -> None:
     """Draw one panel. Methods are separated by a gap and have different colours."""
     named, shown = found.by[way], min(columns, len(found.by[way].classes))
     place, top = {}, 0.0
@@ -142,12 +142,12 @@ def draw_named(axes: Axes, found: Overlapped, way: str, columns: int) -> None:
         side.set_visible(False)
     left = len(named.classes) - shown
     more = f" ({left} more classes, of fewer runs, are in overlap.csv)" if left else ""
-    title = say_overlap(found, way)
+    title = describe_overlap(found, way)
     title = textwrap.fill(title[0].upper() + title[1:] + more, max(80, int(2.9 * columns)))
     axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK_COLOUR, pad=8, parse_math=False)
 
 
-def _groups(found: Overlapped) -> dict[str, list[int]]:
+def _groups(found: ErrorOverlap) -> dict[str, list[int]]:
     """Return the rows of every method, in order of appearance."""
     groups: dict[str, list[int]] = {}
     for row, method in enumerate(found.methods):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from likewise.io.files import write_aside
+from likewise.io.files import atomic_write
 
 INK_COLOUR, SOFT_COLOUR, FAINT_COLOUR, BETTER_COLOUR, WORSE_COLOUR = (
     "#1d2430",
@@ -31,7 +31,7 @@ def save_figure(figure: Figure, file: Path) -> None:
     """Write a figure as PNG. A character that the font lacks is drawn as a box, without a warning."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")
-        with write_aside(file) as aside:
+        with atomic_write(file) as aside:
             figure.savefig(aside, format="png", dpi=150)
 
 

@@ -9,10 +9,17 @@ from pathlib import Path
 from matplotlib import get_data_path
 from PIL import Image, ImageDraw, ImageFont
 
-TILE, GAP, FRAME_PIXELS, CAPTION, EDGE = 112, 16, 5, 34, 28
+TILE_PIXELS, GAP_PIXELS, FRAME_PIXELS, CAPTION_PIXELS, EDGE_PIXELS = 112, 16, 5, 34, 28
 """Pixels: side of a tile, gap between tiles, width of a frame, height of a caption, margin of the figure."""
 
-INK, SOFT, PAPER, RIGHT, WRONG, NEUTRAL = "#1d2430", "#6b7585", "#ffffff", "#1f9d57", "#d8413f", "#3b4a63"
+INK_COLOUR, SOFT_COLOUR, PAPER_COLOUR, RIGHT_COLOUR, WRONG_COLOUR, NEUTRAL_COLOUR = (
+    "#1d2430",
+    "#6b7585",
+    "#ffffff",
+    "#1f9d57",
+    "#d8413f",
+    "#3b4a63",
+)
 """Colours of text, secondary text, background, right frames, wrong frames and frames of queries."""
 
 
@@ -30,35 +37,52 @@ def draw_gallery(lines: Sequence[tuple[Tile, Sequence[Tile]]], title: str, subti
     """Return a figure with one line per query: the query on the left, then its neighbours, nearest first."""
     columns = 1 + max(len(neighbours) for _, neighbours in lines)
     head = 74 if subtitle else 54
-    width = 2 * EDGE + columns * (TILE + GAP) + GAP
-    height = head + len(lines) * (TILE + CAPTION + GAP) + EDGE
-    page = Image.new("RGB", (width, height), PAPER)
+    width = 2 * EDGE_PIXELS + columns * (TILE_PIXELS + GAP_PIXELS) + GAP_PIXELS
+    height = head + len(lines) * (TILE_PIXELS + CAPTION_PIXELS + GAP_PIXELS) + EDGE_PIXELS
+    page = Image.new("RGB", (width, height), PAPER_COLOUR)
     draw = ImageDraw.Draw(page)
-    draw.text((EDGE, 18), fit(title, font_of(19, True), width - 2 * EDGE), font=font_of(19, True), fill=INK)
+    draw.text(
+        (EDGE_PIXELS, 18),
+        fit(title, font_of(19, True), width - 2 * EDGE_PIXELS),
+        font=font_of(19, True),
+        fill=INK_COLOUR,
+    )
     if subtitle:
-        draw.text((EDGE, 44), fit(subtitle, font_of(12), width - 2 * EDGE), font=font_of(12), fill=SOFT)
+        draw.text(
+            (EDGE_PIXELS, 44), fit(subtitle, font_of(12), width - 2 * EDGE_PIXELS), font=font_of(12), fill=SOFT_COLOUR
+        )
     for number, (query, neighbours) in enumerate(lines):
-        top = head + number * (TILE + CAPTION + GAP)
-        _place(page, draw, query, EDGE, top)
-        rule = EDGE + TILE + GAP
-        draw.line([(rule, top), (rule, top + TILE)], fill="#d5dae2", width=1)
+        top = head + number * (TILE_PIXELS + CAPTION_PIXELS + GAP_PIXELS)
+        _place(page, draw, query, EDGE_PIXELS, top)
+        rule = EDGE_PIXELS + TILE_PIXELS + GAP_PIXELS
+        draw.line([(rule, top), (rule, top + TILE_PIXELS)], fill="#d5dae2", width=1)
         for place, neighbour in enumerate(neighbours):
-            _place(page, draw, neighbour, EDGE + (TILE + GAP) * (place + 1) + GAP, top)
+            _place(page, draw, neighbour, EDGE_PIXELS + (TILE_PIXELS + GAP_PIXELS) * (place + 1) + GAP_PIXELS, top)
     return page
 
 
 def _place(page: Image.Image, draw: ImageDraw.ImageDraw, tile: Tile, left: int, top: int) -> None:
-    colour = NEUTRAL if tile.right is None else RIGHT if tile.right else WRONG
-    draw.rounded_rectangle([left, top, left + TILE - 1, top + TILE - 1], 7, fill=colour)
-    inner = TILE - 2 * FRAME_PIXELS
+    colour = NEUTRAL_COLOUR if tile.right is None else RIGHT_COLOUR if tile.right else WRONG_COLOUR
+    draw.rounded_rectangle([left, top, left + TILE_PIXELS - 1, top + TILE_PIXELS - 1], 7, fill=colour)
+    inner = TILE_PIXELS - 2 * FRAME_PIXELS
     small = min(tile.image.size) < inner  # enlarged characters stay crisp, photographs smooth
     scale = max(inner / tile.image.width, inner / tile.image.height)
     size = (max(inner, round(tile.image.width * scale)), max(inner, round(tile.image.height * scale)))
     image = tile.image.resize(size, Image.Resampling.BICUBIC if small else Image.Resampling.LANCZOS)
     x, y = (size[0] - inner) // 2, (size[1] - inner) // 2
     page.paste(image.crop((x, y, x + inner, y + inner)), (left + FRAME_PIXELS, top + FRAME_PIXELS))
-    draw.text((left + 2, top + TILE + 4), fit(tile.caption, font_of(12), TILE), font=font_of(12), fill=INK)
-    draw.text((left + 2, top + TILE + 19), fit(tile.detail, font_of(10), TILE), font=font_of(10), fill=SOFT)
+    draw.text(
+        (left + 2, top + TILE_PIXELS + 4),
+        fit(tile.caption, font_of(12), TILE_PIXELS),
+        font=font_of(12),
+        fill=INK_COLOUR,
+    )
+    draw.text(
+        (left + 2, top + TILE_PIXELS + 19),
+        fit(tile.detail, font_of(10), TILE_PIXELS),
+        font=font_of(10),
+        fill=SOFT_COLOUR,
+    )
 
 
 def fit(text: str, font: ImageFont.FreeTypeFont, width: int) -> str:

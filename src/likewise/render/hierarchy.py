@@ -18,10 +18,19 @@ from rich.table import Table
 from scipy.cluster.hierarchy import leaves_list, linkage
 
 from likewise._notebook import table, view
-from likewise.render.gallery import EDGE, INK, PAPER, SOFT, WRONG, fit, font_of, one_line
+from likewise.render.gallery import (
+    EDGE_PIXELS,
+    INK_COLOUR,
+    PAPER_COLOUR,
+    SOFT_COLOUR,
+    WRONG_COLOUR,
+    fit,
+    font_of,
+    one_line,
+)
 from likewise.render.tables import escape
 
-TILE, GAP, LINE_PIXELS, CARD_COLUMNS, PAD_PIXELS, HEAD_PIXELS, PARENT_PIXELS = 66, 8, 13, 6, 12, 32, 36
+TILE_PIXELS, GAP_PIXELS, LINE_PIXELS, CARD_COLUMNS, PAD_PIXELS, HEAD_PIXELS, PARENT_PIXELS = 66, 8, 13, 6, 12, 32, 36
 """Side of a tile, gap, height of a text line, tiles in a row of a card, padding, heights of the heads of cards and parents."""
 
 CARD_COLOUR, RULE_COLOUR = "#f4f6f9", "#d5dae2"
@@ -49,7 +58,7 @@ class Agreement(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class LearnedHierarchy:
     """A learned class hierarchy: for each level, finest first, the cluster of every class; its agreement, notes and figure."""
 
     how: str
@@ -87,7 +96,7 @@ class Card(NamedTuple):
     parent: str = ""
 
 
-def agreement_lines(learned: Learned) -> list[tuple[str, ...]]:
+def agreement_lines(learned: LearnedHierarchy) -> list[tuple[str, ...]]:
     """Return level, clusters, depth, groups, AMI and purity of every comparison with the known taxonomy as text."""
     return [
         (*map(str, (one.level, one.clusters, one.depth, one.groups)), f"{one.ami:.3f}", f"{100 * one.purity:.1f} %")
@@ -95,7 +104,7 @@ def agreement_lines(learned: Learned) -> list[tuple[str, ...]]:
     ]
 
 
-def show_learned(learned: Learned) -> None:
+def show_hierarchy(learned: LearnedHierarchy) -> None:
     """Print the agreement with the known taxonomy, and the notes."""
     console = Console(highlight=False)
     if learned.comparison:
@@ -107,13 +116,13 @@ def show_learned(learned: Learned) -> None:
         console.print(escape(note), soft_wrap=True)
 
 
-def best(learned: Learned, level: int) -> Agreement | None:
+def best(learned: LearnedHierarchy, level: int) -> Agreement | None:
     """Return the agreement of a level with the depth of the known taxonomy that fits best; None without a taxonomy."""
     own = [one for one in learned.comparison if one.level == level and not math.isnan(one.ami)]
     return max(own, key=lambda one: one.ami, default=None)
 
 
-def say_what(learned: Learned) -> list[str]:
+def figure_lines(learned: LearnedHierarchy) -> list[str]:
     """Return the two lines below the title of the figure."""
     clusters = len(np.unique(learned.levels[0]))
     shown = f", the {MAX_CARDS} largest shown" if clusters > MAX_CARDS else ""
@@ -129,7 +138,7 @@ def say_what(learned: Learned) -> list[str]:
 
 
 def make_cards(
-    learned: Learned,
+    learned: LearnedHierarchy,
     paths: Sequence[tuple[str, ...]],
     mean: Float[np.ndarray, "C D"],
     image_of: Callable[[int], Image.Image | None],
@@ -194,31 +203,42 @@ def in_chain(x: Float[np.ndarray, "n D"]) -> Int[np.ndarray, "n"]:
 
 def draw_hierarchy(cards: Sequence[Card], title: str, words: Sequence[str]) -> Image.Image:
     """Return the figure: cards in order, column after column, below the names of their parent clusters."""
-    thumb = TILE if any(leaf.image for card in cards for leaf in card.leaves) else 0
+    thumb = TILE_PIXELS if any(leaf.image for card in cards for leaf in card.leaves) else 0
     texts = max(len(captions(leaf)) for card in cards for leaf in card.leaves)
-    step = thumb + texts * LINE_PIXELS + GAP
+    step = thumb + texts * LINE_PIXELS + GAP_PIXELS
     heights = [
-        HEAD_PIXELS + math.ceil((len(c.leaves) + bool(c.more)) / CARD_COLUMNS) * step + PAD_PIXELS - GAP for c in cards
+        HEAD_PIXELS + math.ceil((len(c.leaves) + bool(c.more)) / CARD_COLUMNS) * step + PAD_PIXELS - GAP_PIXELS
+        for c in cards
     ]
     columns = into_columns(
         [card.parent for card in cards], heights, min(4, max(2, round(sum(heights) / COLUMN_HEIGHT)))
     )
-    wide = 2 * PAD_PIXELS + CARD_COLUMNS * (TILE + GAP) - GAP
-    top, width = 60 + 17 * len(words), 2 * EDGE + len(columns) * (wide + GAP) - GAP
+    wide = 2 * PAD_PIXELS + CARD_COLUMNS * (TILE_PIXELS + GAP_PIXELS) - GAP_PIXELS
+    top, width = 60 + 17 * len(words), 2 * EDGE_PIXELS + len(columns) * (wide + GAP_PIXELS) - GAP_PIXELS
     deepest = max(column[-1][1] + heights[column[-1][0]] for column in columns)
-    page = Image.new("RGB", (width, top + deepest + EDGE), PAPER)
+    page = Image.new("RGB", (width, top + deepest + EDGE_PIXELS), PAPER_COLOUR)
     draw = ImageDraw.Draw(page)
-    draw.text((EDGE, 18), fit(title, font_of(19, True), width - 2 * EDGE), font=font_of(19, True), fill=INK)
+    draw.text(
+        (EDGE_PIXELS, 18),
+        fit(title, font_of(19, True), width - 2 * EDGE_PIXELS),
+        font=font_of(19, True),
+        fill=INK_COLOUR,
+    )
     for number, line in enumerate(words):
-        draw.text((EDGE, 46 + 17 * number), fit(line, font_of(12), width - 2 * EDGE), font=font_of(12), fill=SOFT)
+        draw.text(
+            (EDGE_PIXELS, 46 + 17 * number),
+            fit(line, font_of(12), width - 2 * EDGE_PIXELS),
+            font=font_of(12),
+            fill=SOFT_COLOUR,
+        )
     for number, column in enumerate(columns):
-        left, above = EDGE + number * (wide + GAP), ""
+        left, above = EDGE_PIXELS + number * (wide + GAP_PIXELS), ""
         for place, down in column:
             card = cards[place]
             if card.parent != above:
                 name = fit(card.parent, font_of(12, True), wide)
-                draw.text((left, top + down - PARENT_PIXELS + 10), name, font=font_of(12, True), fill=INK)
-                draw.line([(left, top + down - 7), (left + wide, top + down - 7)], fill=INK, width=1)
+                draw.text((left, top + down - PARENT_PIXELS + 10), name, font=font_of(12, True), fill=INK_COLOUR)
+                draw.line([(left, top + down - 7), (left + wide, top + down - 7)], fill=INK_COLOUR, width=1)
             above = card.parent
             place_card(page, draw, card, (left, top + down, left + wide, top + down + heights[place]), thumb, step)
     return page
@@ -237,7 +257,7 @@ def into_columns(parents: Sequence[str], heights: Sequence[int], columns: int) -
                 down, new = 0, True
             down += PARENT_PIXELS if parent and new else 0
             found[-1].append((place, down))
-            down += height + GAP
+            down += height + GAP_PIXELS
         if len(found) <= columns:
             return found
         limit += LINE_PIXELS
@@ -252,25 +272,25 @@ def place_card(
     room = right - left - 2 * PAD_PIXELS
     detail = fit(card.detail, font_of(11), round(0.7 * room))
     title = fit(card.title, font_of(13, True), int(room - PAD_PIXELS - font_of(11).getlength(detail)))
-    draw.text((left + PAD_PIXELS, top + 8), title, font=font_of(13, True), fill=INK)
-    draw.text((right - PAD_PIXELS, top + 10), detail, font=font_of(11), fill=SOFT, anchor="ra")
+    draw.text((left + PAD_PIXELS, top + 8), title, font=font_of(13, True), fill=INK_COLOUR)
+    draw.text((right - PAD_PIXELS, top + 10), detail, font=font_of(11), fill=SOFT_COLOUR, anchor="ra")
     for place in range(len(card.leaves) + bool(card.more)):
         line, across = divmod(place, CARD_COLUMNS)
-        x, y = left + PAD_PIXELS + across * (TILE + GAP), top + HEAD_PIXELS + line * step
+        x, y = left + PAD_PIXELS + across * (TILE_PIXELS + GAP_PIXELS), top + HEAD_PIXELS + line * step
         if place < len(card.leaves):
             place_leaf(page, draw, card.leaves[place], x, y, thumb)
         else:
-            middle = (x + TILE // 2, y + max(thumb, 2 * LINE_PIXELS) // 2)
-            draw.text(middle, f"+ {card.more} more", font=font_of(11), fill=SOFT, anchor="mm")
+            middle = (x + TILE_PIXELS // 2, y + max(thumb, 2 * LINE_PIXELS) // 2)
+            draw.text(middle, f"+ {card.more} more", font=font_of(11), fill=SOFT_COLOUR, anchor="mm")
 
 
 def place_leaf(page: Image.Image, draw: ImageDraw.ImageDraw, leaf: Leaf, x: int, y: int, thumb: int) -> None:
     """Draw the image of a class, framed in red if it is odd, its name and its group."""
     frame = 3 if leaf.odd else 1
     if thumb:
-        draw.rectangle([x, y, x + TILE - 1, y + TILE - 1], fill=WRONG if leaf.odd else RULE_COLOUR)
+        draw.rectangle([x, y, x + TILE_PIXELS - 1, y + TILE_PIXELS - 1], fill=WRONG_COLOUR if leaf.odd else RULE_COLOUR)
     if leaf.image is not None:
-        size = (TILE - 2 * frame, TILE - 2 * frame)
+        size = (TILE_PIXELS - 2 * frame, TILE_PIXELS - 2 * frame)
         page.paste(ImageOps.fit(leaf.image, size, Image.Resampling.LANCZOS), (x + frame, y + frame))
     for number, (words, font, colour) in enumerate(captions(leaf)):
         draw.text((x, y + thumb + 2 + number * LINE_PIXELS), words, font=font, fill=colour)
@@ -279,13 +299,13 @@ def place_leaf(page: Image.Image, draw: ImageDraw.ImageDraw, leaf: Leaf, x: int,
 def captions(leaf: Leaf) -> list[tuple[str, ImageFont.FreeTypeFont, str]]:
     """Return the text lines below an image with font and colour: its name, then its group."""
     name, group = wrapped(leaf.name, font_of(10), 3), wrapped(leaf.group, font_of(9), 2)
-    colour = WRONG if leaf.odd else SOFT
-    return [(line, font_of(10), INK) for line in name] + [(line, font_of(9), colour) for line in group]
+    colour = WRONG_COLOUR if leaf.odd else SOFT_COLOUR
+    return [(line, font_of(10), INK_COLOUR) for line in name] + [(line, font_of(9), colour) for line in group]
 
 
 def wrapped(text: str, font: ImageFont.FreeTypeFont, most: int) -> list[str]:
     """Return a text in at most `most` lines, broken after a space, an underscore or a hyphen."""
-    lines, width = [""], TILE + GAP // 2
+    lines, width = [""], TILE_PIXELS + GAP_PIXELS // 2
     for word in re.findall(r"[^ _-]*[ _-]?", one_line(text)):
         if lines[-1] and font.getlength((lines[-1] + word).rstrip()) > width and len(lines) < most:
             lines.append("")

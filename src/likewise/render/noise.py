@@ -33,7 +33,7 @@ WRONG_COLOURS = LinearSegmentedColormap.from_list("wrong", ["#ffffff", "#fbd9b8"
 
 
 @dataclass(frozen=True, eq=False)
-class Spoiled:
+class NoisyItems:
     """Items with wrong labels, the rows whose labels could change, and the paths of the table and the figures."""
 
     items: Items

@@ -48,7 +48,7 @@ class Compared(dict):
         return table(f"{conclusion(self)}.", heads, lines, [f"A: {self['a']}", f"B: {self['b']}", INTERVAL_SCOPE])
 
 
-class Demonstrated(dict):
+class DemoResult(dict):
     """Result of the demo: scores before training, of the plain and of the robust run; flagged labels; robust run; figure."""
 
     @view

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from likewise.errors import printable
-from likewise.metrics import as_text, of_the_set
+from likewise.metrics import as_text, is_set_metric
 from likewise.render.tables import escape
 
 
@@ -45,7 +45,7 @@ def show_scores(columns: dict[str, dict]) -> None:
         )
     over = f"intervals: bootstrap over {first['interval_over']}" if has_intervals else "too few queries for intervals"
     print(f"{first['similarity']} similarity in {first['dim']} dimensions; {over}")
-    if first["similarity"] != "cosine" and any(map(of_the_set, first["metrics"])):
+    if first["similarity"] != "cosine" and any(map(is_set_metric, first["metrics"])):
         print("metrics of the whole set use unit vectors for every similarity")
     if "length" in first:
         print("embeddings of length {:.3g} to {:.3g}".format(*first["length"]))

@@ -15,14 +15,14 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from likewise.render.benchmark import show_sheet
+from likewise.render.benchmark import show_benchmark
 from likewise.render.figures import BETTER_COLOUR, FAINT_COLOUR, INK_COLOUR, WORSE_COLOUR, shorten
 
 SOFT_COLOUR, RULE_COLOUR, LINE_COLOUR, FAILED_COLOUR = "#6b7585", FAINT_COLOUR, BETTER_COLOUR, WORSE_COLOUR
 """Colours of axes, rules, trials and failed trials."""
 
 
-class Dial(NamedTuple):
+class SearchDimension(NamedTuple):
     """One dimension of the search: choices, or a range from `low` to `high`."""
 
     name: str
@@ -32,7 +32,7 @@ class Dial(NamedTuple):
     log: bool = False
 
 
-class Shot(NamedTuple):
+class SearchTrial(NamedTuple):
     """A trial: its value if it is complete, its state (complete, pruned, failed), and its settings (`at`)."""
 
     number: int
@@ -41,7 +41,9 @@ class Shot(NamedTuple):
     at: dict[str, object]
 
 
-def draw_search(file: Path, dials: Sequence[Dial], shots: Sequence[Shot], label: str, title: str) -> None:
+def draw_search(
+    file: Path, dials: Sequence[SearchDimension], shots: Sequence[SearchTrial], label: str, title: str
+) -> None:
     """Write the figure (.png): history above, parallel coordinates below."""
     with matplotlib.rc_context(
         {"font.family": "DejaVu Sans", "font.size": 9, "text.color": INK_COLOUR, "axes.edgecolor": RULE_COLOUR}
@@ -58,7 +60,7 @@ def draw_search(file: Path, dials: Sequence[Dial], shots: Sequence[Shot], label:
         figure.savefig(file, format="png")
 
 
-def draw_history(axes, shots: Sequence[Shot], label: str) -> None:
+def draw_history(axes, shots: Sequence[SearchTrial], label: str) -> None:
     done = sorted(s for s in shots if s.state == "complete")
     x, y = [s.number for s in done], np.array([s.value for s in done], float)
     for side in ("top", "right"):
@@ -93,12 +95,12 @@ def draw_history(axes, shots: Sequence[Shot], label: str) -> None:
     )  # fmt: skip
 
 
-def draw_lines(axes, dials: Sequence[Dial], shots: Sequence[Shot]) -> None:
+def draw_lines(axes, dials: Sequence[SearchDimension], shots: Sequence[SearchTrial]) -> None:
     """Draw one line per trial through its settings to its value; better trials are darker and in front."""
     axes.set(xlim=(0, len(dials)), ylim=(0, 1))
     axes.axis("off")
     values = [s.value for s in shots if s.value is not None] or [0.0]
-    scale = Dial("value", (), min(values), max(values) if max(values) > min(values) else min(values) + 1e-6)
+    scale = SearchDimension("value", (), min(values), max(values) if max(values) > min(values) else min(values) + 1e-6)
     for place, dial in enumerate([*dials, scale]):
         last = place == len(dials)
         axes.plot(
@@ -139,7 +141,7 @@ def draw_lines(axes, dials: Sequence[Dial], shots: Sequence[Shot]) -> None:
     axes.add_collection(LineCollection(lines, colors=colours, linewidths=widths, zorder=2, clip_on=False))
 
 
-def where(dial: Dial, value: Any) -> float:
+def where(dial: SearchDimension, value: Any) -> float:
     """Return the height of a value on its axis, 0 to 1."""
     if dial.choices:
         return (dial.choices.index(value) + 0.5) / len(dial.choices)
@@ -147,7 +149,7 @@ def where(dial: Dial, value: Any) -> float:
     return (at - low) / (high - low)
 
 
-def ticks(dial: Dial) -> list[tuple[float, str]]:
+def ticks(dial: SearchDimension) -> list[tuple[float, str]]:
     """Return heights and texts of ticks: every choice; powers of ten for a log range; otherwise five even steps."""
     if dial.choices:
         return [(where(dial, choice), shorten(choice, 18)) for choice in dial.choices]
@@ -162,7 +164,7 @@ def ticks(dial: Dial) -> list[tuple[float, str]]:
     return [(h, f"{math.exp(low + h * (high - low)) if dial.log else low + h * (high - low):.3g}") for h in even]
 
 
-def show_found(found) -> None:
+def show_tuning(found) -> None:
     """Print the best settings of a search, how its trials ended, and the table of the final runs if there is one.
 
     Args:
@@ -178,5 +180,5 @@ def show_found(found) -> None:
     for reason in sorted({t["reason"] for t in found.about["trials"] if t["reason"]})[:5]:
         print(f"  failed: {reason}")
     if found.final:
-        show_sheet(found.final)
+        show_benchmark(found.final)
     print(f"settings: {found.folder / 'best.toml'}\nfigure:   {found.folder / 'tune.png'}")

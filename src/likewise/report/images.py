@@ -16,7 +16,7 @@ from likewise.report.records import Pool, RankedQuery, RunView
 from likewise.report.section import Studies
 from likewise.report.target import MOVED_DATA_HINT
 from likewise.report.thumbnails import read_thumbnails
-from likewise.runs.dataset import data_folders, tell_outside
+from likewise.runs.dataset import data_folders, outside_files_warning
 
 
 def add_images(studies: Studies, compared: Sequence, say: Callable[[str], None]) -> list[Pool]:
@@ -85,7 +85,7 @@ def with_images(number: int, studies: Studies, first: list[int], most: int, say:
     images = {place[row]: image for row, image in found.items()}
     if whole is None:  # the paths come from an embedding file
         folders = [items.root, *data_folders(here[0].settings)]
-        warning = tell_outside([os.path.abspath(file_of(items, row)) for row in found], folders)
+        warning = outside_files_warning([os.path.abspath(file_of(items, row)) for row in found], folders)
         if warning:
             say(printable(f"{pool.name}: {warning}"))
     studies.notes.extend([f"{pool.name}: {error}; {MOVED_DATA_HINT}"] if error else [])

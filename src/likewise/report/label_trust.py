@@ -15,7 +15,7 @@ from likewise.metrics.detection import detection
 from likewise.report.records import Detection, FlaggedLabel, LabelNoise
 from likewise.report.suspicion import suspicion_histograms
 from likewise.report.target import ReportTarget
-from likewise.runs.dataset import make_protocol, spoil
+from likewise.runs.dataset import inject_noise, make_protocol
 from likewise.runs.folder import Run
 from likewise.runs.sample_weights import FinalWeights, read_sample_weights
 from likewise.types import Items, LikewiseError
@@ -24,7 +24,7 @@ MAX_TRANSITION_CLASSES = 30
 """Largest number of classes in a transition matrix."""
 
 
-def say_doubts(run: Run) -> str:
+def describe_flagged(run: Run) -> str:
     """Return a sentence with the number of dropped and relabelled samples at the end of training; "" without sample weights."""
     final = read_sample_weights(run.path, "report")
     if final is None:
@@ -35,7 +35,7 @@ def say_doubts(run: Run) -> str:
     )
 
 
-def say_detected(run: Run, items: Items) -> list[str]:
+def describe_detection(run: Run, items: Items) -> list[str]:
     """Return sentences on how many flagged labels are really wrong, according to the true labels in `items`.
 
     A label is flagged if its sample was dropped or relabelled at the end of training.
@@ -66,7 +66,7 @@ def noise_of(one: ReportTarget, lines: Sequence[dict], top: int) -> LabelNoise |
     if given is not None:
         try:
             protocol = make_protocol(settings)
-            given = spoil(given, protocol, settings.noise, settings.seed, settings.allow_imports)
+            given = inject_noise(given, protocol, settings.noise, settings.seed, settings.allow_imports)
         except LikewiseError as error:
             given, notes = None, [f"its training labels could not be rebuilt ({error})"]
     known = given is not None and given.y_clean is not None

@@ -9,7 +9,7 @@ import torch
 
 from likewise.data.features import read_embeddings
 from likewise.data.images import image_of
-from likewise.io.files import write_aside
+from likewise.io.files import atomic_write
 from likewise.render.gallery import Tile, draw_gallery
 from likewise.retrieval.ranking import nearest
 
@@ -35,5 +35,5 @@ def draw_random_gallery(
         ]
         page.append((Tile(image_of(items, query), items.class_name[items.y[query]], "query"), tiles))
     note = f"{queries} random queries and their {k} nearest neighbours; green: same class, red: another class"
-    with write_aside(file) as aside:
+    with atomic_write(file) as aside:
         draw_gallery(page, title, note).save(aside, format="PNG")

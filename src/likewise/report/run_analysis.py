@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from likewise.config import KEPT_OUT, Report, Train
+from likewise.config import SETTINGS_OUTSIDE_IDENTITY, Report, Train
 from likewise.config.spec import brief
 from likewise.metrics import as_text
 from likewise.render.scores import with_interval
@@ -74,11 +74,15 @@ def study_run(one: ReportTarget, pool: Pool | None, config: Report) -> Study:
 
 def baseline_notes(scores: dict) -> list[str]:
     """Return notes with the scores of the baseline, the network before training, if they were computed."""
-    from likewise.evaluation.baseline import say_loss
+    from likewise.evaluation.baseline import worse_than_baseline
 
     known = scores.get("before", {}).get("metrics", {})
     values = ", ".join(f"{name} {as_text(name, value)}" for name, value in known.items())
-    return [f"before training: {values}", *filter(None, [say_loss(scores).replace("\n", " ")])] if values else []
+    return (
+        [f"before training: {values}", *filter(None, [worse_than_baseline(scores).replace("\n", " ")])]
+        if values
+        else []
+    )
 
 
 def headline(one: ReportTarget) -> str:
@@ -99,7 +103,11 @@ def shown_settings(settings: Train) -> dict[str, str]:
     every = dataclasses.asdict(settings)
     names = [
         *LEADING_SETTINGS,
-        *(n for n in every if n not in LEADING_SETTINGS and n not in KEPT_OUT and every[n] != default[n]),
+        *(
+            n
+            for n in every
+            if n not in LEADING_SETTINGS and n not in SETTINGS_OUTSIDE_IDENTITY and every[n] != default[n]
+        ),
     ]
     shown = {}
     for name in (n for n in names if every[n] not in (None, (), "")):

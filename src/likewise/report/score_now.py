@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from likewise.config import Evaluate, Report, Train
-from likewise.evaluation.answers import answers_for, findable
+from likewise.evaluation.answers import count_relevant_rows, max_results
 from likewise.metrics import reach
 from likewise.report.target import ReportTarget
 from likewise.runs.dataset import make_protocol, protocol_for
@@ -43,9 +43,9 @@ def score_now(one: ReportTarget, config: Report) -> ReportTarget:
     if one.settings is not None and not is_tested(one.settings):
         return dataclasses.replace(one, notes=(*one.notes, NO_TEST_SPLIT_NOTE))
     defaults: Any = next(f.default for f in dataclasses.fields(Evaluate) if f.name == "metrics")
-    largest_k = answers_for(*one.query_gallery)
+    largest_k = max_results(*one.query_gallery)
     metrics = [name for name in defaults if reach([name]).k <= largest_k]
-    if not metrics or len(np.unique(items.y)) < 2 or not findable(items, protocol, place).any():
+    if not metrics or len(np.unique(items.y)) < 2 or not count_relevant_rows(items, protocol, place).any():
         return dataclasses.replace(
             one, notes=(*one.notes, "no query has a relevant gallery row, so there are no scores")
         )

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from likewise.config import Report
 from likewise.data.features import read_embeddings
-from likewise.runs.embeddings import EMBEDDINGS, origin
+from likewise.runs.embeddings import EMBEDDINGS_FILE, origin
 from likewise.runs.folder import find_target
 from likewise.types import Items
 
@@ -36,7 +36,7 @@ def shown_split(items: Items, row: Int[np.ndarray, "N"]) -> tuple[Items, Int[np.
 def vectors_of(target: str, config: Report) -> tuple[Float[np.ndarray, "N D"], str]:
     """Return the embeddings of a target that are shown, and their similarity ("cosine" or "euclidean")."""
     path = find_target(target, "report")
-    file = path / EMBEDDINGS if path.is_dir() else path
+    file = path / EMBEDDINGS_FILE if path.is_dir() else path
     items = read_embeddings(str(file), root=config.root)
     x = shown_split(items, np.arange(len(items)))[0].x
     assert x is not None

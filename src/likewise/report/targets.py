@@ -16,7 +16,7 @@ from likewise.report.score_now import NO_TEST_SPLIT_NOTE, is_tested, score_now
 from likewise.report.splits import shown_split
 from likewise.report.target import ReportTarget
 from likewise.runs.dataset import make_protocol, marked, protocol_for
-from likewise.runs.embeddings import EMBEDDINGS, origin, rows_in
+from likewise.runs.embeddings import EMBEDDINGS_FILE, origin, rows_in
 from likewise.runs.folder import Run, find_target
 from likewise.runs.open import OpenRun
 from likewise.runs.per_query import PER_QUERY, PerQuery, read_per_query
@@ -90,7 +90,7 @@ def from_run(run: Run, name: str, config: Report, known: dict[tuple, Items], say
     except LikewiseError as error:
         notes.append(f"its data could not be opened ({error})")
     one = ReportTarget(name, run, settings, data)
-    file, per_query = run.path / EMBEDDINGS, run.path / PER_QUERY
+    file, per_query = run.path / EMBEDDINGS_FILE, run.path / PER_QUERY
     has_network = (run.path / run.network("best")).exists()
     if not file.exists() and run.done and data is not None and has_network and is_tested(settings):
         from likewise.evaluation.evaluate import evaluate_open

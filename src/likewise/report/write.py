@@ -10,7 +10,7 @@ from pathlib import Path
 from likewise._version import __version__
 from likewise.config import Report, check
 from likewise.errors import LikewiseError, printable
-from likewise.io.files import check_out
+from likewise.io.files import check_output_path
 from likewise.report import projection
 from likewise.report.images import add_images
 from likewise.report.page import write_page
@@ -47,7 +47,7 @@ def report(config: Report, say: Callable[[str], None] = print) -> Path:
 def page_path(config: Report) -> Path:
     """Return the path of the page: `config.out`, or report.html in the folder of a single run or in the current folder."""
     if config.out:
-        return check_out(config.out, ".html", "report")
+        return check_output_path(config.out, ".html", "report")
     only = Path(config.runs[0]).expanduser()
     return (only if len(config.runs) == 1 and only.is_dir() else Path()) / "report.html"
 

@@ -14,8 +14,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.retrieval import integer_scores
-from likewise.retrieval.integer_scores import Forbidden, PreparedVectors, cut
-from likewise.similarity import full_products
+from likewise.retrieval.integer_scores import Exclusions, PreparedVectors, row_slices
+from likewise.similarity import full_precision_matmul
 
 GROUP_SIZE = 32
 """Scores per group on a GPU: `largest` first selects groups by their maximum, then single scores in the selected groups."""
@@ -24,7 +24,7 @@ GROUP_SIZE = 32
 def top_rows(
     queries: PreparedVectors,
     gallery: PreparedVectors,
-    exclusions: Forbidden,
+    exclusions: Exclusions,
     depth: Int[Tensor, "Q"],
     budget: int,
     same: bool,
@@ -48,7 +48,7 @@ def top_rows(
         proposal = _propose_symmetric(gallery, exclusions, keep, budget // 4, lambda share: progress(before * share))
     order = depth.argsort(stable=True)  # queries of similar depth share a chunk, so that no chunk is deeper than needed
     unproven, done = [], 0
-    for chunk in cut(len(order), min(2**14, budget // (keep * 256))):
+    for chunk in row_slices(len(order), min(2**14, budget // (keep * 256))):
         ids = order[chunk]
         k = int(depth[ids[-1]])
         keep_here = min(n, with_slack(k, on_gpu))
@@ -84,7 +84,7 @@ def _approximate(q: Tensor, gallery: PreparedVectors, rows: slice) -> Tensor:
 
     `q` holds the `scaled` vectors of the queries. Products are float32; on a GPU float16, summed in float32.
     """
-    with full_products(q):
+    with full_precision_matmul(q):
         dots = q @ gallery.scaled(rows).T
     return (
         dots
@@ -107,7 +107,7 @@ def error_of(gallery: PreparedVectors) -> float:
 
 
 def _propose(
-    queries: PreparedVectors, gallery: PreparedVectors, exclusions: Forbidden, ids: Tensor, keep: int, budget: int
+    queries: PreparedVectors, gallery: PreparedVectors, exclusions: Exclusions, ids: Tensor, keep: int, budget: int
 ) -> tuple[Int[Tensor, "A K"], Float[Tensor, "A"]]:
     """Return the `keep` gallery rows of highest approximate score, and the lowest of these scores.
 
@@ -116,9 +116,9 @@ def _propose(
     n, best = len(gallery), Best(len(ids), keep, gallery.device)
     pairs, most = budget // 4, n if gallery.scaled_copy is not None else budget // (16 * gallery.z.shape[1])
     height = min(len(ids), max(pairs // n, 1024))  # the whole gallery at once if the blocks stay large enough
-    for mine in cut(len(ids), height):
+    for mine in row_slices(len(ids), height):
         q = queries.scaled(ids[mine])
-        for rows in cut(n, max(min(pairs // height, most), 4 * keep)):
+        for rows in row_slices(n, max(min(pairs // height, most), 4 * keep)):
             block = _approximate(q, gallery, rows)
             exclusions.mask(block, ids[mine], rows.start)
             best.take(mine, rows.start, block)
@@ -126,14 +126,14 @@ def _propose(
 
 
 def _propose_symmetric(
-    both: PreparedVectors, exclusions: Forbidden, keep: int, budget: int, progress: Callable[[float], None]
+    both: PreparedVectors, exclusions: Exclusions, keep: int, budget: int, progress: Callable[[float], None]
 ) -> tuple[Tensor, Tensor]:
     """Return what `_propose` returns for a set against itself; every block of products is used for its rows and its columns."""
     n = len(both)
     best = Best(n, keep, both.device)
     everyone = torch.arange(n, device=both.device)
     size = min(4096, max(64, int((budget / 8) ** 0.5)))
-    blocks = cut(n, size)
+    blocks = row_slices(n, size)
     length = None if both.norm is None else (both.norm / both.max_integer**2).float()
     done, pairs = 0, len(blocks) * (len(blocks) + 1) // 2
     for far in range(len(blocks)):  # the diagonal first: its scores are the thresholds for later blocks

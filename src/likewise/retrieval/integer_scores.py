@@ -130,10 +130,10 @@ def unit_rows(z: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
 
 
 def _blocks(z: Tensor) -> list[slice]:
-    return cut(len(z), CHUNK_VALUES // z.shape[1])
+    return row_slices(len(z), CHUNK_VALUES // z.shape[1])
 
 
-def cut(n: int, size: int) -> list[slice]:
+def row_slices(n: int, size: int) -> list[slice]:
     """Return slices of `size` rows (at least 1) that cover `n` rows; the last one may be shorter."""
     size = max(1, size)
     return [slice(i, min(i + size, n)) for i in range(0, n, size)]
@@ -148,7 +148,7 @@ def _fixed_order_sum(x: Float[Tensor, "N D"]) -> Float[Tensor, "N"]:
     return x[:, 0]
 
 
-class Forbidden:
+class Exclusions:
     """Gallery rows that a query must not retrieve: the query's own row, given pairs, and rows of the query's group.
 
     Args:
@@ -188,7 +188,7 @@ class Forbidden:
 
 
 def keys(
-    queries: PreparedVectors, gallery: PreparedVectors, exclusions: Forbidden, q: Tensor, ids: Tensor, rows: slice
+    queries: PreparedVectors, gallery: PreparedVectors, exclusions: Exclusions, q: Tensor, ids: Tensor, rows: slice
 ) -> Tensor:
     """Return exact scores of queries (`q`: their integers) against a block of the gallery; -inf for excluded rows."""
     key = q @ gallery.whole(rows).T
@@ -205,9 +205,9 @@ def pair_keys(
     dim = gallery.z.shape[1]
     key = torch.empty(rows.shape, dtype=torch.float64, device=rows.device)
     most = (budget if rows.is_cuda else min(budget, 2**22)) // (dim * 24)  # pairs; on a CPU limited to its cache
-    for part in cut(len(ids), most // rows.shape[1]):
+    for part in row_slices(len(ids), most // rows.shape[1]):
         q = queries.whole(ids[part])[:, :, None]
-        for columns in cut(rows.shape[1], max(most, 64)):
+        for columns in row_slices(rows.shape[1], max(most, 64)):
             some = rows[part, columns]
             key[part, columns] = torch.bmm(gallery.whole(some.flatten()).view(*some.shape, dim), q)[:, :, 0]
     return key if gallery.norm is None else 2 * key - gallery.norm[rows]
@@ -224,7 +224,7 @@ def readable(key: Float[Tensor, "C K"], queries: PreparedVectors, ids: Int[Tenso
 def exhaustive(
     queries: PreparedVectors,
     gallery: PreparedVectors,
-    exclusions: Forbidden,
+    exclusions: Exclusions,
     ids: Int[Tensor, "n"],
     k: int,
     budget: int,
@@ -254,7 +254,7 @@ def tiles(
     pairs, most = max(4096, budget // 2 // each), max(64, budget // (64 * gallery.z.shape[1]))
     height = min(len(ids), most, max(pairs // len(gallery), int(pairs**0.5)), max(1, pairs // (4 * k)))
     for some in ids.split(height):
-        yield some, cut(len(gallery), min(most, pairs // height))
+        yield some, row_slices(len(gallery), min(most, pairs // height))
 
 
 def _first(key: Float[Tensor, "A B"], k: int) -> tuple[Float[Tensor, "A K"], Int[Tensor, "A K"]]:
@@ -277,7 +277,7 @@ def _first(key: Float[Tensor, "A B"], k: int) -> tuple[Float[Tensor, "A K"], Int
 def places(
     queries: PreparedVectors,
     gallery: PreparedVectors,
-    exclusions: Forbidden,
+    exclusions: Exclusions,
     query: Int[Tensor, "M"],
     row: Int[Tensor, "M"],
     budget: int,
@@ -303,7 +303,7 @@ def _sort_all(queries, gallery, exclusions, ids: Tensor, size: Tensor, row: Tens
     height = max(1, budget // (n * 48))
     for some, many in zip(ids.split(height), size.split(height)):
         q, wide = queries.whole(some), max(64, budget // (64 * gallery.z.shape[1]))
-        key = torch.cat([keys(queries, gallery, exclusions, q, some, rows) for rows in cut(n, wide)], 1)
+        key = torch.cat([keys(queries, gallery, exclusions, q, some, rows) for rows in row_slices(n, wide)], 1)
         order = key.sort(dim=1, descending=True, stable=True).indices
         place = torch.empty_like(order).scatter_(1, order, count.expand_as(order))
         query = torch.arange(len(some), device=row.device).repeat_interleave(many)
@@ -332,7 +332,7 @@ def _count_before(queries, gallery, exclusions, ids: Tensor, size: Tensor, row: 
             key = keys(queries, gallery, exclusions, q, ids[here], rows)
             ahead = key >= least[:, None]  # few for a good embedding
             pieces = 1 + int(ahead.sum()) * 160 // max(1, budget)
-            for part in cut(len(here), -(-len(here) // pieces)):
+            for part in row_slices(len(here), -(-len(here) // pieces)):
                 place, column = ahead[part].nonzero(as_tuple=True)
                 number = here[part][place]
                 low = _count_beaten(

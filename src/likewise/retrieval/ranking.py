@@ -16,7 +16,7 @@ from likewise.retrieval import integer_scores
 from likewise.retrieval.candidates import top_rows
 from likewise.types import LikewiseError, Retrieval
 
-BUDGET = 512 * 2**20
+WORKING_MEMORY_BYTES = 512 * 2**20
 """Default bytes of working memory, without the embeddings."""
 
 SIMILARITY_NAMES = ("cosine", "euclidean")
@@ -37,7 +37,7 @@ def rank(
     exclude: Int[Tensor, "M 2"] | None = None,
     similarity: str = "cosine",
     scale: float | None = None,
-    budget: int = BUDGET,
+    budget: int = WORKING_MEMORY_BYTES,
     device: torch.device | str | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Retrieval:
@@ -76,7 +76,7 @@ def rank(
     gallery = queries if same else integer_scores.prepare(gallery_z, device, scale, "gallery", room=budget // 4)
     pairs = _excluded(exclude, len(z), len(gallery_z), own, same, device)
     groups = None if group is None or gallery_group is None else (group, gallery_group)
-    exclusions = integer_scores.Forbidden(len(z), own, pairs, groups)
+    exclusions = integer_scores.Exclusions(len(z), own, pairs, groups)
     relevant = count_relevant(y, gallery_y, exclusions)
     n, report = len(gallery_z), progress or (lambda share: None)
     shown, wanted = min(k, n), min(max(k, depth), n)
@@ -128,7 +128,7 @@ def nearest(
     *,
     own: Int[Tensor, "Q"] | None = None,
     similarity: str = "cosine",
-    budget: int = BUDGET,
+    budget: int = WORKING_MEMORY_BYTES,
 ) -> tuple[Int[Tensor, "Q K"], Float[Tensor, "Q K"]]:
     """Return the k nearest gallery rows of every query and their similarities (Euclidean: minus the distance), without labels."""
     label = torch.zeros(len(z), dtype=torch.int64, device=z.device)
@@ -186,7 +186,7 @@ def _excluded(exclude, queries: int, gallery: int, own, same: bool, device) -> I
     return exclude if own is None else exclude[own[exclude[:, 0]] != exclude[:, 1]]
 
 
-def count_relevant(y, gallery_y, exclusions: integer_scores.Forbidden) -> Int[Tensor, "Q"]:
+def count_relevant(y, gallery_y, exclusions: integer_scores.Exclusions) -> Int[Tensor, "Q"]:
     """Return the number of relevant gallery rows of every query, without excluded rows."""
     labels = torch.cat([y, gallery_y]).unique()
     yq, yg = torch.searchsorted(labels, y), torch.searchsorted(labels, gallery_y)
@@ -206,7 +206,7 @@ def count_relevant(y, gallery_y, exclusions: integer_scores.Forbidden) -> Int[Te
     return count - torch.bincount(query[mates], minlength=len(y))
 
 
-def _pairs(exclusions: integer_scores.Forbidden) -> tuple[Int[Tensor, "M"], Int[Tensor, "M"]]:
+def _pairs(exclusions: integer_scores.Exclusions) -> tuple[Int[Tensor, "M"], Int[Tensor, "M"]]:
     """Return the excluded (query, gallery row) pairs, without those excluded by group."""
     if exclusions.own is None:
         return exclusions.query, exclusions.row

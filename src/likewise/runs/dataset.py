@@ -93,7 +93,7 @@ def protocol_for(items: Items) -> Protocol:
     return build(default_protocol(items), Protocol)
 
 
-def spoil(items: Items, protocol: Protocol, noise: str | None, seed: int, allow_imports: bool = False) -> Items:
+def inject_noise(items: Items, protocol: Protocol, noise: str | None, seed: int, allow_imports: bool = False) -> Items:
     """Return the data with label noise injected into the train and val splits; the true labels are in `y_clean`.
 
     The protocol assigns the rows to train and val again afterwards, by the noisy labels, as it would with real noise.
@@ -108,7 +108,7 @@ def spoil(items: Items, protocol: Protocol, noise: str | None, seed: int, allow_
     model = build(noise, NoiseModel, allow_imports=allow_imports, **facts)
     y = items.y.copy()
     y[rows] = model(items.y[rows], np.random.default_rng((seed, 77, 0)))
-    return dataclasses.replace(items, y=y, y_clean=items.y_first)
+    return dataclasses.replace(items, y=y, y_clean=items.y_before_noise)
 
 
 def check_fingerprint(run: Run, items: Items, data: str) -> None:
@@ -132,7 +132,7 @@ def data_folders(settings: Train | None) -> list[str]:
     return [str(data if data.is_dir() else data.parent), *([settings.root] if settings.root else [])]
 
 
-def tell_outside(files: Sequence[str], folders: Sequence[str]) -> str:
+def outside_files_warning(files: Sequence[str], folders: Sequence[str]) -> str:
     """Return a warning about image files outside of these folders; "" if there are none.
 
     An embeddings file from another source may name any image on this machine, which a published page would then show.

@@ -15,9 +15,9 @@ from likewise.config.spec import build, canonical, check_names, spec
 from likewise.contracts import Loss, Protocol
 from likewise.data import NAMES
 from likewise.durations import period_of, steps_of
-from likewise.models.backbones import OWN, check_name, width_of
+from likewise.models.backbones import OTHER_BACKBONES, check_name, width_of
 from likewise.protocols.class_folds import ClassFolds
-from likewise.runs.dataset import absolute_path, default_protocol, make_protocol, spoil
+from likewise.runs.dataset import absolute_path, default_protocol, inject_noise, make_protocol
 from likewise.types import Items, LikewiseError
 
 
@@ -26,7 +26,7 @@ def check_texts(config: Train) -> None:
     for text in texts_of(config, SPECS):
         check_names(text)
     check_durations(config)
-    if config.backbone not in (None, "features", "efficientnet_lite0", *OWN):
+    if config.backbone not in (None, "features", "efficientnet_lite0", *OTHER_BACKBONES):
         check_name(config.backbone)
 
 
@@ -51,7 +51,9 @@ def resolve(config: Train, items: Items) -> Train:
     sampler = config.sampler
     if sampler is None:
         rule = build(protocol, Protocol, allow_imports=config.allow_imports)
-        noisy = spoil(items, rule, config.noise, config.seed, config.allow_imports)  # noise may leave fewer classes
+        noisy = inject_noise(
+            items, rule, config.noise, config.seed, config.allow_imports
+        )  # noise may leave fewer classes
         size = np.unique(noisy.y[rule.rows(noisy, "train")], return_counts=True)[1]
         lonely = ", lonely='skip'" if (size == 1).any() and (size > 1).any() else ""
         sampler = f"SamplesPerClass(batch={4 * max(1, min(28, (size > 1).sum()))}, per_class=4{lonely})"
@@ -104,7 +106,7 @@ def fold_specs(protocol: str) -> list[str] | None:
 def check_loss(config: Train, items: Items) -> None:
     """Raise unless the loss of resolved settings can be built for the training classes. Uses meta tensors: no memory."""
     protocol = make_protocol(config)
-    noisy = spoil(items, protocol, config.noise, config.seed, config.allow_imports)
+    noisy = inject_noise(items, protocol, config.noise, config.seed, config.allow_imports)
     classes = len(np.unique(noisy.y[protocol.rows(noisy, "train")]))
     with torch.device("meta"):
         build(config.loss, Loss, allow_imports=config.allow_imports, classes=classes, dim=config.dim)

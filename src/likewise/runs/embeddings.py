@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Int
 
-from likewise.data.schema import CORNERS
-from likewise.io.files import load_arrays, write_aside
+from likewise.data.schema import BOX_CORNERS
+from likewise.io.files import atomic_write, load_arrays
 from likewise.types import Embedded, Items, LikewiseError
 
-EMBEDDINGS = "embeddings.npz"
+EMBEDDINGS_FILE = "embeddings.npz"
 """File of the run folder: embeddings of the split that was evaluated."""
 
 
@@ -50,10 +50,10 @@ def save_embeddings(
     if items.gallery_name is not None and "gallery" in columns:
         columns["gallery"] = np.where(columns["gallery"], items.gallery_name[rows], "")
     if items.box is not None:
-        columns |= dict(zip(CORNERS, items.box[rows].T))
+        columns |= dict(zip(BOX_CORNERS, items.box[rows].T))
     words = made_by | ({"run": Path(made_by["run"]).absolute()} if "run" in made_by else {})
     columns |= {name: np.asarray(str(word), dtype=str) for name, word in words.items()}
-    with write_aside(file) as aside, aside.open("wb") as out:
+    with atomic_write(file) as aside, aside.open("wb") as out:
         np.savez(out, **columns)  # pyright: ignore[reportArgumentType]
 
 

@@ -32,9 +32,9 @@ from torch import Tensor
 
 from likewise._notebook import table, view
 from likewise.errors import RunBusy
-from likewise.io.files import read_json, write_aside, write_json
+from likewise.io.files import atomic_write, read_json, write_json
 from likewise.io.locks import HeartbeatLock, LockHeld
-from likewise.pretrained.weights import DIGEST, brief, digest, read_safetensors
+from likewise.pretrained.weights import DIGEST_KEY, brief, digest, read_safetensors
 from likewise.runs.log import append_log, read_log, rewind_log
 from likewise.runs.loss_history import Losses, read_losses
 from likewise.runs.scores import REWRITE_HINT, read_scores
@@ -151,9 +151,9 @@ class Run:
 
     def save_tensors(self, name: str, tensors: dict[str, Tensor]) -> None:
         """Write a safetensors file of the run, with a digest of its content."""
-        with write_aside(self.path / name) as file:
+        with atomic_write(self.path / name) as file:
             tensors = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
-            save_file(tensors, file, {DIGEST: digest(tensors)})
+            save_file(tensors, file, {DIGEST_KEY: digest(tensors)})
             with suppress(OSError):  # a temporary file is readable for its owner only
                 shutil.copymode(self.path / "config.json", file)
 
@@ -182,7 +182,7 @@ class Run:
 
     def save_state(self, state: dict) -> None:
         """Write the checkpoint of training, state.pt."""
-        with write_aside(self.path / "state.pt") as aside, aside.open("wb") as file:
+        with atomic_write(self.path / "state.pt") as aside, aside.open("wb") as file:
             torch.save(state, file)  # a file object: with a path, torch's error would not mention a full disk
 
     def load_state(self) -> dict | None:

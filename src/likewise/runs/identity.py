@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from likewise.config import KEPT_OUT, SPECS, Train, texts_of, to_dict
+from likewise.config import SETTINGS_OUTSIDE_IDENTITY, SPECS, Train, texts_of, to_dict
 from likewise.config.spec import files
 from likewise.data.fingerprint import fingerprint
 from likewise.pretrained.encoders import content_of
@@ -35,7 +35,7 @@ def find_run(config: Train, items: Items, data: str | None = None) -> Claim:
         data: fingerprint of the items; None: it is computed.
     """
     settings, data = to_dict(config), data or fingerprint(items)
-    learned = {k: v for k, v in settings.items() if k not in KEPT_OUT}
+    learned = {k: v for k, v in settings.items() if k not in SETTINGS_OUTSIDE_IDENTITY}
     read = {file: content_of(file) for text in texts_of(config, SPECS) for file in files(text)}
     counts = learned | {"weights": hash_of(config.weights)} | ({"files": read} if read else {})
     key = identity(counts, data)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from likewise.errors import LikewiseError
-from likewise.io.files import write_aside
+from likewise.io.files import atomic_write
 
 LOG_FILE = "log.jsonl"
 
@@ -40,7 +40,7 @@ def read_log(folder: Path) -> list[dict]:
 def rewind_log(folder: Path, step: int) -> None:
     """Remove the lines after `step`, which a resumed training computes again."""
     kept = [line for line in read_log(folder) if line.get("step", 0) <= step]
-    with write_aside(folder / LOG_FILE) as file:
+    with atomic_write(folder / LOG_FILE) as file:
         file.write_text("".join(json.dumps(line) + "\n" for line in kept), "utf-8")
 
 

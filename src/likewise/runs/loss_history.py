@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from likewise.io.files import load_arrays, write_aside
+from likewise.io.files import atomic_write, load_arrays
 
 LOSSES_FILE = "losses.npz"
 
@@ -26,7 +26,7 @@ class Losses(NamedTuple):
 
 def write_losses(folder: Path, losses: Losses) -> None:
     """Write losses.npz into a run folder."""
-    with write_aside(folder / LOSSES_FILE) as aside, aside.open("wb") as file:
+    with atomic_write(folder / LOSSES_FILE) as aside, aside.open("wb") as file:
         np.savez(file, **losses._asdict())
 
 

@@ -14,7 +14,7 @@ from likewise.contracts import Protocol
 from likewise.data.augment import Plain
 from likewise.data.decoded_cache import Pixels
 from likewise.models.embedder import Embedder
-from likewise.runs.dataset import check_fingerprint, load_items, make_protocol, spoil
+from likewise.runs.dataset import check_fingerprint, inject_noise, load_items, make_protocol
 from likewise.runs.devices import choose_device
 from likewise.runs.folder import Run
 from likewise.runs.network import open_embedder, transforms
@@ -100,7 +100,7 @@ class OpenRun:
     def noisy_items(self) -> Items:
         """The data with the labels of training: with the label noise of the settings injected."""
         settings = self.settings
-        return spoil(self.items, self.protocol, settings.noise, settings.seed, settings.allow_imports)
+        return inject_noise(self.items, self.protocol, settings.noise, settings.seed, settings.allow_imports)
 
     @property
     def protocol(self) -> Protocol:

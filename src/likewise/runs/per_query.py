@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Int
 
-from likewise.io.files import first_line, write_aside
+from likewise.io.files import atomic_write, first_line
 from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 
 PER_QUERY = "per_query.parquet"
@@ -33,7 +33,7 @@ def write_per_query(file: Path, scores: Scores, found: Retrieval, e: Embedded, i
     }
     if items.path is not None:
         columns["path"] = [items.path[i] for i in scores.query]
-    with write_aside(file) as aside:
+    with atomic_write(file) as aside:
         pq.write_table(pa.table(columns), aside)
 
 

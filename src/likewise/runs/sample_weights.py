@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from likewise.errors import LikewiseError
-from likewise.io.files import load_arrays, write_aside
+from likewise.io.files import atomic_write, load_arrays
 
 SAMPLE_WEIGHTS_FILE = "sample_weights.npz"
 RESTART_HINT = "use --restart to train the run again"
@@ -38,7 +38,7 @@ class FinalWeights(NamedTuple):
 def write_sample_weights(folder: Path, weights: FinalWeights) -> None:
     """Write sample_weights.npz into a run folder."""
     columns = {name: getattr(weights, name) for name in ("suspicion", "row", "given", "label", "weight")}
-    with write_aside(folder / SAMPLE_WEIGHTS_FILE) as aside, aside.open("wb") as file:
+    with atomic_write(folder / SAMPLE_WEIGHTS_FILE) as aside, aside.open("wb") as file:
         np.savez_compressed(file, **columns)
 
 

@@ -55,7 +55,7 @@ class EmbeddingBank:
             self.waiting.clear()
         return self.z
 
-    def one_pass(self, number: int, choose: Callable[[np.ndarray, int], list[list[int]]]) -> list[list[int]]:
+    def epoch_batches(self, number: int, choose: Callable[[np.ndarray, int], list[list[int]]]) -> list[list[int]]:
         """Return the batches of an epoch. They are chosen at the first call and stored, also in checkpoints.
 
         Args:
@@ -117,8 +117,8 @@ class EmbeddingSampler(BatchSampler):
     def observe(self, z: Float[Tensor, "B D"], row: Int[Tensor, "B"]) -> None:
         self._bank.observe(z, row)
 
-    def one_pass(self, number: int) -> list[list[int]]:
-        return self._bank.one_pass(number, self._choose)
+    def epoch_batches(self, number: int) -> list[list[int]]:
+        return self._bank.epoch_batches(number, self._choose)
 
     def state_dict(self) -> dict:
         return super().state_dict() | self._bank.state_dict()

@@ -62,7 +62,7 @@ class SamplesPerClass(BatchSampler):
     def __len__(self) -> int:
         return max(1, len(self._members.every) // self.batch)
 
-    def one_pass(self, number: int) -> list[list[int]]:
+    def epoch_batches(self, number: int) -> list[list[int]]:
         rng = np.random.default_rng((self.seed, number))
         slots, rows = self.batch // self.per_class, self._members.rows
         if self.with_replacement:

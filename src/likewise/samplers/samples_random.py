@@ -55,7 +55,7 @@ class SamplesRandom(BatchSampler):
     def __len__(self) -> int:
         return max(1, len(self._members.every) // self.batch)
 
-    def one_pass(self, number: int) -> list[list[int]]:
+    def epoch_batches(self, number: int) -> list[list[int]]:
         rng = np.random.default_rng((self.seed, number))
         return [self._one_batch(rng).tolist() for _ in range(len(self))]
 

@@ -29,6 +29,6 @@ class Shuffled(BatchSampler):
     def __len__(self) -> int:
         return len(self.labels) // self.batch
 
-    def one_pass(self, number: int) -> list[list[int]]:
+    def epoch_batches(self, number: int) -> list[list[int]]:
         order = np.random.default_rng((self.seed, number)).permutation(len(self.labels))
         return order[: len(self) * self.batch].reshape(len(self), self.batch).tolist()

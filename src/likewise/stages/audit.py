@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from likewise.audit.audit import Audited
     from likewise.config import Audit
-    from likewise.render.error_overlap import Overlapped
+    from likewise.render.error_overlap import ErrorOverlap
 
 
-def audit(config: Audit, say=print) -> Audited | Overlapped:
+def audit(config: Audit, say=print) -> Audited | ErrorOverlap:
     """Return the findings about a run or embeddings; with `overlap`, the classes with most errors of several runs."""
     if config.overlap:
         from likewise.evaluation.overlap_runs import overlap

@@ -9,7 +9,7 @@ from likewise.config import Demo, check
 
 if TYPE_CHECKING:
     from likewise.config import Train
-    from likewise.render.results import Demonstrated
+    from likewise.render.results import DemoResult
     from likewise.types import Items
 
 DEMO_RECIPES = {"plain": "demo", "robust": "demo+robust"}
@@ -19,7 +19,7 @@ PROGRESS_LINES = {
 }
 
 
-def demo(config: Demo, say=print) -> Demonstrated:
+def demo(config: Demo, say=print) -> DemoResult:
     """Train without and with --robust on the same wrong labels, evaluate both, and draw a gallery of random queries.
 
     Returns a dict: the scores `before` training and of `plain` and `robust`, the sentences `doubts` on flagged labels, the
@@ -27,8 +27,8 @@ def demo(config: Demo, say=print) -> Demonstrated:
     """
     check(config)
     from likewise.evaluation.evaluate import evaluate_run
-    from likewise.render.results import Demonstrated
-    from likewise.report.label_trust import say_detected
+    from likewise.render.results import DemoResult
+    from likewise.report.label_trust import describe_detection
     from likewise.report.random_gallery import draw_random_gallery
     from likewise.runs.dataset import load_items
     from likewise.runs.devices import choose_device
@@ -51,7 +51,7 @@ def demo(config: Demo, say=print) -> Demonstrated:
     picture, title = run.path / "gallery.png", f"R@1 {run.scores['metrics']['R@1']:.1%} on unseen characters"
     draw_random_gallery(run.path / "embeddings.npz", picture, title, seed=config.seed)
     scores = {way: one.scores for way, one in runs.items()}
-    return Demonstrated(before=before, **scores, doubts=say_detected(run, items), run=run, picture=picture)
+    return DemoResult(before=before, **scores, doubts=describe_detection(run, items), run=run, picture=picture)
 
 
 def settings_of(config: Demo, items: Items) -> dict[str, Train]:

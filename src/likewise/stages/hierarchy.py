@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from likewise.config import Hierarchy
-    from likewise.render.hierarchy import Learned
+    from likewise.render.hierarchy import LearnedHierarchy
 
 
-def hierarchy(config: Hierarchy, say=print) -> Learned:
+def hierarchy(config: Hierarchy, say=print) -> LearnedHierarchy:
     """Return the clusters of the training classes, level by level, and their agreement with the known taxonomy."""
     from likewise.evaluation.hierarchy import hierarchy as work
 

@@ -53,7 +53,7 @@ def entries(registry: str) -> dict[str, str]:
     if registry == "metrics":
         return metrics.NAMES | metrics.SET_NAMES
     if registry == "data":
-        return data.NAMES | data.HUB
+        return data.NAMES | data.HUB_FORMS
     if registry == "recipes":
         return {name: recipes.read(name).title for name in recipes.names()}
     if registry == "tables":

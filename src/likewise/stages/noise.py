@@ -10,25 +10,25 @@ from likewise.config import Noise, check
 from likewise.errors import LikewiseError
 
 if TYPE_CHECKING:
-    from likewise.render.noise import Spoiled
+    from likewise.render.noise import NoisyItems
     from likewise.types import Items
 
 
-def noise(config: Noise, say=print) -> Spoiled:
+def noise(config: Noise, say=print) -> NoisyItems:
     """Inject label noise into the train and val splits together, and write the table and figures of the changed labels."""
     check(config)
     import numpy as np
 
     from likewise.config.spec import build
     from likewise.contracts import Protocol
-    from likewise.data.table import write_spoiled
-    from likewise.io.files import check_out
+    from likewise.data.table import write_noisy
+    from likewise.io.files import check_output_path
     from likewise.protocols.splits import split_by
-    from likewise.render.noise import Spoiled, draw_noise
-    from likewise.runs.dataset import default_protocol, spoil
+    from likewise.render.noise import NoisyItems, draw_noise
+    from likewise.runs.dataset import default_protocol, inject_noise
 
     suffix = Path(config.out).suffix.lower()
-    out = check_out(config.out, suffix if suffix == ".parquet" else ".csv", "noise")
+    out = check_output_path(config.out, suffix if suffix == ".parquet" else ".csv", "noise")
     if out.resolve() == Path(config.data).expanduser().resolve():
         raise LikewiseError(
             f"noise: --out must not be the data itself, got '{config.out}' for both; choose another --out"
@@ -38,9 +38,11 @@ def noise(config: Noise, say=print) -> Spoiled:
     protocol = build(text, Protocol, allow_imports=config.allow_imports)
     split = split_by(protocol, items)
     rows = np.flatnonzero((split == "train") | (split == "val"))
-    items = dataclasses.replace(spoil(items, protocol, config.model, config.seed, config.allow_imports), split=split)
-    write_spoiled(items, out, drop_wrong=config.drop_wrong)
-    return Spoiled(items, rows, out, draw_noise(items, rows, out))
+    items = dataclasses.replace(
+        inject_noise(items, protocol, config.model, config.seed, config.allow_imports), split=split
+    )
+    write_noisy(items, out, drop_wrong=config.drop_wrong)
+    return NoisyItems(items, rows, out, draw_noise(items, rows, out))
 
 
 def read_clean(config: Noise, say) -> Items:

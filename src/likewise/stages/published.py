@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 def published(config: Published, say=print) -> Numbers:
     """Return the selected published numbers, or all without a selection, and write them to `config.csv` if it is given."""
     check(config)
-    from likewise.io.files import check_out
+    from likewise.io.files import check_output_path
     from likewise.published import find, numbers, papers, write
     from likewise.render.published import Numbers
 
-    file = check_out(config.csv, ".csv", "published", "--csv") if config.csv else None
+    file = check_output_path(config.csv, ".csv", "published", "--csv") if config.csv else None
     chosen = {name: value for name, value in vars(config).items() if name != "csv" and value}
     found = find(**chosen) if chosen else numbers()
     if file:

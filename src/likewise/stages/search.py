@@ -27,10 +27,10 @@ def search(config: Search, say=print) -> Neighbours:
         raise LikewiseError("search: --out is a figure of the results of a --query, which is missing; give --query too")
     from likewise.index.build import open_index
     from likewise.index.search import answer, change, outside_of
-    from likewise.io.files import check_out
+    from likewise.io.files import check_output_path
     from likewise.render.neighbours import Neighbours
 
-    out = check_out(config.out, ".png", "search") if config.out else None
+    out = check_output_path(config.out, ".png", "search") if config.out else None
     if config.serve:
         from likewise.web.search.serve import check_serving, serve  # needs an extra of likewise
 

@@ -15,18 +15,22 @@ def train(config: Train, say=print) -> Run:
 
     If the network started from pretrained weights, scores.json also has the scores of the baseline before training.
     """
-    from likewise.evaluation.baseline import add_before
+    from likewise.evaluation.baseline import add_baseline
     from likewise.training.fit import train as fit
 
     run = fit(config, say)
     if config.evaluate and run.scores is not None and os.environ.get("RANK", "0") == "0":
-        add_before(run, config, say)
+        add_baseline(run, config, say)
     return run
 
 
 def sentences(run: Run) -> list[str]:
     """Return sentences about a finished run: a warning if training made it worse, and the number of flagged labels."""
-    from likewise.evaluation.baseline import say_loss
-    from likewise.report.label_trust import say_doubts
+    from likewise.evaluation.baseline import worse_than_baseline
+    from likewise.report.label_trust import describe_flagged
 
-    return [line for line in (say_loss(run.scores), say_doubts(run)) if line] if run.scores is not None else []
+    return (
+        [line for line in (worse_than_baseline(run.scores), describe_flagged(run)) if line]
+        if run.scores is not None
+        else []
+    )

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from likewise.config import Tune
-    from likewise.experiments.tune import Found
+    from likewise.experiments.tune import TuneResult
 
 
-def tune(config: Tune, say=print) -> Found:
+def tune(config: Tune, say=print) -> TuneResult:
     """Return the best settings, every trial, and the table of the final runs if there are any."""
     from likewise.experiments.tune import tune as work
 

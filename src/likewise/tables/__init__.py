@@ -10,10 +10,10 @@ import tomllib
 from importlib.resources import files
 from pathlib import Path
 
-from likewise.config.overrides import flat, must_know, set_of_train
+from likewise.config.overrides import flat, must_know, names_of_settings
 from likewise.errors import LikewiseError, nearest_name
 
-QUICK = "_quick"
+QUICK_FILE = "_quick"
 """The file with the changes of --quick."""
 
 TOP_LEVEL_KEYS = ("base", "title", "note", "columns", "then")
@@ -41,7 +41,7 @@ def content(name: str | Path, above: tuple[str, ...] = ()) -> dict:
     known = TOP_LEVEL_KEYS + SECTIONS
     for key in grid:
         if key not in known:
-            near = "; write it below the line [settings]." if key in set_of_train() else nearest_name(key, known)
+            near = "; write it below the line [settings]." if key in names_of_settings() else nearest_name(key, known)
             raise LikewiseError(f"grid: '{name}' has the unknown key '{key}'{near} Known keys: {', '.join(known)}")
     for key in SECTIONS:
         if not isinstance(grid.setdefault(key, {}), dict):

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.io.progress import bar
-from likewise.pretrained.encoders import Looker, load_classifier, load_image_encoder, text_encoder
+from likewise.pretrained.encoders import PretrainedNetwork, load_classifier, load_image_encoder, text_encoder
 from likewise.types import LikewiseError, TrainingSetInfo
 
 
@@ -73,7 +73,7 @@ def from_images(given: TrainingSetInfo, image_encoder: str, weights: str | None)
 
 
 def outputs_on_training_set(
-    given: TrainingSetInfo, looker: Looker
+    given: TrainingSetInfo, looker: PretrainedNetwork
 ) -> Iterator[tuple[Float[Tensor, "B M"], Int[Tensor, "B"]]]:
     """Yield batches of (network outputs, positions of their samples in the training set)."""
     looker = looker.to(given.device)

@@ -8,8 +8,8 @@ and components that need the training labels for `LABELS`.
 """
 
 from likewise.testing.components import check_metric, check_miner, check_noise, check_reader, check_sampler
-from likewise.testing.confidence import LABELS, check_confidence
-from likewise.testing.loss import CLASSES, DIM, check_loss
+from likewise.testing.confidence import CHECK_LABELS, check_confidence
+from likewise.testing.loss import CHECK_CLASSES, CHECK_DIM, check_loss
 from likewise.testing.term import check_term
 
 __all__ = [

@@ -15,7 +15,7 @@ from likewise.data.images import check_files, image_of
 from likewise.data.own_reader import check_items
 from likewise.retrieval.ranking import rank
 from likewise.similarity import compare
-from likewise.testing.loss import DIM, batch
+from likewise.testing.loss import CHECK_DIM, batch
 from likewise.types import Embedded, Items, LikewiseError, Pairs, Tuples
 
 
@@ -28,7 +28,7 @@ def check_miner(make: Callable[[], Miner]) -> None:
         torch.manual_seed(3)
         miner = make()
         miner.see_teacher(z.detach())
-        return miner(sim, pairs, DIM, 0.2)
+        return miner(sim, pairs, CHECK_DIM, 0.2)
 
     first, second = mine(), mine()
     assert isinstance(first, Pairs | Tuples), f"a miner must return Pairs or Tuples, got {type(first).__name__}"
@@ -72,7 +72,7 @@ def check_sampler(make: Callable[[np.ndarray, int], BatchSampler], batch: int) -
 
     sampler = start()
     steps = 2 * len(sampler) + 1
-    assert len(sampler.one_pass(0)) == len(sampler), "an epoch must have len(sampler) batches"
+    assert len(sampler.epoch_batches(0)) == len(sampler), "an epoch must have len(sampler) batches"
     stream = _take(sampler, steps)
     assert all(len(b) == batch for b in stream), "a batch has the wrong size"
     assert {r for b in stream for r in b} <= set(range(len(labels))), "a row does not exist"
@@ -172,14 +172,14 @@ def _take(sampler: BatchSampler, count: int) -> list[list[int]]:
     for _ in range(count):
         rows = next(stream)
         g = torch.Generator().manual_seed(sampler.step)
-        sampler.observe(F.normalize(torch.randn(len(rows), DIM, generator=g), dim=1), torch.as_tensor(rows))
+        sampler.observe(F.normalize(torch.randn(len(rows), CHECK_DIM, generator=g), dim=1), torch.as_tensor(rows))
         sampler.after_step(sampler.step + 1)
         taken.append(rows)
     return taken
 
 
 def _embedded(labels: np.ndarray) -> Embedded:
-    z = torch.randn(len(labels), DIM, generator=torch.Generator().manual_seed(0))
+    z = torch.randn(len(labels), CHECK_DIM, generator=torch.Generator().manual_seed(0))
     return Embedded(F.normalize(z, dim=1), torch.as_tensor(labels), torch.arange(len(labels)))
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from likewise.config.spec import ARRAYS, build, spec
+from likewise.config.spec import ARRAY_FACTS, build, spec
 from likewise.contracts import Confidence
-from likewise.testing.loss import CLASSES, batch
+from likewise.testing.loss import CHECK_CLASSES, batch
 from likewise.types import Embedded, PeerView, Relabelling, SampleWeights
 
-LABELS = batch()[1].numpy()
+CHECK_LABELS = batch()[1].numpy()
 """Labels of the twelve training samples in the checks of confidences and terms."""
 
 
@@ -35,7 +35,7 @@ def _weights_of(part: Confidence, z: Tensor, y: Tensor, row: Tensor, each: Tenso
     if part.peers == 1:
         return [part(z, y, row, each if part.needs_loss else None)]
     views = [z.roll(number, 1) for number in range(part.peers)]
-    return part.exchange([PeerView(v, each + v[:, 0], v[:, :CLASSES].argmax(1)) for v in views], y, row)
+    return part.exchange([PeerView(v, each + v[:, 0], v[:, :CHECK_CLASSES].argmax(1)) for v in views], y, row)
 
 
 def _samples(size: int = 12) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -148,7 +148,7 @@ def _relabelling_is_sound(make) -> None:
     assert relabelling.y.shape == relabelling.w.shape == (12,), (
         "a relabelling must have one label and one weight for each training sample"
     )
-    assert relabelling.y.min() >= 0 and relabelling.y.max() < CLASSES, (
+    assert relabelling.y.min() >= 0 and relabelling.y.max() < CHECK_CLASSES, (
         "a relabelling has a label that is not among the classes"
     )
     assert torch.isfinite(relabelling.w).all() and (relabelling.w >= 0).all(), (
@@ -162,7 +162,7 @@ def _relabelling_is_sound(make) -> None:
 def built_again(part: nn.Module, want: type) -> Any:
     """Return a component built from the spec of another; arguments that are arrays are copied from the other."""
     text = spec(part)
-    arrays = {name: getattr(part, name) for name in ARRAYS if hasattr(part, name)}
+    arrays = {name: getattr(part, name) for name in ARRAY_FACTS if hasattr(part, name)}
     again = build(text, want, allow_imports=True, **arrays)
     assert spec(again) == text, f"the spec does not come back: {text} became {spec(again)}"
     return again

@@ -13,7 +13,7 @@ from likewise.config.spec import build, spec
 from likewise.contracts import Loss
 from likewise.types import Ref
 
-CLASSES, DIM = 5, 8
+CHECK_CLASSES, CHECK_DIM = 5, 8
 
 
 def check_loss(make: Callable[[], Loss]) -> None:
@@ -30,7 +30,7 @@ def batch(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
     """Return twelve unit embeddings of five classes, and their labels."""
     g = torch.Generator().manual_seed(0)
     y = torch.tensor([0, 0, 0, 1, 1, 1, 2, 2, 3, 3, 4, 4])
-    return F.normalize(torch.randn(len(y), DIM, generator=g, dtype=torch.float64), dim=1).to(dtype), y
+    return F.normalize(torch.randn(len(y), CHECK_DIM, generator=g, dtype=torch.float64), dim=1).to(dtype), y
 
 
 def _value(loss: Callable[..., Tensor], z: Tensor, y: Tensor, ref: Ref | None = None) -> Tensor:
@@ -71,8 +71,8 @@ def _gradient_where_samples_coincide(make) -> None:
 def _gradient_on_a_proxy(make) -> None:
     loss = _fresh(make)
     for p in loss.parameters():
-        if p.dim() == 2 and p.shape[1] == DIM:
-            on = F.normalize(p.detach(), dim=1)[:CLASSES]
+        if p.dim() == 2 and p.shape[1] == CHECK_DIM:
+            on = F.normalize(p.detach(), dim=1)[:CHECK_CLASSES]
             _check_gradient(loss, on, torch.arange(len(on)), "on the proxies")
 
 
@@ -92,7 +92,7 @@ def _nothing_to_learn(make) -> None:
     z, _ = batch()
     for y, what in (
         (torch.zeros(12, dtype=torch.int64), "with one class"),
-        (torch.arange(CLASSES), "without class mates"),
+        (torch.arange(CHECK_CLASSES), "without class mates"),
     ):
         _check_gradient(_fresh(make).double(), z[: len(y)], y, what)
 

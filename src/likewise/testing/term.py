@@ -14,8 +14,8 @@ from torch.nn import functional as F
 
 from likewise.contracts import Term
 from likewise.models.heads import Relational
-from likewise.testing.confidence import LABELS, built_again, stored
-from likewise.testing.loss import CLASSES, DIM
+from likewise.testing.confidence import CHECK_LABELS, built_again, stored
+from likewise.testing.loss import CHECK_CLASSES, CHECK_DIM
 from likewise.types import Batch, Output, TrainingSetInfo
 
 
@@ -40,7 +40,7 @@ class Network(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.body, self.head = nn.Linear(48, 6), Relational(6, DIM, k=2)
+        self.body, self.head = nn.Linear(48, 6), Relational(6, CHECK_DIM, k=2)
 
     def forward(self, x: Tensor) -> Output:
         f = self.body(x.float().flatten(1) / 255).tanh().float()
@@ -51,7 +51,7 @@ class Network(nn.Module):
 def _images() -> Batch:
     g = torch.Generator().manual_seed(0)
     x = torch.randint(0, 256, (12, 3, 4, 4), dtype=torch.uint8, generator=g)
-    return Batch(x, torch.as_tensor(LABELS), torch.arange(12))
+    return Batch(x, torch.as_tensor(CHECK_LABELS), torch.arange(12))
 
 
 def _training_set(folder: Path) -> TrainingSetInfo:
@@ -60,8 +60,8 @@ def _training_set(folder: Path) -> TrainingSetInfo:
         for place in torch.arange(12).split(5):
             yield x[place], place
 
-    names = tuple(f"class {number}" for number in range(CLASSES))
-    return TrainingSetInfo(np.array(LABELS), names, pictures, folder, torch.device("cpu"), quiet=True)
+    names = tuple(f"class {number}" for number in range(CHECK_CLASSES))
+    return TrainingSetInfo(np.array(CHECK_LABELS), names, pictures, folder, torch.device("cpu"), quiet=True)
 
 
 def _ready(make, folder: Path) -> tuple[Term, Network]:

@@ -14,7 +14,7 @@ from likewise.contracts import BatchSampler, Confidence, Loss, Miner, Term
 from likewise.distributed.sharded_proxies import shard
 from likewise.models.mixup import Mixup
 from likewise.models.teacher import Teacher
-from likewise.runs.dataset import make_protocol, spoil
+from likewise.runs.dataset import inject_noise, make_protocol
 from likewise.runs.network import facts_of, facts_with, make_embedder, to_device
 from likewise.training.compatibility import check_compatibility
 from likewise.training.optim import make_optimizer
@@ -28,7 +28,7 @@ from likewise.types import Items, LikewiseError
 def make_samples(config: Train, loaded: Items, device: torch.device) -> Samples:
     """Select and number the samples of a training, by the protocol and with the label noise of the settings."""
     protocol = make_protocol(config)
-    items = spoil(loaded, protocol, config.noise, config.seed, config.allow_imports)
+    items = inject_noise(loaded, protocol, config.noise, config.seed, config.allow_imports)
     samples = number_samples(loaded, items, protocol, device)
     if len(samples.rows) == 0:
         raise LikewiseError(f"train: the train split of '{loaded.name}' must not be empty; check its `split` column")

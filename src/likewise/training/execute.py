@@ -12,7 +12,7 @@ import torch
 from likewise.config import Train
 from likewise.data.decoded_cache import Pixels
 from likewise.distributed.collectives import world
-from likewise.distributed.process_group import one_by_one, wait_for_all
+from likewise.distributed.process_group import first_process_first, wait_for_all
 from likewise.evaluation.checks import check_plan
 from likewise.runs.folder import RESULT_FILES
 from likewise.runs.identity import Claim, prepare_folder
@@ -53,7 +53,7 @@ def execute(
             prepare_folder(claim, config, device)
         wait_for_all()
         inputs = open_inputs(state, say)
-        one_by_one(lambda: prepare_terms(state, inputs, run))
+        first_process_first(lambda: prepare_terms(state, inputs, run))
         log.restore(state)
         hooks.restored(state)
         runner = NetworkRunner(state)

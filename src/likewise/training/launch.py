@@ -22,7 +22,7 @@ from likewise.config.checks import from_dict
 from likewise.distributed.collectives import cores, started, world
 from likewise.distributed.process_group import PeerLost
 from likewise.io.processes import command
-from likewise.io.supervisor import STOPPED, Child, heed_parent, wait_together
+from likewise.io.supervisor import STOPPED_MESSAGE, Child, stop_with_parent, wait_together
 from likewise.runs.folder import Run
 from likewise.training.interrupts import stop_on_signal
 from likewise.types import LikewiseError
@@ -85,7 +85,7 @@ def outcome(reports: list[dict], codes: list[int], stopped: bool = False) -> Run
         if "stopped" in report:
             raise KeyboardInterrupt(report["stopped"])
     if stopped and any(codes):  # stopped before or after the loop: the processes report nothing
-        raise KeyboardInterrupt(STOPPED)
+        raise KeyboardInterrupt(STOPPED_MESSAGE)
     lost = [rank for rank, code in enumerate(codes) if code]
     if lost:
         killed = [rank for rank in lost if codes[rank] < 0 and not reports[rank]] or lost
@@ -98,7 +98,7 @@ def outcome(reports: list[dict], codes: list[int], stopped: bool = False) -> Run
 
 def work() -> None:
     """Train in this process, which `launch` started, and write the outcome to a file named by its rank."""
-    heed_parent()
+    stop_with_parent()
     module, function = sys.argv[1].split(":")
     folder = Path(sys.argv[3])
     config = from_dict(Train, json.loads((folder / "config.json").read_text("utf-8")))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from likewise.data.images import BadImage
-from likewise.distributed.process_group import anybody
+from likewise.distributed.process_group import any_process
 from likewise.errors import LikewiseError
 from likewise.io.progress import bar
 from likewise.training.interrupts import CheckpointTimer, Interrupted, leave_cores_for, stop_on_signal
@@ -85,7 +85,7 @@ def loop(
                 periodic.validate()
             if plan.test_every and (state.step % plan.test_every == 0 or last):
                 periodic.test()
-            due, stopped = anybody(timer.due(state.step), stop.is_set())
+            due, stopped = any_process(timer.due(state.step), stop.is_set())
             if (due or stopped) and not last:
                 with timer:
                     log.save(state)

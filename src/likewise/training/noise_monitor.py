@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from likewise.metrics.detection import auroc, inspect
+from likewise.metrics.detection import auroc, count_ties
 from likewise.types import Relabelling, SampleWeights
 
 HISTOGRAM_BINS = 60
@@ -156,7 +156,7 @@ def detection(
     """
     wrong, right = noisy.float(), (~noisy).float()
     finite = suspicion.nan_to_num(nan=torch.finfo(suspicion.dtype).max)  # NaN ranks first
-    found = {"AUROC": auroc(inspect(-finite, noisy))}
+    found = {"AUROC": auroc(count_ties(-finite, noisy))}
     if flagged is not None:
         hit = flagged.float()
         found["recall"] = (hit * wrong).sum() / wrong.sum()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
-from likewise.distributed.process_group import same_for_all, wait_for_all
+from likewise.distributed.process_group import broadcast_from_first, wait_for_all
 from likewise.engine.cuda_graphs import Mode
 from likewise.errors import LikewiseError
 from likewise.runs.folder import Run
@@ -47,7 +47,7 @@ class RunLog:
         if (stored := self.run.load_state()) is not None:
             state.load_state_dict(stored, self.run.path / "state.pt")
         wait_for_all()
-        if int(same_for_all(torch.tensor(state.step))) != state.step:
+        if int(broadcast_from_first(torch.tensor(state.step))) != state.step:
             raise LikewiseError(
                 f"train: all processes must share the run folder '{self.run.path}', but this process found a checkpoint of step "
                 f"{state.step} there and the first process found another; use an --out that all machines share"

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from likewise.config import Train
 from likewise.contracts import BatchSampler, Confidence, Loss, Miner, Term
-from likewise.distributed.sharded_proxies import own, own_memory, whole, whole_memory
+from likewise.distributed.sharded_proxies import full_optimizer_state, own, own_optimizer_state, whole
 from likewise.engine.cuda_graphs import Mode
 from likewise.engine.grad_cache import generators
 from likewise.errors import LikewiseError
@@ -161,7 +161,7 @@ class TrainState:
             "waited": self.waited,
             "tensors": self.tensors(),
             "way": self.mode,
-            "optimizer": whole_memory(self.optimizer, self.components.losses),
+            "optimizer": full_optimizer_state(self.optimizer, self.components.losses),
             "schedule": self.schedule.state_dict(),
             "verdict": relabelling,
             "sampler": self.sampler.state_dict(),
@@ -177,7 +177,9 @@ class TrainState:
             stored = {k.removeprefix(f"{name}."): v for k, v in state["tensors"].items() if k.startswith(f"{name}.")}
             load_into(module, own(module, stored), file)
         try:
-            self.optimizer.load_state_dict(own_memory(self.optimizer, state["optimizer"], self.components.losses))
+            self.optimizer.load_state_dict(
+                own_optimizer_state(self.optimizer, state["optimizer"], self.components.losses)
+            )
         except ValueError as error:
             raise LikewiseError(
                 f"train: {file} was saved with other parameter groups of the optimiser ({error}); use --restart to train again"

@@ -15,7 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from likewise.contracts import BatchSampler
 from likewise.distributed.collectives import gathered, share_of
 from likewise.distributed.sharded_proxies import shares
-from likewise.engine.cuda_graphs import Fast, Mode
+from likewise.engine.cuda_graphs import Mode, ModeTuner
 from likewise.engine.grad_cache import Chunked
 from likewise.models.synced_norm import sync_norms
 from likewise.training.optim import clip, reset_state
@@ -125,7 +125,7 @@ class NetworkRunner:
         execution = config.execution
         if execution == "auto" and (config.recompute or state.samples.items.x is not None or self.syncs_norms):
             execution = "eager"  # a CUDA graph supports neither a repeated forward pass nor norms over processes
-        self.fast = [Fast(e, execution, state.plan.steps - state.step, state.mode) for e in embedders]
+        self.fast = [ModeTuner(e, execution, state.plan.steps - state.step, state.mode) for e in embedders]
         self.chunked = [Chunked(e, config.chunk_size) for e in embedders] if config.chunk_size else []
         self.backbone_trains: bool | None = None
         self.mode: Mode | None = state.mode

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from likewise.distributed.process_group import same_for_all
+from likewise.distributed.process_group import broadcast_from_first
 from likewise.evaluation.scoring import as_compared, mean_score, score
-from likewise.metrics import of_the_set
+from likewise.metrics import is_set_metric
 from likewise.runs.log import TEST_PREFIX
 from likewise.training.inputs import Inputs, embed, start_sampler
 from likewise.training.run_log import RunLog
@@ -44,7 +44,7 @@ def score_test(state: TrainState, inputs: Inputs, log: RunLog) -> None:
     samples = state.samples
     rows = samples.protocol.rows(samples.loaded, "test")
     e = replace(as_compared(embed(state, inputs, rows), state.similarity), y=torch.as_tensor(samples.loaded.y[rows]))
-    names = [name for name in state.config.metrics if not of_the_set(name)]
+    names = [name for name in state.config.metrics if not is_set_metric(name)]
     scores, _ = score(e, samples.loaded, samples.protocol, names, state.similarity, state.device, quiet=True)
     log.note({"step": state.step, **{f"{TEST_PREFIX}{k}": float(np.nanmean(v)) for k, v in scores.each.items()}})
 
@@ -61,7 +61,7 @@ def relabel(state: TrainState, inputs: Inputs, log: RunLog) -> None:
     relabelling = confidence.relabel(Embedded(z, given, torch.arange(len(given), device=state.device), f=f))
     if relabelling is None:
         return
-    relabelling = replace(relabelling, y=same_for_all(relabelling.y), w=same_for_all(relabelling.w))
+    relabelling = replace(relabelling, y=broadcast_from_first(relabelling.y), w=broadcast_from_first(relabelling.w))
     state.relabel(relabelling)
     start_sampler(state, inputs)
     facts = state.monitor.relabelling_facts(relabelling, given, samples.clean)

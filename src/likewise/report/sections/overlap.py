@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 
 from likewise.config.audit import Audit
-from likewise.evaluation.overlap_runs import must_match as must_have_same_classes
-from likewise.evaluation.overlap_runs import named_by, read_wrongs
-from likewise.render.error_overlap import Overlapped, say_overlap
+from likewise.evaluation.overlap_runs import check_same_queries as must_have_same_classes
+from likewise.evaluation.overlap_runs import named_by, read_errors
+from likewise.render.error_overlap import ErrorOverlap, describe_overlap
 from likewise.report.section import Packing, Section, Studies
 from likewise.report.target import ReportTarget
 from likewise.types import LikewiseError
@@ -17,23 +17,23 @@ MAX_NAMED_CLASSES = 10
 """Classes with the most retrieval errors that are compared, as in `likewise audit --overlap`."""
 
 
-def find_overlap(targets: Sequence[ReportTarget]) -> tuple[Overlapped | None, str]:
+def find_overlap(targets: Sequence[ReportTarget]) -> tuple[ErrorOverlap | None, str]:
     """Return the classes with the most retrieval errors of each run and ""; None and an error message if that fails."""
     try:
         runs = [
-            dataclasses.replace(read_wrongs(str(one.run.path)), run=one.name) for one in targets if one.run is not None
+            dataclasses.replace(read_errors(str(one.run.path)), run=one.name) for one in targets if one.run is not None
         ]
         k = min(MAX_NAMED_CLASSES, len(runs[0].names))
         must_have_same_classes(runs, Audit(tuple(one.name for one in targets), k=k))
         found = {by: named_by(by, runs, k) for by in ("count", "rate")}
     except LikewiseError as error:
         return None, str(error)
-    return Overlapped(
+    return ErrorOverlap(
         tuple(one.run for one in runs), tuple(one.method for one in runs), k, len(runs[0].names), found
     ), ""
 
 
-def of_page(studies: Studies) -> Overlapped | None:
+def of_page(studies: Studies) -> ErrorOverlap | None:
     """Return the error overlap of the runs of the first pool; None for fewer than two runs."""
     both = zip(studies.targets, studies.views)
     shared = [one for one, view in both if one.run is not None and one.queries and view.pool == 0]
@@ -44,7 +44,7 @@ def of_page(studies: Studies) -> Overlapped | None:
     return overlap
 
 
-def pack(found: Overlapped, packing: Packing) -> dict:
+def pack(found: ErrorOverlap, packing: Packing) -> dict:
     ways = {
         way: {"classes": named.classes, "heat": named.heat.astype(int), "sentence": sentence(found, way)}
         for way, named in found.by.items()
@@ -52,9 +52,9 @@ def pack(found: Overlapped, packing: Packing) -> dict:
     return {"runs": found.runs, "methods": found.methods, "by": ways}
 
 
-def sentence(found: Overlapped, way: str) -> str:
+def sentence(found: ErrorOverlap, way: str) -> str:
     """Return the overlap as a sentence with a capital letter and a full stop."""
-    text = say_overlap(found, way)
+    text = describe_overlap(found, way)
     return f"{text[:1].upper()}{text[1:]}."
 
 

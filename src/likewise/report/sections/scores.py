@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from likewise.metrics import of_the_set
+from likewise.metrics import is_set_metric
 from likewise.report.records import Facts, RunView, Score
 from likewise.report.section import Section
 
@@ -69,7 +69,7 @@ def known(score: Score) -> bool:
 
 def clear_best(metric: str, scores: list[Score]) -> Score | None:
     """Return the score whose interval lies above the intervals of all others; None if there is none."""
-    if of_the_set(metric) or len(scores) < 2 or not all(map(known, scores)):
+    if is_set_metric(metric) or len(scores) < 2 or not all(map(known, scores)):
         return None
     first, *others = sorted(scores, key=lambda score: -score.mean)
     ends = [other.high for other in others if other.high is not None]

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from likewise.errors import LikewiseError
 from likewise.index.index import Hit, Index
-from likewise.io.files import write_aside
+from likewise.io.files import atomic_write
 from likewise.web.http import as_jpeg, new_app, send_image
 from likewise.web.search.micro_batcher import Embed, MicroBatcher
 
@@ -265,7 +265,7 @@ def keep(index: Index, body: bytes, suffix: str, z: Float[np.ndarray, "D"], labe
     folder = index.folder / "pictures"
     folder.mkdir(exist_ok=True)
     file = folder / f"{secrets.token_hex(8)}{suffix}"
-    with write_aside(file) as aside:
+    with atomic_write(file) as aside:
         aside.write_bytes(body)
     try:
         return int(index.add(z[None], [label], [f"pictures/{file.name}"])[0])

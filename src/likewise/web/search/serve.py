@@ -13,7 +13,7 @@ from PIL import Image
 from likewise.config import Search
 from likewise.data.images import check_shape, to_rgb, upright
 from likewise.errors import LikewiseError
-from likewise.index.build import Network, picture_of
+from likewise.index.build import Network, row_image
 from likewise.index.index import Index
 from likewise.runs.devices import bytes_of
 from likewise.web.http import LOOPBACK_HOSTS, choose_token, run_app
@@ -47,7 +47,7 @@ def serve(index: Index, network: Network | None, config: Search, upload: int, to
         network = None
     desk = SearchContext(
         index=index, title=Path(config.target).resolve().name, upload=upload, open=open_image, decode=decode,
-        picture=lambda place: picture_of(index, place), see=network and network.see, embed=network and network.embed,
+        picture=lambda place: row_image(index, place), see=network and network.see, embed=network and network.embed,
         changes=index.folder is not None and config.host in LOOPBACK_HOSTS,
     )  # fmt: skip
     with suppress(KeyboardInterrupt):  # the normal end
