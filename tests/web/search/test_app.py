@@ -124,7 +124,7 @@ def bomb():
         (b"\xff\xd8\xff\xe0 and then nothing", 400, "damaged or cut short"),
         (b"RIFF\0\0\0\0WAVE", 400, "damaged or cut short"),
         (bomb(), 400, "may have 50 million pixels"),
-        (body(size=(1, 101)), 400, "may be 100 times the short one, got 1 x 101; cut a part out of it"),
+        (body(size=(1, 101)), 400, "must be at most 100 times the short side, got 1 x 101; crop it"),
         (b"\x89PNG" + b"x" * 20_000, 413, "a request may have 0.00954 MB, this one has more"),
     ],
 )
@@ -143,7 +143,7 @@ def test_wrong_questions_are_answered_kindly():
         ({"row": "x"}, "row cannot be 'x'"),
         ({"row": 101, "k": 0}, "k cannot be '0'"),
         ({"row": 101, "k": 1000}, "k cannot be '1000'"),
-        ({"row": 101, "class": "gull"}, "no class 'gull'"),
+        ({"row": 101, "class": "gull"}, "the class must be in the index, got 'gull'"),
     ]:
         told = browser.post("/api/search", params=params)
         assert told.status_code == 400 and says in told.json()["error"]
