@@ -161,7 +161,7 @@ def test_other_mistakes_are_said(tmp_path):
         load(str(tmp_path / "d"), "x")
     with pytest.raises(LikewiseError, match="must have a label, got -1 in row 0 of train; select labelled splits"):
         from_object(unlabelled.cast_column("label", datasets.ClassLabel(names=NAMES)))
-    with pytest.raises(LikewiseError, match="got IterableDataset; one that streams must be loaded whole"):
+    with pytest.raises(LikewiseError, match="got IterableDataset; load a streamed data set without streaming"):
         from_object(make().to_iterable_dataset())
 
 

@@ -118,7 +118,7 @@ def template_context(found: Findings) -> dict:
         "ends": {name: scale_ends(one["rows"]) for name in ("verify", "retrain") if (one := extra[name])},
         "notes": about["notes"],
         "classes": found.classes,
-        "colour": {name: getattr(gallery, name) for name in ("INK", "SOFT", "PAPER", "RIGHT", "WRONG", "NEUTRAL")},
+        "colour": {name: getattr(gallery, name) for name in COLOUR_NAMES},
     }
 
 

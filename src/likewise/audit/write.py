@@ -128,8 +128,8 @@ def class_lines(subject: Subject, quality: dict[str, SplitQuality]) -> Iterable[
         for at, label in enumerate(c.label.tolist()):
             target = split.names[c.target[at]] if c.target[at] >= 0 else ""
             share = number(c.moved[at] / c.size[at])
-            split = "" if name == UNSPLIT_NAME else name
-            yield [split, split.names[label], c.size[at], c.moved[at], share, target, number(c.entropy[at]), c.kind[at]]
+            shown = "" if name == UNSPLIT_NAME else name
+            yield [shown, split.names[label], c.size[at], c.moved[at], share, target, number(c.entropy[at]), c.kind[at]]
 
 
 def duplicate_lines(subject: Subject, row: np.ndarray, split_of: np.ndarray, found) -> Iterable[list]:

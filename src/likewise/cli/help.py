@@ -87,7 +87,7 @@ def groups_of(kind: type, flags: dict[str, Flag]) -> dict[str, list[str]]:
     """Return heading -> flags of a command, without positional arguments; every flag belongs to one heading."""
     names = [name for name, flag in flags.items() if not flag.is_positional]
     if kind is Train:
-        groups = {"Most used flags": list(COMMON_FLAGS)}
+        groups: dict[str, list[str]] = {"Most used flags": [*COMMON_FLAGS]}
         return groups | {
             title: [n for n in of if n in names and n not in COMMON_FLAGS] for title, of in FLAG_GROUPS.items()
         }

@@ -10,7 +10,7 @@ from likewise.config.present import Export, Report, Search
 from likewise.config.train import SETTINGS_OUTSIDE_IDENTITY, SPECS, Train, merged_settings
 
 __all__ = [
-    "KEPT_OUT",
+    "SETTINGS_OUTSIDE_IDENTITY",
     "SPECS",
     "Audit",
     "Bench",

@@ -12,7 +12,7 @@ from likewise.data.own_reader import is_own, read_own
 from likewise.errors import LikewiseError, nearest_name
 from likewise.types import Items
 
-__all__ = ["HUB", "NAMES", "load"]
+__all__ = ["HUB_FORMS", "NAMES", "load"]
 
 NAMES: dict[str, str] = {
     "glyphs": "characters drawn from fonts when first used: glyphs(size=40, per_class=24, classes=None, seed=0)",

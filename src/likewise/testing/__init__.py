@@ -13,9 +13,9 @@ from likewise.testing.loss import CHECK_CLASSES, CHECK_DIM, check_loss
 from likewise.testing.term import check_term
 
 __all__ = [
-    "CLASSES",
-    "DIM",
-    "LABELS",
+    "CHECK_CLASSES",
+    "CHECK_DIM",
+    "CHECK_LABELS",
     "check_confidence",
     "check_loss",
     "check_metric",

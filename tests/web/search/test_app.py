@@ -143,7 +143,7 @@ def test_wrong_questions_are_answered_kindly():
         ({"row": "x"}, "row cannot be 'x'"),
         ({"row": 101, "k": 0}, "k cannot be '0'"),
         ({"row": 101, "k": 1000}, "k cannot be '1000'"),
-        ({"row": 101, "class": "gull"}, "no class 'gull'"),
+        ({"row": 101, "class": "gull"}, "the class must be in the index, got 'gull'"),
     ]:
         told = browser.post("/api/search", params=params)
         assert told.status_code == 400 and says in told.json()["error"]
