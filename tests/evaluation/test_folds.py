@@ -110,7 +110,7 @@ def test_runs_that_do_not_belong_together(runs, finished):
         score(*runs, runs[1])
     other = change(Run(shutil.copytree(runs[2].path, runs[2].path.parent / "other")), lr=0.5)
     with pytest.raises(
-        LikewiseError, match=r"must differ in their fold alone, but .* differ in lr: 0.003 and 0.5; give"
+        LikewiseError, match=r"must differ only in their fold, but .* differ in lr: 0.003 and 0.5; give"
     ):
         score(runs[0], runs[1], other)
     change(other, lr=0.003, protocol="ClassFolds(folds=4, fold=2, own_split=False)")
@@ -133,7 +133,7 @@ def test_data_or_embeddings_that_changed(runs, features, tmp_path):
     with np.load(runs[0].path / "embeddings.npz") as content:
         columns = {name: value[1:] if value.ndim else value for name, value in content.items()}
     np.savez(runs[0].path / "embeddings.npz", **columns)
-    with pytest.raises(LikewiseError, match="holds 143 rows, not the 144 test rows of the data; delete it"):
+    with pytest.raises(LikewiseError, match="must hold the 144 test rows of the data, got 143 rows; delete it"):
         score_folds(runs, METRICS, device=CPU, quiet=True)
     runs[0].write_json("config.json", runs[0].about | {"data": "0" * 64})
     with pytest.raises(LikewiseError, match="differ in the data; give runs of one setting"):

@@ -289,7 +289,7 @@ def test_a_slurm_script_trains_nothing_here_and_takes_no_part_of_the_table(grid,
     assert not (tmp_path / "out").exists()
     with pytest.raises(LikewiseError, match="trains every cell that is not finished, got --only"):
         bench(grid("seed = [0]", slurm=str(file), only=("1",)))
-    with pytest.raises(LikewiseError, match="--slurm must be a file in a folder that exists"):
+    with pytest.raises(LikewiseError, match="--slurm must be a file in an existing folder"):
         bench(grid("seed = [0]", slurm=str(tmp_path / "nowhere" / "job.sh")))
 
 

@@ -63,7 +63,7 @@ def test_ranges_are_tried_at_both_ends_before_anything_runs(unchecked):
         read_ranges({"lr": "0..1", "dim": "8|many|16"}, BASE)
     with pytest.raises(LikewiseError, match="there must be a range to search"):
         read_ranges({}, BASE)
-    with pytest.raises(LikewiseError, match="a range is written name=low..high"):
+    with pytest.raises(LikewiseError, match="a range must be name=low..high"):
         read_entries(["lr"], BASE.loss)
 
 
