@@ -16,6 +16,9 @@ from likewise.io.progress import bar
 from likewise.render import gallery
 from likewise.render.html import data_uri, environment, shrunk
 
+COLOUR_NAMES = tuple(f"{name}_COLOUR" for name in ("INK", "SOFT", "PAPER", "RIGHT", "WRONG", "NEUTRAL"))
+"""Constants of `render.gallery` that the template uses."""
+
 MAX_ITEMS = {
     "suspects": 120,
     "pairs": 40,

@@ -15,7 +15,7 @@ from likewise.data.features import read_embeddings
 from likewise.report.score_now import NO_TEST_SPLIT_NOTE, is_tested, score_now
 from likewise.report.splits import shown_split
 from likewise.report.target import ReportTarget
-from likewise.runs.dataset import make_protocol, marked, protocol_for
+from likewise.runs.dataset import make_protocol, marks_queries, protocol_for
 from likewise.runs.embeddings import EMBEDDINGS_FILE, origin, rows_in
 from likewise.runs.folder import Run, find_target
 from likewise.runs.open import OpenRun
@@ -131,7 +131,7 @@ def with_embeddings(one: ReportTarget, file: Path, config: Report) -> ReportTarg
         notes = (*notes, f"the {split} split of {file.name} is shown: {len(row)} of {n} rows")
     if one.run is not None:
         items = with_query_gallery(items, one, row)
-    elif marked(items):
+    elif marks_queries(items):
         queries, gallery = (int(side.sum()) for side in protocol_for(items).query_gallery(items, np.arange(len(items))))
         notes = (
             *notes,
