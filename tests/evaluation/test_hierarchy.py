@@ -165,7 +165,7 @@ def test_what_a_damaged_or_unfinished_run_says(own, families):
     assert found.comparison == [] and "the taxonomy puts all classes into one group" in found.notes[-1]
     tensors = run.load_tensors("model.safetensors")
     run.save_tensors("model.safetensors", {k: v * torch.nan if "head" in k else v for k, v in tensors.items()})
-    with pytest.raises(LikewiseError, match="must give finite embeddings"):
+    with pytest.raises(LikewiseError, match="must return finite embeddings"):
         hierarchy(Hierarchy(str(run.path), **CPU))
 
 
