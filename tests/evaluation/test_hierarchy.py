@@ -162,10 +162,10 @@ def test_what_a_damaged_or_unfinished_run_says(own, families):
     )
     (families / "flat.csv").write_text("".join(f"c{c:02d},all\n" for c in range(12)))
     found = hierarchy(Hierarchy(str(run.path), taxonomy=str(families / "flat.csv"), **CPU))
-    assert found.comparison == [] and "the tree tells none of these classes apart" in found.notes[-1]
+    assert found.comparison == [] and "the taxonomy puts all classes into one group" in found.notes[-1]
     tensors = run.load_tensors("model.safetensors")
     run.save_tensors("model.safetensors", {k: v * torch.nan if "head" in k else v for k, v in tensors.items()})
-    with pytest.raises(LikewiseError, match="must give finite embeddings"):
+    with pytest.raises(LikewiseError, match="must return finite embeddings"):
         hierarchy(Hierarchy(str(run.path), **CPU))
 
 

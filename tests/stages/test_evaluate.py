@@ -50,7 +50,7 @@ def test_arguments_that_do_not_go_together_are_named(vectors, finished, tmp_path
         ((file,), {"checkpoint": "last"}, "is a file of embeddings, but --checkpoint needs a run"),
         ((z, y), {"checkpoint": "last"}, "arrays of embeddings were given, but --checkpoint needs a run"),
         ((z, y), {"data": "birds/"}, "--data needs a run"),
-        ((z, y), {"split": "val"}, "an array has no `split`, so no val split"),
+        ((z, y), {"split": "val"}, "an array has no `split` column, so no val split"),
         ((z, y[:-1]), {}, "has 72 rows, but label has 71"),
         ((z * 0, y), {}, "an embedding must not be all zeros"),
         ((z, y), {"metric": ["R@1"]}, r"evaluate has no setting 'metric'; did you mean 'metrics'\?"),
