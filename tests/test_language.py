@@ -36,7 +36,7 @@ ALLOWED = (
     r"people can trust",  # the motto
     r"spoil_labels",  # a public name
     r"trusted (code|source|file|machine|network|people|person)",  # security
-    r"\bsay\(|\bsay\b=|`say`",  # the argument that takes messages
+    r"\bsay\(|\bsay\b[=:]|`say`",  # the argument that takes messages
     r"[Jj]udged? (pairs|triplets|by (people|a person|persons))",  # human judgements
     r"human judge",
 )

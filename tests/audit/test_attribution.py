@@ -98,4 +98,4 @@ def test_acting_without_errors_says_so(run, subject):
     assert found.verified["pairs"] == 2 and found.verified["rows"]
     g = causes.embedding_gradients(subject.loss, subject.splits["train"].e)
     nothing = causes.verify_causes(subject, found.errors.some(0, 1), g, torch.zeros(1, len(g)), settings(run))
-    assert nothing == {"pairs": 1, "rows": [], "told": "there are too few errors for this measurement"}
+    assert nothing == {"pairs": 1, "rows": [], "summary": "there are too few errors for this measurement"}

@@ -244,8 +244,8 @@ def test_acting_on_it(proxy, tmp_path):
     found = look(proxy.path, tmp_path, verify=True, retrain=True, seed=1)
     keeps_the_contract(found)
     verify, again = found.about["verify"], found.about["retrain"]
-    assert verify["pairs"] == 6 and {row["way"] for row in verify["rows"]} >= {"finite, pairs", "finite, classes"}
-    assert "over 6 pairs: " in verify["told"] and "over 2 classes: " in verify["told"]
+    assert verify["pairs"] == 6 and {row["method"] for row in verify["rows"]} >= {"finite, pairs", "finite, classes"}
+    assert "over 6 pairs: " in verify["summary"] and "over 2 classes: " in verify["summary"]
     flagged = found.about["parts"]["train"]["flagged"]
     assert again["changed"] + again["removed"] == flagged > 0 and len(again["rows"]) == 4
     new, old = load(str(tmp_path / "corrected.parquet")), [s for s in lines(found.folder) if s["split"] == "train"]

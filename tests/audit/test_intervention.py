@@ -156,14 +156,14 @@ def test_the_tests_by_hand():
 def test_what_is_told():
     changes = {"first order": np.asarray([0.2, 0.4, 0.3]), "random signs": np.asarray([0.0, 0.1, 0.3])}
     found = ver.summary(changes)
-    assert found["pairs"] == 3 and [r["way"] for r in found["rows"]] == list(changes)
+    assert found["pairs"] == 3 and [r["method"] for r in found["rows"]] == list(changes)
     first, second = found["rows"]
     assert first["mean"] == pytest.approx(0.3) and first["p"] is None and first["low"] < 0.3 < first["high"]
     assert second["p"] == ver.paired(*changes.values()).p
-    assert "3 pairs moved the right way by +0.3000" in found["told"]
-    assert "+0.1667 compared with random signs" in found["told"]
+    assert "3 pairs moved the right way by +0.3000" in found["summary"]
+    assert "+0.1667 compared with random signs" in found["summary"]
     single = ver.summary({way: change[:1] for way, change in changes.items()}, grouped=True)
-    assert single["rows"][1]["p"] is None and single["rows"][0]["low"] is None and "1 groups" in single["told"]
+    assert single["rows"][1]["p"] is None and single["rows"][0]["low"] is None and "1 groups" in single["summary"]
 
 
 def test_bad_input():

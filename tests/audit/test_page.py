@@ -70,8 +70,8 @@ EXTRA = {
     "suggested": {"top1": 0.701, "lenient": 0.902},
     "verify": {
         "pairs": 50,
-        "rows": [{"way": "random", "mean": 0.01, "low": -0.02, "high": 0.04, "p": None}],
-        "told": "of verify",
+        "rows": [{"method": "random", "mean": 0.01, "low": -0.02, "high": 0.04, "p": None}],
+        "summary": "of verify",
     },
     "retrain": {
         "changed": 1234,
@@ -87,7 +87,7 @@ EXTRA = {
                 "p": 0.00001,
             }
         ],
-        "told": "of retrain",
+        "summary": "of retrain",
     },
     "notes": ["nothing of <val>"],
 }

@@ -78,7 +78,7 @@ def test_noise_undone_makes_it_better(spoiled, tmp_path):
         assert line["after"] == pytest.approx(after.each[name].mean())
         assert line["low"] <= line["difference"] <= line["high"]
     assert rows["MAP@R"]["low"] > 0 and rows["MAP@R"]["p"] < 0.05
-    assert f"B with {found['changed']} labels changed" in found["told"] and "B is better by" in found["told"]
+    assert f"B with {found['changed']} labels changed" in found["summary"] and "B is better by" in found["summary"]
 
 
 def test_a_finished_one_is_found_and_another_is_refused(run, tmp_path):
@@ -100,7 +100,9 @@ def test_nothing_outside_the_train_part_is_touched(run, tmp_path):
     outside = {row: 0 for part in ("val", "test") for row in rows[part][:3]} | {rows["test"][5]: None}
     own = {row: int(items.y[row]) for row in rows["train"]}
     found = again(run, outside | own, tmp_path)
-    assert found["changed"] == found["removed"] == 0 and found["rows"] == [] and "nothing was trained" in found["told"]
+    assert (
+        found["changed"] == found["removed"] == 0 and found["rows"] == [] and "nothing was trained" in found["summary"]
+    )
     assert not any(tmp_path.glob("corrected*")) and not (tmp_path / "retrained").exists()
     again(run, outside | {rows["train"][0]: None}, tmp_path)
     table = load(str(tmp_path / "corrected.parquet"))

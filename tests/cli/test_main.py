@@ -300,7 +300,7 @@ def test_robust_training_and_its_recipe(toy, tmp_path, capsys):
     cli.main(["train", str(toy), "--robust", "--noise", "Uniform(share=0.2)", "--out", str(out), *FLAGS])
     config = json.loads((out / "config.json").read_text())["config"]
     assert config["confidence"].startswith("LabelPosterior(") and config["steps"] == 4
-    assert '"verdict"' in (out / "log.jsonl").read_text() and (out / "sample_weights.npz").exists()
+    assert '"relabelling"' in (out / "log.jsonl").read_text() and (out / "sample_weights.npz").exists()
     capsys.readouterr()
     cli.main(["recipe", "show", "triplet+robust"])
     said = capsys.readouterr().out

@@ -73,8 +73,8 @@ def test_every_number_by_hand():
         low, mid, high = sorted(p)
         steps = {low: min(1, 3 * low), mid: max(3 * low, 2 * mid), high: max(3 * low, 2 * mid, high)}
         assert [getattr(v, name) for v in found.pairs] == pytest.approx([min(1, steps[one]) for one in p])
-    assert found.pairs[0].verdict == "better" and found.pairs[2].verdict in ("worse", "classes only")
-    assert found.pairs[1].verdict == "no difference shown"
+    assert found.pairs[0].outcome == "better" and found.pairs[2].outcome in ("worse", "classes only")
+    assert found.pairs[1].outcome == "no difference shown"
 
 
 def test_ranks_are_of_class_means_over_seeds_and_columns():
@@ -95,7 +95,7 @@ def test_rounding_is_no_difference():
     third = np.full(len(LABEL), 1 / 3)
     found = contest({"": {"a": [answers(third)], "b": [answers(third + 1e-15)]}}, "R@1")
     assert found.rank == {"a": 1.5, "b": 1.5} and found.friedman == 1
-    assert found.pairs[0].p_classes == 1 and found.pairs[0].verdict == "no difference shown"
+    assert found.pairs[0].p_classes == 1 and found.pairs[0].outcome == "no difference shown"
 
 
 def test_seeds_are_paired_by_their_place_and_who_has_none_is_left_out():
@@ -115,7 +115,7 @@ def test_a_seed_that_only_one_has_is_nobodys_advantage():
     pair, *_ = contest({"": {"a": [*a, *lost], "b": [*b, None, None]}}, "R@1").pairs
     whole = contest({"": {"a": a, "b": b}}, "R@1").pairs[0]
     assert pair.p_seeds == pytest.approx(whole.p_seeds)
-    assert replace(pair, p_seeds=whole.p_seeds) == whole and (pair.verdict, pair.seeds) == ("worse", 3)
+    assert replace(pair, p_seeds=whole.p_seeds) == whole and (pair.outcome, pair.seeds) == ("worse", 3)
     assert list(contest({"": {"a": [*a, *lost], "b": b}}, "R@1").rank) == ["a", "b"]
     none = contest({"": {"a": [*a, None], "b": [None, None, None, b[0]]}}, "R@1").pairs[0]  # then by what there is
     assert none.seeds == 0 and math.isnan(none.p_seeds) and none.difference == pytest.approx(-0.1, abs=0.02)
@@ -130,7 +130,7 @@ def test_pairs_in_several_blocks_are_what_they_are_in_one(monkeypatch):
 
 def test_one_training_of_each_is_never_enough():
     found = contest({"": {"a": made(0.0, 1), "b": made(0.2, 1, 3)}}, "R@1").pairs[0]
-    assert found.p_classes < 0.01 and math.isnan(found.p_seeds) and found.verdict == "classes only"
+    assert found.p_classes < 0.01 and math.isnan(found.p_seeds) and found.outcome == "classes only"
     assert not found.is_significant
 
 

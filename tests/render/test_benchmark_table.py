@@ -36,8 +36,8 @@ def cell(values, wanted=3, paper=None, metric="R@1", differs=False):
     return lay_out(sheet(made)).shown[made.row, made.column]
 
 
-def versus(a, b, verdict, column="none"):
-    return PairTest(column, a, b, 0.1, 0.0, 0.2, 0.01, 0.01, 3, verdict)
+def versus(a, b, outcome, column="none"):
+    return PairTest(column, a, b, 0.1, 0.0, 0.2, 0.01, 0.01, 3, outcome)
 
 
 def contest(*pairs, rank=None):

@@ -12,7 +12,7 @@ from likewise.stages.demo import demo
 
 pytestmark = pytest.mark.slow  # it trains twice
 
-TINY = {"data": "glyphs(classes=20, per_class=8)", "steps": 25}
+TINY = {"data": "glyphs(classes=20, per_class=8)", "epochs": 12.5}
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +45,8 @@ def test_the_numbers_are_those_of_the_runs(shown):
 
 def test_the_picture_shows_eight_queries_with_five_answers(shown):
     result, _ = shown
-    assert result["picture"] == result["run"].path / "gallery.png"
-    page = np.asarray(Image.open(result["picture"]))
+    assert result["figure"] == result["run"].path / "gallery.png"
+    page = np.asarray(Image.open(result["figure"]))
     assert page.shape[1] == 2 * EDGE_PIXELS + 6 * (TILE_PIXELS + GAP_PIXELS) + GAP_PIXELS
     assert page.shape[0] == 74 + 8 * (TILE_PIXELS + CAPTION_PIXELS + GAP_PIXELS) + EDGE_PIXELS
     judged = 0
@@ -64,12 +64,12 @@ def test_asked_again_it_shows_the_same_without_training(shown):
     lines = []
     before = (result["run"].path / "model.safetensors").stat().st_mtime_ns
     again = demo(Demo(out=str(result["run"].path.parent), **TINY), lines.append)
-    for name in ("before", "plain", "robust", "doubts"):
+    for name in ("before", "plain", "robust", "flagged"):
         assert again[name] == result[name]
     assert (result["run"].path / "model.safetensors").stat().st_mtime_ns == before
     assert sum("finished already" in line for line in lines) == 2
 
 
 def test_without_noise(tmp_path):
-    result = demo(Demo(out=str(tmp_path / "run"), share=0.0, data=TINY["data"], steps=1), lambda line: None)
+    result = demo(Demo(out=str(tmp_path / "run"), noise_rate=0.0, data=TINY["data"], epochs=0.5), lambda line: None)
     assert result["run"].about["config"]["noise"] is None

@@ -145,8 +145,8 @@ def test_quick_tables_are_small_and_lay_out_on_the_glyphs(tmp_path):
         assert len(there) <= 100 and {cell.names["seed"] for cell in there} == {"0", "1"}
         configs = [as_train(cell.settings, device="cpu") for cell in there if cell.names["seed"] == "0"]
         assert len(set(configs)) == len(configs)
-        assert {(c.data, c.root, c.backbone, c.weights, c.length) for c in configs} == {
-            ("glyphs(classes=48, per_class=12)", None, None, None, "8e")
+        assert {(c.data, c.root, c.backbone, c.weights, c.epochs) for c in configs} == {
+            ("glyphs(classes=48, per_class=12)", None, None, None, 8)
         }
         last = configs[-1]
         folds = fold_specs(last.protocol) if last.protocol else None

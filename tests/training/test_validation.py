@@ -92,7 +92,7 @@ def test_a_verdict_is_told_once(settings, tmp_path):
     """Lost with what came after a checkpoint, it is reached again, and the log holds it once."""
     settings = settings | {"noise": "Uniform(share=0.3)", "evaluate": False, "confidence": "LabelPosterior(every='10')"}
     whole = train(Train(**settings | {"out": str(tmp_path / "whole")}))
-    assert [line["step"] for line in whole.read_log() if "verdict" in line] == [1, 11, 21, 31]
+    assert [line["step"] for line in whole.read_log() if "relabelling" in line] == [1, 11, 21, 31]
 
     class Lost(Exception):
         pass
@@ -154,5 +154,5 @@ def test_what_is_true_never_reaches_a_part(settings, tmp_path, monkeypatch, conf
         runs.append(train(Train(**settings | {"out": str(tmp_path / name)})))
     for other in runs[1:]:
         assert_same_network(runs[0], other)
-    trust = [[line.get("trust") or line.get("verdict") for line in run.read_log()] for run in runs]
+    trust = [[line.get("sample_weights") or line.get("relabelling") for line in run.read_log()] for run in runs]
     assert trust[0] != trust[1] and "AUROC" in str(trust[0]) and "AUROC" not in str(trust[2])

@@ -184,10 +184,10 @@ def verify_causes(
         changes = verify(subject.loss, train, test, pair, sign, scores, error, seed=config.seed)
         result = summary(changes, grouped)
         what = "classes" if grouped else "pairs"
-        rows += [row | {"way": f"{row['way']}, {what}"} for row in result["rows"]]
+        rows += [row | {"method": f"{row['method']}, {what}"} for row in result["rows"]]
         sentences.append(f"over {high - low} {what}: {result['told']}")
     return {
         "pairs": pairs,
         "rows": rows,
-        "told": "; ".join(sentences) or "there are too few errors for this measurement",
+        "summary": "; ".join(sentences) or "there are too few errors for this measurement",
     }

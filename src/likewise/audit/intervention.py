@@ -202,7 +202,7 @@ def summary(changes: dict[str, Float[np.ndarray, "Q"]], grouped: bool = False) -
         mean, low, high, _ = t_interval(change)
         gain = None if way == first else paired(ours, change, grouped)
         ends = [None if np.isnan(v) else v for v in (low, high)]
-        rows.append({"way": way, "mean": mean, "low": ends[0], "high": ends[1], "p": gain and gain.p})
+        rows.append({"method": way, "mean": mean, "low": ends[0], "high": ends[1], "p": gain and gain.p})
         if gain:
             by = "" if gain.p is None else f", {gain.low:+.4f} to {gain.high:+.4f}, p = {gain.p:.2g}"
             comparisons.append(f"{gain.mean:+.4f} compared with {way}{by}")
@@ -211,4 +211,4 @@ def summary(changes: dict[str, Float[np.ndarray, "Q"]], grouped: bool = False) -
         f"with helpful samples counted twice and harmful samples dropped, as chosen by '{first}', the squared distance of "
         f"{len(ours)} {what} improved by {ours.mean():+.4f} in one epoch ({'; '.join(comparisons)})"
     )
-    return {"pairs": len(ours), "rows": rows, "told": sentence}
+    return {"pairs": len(ours), "rows": rows, "summary": sentence}

@@ -56,7 +56,7 @@ def retrain(
     dropped = [row for row, label in changes.items() if label is None]
     found = {"changed": len(changes) - len(dropped), "removed": len(dropped), "rows": []}
     if not changes:
-        return found | {"told": "no training label changes, so nothing was trained again"}
+        return found | {"summary": "no training label changes, so nothing was trained again"}
     new = replace(
         settings, data=str(write_corrected(items, protocol, changes, out).absolute()), root=None, noise=None,
         protocol=spec(split_column_protocol(protocol)), out=str(out / "retrained"), restart=False, evaluate=False, skip_bad=False,
@@ -70,7 +70,7 @@ def retrain(
         score_test_queries(one, settings, items, config, out / name)
     before, after = (str(out / name) for name in sides)
     result = compare(Compare(before, after, seed=config.seed))
-    return found | {"rows": metric_rows(result), "told": describe_result(result, found)}
+    return found | {"rows": metric_rows(result), "summary": describe_result(result, found)}
 
 
 def score_test_queries(run: Run, settings: Train, items: Items, config: Audit, file: Path) -> None:

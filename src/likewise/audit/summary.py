@@ -46,7 +46,7 @@ def show_findings(audited) -> None:
     for file, what in (("audit.html", "page for a browser"), ("audit.csv", "all samples with their scores")):
         console.print(f"{audited.folder / file}: {what}", soft_wrap=True)
     for name, head in (("verify", "Causes, tested"), ("retrain", "Retrained")):
-        if sentence := (found.about.get(name) or {}).get("told"):
+        if sentence := (found.about.get(name) or {}).get("summary"):
             console.print(f"{head}: {sentence}", soft_wrap=True)
     console.print(f"next: likewise review {audited.folder}", soft_wrap=True)
 

@@ -39,9 +39,9 @@ def run_demo(config) -> None:
 
     result = demo(config)
     if config.quiet:
-        return print(f"run:     {result['run'].path}\nfigure:  {result['picture']}")
+        return print(f"run:     {result['run'].path}\nfigure:  {result['figure']}")
     show_scores({"before training": result["before"], "plain": result["plain"], "robust": result["robust"]})
-    print("\n".join([*result["doubts"], f"run:     {result['run'].path}", f"figure:  {result['picture']}"]))
+    print("\n".join([*result["flagged"], f"run:     {result['run'].path}", f"figure:  {result['figure']}"]))
 
 
 @command("train DATA [--robust]", "train an embedding and evaluate it; --robust corrects wrong labels")
@@ -145,7 +145,7 @@ def run_noise(config) -> None:
     noisy = noise(config)
     if not config.quiet:
         show_noise(noisy.items, noisy.rows)
-        print("\n".join([f"table: {noisy.table}", *(f"figure: {file}" for file in noisy.pictures)]))
+        print("\n".join([f"table: {noisy.table}", *(f"figure: {file}" for file in noisy.figures)]))
 
 
 @command("report RUNS", "write an HTML page about runs: scores, curves, map, galleries, confusions, flagged labels")

@@ -71,8 +71,8 @@ def detected(run: Path, config: Bench) -> dict[str, dict]:
     subject = open_subject(audit, say=lambda line: None)
     found = {}
     if subject.items.y_clean is not None:
-        verdicts = score_split(subject, "train", explain(subject, audit), audit)
-        found = measure(subject.splits["train"], verdicts, subject.items)["measured"] or {}
+        quality = score_split(subject, "train", explain(subject, audit), audit)
+        found = measure(subject.splits["train"], quality, subject.items)["measured"] or {}
     with atomic_write(file) as aside:
         aside.write_text(json.dumps(found), "utf-8")
     return found

@@ -21,8 +21,8 @@ from likewise.metrics import clustering, ranking, spectrum, verification
 from likewise.metrics.spectrum import class_spectrum, density, spectral_decay
 
 __all__ = [
-    "NAMES", "SET_NAMES", "RankingDepth", "import_metrics", "as_text", "class_spectrum", "density", "measure_set", "metric", "is_set_metric",
-    "reach", "spectral_decay",
+    "NAMES", "SET_NAMES", "RankingDepth", "import_metrics", "as_text", "class_spectrum", "density", "measure_set", "metric",
+    "is_set_metric", "reach", "spectral_decay",
 ]  # fmt: skip
 
 

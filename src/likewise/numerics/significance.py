@@ -55,12 +55,12 @@ class PairTest:
     p_classes: float
     p_seeds: float
     seeds: int
-    verdict: str
+    outcome: str
 
     @property
     def is_significant(self) -> bool:
         """Whether one method is significantly better."""
-        return self.verdict in ("better", "worse")
+        return self.outcome in ("better", "worse")
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ class NoisyItems:
     items: Items
     rows: Int[np.ndarray, "n"]
     table: Path
-    pictures: tuple[Path, ...]
+    figures: tuple[Path, ...]
 
     @view
     def _repr_html_(self) -> str:
@@ -49,7 +49,7 @@ class NoisyItems:
             ("training labels", len(self.rows)),
             ("wrong", f"{wrong} ({wrong / max(1, len(self.rows)):.2%})"),
             ("table", self.table),
-            ("figures", ", ".join(map(str, self.pictures))),
+            ("figures", ", ".join(map(str, self.figures))),
         ]
         return notebook_table(f"{self.items.name} with wrong labels", (), lines)
 

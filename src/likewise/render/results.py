@@ -58,7 +58,7 @@ class DemoResult(dict):
             (name, *(as_text(name, self[side]["metrics"][name]) for side in sides))
             for name in self["robust"]["metrics"]
         ]
-        notes = [*self["doubts"], f"run: {self['run'].path}", f"figure: {self['picture']}"]
+        notes = [*self["flagged"], f"run: {self['run'].path}", f"figure: {self['figure']}"]
         return table("glyphs with wrong labels", ("metric", "before training", *sides[1:]), lines, notes)
 
 

@@ -22,13 +22,13 @@ PROGRESS_LINES = {
 def demo(config: Demo, say=print) -> DemoResult:
     """Train without and with --robust on the same wrong labels, evaluate both, and draw a gallery of random queries.
 
-    Returns a dict: the scores `before` training and of `plain` and `robust`, the sentences `doubts` on flagged labels, the
-    robust `run`, and the `picture`, which is the path of the gallery.
+    Returns a dict: the scores `before` training and of `plain` and `robust`, the sentences `flagged` about flagged labels, the
+    robust `run`, and the `figure`, which is the path of the gallery.
     """
     check(config)
     from likewise.evaluation.evaluate import evaluate_run
     from likewise.render.results import DemoResult
-    from likewise.report.label_trust import describe_detection
+    from likewise.report.label_noise import describe_detection
     from likewise.report.random_gallery import draw_random_gallery
     from likewise.runs.dataset import load_items
     from likewise.runs.devices import choose_device
@@ -48,10 +48,10 @@ def demo(config: Demo, say=print) -> DemoResult:
     stored = read_config(run)
     how = {"metrics": stored.metrics, "device": choose_device(None), "checkpoint": "untrained", "quiet": True}
     before = evaluate_run(run, config=stored, items=items, **how)
-    picture, title = run.path / "gallery.png", f"R@1 {run.scores['metrics']['R@1']:.1%} on unseen characters"
-    draw_random_gallery(run.path / "embeddings.npz", picture, title, seed=config.seed)
+    figure, title = run.path / "gallery.png", f"R@1 {run.scores['metrics']['R@1']:.1%} on unseen characters"
+    draw_random_gallery(run.path / "embeddings.npz", figure, title, seed=config.seed)
     scores = {way: one.scores for way, one in runs.items()}
-    return DemoResult(before=before, **scores, doubts=describe_detection(run, items), run=run, picture=picture)
+    return DemoResult(before=before, **scores, flagged=describe_detection(run, items), run=run, figure=figure)
 
 
 def settings_of(config: Demo, items: Items) -> dict[str, Train]:

@@ -27,7 +27,7 @@ def train(config: Train, say=print) -> Run:
 def sentences(run: Run) -> list[str]:
     """Return sentences about a finished run: a warning if training made it worse, and the number of flagged labels."""
     from likewise.evaluation.baseline import worse_than_baseline
-    from likewise.report.label_trust import describe_flagged
+    from likewise.report.label_noise import describe_flagged
 
     return (
         [line for line in (worse_than_baseline(run.scores), describe_flagged(run)) if line]

@@ -40,7 +40,7 @@ class LoggerDispatch:
         lines = self.run.read_log()
         stored = self.run.read_json(LOGGERS_FILE) if (self.run.path / LOGGERS_FILE).exists() else {}
         beyond = {(line["step"], name) for line in lines if line.get("step", 0) > step for name in numbers_of(line)}
-        self.sent = {text: beyond | {(at, name) for at, name in entry["told"]} for text, entry in stored.items()}
+        self.sent = {text: beyond | {(at, name) for at, name in entry["sent"]} for text, entry in stored.items()}
         new = [text for text in self.loggers if text not in stored]
         self.thread = ThreadPoolExecutor(1, "loggers")
         self.thread.submit(self.start, stored)
@@ -56,7 +56,7 @@ class LoggerDispatch:
             key = stored.get(text, {}).get("key")
             key = self.attempt(text, lambda: logger.start(self.run.path.name, self.run.path, settings, key))  # noqa: B023
             if key is not None:
-                stored[text] = {"key": key, "told": sorted(self.sent.get(text, ()))}
+                stored[text] = {"key": key, "sent": sorted(self.sent.get(text, ()))}
         self.run.write_json(LOGGERS_FILE, stored)
 
     def send(self, line: dict) -> None:

@@ -96,7 +96,7 @@ class RunLog:
         def write(numbers: dict[str, float]) -> None:
             raise_unless_finite(numbers["loss"], line["step"], self.run.path)
             means = monitor.means(numbers)
-            self.write(line | {name: numbers[name] for name in names} | ({"trust": means} if means else {}))
+            self.write(line | {name: numbers[name] for name in names} | ({"sample_weights": means} if means else {}))
             self.shown = f"loss {numbers['loss']:.3f}  {rate:.0f} images/s"
 
         self.scalars.add(seen | monitor.take_sums(), write)

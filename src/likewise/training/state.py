@@ -160,14 +160,14 @@ class TrainState:
             "best": self.best,
             "waited": self.waited,
             "tensors": self.tensors(),
-            "way": self.mode,
+            "mode": self.mode,
             "optimizer": full_optimizer_state(self.optimizer, self.components.losses),
             "schedule": self.schedule.state_dict(),
-            "verdict": relabelling,
+            "relabelling": relabelling,
             "sampler": self.sampler.state_dict(),
             "total": self.total,
             "counted": self.counted,
-            "watch": {"last": self.monitor.last, "sums": self.monitor.sums},
+            "noise_monitor": {"last": self.monitor.last, "sums": self.monitor.sums},
             "losses": self.history and vars(self.history),
         }
 
@@ -185,13 +185,13 @@ class TrainState:
                 f"train: {file} was saved with other parameter groups of the optimiser ({error}); use --restart to train again"
             ) from None
         self.schedule.load_state_dict(state["schedule"])
-        if state["verdict"]:
-            self.relabel(Relabelling(**state["verdict"]))
+        if state["relabelling"]:
+            self.relabel(Relabelling(**state["relabelling"]))
         self.sampler.load_state_dict(state["sampler"])
         self.step, self.best, self.waited = state["step"], state["best"], state["waited"]
         self.total, self.counted = state["total"].to(self.device), state["counted"]
-        self.monitor.last.copy_(state["watch"]["last"])
-        self.monitor.sums = {name: both.to(self.device) for name, both in state["watch"]["sums"].items()}
+        self.monitor.last.copy_(state["noise_monitor"]["last"])
+        self.monitor.sums = {name: both.to(self.device) for name, both in state["noise_monitor"]["sums"].items()}
         if stored := state["losses"]:
             self.history = LossHistory(**stored | {"sums": stored["sums"].to(self.device)})
-        self.mode = state["way"]
+        self.mode = state["mode"]

@@ -65,4 +65,4 @@ def relabel(state: TrainState, inputs: Inputs, log: RunLog) -> None:
     state.relabel(relabelling)
     start_sampler(state, inputs)
     facts = state.monitor.relabelling_facts(relabelling, given, samples.clean)
-    log.note({"step": state.step + 1, "verdict": facts})  # the first step that uses it
+    log.note({"step": state.step + 1, "relabelling": facts})  # the first step that uses it

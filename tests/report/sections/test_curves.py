@@ -5,8 +5,8 @@ import numpy as np
 from likewise.report.sections.curves import draw_curves, thin_out, with_total
 
 LOG = [
-    {"step": 1, "verdict": {"labels used": 0.8, "wrong labels, any": 0.2, "wrong labels, similar": 0.1, "AUROC": 0.7}},
-    {"step": 2, "loss": 1.5, "lr": {"backbone": 0.1, "head": 0.2}, "images_per_s": 100.0, "trust": {"weight": 0.9}},
+    {"step": 1, "relabelling": {"labels used": 0.8, "wrong labels, any": 0.2, "wrong labels, similar": 0.1, "AUROC": 0.7}},
+    {"step": 2, "loss": 1.5, "lr": {"backbone": 0.1, "head": 0.2}, "images_per_s": 100.0, "sample_weights": {"weight": 0.9}},
     {"step": 3, "val MAP@R": 0.4, "val MAP@R by true labels": 0.5},
     {"step": 4, "loss": float("nan"), "test R@1": 0.6, "beta": 1.2},
 ]  # fmt: skip

@@ -65,7 +65,7 @@ def values_of(line: Mapping) -> Iterator[tuple[str, str, object]]:
             yield from (("learning rate", name, rate) for name, rate in value.items())
         elif key == "images_per_s":
             yield "images/s", "images/s", value
-        elif key in ("trust", "verdict"):
+        elif key in ("sample_weights", "relabelling"):
             facts = with_total(value)
             yield from (("labels", word, facts[name]) for name, word in LABEL_CURVES.items() if name in facts)
             yield from (("wrong labels found", name, facts[name]) for name in DETECTION_CURVES if name in facts)

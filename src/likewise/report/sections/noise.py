@@ -6,7 +6,7 @@ import dataclasses
 
 from PIL import Image
 
-from likewise.report.label_trust import noise_of
+from likewise.report.label_noise import noise_of
 from likewise.report.records import LabelNoise
 from likewise.report.section import Packing, Section, Study
 from likewise.report.thumbnails import read_thumbnails

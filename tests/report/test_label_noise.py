@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from likewise.config import Report, Train
-from likewise.report.label_trust import describe_detection, noise_of, transition
+from likewise.report.label_noise import describe_detection, noise_of, transition
 from likewise.report.targets import open_target
 from likewise.runs.dataset import inject_noise, make_protocol
 from likewise.runs.folder import Run
