@@ -38,7 +38,7 @@ def draw_miner(name: str) -> Drawing:
         z, y = clusters(16, 4, 16, 0.22, number)
         sim, pairs = compare(z, y)
         d = (2 - 2 * sim).clamp_min(0).sqrt()
-        miner.look(z)
+        miner.see_teacher(z)
         found = miner(sim, pairs, 16, 0.2)
         if isinstance(found, Pairs):
             chosen = d[found.pos], d[found.neg]

@@ -26,7 +26,7 @@ def tree(tmp_path):
     return str(file)
 
 
-def test_the_table_trains_and_keeps_the_true_labels(figures, tree, small, tmp_path):
+def test_the_table_trains_and_keeps_the_true_labels(pictures, tree, small, tmp_path):
     out = tmp_path / "noisy ü.csv"
     spoiled = noise(Noise(data=str(pictures), model=SEMANTIC, out=str(out), taxonomy=tree))
     source, items = load(str(pictures)), load(str(out))
@@ -54,7 +54,7 @@ def test_the_same_labels_as_training_with_noise(features, tmp_path):
     assert not np.array_equal(load(str(out)).y, want.y)
 
 
-def test_without_the_wrong_rows(figures, tmp_path):
+def test_without_the_wrong_rows(pictures, tmp_path):
     model, whole, right = "Uniform(share=0.5)", tmp_path / "whole.csv", tmp_path / "right.csv"
     noise(Noise(str(pictures), model, str(whole), seed=3))
     spoiled = noise(Noise(str(pictures), model, str(right), seed=3, drop_wrong=True))
@@ -77,7 +77,7 @@ def test_a_closed_set(features, tmp_path):
     assert np.array_equal(SeenClasses(own_split=True).rows(items, "train"), rows)
 
 
-def test_lost_classes_keep_their_number_and_name(figures, tmp_path):
+def test_lost_classes_keep_their_number_and_name(pictures, tmp_path):
     x = np.random.default_rng(0).normal(size=(36, 3))
     np.save(tmp_path / "x.npy", x)
     out = tmp_path / "noisy.csv"
@@ -87,7 +87,7 @@ def test_lost_classes_keep_their_number_and_name(figures, tmp_path):
     assert len(set(spoiled.items.y)) == 5 and items.class_name == load(str(pictures)).class_name
 
 
-def test_pictures_below_the_table_are_found_from_it(figures, tmp_path):
+def test_pictures_below_the_table_are_found_from_it(pictures, tmp_path):
     noise(Noise(str(pictures), "Uniform()", str(pictures.parent / "beside.csv")))
     items = load(str(pictures.parent / "beside.csv"))
     assert items.path[0].startswith("my pictures ü")
@@ -96,7 +96,7 @@ def test_pictures_below_the_table_are_found_from_it(figures, tmp_path):
     assert load(str(tmp_path / "away.csv")).path[0] == str(pictures / "0 färg" / "bild 0.png")
 
 
-def test_the_command_tells_what_changed(figures, tree, tmp_path, capsys):
+def test_the_command_tells_what_changed(pictures, tree, tmp_path, capsys):
     words = ["noise", str(pictures), "--model", SEMANTIC, "--taxonomy", tree, "--out", str(tmp_path / "n.csv")]
     cli.main(words)
     said = capsys.readouterr().out
@@ -106,7 +106,7 @@ def test_the_command_tells_what_changed(figures, tree, tmp_path, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_bad_input(figures, features, tmp_path):
+def test_bad_input(pictures, features, tmp_path):
     out = str(tmp_path / "n.csv")
     noise(Noise(str(pictures), "Uniform()", out))
     with pytest.raises(
