@@ -283,7 +283,7 @@ def metrics_page(without: Collection[str] = ()) -> str:
 
 ## Of each query
 
-Six rankings for one query, whose class has four others, and what each metric makes of them. In the last ranking the four stand
+Six rankings for one query, whose class has four others, and the value of each metric. In the last ranking the four are
 at ranks 97 to 100.
 
 ![what rankings score](metrics.svg)
