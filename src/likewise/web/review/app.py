@@ -102,7 +102,7 @@ def add_item_routes(app: FastAPI, store: Store, whole: ItemsByKind, about: dict)
     }
 
     @app.get("/api/about")
-    def get_about() -> dict:
+    def about_audit() -> dict:
         return about
 
     @app.get("/api/queue")
