@@ -25,7 +25,7 @@ from likewise.config.spec import build
 from likewise.contracts import Loss
 from likewise.models import Embedder
 from likewise.runs.network import to_device
-from likewise.training.optim import forget
+from likewise.training.optim import reset_state
 
 LOSSES = ("ProxyAnchor()", "ProxyNCA(positive_in_denominator=True)")
 
@@ -60,7 +60,7 @@ class Steps:
 
     def after(self) -> None:
         self.step += 1
-        forget(self.optimizer, self.loss.after_step(self.step))
+        reset_state(self.optimizer, self.loss.after_step(self.step))
 
     def period(self) -> None:
         for _ in range(self.steps):

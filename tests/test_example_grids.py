@@ -18,7 +18,7 @@ from likewise.contracts import BatchSampler
 from likewise.experiments import tune as tune_module
 from likewise.experiments import tune_files
 from likewise.experiments.grid import adapted, as_train, cells, read_grid, toml
-from likewise.experiments.grid_plan import lay_out, must_be_printed
+from likewise.experiments.grid_plan import check_published, lay_out
 from likewise.experiments.jobs import Planner
 from likewise.experiments.worker import attempt
 from likewise.runs.folder import Run
@@ -80,7 +80,7 @@ def cover(found):
 
 def must_lay_out(grid, config, folder):
     """The trainings of a grid, the settings of each checked as bench does before it trains anything."""
-    must_be_printed(grid)
+    check_published(grid)
     plan = lay_out(grid, config, Planner(folder, print))
     assert {t.number for t in plan} == set(range(1, len(cells(grid)) + 1))
     for text in {t.job.config.sampler for t in plan}:

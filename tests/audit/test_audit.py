@@ -386,7 +386,7 @@ def test_a_training_that_cannot_be_done_leaves_a_whole_audit(run, tmp_path, monk
     monkeypatch.setattr("likewise.audit.write.write_parquet", stop)
     with pytest.raises(KeyboardInterrupt):
         look(run.path, tmp_path, pairs=2)
-    with pytest.raises(LikewiseError, match="a folder with audit.json is wanted"):
+    with pytest.raises(LikewiseError, match="the folder must have audit.json"):
         read_findings(tmp_path)
 
 

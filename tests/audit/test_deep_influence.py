@@ -123,7 +123,10 @@ def test_attention_and_parameters_that_go_unused():
 
 def test_bad_input(network):
     x = pictures(5, 2)
-    with pytest.raises(LikewiseError, match=r"no parameter stands under \('neck',\); the network has: backbone, head"):
+    with pytest.raises(
+        LikewiseError,
+        match=r"`under` must be a prefix of parameter names, got \('neck',\); the network has: backbone, head",
+    ):
         deeper.deep_repairs(network, x, PAIR, SIGN, under=("neck",))
     with pytest.raises(LikewiseError, match="pairs must name test samples 0 to 3, got 0 to 4"):
         deeper.deep_repairs(network, x[:4], PAIR, SIGN)

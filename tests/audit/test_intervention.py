@@ -169,7 +169,7 @@ def test_what_is_told():
 def test_bad_input():
     train, test = embedded(N, 0), embedded(9, 4)
     loss = loss_named("ProxyNCA", train.y)
-    with pytest.raises(LikewiseError, match="verify: influence on the errors is needed, got none"):
+    with pytest.raises(LikewiseError, match="verify: scores must have one method or more, got none"):
         ver.verify(loss, train, test, PAIR, SIGN, {})
     with pytest.raises(LikewiseError, match=r"for 4 errors or one line for all, got shape \(3, 48\)"):
         ver.gains(loss, train, test, PAIR, SIGN, weights(3))

@@ -95,7 +95,7 @@ def test_bad_input_is_named(spoiled):
         ((z, np.arange(80)), "got 80 classes of one sample each"),
         ((z, given + 0.5), "a label must be a whole number or a word, got 1.5"),
         ((z[0], given), r"must have the shape \(N, F\)"),
-        (([[1.0], [1.0, 2.0]], [0, 1]), "an array of equal rows must be given"),
+        (([[1.0], [1.0, 2.0]], [0, 1]), "all rows of an array must have the same length"),
         ((z, given, z[:-1]), "features must have one row per embedding, got 79 rows for 80"),
     ):
         with pytest.raises(LikewiseError, match=says):

@@ -305,7 +305,7 @@ def test_the_block_size_changes_nothing(monkeypatch):
     x, y, _ = some(6, 20, 8, apart=0.7)
     whole = score_labels(x, y)
     for module in (discriminant, label_scores):
-        monkeypatch.setattr(module, "AT_ONCE", 7 * 6)
+        monkeypatch.setattr(module, "SCORE_BLOCK_SIZE", 7 * 6)
     assert len(list(StoredScores(torch.zeros(15, 6)).blocks())) == 3
     parts = score_labels(x, y)
     # Rounding in float32 reaches log odds as about 2e-6, and the regression ends within 1e-5 of its optimum.

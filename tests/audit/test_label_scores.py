@@ -54,7 +54,7 @@ def vote_by_hand(z, y, k, temperature):
 @pytest.mark.parametrize("chunk", [2**23, 20])
 @pytest.mark.parametrize(("k", "temperature"), [(None, 0.05), (3, 1.0), (100, 0.3)])
 def test_votes_by_hand(k, temperature, chunk, monkeypatch):
-    monkeypatch.setattr(module, "AT_ONCE", chunk)
+    monkeypatch.setattr(module, "SCORE_BLOCK_SIZE", chunk)
     z, y = some()
     by_hand = vote_by_hand(z.double(), y, k or 5, temperature)
     np.testing.assert_allclose(neighbour_vote(z, y, k, temperature), by_hand, atol=1e-6)
@@ -83,7 +83,7 @@ def test_the_usual_number_of_voters_is_the_median_class_size_up_to_a_limit(monke
 
 @pytest.mark.parametrize("chunk", [2**23, 20])
 def test_centre_margins_by_hand(chunk, monkeypatch):
-    monkeypatch.setattr(module, "AT_ONCE", chunk)
+    monkeypatch.setattr(module, "SCORE_BLOCK_SIZE", chunk)
     z, y = some()
     unit = [v / math.sqrt(float(v @ v)) for v in z.double()]
     score = []

@@ -40,7 +40,7 @@ def by_hand(z, y, i, k, temperature, foreign):
 @pytest.mark.parametrize("foreign", [True, False])
 @pytest.mark.parametrize(("k", "temperature"), [(None, 0.05), (4, 1.0), (100, 0.5)])
 def test_suggestions_by_hand(k, temperature, foreign, chunk, monkeypatch):
-    monkeypatch.setattr(label_scores, "AT_ONCE", chunk)
+    monkeypatch.setattr(label_scores, "SCORE_BLOCK_SIZE", chunk)
     z, y = some()
     found = suggest(z, y, foreign=foreign, k=k, temperature=temperature)
     expected = [by_hand(z, y, i, k or 5, temperature, foreign) for i in range(len(z))]

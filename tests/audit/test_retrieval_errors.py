@@ -97,7 +97,7 @@ def test_groups_go_by_count_or_by_rate():
 @pytest.mark.parametrize(
     ("work", "message"),
     [
-        (lambda: find_pairs(torch.randn(3, 2), torch.randn(3)), "find_pairs: .*whole number"),
+        (lambda: find_pairs(torch.randn(3, 2), torch.randn(3)), "find_pairs: .*integer per row"),
         (lambda: find_pairs(torch.full((3, 2), torch.inf), torch.arange(3)), "first: row 0"),
         (lambda: group_by_class(*grouped(), coverage=0.0), "coverage must lie in"),
         (lambda: group_by_class(*grouped(), by="share"), "got by='share'"),

@@ -102,7 +102,7 @@ def test_what_cannot_be_audited(run, tmp_path):
     for name, value in (("data", "x"), ("checkpoint", "last"), ("verify", True), ("retrain", True)):
         with pytest.raises(LikewiseError, match=f"--{name} must be used with a run"):
             opened(file, **{name: value})
-    with pytest.raises(LikewiseError, match="has labels of its own; leave out --labels"):
+    with pytest.raises(LikewiseError, match="--labels must be used with a file of embeddings"):
         opened(run.path, labels="x.csv")
     for targets in ((), ("a", "b")):
         with pytest.raises(LikewiseError, match=f"must be named, got {len(targets)}; several runs go with --overlap"):

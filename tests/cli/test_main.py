@@ -158,7 +158,7 @@ def test_version_and_no_words_at_all(capsys):
         (["audit", "."], "is not a run folder"),
         (["audit", "x", "--k", "0"], "k must be 1 or more, got 0"),
         (["audit", "x", "--pairs", "-1"], "pairs must be 0 or more, got -1"),
-        (["review", "no such audit"], "the folder of an audit is wanted"),
+        (["review", "no such audit"], "the folder must be an audit"),
         (["list", "loss"], "did you mean 'losses'?"),
     ],
 )
@@ -357,7 +357,7 @@ def test_metrics_are_checked_before_training(toy, tmp_path):
 
     for metrics, says in [
         (["mAQ"], "there is no 'mAQ'"),
-        ([], "takes at least one metric"),
+        ([], "needs at least one metric"),
         (["R@60"], "need 60 results of every query, but the test split has 59"),
     ]:
         with pytest.raises(LikewiseError, match=says):

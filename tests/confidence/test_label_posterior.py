@@ -144,7 +144,7 @@ def test_the_block_size_changes_nothing(monkeypatch):
     x, y = gaussians(apart=5.0)
     given = spoil(y, 0.3)
     _, whole = relabel(x, given)
-    monkeypatch.setattr(discriminant, "AT_ONCE", 37 * CLASSES)
+    monkeypatch.setattr(discriminant, "SCORE_BLOCK_SIZE", 37 * CLASSES)
     _, parts = relabel(x, given)
     assert torch.equal(whole.y, parts.y) and torch.equal(whole.w, parts.w)
     assert torch.allclose(whole.suspicion, parts.suspicion, atol=1e-4)
@@ -154,7 +154,7 @@ def test_the_block_size_changes_nothing(monkeypatch):
 def test_many_classes_go_without_the_table_of_similar_ones(monkeypatch):
     x, y = gaussians()
     given = spoil(y, 0.3)
-    monkeypatch.setattr(label_noise, "CONFUSABLE", CLASSES - 1)
+    monkeypatch.setattr(label_noise, "MAX_SIMILARITY_CLASSES", CLASSES - 1)
     _, verdict = relabel(x, given)
     assert verdict.facts["wrong labels, similar"] == 0 and repaired(verdict, y, given) > 0.95
 

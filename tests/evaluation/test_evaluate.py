@@ -132,7 +132,7 @@ def test_metrics_that_cannot_be_measured(tmp_path):
     for metrics, says in [
         (("R@1", "mAQ"), "there is no 'mAQ'"),
         (("mAP@10",), "mAP@10/min"),
-        (("R@0",), "from 1 on, as in R@1; got 'R@0'"),
+        (("R@0",), "of 1 or more, as in R@1; got 'R@0'"),
         ((), "at least one metric"),
         (("R@1000",), "need 1000 results of every query, but there are at most 59"),
         (("P@60",), "need 60 results of every query, but there are at most 59"),

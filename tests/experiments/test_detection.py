@@ -69,7 +69,7 @@ def test_wrong_labels_are_looked_for_once_and_the_curve_is_the_mean_over_seeds(c
     settings = config(["detection"], NOISE, 'columns = ["noise"]', steps=4)
     drawn = []
     real = module.draw_detection
-    monkeypatch.setattr(module, "draw_detected", lambda curves: drawn.append(curves) or real(curves))
+    monkeypatch.setattr(module, "draw_detection", lambda curves: drawn.append(curves) or real(curves))
     sheet = bench(settings)
     lines = read_csv(sheet.folder / "detection.csv")
     assert {(r["method"], r["noise"], r["seed"]) for r in lines} == {
@@ -89,7 +89,7 @@ def test_wrong_labels_are_looked_for_once_and_the_curve_is_the_mean_over_seeds(c
     (said,) = [note for note in sheet.notes if note.startswith("Wrong labels found, average precision in per cent: ")]
     assert f"shift, plain {drawn[0][0].about[3:]}; shift, triplet {drawn[0][1].about[3:]}." in said
     assert Image.open(sheet.folder / "detection.png").width > 300
-    monkeypatch.setattr(label_quality, "judge_part", None)  # nobody is there to judge
+    monkeypatch.setattr(label_quality, "score_split", None)  # nobody is there to judge
     assert bench(settings).notes == sheet.notes
     assert read_csv(sheet.folder / "detection.csv") == lines
 

@@ -72,9 +72,9 @@ def test_questions_answers_and_last_words():
 
 WORK = """
 import sys, time
-from likewise.io.supervisor import heed_parent
+from likewise.io.supervisor import stop_with_parent
 def work():
-    lines = heed_parent()
+    lines = stop_with_parent()
     print(lines.get().strip(), sys.stdin.read() == "", flush=True)
     time.sleep(60)
 def parent():

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from likewise.config.spec import build, canonical, spec
 from likewise.contracts import Loss
 from likewise.losses import Hierarchical, NormSoftmax, ProxyAnchor, SoftTriple
-from likewise.training.optim import forget
+from likewise.training.optim import reset_state
 from likewise.types import LikewiseError
 
 CLASSES, DIM = 12, 6
@@ -264,7 +264,7 @@ def test_the_optimiser_forgets_proxies_that_were_put_elsewhere(batch, families):
         optimizer.step()
         moved = loss.after_step(step)
         assert moved == ([loss.coarse_1] if step == 1 else [])
-        forget(optimizer, moved)
+        reset_state(optimizer, moved)
         assert (loss.coarse_1 in optimizer.state) == (step > 1) and loss.loss.proxies in optimizer.state
     assert loss.after_step(4) == [loss.coarse_1]
 

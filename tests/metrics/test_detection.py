@@ -164,7 +164,7 @@ def test_groups_are_redrawn_from_themselves_and_blocks_change_nothing(monkeypatc
         own = times[:, torch.as_tensor(group == number)]
         assert (own.sum(1) == size).all()
         assert own.double().mean(0).tolist() == pytest.approx([1] * size, abs=0.25)
-    monkeypatch.setattr(module, "BLOCK", 8 * 7)
+    monkeypatch.setattr(module, "RESAMPLE_BLOCK_SIZE", 8 * 7)
     assert torch.equal(torch.cat(list(_redraw(group, 200, 0))), times)
 
 

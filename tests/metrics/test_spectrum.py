@@ -258,7 +258,9 @@ def test_numbers_of_the_set_need_nobody_to_find(tmp_path):
     np.savez(tmp_path / "split.npz", x=x, label=np.arange(30) // 2, split=split)
     part = ask(tmp_path / "split.npz", metrics=ALL, split="train")
     assert list(part["metrics"].values()) == pytest.approx(expected(x[:20], np.arange(20) // 2), rel=1e-5)
-    with pytest.raises(LikewiseError, match="has no `split`, so no train split; add it, or leave out --split"):
+    with pytest.raises(
+        LikewiseError, match="has no `split` column, so no train split; add the column, or drop --split"
+    ):
         ask(tmp_path / "alone.npz", metrics=ALL, split="train")
 
 
@@ -270,7 +272,7 @@ def test_distance_or_cosine_is_no_matter(run):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"metrics": ("rho",)}, "evaluating takes at least one metric per query"),
+        ({"metrics": ("rho",)}, "evaluating needs at least one metric per query"),
         ({"metrics": ("R@1", "rho@5")}, "have 5 and drop=4, drop_last=0; drop fewer"),
         ({"metrics": ("R@1", "roh")}, "there is no 'roh'; did you mean 'rho'"),
         ({"select": "rho"}, "'rho' is one value for a whole set"),

@@ -285,6 +285,6 @@ def test_settings_that_cannot_work_are_named(tmp_path, change, says, unchecked):
     "change", [{"sampler": "GreedyCoreset(batch=12)"}, {"loss": "CrossBatchMemory()"}], ids=["sampler", "loss"]
 )
 def test_parts_that_remember_embeddings_are_refused(tmp_path, change):
-    with pytest.raises(LikewiseError, match="would remember embeddings of mixtures as those of one class"):
+    with pytest.raises(LikewiseError, match="would store embeddings of mixtures under one class"):
         train(Train(**GLYPHS | change | {"mixup": 2.0, "out": str(tmp_path / "run")}))
     assert not (tmp_path / "run").exists()

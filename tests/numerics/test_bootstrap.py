@@ -55,7 +55,7 @@ def test_t_interval_refuses_what_is_no_line_of_numbers(values):
 @pytest.mark.parametrize("balanced", [False, True])
 @pytest.mark.parametrize("block", [1, 37, 1 << 17])
 def test_the_draws_are_those_of_a_plain_loop(balanced, block, monkeypatch):
-    monkeypatch.setattr(intervals, "BLOCK", block)  # however they are cut into blocks
+    monkeypatch.setattr(intervals, "RESAMPLE_BLOCK_SIZE", block)  # however they are cut into blocks
     rng = np.random.default_rng(1)
     unit = rng.choice([3, 7, 8, 20, 21], 30, p=[0.5, 0.2, 0.1, 0.1, 0.1])
     value = rng.normal(size=(30, 2)) + 0.1 * unit[:, None]
@@ -162,7 +162,7 @@ def test_bad_input_is_named(unchecked):
         (lambda: t_interval(line, level=1), "intervals: level must lie between 0 and 1, got 1"),
         (lambda: bootstrap(line, np.zeros(3, int)), r"unit \(rows,\), got \(20,\) and \(3,\)"),
         (lambda: bootstrap(line * np.nan), "got 0 rows of 20 without NaN"),
-        (lambda: bootstrap(np.append(line, np.inf)), "1 infinite numbers"),
+        (lambda: bootstrap(np.append(line, np.inf)), "1 infinite values"),
         (lambda: bootstrap(np.zeros((0, 2))), "got 0 rows of 0 without NaN"),
         (lambda: paired(line, line[1:]), r"paired: a and b must have one shape, got \(20,\) and \(19,\)"),
     ]:

@@ -153,7 +153,7 @@ def test_blocks_of_known_scores(monkeypatch):
     known = StoredScores(table)
     assert isinstance(known, Evidence) and known.classes == 4 and len(list(known.blocks())) == 1
     whole = fit_noise(known, y, (1.0, 2.0))
-    monkeypatch.setattr(discriminant, "AT_ONCE", 20)
+    monkeypatch.setattr(discriminant, "SCORE_BLOCK_SIZE", 20)
     assert [rows.tolist() for rows in known.blocks()] == [list(range(i, min(i + 5, 23))) for i in range(0, 23, 5)]
     assert fit_noise(known, y, (1.0, 2.0))[:3] == pytest.approx(whole[:3])
 

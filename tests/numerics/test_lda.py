@@ -95,7 +95,7 @@ def test_the_block_size_changes_nothing(data, monkeypatch):
     x, y, fold = data
     whole = fitted(x, fold, one_hot(y), 0.4)
     assert len(list(whole.blocks())) == 1
-    monkeypatch.setattr(discriminant, "AT_ONCE", 7 * CLASSES)
+    monkeypatch.setattr(discriminant, "SCORE_BLOCK_SIZE", 7 * CLASSES)
     parts = fitted(x, fold, one_hot(y), 0.4)
     assert [len(rows) for rows in parts.blocks()] == [7] * 17 + [1]
     together = torch.cat([parts.scores(rows) for rows in parts.blocks()])

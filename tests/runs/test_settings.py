@@ -81,7 +81,7 @@ def test_a_loss_that_is_imported_says_what_it_takes():
         with pytest.raises(LikewiseError, match="would be imported"):
             similarity_of(Train(data="x", loss=text))
     for text, says in (
-        ("HardPairs()", "makes a HardPairs, but a Loss"),
+        ("HardPairs()", "describes a HardPairs, but a Loss"),
         ("CrossBatchMemory(loss=3)", "inner loss must be"),
     ):
         with pytest.raises(LikewiseError, match=says):

@@ -10,7 +10,7 @@ from likewise.cli import main as cli
 from likewise.config import Noise, Train
 from likewise.data import load
 from likewise.protocols import SeenClasses, UnseenClasses
-from likewise.runs.dataset import spoil
+from likewise.runs.dataset import inject_noise
 from likewise.stages.noise import noise
 from likewise.training.fit import train
 from likewise.types import LikewiseError
@@ -46,7 +46,7 @@ def test_the_same_labels_as_training_with_noise(features, tmp_path):
     protocol = UnseenClasses(val=0.25)
     noise(Noise(features, "Uniform(share=0.4)", str(out), seed=3, protocol="UnseenClasses(val=0.25)"))
     source, items = load(features), load(str(out))
-    want = spoil(source, protocol, "Uniform(share=0.4)", 3, False)
+    want = inject_noise(source, protocol, "Uniform(share=0.4)", 3, False)
     assert np.array_equal(items.y, want.y) and np.array_equal(items.x, source.x)
     for part in ("train", "val", "test"):  # fixed by the true labels, whatever the wrong ones say
         assert np.array_equal(np.flatnonzero(items.split == part), protocol.rows(source, part))

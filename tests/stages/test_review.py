@@ -102,7 +102,7 @@ def test_from_audit_to_corrected_table(run):
 
 def test_an_audit_is_found_by_its_folder_or_its_run(run):
     assert find_audit(str(run), "review") == find_audit(str(run / "audit"), "review") == run / "audit"
-    with pytest.raises(LikewiseError, match="the folder of an audit is wanted.*got '.*nowhere'; run `likewise audit`"):
+    with pytest.raises(LikewiseError, match="the folder must be an audit.*got '.*nowhere'; run `likewise audit`"):
         review(Review(str(run / "nowhere")))
 
 
@@ -121,7 +121,7 @@ def test_what_stands_in_the_way_is_told(run, tmp_path):
     with pytest.raises(LikewiseError, match="review: --token-file must be a text file, got 'nowhere'"):
         review(Review(str(run), token_file="nowhere"))
     (tmp_path / "mine.sqlite").write_bytes(b"no store" * 1000)
-    with pytest.raises(LikewiseError, match="mine.sqlite is damaged or no store of decisions"):
+    with pytest.raises(LikewiseError, match="mine.sqlite is damaged or not a store of decisions"):
         review(Review(str(run), store=str(tmp_path / "mine.sqlite")))
 
 

@@ -66,11 +66,11 @@ def test_exhausted_memory_is_one_sentence(settings):
 
 def test_noise_spoils_training_labels_only(settings):
     from likewise.protocols import UnseenClasses
-    from likewise.runs.dataset import spoil
+    from likewise.runs.dataset import inject_noise
 
     data = load(settings["data"])
     protocol = UnseenClasses(val=0.25)
-    noisy = spoil(data, protocol, "Uniform(share=0.5)", 0)
+    noisy = inject_noise(data, protocol, "Uniform(share=0.5)", 0)
     test, half = protocol.rows(data, "test"), np.union1d(protocol.rows(data, "train"), protocol.rows(data, "val"))
     assert np.array_equal(noisy.y[test], data.y[test]) and np.array_equal(noisy.y_clean, data.y)
     assert (noisy.y[half] != data.y[half]).mean() == 0.5 and set(noisy.y[half]) <= set(data.y[half])
@@ -112,7 +112,7 @@ def test_missing_and_empty_files_are_found_before_training(tmp_path):
 def test_settings_that_cannot_work_fail_before_the_first_step(settings, features):
     for change, says in [
         ({"loss": "Tripet()"}, "no component called 'Tripet'; did you mean 'Triplet'"),
-        ({"loss": "HardPairs()"}, "makes a HardPairs, but a Loss is wanted"),
+        ({"loss": "HardPairs()"}, "describes a HardPairs, but a Loss is needed"),
         ({"select": "MAP"}, "there is no 'MAP'"),
         ({"warmup": "5 epochs"}, "warmup must be a number of steps"),
         ({"patience": 3}, "need a validation split"),

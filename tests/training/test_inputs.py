@@ -67,7 +67,7 @@ def test_a_pass_is_chosen_when_the_one_before_was_seen(tmp_path, monkeypatch, wo
 
     def watch(sampler):
         real = sampler.epoch_batches
-        monkeypatch.setattr(sampler, "one_pass", lambda self, n: asked.append((n, steps[0])) or real(self, n))
+        monkeypatch.setattr(sampler, "epoch_batches", lambda self, n: asked.append((n, steps[0])) or real(self, n))
 
     hooks = Hooks(after_step=lambda state: steps.__setitem__(0, state.step))
     watch(GreedyCoreset)

@@ -109,7 +109,7 @@ def test_whatever_happens_on_the_way_the_end_is_that_of_one_process(settings, tm
 
 def test_an_error_in_the_settings_is_one_line(settings, capfd):
     """Found by the processes, told once."""
-    with pytest.raises(LikewiseError, match="^SamplesPerClass: a batch of 96 with 4 of each wants 24 classes"):
+    with pytest.raises(LikewiseError, match="^SamplesPerClass: batch=96 with per_class=4 needs 24 classes"):
         train(Train(**settings | {"gpus": 2, "sampler": "SamplesPerClass(batch=96, per_class=4)"}))
     out, err = capfd.readouterr()
     assert out == err == "" and not Path(settings["out"]).exists()

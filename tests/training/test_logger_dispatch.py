@@ -153,7 +153,7 @@ def test_a_training_that_fails_ends_its_loggers(told, calls):
 def test_what_cannot_be_made_is_said_before_anything_else(settings, monkeypatch):
     monkeypatch.setattr("likewise.training.fit.load_items", lambda *_, **__: pytest.fail("the work began"))
     for text, words in (
-        ("Triplet()", "makes a Triplet, but a Logger is wanted here"),
+        ("Triplet()", "describes a Triplet, but a Logger is needed here"),
         ("TensorBord()", "did you mean 'TensorBoard'"),
         ("WandB(mode='of')", "mode must be 'online' or 'offline', got 'of'"),
         ("lab.Listed()", "say --allow-imports"),

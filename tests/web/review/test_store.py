@@ -156,7 +156,7 @@ def test_a_damaged_store_is_told_apart_from_a_locked_one(folder, store):
     store.close()
     for text in (b"not a database at all" * 100, store.file.read_bytes()[:4096] + b"\xff" * 8192):
         store.file.write_bytes(text)
-        with pytest.raises(LikewiseError, match="decisions.sqlite is damaged or no store.*move it away"):
+        with pytest.raises(LikewiseError, match="decisions.sqlite is damaged or not a store.*move it away"):
             Store(store.file, hasty)
     with pytest.raises(LikewiseError, match="cannot be opened or written.*permissions"):
         Store(folder / "nowhere" / "decisions.sqlite", hasty)

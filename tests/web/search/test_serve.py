@@ -128,7 +128,7 @@ def test_a_decoded_picture_leaves_nothing_behind():
 
 def test_huge_and_broken_pictures_are_told(monkeypatch):
     monkeypatch.setattr("likewise.web.search.serve.MAX_IMAGE_PIXELS", 50)
-    with pytest.raises(LikewiseError, match="this one has 10 x 10; shrink it first"):
+    with pytest.raises(LikewiseError, match="got 10 x 10; shrink it first"):
         seen(coded(Image.new("L", (10, 10)), "PNG"))
     monkeypatch.undo()
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
