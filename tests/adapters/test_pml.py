@@ -31,7 +31,7 @@ ODD = {
 }  # fmt: skip
 """What PML's own loss does not keep: it falls over twins, or takes the first two of each class."""
 
-UNKNOWN = ("_spec_and_state", "_second_derivative", "_forward_mode_and_vmap", "_compiles", "_waits_for_nothing")
+UNKNOWN = ("_spec_and_state", "_second_derivative", "_forward_mode_and_vmap", "_compiles", "_never_syncs")
 """Not for PML, which looks at values; specs have tests of their own."""
 
 

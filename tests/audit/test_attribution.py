@@ -54,8 +54,8 @@ def test_samples_that_were_planted_are_found(run, subject, way):
 def test_errors_are_the_worst_of_each_kind_and_whole_classes(run, subject):
     found = explain(subject, settings(run, pairs=0, groups=0))
     assert found.errors.name == [] and found.causes is None and found.pull is None
-    confusion, apart = found.found
-    errors = choose_errors(found.found, subject, settings(run, pairs=2))
+    confusion, apart = found.pairs
+    errors = choose_errors(found.pairs, subject, settings(run, pairs=2))
     rows = subject.test.e.row
     for at, pairs, kind, sign in ((0, confusion, "confusion", 1), (2, apart, "mis-similar", -1)):
         for place in range(2):

@@ -202,9 +202,9 @@ def test_bad_input(case):
         cur.lissa(loss, train, v, scale=1e-30)
     with pytest.raises(LikewiseError, match="must be positive, got -"):
         cur.damped_solution(loss, train, v, damping=-100)
-    with pytest.raises(LikewiseError, match="after 1 products .* of a gradient is left"):
+    with pytest.raises(LikewiseError, match="after 1 products the residual is .* of a gradient"):
         cur.damped_solution(loss, train, v, most=1, tolerance=1e-12)
-    with pytest.raises(LikewiseError, match="got thetas=0, steps=50"):
+    with pytest.raises(LikewiseError, match="got heads=0, steps=50"):
         next(cur.empirical(loss, train, test, PAIR, SIGN, heads=0))
     with pytest.raises(LikewiseError, match="empirical: .*got none for f"):
         bare = Embedded(test.z, test.y, test.row, test.e)

@@ -231,7 +231,7 @@ def test_bad_input():
         inf.embedding_gradients(loss, holed)
     with pytest.raises(LikewiseError, match="each of the 24 training samples once, got 20 rows"):
         inf.embedding_gradients(loss, train, [torch.arange(20)])
-    with pytest.raises(LikewiseError, match="test samples 0 to 23, got 0 to 24"):
+    with pytest.raises(LikewiseError, match="rows of test samples, 0 to 23, got 0 to 24"):
         inf.repairs(train, torch.tensor([[0, 24]]), SIGN[:1])
     with pytest.raises(LikewiseError, match="got no pairs"):
         inf.repairs(train, PAIR[:0], SIGN[:0])

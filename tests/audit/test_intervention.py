@@ -160,7 +160,7 @@ def test_what_is_told():
     first, second = found["rows"]
     assert first["mean"] == pytest.approx(0.3) and first["p"] is None and first["low"] < 0.3 < first["high"]
     assert second["p"] == ver.paired(*changes.values()).p
-    assert "3 pairs moved the right way by +0.3000" in found["summary"]
+    assert "of 3 pairs improved by +0.3000" in found["summary"]
     assert "+0.1667 compared with random signs" in found["summary"]
     single = ver.summary({way: change[:1] for way, change in changes.items()}, grouped=True)
     assert single["rows"][1]["p"] is None and single["rows"][0]["low"] is None and "1 groups" in single["summary"]
@@ -171,7 +171,7 @@ def test_bad_input():
     loss = loss_named("ProxyNCA", train.y)
     with pytest.raises(LikewiseError, match="verify: scores must have one method or more, got none"):
         ver.verify(loss, train, test, PAIR, SIGN, {})
-    with pytest.raises(LikewiseError, match=r"for 4 errors or one line for all, got shape \(3, 48\)"):
+    with pytest.raises(LikewiseError, match=r"4 rows \(errors\) or one, got shape \(3, 48\)"):
         ver.gains(loss, train, test, PAIR, SIGN, weights(3))
-    with pytest.raises(LikewiseError, match="fine-tuning ran away with lr=inf; lower it"):
+    with pytest.raises(LikewiseError, match="diverged with lr=inf; lower lr"):
         ver.gains(loss, train, test, PAIR, SIGN, weights(4), lr=float("inf"))

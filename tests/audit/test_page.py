@@ -199,7 +199,7 @@ def test_a_picture_that_cannot_be_read_is_named(tmp_path):
     page = page_of(write_audit(tmp_path), picture)
     assert page.count('<span class="pic name">4.png</span>') and page.count('<span class="pic name">8.png</span>')
     assert "p4 {" not in page and "p12 {" in page
-    assert re.search(r"2 of \d+ pictures could not be read", page) and '<a href="#notes">' in page
+    assert re.search(r"2 of \d+ images could not be read", page) and '<a href="#notes">' in page
     assert "aspect-ratio: 0.75;" in page  # tall pictures have tall frames
 
 

@@ -133,9 +133,11 @@ def test_training_samples_that_answer_keep_their_labels_for_both(features, setti
 def test_bad_input(run, tmp_path):
     _, items = given(run)
     row = int(make_protocol(read_config(run)).rows(items, "train")[0])
-    with pytest.raises(LikewiseError, match=f"labels must be among the 8 classes that train, got 23 for row {row}"):
+    with pytest.raises(
+        LikewiseError, match=f"labels must be among the 8 classes of the training split, got 23 for row {row}"
+    ):
         again(run, {row: 23}, tmp_path)
-    with pytest.raises(LikewiseError, match="an untrained network cannot be trained again"):
+    with pytest.raises(LikewiseError, match="checkpoint must be of a training, got 'untrained'"):
         again(run, {row: 1}, tmp_path, replace(AUDIT, checkpoint="untrained"))
 
     class Odd(UnseenClasses.__base__):

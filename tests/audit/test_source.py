@@ -105,7 +105,9 @@ def test_what_cannot_be_audited(run, tmp_path):
     with pytest.raises(LikewiseError, match="--labels must be used with a file of embeddings"):
         opened(run.path, labels="x.csv")
     for targets in ((), ("a", "b")):
-        with pytest.raises(LikewiseError, match=f"must be named, got {len(targets)}; several runs go with --overlap"):
+        with pytest.raises(
+            LikewiseError, match=f"one run folder or file of embeddings, got {len(targets)}; use --overlap"
+        ):
             open_subject(Audit(targets=targets), print)
     with pytest.raises(LikewiseError, match="there is no 'nowhere'"):
         opened("nowhere")
@@ -123,5 +125,5 @@ def test_data_that_changed(run, tmp_path):
         opened(run.path, data=str(tmp_path / "other.npz"))
     config["config"]["data"] = str(tmp_path / "gone.npz")
     (run.path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(LikewiseError, match="say where it is: --data, --root"):
+    with pytest.raises(LikewiseError, match="is neither a known name nor an existing path"):
         opened(run.path)

@@ -153,7 +153,7 @@ def test_version_and_no_words_at_all(capsys):
         (["embed", "no such run", "glyphs", "--out", "z.npz"], "'no such run' is not a run folder"),
         (["search", "no such run", "--query", "missing.jpg"], "there is no 'no such run'"),
         (["hierarchy", "no such run"], "'no such run' is not a run folder"),
-        (["audit"], "one run folder or file of embeddings must be named, got 0; several runs go with --overlap"),
+        (["audit"], "the target must be one run folder or file of embeddings, got 0; use --overlap for several runs"),
         (["audit", "no such run"], "there is no 'no such run'; give a run folder, or a file of embeddings"),
         (["audit", "."], "is not a run folder"),
         (["audit", "x", "--k", "0"], "k must be 1 or more, got 0"),

@@ -124,7 +124,7 @@ def test_boxes_are_cut_first(pictures, small, tmp_path):
     table.write_text("path,label,left,top,right,bottom\n" + "\n".join(lines), "utf-8")
     run = train(Train(data=str(table), out=str(tmp_path / "run"), **small | {"steps": 1, "evaluate": False}))
     made = export(Export(run=str(run.path), to="safetensors", quiet=True))
-    assert made.parity.difference == 0 and "cut to the boxes" in (made.folder / "README.md").read_text("utf-8")
+    assert made.parity.difference == 0 and "cropped to the boxes" in (made.folder / "README.md").read_text("utf-8")
 
 
 def test_what_differs_leaves_nothing_and_spares_what_was_there(run, monkeypatch):

@@ -90,7 +90,7 @@ def test_axis_wins_over_settings_and_both_over_the_recipe(read):
     ("text", "words"),
     [
         ('[setings]\ndata = "x"', "'setings'; did you mean 'settings'?"),
-        ('data = "x"', "has 'data'; write it below the line [settings]"),
+        ('data = "x"', "'data'; write it below the line [settings]"),
         ('settings = "x"', "settings must be a table"),
         ("[settings]\nlos = 1", "no setting 'los'; did you mean 'loss'?"),
         ("[settings]\nout = 'x'", "'out' cannot be set in a file"),

@@ -272,7 +272,7 @@ def test_distance_or_cosine_is_no_matter(run):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"metrics": ("rho",)}, "evaluating needs at least one metric per query"),
+        ({"metrics": ("rho",)}, "evaluation needs at least one metric per query"),
         ({"metrics": ("R@1", "rho@5")}, "have 5 and drop=4, drop_last=0; drop fewer"),
         ({"metrics": ("R@1", "roh")}, "there is no 'roh'; did you mean 'rho'"),
         ({"select": "rho"}, "'rho' is one value for a whole set"),
@@ -294,4 +294,4 @@ def test_the_command_shows_them_as_plain_numbers(run, capsys):
     assert "best, train split" in out and f"{100 * found['R@1']:.1f} %" in out
     assert all(f"{found[name]:.4f}" in out for name in ALL) and "60 queries scored" in out
     cli.main(["evaluate", str(run.path), "--metrics", "rho", "--device", "cpu"])
-    assert "60 rows of 5 dimensions, scaled to unit length; no query was asked" in capsys.readouterr().out
+    assert "60 rows of 5 dimensions, scaled to unit length; no queries" in capsys.readouterr().out

@@ -164,7 +164,7 @@ def test_bad_input_is_named(unchecked):
         (lambda: bootstrap(line * np.nan), "got 0 rows of 20 without NaN"),
         (lambda: bootstrap(np.append(line, np.inf)), "1 infinite values"),
         (lambda: bootstrap(np.zeros((0, 2))), "got 0 rows of 0 without NaN"),
-        (lambda: paired(line, line[1:]), r"paired: a and b must have one shape, got \(20,\) and \(19,\)"),
+        (lambda: paired(line, line[1:]), r"paired: a and b must have the same shape, got \(20,\) and \(19,\)"),
     ]:
         with pytest.raises(LikewiseError, match=says):
             work()

@@ -92,7 +92,7 @@ def test_a_page_without_pictures_where_the_data_is_gone(pictures, finished_pictu
     first = sorted(data.rglob("*.png"))[-1]
     first.write_bytes(b"broken")
     found = facts(finished_pictures.path, data=str(data))  # another size: not the data it was trained with
-    assert "not what" in found.runs[0].notes[0] and found.runs[0].found["galleries"]
+    assert "have changed" in found.runs[0].notes[0] and found.runs[0].found["galleries"]
     copy = Run(shutil.copytree(finished_pictures.path, tmp_path / "copy"))
     about = copy.read_json("config.json")
     about["config"]["data"] = str(tmp_path / "nowhere")

@@ -119,7 +119,7 @@ def test_settings_that_cannot_work_fail_before_the_first_step(settings, features
         ({"schedule": "plateau"}, "need a validation split"),
         ({"backbone": "resnet50"}, "holds features, got --backbone resnet50"),
         ({"device": "cuda:99"}, "device: 'cuda:99' cannot be used on this machine"),
-        ({"sampler": "SamplesPerClass(batch=100, per_class=2)"}, "wants 50 classes, but the labels hold 12"),
+        ({"sampler": "SamplesPerClass(batch=100, per_class=2)"}, "needs 50 classes, but the labels have 12"),
         ({"loss": "likewise.losses.triplet.Triplet()"}, "--allow-imports"),
     ]:
         with pytest.raises(LikewiseError, match=says):

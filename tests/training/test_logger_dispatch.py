@@ -156,7 +156,7 @@ def test_what_cannot_be_made_is_said_before_anything_else(settings, monkeypatch)
         ("Triplet()", "describes a Triplet, but a Logger is needed here"),
         ("TensorBord()", "did you mean 'TensorBoard'"),
         ("WandB(mode='of')", "mode must be 'online' or 'offline', got 'of'"),
-        ("lab.Listed()", "say --allow-imports"),
+        ("lab.Listed()", "add --allow-imports"),
     ):
         with pytest.raises(LikewiseError, match=words):
             train(Train(**settings | {"loggers": (text,)}))

@@ -197,7 +197,7 @@ def test_bodies_arrive_whole_or_are_refused(monkeypatch):
             assert told.status_code == 413 and "a request must have at most 0.000954 MB" in told.json()["error"]
         monkeypatch.setattr(server, "BODY_SECONDS", 0.01)
         told = await client.post("/echo", content=drip(b"ab", then=asyncio.Event()))
-        assert told.status_code == 408 and told.json()["error"].startswith("shop: the request did not arrive whole in")
+        assert told.status_code == 408 and told.json()["error"].startswith("shop: the request was not complete after")
 
     together(work)
 

@@ -185,7 +185,7 @@ def verify_causes(
         result = summary(changes, grouped)
         what = "classes" if grouped else "pairs"
         rows += [row | {"method": f"{row['method']}, {what}"} for row in result["rows"]]
-        sentences.append(f"over {high - low} {what}: {result['told']}")
+        sentences.append(f"over {high - low} {what}: {result['summary']}")
     return {
         "pairs": pairs,
         "rows": rows,

@@ -129,7 +129,7 @@ def test_what_is_no_picture_is_told_kindly_and_the_page_goes_on(page, tmp_path):
     drop(page, "table.csv", b"path,label\n", "text/csv")
     see(page, "The body must be an image (JPEG, PNG, WEBP, BMP, GIF, TIFF), got another format.", "#said.wrong")
     drop(page, "half.png", picture(tmp_path)[:50])
-    see(page, "The picture is damaged or cut short", "#said.wrong")
+    see(page, "The picture is damaged or incomplete", "#said.wrong")
     drop(page, "huge.png", b"x" * 200_000)
     see(page, "Shrink it first", "#said.wrong")
     drop(page, "good.png", picture(tmp_path))
