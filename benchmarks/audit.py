@@ -62,7 +62,7 @@ def cleanlab_scores(z: np.ndarray, f: np.ndarray, y: np.ndarray) -> dict[str, np
 def measure(run: str, out: Path, device: str | None = None) -> None:
     """Return all scores of a run's training labels, with the true labels."""
     began = time.perf_counter()
-    config = Audit(targets=(run,), pairs=0, groups=10, quiet=True, device=device, workers=0)
+    config = Audit(targets=(run,), max_errors=0, max_classes=10, quiet=True, device=device, workers=0)
     subject = open_subject(config, say=print)
     found = score_split(subject, "train", explain(subject, config), config)
     ours = time.perf_counter() - began

@@ -95,7 +95,7 @@ CALLS = {
     "demo": lambda t: likewise.demo(data="glyphs(classes=20, per_class=8)", epochs=1, out=t.folder / "demo"),
     "export": lambda t: likewise.export(t.run, "safetensors"),
     "hierarchy": lambda t: likewise.hierarchy(t.run, **HERE),
-    "audit_run": lambda t: likewise.audit_run(t.run, pairs=1, groups=0, **HERE),
+    "audit_run": lambda t: likewise.audit_run(t.run, max_errors=1, max_classes=0, **HERE),
     "audit_labels": lambda t: likewise.audit_labels(np.random.default_rng(0).normal(size=(40, 4)), np.arange(40) % 4),
     "write_report": lambda t: likewise.write_report(t.run, map="none", **HERE),
     "spoil_labels": lambda t: likewise.spoil_labels(t.pictures, likewise.noise.Uniform(share=0.5), t.folder / "n.csv"),

@@ -52,10 +52,10 @@ def test_samples_that_were_planted_are_found(run, subject, way):
 
 
 def test_errors_are_the_worst_of_each_kind_and_whole_classes(run, subject):
-    found = explain(subject, settings(run, pairs=0, groups=0))
+    found = explain(subject, settings(run, max_errors=0, max_classes=0))
     assert found.errors.name == [] and found.causes is None and found.pull is None
     confusion, apart = found.pairs
-    errors = choose_errors(found.pairs, subject, settings(run, pairs=2))
+    errors = choose_errors(found.pairs, subject, settings(run, max_errors=2))
     rows = subject.test.e.row
     for at, pairs, kind, sign in ((0, confusion, "confusion", 1), (2, apart, "mis-similar", -1)):
         for place in range(2):
@@ -75,7 +75,7 @@ def test_errors_are_the_worst_of_each_kind_and_whole_classes(run, subject):
 
 @pytest.mark.parametrize("way", INFLUENCE_METHODS)
 def test_some_errors_at_a_time_give_the_same(run, subject, way, monkeypatch):
-    config = settings(run, influence=way, pairs=2)
+    config = settings(run, influence=way, max_errors=2)
     whole = explain(subject, config)
     monkeypatch.setattr(causes, "INFLUENCE_BLOCK_SIZE", 2 * len(subject.splits["train"].e.y))
     pieces = explain(subject, config)
@@ -94,7 +94,7 @@ def test_threads_come_back():
 
 
 def test_acting_without_errors_says_so(run, subject):
-    found = explain(subject, settings(run, pairs=1, groups=0, verify=True))
+    found = explain(subject, settings(run, max_errors=1, max_classes=0, verify=True))
     assert found.verified["pairs"] == 2 and found.verified["rows"]
     g = causes.embedding_gradients(subject.loss, subject.splits["train"].e)
     nothing = causes.verify_causes(subject, found.errors.some(0, 1), g, torch.zeros(1, len(g)), settings(run))

@@ -341,13 +341,13 @@ def test_rows_in_no_part_are_told(tmp_path):
 
 
 def test_no_errors_asked_for(proxy, tmp_path):
-    found = look(proxy.path, tmp_path / "none", pairs=0, groups=0)
+    found = look(proxy.path, tmp_path / "none", max_errors=0, max_classes=0)
     keeps_the_contract(found)
     assert lines(found.folder, "causes.csv") == [] and "influence" not in found.about["scores"]
-    found = look(proxy.path, tmp_path / "all", pairs=10**9, groups=10**9, k=1, influence="first")
+    found = look(proxy.path, tmp_path / "all", max_errors=10**9, max_classes=10**9, k=1, influence="first")
     kinds = Counter(line["kind"] for line in lines(found.folder, "causes.csv") if line["direction"] == "harmful")
     assert kinds["confusion"] == found.about["errors"]["confusion"] and kinds["group"] > 1
-    found = look(proxy.path, tmp_path / "k", pairs=1, groups=0, k=10**6, influence="first")
+    found = look(proxy.path, tmp_path / "k", max_errors=1, max_classes=0, k=10**6, influence="first")
     rows = Counter((line["error"], line["kind"], line["direction"]) for line in lines(found.folder, "causes.csv"))
     assert set(rows.values()) == {found.about["parts"]["train"]["samples"]}
 
@@ -381,11 +381,11 @@ def test_a_training_that_cannot_be_done_leaves_a_whole_audit(run, tmp_path, monk
 
     monkeypatch.setattr("likewise.audit.audit.retrain", stop)
     with pytest.raises(KeyboardInterrupt):
-        look(run.path, tmp_path, retrain=True, pairs=1)
+        look(run.path, tmp_path, retrain=True, max_errors=1)
     assert len({cause for kind, cause in read_findings(tmp_path).causes if kind == "confusion"}) == 1
     monkeypatch.setattr("likewise.audit.write.write_parquet", stop)
     with pytest.raises(KeyboardInterrupt):
-        look(run.path, tmp_path, pairs=2)
+        look(run.path, tmp_path, max_errors=2)
     with pytest.raises(LikewiseError, match="the folder must have audit.json"):
         read_findings(tmp_path)
 

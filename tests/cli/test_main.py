@@ -157,7 +157,7 @@ def test_version_and_no_words_at_all(capsys):
         (["audit", "no such run"], "there is no 'no such run'; give a run folder, or a file of embeddings"),
         (["audit", "."], "is not a run folder"),
         (["audit", "x", "--k", "0"], "k must be 1 or more, got 0"),
-        (["audit", "x", "--pairs", "-1"], "pairs must be 0 or more, got -1"),
+        (["audit", "x", "--max-errors", "-1"], "max_errors must be 0 or more, got -1"),
         (["review", "no such audit"], "the folder must be an audit"),
         (["list", "loss"], "did you mean 'losses'?"),
     ],
@@ -231,7 +231,7 @@ def test_every_command_prints_what_it_found(toy, tmp_path, capsys, monkeypatch):
     assert len(lines) == 3 and lines[2] == ["figure: found.png"]
     assert [len(line) for line in lines[:2]] == [4, 4] and float(lines[0][0]) >= float(lines[1][0])
     assert Image.open("found.png").width > 300
-    cli.main(["audit", "run", "--pairs", "2", "--groups", "1"])
+    cli.main(["audit", "run", "--max-errors", "2", "--max-classes", "1"])
     out = capsys.readouterr().out
     assert "audit.html" in out and "next: likewise review run/audit" in out and Path("run/audit/audit.html").exists()
     cli.main(["audit", "z.npz"])
@@ -243,7 +243,7 @@ def test_every_command_prints_what_it_found(toy, tmp_path, capsys, monkeypatch):
 def test_quiet_is_quiet(toy, tmp_path, capsys):
     cli.main(["train", str(toy), "--out", str(tmp_path / "run"), "--quiet", *FLAGS])
     cli.main(["evaluate", str(tmp_path / "run"), "--quiet"])
-    cli.main(["audit", str(tmp_path / "run"), "--quiet", "--pairs", "1", "--groups", "0"])
+    cli.main(["audit", str(tmp_path / "run"), "--quiet", "--max-errors", "1", "--max-classes", "0"])
     assert capsys.readouterr() == ("", "")
 
 

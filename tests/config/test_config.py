@@ -19,15 +19,17 @@ KINDS = {command: cli.config_class(command) for command in cli.COMMANDS}
 
 
 def texts_below(kind):
-    """Field -> the text that stands below it in the source."""
-    body = next(
-        n for n in ast.parse(inspect.getsource(inspect.getmodule(kind))).body if getattr(n, "name", "") == kind.__name__
-    ).body
+    """Return field -> the text below it in the source of the config or of its base classes."""
     found = {}
-    for node, after in zip(body, [*body[1:], None]):
-        if isinstance(node, ast.AnnAssign):
-            text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
-            found[node.target.id] = " ".join(text.split())
+    for owner in reversed([one for one in kind.__mro__ if dataclasses.is_dataclass(one)]):
+        nodes = ast.parse(inspect.getsource(inspect.getmodule(owner))).body
+        body = next(n for n in nodes if getattr(n, "name", "") == owner.__name__).body
+        for node, after in zip(body, [*body[1:], None]):
+            if isinstance(node, ast.AnnAssign):
+                text = (
+                    after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
+                )
+                found[node.target.id] = " ".join(text.split())
     return found
 
 

@@ -115,7 +115,7 @@ def test_the_kept_numbers_are_scikit_learns_of_an_audit(config, features):
 
     sheet = bench(config(["detection"], '[axes]\nnoise = ["Uniform(share=0.2)"]\nseed = [0, 1]'))
     run = Path(read_csv(sheet.folder / "results.csv")[0]["run"])
-    audit(Audit((str(run),), pairs=0, quiet=True, device="cpu"), say=lambda line: None)
+    audit(Audit((str(run),), max_errors=0, quiet=True, device="cpu"), say=lambda line: None)
     lines = [r for r in read_csv(run / "audit" / "audit.csv") if r["split"] == "train"]
     truth = np.load(features)["label"]
     wrong = [r["label"] != str(truth[int(r["row"])]) for r in lines]

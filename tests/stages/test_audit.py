@@ -6,7 +6,7 @@ from likewise.render.error_overlap import ErrorOverlap
 from likewise.runs.folder import Run
 from likewise.stages.audit import audit
 
-FEW = {"pairs": 1, "groups": 0, "device": "cpu", "quiet": True}
+FEW = {"max_errors": 1, "max_classes": 0, "device": "cpu", "quiet": True}
 
 
 def test_one_run_is_audited_and_shows_its_suspects(run):

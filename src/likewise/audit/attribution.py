@@ -68,13 +68,15 @@ def choose_errors(found: RetrievalErrors, subject: Subject, config: Audit) -> Er
     """Return the worst pairs of each type, and one error per test class with the most errors."""
     row, pair, sign, error, name = subject.test.e.row.tolist(), [], [], [], []
     for kind, direction, pairs in (("confusion", 1.0, found.confusion), ("mis-similar", -1.0, found.mis_similar)):
-        for query, partner in zip(pairs.query[: config.pairs].tolist(), pairs.partner[: config.pairs].tolist()):
+        for query, partner in zip(
+            pairs.query[: config.max_errors].tolist(), pairs.partner[: config.max_errors].tolist()
+        ):
             pair.append((query, partner))
             sign.append(direction)
             error.append(len(name))
             name.append((f"{row[query]}-{row[partner]}", kind))
-    if config.groups and len(found.confusion.query):
-        for group in group_by_class(found.confusion, subject.test.e.y, config.groups, by=config.worst_by):
+    if config.max_classes and len(found.confusion.query):
+        for group in group_by_class(found.confusion, subject.test.e.y, config.max_classes, by=config.worst_by):
             own = torch.stack([found.confusion.query, found.confusion.partner], 1)[group.member].tolist()
             pair += own
             sign += [1.0] * len(own)

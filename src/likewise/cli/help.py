@@ -172,14 +172,16 @@ def placeholder(hint: object) -> str:
 
 
 def field_texts(kind: type) -> dict[str, str]:
-    """Return the text below every field of a config in its source, one paragraph per line."""
-    (source,) = ast.parse(inspect.getsource(kind)).body
-    assert isinstance(source, ast.ClassDef)
-    texts = {
-        ast.unparse(field.target): str(ast.literal_eval(text.value))
-        for field, text in pairwise(source.body)
-        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
-    }
+    """Return the text below every field of a config, or of its base classes, in the source, one paragraph per line."""
+    texts: dict[str, str] = {}
+    for owner in reversed([one for one in kind.__mro__ if dataclasses.is_dataclass(one)]):
+        (source,) = ast.parse(inspect.getsource(owner)).body
+        assert isinstance(source, ast.ClassDef)
+        texts |= {
+            ast.unparse(field.target): str(ast.literal_eval(text.value))
+            for field, text in pairwise(source.body)
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
+        }
     return {name: "\n".join(" ".join(part.split()) for part in text.split("\n\n")) for name, text in texts.items()}
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from likewise.config.cli_types import Device, File, Folder, Location, Positional, called
+from likewise.config.cli_types import File, Folder, Positional, called
+from likewise.config.shared import Checkpoint
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(Checkpoint):
     """Find labels that are probably wrong, classes that should be merged, and the training samples that cause test errors."""
 
     targets: Annotated[Positional[tuple[str, ...]], called("RUN_OR_EMBEDDINGS")] = ()
@@ -25,9 +26,9 @@ class Audit:
     heads: int = 1
     """Number of perturbed heads that --influence finite compares: 1 is the head with the error corrected, 2 adds the head
     with the error made worse, further heads are random."""
-    pairs: int = 50
+    max_errors: int = 50
     """Number of test errors of each kind for which causes are computed, worst first; all errors are listed."""
-    groups: int = 10
+    max_classes: int = 10
     """Number of test classes with most errors for which causes are computed, over all errors of the class."""
     worst_by: Literal["count", "rate"] = "count"
     """Order of the worst classes: by the number of errors, or by the share of the class's queries that are errors."""
@@ -40,23 +41,8 @@ class Audit:
     """Compare the test classes with most errors between several runs, and measure their overlap."""
     k: int = 10
     """Number of causes listed per error and direction (harmful, helpful); with --overlap, number of classes per run."""
-    data: Location | None = None
-    """Current path of the run's data, if it was moved. By default the path in the run's settings."""
-    root: Folder | None = None
-    """Current folder of the images of a table or a named data set, if they were moved; for embeddings, the folder that their
-    paths start from. By default the folder in the run's settings."""
-    checkpoint: Literal["best", "last", "untrained"] = "best"
-    """Checkpoint of the run: best on validation (last if there was no validation), last, or untrained (as at the start)."""
     seed: int = 0
     """Seed of all random choices: folds, batches for losses that compare samples, random baselines, resamples."""
-    device: Device | None = None
-    """Device that computes: cpu, cuda, cuda:1 or mps. By default the GPU if there is one."""
-    workers: int = -1
-    """Number of processes that read images; -1 chooses."""
-    allow_imports: bool = False
-    """Allow the run's specs to import components by dotted name, which runs their code."""
-    quiet: bool = False
-    """Print no progress bar and no table."""
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from likewise.config.cli_types import Data, Device, File, Folder, Location, Memory, Positional, called
+from likewise.config.cli_types import Data, File, Folder, Memory, Positional, called
+from likewise.config.shared import Checkpoint, Computation
 
 
 @dataclass(frozen=True)
-class Evaluate:
+class Evaluate(Checkpoint):
     """Score an embedding by retrieval: every test sample is a query, all other test samples are its gallery."""
 
     target: Annotated[Positional[str], called("TARGET")]
@@ -18,17 +19,10 @@ class Evaluate:
     labels: File | None = None
     """Labels for embeddings without labels: .csv with a column `label`, .npy, or .txt with one label per line. By default the
     labels in the file of embeddings."""
-    data: Location | None = None
-    """Current path of the run's data, if it was moved. By default the path in the run's settings."""
-    root: Folder | None = None
-    """Current folder of the images of a table or a named data set, if they were moved. By default the folder in the run's
-    settings."""
     metrics: tuple[str, ...] = ("R@1", "R@10", "RP", "MAP@R")
     """Metrics to compute; `likewise list metrics` shows all."""
     split: Literal["train", "val", "test"] = "test"
     """Split to score, with the given labels of the data, without the noise that training injected on purpose."""
-    checkpoint: Literal["best", "last", "untrained"] = "best"
-    """Checkpoint of the run: best on validation (last if there was no validation), last, or untrained (as at the start)."""
     similarity: Literal["cosine", "euclidean"] | None = None
     """Similarity of two embeddings. By default the similarity of the run's loss, also for embeddings of a run; otherwise
     cosine."""
@@ -40,20 +34,12 @@ class Evaluate:
     such a file. By default none."""
     memory: Memory = "512MB"
     """Working memory of the ranking, in addition to the embeddings; less memory is slower and gives the same results."""
-    device: Device | None = None
-    """Device that computes: cpu, cuda, cuda:1 or mps. By default the GPU if there is one."""
-    workers: int = -1
-    """Number of processes that read images; -1 chooses."""
     skip_bad: bool = False
     """Decode every image first, and leave out and count the images that cannot be read."""
-    allow_imports: bool = False
-    """Allow the run's specs, its data and --metrics to import components by dotted name, which runs their code."""
-    quiet: bool = False
-    """Print no progress bar and no table."""
 
 
 @dataclass(frozen=True)
-class Embed:
+class Embed(Computation):
     """Compute the embeddings of data with a trained network, and write them to a file that other commands read."""
 
     run: Annotated[Positional[str], called("RUN")]
@@ -70,16 +56,8 @@ class Embed:
     backbone has no head: its embedding is the feature at unit length."""
     checkpoint: Literal["best", "last", "untrained"] = "best"
     """Checkpoint of the run: best on validation (last if there was no validation), last, or untrained (as at the start)."""
-    device: Device | None = None
-    """Device that computes: cpu, cuda, cuda:1 or mps. By default the GPU if there is one."""
-    workers: int = -1
-    """Number of processes that read images; -1 chooses."""
     skip_bad: bool = False
     """Decode every image first, and leave out and count the images that cannot be read."""
-    allow_imports: bool = False
-    """Allow the run's specs to import components by dotted name, which runs their code."""
-    quiet: bool = False
-    """Print no progress bar."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +81,7 @@ class Compare:
 
 
 @dataclass(frozen=True)
-class Hierarchy:
+class Hierarchy(Checkpoint):
     """Cluster the training classes by their embeddings, draw the tree, and measure its agreement with a known taxonomy."""
 
     run: Annotated[Positional[str], called("RUN")]
@@ -117,22 +95,6 @@ class Hierarchy:
     default the taxonomy of the data."""
     out: Folder | None = None
     """Folder for hierarchy.png, hierarchy.csv and hierarchy.json. By default the run folder."""
-    data: Location | None = None
-    """Current path of the run's data, if it was moved. By default the path in the run's settings."""
-    root: Folder | None = None
-    """Current folder of the images of a table or a named data set, if they were moved. By default the folder in the run's
-    settings."""
-    checkpoint: Literal["best", "last", "untrained"] = "best"
-    """Checkpoint of the run: best on validation (last if there was no validation), last, or untrained (clustered by
-    k-means)."""
-    device: Device | None = None
-    """Device that computes: cpu, cuda, cuda:1 or mps. By default the GPU if there is one."""
-    workers: int = -1
-    """Number of processes that read images; -1 chooses."""
-    allow_imports: bool = False
-    """Allow the run's specs to import components by dotted name, which runs their code."""
-    quiet: bool = False
-    """Print no progress bar."""
 
 
 @dataclass(frozen=True)

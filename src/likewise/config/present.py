@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from likewise.config.cli_types import Data, Device, File, Folder, Location, Memory, Positional, called
+from likewise.config.cli_types import Data, File, Folder, Location, Memory, Positional, called
+from likewise.config.shared import Computation, MovedData
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(MovedData):
     """Write one HTML page about runs, readable offline: scores, curves, a map of the embedding, galleries, confusions and flagged
     labels."""
 
@@ -28,25 +29,12 @@ class Report:
     """Number of neighbours shown per query."""
     top: int = 40
     """Number of queries shown in a gallery, and number of flagged labels listed."""
-    data: Location | None = None
-    """Current path of the runs' data, if it was moved. By default the path in the runs' settings."""
-    root: Folder | None = None
-    """Current folder of the images of a table or a named data set, if they were moved. By default the folder in the run's
-    settings."""
     seed: int = 0
     """Seed of random choices: samples, pairs, the map."""
-    device: Device | None = None
-    """Device for runs that were not evaluated yet: cpu, cuda, cuda:1 or mps. By default the GPU if there is one."""
-    workers: int = -1
-    """Number of processes that read images; -1 chooses."""
-    allow_imports: bool = False
-    """Allow the runs' specs to import components by dotted name, which runs their code."""
-    quiet: bool = False
-    """Print no progress bar."""
 
 
 @dataclass(frozen=True)
-class Search:
+class Search(Computation):
     """Find the nearest neighbours of an image: for one query, or on a page in the browser until Ctrl-C."""
 
     target: Annotated[Positional[str], called("TARGET")]
@@ -83,14 +71,6 @@ class Search:
     random token. The printed address contains it."""
     max_upload: Memory = "20MB"
     """Largest image file that the page accepts."""
-    device: Device | None = None
-    """Device that computes: cpu, cuda, cuda:1 or mps. By default the GPU if there is one."""
-    workers: int = -1
-    """Number of processes that read images; -1 chooses."""
-    allow_imports: bool = False
-    """Allow the run's specs to import components by dotted name, which runs their code."""
-    quiet: bool = False
-    """Print no progress bar."""
 
 
 @dataclass(frozen=True)

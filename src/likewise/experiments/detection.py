@@ -67,7 +67,7 @@ def detected(run: Path, config: Bench) -> dict[str, dict]:
     from likewise.audit.label_quality import measure, score_split
     from likewise.audit.source import open_subject
 
-    audit = Audit((str(run),), pairs=0, quiet=True, device=config.device, allow_imports=config.allow_imports)
+    audit = Audit((str(run),), max_errors=0, quiet=True, device=config.device, allow_imports=config.allow_imports)
     subject = open_subject(audit, say=lambda line: None)
     found = {}
     if subject.items.y_clean is not None:
