@@ -14,7 +14,7 @@ PLANTED = range(44, 48)
 
 
 def settings(run, **changes):
-    return Audit(targets=(str(run.path),), device="cpu", workers=0, quiet=True, **{"groups": 2, "k": 8} | changes)
+    return Audit(targets=(str(run.path),), device="cpu", workers=0, quiet=True, **{"max_classes": 2, "k": 8} | changes)
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ FILES = {
 
 
 def look(target, out, **changes):
-    settings = {"device": "cpu", "workers": 0, "quiet": True, "pairs": 3, "groups": 2, "k": 4} | changes
+    settings = {"device": "cpu", "workers": 0, "quiet": True, "max_errors": 3, "max_classes": 2, "k": 4} | changes
     return audit(Audit(targets=(str(target),), out=str(out), **settings), say=lambda text: None)
 
 
