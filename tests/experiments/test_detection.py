@@ -10,36 +10,11 @@ from PIL import Image
 
 from likewise.audit import label_quality, source
 from likewise.audit.audit import audit
-from likewise.config import Audit, Bench
+from likewise.config import Audit
 from likewise.errors import LikewiseError
 from likewise.experiments import detection as module
 from likewise.experiments.bench import bench
 from likewise.experiments.detection import DETECTION_FILE
-
-GRID = """
-then = {then}
-{top}
-[settings]
-data = "{data}"
-sampler = "SamplesPerClass(batch=16, per_class=4)"
-dim = 8
-steps = {length}
-lr = 3e-3
-metrics = ["R@1"]
-{axes}
-"""
-
-
-@pytest.fixture
-def config(features, tmp_path):
-    """Settings of bench for a grid with these things to follow, and these axes."""
-
-    def config(then, axes, top="", steps=12):
-        file = tmp_path / "grid.toml"
-        file.write_text(GRID.format(then=json.dumps(then), top=top, axes=axes, data=features, length=steps), "utf-8")
-        return Bench(str(file), out=str(tmp_path / "out"), device="cpu", quiet=True)
-
-    return config
 
 
 def read_csv(file):

@@ -5,7 +5,6 @@ import json
 from itertools import combinations
 from types import SimpleNamespace
 
-import pytest
 from PIL import Image
 
 from likewise.config import Bench
@@ -14,31 +13,6 @@ from likewise.experiments.followups import follow_up
 from likewise.experiments.grid import read_grid
 from likewise.published import wrong_classes
 from likewise.render.benchmark_table import BenchmarkTable, Entry
-
-GRID = """
-then = {then}
-{top}
-[settings]
-data = "{data}"
-sampler = "SamplesPerClass(batch=16, per_class=4)"
-dim = 8
-steps = {length}
-lr = 3e-3
-metrics = ["R@1"]
-{axes}
-"""
-
-
-@pytest.fixture
-def config(features, tmp_path):
-    """Settings of bench for a grid with these things to follow, and these axes."""
-
-    def config(then, axes, top="", steps=12):
-        file = tmp_path / "grid.toml"
-        file.write_text(GRID.format(then=json.dumps(then), top=top, axes=axes, data=features, length=steps), "utf-8")
-        return Bench(str(file), out=str(tmp_path / "out"), device="cpu", quiet=True)
-
-    return config
 
 
 def read_csv(file):
