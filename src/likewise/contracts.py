@@ -218,7 +218,7 @@ class BatchSampler(TrainingHooks, ABC):
         """Read the embeddings of a batch, for samplers that use them; called after every step."""
 
     def after_step(self, step: int) -> None:
-        """Store the number of finished steps."""
+        """Set `self.step`, the number of finished steps."""
         self.step = step
 
     def state_dict(self) -> dict:

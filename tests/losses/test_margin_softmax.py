@@ -32,3 +32,5 @@ def test_a_scale_must_be_above_0():
     check_scale("Mine", 0.1)
     with pytest.raises(LikewiseError, match=r"Mine: scale must be above 0, got 0\.0"):
         check_scale("Mine", 0.0)
+    with pytest.raises(LikewiseError, match="Mine: scale must be above 0, got nan"):
+        check_scale("Mine", float("nan"))

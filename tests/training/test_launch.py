@@ -150,11 +150,15 @@ def test_processes_import_nothing_from_the_current_folder(settings, monkeypatch)
 def test_as_many_gpus_as_asked_for(settings, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(
-        LikewiseError, match=r"train: --gpus 2 needs 2 GPUs, but this machine has 1; use fewer, or .*--device cpu"
+        LikewiseError, match=r"train: --gpus 2 needs 2 GPUs, but this machine has 1; lower --gpus, or .*--device cpu"
     ):
         launch(Train(**settings | {"gpus": 2, "device": None}), TRAIN)
-    with pytest.raises(LikewiseError, match=r"this machine has 1, and --device cuda:0 selects one; use fewer"):
-        launch(Train(**settings | {"gpus": 2, "device": "cuda:0"}), TRAIN)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    with pytest.raises(
+        LikewiseError,
+        match=r"train: --gpus 2 trains on several GPUs, but --device cuda:1 selects one device; omit --device, or",
+    ):
+        launch(Train(**settings | {"gpus": 2, "device": "cuda:1"}), TRAIN)
     check_gpus(Train(**settings | {"gpus": 9}))  # the CPU is shared by any number
 
 

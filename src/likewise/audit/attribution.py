@@ -168,7 +168,7 @@ def verify_causes(
     """Fine-tune the head with samples weighted by their influence, and measure how far the errors are repaired.
 
     This is the experiment of the paper (empirical influence functions). `ours` is the influence by the configured method; other
-    methods are measured for comparison.
+    methods are measured for comparison. `g` is the gradient of the loss by each training embedding.
     """
     train, test = (to_device(split.e, subject.device) for split in (subject.splits["train"], subject.test))
     pairs = sum(kind != "group" for _, kind in errors.name)

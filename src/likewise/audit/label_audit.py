@@ -24,7 +24,7 @@ MAX_SHOWN_ROWS = 10
 
 @dataclass(frozen=True, eq=False)
 class LabelAudit:
-    """Scores of all labels. All arrays have one entry per sample, in the order of the input."""
+    """Result of a label audit: the probability that each label is right, and a suggested label. Arrays are in input order."""
 
     given: Shaped[np.ndarray, "N"]  # the given labels
     score: Float[np.ndarray, "N"]  # probability that the label is right

@@ -29,7 +29,8 @@ class Audit(Checkpoint):
     max_errors: int = 50
     """Number of test errors of each kind for which causes are computed, worst first; all errors are listed."""
     max_classes: int = 10
-    """Number of test classes with most errors for which causes are computed, over all errors of the class."""
+    """Number of test classes whose causes are computed, those with most errors first; the causes of a class count for all its
+    errors together."""
     worst_by: Literal["count", "rate"] = "count"
     """Order of the worst classes: by the number of errors, or by the share of the class's queries that are errors."""
     verify: bool = False

@@ -24,7 +24,7 @@ class Evaluate(Checkpoint):
     split: Literal["train", "val", "test"] = "test"
     """Split to score, with the given labels of the data, without the noise that training injected on purpose."""
     similarity: Literal["cosine", "euclidean"] | None = None
-    """Similarity of two embeddings. By default the similarity of the run's loss, also for embeddings of a run; otherwise
+    """Similarity of two embeddings. By default that of the loss, for a run and for embeddings saved from a run; otherwise
     cosine."""
     exclude: File | None = None
     """Pairs of samples that must not be results of each other, such as near duplicates: a .csv with row_a,row_b (from 0) or
@@ -33,7 +33,8 @@ class Evaluate(Checkpoint):
     """For embeddings: file to write with one row per query (.parquet), an input of `likewise compare`; a run folder always has
     such a file. By default none."""
     memory: Memory = "512MB"
-    """Working memory of the ranking, in addition to the embeddings; less memory is slower and gives the same results."""
+    """Working memory of the ranking on the device that ranks, besides the embeddings; less is slower and gives the same
+    results."""
     skip_bad: bool = False
     """Decode every image first, and leave out and count the images that cannot be read."""
 
@@ -73,7 +74,7 @@ class Compare:
     out: File | None = None
     """File for a figure of the differences (.png). By default no figure."""
     csv: File | None = None
-    """File for a table of all queries that changed (.csv). By default no table."""
+    """File for a table of all queries whose value of a metric changed (.csv). By default no table."""
     resamples: int = 2000
     """Number of bootstrap resamples of queries and classes for an interval."""
     seed: int = 0

@@ -104,7 +104,7 @@ class Tune:
     """A TOML file with [settings] of a training and optional [ranges]; or a run folder, for its settings."""
     ranges: tuple[str, ...] = ()
     """Settings to vary and their ranges: "lr=1e-5..1e-2 log" "loss.miner.eps=0..0.5" "dim=64|128"; or reality-check, for the
-    ranges of that paper. By default the [ranges] of CONFIG."""
+    ranges of "A Metric Learning Reality Check". By default the [ranges] of the file CONFIG."""
     trials: int = 50
     """Number of settings to try, summed over all processes that share the search."""
     sampler: Literal["tpe", "gp", "random"] = "tpe"

@@ -15,10 +15,9 @@ class Report(MovedData):
     labels."""
 
     runs: Annotated[Positional[tuple[str, ...]], called("RUNS")] = ()
-    """Run folders or files of embeddings; several runs are shown side by side."""
+    """Run folders or files of embeddings, at least one; several are shown side by side."""
     out: File | None = None
-    """File to write (.html). By default report.html in the folder of a single run, or in the current folder for several
-    runs."""
+    """File to write (.html). By default report.html in the folder of a single run, otherwise in the current folder."""
     map: Literal["auto", "pca", "tsne", "umap", "none"] = "auto"
     """Projection for the map of the embedding: pca takes seconds; tsne and umap take minutes and need `likewise[map]`. auto draws
     pca, and also tsne if it is installed and the set is not too large."""

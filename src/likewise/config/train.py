@@ -119,7 +119,8 @@ class Train:
     By default none."""
 
     backbone: Name | None = None
-    """The network: any timm name, googlenet, bn_inception or conv_small. By default resnet50; conv_small for glyphs."""
+    """The network: any timm name, googlenet, bn_inception or conv_small. By default resnet50; conv_small for the data
+    set glyphs."""
     pretrained: bool | None = None
     """Start from ImageNet weights. By default on if the backbone has such weights and --weights is not given."""
     weights: File | None = None
@@ -150,8 +151,8 @@ class Train:
     """Largest relative change of brightness, contrast and saturation: 0.4 0.4 0.4 means factors from 0.6 to 1.4. By default no
     change."""
     cache: Literal["auto", "files", "disk", "host", "device"] = "auto"
-    """Where decoded images are stored between epochs: nowhere (files), on disk, in host memory, in device memory, or the fastest
-    place where they fit (auto). It changes only the speed."""
+    """Where decoded images are kept between epochs: not at all (files), on disk (disk), in host memory (host), in device memory
+    (device), or the fastest place where they fit (auto). It changes only the speed."""
     cache_memory: Memory | None = None
     """Device memory that --cache auto may use, such as "20GB". By default half of the free memory."""
     short_side: int | None = None
@@ -174,7 +175,7 @@ class Train:
     backbone_lr: float | None = None
     """Learning rate of the backbone, if it differs from the learning rate of the head. By default --lr."""
     weight_decay: float = 1e-4
-    """Weight decay of the network."""
+    """Weight decay of the network, biases and norms included; --loss-weight-decay is that of the loss."""
     momentum: float = 0.9
     """Momentum of sgd and rmsprop; other optimisers ignore it."""
     eps: float = 1e-8
@@ -223,8 +224,8 @@ class Train:
     The best value of each metric is reported separately as "best test epoch", for comparison with papers that select by test
     labels. It never selects a checkpoint."""
     checkpoint_every: Duration = "30s"
-    """Period of saving the state from which an interrupted training resumes: seconds ("30s"), epochs ("1e") or steps ("500"). In
-    seconds, saving takes at most a twentieth of the time."""
+    """Period of saving the state from which an interrupted training resumes: seconds ("30s"), epochs ("1e") or steps ("500"). If
+    saving is slow, a period in seconds grows, so that saving takes at most a twentieth of the time."""
     log_every: int = 20
     """Number of steps between two lines of the log."""
     loggers: tuple[Spec, ...] = ()

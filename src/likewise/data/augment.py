@@ -203,7 +203,7 @@ def _move(x: UInt8[Tensor, "b 3 s s"], motion: Int[Tensor, "b 4"]) -> UInt8[Tens
     over, below = (place >> POSITION_BITS - WEIGHT_BITS & (1 << WEIGHT_BITS) - 1 for place in (column, row))
 
     def weighed(line: Tensor) -> Tensor:
-        """Interpolate between two neighbours of an image row; the result has three fraction bits."""
+        """Interpolate between two neighbouring pixels of one image row; the result has three fraction bits."""
         line = line.clamp(0, size - 1) * size
         one, two = (colour.gather(1, (line + to.clamp(0, size - 1)).flatten(1)) for to in (left, left + 1))
         mean = (one << WEIGHT_BITS) + (two - one) * over.flatten(1) + lanes * (1 << WEIGHT_BITS - 4)

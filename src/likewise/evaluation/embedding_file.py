@@ -52,7 +52,7 @@ def check_for_embeddings(config: Evaluate, what: str) -> Path | None:
     import_metrics(config.metrics, config.allow_imports)
     out = check_output_path(config.per_query, ".parquet", "evaluate", "--per-query") if config.per_query else None
     if out and all(map(is_set_metric, config.metrics)):
-        raise LikewiseError("evaluate: --per-query needs at least one metric per query; add R@1")
+        raise LikewiseError("evaluate: --per-query needs at least one metric per query; add R@1 to --metrics")
     return out
 
 

@@ -63,7 +63,7 @@ class Approximate:
         return made
 
     def extend(self, rows: Rows, quiet: bool = True) -> None:
-        """Add the rows that are not yet in the faiss index."""
+        """Add the rows from number `upto` on, which are not yet in the faiss index; deleted rows are skipped."""
         places = self.upto + np.flatnonzero(rows.here[self.upto :])
         with bar(self.kind, len(places), quiet=quiet) as progress:
             for first in range(0, len(places), ADD_BLOCK_ROWS):

@@ -15,7 +15,7 @@ from likewise.similarity import at_least_float32, full_precision
 
 def check_scale(owner: str, scale: float) -> None:
     """Raise unless the scale of the logits is above 0."""
-    if scale <= 0:
+    if not scale > 0:
         raise LikewiseError(f"{owner}: scale must be above 0, got {scale}")
 
 

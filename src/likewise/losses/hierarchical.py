@@ -228,7 +228,7 @@ class Hierarchical(Loss):
 
     @torch.no_grad()
     def _remember(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"]) -> None:
-        """Update the mean embeddings of the classes in a batch."""
+        """Move the mean embeddings of the classes in a batch towards the batch (moving average, MEAN_MOMENTUM)."""
         means = self.means
         assert means is not None
         total = torch.zeros_like(means).index_add_(0, y, z.to(means))

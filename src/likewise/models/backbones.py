@@ -229,7 +229,7 @@ def probe_features(net: Any, name: str, size: int) -> tuple[Tensor, set[str]]:
 
 
 def drop_unused(net: nn.Module, used: set[str], norm: str | None) -> None:
-    """Remove the modules with parameters that no feature passes through.
+    """Remove the modules with parameters that did not compute the features; `used` names those that did, and `norm` is kept.
 
     Their parameters would get no gradient, which fails in training on several devices, and would be saved in every file.
     """

@@ -153,7 +153,7 @@ class Relational(nn.Module):
             return o.flatten(1), nodes, rec.T
 
     def slices(self, f: Float[Tensor, "B F"]) -> Float[Tensor, "k B width"]:
-        """Return the input of each part; a slice that is one value shorter is padded with a zero."""
+        """Return the input of each part: its slice of the features, padded with a zero if it is shorter, or all features."""
         if not self.slice_input:
             return f.expand(self.k, *f.shape)
         return torch.stack([F.pad(u, (0, self.widths[0] - u.shape[1])) for u in f.split(self.widths, dim=1)])

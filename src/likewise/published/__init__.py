@@ -104,7 +104,7 @@ def _number(line: dict[str, str]) -> Number:
 
 @cache
 def _values(field: str) -> dict[str, str]:
-    """Return lower-case value -> value of a field, over all numbers, in the order of the file."""
+    """Return lower-case value -> value as written of a field, over all published numbers, in the order of results.csv."""
     return {str(getattr(n, field)).casefold(): getattr(n, field) for n in _all_numbers()}
 
 

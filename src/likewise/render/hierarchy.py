@@ -148,7 +148,7 @@ def make_cards(
     Args:
         paths: the known ancestors of each class, coarsest first.
         mean: mean embedding of each class, which orders similar clusters and classes side by side.
-        image_of: returns the image of a class; None: no image.
+        image_of: returns the image of a class, or None if it has no image.
     """
     largest = [cluster for cluster, _ in Counter(learned.levels[0].tolist()).most_common(MAX_CARDS)]
     shown = np.isin(learned.levels[0], largest)

@@ -200,7 +200,7 @@ def groups(paths: Sequence[tuple[str, ...]]) -> list[tuple[str, int, int]]:
 
 @dataclass(frozen=True)
 class Node:
-    """An inner node or a leaf of the tree, and its line in the figure."""
+    """An inner node or a leaf of the tree; `line` is its vertical position in the figure, in leaves counted from the top."""
 
     name: str
     line: float

@@ -27,7 +27,8 @@ def neighbours(
 ) -> tuple[Int[np.ndarray, "N K"], Float[np.ndarray, "N K"]]:
     """Return the places and similarities of the `k` nearest gallery samples of every sample; -1 and NaN for missing ones.
 
-    Neighbours that the evaluation saved are used if they are at least `k`; the other samples are ranked now.
+    Neighbours that the evaluation saved are used if there are at least `k` for a query; all other samples are ranked now. If `z`
+    is None, saved neighbours are used in any number, and nothing is ranked.
     """
     assert one.items is not None and one.row is not None
     n = len(one.row)

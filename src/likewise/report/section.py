@@ -40,7 +40,7 @@ class Study:
 
     @property
     def queries(self) -> tuple[Int[np.ndarray, "Q"], Float[np.ndarray, "Q"]] | None:
-        """Places of the queries, and their values of the main metric; NaN for a query without relevant rows."""
+        """Places of the queries, and values of the main metric (NaN without relevant rows); None if the run has no scores."""
         if self.pool is None or self.one.queries is None or self.one.row is None:
             return None
         return places_of(self.one.queries.row, self.one.row), self.one.queries.each[self.main_metric]

@@ -29,7 +29,10 @@ MAX_LENGTH_FACTOR = 2.0**15
 
 @dataclass(frozen=True, eq=False)
 class PreparedVectors:
-    """Queries or gallery with the factors that scale them to integers on a device. Embeddings may stay on the CPU or on disk."""
+    """Queries or gallery, with a factor for each row that scales it to integers.
+
+    Factors are on the device that computes; the embeddings may stay on the CPU or on disk.
+    """
 
     z: Float[Tensor, "N D"]
     factor: Float[Tensor, "N"]  # float64; a row times its factor, rounded, gives the integers
@@ -116,7 +119,7 @@ def euclidean_scale(*sides: Tensor) -> float:
 
 
 def squared_lengths(z: Float[Tensor, "N D"], device: torch.device | None = None) -> Float[Tensor, "N"]:
-    """Return the squared norms of rows in float64, bitwise equal on every device."""
+    """Return the squared norms of rows in float64, bitwise equal on every device; computed on `device`, by default that of z."""
     device = device or z.device
     squared = torch.empty(len(z), dtype=torch.float64, device=device)
     for rows in _blocks(z):

@@ -87,7 +87,7 @@ class OpenRun:
         return items
 
     def load(self) -> Items:
-        """Load the data of the settings, from its current location. Does not check its fingerprint."""
+        """Load the data of the settings; a location given as --data or --root replaces theirs. Does not check its fingerprint."""
         options = {"skip_bad": self.skip_bad, "workers": self.workers, "quiet": self.quiet, "say": self.say}
         options |= {"allow_imports": self.settings.allow_imports}
         try:  # a run may not be trustworthy: download data from a hub only if the user has named it

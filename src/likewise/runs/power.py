@@ -76,7 +76,7 @@ class CpuCounter:
 
 
 class Meter:
-    """Measures energy from its construction on: "gpu" for the GPU of the device, "cpu" for all CPU packages of the machine.
+    """Measures energy in joules since its construction: "gpu" of the GPU of the device, "cpu" of all CPU packages of the machine.
 
     The counters belong to the GPU and to the machine, so they include the energy of other processes. `shared` is False only if
     no other process was ever seen on the GPU.

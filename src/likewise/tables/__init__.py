@@ -36,7 +36,9 @@ def content(name: str | Path, above: tuple[str, ...] = ()) -> dict:
     `above`: the files that name this one as their base, to detect a cycle.
     """
     if str(name) in above:
-        raise LikewiseError(f"grid: '{name}' is its own base ({' > '.join((*above, str(name)))}); remove one base")
+        raise LikewiseError(
+            f"grid: '{name}' is its own base ({' > '.join((*above, str(name)))}); remove the base from one of these files"
+        )
     grid = parse(name)
     known = TOP_LEVEL_KEYS + SECTIONS
     for key in grid:

@@ -14,7 +14,7 @@ from likewise.types import Batch, LikewiseError, Output
 
 
 class SelfDistillation(Term):
-    """Distillation from the network at the end of the previous epoch: the similarities within a batch stay close to its.
+    """Keeps the similarities within a batch close to those of the teacher: the network at the end of the previous epoch.
 
     Paper: Zeng et al., Improving Generalization of Metric Learning via Listwise Self-distillation (LSD), 2022.
     Formula: l_i = e/E T^2 KL( softmax(s'_i / T) || softmax(s_i / T) ), s = z z^T with the diagonal, s' that of the teacher,

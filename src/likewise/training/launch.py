@@ -63,11 +63,15 @@ def check_gpus(config: Train) -> None:
     if config.device == "cpu":
         return
     available = torch.cuda.device_count()
-    if config.device not in (None, "cuda") or (config.gpus or 0) > available:
+    if config.device not in (None, "cuda"):
         raise LikewiseError(
-            f"train: --gpus {config.gpus} needs {config.gpus} GPUs, but this machine has {available}"
-            + (f", and --device {config.device} selects one" if config.device not in (None, "cuda") else "")
-            + "; use fewer, or train in several processes on the CPU with --device cpu"
+            f"train: --gpus {config.gpus} trains on several GPUs, but --device {config.device} selects one device; "
+            "omit --device, or train in several processes on the CPU with --device cpu"
+        )
+    if (config.gpus or 0) > available:
+        raise LikewiseError(
+            f"train: --gpus {config.gpus} needs {config.gpus} GPUs, but this machine has {available}; "
+            "lower --gpus, or train in several processes on the CPU with --device cpu"
         )
 
 

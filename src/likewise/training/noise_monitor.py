@@ -55,7 +55,7 @@ class NoiseMonitor:
         self.sums[name] = self.sums[name] + both if name in self.sums else both
 
     def take_sums(self) -> dict[str, Float[Tensor, ""]]:
-        """Return the sums since the last call, and the number of steps in each; `means` divides them on the host."""
+        """Return and reset "sum of NAME" and "count of NAME" of every added value; `means` divides them on the host."""
         sums, self.sums = self.sums, {}
         return {f"{word} of {name}": n for name, both in sums.items() for word, n in zip(("sum", "count"), both)}
 

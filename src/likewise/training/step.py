@@ -24,7 +24,11 @@ from likewise.types import Batch, LikewiseError, Output, SampleWeights
 
 
 class StepResult(NamedTuple):
-    """Result of a step. `place`: positions of the batch among the training samples; `losses`: unweighted, per network."""
+    """Result of a step.
+
+    `place`: positions of the batch among the training samples; `losses`: per network, the unweighted loss of every sample; empty
+    with mixup.
+    """
 
     output: Output
     place: Int[Tensor, "B"]
@@ -93,7 +97,7 @@ def advance(state: TrainState, result: StepResult) -> None:
 
 
 def mixed_loss(state: TrainState, batch: Batch, weight: Float[Tensor, "B"]) -> tuple[Output, Float[Tensor, ""]]:
-    """Return the output and the loss of mixed samples; the sample weight of each mixed label scales its share."""
+    """Return the output and the loss of mixed samples: the loss with each label, times its share and its sample's weight."""
     assert state.components.mixup is not None
     loss = state.components.loss
     output, mixture = state.components.mixup(batch.x)

@@ -65,12 +65,12 @@ def serve(
 def make_app(
     store: Store, token: str, load_image: ImageLoader | None = None, root: str = "", title: str = ""
 ) -> FastAPI:
-    """Return the app of the page for a store of decisions.
+    """Return the app of the review page, where people decide on the findings of an audit; `store` holds the decisions.
 
     Args:
         token: the token that requests must carry.
         load_image: returns the image of a row; None: there are no images, and the page shows row numbers and names.
-        root: folder of relative paths; the corrected table then has whole paths.
+        root: folder that relative image paths start from; if given, the corrected table, a download, has whole paths.
         title: name of the audited run or file.
     """
     app = new_app("review", token, MAX_REQUEST_BYTES)

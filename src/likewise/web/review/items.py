@@ -38,10 +38,10 @@ def matches_filter(findings: Findings, item: str, wanted: ItemFilter) -> bool:
 
 
 def shown(findings: Findings, item: str) -> dict:
-    """Return the content of an item for the page.
+    """Return the content of an item, a sample or a pair, for the page.
 
-    A pair has three panels: the query, its nearest sample of another class, and its nearest sample of its own class if
-    there is one.
+    A sample has one panel. A pair has up to three: the query, its nearest sample of another class, and its nearest sample of its
+    own class.
     """
     pair = findings.pair.get(item)
     rows = [row for row in (pair.query, pair.wrong, pair.mate) if row >= 0] if pair else [int(item)]

@@ -109,7 +109,7 @@ def make_app(context: SearchContext, token: str) -> FastAPI:
 
 
 class ImageUploads:
-    """Conversion of request bodies to embeddings, a bounded number at a time."""
+    """Converts uploaded images to embeddings. At most MAX_WAITING_IMAGES wait at a time; `room` refuses further ones."""
 
     def __init__(self, context: SearchContext):
         assert context.embed is not None
