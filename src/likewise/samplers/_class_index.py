@@ -100,7 +100,10 @@ def usable_classes(
 def check_batch(owner: str, batch: int, per_class: int) -> None:
     """Raise unless a batch holds a whole number of classes."""
     if per_class < 1 or batch < 1 or batch % per_class:
-        raise LikewiseError(f"{owner}: batch must be a multiple of per_class, got batch={batch}, per_class={per_class}")
+        raise LikewiseError(
+            f"{owner}: batch must be a multiple of per_class, got batch={batch}, per_class={per_class}; "
+            f"try batch={max(1, batch // per_class) * per_class}"
+        )
 
 
 def check_pool(owner: str, pool: int, batch: int, members: ClassIndex) -> None:
