@@ -102,7 +102,7 @@ def check_batch(owner: str, batch: int, per_class: int) -> None:
     if per_class < 1 or batch < 1 or batch % per_class:
         raise LikewiseError(
             f"{owner}: batch must be a multiple of per_class, got batch={batch}, per_class={per_class}; "
-            f"try batch={max(1, batch // per_class) * per_class}"
+            f"try batch={max(1, batch // max(1, per_class)) * max(1, per_class)}"
         )
 
 
