@@ -77,7 +77,7 @@ def check_that_a_wish_to_stop_is_heard(executor, planner, settings) -> None:
             os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt).start()
-    with pytest.raises(KeyboardInterrupt, match="the same command goes on"):
+    with pytest.raises(KeyboardInterrupt, match="run the same command again to resume"):
         list(executor.work([job.config for job in jobs]))
     for job in jobs[:2]:
         assert job.state == "unfinished"

@@ -40,7 +40,7 @@ def test_the_numbers_are_those_of_the_runs(shown):
         assert result["before"]["metrics"] != result[way]["metrics"]
     assert run.path.name == "robust" and result["before"]["checkpoint"] == "untrained"
     assert result["plain"]["metrics"] != result["robust"]["metrics"]
-    assert "30% of the training labels wrong" in lines[0]
+    assert "30% wrong training labels" in lines[0]
 
 
 def test_the_picture_shows_eight_queries_with_five_answers(shown):

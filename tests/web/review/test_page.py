@@ -258,7 +258,7 @@ def test_a_server_that_was_killed_and_came_back_has_every_saved_decision(visit, 
         page = visit(address, "ann")
         press(page, "k", "Saved: 0 keep")
         kill(process)
-        press(page, "k", "The server does not answer")
+        press(page, "k", "The server does not respond")
         see(page, "row 2 ")  # not saved, so not passed over
         process, _ = start(tmp_path, urlsplit(address).port)  # with the same token the open page goes on
         press(page, "k", "Saved: 2 keep")

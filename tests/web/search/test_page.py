@@ -70,7 +70,7 @@ def page(browser, served):
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("request", lambda asked: asked.url.startswith((address, "data:")) or wrong.append(asked.url))
     page.goto(f"{address}?token={KEY}")
-    see(page, "Give a picture", "#found")  # what is dropped before is not taken
+    see(page, "Choose an image", "#found")  # what is dropped before is not taken
     yield page
     page.close()
     assert wrong == []  # no script failed, and nothing was asked of another server
@@ -129,7 +129,7 @@ def test_what_is_no_picture_is_told_kindly_and_the_page_goes_on(page, tmp_path):
     drop(page, "table.csv", b"path,label\n", "text/csv")
     see(page, "The body must be an image (JPEG, PNG, WEBP, BMP, GIF, TIFF), got another format.", "#said.wrong")
     drop(page, "half.png", picture(tmp_path)[:50])
-    see(page, "The picture is damaged or incomplete", "#said.wrong")
+    see(page, "The image is damaged or incomplete", "#said.wrong")
     drop(page, "huge.png", b"x" * 200_000)
     see(page, "Shrink it first", "#said.wrong")
     drop(page, "good.png", picture(tmp_path))
