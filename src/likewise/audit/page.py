@@ -44,8 +44,8 @@ CURVE_DASHES = ("none", "7 3", "2 3", "8 3 2 3", "12 4")
 """SVG dash patterns that distinguish the curves of single scores."""
 
 SECTIONS = {
-    "suspects": "Suspect labels", "classes": "Classes", "errors": "Test errors", "groups": "Worst classes",
-    "duplicates": "Duplicates", "measured": "How well it works", "verify": "Causes, tested", "retrain": "Retrained",
+    "suspects": "Flagged labels", "classes": "Classes", "errors": "Test errors", "groups": "Worst classes",
+    "duplicates": "Duplicates", "measured": "Detection", "verify": "Verification", "retrain": "Retraining",
     "notes": "Notes",
 }  # fmt: skip
 """Key of a section in the template -> its title in the table of contents."""
