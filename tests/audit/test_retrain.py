@@ -143,5 +143,5 @@ def test_bad_input(run, tmp_path):
     class Odd(UnseenClasses.__base__):
         def rows(self, items, part): ...
 
-    with pytest.raises(LikewiseError, match="can go by a `split` column is needed, got Odd"):
+    with pytest.raises(LikewiseError, match="must support a `split` column, got Odd"):
         split_column_protocol(Odd())

@@ -114,7 +114,7 @@ def test_what_cannot_be_audited(run, tmp_path):
     x[2] = 0
     with pytest.raises(LikewiseError, match=r"must not be all zeros, but 1 of 4 are \(first: row 2\)"):
         opened(save(tmp_path, x, label=label))
-    with pytest.raises(LikewiseError, match="among two test samples or more, got 1"):
+    with pytest.raises(LikewiseError, match="must have two samples or more, got 1"):
         opened(save(tmp_path, x[:2], label=label[:2], split=["train", "test"]))
 
 
