@@ -226,17 +226,17 @@ def quicken(grid: Grid) -> Grid:
     overrides = {key: value for key, value in (usual | grid.quick).items() if key != "axes"}
     kept = {a: wanted for a, wanted in (usual["axes"] | grid.quick.get("axes", {})).items() if a in grid.axes}
     axes = {
-        axis: [replace(point, settings=_left(point.settings, overrides)) for point in along]
+        axis: [replace(point, settings=_without_overridden(point.settings, overrides)) for point in along]
         for axis, along in cut_axes(grid, kept).items()
     }
     title = f"{grid.title or grid.name} \N{EM DASH} quick: small glyphs, not the paper's data"
     return replace(
-        grid, settings=merged_settings(_left(grid.settings, overrides), overrides), axes=axes, published={}, note="",
+        grid, settings=merged_settings(_without_overridden(grid.settings, overrides), overrides), axes=axes, published={}, note="",
         name=f"{grid.name}-quick", title=title,
     )  # fmt: skip
 
 
-def _left(settings: dict[str, object], overrides: dict[str, object]) -> dict[str, object]:
+def _without_overridden(settings: dict[str, object], overrides: dict[str, object]) -> dict[str, object]:
     """Return `settings` without keys in `overrides`, and without arguments whose spec is in `overrides`."""
     return {
         key: value for key, value in settings.items() if key not in overrides and key.split(".")[0] not in overrides

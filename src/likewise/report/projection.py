@@ -95,22 +95,22 @@ def tsne(
     callback = ProgressCallback(report_share)
     mapper = TSNE(
         early_exaggeration_iter=TSNE_ITERATIONS[0], n_iter=TSNE_ITERATIONS[1], n_jobs=torch.get_num_threads(),
-        random_state=seed, callbacks=callback, callbacks_every_iters=ProgressCallback.EVERY,
+        random_state=seed, callbacks=callback, callbacks_every_iters=ProgressCallback.ITERATIONS_PER_REPORT,
     )  # fmt: skip
     found = np.asarray(mapper.fit(affinities=affinities, initialization=start), np.float32)
     return found if len(some) == n else place_between_neighbours(z, some, found, similarity)
 
 
 class ProgressCallback:
-    """openTSNE callback: reports progress every EVERY iterations, over both phases."""
+    """openTSNE callback that reports progress every ITERATIONS_PER_REPORT iterations, over both phases of the optimisation."""
 
-    EVERY = 25
+    ITERATIONS_PER_REPORT = 25
 
     def __init__(self, progress: Callable[[float], None]):
         self.progress, self.done = progress, 0
 
     def __call__(self, iteration: int, error: float, embedding) -> None:
-        self.done += self.EVERY
+        self.done += self.ITERATIONS_PER_REPORT
         self.progress(min(1.0, self.done / sum(TSNE_ITERATIONS)))
 
 
