@@ -231,8 +231,8 @@ def quicken(grid: Grid) -> Grid:
     }
     title = f"{grid.title or grid.name} \N{EM DASH} quick: small glyphs, not the paper's data"
     return replace(
-        grid, settings=merged_settings(_without_overridden(grid.settings, overrides), overrides), axes=axes, published={}, note="",
-        name=f"{grid.name}-quick", title=title,
+        grid, settings=merged_settings(_without_overridden(grid.settings, overrides), overrides), axes=axes, published={},
+        note="", name=f"{grid.name}-quick", title=title,
     )  # fmt: skip
 
 
