@@ -1,27 +1,43 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.contracts import Confidence
-from likewise.numerics.label_noise import discriminate
+from likewise.numerics.label_evidence import LabelEvidence, discriminate
+from likewise.numerics.label_noise import Noise
+from likewise.numerics.off_topic import off_topic
 from likewise.similarity import full_precision_matmul
 from likewise.types import Embedded, LikewiseError, Relabelling, SampleWeights
+
+STORED_CANDIDATES_COUNT = 8
+"""Number of likely labels per sample whose posteriors are stored between two relabelling rounds."""
+
+MIN_CLASS_SAMPLES = 4
+"""Number of samples that a class keeps, or all of them if it has fewer: with fewer, it would have hardly any pairs."""
+
+MAX_CONFLICT_SHARE = 0.05
+"""Share of samples in conflicting copies above which the data is taken to have several labels per image."""
 
 
 class LabelPosterior(Confidence):
     """Relabels or drops samples whose label disagrees with the features of the whole training set; estimates the noise rate.
 
-    Paper: ours. It combines linear discriminants, cross-fitting (in the first round no label affects its own posterior) and label
-        noise as a mixture whose shares are fitted, as in forward correction (Patrini et al., CVPR 2017).
-    Formula: p_c(x) = softmax_c(t LDA_c(x)), fitted without x's fold;
+    Paper: ours. It combines Gaussian class densities (as in probabilistic linear discriminant analysis), votes of neighbours,
+        cross-fitting (no label affects its own posterior) and label noise as a mixture whose shares are fitted, as in forward
+        correction (Patrini et al., CVPR 2017).
+    Formula: p_c(x) = softmax_c(a log N_c(x) + b log V_c(x) + log prior_c), fitted without x's fold, V the votes of neighbours;
         P(given y | true c) = (1 - u - v) [y = c] + u [y != c] / (C - 1) + v K_cy, K_cy ~ sum_i p_ic p_iy for y != c;
-        t, u and v maximise the likelihood of the given labels; q_c ~ p_c(x) P(y | c);
+        a, b, u and v maximise the likelihood of the given labels; q_c ~ p_c(x) P(y | c), mean over the rounds;
         the label becomes argmax q; the sample is dropped if max q < `least`
-    Differs: it is ours. On clean labels the fitted u and v are near 0, so that almost nothing changes. A class that would have
-        fewer than two samples gets back the samples with that given label.
+    Differs: it is ours. A round in which the features explain the labels no better than chance changes nothing. A round does not
+        count for a sample that was relabelled and trained with the label that the round favours. Exact copies with different
+        labels share one posterior. A sample that fits no class, or for which a new class is likelier than the suggested one, is
+        dropped, not relabelled. A class keeps `MIN_CLASS_SAMPLES` samples.
     Needs: features that separate the classes, such as those of a pretrained network; otherwise it changes few labels.
         It cannot detect a class whose samples all have the label of one other class.
 
@@ -30,15 +46,24 @@ class LabelPosterior(Confidence):
         labels: given label of every training sample; the run fills it in.
         every: time between two relabelling rounds, each of which embeds the whole training set without gradient. The first round
             is before the first step.
-        least: smallest posterior with which a label is used.
+        least: smallest posterior with which a label is used: 0.5 if a wrong label does as much harm as a right one does good.
         repair: True: relabel a sample whose most likely label differs from the given one; False: drop it.
-        rounds: alternations between fitting the discriminants and fitting the label posteriors.
-        folds: number of cross-fitting folds; each fold is scored by discriminants fitted on the other folds.
-        shrink: shrinkage of the covariance towards a multiple of the identity, in (0, 1].
+        rounds: 1: densities are fitted with the given labels; 2: also with the posteriors of these.
+        folds: number of cross-fitting folds; each fold is scored by densities fitted on the other folds.
+        shrink: shrinkage of the covariance towards a multiple of the identity, in (0, 1]; None: the most likely of some values.
         seed: of the division into folds; the run fills it in.
+        group: group of every training sample, -1: none; samples of a group are in one fold; the run fills it in.
+        copies: returns a number for every training sample that exact copies share; the run fills it in.
     """
 
     w: Tensor
+    label: Tensor
+    candidate: Tensor
+    evidence: Tensor
+    own: Tensor
+    rounds_seen: Tensor
+    cluster: Tensor
+    setting: Tensor
 
     def __init__(
         self,
@@ -48,26 +73,29 @@ class LabelPosterior(Confidence):
         least: float = 0.5,
         repair: bool = True,
         rounds: int = 2,
-        folds: int = 5,
-        shrink: float = 0.4,
+        folds: int = 10,
+        shrink: float | None = None,
         seed: int = 0,
+        group: Int[np.ndarray, "N"] | None = None,
+        copies: Callable[[], Int[np.ndarray, "N"]] | None = None,
     ):
         super().__init__()
-        if classes < 2 or not 0 <= least <= 1 or rounds < 1 or folds < 2 or not 0 < shrink <= 1:
+        if classes < 2 or not 0 <= least <= 1 or rounds < 1 or folds < 2 or not (shrink is None or 0 < shrink <= 1):
             raise LikewiseError(
                 "LabelPosterior: classes >= 2, least in [0, 1], rounds >= 1, folds >= 2 and shrink in (0, 1] must hold, got "
                 f"classes={classes}, least={least}, rounds={rounds}, folds={folds}, shrink={shrink}"
             )
-        self.classes = classes
-        self.labels = labels
-        self.every = every
-        self.least = least
-        self.repair = repair
-        self.rounds = rounds
-        self.folds = folds
-        self.shrink = shrink
-        self.seed = seed
-        self.register_buffer("w", torch.ones(len(labels)))
+        self.classes, self.labels, self.every, self.least, self.repair = classes, labels, every, least, repair
+        self.rounds, self.folds, self.shrink, self.seed, self.group, self.copies = rounds, folds, shrink, seed, group, copies
+        n, k = len(labels), min(STORED_CANDIDATES_COUNT, classes)
+        self.register_buffer("w", torch.ones(n))
+        self.register_buffer("label", torch.as_tensor(labels).clone())  # label that the sample was last trained with
+        self.register_buffer("candidate", torch.zeros(n, k, dtype=torch.int64))  # likely labels of the rounds so far
+        self.register_buffer("evidence", torch.zeros(n, k))  # sums of their posteriors
+        self.register_buffer("own", torch.zeros(n))  # sum of the posteriors of the given label
+        self.register_buffer("rounds_seen", torch.zeros(n))  # number of rounds that counted for the sample
+        self.register_buffer("cluster", torch.full((n,), -1))  # near copies by the features of the first round
+        self.register_buffer("setting", torch.full((2,), -1.0))  # setting of `discriminate`, chosen in the first round
 
     def forward(
         self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], row: Int[Tensor, "B"], loss: Float[Tensor, "B"] | None
@@ -81,21 +109,108 @@ class LabelPosterior(Confidence):
             raise LikewiseError(
                 "LabelPosterior: the features must be finite, got NaN or infinite values; lower lr or set clip_norm"
             )
-        top, sure, own = y.clone(), x.new_ones(len(x)), x.new_ones(len(x))
         with full_precision_matmul(x):
-            settings = {"rounds": self.rounds, "folds": self.folds, "shrink": self.shrink, "seed": self.seed}
-            each, noise = discriminate(x, y, self.classes, **settings)
-            for rows in each.blocks():
-                q = noise.posterior(each.scores(rows), y[rows])
-                sure[rows], top[rows] = q.max(1)
-                own[rows] = q.gather(1, y[rows, None]).squeeze(1)
-        used = (sure >= self.least) & ((top == y) | self.repair)
-        while True:  # a vanishing class gets its given samples back, which may take them from another class
-            class_size = torch.bincount(top[used], minlength=self.classes)
-            restored = (class_size[y] < 2) & ~(used & (top == y))
-            if not restored.any():
-                break
-            top, used = top.where(~restored, y), used | restored
+            each, noise = self._discriminate(x, y)
+            conflicts = self._conflicts(y)
+            if noise.informative:
+                fits = self._add_round(each, noise, y, conflicts)
+                fits &= off_topic(x, y, self.classes).probability < 0.5
+            else:
+                fits = torch.ones_like(y, dtype=torch.bool)
+        seen = self.rounds_seen.clamp_min(1)
+        sure, place = (self.evidence / seen[:, None]).max(1)
+        top = self.candidate.gather(1, place[:, None])[:, 0]
+        own = self.own / seen
+        untouched = self.rounds_seen == 0
+        top, sure, own = y.where(untouched, top), sure.where(~untouched, 1), own.where(~untouched, 1)
+        used = (sure >= self.least) & ((top == y) | (self.repair & fits)) & (fits | (top == y))
+        used &= ~(untouched & (conflicts >= 0))  # one of two labels is wrong, and nothing tells which
+        top, used = keep_classes(top, used, own, y, self.classes)
         self.w.copy_(used.to(self.w))
+        self.label.copy_(top)
         facts = {"wrong labels, any": noise.any, "wrong labels, similar": noise.similar}
+        facts = facts if noise.informative else {name: float("nan") for name in facts}
         return Relabelling(y=top, w=used.float(), suspicion=1 - own, threshold=0.5, facts=facts)
+
+    def _discriminate(self, x: Float[Tensor, "N F"], y: Int[Tensor, "N"]) -> tuple[LabelEvidence, Noise]:
+        """Return the evidence of this round; the first round finds near copies and chooses the setting for all rounds."""
+        group = None if self.group is None else torch.as_tensor(self.group, device=y.device)
+        cluster = None if bool((self.cluster < 0).any()) else self.cluster
+        chosen = float(self.setting[1])
+        setting = (bool(self.setting[0]), chosen) if chosen > 0 else None if self.shrink is None else (True, self.shrink)
+        each, noise = discriminate(
+            x, y, self.classes, rounds=self.rounds, folds=self.folds, setting=setting, seed=self.seed, group=group, cluster=cluster
+        )  # fmt: skip
+        self.cluster.copy_(each.cluster)
+        if noise.informative:
+            self.setting.copy_(torch.tensor([float(each.setting[0]), each.setting[1]]))
+        return each, noise
+
+    def _conflicts(self, y: Int[Tensor, "N"]) -> Int[Tensor, "N"]:
+        """Return a number for exact copies that have different labels, -1 for all other samples."""
+        if self.copies is None:
+            return torch.full_like(y, -1)
+        copy = torch.as_tensor(self.copies(), device=y.device)
+        same = torch.zeros(int(copy.max()) + 1, dtype=y.dtype, device=y.device).index_put_((copy,), y)
+        differs = torch.zeros_like(same, dtype=torch.bool).index_fill_(0, copy[same[copy] != y], True)
+        found = copy.where(differs[copy], -1)
+        several_labels = (found >= 0).float().mean() > MAX_CONFLICT_SHARE
+        return torch.full_like(y, -1) if several_labels else found
+
+    def _add_round(
+        self, each: LabelEvidence, noise: Noise, y: Int[Tensor, "N"], conflicts: Int[Tensor, "N"]
+    ) -> Bool[Tensor, "N"]:
+        """Add the posteriors of one round to the evidence. Returns where the likeliest class is likelier than a new class."""
+        fits = torch.ones_like(y, dtype=torch.bool)
+        k = self.candidate.shape[1]
+        for rows in each.blocks():
+            scores = each.scores(rows)
+            q = noise.posterior(scores, y[rows])
+            self._count(rows, *q.topk(k, 1), q.gather(1, y[rows, None])[:, 0], y[rows])
+            likely = scores[0].gather(1, q.argmax(1, keepdim=True))[:, 0]
+            fits[rows] = likely > each.density.unseen_scores(rows)
+        rows = (conflicts >= 0).nonzero()[:, 0]
+        if len(rows):
+            number, size = conflicts[rows].unique(return_inverse=True, return_counts=True)[1:]
+            joint = noise.probabilities(each.scores(rows)).clamp_min(1e-30).log() / size[number][:, None]
+            joint = joint + noise.label_probabilities(y[rows]).to(joint).clamp_min(1e-30).log()
+            q = joint.new_zeros(len(size), self.classes).index_add_(0, number, joint).softmax(1)[number]
+            for buffer in (self.evidence, self.own, self.rounds_seen):
+                buffer[rows] = 0  # the joint posterior of the copies replaces those of the single samples
+            self.label[rows] = y[rows]
+            self._count(rows, *q.topk(k, 1), q.gather(1, y[rows, None])[:, 0], y[rows])
+        return fits
+
+    def _count(self, rows: Tensor, value: Tensor, label: Tensor, own: Tensor, y: Tensor) -> None:
+        """Add posteriors to the stored candidates, except where training with a repaired label confirms the repair."""
+        trained = self.label[rows]
+        counts = ~((trained != y) & (self.w[rows] > 0) & (label[:, 0] == trained))
+        old, sums = self.candidate[rows], self.evidence[rows]
+        names, values = torch.cat([old, label], 1), torch.cat([sums, value.to(sums)], 1)
+        same = names[:, :, None] == names[:, None, :]
+        total = (same * values[:, None, :]).sum(2)
+        repeated = torch.tril(same, -1).any(2)
+        best = total.masked_fill(repeated, -1).topk(old.shape[1], 1)
+        chosen = names.gather(1, best.indices)
+        self.candidate[rows] = chosen.where(counts[:, None], old)
+        self.evidence[rows] = best.values.clamp_min(0).where(counts[:, None], sums)
+        self.own[rows] += own.to(sums) * counts
+        self.rounds_seen[rows] += counts
+
+
+def keep_classes(
+    top: Int[Tensor, "N"], used: Bool[Tensor, "N"], own: Float[Tensor, "N"], y: Int[Tensor, "N"], classes: int
+) -> tuple[Int[Tensor, "N"], Bool[Tensor, "N"]]:
+    """Return labels and mask after each class got back the given samples that it needs, those most probably right first."""
+    order = own.argsort(descending=True, stable=True)
+    order = order[y[order].argsort(stable=True)]  # by class, and within a class the most probably right first
+    given = torch.bincount(y, minlength=classes)
+    first = given.cumsum(0) - given
+    rank = torch.empty_like(y)
+    rank[order] = torch.arange(len(y), device=y.device) - first[y[order]]
+    while True:  # a sample that returns to its class may leave another class with too few samples
+        short = torch.bincount(top[used], minlength=classes) < given.clamp_max(MIN_CLASS_SAMPLES)
+        restored = short[y] & (rank < MIN_CLASS_SAMPLES) & ~(used & (top == y))
+        if not restored.any():
+            return top, used
+        top, used = y.where(restored, top), used | restored

@@ -1,179 +1,224 @@
 """Model of label noise: given labels are right, exchanged with any other class, or exchanged with a similar class.
 
-The evidence about classes is a table of scores, out of fold or computed without the sample itself. The sharpness of the
-scores and
-the shares of the three kinds of labels are fitted by the likelihood of the given labels.
+The evidence about classes is one or more tables of scores, each computed without the label of the sample. The weights of the
+tables and the shares of the three kinds of labels are fitted by the likelihood of the given labels.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
+from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
 from torch import Tensor
-from torch.nn.functional import one_hot, threshold
 
-from likewise.numerics import lda
-from likewise.numerics.lda import Discriminant
+SCORE_BLOCK_SIZE = 2**23
+"""Maximum number of scores that are computed at a time."""
 
-SHARPNESS_GRID = tuple(0.02 * 1.5**i for i in range(13))  # up to 2.6
-"""Factors of discriminant scores that are tried; the one with the highest likelihood is used."""
+MAX_FITTED_SCORES = 2**21
+"""Maximum number of scores (rows x classes) that the noise model is fitted on; of more rows, some are drawn at random."""
 
 MAX_SIMILARITY_CLASSES = 2048
 """Maximum number of classes for which exchanges of similar classes are modelled; the table of more would not fit in memory."""
 
-MIN_TABLE_PROBABILITY = 1e-19
-"""Probabilities up to this count as 0 in the table of similar classes.
+MIN_SIMILARITY_SAMPLES = 15
+"""Minimum mean class size for which exchanges of similar classes are modelled; in smaller classes they cannot be told from
+features that confuse these classes."""
 
-Products of such values are below the normal range of float32, and about sixty times slower."""
+MIN_SIMILAR_GAIN = 0.005
+"""Smallest gain of the log likelihood per sample by which noise between similar classes must beat uniform noise."""
+
+MIN_PRIOR_SAMPLES = 1.0
+"""Smallest number of samples that the class prior assumes for a class."""
+
+SIMILAR_ONLY_SHARE = 0.95
+"""Share of similar classes in the noise if nearly all of it is between similar classes."""
+
+TABLE_UPDATES_COUNT = 3
+"""Number of times that the table of similar classes and the other values are fitted in turn."""
+
+PARAMETER_BOUNDS = ((-9.0, 5.0), (-9.0, 9.0))
+"""Range of the logarithm of a weight, and of the log odds of a share."""
 
 
 @runtime_checkable
 class Evidence(Protocol):
-    """Scores of every class for any of N samples, fitted without the sample itself. `Discriminant` is one."""
+    """M tables of scores of every class for any of N samples, computed without the labels of the samples."""
 
     @property
     def classes(self) -> int: ...
 
     def blocks(self) -> Iterator[Int[Tensor, "b"]]: ...
 
-    def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "b C"]: ...
+    def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "M b C"]: ...
 
 
 @dataclass(frozen=True, eq=False)
 class StoredScores:
     """Scores that are computed already, such as log probabilities."""
 
-    table: Float[Tensor, "N C"]
+    table: Float[Tensor, "M N C"]
 
     @property
     def classes(self) -> int:
-        return self.table.shape[1]
+        return self.table.shape[2]
 
     def blocks(self) -> Iterator[Int[Tensor, "b"]]:
-        rows = torch.arange(len(self.table), device=self.table.device)
-        yield from rows.split(max(1, lda.SCORE_BLOCK_SIZE // self.classes))
+        return row_blocks(self.table.shape[1], self.classes, self.table.device)
 
-    def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "b C"]:
-        return self.table[rows]
+    def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "M b C"]:
+        return self.table[:, rows]
+
+
+def row_blocks(count: int, classes: int, device: torch.device) -> Iterator[Int[Tensor, "b"]]:
+    """Yield all rows in blocks whose scores fit in memory."""
+    yield from torch.arange(count, device=device).split(max(1, SCORE_BLOCK_SIZE // classes))
 
 
 class Noise(NamedTuple):
     """Fitted label noise: share of labels exchanged with any class, and share exchanged with a similar class."""
 
-    sharpness: float
+    weight: tuple[float, ...]  # of every table of scores
     any: float
     similar: float
     table: Float[Tensor, "C C"] | None  # P(given | true) of labels exchanged with a similar class
+    prior: Float[Tensor, "C"]  # log P(true class)
+    gain: float  # log likelihood of the given labels minus that by their frequencies, per sample
+    fitted: int  # number of samples that it was fitted on
 
-    def posterior(self, scores: Float[Tensor, "b C"], y: Int[Tensor, "b"]) -> Float[Tensor, "b C"]:
+    @property
+    def informative(self) -> bool:
+        """Whether the scores explain the given labels better than the class frequencies do, beyond the gain of fitting."""
+        parameters = len(self.weight) + 2
+        return self.gain * self.fitted > parameters * math.log(self.fitted)
+
+    def probabilities(self, scores: Float[Tensor, "M b C"]) -> Float[Tensor, "b C"]:
+        """Return P(true class | features)."""
+        return class_probabilities(scores, scores.new_tensor(self.weight), self.prior.to(scores))
+
+    def label_probabilities(self, y: Int[Tensor, "b"]) -> Float[Tensor, "b C"]:
+        """Return P(given label | true class) for every true class."""
+        uniform = torch.full((len(y), len(self.prior)), self.any / (len(self.prior) - 1), device=y.device, dtype=self.prior.dtype)
+        if self.table is not None:
+            uniform += self.similar * self.table.T.contiguous()[y]
+        return uniform.scatter_(1, y[:, None], 1 - self.any - self.similar)
+
+    def posterior(self, scores: Float[Tensor, "M b C"], y: Int[Tensor, "b"]) -> Float[Tensor, "b C"]:
         """Return P(true class | features, given label)."""
-        q = torch.softmax(self.sharpness * scores, 1)
-        true = q.gather(1, y[:, None]) * (1 - self.any - self.similar)
-        uniform = self.any / (q.shape[1] - 1)
-        q = q * (uniform if self.table is None else uniform + self.similar * self.table.T.contiguous()[y])
-        q = q.scatter(1, y[:, None], true)
+        q = self.probabilities(scores) * self.label_probabilities(y).to(scores)
         return q / q.sum(1, keepdim=True).clamp_min(1e-30)
 
 
-def discriminate(
-    x: Float[Tensor, "N F"], y: Int[Tensor, "N"], classes: int, *, rounds: int = 2, folds: int = 5, shrink: float = 0.4,
-    seed: int = 0, by: Int[Tensor, "n"] | None = None, proven: bool = False,
-) -> tuple[Discriminant, Noise]:  # fmt: skip
-    """Return linear discriminants and the noise model, fitted in turn: each round uses the posteriors of the last one.
+def class_probabilities(
+    scores: Float[Tensor, "M b C"], weight: Float[Tensor, "M"], prior: Float[Tensor, "C"]
+) -> Float[Tensor, "b C"]:
+    """Return softmax(sum of the weighted scores + log prior)."""
+    return torch.softmax(torch.einsum("m,mbc->bc", weight, scores) + prior, 1)
 
-    In the first round, a sample's label has no effect on its own scores. From the second round on it has a small effect,
-    through the
-    posteriors of other samples: this makes the posteriors less extreme, mostly where features carry little information.
+
+def true_frequencies(count: Float[Tensor, "C"], noise: Tensor | float) -> Float[Tensor, "C"]:
+    """Return the frequencies of the true classes, from the counts of the given labels and the share of uniform noise.
+
+    Formula: given_c = (1 - u) true_c + u (n - true_c) / (C - 1), solved for true_c, at least `MIN_PRIOR_SAMPLES`
+    """
+    classes, n = len(count), count.sum()
+    spread = noise / (classes - 1)
+    true = ((count - spread * n) / torch.as_tensor(1 - noise - spread).clamp_min(0.02)).clamp_min(MIN_PRIOR_SAMPLES)
+    return true / true.sum()
+
+
+def fit_noise(each: Evidence, y: Int[Tensor, "N"], similar: bool = True, most: int = MAX_FITTED_SCORES, seed: int = 0) -> Noise:
+    """Return the weights of the scores and the noise shares under which the given labels are most likely.
+
+    Noise between similar classes looks like features that confuse these classes. It is fitted only if noise that is nearly all
+    of this kind explains the labels better than noise that is all uniform.
 
     Args:
-        rounds: number of rounds; the first one uses the given labels.
-        folds: number of folds; each fold is scored by discriminants fitted on the others.
-        shrink: weight of a multiple of the unit matrix in the covariance, 0 to 1.
-        seed: seed of the folds.
-        by, proven: as in `fit_noise`.
+        similar: also model exchanges with similar classes.
+        most: maximum number of scores to fit on.
+        seed: of the rows that are drawn if there are more.
     """
-    x = (x - x.mean(0)) / x.std().clamp_min(1e-12)
-    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
-    each = Discriminant(x, (order % folds).to(x.device), folds, classes)
-    noise = None
-    for _ in range(rounds):
-        for rows in each.blocks():
-            q = one_hot(y[rows], classes).to(x) if noise is None else noise.posterior(each.scores(rows), y[rows])
-            each.add(rows, q)
-        each.fit(shrink)
-        noise = fit_noise(each, y, by=by, proven=proven)
-    assert noise is not None  # rounds is 1 or more
-    return each, noise
+    classes, rows = each.classes, torch.arange(len(y), device=y.device)
+    limit = max(2 * classes, most // classes)
+    if len(y) > limit:
+        rows = torch.randperm(len(y), generator=torch.Generator().manual_seed(seed))[:limit].sort().values.to(y.device)
+    blocks = [each.scores(some) for some in rows.split(max(1, SCORE_BLOCK_SIZE // classes))]
+    count = torch.bincount(y, minlength=classes)
+    fit = _Likelihood(torch.cat(blocks, 1), y[rows], count)
+    plain = fit.maximum(0.0)
+    few = len(y) < MIN_SIMILARITY_SAMPLES * classes
+    if not similar or not plain.informative or few or not 2 < classes <= MAX_SIMILARITY_CLASSES:
+        return plain
+    alike = fit.maximum(SIMILAR_ONLY_SHARE)
+    if alike.gain <= plain.gain + MIN_SIMILAR_GAIN:
+        return plain
+    return max(fit.maximum(None), alike, key=lambda noise: noise.gain)
 
 
-def fit_noise(
-    each: Evidence, y: Int[Tensor, "N"], sharpness: Sequence[float] = SHARPNESS_GRID, similar: bool = True,
-    by: Int[Tensor, "n"] | None = None, proven: bool = False,
-) -> Noise:  # fmt: skip
-    """Return the sharpness and shares under which the given labels are most likely.
+class _Likelihood:
+    """Log likelihood of given labels as a function of the weights of scores and of the noise shares, in float64."""
 
-    Args:
-        sharpness: values to try.
-        similar: model exchanges with similar classes; not possible for classes with few samples.
-        by: rows to fit on, whose scores must fit in memory; None: all rows, block by block.
-        proven: return sharpness 0 and no noise unless the scores make the labels more likely than chance, by more than the
-        gain of
-            fitting three free parameters (half of log n each): otherwise uninformative features look like wrong labels.
-            Also ignore
-            exchanges with similar classes if they would explain more than half of all labels.
-    """
-    if by is not None:
-        rows = by.split(max(1, lda.SCORE_BLOCK_SIZE // each.classes))
-        each, y = StoredScores(torch.cat([each.scores(some) for some in rows])), y[by]
-    similar = similar and each.classes <= MAX_SIMILARITY_CLASSES
+    def __init__(self, scores: Float[Tensor, "M n C"], y: Int[Tensor, "n"], count: Int[Tensor, "C"]):
+        device = "cpu" if scores.device.type == "mps" else scores.device  # MPS has no float64
+        scores, self.y, self.count = scores.to(device, torch.float64), y.to(device), count.to(device).double()
+        scores = scores - scores.mean(2, keepdim=True)
+        self.scale = scores.square().mean((1, 2)).sqrt().clamp_min(1e-12)
+        self.scores = scores / self.scale[:, None, None]
+        self.chance = float((self.count / self.count.sum())[self.y].log().mean())
 
-    def likeliest(mixed: bool) -> tuple[float, Noise]:
-        found = (fit_at_sharpness(each, y, t, mixed, MIN_TABLE_PROBABILITY if proven else 0.0) for t in sharpness)
-        return max(found, key=lambda pair: pair[0])
+    def maximum(self, similar: float | None) -> Noise:
+        """Return the most likely noise; `similar`: share of similar classes in the noise, None: fitted too."""
+        with threadpool_limits(1, "blas"):  # threads only wait for each other on vectors of four numbers
+            found = [self._climb(similar, start) for start in (0.05, 0.4)]
+        return max(found, key=lambda noise: noise.gain)
 
-    if not proven:
-        return likeliest(similar)[1]
-    likelihood, plain = likeliest(mixed=False)
-    chance = -len(y) * math.log(each.classes)
-    if likelihood <= chance + 1.5 * math.log(len(y)) or plain.any >= 1 - 1 / each.classes:
-        return Noise(0.0, 0.0, 0.0, None)
-    noise = likeliest(mixed=True)[1] if similar else plain
-    return noise if noise.any + noise.similar <= 0.5 else plain
+    def _climb(self, similar: float | None, start: float) -> Noise:
+        members = len(self.scores)
+        values = np.array([math.log(1.5 / members)] * members + [math.log(start / (1 - start))] + [1.0] * (similar is None))
+        bounds = [PARAMETER_BOUNDS[0]] * members + [PARAMETER_BOUNDS[1]] * (len(values) - members)
+        table = None
+        for _ in range(1 if similar == 0 else TABLE_UPDATES_COUNT):
+            if similar != 0:
+                table = similar_classes(self._parts(torch.as_tensor(values), similar)[0])
+            values = minimize(self._objective, values, (similar, table), "L-BFGS-B", jac=True, bounds=bounds).x
+        p, any_share, similar_share, prior = self._parts(torch.as_tensor(values), similar)
+        gain = float(self._log_likelihood(p, any_share, similar_share, table)) - self.chance
+        weight = torch.as_tensor(values[:members]).exp() / self.scale.cpu()
+        return Noise(tuple(weight.tolist()), float(any_share), float(similar_share), table, prior.log(), gain, len(self.y))
+
+    def _parts(self, values: Tensor, similar: float | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return P(class | features), the two noise shares, and the class prior, for some parameter values."""
+        classes, members, values = len(self.count), len(self.scores), values.to(self.scores)
+        share = torch.sigmoid(values[-1]) if similar is None else values.new_tensor(similar)
+        noise = torch.sigmoid(values[members]) * (1 - 1 / classes)
+        prior = true_frequencies(self.count, noise * (1 - share))
+        p = class_probabilities(self.scores, values[:members].exp(), prior.log())
+        return p, noise * (1 - share), noise * share, prior
+
+    def _log_likelihood(self, p: Tensor, any_share: Tensor, similar_share: Tensor, table: Tensor | None) -> Tensor:
+        own = p.gather(1, self.y[:, None])[:, 0]
+        given = (1 - any_share - similar_share) * own + any_share * (1 - own) / (p.shape[1] - 1)
+        if table is not None:
+            given = given + similar_share * (p * table.T[self.y]).sum(1)
+        return given.clamp_min(1e-30).log().mean()
+
+    def _objective(self, values: np.ndarray, similar: float | None, table: Tensor | None) -> tuple[float, np.ndarray]:
+        with torch.enable_grad():
+            point = torch.tensor(values, requires_grad=True)
+            p, any_share, similar_share, _ = self._parts(point, similar)
+            loss = -self._log_likelihood(p, any_share, similar_share, table)
+            loss.backward()
+        assert point.grad is not None
+        return loss.item(), point.grad.numpy()
 
 
-def fit_at_sharpness(
-    each: Evidence, y: Int[Tensor, "N"], sharpness: float, mixed: bool, min_probability: float = 0.0
-) -> tuple[float, Noise]:
-    """Return the log likelihood of the given labels at this sharpness, and the shares that maximise it."""
-    table, given, own, similar = None, None, [], []
-    if mixed:
-        sums: Tensor | Any = 0
-        for rows in each.blocks():
-            p = threshold(torch.softmax(sharpness * each.scores(rows), 1), min_probability, 0)
-            sums = sums + p.T @ p
-        table = sums.fill_diagonal_(0) / sums.sum(1, keepdim=True).clamp_min(1e-30)
-        given = table.T.contiguous()  # one row per given label
-    for rows in each.blocks():
-        p = torch.softmax(sharpness * each.scores(rows), 1)
-        own.append(p.gather(1, y[rows, None]).squeeze(1))
-        if given is not None:
-            similar.append((p * given[y[rows]]).sum(1))
-    own = torch.cat(own)
-    ways = [own, (1 - own) / (each.classes - 1), *([torch.cat(similar)] if similar else [])]
-    shares, likelihood = fit_shares(torch.stack(ways))
-    return likelihood, Noise(sharpness, shares[1], shares[2] if similar else 0.0, table)
-
-
-def fit_shares(ways: Float[Tensor, "W N"], steps: int = 100) -> tuple[list[float], float]:
-    """Return the shares of a mixture that maximise the likelihood, by expectation-maximisation, and the log likelihood."""
-    shares = ways.new_full((len(ways),), 0.2 / (len(ways) - 1))
-    shares[0] = 0.8
-    for _ in range(steps):
-        joint = shares[:, None] * ways
-        shares = (joint / joint.sum(0).clamp_min(1e-30)).mean(1)
-    return shares.tolist(), float((shares[:, None] * ways).sum(0).clamp_min(1e-30).log().sum())
+def similar_classes(p: Float[Tensor, "n C"]) -> Float[Tensor, "C C"]:
+    """Return P(given | true) of labels exchanged with a similar class: proportional to how often features suggest both."""
+    both = (p.T @ p).fill_diagonal_(0)
+    return both / both.sum(1, keepdim=True).clamp_min(1e-30)

@@ -1,0 +1,76 @@
+"""Probability that each label is right, and the most probable other label, from features of the whole data set."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from likewise.audit.label_scores import check_labelled
+from likewise.audit.records import LabelQuality
+from likewise.errors import LikewiseError
+from likewise.numerics.label_evidence import LabelEvidence, discriminate
+from likewise.numerics.off_topic import off_topic
+from likewise.similarity import at_least_float32, full_precision_matmul
+
+UNINFORMATIVE_REASON = "the features explain the labels no better than the class frequencies do"
+"""Reason why no label of a data set can be scored."""
+
+ALONE_REASON = "the only sample of its class, apart from copies"
+"""Reason why the label of a single sample cannot be scored."""
+
+
+@torch.no_grad()
+def score_labels(
+    x: Float[Tensor, "N F"], y: Int[Tensor, "N"], seed: int = 0, group: Int[Tensor, "N"] | None = None
+) -> LabelQuality:
+    """Return the probability that each label is right, and the label that is suggested if it is wrong.
+
+    Formula: the posterior of `Noise`: P(class | features, given label), from class densities and votes of neighbours that no
+        sample's own label affects. score = posterior of the given label; the suggested label has the highest posterior of the
+        others, confidence = its posterior / (1 - score), margin = its lead over the next one / (1 - score).
+    Differs: it is ours. Where the features say no more than the class frequencies, and for samples without another sample of
+        their class, the score is NaN: unknown.
+
+    Args:
+        x: features, or embeddings. Features of a network that was not trained with these labels have learned no wrong label.
+        y: labels, any integers.
+        seed: seed of the folds.
+        group: samples with the same number, 0 or more, belong together (a burst, a listing); -1: none.
+    """
+    check_labelled("score_labels", x, y)
+    label, y = y.unique(return_inverse=True)
+    if len(label) < 2:
+        raise LikewiseError(
+            f"score_labels: labels must have two classes or more, got only class {int(label[0])}; add another class"
+        )
+    x = at_least_float32(x).float()
+    with full_precision_matmul(x):
+        each, noise = discriminate(x, y, len(label), seed=seed, group=group)
+        score, density = torch.full((2, len(y)), torch.nan, dtype=torch.float64, device=x.device)
+        sure, ahead, suggested = torch.zeros_like(score), torch.zeros_like(score), y.clone()
+        outside = off_topic(x, y, len(label), seed).probability
+        for rows in each.blocks() if noise.informative else ():
+            scores, own = each.scores(rows).double(), y[rows, None]
+            q = noise.posterior(scores, y[rows])
+            score[rows] = q.gather(1, own)[:, 0]
+            alone = noise._replace(weight=noise.weight[:1]).probabilities(scores[:1])
+            density[rows] = alone.gather(1, own)[:, 0]
+            top = q.scatter(1, own, 0).topk(min(2, q.shape[1] - 1), 1)
+            wrong = (1 - score[rows]).clamp_min(1e-12)
+            suggested[rows], sure[rows] = top.indices[:, 0], (top.values[:, 0] / wrong).clamp_max(1)
+            ahead[rows] = sure[rows] - (top.values[:, 1] / wrong if top.values.shape[1] > 1 else 0)
+    alone = alone_in_class(each, y)
+    unknown = alone | (not noise.informative)
+    reason = UNINFORMATIVE_REASON if not noise.informative else ALONE_REASON if bool(alone.any()) else ""
+    return LabelQuality(
+        score.masked_fill(unknown, torch.nan), {"density": density.masked_fill(unknown, torch.nan)}, label[suggested], sure, ahead,
+        noise.any if noise.informative else torch.nan, noise.similar if noise.informative else torch.nan, unknown, reason, outside,
+    )  # fmt: skip
+
+
+def alone_in_class(each: LabelEvidence, y: Int[Tensor, "N"]) -> Bool[Tensor, "N"]:
+    """Return for which samples all samples of the same class are in the same cluster of copies."""
+    classes = int(y.max()) + 1
+    pair = (each.cluster * classes + y).unique()
+    return torch.bincount(pair % classes, minlength=classes)[y] == 1
