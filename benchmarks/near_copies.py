@@ -32,6 +32,10 @@ COPY_SHARE = 0.01
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".ppm", ".bmp"}
 
 
+def resized(image: Image.Image, share: float) -> Image.Image:
+    return image.resize((max(8, round(share * image.width)), max(8, round(share * image.height))))
+
+
 def compressed(image: Image.Image, quality: int) -> Image.Image:
     file = io.BytesIO()
     image.save(file, "JPEG", quality=quality)
@@ -45,8 +49,8 @@ def cropped(image: Image.Image, share: float, rng: np.random.Generator) -> Image
 
 
 COPY_WAYS: dict[str, Callable[[Image.Image, np.random.Generator], Image.Image]] = {
-    "half size": lambda p, rng: p.resize((max(8, p.width // 2), max(8, p.height // 2))),
-    "70 % size": lambda p, rng: p.resize((max(8, round(0.7 * p.width)), max(8, round(0.7 * p.height)))),
+    "half size": lambda p, rng: resized(p, 0.5),
+    "70 % size": lambda p, rng: resized(p, 0.7),
     "JPEG 30": lambda p, rng: compressed(p, 30),
     "JPEG 70": lambda p, rng: compressed(p, 70),
     "mirrored": lambda p, rng: ImageOps.mirror(p),
@@ -55,7 +59,7 @@ COPY_WAYS: dict[str, Callable[[Image.Image, np.random.Generator], Image.Image]] 
     "brighter": lambda p, rng: ImageEnhance.Brightness(p).enhance(1.2),
     "darker": lambda p, rng: ImageEnhance.Brightness(p).enhance(0.8),
     "mirrored crop, JPEG 50": lambda p, rng: compressed(ImageOps.mirror(cropped(p, 0.92, rng)), 50),
-    "half size, brighter": lambda p, rng: ImageEnhance.Brightness(p.resize((max(8, p.width // 2), max(8, p.height // 2)))).enhance(1.15),
+    "half size, brighter": lambda p, rng: ImageEnhance.Brightness(resized(p, 0.5)).enhance(1.15),
 }  # fmt: skip
 
 
@@ -65,7 +69,9 @@ def read_set(folder: Path, seed: int) -> tuple[list[Path], list[Image.Image]]:
     files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES)
     folders = sorted({file.parent for file in files})
     rank = {name: place for place, name in zip(rng.permutation(len(folders)).tolist(), folders)}
-    files = sorted(files, key=lambda file: (rank[file.parent], file))[:MAX_DRAWN_IMAGES]  # whole classes: hard neighbours
+    files = sorted(files, key=lambda file: (rank[file.parent], file))[
+        :MAX_DRAWN_IMAGES
+    ]  # whole classes: hard neighbours
     names, images, known = [], [], set()
     for file in files:
         try:
@@ -86,16 +92,24 @@ def thumbs(images: list[Image.Image]) -> torch.Tensor:
     return torch.nn.functional.normalize(torch.as_tensor(small))
 
 
+def freedom(image: Image.Image) -> float:
+    """Return the effective number of frequencies of an image: 1 / sum of squared energy shares."""
+    one = near._details(near._thumb(image), near.CROP_WINDOWS[:1])[0]
+    return float(1 / max((one**4).sum(), 1e-9)) if one.any() else 0.0
+
+
 def compared(images: list[Image.Image], pair: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Return bits, detail correlation and colour difference of pairs; NaN for pairs whose hashes are far apart."""
+    """Return bits, detail correlation, colour difference, shorter side and freedom of pairs; NaN if hashes are far apart."""
     bits, how = near._match(codes, pair)
-    found = np.full((len(pair), 3), np.nan)
+    found = np.full((len(pair), 5), np.nan)
     found[:, 0] = bits
     for p in np.flatnonzero(bits <= near.MAX_HASH_DISTANCE):
         window, turned, mirrored = how[p].tolist()
         i, j = pair[p].tolist()
         both = (images[j], images[i]) if turned else (images[i], images[j])
-        found[p, 1:] = near.agreement(*both, near.CROP_WINDOWS[window], bool(mirrored))
+        found[p, 1:3] = near.agreement(*both, near.CROP_WINDOWS[window], bool(mirrored))
+        found[p, 3] = min(min(image.size) for image in both)
+        found[p, 4] = min(freedom(image) for image in both)
     return found
 
 
@@ -108,7 +122,10 @@ def measure(folder: Path, out: Path, seed: int = 0) -> None:
     close, _ = near._neighbours(z, 5)
     pair = near._pairs(
         np.concatenate(
-            [np.stack([np.repeat(np.arange(count), 5), close.ravel()], 1), near._similar_hashes(codes, np.arange(count))]
+            [
+                np.stack([np.repeat(np.arange(count), 5), close.ravel()], 1),
+                near._similar_hashes(codes, np.arange(count)),
+            ]
         ),
         count,
     )
@@ -122,8 +139,13 @@ def measure(folder: Path, out: Path, seed: int = 0) -> None:
             way.append(name)
     out.mkdir(parents=True, exist_ok=True)
     shown = np.array([[str(names[i].relative_to(folder)) for i in row] for row in pair.tolist()])
-    np.savez(out / f"{folder.name}.npz", other=other, planted=np.array(planted), way=np.array(way), pair=shown, images=count)
-    print(f"{folder.name}: {count} images, {len(pair)} candidates, {int(np.isfinite(other[:, 1]).sum())} compared", flush=True)
+    np.savez(
+        out / f"{folder.name}.npz", other=other, planted=np.array(planted), way=np.array(way), pair=shown, images=count
+    )
+    print(
+        f"{folder.name}: {count} images, {len(pair)} candidates, {int(np.isfinite(other[:, 1]).sum())} compared",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

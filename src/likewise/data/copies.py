@@ -39,7 +39,9 @@ def exact_copies(items: Items, rows: Int[np.ndarray, "n"], pixels: bool = False)
     """
     rows = np.asarray(rows, np.int64)
     if (x := items.x) is not None:
-        return clusters_of([hashlib.blake2b((x[row] + 0.0).tobytes()).digest() for row in rows.tolist()])  # -0.0 + 0.0 = 0.0
+        return clusters_of(
+            [hashlib.blake2b((x[row] + 0.0).tobytes()).digest() for row in rows.tolist()]
+        )  # -0.0 + 0.0 = 0.0
     if items.path is None:
         return np.arange(len(rows))
     file = file_clusters(items, rows)
@@ -63,7 +65,7 @@ def pixel_clusters(
         box: the part of the file that the row shows.
     """
     places = list(zip(file.tolist(), box, strict=True))
-    boxes_of: dict[Hashable, set] = {}
+    boxes_of: dict[tuple[bytes, int], set] = {}
     for one, place in zip(digest, places, strict=True):
         boxes_of.setdefault((one, place[0]), set()).add(place)
     parted = {one for (one, _), boxes in boxes_of.items() if len(boxes) > 1}
@@ -89,7 +91,9 @@ def file_clusters(items: Items, rows: Int[np.ndarray, "n"]) -> Int[np.ndarray, "
 
     keys: list[KeyOfRow] = [lambda row, read=read: read(file_of(items, row)) for read in (size_of, tail_of, hash_of)]
     rows = np.asarray(rows, np.int64)
-    known = dict(zip(np.unique(rows).tolist(), staged_keys(np.unique(rows).tolist(), [read_or_alone(key) for key in keys])))
+    known = dict(
+        zip(np.unique(rows).tolist(), staged_keys(np.unique(rows).tolist(), [read_or_alone(key) for key in keys]))
+    )
     return clusters_of([known[row] for row in rows.tolist()])
 
 
