@@ -5,13 +5,15 @@
 
 A copy is made of a drawn image in one of the ways of `COPY_WAYS`. The different images are the candidates that
 `near_duplicates` would compare: the nearest neighbours by small colour thumbnails, and images with a similar hash. Images
-with equal pixels are left out. Each set is predicted by coefficients that were fitted on the other sets.
+with equal pixels are left out; pairs of the sets themselves that are copies by eye are in near_copies.json. Each set is
+predicted by coefficients that were fitted on the other sets.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,8 +28,11 @@ from likewise.errors import LikewiseError
 MAX_DRAWN_IMAGES, MAX_PLANTED_COPIES = 2500, 40
 """Images of a set that are compared, and copies of each kind."""
 
-COPY_SHARE = 0.01
-"""Assumed share of samples with a near copy: the weight of planted copies against different images in the fit."""
+MIN_DIFFERENT_PAIRS = 20
+"""Smallest number of listed pairs of different images with which a set counts in the fit of different images."""
+
+SEEN_FILE = Path(__file__).parent / "near_copies.json"
+"""Pairs of the sets themselves that were judged by eye: copies, and unclear ones, which are left out."""
 
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".ppm", ".bmp"}
 
@@ -148,6 +153,71 @@ def measure(folder: Path, out: Path, seed: int = 0) -> None:
     )
 
 
+def listed(evidence: np.ndarray) -> np.ndarray:
+    """Return whether the images of the pairs agree by the thresholds of `near_duplicates`."""
+    detail, tint = evidence[:, 1], evidence[:, 2]
+    return (detail >= near.MIN_DETAIL_CORRELATION) & (tint <= near.MAX_COLOUR_DIFFERENCE)
+
+
+def load_set(file: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """Return evidence of planted copies, of copies that the set has already, and of different images; number of images."""
+    found, seen = np.load(file), json.loads(SEEN_FILE.read_text()).get(file.stem, {})
+    kind = {tuple(pair): kind for kind, pairs in seen.items() for pair in pairs}
+    judged = np.array([kind.get(tuple(pair), "other") for pair in found["pair"].tolist()])
+    other = found["other"]
+    return found["planted"], other[judged == "copy"], other[judged == "other"], int(found["images"])
+
+
+def fit_odds(sets: list[tuple]) -> np.ndarray:
+    """Return the coefficients (1, bits, log(1 - detail)) of the log odds; copies and different images have equal weight."""
+    from sklearn.linear_model import LogisticRegression
+
+    x, y, weight = [], [], []
+    for planted, _, other, _ in sets:
+        for evidence, is_copy in ((planted[listed(planted)], 1), (other[listed(other)], 0)):
+            if is_copy or len(evidence) > MIN_DIFFERENT_PAIRS:
+                x.append(
+                    np.stack([evidence[:, 0], np.log(np.maximum(1 - evidence[:, 1], near.MIN_DETAIL_DIFFERENCE))], 1)
+                )
+                y.append(np.full(len(evidence), is_copy))
+                weight.append(np.full(len(evidence), 1 / len(evidence)))
+    x, y, weight = map(np.concatenate, (x, y, weight))
+    weight = 1000 * weight / np.where(y == 1, weight[y == 1].sum(), weight[y == 0].sum())
+    model = LogisticRegression(C=1e4, max_iter=9000).fit(x, y, weight)
+    return np.concatenate([model.intercept_, model.coef_[0]])
+
+
+def fit(folder: Path, share: float = 0.01, draws: int = 20) -> None:
+    """Print the coefficients, and for every set what coefficients of the other sets find among `share` planted copies."""
+    sets = {file.stem: load_set(file) for file in sorted(folder.glob("*.npz"))}
+    print("coefficients of all sets:", fit_odds(list(sets.values())).round(2).tolist())
+    print(
+        "| set | different pairs listed | recall, listed | recall, p >= 0.5 | precision, listed | precision, p >= 0.5 |"
+    )
+    rng, pooled = np.random.default_rng(0), []
+    for name, (planted, real, other, images) in sets.items():
+        by = fit_odds([one for key, one in sets.items() if key != name])
+        counts = np.zeros(6)
+        for _ in range(draws):
+            copies = np.concatenate([planted[rng.choice(len(planted), round(share * images))], real])
+            evidence = np.concatenate([copies[listed(copies)], other[listed(other)]])
+            is_copy = np.arange(len(evidence)) < listed(copies).sum()
+            odds = [near.copy_log_odds(*one[:2], coefficients=tuple(by)) for one in evidence]
+            p = near.copy_probabilities(np.array(odds))
+            pooled += [(chance, yes) for chance, yes in zip(p, is_copy)]
+            each = [(len(copies), (is_copy & (p >= least)).sum(), (p >= least).sum()) for least in (low, 0.5)]
+            counts += np.ravel(each)
+        whole, found, all_listed, _, sure, all_sure = counts
+        shown = (found / whole, sure / whole, found / all_listed, sure / all_sure)
+        print(f"| {name} | {int(listed(other).sum())} | " + " | ".join(f"{value:.3f}" for value in shown) + " |")
+    p, is_copy = np.array(pooled).T
+    for least, high in ((0, 0.05), (0.05, 0.2), (0.2, 0.5), (0.5, 0.8), (0.8, 0.95), (0.95, 1.01)):
+        inside = (p >= least) & (p < high)
+        print(
+            f"p from {least} to {high}: {inside.sum()} pairs, mean p {p[inside].mean():.3f}, copies {is_copy[inside].mean():.3f}"
+        )
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=["measure", "fit"])
@@ -157,3 +227,5 @@ if __name__ == "__main__":
     if given.command == "measure":
         for folder in given.folders:
             measure(folder, given.out)
+    else:
+        fit(given.folders[0])

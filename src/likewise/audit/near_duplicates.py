@@ -47,10 +47,16 @@ MAX_HASH_DISTANCE = 12
 
 Near duplicates of 200 birds, 90 % crops included, had at most 11. Two small objects on plain ground may differ in 1 bit, so a
 small distance alone proves nothing."""
-COPY_COEFFICIENTS = (-14.0, 0.0, -5.0, -3.0)
-"""Coefficients of `copy_probability`."""
-MIN_COPY_PROBABILITY = 0.5
-"""Smallest probability of a pair that is reported."""
+MIN_DETAIL_CORRELATION = 0.9
+"""Smallest correlation of details of two images that agree."""
+MAX_COLOUR_DIFFERENCE = 0.6
+"""Maximum difference of colours, as a share of their strength: an object in another colour is another object."""
+COPY_COEFFICIENTS = (-9.77, -0.25, -3.18)
+"""Coefficients of `copy_log_odds`, fitted on seven image sets (`benchmarks/near_copies.py`)."""
+MIN_LISTED_PROBABILITY = 0.05
+"""Smallest probability of a pair that is listed."""
+PRIOR_PAIRS = 4.0
+"""Number of pairs, half of them copies, that are added to those of a data set when its share of copies is estimated."""
 VECTOR_PROBABILITY = 0.99
 """Probability of being copies for samples without images whose vectors are nearly equal (`MAX_DISTANCE_SHARE`)."""
 MIN_DETAIL_DIFFERENCE = 1e-3
@@ -146,14 +152,17 @@ def near_duplicates(
     equal = ~both & (apart <= MAX_DISTANCE_SHARE * far[pair].min(1)) & (far[pair].min(1) > ROUNDING_DISTANCE)
     same = (exact[pair[:, 0]] == exact[pair[:, 1]]) | (equal & (apart == 0))
     bits, how = _match(codes, pair)
-    probability = np.where(same, 1.0, np.where(equal, VECTOR_PROBABILITY, 0.0))
     close = np.flatnonzero(both & ~same & (bits <= MAX_HASH_DISTANCE))
+    log_odds = np.full(len(pair), np.nan)
     jobs = ((image, *pair[p].tolist(), int(bits[p]), *how[p].tolist()) for p in close)
-    for done, (p, chance) in enumerate(zip(close, _in_threads(_compare, jobs)), 1):
-        probability[p] = chance
+    for done, (p, odds) in enumerate(zip(close, _in_threads(_compare, jobs)), 1):
+        log_odds[p] = np.nan if odds is None else odds
         report_progress(0.8 + 0.2 * done / len(close))
     report_progress(1.0)
-    kept = probability >= MIN_COPY_PROBABILITY
+    agrees = ~np.isnan(log_odds)
+    probability = np.where(same, 1.0, VECTOR_PROBABILITY)
+    probability[agrees] = copy_probabilities(log_odds[agrees])
+    kept = same | equal | (agrees & (probability >= MIN_LISTED_PROBABILITY))
     pair, same, probability = pair[kept], same[kept], probability[kept]
     bits, apart = np.where(both[kept], bits[kept], -1).astype(np.int64), apart[kept]
     shown, _ = _spanning(pair, np.lexsort((apart, bits, ~same, _within(pair, split))), count)
@@ -193,21 +202,34 @@ def agreement(a: Image.Image, b: Image.Image, window: Float[np.ndarray, "4"], mi
     return best, float(np.abs(one - two).mean()) / colour
 
 
-def copy_probability(bits: float, detail: float, tint: float) -> float:
-    """Return the probability that two images are copies, from the hash distance and the result of `agreement`.
+def copy_log_odds(bits: float, detail: float, coefficients: tuple[float, float, float] = COPY_COEFFICIENTS) -> float:
+    """Return the log odds that two images that agree are copies, if half of such pairs are.
 
-    Formula: sigmoid(b0 + b1 bits + b2 log(1 - detail) + b3 tint), with `COPY_COEFFICIENTS`
+    Formula: b0 + b1 bits + b2 log(1 - detail)
     """
-    evidence = (1.0, bits, np.log(max(1 - detail, MIN_DETAIL_DIFFERENCE)), tint)
-    return float(1 / (1 + np.exp(-np.dot(COPY_COEFFICIENTS, evidence).clip(-50, 50))))
+    return float(np.dot(coefficients, (1.0, bits, np.log(max(1 - detail, MIN_DETAIL_DIFFERENCE)))))
 
 
-def _compare(image: Callable, i: int, j: int, bits: int, window: int, turned: int, mirrored: int) -> float:
-    """Return the probability that two candidates show the same image."""
+def copy_probabilities(log_odds: Float[np.ndarray, "P"]) -> Float[np.ndarray, "P"]:
+    """Return the probability of each pair to be copies, with the share of copies that these pairs make most likely.
+
+    The share differs widely: nearly all photographs that agree are copies, and hardly any frames of a video.
+    Formula: p = sigmoid(log odds + log(s / (1 - s))), s = (sum p + PRIOR_PAIRS / 2) / (P + PRIOR_PAIRS), repeated
+    """
+    share, p = 0.5, np.zeros(len(log_odds))
+    for _ in range(200):
+        p = 1 / (1 + np.exp(-(log_odds + np.log(share / (1 - share)))))
+        share = (p.sum() + PRIOR_PAIRS / 2) / (len(p) + PRIOR_PAIRS)
+    return p
+
+
+def _compare(image: Callable, i: int, j: int, bits: int, window: int, turned: int, mirrored: int) -> float | None:
+    """Return the log odds that two candidates are copies; None if they do not agree."""
     images = [image(row) for row in ((j, i) if turned else (i, j))]
     if None in images:
-        return 0.0
-    return copy_probability(bits, *agreement(*images, CROP_WINDOWS[window], bool(mirrored)))  # pyright: ignore[reportCallIssue]
+        return None
+    detail, tint = agreement(*images, CROP_WINDOWS[window], bool(mirrored))  # pyright: ignore[reportCallIssue]
+    return copy_log_odds(bits, detail) if detail >= MIN_DETAIL_CORRELATION and tint <= MAX_COLOUR_DIFFERENCE else None
 
 
 def _thumb(image: Image.Image) -> Image.Image:

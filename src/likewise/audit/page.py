@@ -47,7 +47,8 @@ CURVE_DASHES = ("none", "7 3", "2 3", "8 3 2 3", "12 4")
 """SVG dash patterns that distinguish the curves of single scores."""
 
 SECTIONS = {
-    "conflicts": "Conflicts", "suspects": "Flagged labels", "off_topic": "Off-topic", "classes": "Classes", "errors": "Test errors", "groups": "Worst classes",
+    "conflicts": "Conflicts", "suspects": "Flagged labels", "off_topic": "Off-topic", "classes": "Classes",
+    "errors": "Test errors", "groups": "Worst classes",
     "duplicates": "Duplicates", "measured": "Detection", "verify": "Verification", "retrain": "Retraining",
     "notes": "Notes",
 }  # fmt: skip

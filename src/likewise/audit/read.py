@@ -14,6 +14,7 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePath
 from types import UnionType
 from typing import NamedTuple, get_type_hints
@@ -158,6 +159,20 @@ class Findings:
     def across(self) -> dict[str, int]:
         """Return the number of near duplicates between two splits, such as {"train-test": 3}."""
         return {parts: count for parts, count in self.about["duplicates"].items() if spans_two_splits(parts)}
+
+    @cached_property
+    def same_images(self) -> dict[int, list[int]]:
+        """Return lowest row -> all rows of every image that has exact copies."""
+        found = defaultdict(list)
+        for one in self.sample.values():
+            if one.same_as is not None:
+                found[one.same_as].append(one.row)
+        return dict(found)
+
+    def copies_of(self, row: int) -> list[int]:
+        """Return the other rows that show exactly the same image."""
+        first = self.sample[row].same_as
+        return [] if first is None else [other for other in self.same_images[first] if other != row]
 
     def merges(self) -> list[ClassLine]:
         """Return classes whose samples would mostly move to one other class, the largest share first."""
