@@ -191,9 +191,8 @@ def fit(folder: Path, share: float = 0.01, draws: int = 20) -> None:
     """Print the coefficients, and for every set what coefficients of the other sets find among `share` planted copies."""
     sets = {file.stem: load_set(file) for file in sorted(folder.glob("*.npz"))}
     print("coefficients of all sets:", fit_odds(list(sets.values())).round(2).tolist())
-    print(
-        "| set | different pairs listed | recall, listed | recall, p >= 0.5 | precision, listed | precision, p >= 0.5 |"
-    )
+    low = near.MIN_LISTED_PROBABILITY
+    print(f"| set | different pairs that agree | recall, p >= {low} | p >= 0.5 | precision, p >= {low} | p >= 0.5 |")
     rng, pooled = np.random.default_rng(0), []
     for name, (planted, real, other, images) in sets.items():
         by = fit_odds([one for key, one in sets.items() if key != name])

@@ -171,7 +171,8 @@ def best_label(chance: dict[int, float], wrong: float, names: tuple[str, ...]) -
     ranked = sorted(chance.items(), key=lambda one: (-one[1], one[0]))
     second = ranked[1][1] if len(ranked) > 1 else 0.0
     wrong = max(wrong, PROBABILITY_EPSILON)
-    return names[ranked[0][0]], min(1.0, ranked[0][1] / wrong), min(1.0, (ranked[0][1] - second) / wrong)
+    best = float(ranked[0][1])
+    return names[ranked[0][0]], min(1.0, best / wrong), min(1.0, (best - second) / wrong)
 
 
 def copy_reason(others: list[tuple[int, str]]) -> str:

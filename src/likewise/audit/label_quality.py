@@ -52,7 +52,6 @@ def score_split(subject: Subject, name: str, explained: ExplainedErrors, config:
     alone = (class_sizes(e.y) == 1).cpu().numpy()
     if int(e.y.max()) < 1 or alone.all():
         scored = unscored(e.y.cpu(), "the split has one class" if int(e.y.max()) < 1 else "every class has one sample")
-        note_unknown(subject, name, scored)
         classes = mark_unknown(relabel.class_findings(scored.suggested, scored.suggested), e.y.cpu(), scored)
         return SplitQuality(scored, {}, near, classes, alone)
     scored = score_labels(e.z, e.y, e.f, seed=config.seed)
@@ -72,7 +71,6 @@ def score_split(subject: Subject, name: str, explained: ExplainedErrors, config:
     scored = dataclasses.replace(scored, **on_cpu(scored))
     assert scored.unknown is not None
     scored = dataclasses.replace(scored, unknown=scored.unknown | torch.as_tensor(alone))
-    note_unknown(subject, name, scored)
     y = e.y.cpu()
     classes = mark_unknown(relabel.class_findings(y, scored.suggested.where(scored.score < 0.5, y)), y, scored)
     single = {k: single[k].cpu().double() for k in SCORE_DESCRIPTIONS if k in single}
@@ -89,14 +87,6 @@ def unscored(y: Int[Tensor, "N"], reason: str) -> LabelQuality:
     """Return the result for labels that cannot be scored at all."""
     nothing = torch.full((len(y),), torch.nan, dtype=torch.float64)
     return LabelQuality(nothing, {}, y, nothing, nothing, math.nan, math.nan, unknown_reason=reason)
-
-
-def note_unknown(subject: Subject, name: str, scored: LabelQuality) -> None:
-    """Add a note about labels that cannot be scored, if there is a reason that concerns more than single samples."""
-    count = int(scored.score.isnan().sum())
-    if count and scored.unknown_reason:
-        which = f"the {count:,} labels" if count == len(scored.score) else f"{count:,} of {len(scored.score):,} labels"
-        subject.notes.append(f"{which} of the {name} split cannot be scored: {scored.unknown_reason}")
 
 
 def mark_unknown(classes: ClassFindings, y: Int[Tensor, "N"], scored: LabelQuality) -> ClassFindings:

@@ -162,7 +162,7 @@ def near_duplicates(
     agrees = ~np.isnan(log_odds)
     probability = np.where(same, 1.0, VECTOR_PROBABILITY)
     probability[agrees] = copy_probabilities(log_odds[agrees])
-    kept = same | equal | (agrees & (probability >= MIN_LISTED_PROBABILITY))
+    kept = np.asarray(same | equal | (agrees & (probability >= MIN_LISTED_PROBABILITY)))
     pair, same, probability = pair[kept], same[kept], probability[kept]
     bits, apart = np.where(both[kept], bits[kept], -1).astype(np.int64), apart[kept]
     shown, _ = _spanning(pair, np.lexsort((apart, bits, ~same, _within(pair, split))), count)

@@ -73,11 +73,8 @@ def settle_copies(findings: Findings, settled: dict[str, Consensus]) -> dict[str
     added = {}
     for rows in findings.same_images.values():
         made = {row: settled[str(row)] for row in rows if str(row) in settled}
-        label_of = {
-            row: one.label or findings.sample[row].label
-            for row, one in made.items()
-            if one.choice in ("keep", "relabel")
-        }
+        labelled = {row: one for row, one in made.items() if one.choice in ("keep", "relabel")}
+        label_of = {row: one.label or findings.sample[row].label for row, one in labelled.items()}
         if len(set(label_of.values())) != 1:
             continue
         row, label = next(iter(label_of.items()))
@@ -118,10 +115,8 @@ def changes(findings: Findings, decisions: Iterable[Decision]) -> list[tuple]:
     settled = settle_copies(findings, find_consensus(d for d in decisions if d.kind == "sample"))
     for item, (choice, label, by) in sorted(settled.items(), key=lambda one: int(one[0])):
         if choice != "keep":
-            s, who = (
-                findings.sample[int(item)],
-                "; ".join(f"{d.reviewer}: {d.choice} {d.label}".strip() + copy_of(d, item) for d in by),
-            )
+            said = (f"{d.reviewer}: {d.choice} {d.label}".strip() + copy_of(d, item) for d in by)
+            s, who = findings.sample[int(item)], "; ".join(said)
             table.append((s.row, s.path, s.label, choice, label, who, "; ".join(d.note for d in by if d.note)))
     return table
 
