@@ -1,7 +1,7 @@
 """Near copies: planted copies of real images against their nearest different images, and the probability fitted to them.
 
-    python benchmarks/near_copies.py measure FOLDER... --out found    # folders of images: found/NAME.npz for each
-    python benchmarks/near_copies.py fit found                        # coefficients, precision and recall, set by set
+    python benchmarks/near_copies.py --measure FOLDER... --out found    # folders of images: found/NAME.npz for each
+    python benchmarks/near_copies.py --fit found                          # coefficients, precision and recall, set by set
 
 A copy is made of a drawn image in one of the ways of `COPY_WAYS`. The different images are the candidates that
 `near_duplicates` would compare: the nearest neighbours by small colour thumbnails, and images with a similar hash. Images
@@ -14,19 +14,18 @@ from __future__ import annotations
 import argparse
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
+from measure import parse_with_quick
 from PIL import Image, ImageEnhance, ImageOps
 
 from likewise.audit import near_duplicates as near
+from likewise.audit.copy_probability import MIN_DETAIL_DIFFERENCE, copy_log_odds, copy_probabilities
 from likewise.data.images import read_image
 from likewise.errors import LikewiseError
-
-MAX_DRAWN_IMAGES, MAX_PLANTED_COPIES = 2500, 40
-"""Images of a set that are compared, and copies of each kind."""
 
 MIN_DIFFERENT_PAIRS = 20
 """Smallest number of listed pairs of different images with which a set counts in the fit of different images."""
@@ -68,15 +67,13 @@ COPY_WAYS: dict[str, Callable[[Image.Image, np.random.Generator], Image.Image]] 
 }  # fmt: skip
 
 
-def read_set(folder: Path, seed: int) -> tuple[list[Path], list[Image.Image]]:
-    """Return up to `MAX_DRAWN_IMAGES` readable images below a folder, drawn from whole classes, without equal pixels."""
+def read_set(folder: Path, most: int, seed: int) -> tuple[list[Path], list[Image.Image]]:
+    """Return up to `most` readable images below a folder, drawn from whole classes, without equal pixels."""
     rng = np.random.default_rng(seed)
     files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES)
     folders = sorted({file.parent for file in files})
     rank = {name: place for place, name in zip(rng.permutation(len(folders)).tolist(), folders)}
-    files = sorted(files, key=lambda file: (rank[file.parent], file))[
-        :MAX_DRAWN_IMAGES
-    ]  # whole classes: hard neighbours
+    files = sorted(files, key=lambda file: (rank[file.parent], file))[:most]  # whole classes: hard neighbours
     names, images, known = [], [], set()
     for file in files:
         try:
@@ -118,9 +115,9 @@ def compared(images: list[Image.Image], pair: np.ndarray, codes: np.ndarray) -> 
     return found
 
 
-def measure(folder: Path, out: Path, seed: int = 0) -> None:
+def measure(folder: Path, options: argparse.Namespace, seed: int = 0) -> None:
     """Write evidence of planted copies and of different images of one set."""
-    names, images = read_set(folder, seed)
+    names, images = read_set(folder, options.images, seed)
     rng, count = np.random.default_rng(seed), len(images)
     codes = np.stack([near.perceptual_hash(image) for image in images])
     z = thumbs(images)
@@ -137,15 +134,20 @@ def measure(folder: Path, out: Path, seed: int = 0) -> None:
     other = compared(images, pair, codes)
     planted, way = [], []
     for name, change in COPY_WAYS.items():
-        for row in rng.choice(count, min(MAX_PLANTED_COPIES, count), replace=False).tolist():
+        for row in rng.choice(count, min(options.copies, count), replace=False).tolist():
             copy = change(images[row], rng)
             both = np.stack([codes[row], near.perceptual_hash(copy)])
             planted.append(compared([images[row], copy], np.array([[0, 1]]), both)[0])
             way.append(name)
-    out.mkdir(parents=True, exist_ok=True)
+    options.out.mkdir(parents=True, exist_ok=True)
     shown = np.array([[str(names[i].relative_to(folder)) for i in row] for row in pair.tolist()])
     np.savez(
-        out / f"{folder.name}.npz", other=other, planted=np.array(planted), way=np.array(way), pair=shown, images=count
+        options.out / f"{folder.name}.npz",
+        other=other,
+        planted=np.array(planted),
+        way=np.array(way),
+        pair=shown,
+        images=count,
     )
     print(
         f"{folder.name}: {count} images, {len(pair)} candidates, {int(np.isfinite(other[:, 1]).sum())} compared",
@@ -176,9 +178,7 @@ def fit_odds(sets: list[tuple]) -> np.ndarray:
     for planted, _, other, _ in sets:
         for evidence, is_copy in ((planted[listed(planted)], 1), (other[listed(other)], 0)):
             if is_copy or len(evidence) > MIN_DIFFERENT_PAIRS:
-                x.append(
-                    np.stack([evidence[:, 0], np.log(np.maximum(1 - evidence[:, 1], near.MIN_DETAIL_DIFFERENCE))], 1)
-                )
+                x.append(np.stack([evidence[:, 0], np.log(np.maximum(1 - evidence[:, 1], MIN_DETAIL_DIFFERENCE))], 1))
                 y.append(np.full(len(evidence), is_copy))
                 weight.append(np.full(len(evidence), 1 / len(evidence)))
     x, y, weight = map(np.concatenate, (x, y, weight))
@@ -201,8 +201,8 @@ def fit(folder: Path, share: float = 0.01, draws: int = 20) -> None:
             copies = np.concatenate([planted[rng.choice(len(planted), round(share * images))], real])
             evidence = np.concatenate([copies[listed(copies)], other[listed(other)]])
             is_copy = np.arange(len(evidence)) < listed(copies).sum()
-            odds = [near.copy_log_odds(*one[:2], coefficients=tuple(by)) for one in evidence]
-            p = near.copy_probabilities(np.array(odds))
+            odds = [copy_log_odds(*one[:2], coefficients=tuple(by)) for one in evidence]
+            p = copy_probabilities(np.array(odds))
             pooled += [(chance, yes) for chance, yes in zip(p, is_copy)]
             each = [(len(copies), (is_copy & (p >= least)).sum(), (p >= least).sum()) for least in (low, 0.5)]
             counts += np.ravel(each)
@@ -217,14 +217,23 @@ def fit(folder: Path, share: float = 0.01, draws: int = 20) -> None:
         )
 
 
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--measure", nargs="+", type=Path, default=[], help="folders of images")
+    parser.add_argument("--fit", type=Path, help="folder of the measured sets")
+    parser.add_argument("--images", type=int, default=2500, help="images of a set that are compared")
+    parser.add_argument("--copies", type=int, default=40, help="copies of each kind")
+    parser.add_argument("--out", type=Path, default=Path("found"), help="folder for the measured sets")
+    return parse_with_quick(parser, words, images=60, copies=5)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    options = parse(words)
+    for folder in options.measure:
+        measure(folder, options)
+    if options.fit:
+        fit(options.fit)
+
+
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["measure", "fit"])
-    parser.add_argument("folders", nargs="+", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("found"))
-    given = parser.parse_args()
-    if given.command == "measure":
-        for folder in given.folders:
-            measure(folder, given.out)
-    else:
-        fit(given.folders[0])
+    main()

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from likewise.audit.audit import audit, folder_for, load_image, without_nan
+from likewise.audit.audit import audit, folder_for, without_nan
+from likewise.audit.find_copies import load_image
 from likewise.audit.label_quality import SCORE_DESCRIPTIONS
 from likewise.audit.read import read_findings
 from likewise.audit.source import open_subject

@@ -1,25 +1,29 @@
 """Copies with other labels: posteriors by hand, and a folder of real images with planted conflicts from end to end."""
 
 import csv
-from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image, ImageFilter
 
 from likewise.audit import audit as stage
 from likewise.audit.conflicts import (
-    Copies,
     Judged,
+    add_copies,
     at_most_one_right,
     copy_reason,
     exact_evidence,
     in_conflict,
     near_evidence,
 )
+from likewise.audit.find_copies import Copies
 from likewise.audit.near_duplicates import Duplicates, NearCopies
 from likewise.audit.read import read_findings
+from likewise.audit.records import AuditSplit, LabelQuality, SplitQuality, Subject
+from likewise.audit.relabel import class_findings
 from likewise.config import Audit
+from likewise.types import Embedded, Items
 from likewise.web.review.consensus import changes, corrected
 from likewise.web.review.store import Store
 
@@ -218,10 +222,65 @@ def test_unknown_scores_of_copies_are_shared(tmp_path):
     assert {one.state for one in read.sample.values() if one.row not in (4, 7)} == {"unknown"}
 
 
-def test_lowest_rows_of_exact_copies():
-    none = np.zeros(0)
-    pairs = Duplicates(none.astype(int), none.astype(int), none, none.astype(int), none.astype(str), none,
-                       np.array([0, 1, 0, 2]), NearCopies(np.zeros((0, 2), int), none))  # fmt: skip
-    copies = Copies(np.array([9, 4, 3, 5]), np.zeros(4, int), pairs)
-    assert copies.first_row() == {9: 3, 3: 3}
-    assert Copies(ROWS[:0], ROWS[:0], replace(pairs, cluster=ROWS[:0])).first_row() == {}
+def quality(score, suggested, confidence, names, off_topic=None, copies=None):
+    tensor = [torch.tensor(one, dtype=torch.float64) for one in (score, confidence)]
+    scored = LabelQuality(tensor[0], {}, torch.tensor(suggested), tensor[1], tensor[1], 0.1, 0.0, off_topic=off_topic)
+    y = torch.zeros(len(score), dtype=torch.int64)
+    return SplitQuality(
+        scored, {}, np.full((len(score), 1), -1), class_findings(y, y), np.zeros(len(score), bool), copies or {}
+    )
+
+
+def subject_of(label, split):
+    """Two splits of one data set; labels are classes of `NAMES`."""
+    items = Items("toy", np.array(label), NAMES)
+    rows = {name: np.flatnonzero(np.array(split) == name) for name in ("train", "test")}
+    splits = {
+        name: AuditSplit(Embedded(torch.zeros(len(own), 2), torch.as_tensor(items.y[own]), torch.as_tensor(own)), NAMES)
+        for name, own in rows.items()
+    }
+    return Subject("toy", items, splits, splits["test"], [], torch.device("cpu"))
+
+
+def copies_of(cluster, split, pair=(), probability=()):
+    none, no = np.zeros(0), np.zeros(0, np.int64)
+    near = NearCopies(np.array(pair, np.int64).reshape(-1, 2), np.array(probability, float))
+    found = Duplicates(no, no, none, no, no.astype(str), none, np.array(cluster), near)
+    return Copies(np.arange(len(cluster)), np.array(split), found)
+
+
+def test_a_retraining_takes_the_suggested_decisions_and_nothing_from_other_splits():
+    label = [0, 1, 0, 1, 0, 2, *[2] * 94]
+    split = ["train"] * 90 + ["test"] * 10
+    subject = subject_of(label, split)
+    score = np.full(100, 0.9)
+    score[[0, 2, 3, 5]] = 0.8, 0.1, 0.4, 0.95
+    sure = np.full(100, 0.6)
+    off = torch.zeros(90, dtype=torch.float64)
+    off[5] = 0.9
+    judged = {
+        "train": quality(score[:90], [1] * 90, sure[:90], NAMES, off),
+        "test": quality(score[90:], [1] * 10, sure[90:], NAMES),
+    }
+    cluster = np.arange(100)
+    cluster[1], cluster[99] = 0, 4  # rows 0 and 1 are one image; rows 4 (train, wren) and 99 (test, tit) are one
+    copies = copies_of(cluster, [0] * 90 + [1] * 10)
+    whole, inside = (add_copies(subject, judged, copies, across) for across in (True, False))
+    assert [np.flatnonzero(one["train"].state == "conflict").tolist() for one in (whole, inside)] == [[0, 1, 4], [0, 1]]
+    assert whole["test"].state[9] == "conflict" and inside["test"].state[9] == "ok"
+    # Odds 4 and 9: the robin of row 1 is right with 9 / 14, more than one half.
+    assert whole["train"].quality.score[[0, 1]].tolist() == pytest.approx([4 / 14, 9 / 14])
+    taken = stage.suggested_labels(subject.splits["train"], inside["train"], NAMES)
+    # Row 2: 0.9 * 0.6 = 0.54, relabelled; row 3: 0.6 * 0.6 = 0.36, dropped; row 5: of no class, dropped.
+    assert taken == {0: 1, 2: 1, 3: None, 5: None}
+
+
+def test_near_copies_lower_a_score_by_their_probability():
+    subject = subject_of([0, 1, *[2] * 98], ["train"] * 99 + ["test"])
+    judged = {
+        "train": quality(np.full(99, 0.5), [2] * 99, np.full(99, 0.1), NAMES),
+        "test": quality([0.9], [1], [0.5], NAMES),
+    }
+    found = add_copies(subject, judged, copies_of(np.arange(100), [0] * 99 + [1], [(0, 1)], [0.5]))
+    assert found["train"].quality.score[:3].tolist() == pytest.approx([0.25 + 0.5 / 3, 0.25 + 0.5 / 3, 0.5])
+    assert found["train"].state[:3].tolist() == ["flagged", "flagged", "ok"]

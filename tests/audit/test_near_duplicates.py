@@ -12,8 +12,6 @@ from likewise.audit import near_duplicates as module
 from likewise.audit.near_duplicates import (
     HASH_COEFFICIENTS,
     agreement,
-    copy_log_odds,
-    copy_probabilities,
     near_duplicates,
     perceptual_hash,
 )
@@ -151,19 +149,6 @@ def test_samples_without_a_picture_are_counted_and_judged_by_embedding():
     found, shares = near_duplicates(z, pictures.__getitem__, progress=(shares := []).append), shares
     assert pairs(found) == [(3, 5, "same")] and found.unread == 2
     assert shares == sorted(shares) and shares[-1] == 1
-
-
-def test_probability_of_copies_by_hand():
-    assert copy_log_odds(4, 1 - math.exp(-5)) == pytest.approx(-9.77 - 0.25 * 4 + 3.18 * 5)
-    assert copy_log_odds(0, 1.0) == copy_log_odds(0, 0.9999) == pytest.approx(-9.77 - 3.18 * math.log(1e-3))
-    (p,) = copy_probabilities(np.array([0.0]))
-    share = (p + 2) / 5
-    assert p == pytest.approx(share) == pytest.approx(0.5)  # s / (1 - s) = p / (1 - p)
-    many = copy_probabilities(
-        np.array([-3.0] * 800 + [3.0] * 4)
-    )  # frames of a video: pairs that agree a little are many
-    assert many[0] < 0.01 and many[-1] < 0.5 < copy_probabilities(np.array([3.0] * 4))[0]
-    assert copy_probabilities(np.zeros(0)).tolist() == []
 
 
 def test_the_same_pixels_count_as_one_cluster_even_if_other_pairs_join_them():

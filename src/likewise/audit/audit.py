@@ -8,26 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
-from PIL import Image
 
 from likewise._notebook import view
 from likewise.audit.attribution import INFLUENCE_METHODS, explain
-from likewise.audit.conflicts import Copies, add_copies, note_conflicts
+from likewise.audit.conflicts import add_copies, note_conflicts
+from likewise.audit.find_copies import Copies, find_copies, load_image
 from likewise.audit.label_quality import SCORE_DESCRIPTIONS, measure, score_split
-from likewise.audit.near_duplicates import near_duplicates
 from likewise.audit.page import write_page
-from likewise.audit.records import ExplainedErrors, SplitQuality, Subject
+from likewise.audit.records import AuditSplit, ExplainedErrors, SplitQuality, Subject
 from likewise.audit.retrain import retrain
 from likewise.audit.source import open_subject
 from likewise.audit.states import ALONE_REASON, REVIEWED_STATES, STATE_DESCRIPTIONS, suggested_decision
 from likewise.audit.write import write_tables
 from likewise.config import Audit, check
-from likewise.data.copies import exact_copies, file_clusters, whole_or_box
-from likewise.data.images import image_of
 from likewise.io.files import make_folder, write_json
 from likewise.io.progress import bar
-from likewise.types import Items, LikewiseError
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +54,7 @@ def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
         for name in subject.splits:
             quality[name] = score_split(subject, name, explained, config)
             progress.advance(1)
-    copies = find_duplicates(subject, config)
+    copies = find_copies(subject, config.quiet)
     conflicts = note_conflicts(subject, copies)
     trainable = add_copies(subject, quality, copies, across=False)
     quality = add_copies(subject, quality, copies)
@@ -83,34 +78,6 @@ def folder_for(subject: Subject, config: Audit) -> Path:
     """Create and return the output folder: `audit` in the run's folder, or audit/NAME for a file of embeddings."""
     default = subject.run.path / "audit" if subject.run else Path("audit") / Path(config.targets[0]).stem
     return make_folder(config.out or default, "audit")
-
-
-def find_duplicates(subject: Subject, config: Audit) -> Copies:
-    """Find exact and near duplicates over all splits."""
-    row = np.concatenate([split.e.row.numpy() for split in subject.splits.values()])
-    split_of = np.concatenate([np.full(len(split.e.row), n) for n, split in enumerate(subject.splits.values())])
-    z = torch.cat([split.e.z for split in subject.splits.values()])
-    items = subject.items
-    show = None if items.path is None else lambda place: load_image(items, int(row[place]))
-    vectors = exact_copies(items, row) if items.x is not None else None
-    place = None
-    if items.path is not None and items.box is not None:
-        place = (file_clusters(items, row), [whole_or_box(items, one) for one in row.tolist()])
-    with bar("find near duplicates", 100, quiet=config.quiet) as progress:
-        found = near_duplicates(z, show, split_of, progress=progress.reach, vectors=vectors, place=place)
-    if found.unread:
-        subject.notes.append(f"{found.unread} images could not be read, so near duplicates of them are not found")
-    return Copies(row, split_of, found)
-
-
-def load_image(items: Items, row: int) -> Image.Image | None:
-    """Return the image of a row; None if the data has no images, or if this one cannot be read."""
-    if items.path is None:
-        return None
-    try:
-        return image_of(items, row)
-    except (LikewiseError, OSError):
-        return None
 
 
 def build_summary(
@@ -171,22 +138,24 @@ def retrain_with_suggestions(
 ) -> dict:
     """Train again with the labels that the audit suggests.
 
-    `suggested_decision` says which samples are relabelled and which are dropped.
-
     Args:
         quality: label scores without the evidence of copies in other splits.
     """
     assert subject.run is not None and subject.settings is not None
-    split, found = subject.splits["train"], quality["train"]
-    state = found.state
-    number = {name: c for c, name in enumerate(subject.items.class_name)}
-    labels = {}
+    labels = suggested_labels(subject.splits["train"], quality["train"], subject.items.class_name)
+    return retrain(subject.run, subject.settings, subject.items, labels, config, folder, say)
+
+
+def suggested_labels(split: AuditSplit, found: SplitQuality, names: tuple[str, ...]) -> dict[int, int | None]:
+    """Return row -> new class number, or None to drop the row, for every row that `suggested_decision` changes."""
+    number, state, labels = {name: c for c, name in enumerate(names)}, found.state, {}
     for place in np.flatnonzero(np.isin(state, REVIEWED_STATES)).tolist():
         suggested, confidence, _ = found.suggestion(place, split.names)
-        decision = suggested_decision(str(state[place]), float(found.quality.score[place]), confidence)
+        score = float(found.quality.score[place])
+        decision = suggested_decision(str(state[place]), None if math.isnan(score) else score, confidence)
         if decision != "keep":
             labels[int(split.e.row[place])] = number[suggested] if decision == "relabel" else None
-    return retrain(subject.run, subject.settings, subject.items, labels, config, folder, say)
+    return labels
 
 
 def without_nan(value):

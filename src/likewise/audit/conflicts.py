@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 
-from likewise.audit.near_duplicates import Duplicates, NearCopies
+from likewise.audit.find_copies import Copies
+from likewise.audit.near_duplicates import NearCopies
 from likewise.audit.records import CopyEvidence, SplitQuality, Subject
 
 MAX_CONFLICT_SHARE = 0.05
@@ -21,22 +22,6 @@ MAX_CONFLICT_SHARE = 0.05
 
 PROBABILITY_EPSILON = 1e-7
 """Scores are clamped to this distance from 0 and 1 before odds are computed."""
-
-
-class Copies(NamedTuple):
-    """Near duplicates of an audit: row of the data and number of the split of each sample, and pairs of these samples."""
-
-    row: Int[np.ndarray, "N"]
-    split_of: Int[np.ndarray, "N"]
-    found: Duplicates
-
-    def first_row(self) -> dict[int, int]:
-        """Return row -> lowest row among its exact copies, for rows that have exact copies."""
-        cluster = self.found.cluster
-        lowest = np.full(int(cluster.max(initial=-1)) + 1, np.iinfo(np.int64).max)
-        np.minimum.at(lowest, cluster, self.row)
-        several = np.bincount(cluster, minlength=len(lowest))[cluster] > 1
-        return dict(zip(self.row[several].tolist(), lowest[cluster[several]].tolist()))
 
 
 class Judged(NamedTuple):
@@ -100,7 +85,7 @@ def gather(subject: Subject, quality: dict[str, SplitQuality], copies: Copies) -
 
 
 def conflicts_are_many(subject: Subject, copies: Copies) -> bool:
-    """Return whether so many exact copies have several labels that this is probably intended."""
+    """Return whether the share of conflicting rows is so large that several labels per image are probably intended."""
     share = in_conflict(subject.items.y[copies.row], copies.found.cluster).mean() if len(copies.row) else 0.0
     return bool(share > MAX_CONFLICT_SHARE)
 

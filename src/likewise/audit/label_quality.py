@@ -112,7 +112,7 @@ def to_unit_interval(single: dict[str, Float[Tensor, "N"]]) -> dict[str, Float[T
 def measure(split: AuditSplit, found: SplitQuality, items: Items) -> dict:
     """Return how well the scores find injected label noise, if the true labels are known.
 
-    No score has used the true labels. Labels that a score cannot tell are left out of its metrics.
+    No score has used the true labels. Labels without a score are left out of its metrics.
     """
     nothing = {"measured": None, "suggested": None}
     rows = split.e.row.numpy()

@@ -15,6 +15,7 @@ from PIL import Image
 from scipy.fft import dctn
 from torch import Tensor
 
+from likewise.audit.copy_probability import copy_log_odds, copy_probabilities
 from likewise.data.copies import clusters_of, pixel_clusters, pixel_digest
 from likewise.errors import LikewiseError
 from likewise.retrieval.ranking import nearest
@@ -51,16 +52,10 @@ MIN_DETAIL_CORRELATION = 0.9
 """Smallest correlation of details of two images that agree."""
 MAX_COLOUR_DIFFERENCE = 0.6
 """Maximum difference of colours, as a share of their strength: an object in another colour is another object."""
-COPY_COEFFICIENTS = (-9.77, -0.25, -3.18)
-"""Coefficients of `copy_log_odds`, fitted on seven image sets (`benchmarks/near_copies.py`)."""
 MIN_LISTED_PROBABILITY = 0.05
 """Smallest probability of a pair that is listed."""
-PRIOR_PAIRS = 4.0
-"""Number of pairs, half of them copies, that are added to those of a data set when its share of copies is estimated."""
 VECTOR_PROBABILITY = 0.99
 """Probability of being copies for samples without images whose vectors are nearly equal (`MAX_DISTANCE_SHARE`)."""
-MIN_DETAIL_DIFFERENCE = 1e-3
-"""Smallest difference of details that is told apart from 0: compressing again causes more."""
 MIN_FIRST_CORRELATION = 0.6
 """Correlation after the coarse search below which the fine search is skipped.
 
@@ -150,7 +145,7 @@ def near_duplicates(
     both = has_image[pair].all(1)
     apart = _distance(z, pair)
     equal = ~both & (apart <= MAX_DISTANCE_SHARE * far[pair].min(1)) & (far[pair].min(1) > ROUNDING_DISTANCE)
-    same = (exact[pair[:, 0]] == exact[pair[:, 1]]) | (equal & (apart == 0))
+    same = np.equal(exact[pair[:, 0]], exact[pair[:, 1]]) | (equal & (apart == 0))
     bits, how = _match(codes, pair)
     close = np.flatnonzero(both & ~same & (bits <= MAX_HASH_DISTANCE))
     log_odds = np.full(len(pair), np.nan)
@@ -162,10 +157,11 @@ def near_duplicates(
     agrees = ~np.isnan(log_odds)
     probability = np.where(same, 1.0, VECTOR_PROBABILITY)
     probability[agrees] = copy_probabilities(log_odds[agrees])
-    kept = np.asarray(same | equal | (agrees & (probability >= MIN_LISTED_PROBABILITY)))
+    kept = np.flatnonzero(same | equal | (agrees & (probability >= MIN_LISTED_PROBABILITY)))
     pair, same, probability = pair[kept], same[kept], probability[kept]
     bits, apart = np.where(both[kept], bits[kept], -1).astype(np.int64), apart[kept]
-    shown, _ = _spanning(pair, np.lexsort((apart, bits, ~same, _within(pair, split))), count)
+    order = np.lexsort((apart, bits, ~same, _within(pair, split)))
+    shown, _ = _spanning(pair, order, count)
     _, cluster = _spanning(pair, np.flatnonzero(same), count)
     row, other = pair[shown].T
     return Duplicates(
@@ -200,27 +196,6 @@ def agreement(a: Image.Image, b: Image.Image, window: Float[np.ndarray, "4"], mi
     one, two = _colours(a, window), _colours(b, CROP_WINDOWS[0])
     colour = max(MIN_COLOUR_LEVEL, *(float(np.abs(some).mean()) for some in (one, two)))
     return best, float(np.abs(one - two).mean()) / colour
-
-
-def copy_log_odds(bits: float, detail: float, coefficients: tuple[float, float, float] = COPY_COEFFICIENTS) -> float:
-    """Return the log odds that two images that agree are copies, if half of such pairs are.
-
-    Formula: b0 + b1 bits + b2 log(1 - detail)
-    """
-    return float(np.dot(coefficients, (1.0, bits, np.log(max(1 - detail, MIN_DETAIL_DIFFERENCE)))))
-
-
-def copy_probabilities(log_odds: Float[np.ndarray, "P"]) -> Float[np.ndarray, "P"]:
-    """Return the probability of each pair to be copies, with the share of copies that these pairs make most likely.
-
-    The share differs widely: nearly all photographs that agree are copies, and hardly any frames of a video.
-    Formula: p = sigmoid(log odds + log(s / (1 - s))), s = (sum p + PRIOR_PAIRS / 2) / (P + PRIOR_PAIRS), repeated
-    """
-    share, p = 0.5, np.zeros(len(log_odds))
-    for _ in range(200):
-        p = 1 / (1 + np.exp(-(log_odds + np.log(share / (1 - share)))))
-        share = (p.sum() + PRIOR_PAIRS / 2) / (len(p) + PRIOR_PAIRS)
-    return p
 
 
 def _compare(image: Callable, i: int, j: int, bits: int, window: int, turned: int, mirrored: int) -> float | None:

@@ -126,7 +126,7 @@ class LabelQuality:
     `score` combines the `single` scores. `confidence`: probability of the suggested label if the given one is wrong;
     `margin`: its
     lead over the next label. `any` and `similar`: estimated shares of labels that are exchanged with any class, and with a
-    similar one. `unknown` marks labels that cannot be scored: their score is NaN, and `unknown_reason` says why in one
+    similar one. `unknown` marks labels that cannot be scored: their score is NaN, and `unknown_reason` is the reason in one
     sentence. `off_topic`: probability that the image fits no class; None: not computed.
     """
 
@@ -170,7 +170,7 @@ class ClassFindings:
 
 
 class CopyEvidence(NamedTuple):
-    """What copies of a sample with other labels say about its label: a sentence, and the suggested label if it is wrong."""
+    """Evidence from copies of a sample with other labels: a sentence, and the suggested label if the given one is wrong."""
 
     reason: str
     suggested: str = ""  # class name; empty: the suggestion without copies holds
@@ -181,7 +181,7 @@ class CopyEvidence(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SplitQuality:
-    """Label scores, nearest neighbours and class findings of one split, and what copies with other labels say."""
+    """Label scores, nearest neighbours and class findings of one split, and the evidence from copies with other labels."""
 
     quality: LabelQuality
     single: dict[str, Float[Tensor, "N"]]

@@ -75,7 +75,7 @@ def findings_html(audited) -> str:
 def unknown_lines(found: Findings) -> list[str]:
     """Return how many labels of each split cannot be scored, and why."""
     return [
-        f"unknown in {name}: {count:,} labels cannot be scored ({one_line(split['unknown_reason'])})"
+        f"unknown in {name}: {count:,} label{'s' * (count != 1)} cannot be scored ({one_line(split['unknown_reason'])})"
         for name, split in found.about["parts"].items()
         if (count := split.get("states", {}).get("unknown"))
     ]

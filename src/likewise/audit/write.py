@@ -9,7 +9,7 @@ from typing import SupportsFloat
 
 import numpy as np
 
-from likewise.audit.conflicts import Copies
+from likewise.audit.find_copies import Copies
 from likewise.audit.read import UNSPLIT_NAME
 from likewise.audit.records import AuditSplit, ExplainedErrors, SplitQuality, Subject
 from likewise.audit.states import ALONE_REASON

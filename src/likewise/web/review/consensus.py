@@ -67,7 +67,7 @@ def find_consensus(decisions: Iterable[Decision]) -> dict[str, Consensus]:
 def settle_copies(findings: Findings, settled: dict[str, Consensus]) -> dict[str, Consensus]:
     """Return the decisions with those about exact copies added: a label that people chose for an image holds for its copies.
 
-    It holds for copies with another label about which nobody has decided, unless people chose different labels for the image.
+    It holds for copies with another label that have no decision, unless people chose different labels for the image.
     A removal concerns one row: people may remove a copy because it is one.
     """
     added = {}
