@@ -245,6 +245,26 @@ def test_audit(run, tmp_path, capsys):
     assert "MultiSimilarity | Uniform(share=0.3" in text and text in capsys.readouterr().out
 
 
+@starts("benchmarks/near_copies.py")
+def test_near_copies(pictures, tmp_path, capsys):
+    module = importlib.import_module("near_copies")
+    module.main(["--quick", "--measure", str(pictures), "--out", str(tmp_path)])
+    found = dict(np.load(tmp_path / f"{pictures.name}.npz"))
+    assert found["planted"].shape == (5 * len(module.COPY_WAYS), 5) and found["images"] == 60
+    rng = np.random.default_rng(0)
+    for name in "abc":  # measured sets in which copies agree more than different images
+        pair = np.array([[f"{name}{at}", f"{name}{at + 1}"] for at in range(40)])
+        evidence = [
+            np.stack([rng.integers(0, 9, 40), rng.uniform(*ends, 40), np.full(40, 0.1)], 1)
+            for ends in ((0.9, 0.94), (0.93, 1))
+        ]
+        np.savez(tmp_path / f"{name}.npz", other=evidence[0], planted=evidence[1], pair=pair, images=400)
+    (tmp_path / f"{pictures.name}.npz").unlink()
+    module.main(["--fit", str(tmp_path)])
+    told = capsys.readouterr().out
+    assert "coefficients of all sets" in told and re.search(r"^\| c \| 40 \| \d\.\d{3} \|", told, re.M)
+
+
 @starts("benchmarks/parity.py")
 def test_parity(tmp_path, capsys):
     pytest.importorskip("pytorch_metric_learning")

@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from likewise.audit.audit import audit, folder_for, load_image, without_nan
+from likewise.audit.audit import audit, folder_for, without_nan
+from likewise.audit.find_copies import load_image
 from likewise.audit.label_quality import SCORE_DESCRIPTIONS
 from likewise.audit.read import read_findings
 from likewise.audit.source import open_subject
+from likewise.audit.states import ALONE_REASON, STATE_DESCRIPTIONS
+from likewise.audit.summary import findings_html
 from likewise.config import Audit, Train
 from likewise.data import load
 from likewise.runs.dataset import make_protocol
@@ -49,11 +52,18 @@ def keeps_the_contract(found):
     for line in cells:
         for name in about["scores"]:
             assert line[name] == "" or 0 <= float(line[name]) <= 1, (name, line)
-        assert bool(line["suggested"]) == (float(line["score"]) < 0.5)
+        state, suspect = line["state"], line["score"] != "" and float(line["score"]) < 0.5
+        assert state in STATE_DESCRIPTIONS and (state == "unknown") == (line["score"] == "")
+        assert bool(line["suggested"]) == suspect == (state == "flagged" or (state == "conflict" and suspect))
+        assert line["reason"] or state in ("ok", "flagged")
         assert line["suggested"] != line["label"]
     for name, one in about["parts"].items():
-        assert one["flagged"] == sum(bool(s.suggested) for row, s in read.sample.items() if part[row] == name)
-        assert 0 <= one["wrong"] <= one["samples"]
+        states = Counter(s.state for row, s in read.sample.items() if part[row] == name)
+        assert {state: count for state, count in one["states"].items() if count} == states
+        assert one["flagged"] == states["flagged"] + states["conflict"] and bool(one["unknown_reason"]) == bool(
+            states["unknown"]
+        )
+        assert one["wrong"] is None if states["unknown"] == one["samples"] else 0 <= one["wrong"] <= one["samples"]
     assert {part[c["row"]] for c in ({"row": int(line["row"])} for line in lines(found.folder, "causes.csv"))} <= {
         "train"
     }
@@ -311,25 +321,37 @@ def test_vectors_without_a_model(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("labels", "note"),
+    ("labels", "reason"),
     [
-        (["a"] * 9, "the all split has one class, so its labels cannot be scored"),
-        ([f"c{i}" for i in range(9)], "the all split has one sample per class, so its labels cannot be scored"),
-        (["a", "b"], "the all split has one sample per class, so its labels cannot be scored"),
-        (["a", "a"], "the all split has one class, so its labels cannot be scored"),
+        (["a"] * 9, "the split has one class"),
+        ([f"c{i}" for i in range(9)], "every class has one sample"),
+        (["a", "b"], "every class has one sample"),
+        (["a", "a"], "the split has one class"),
     ],
 )
-def test_labels_that_nobody_can_judge(tmp_path, labels, note):
+def test_labels_that_nobody_can_judge_are_unknown(tmp_path, labels, reason):
     found = vectors(tmp_path, labels)
-    read = keeps_the_contract(found)
-    assert note in found.about["notes"] and found.about["parts"]["all"]["wrong"] == 0
-    assert {one.score for one in read.sample.values()} == {0.5}
+    read, part = keeps_the_contract(found), json.loads((found.folder / "audit.json").read_text())["parts"]["all"]
+    assert part["wrong"] is part["of_all"] is None and part["unknown_reason"] == reason and part["states"]["ok"] == 0
+    assert {(one.score, one.state) for one in read.sample.values()} == {(None, "unknown")}
+    assert {one.kind for one in read.classes} == {"unknown"} and read.suspects == []
+    page = (found.folder / "audit.html").read_text("utf-8")
+    assert (
+        "how many of their labels are wrong is unknown" in page and "0.0%</td>" not in page and reason in page.lower()
+    )
+    assert (
+        "No label is flagged" not in page and "unknown" in findings_html(found) and "0.0%" not in findings_html(found)
+    )
 
 
 def test_samples_alone_in_their_class_are_not_counted_as_wrong(tmp_path):
     found = vectors(tmp_path, [*np.repeat(["a", "b"], 20), "c", "d", "e"])
-    keeps_the_contract(found)
-    assert found.about["parts"]["all"]["wrong"] < 3 and found.about["parts"]["all"]["classes"] == 5
+    read, part = keeps_the_contract(found), found.about["parts"]["all"]
+    assert part["wrong"] < 3 and part["classes"] == 5 and part["states"]["unknown"] == 3
+    assert {read.sample[row].reason for row in (40, 41, 42)} == {part["unknown_reason"]} == {ALONE_REASON}
+    assert [one.kind for one in read.classes] == ["clean", "clean", "unknown", "unknown", "unknown"]
+    known = [one.score for one in read.sample.values() if one.score is not None]
+    assert part["wrong"] == pytest.approx(sum(1 - score for score in known), abs=1e-4)
 
 
 def test_rows_in_no_part_are_told(tmp_path):

@@ -68,6 +68,8 @@ def test_a_class_of_one_is_neither_suspect_nor_counted(spoiled):
     found = score_split(alone, UNSPLIT_NAME, explain(subject, config), config)
     others = torch.arange(100) != 3
     assert not found.flagged[3] and found.wrong == pytest.approx(float((1 - found.quality.score)[others].sum()))
+    assert found.state[3] == "unknown" and found.quality.score[3].isnan() and found.alone.nonzero()[0].tolist() == [3]
+    assert found.classes.kind[5] == "unknown" and "unknown" not in found.classes.kind[:5]
 
 
 def test_features_that_say_nothing_are_told(tmp_path):

@@ -9,7 +9,12 @@ import torch
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
 from likewise.audit import near_duplicates as module
-from likewise.audit.near_duplicates import HASH_COEFFICIENTS, agreement, near_duplicates, perceptual_hash
+from likewise.audit.near_duplicates import (
+    HASH_COEFFICIENTS,
+    agreement,
+    near_duplicates,
+    perceptual_hash,
+)
 from likewise.errors import LikewiseError
 
 
@@ -144,6 +149,28 @@ def test_samples_without_a_picture_are_counted_and_judged_by_embedding():
     found, shares = near_duplicates(z, pictures.__getitem__, progress=(shares := []).append), shares
     assert pairs(found) == [(3, 5, "same")] and found.unread == 2
     assert shares == sorted(shares) and shares[-1] == 1
+
+
+def test_the_same_pixels_count_as_one_cluster_even_if_other_pairs_join_them():
+    copies = [scene(0), scene(0), scene(0), COPIES["packed"](scene(0)), scene(1)]
+    found = near_duplicates(apart(5), copies.__getitem__, split=np.array([1, 1, 1, 0, 0]))
+    assert found.cluster.tolist() == [0, 0, 0, 1, 2] and set(found.kind) == {"near"}
+    assert {tuple(pair) for pair in found.near.pair.tolist()} >= {(0, 3)} and (found.near.probability > 0.5).all()
+    same = near_duplicates(apart(3), lambda row: scene(0))
+    assert same.probability.tolist() == [1, 1] and same.cluster.tolist() == [0, 0, 0]
+
+
+def test_two_boxes_of_one_file_are_no_copies():
+    files, boxes = np.array([0, 0, 1]), [(0, 0, 9, 9), (0, 0, 8, 9), (0, 0, 9, 9)]
+    images = [scene(0), COPIES["cropped"](scene(0)), scene(0)]
+    found = near_duplicates(apart(3), images.__getitem__, k=2, place=(files, boxes))
+    assert (0, 1) not in zip(found.row, found.other) and found.cluster.tolist() == [0, 1, 0]
+
+
+def test_equal_vectors_of_a_data_set_are_exact_copies():
+    vectors = np.array([0, 1, 1, *range(2, 9), *[9] * 30])
+    found = near_duplicates(apart(40), vectors=vectors)
+    assert pairs(found) == [(1, 2, "same")]  # 30 equal vectors are a class at one point
 
 
 @pytest.mark.parametrize("count", [0, 1])

@@ -8,24 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
-from jaxtyping import Int
-from PIL import Image
 
 from likewise._notebook import view
 from likewise.audit.attribution import INFLUENCE_METHODS, explain
+from likewise.audit.conflicts import add_copies, note_conflicts
+from likewise.audit.find_copies import Copies, find_copies, load_image
 from likewise.audit.label_quality import SCORE_DESCRIPTIONS, measure, score_split
-from likewise.audit.near_duplicates import Duplicates, near_duplicates
 from likewise.audit.page import write_page
-from likewise.audit.records import ExplainedErrors, SplitQuality, Subject
+from likewise.audit.records import AuditSplit, ExplainedErrors, SplitQuality, Subject
 from likewise.audit.retrain import retrain
 from likewise.audit.source import open_subject
+from likewise.audit.states import ALONE_REASON, REVIEWED_STATES, STATE_DESCRIPTIONS, suggested_decision
 from likewise.audit.write import write_tables
 from likewise.config import Audit, check
-from likewise.data.images import image_of
 from likewise.io.files import make_folder, write_json
 from likewise.io.progress import bar
-from likewise.types import Items, LikewiseError
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,13 +54,16 @@ def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
         for name in subject.splits:
             quality[name] = score_split(subject, name, explained, config)
             progress.advance(1)
-    copies = find_duplicates(subject, config)
-    about = build_summary(subject, quality, explained, copies, config)
+    copies = find_copies(subject, config.quiet)
+    conflicts = note_conflicts(subject, copies)
+    trainable = add_copies(subject, quality, copies, across=False)
+    quality = add_copies(subject, quality, copies)
+    about = build_summary(subject, quality, explained, copies, config) | {"conflicts": conflicts}
     (folder / "audit.json").unlink(missing_ok=True)  # a folder with files of two audits must not look complete
     write_tables(folder, subject, quality, explained, copies, about)
     finish(folder, subject, about, config)
     if config.retrain:
-        about["retrain"] = retrain_with_suggestions(subject, quality, config, folder, say)
+        about["retrain"] = retrain_with_suggestions(subject, trainable, config, folder, say)
         finish(folder, subject, about, config)
     return Audited(folder, about)
 
@@ -80,34 +80,8 @@ def folder_for(subject: Subject, config: Audit) -> Path:
     return make_folder(config.out or default, "audit")
 
 
-def find_duplicates(subject: Subject, config: Audit) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"], Duplicates]:
-    """Find near duplicates over all splits.
-
-    Returns the data row and the split number of each sample, and the pairs as positions in these arrays.
-    """
-    row = np.concatenate([split.e.row.numpy() for split in subject.splits.values()])
-    split_of = np.concatenate([np.full(len(split.e.row), n) for n, split in enumerate(subject.splits.values())])
-    z = torch.cat([split.e.z for split in subject.splits.values()])
-    show = None if subject.items.path is None else lambda place: load_image(subject.items, int(row[place]))
-    with bar("find near duplicates", 100, quiet=config.quiet) as progress:
-        found = near_duplicates(z, show, split_of, progress=progress.reach)
-    if found.unread:
-        subject.notes.append(f"{found.unread} images could not be read, so near duplicates of them are not found")
-    return row, split_of, found
-
-
-def load_image(items: Items, row: int) -> Image.Image | None:
-    """Return the image of a row; None if the data has no images, or if this one cannot be read."""
-    if items.path is None:
-        return None
-    try:
-        return image_of(items, row)
-    except (LikewiseError, OSError):
-        return None
-
-
 def build_summary(
-    subject: Subject, quality: dict[str, SplitQuality], explained: ExplainedErrors, copies: tuple, config: Audit
+    subject: Subject, quality: dict[str, SplitQuality], explained: ExplainedErrors, copies: Copies, config: Audit
 ) -> dict:
     """Return the content of audit.json."""
     splits = {}
@@ -115,11 +89,13 @@ def build_summary(
         e, scored = subject.splits[name].e, found.quality
         splits[name] = {
             "samples": len(e.y), "classes": len(subject.splits[name].names), "wrong": found.wrong,
-            "flagged": int(found.flagged.sum()), "of_all": found.classes.of_all, "of_touched": found.classes.of_touched,
+            "flagged": int(np.isin(found.state, ["flagged", "conflict"]).sum()),
+            "states": {state: int((found.state == state).sum()) for state in STATE_DESCRIPTIONS},
+            "unknown_reason": unknown_reason(found), "of_all": found.classes.of_all, "of_touched": found.classes.of_touched,
             "any": scored.any, "similar": scored.similar,
         }  # fmt: skip
     used = [name for name in SCORE_DESCRIPTIONS if any(name in found.single for found in quality.values())]
-    names, (_, split_of, pairs) = list(subject.splits), copies
+    names, split_of, pairs = list(subject.splits), copies.split_of, copies.found
     between = [f"{names[split_of[a]]}-{names[split_of[b]]}" for a, b in zip(pairs.row, pairs.other)]
     items, first = subject.items, next(iter(subject.splits))
     return {
@@ -147,21 +123,39 @@ def build_summary(
     }  # fmt: skip
 
 
+def unknown_reason(found: SplitQuality) -> str:
+    """Return why labels of a split cannot be scored, in one sentence; empty if all can."""
+    unknown = found.state == "unknown"
+    if not unknown.any():
+        return ""
+    if found.quality.unknown_reason:
+        return found.quality.unknown_reason
+    return ALONE_REASON if found.alone[unknown].all() else "the evidence does not suffice"
+
+
 def retrain_with_suggestions(
     subject: Subject, quality: dict[str, SplitQuality], config: Audit, folder: Path, say: Callable
 ) -> dict:
     """Train again with the labels that the audit suggests.
 
-    A flagged sample gets the suggested label if its confidence is at least 0.5; otherwise it is dropped.
+    Args:
+        quality: label scores without the evidence of copies in other splits.
     """
     assert subject.run is not None and subject.settings is not None
-    split, found = subject.splits["train"], quality["train"]
-    number = {name: c for c, name in enumerate(subject.items.class_name)}
-    labels = {}
-    for place in found.flagged.nonzero()[:, 0].tolist():
-        sure = float(found.quality.confidence[place]) >= 0.5
-        labels[int(split.e.row[place])] = number[split.names[int(found.quality.suggested[place])]] if sure else None
+    labels = suggested_labels(subject.splits["train"], quality["train"], subject.items.class_name)
     return retrain(subject.run, subject.settings, subject.items, labels, config, folder, say)
+
+
+def suggested_labels(split: AuditSplit, found: SplitQuality, names: tuple[str, ...]) -> dict[int, int | None]:
+    """Return row -> new class number, or None to drop the row, for every row that `suggested_decision` changes."""
+    number, state, labels = {name: c for c, name in enumerate(names)}, found.state, {}
+    for place in np.flatnonzero(np.isin(state, REVIEWED_STATES)).tolist():
+        suggested, confidence, _ = found.suggestion(place, split.names)
+        score = float(found.quality.score[place])
+        decision = suggested_decision(str(state[place]), None if math.isnan(score) else score, confidence)
+        if decision != "keep":
+            labels[int(split.e.row[place])] = number[suggested] if decision == "relabel" else None
+    return labels
 
 
 def without_nan(value):

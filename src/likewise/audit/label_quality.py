@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 import torch
@@ -13,7 +14,15 @@ from likewise.audit import relabel
 from likewise.audit.influence import losses_of
 from likewise.audit.label_quality_ensemble import score_labels
 from likewise.audit.label_scores import class_sizes, loss_over_time, neighbour_vote, rank_by_loss, self_gradient
-from likewise.audit.records import AuditSplit, ExplainedErrors, LabelQuality, SplitQuality, Subject, to_device
+from likewise.audit.records import (
+    AuditSplit,
+    ClassFindings,
+    ExplainedErrors,
+    LabelQuality,
+    SplitQuality,
+    Subject,
+    to_device,
+)
 from likewise.config import Audit
 from likewise.metrics.detection import detection, relabel_accuracy
 from likewise.retrieval.ranking import nearest
@@ -40,14 +49,11 @@ def score_split(subject: Subject, name: str, explained: ExplainedErrors, config:
     """Return the label scores of a split; for the training split also scores from losses, gradients and influence."""
     e = to_device(subject.splits[name].e, subject.device)
     near = neighbours(e.z)
-    if int(e.y.max()) < 1 or not bool((class_sizes(e.y) > 1).any()):
-        what = "has one class" if int(e.y.max()) < 1 else "has one sample per class"
-        subject.notes.append(f"the {name} split {what}, so its labels cannot be scored")
-        half = torch.full((len(e.y),), 0.5, dtype=torch.float64)
-        y = e.y.cpu()
-        return SplitQuality(
-            LabelQuality(half, {}, y, half, half, 0.0, 0.0), {}, near, relabel.class_findings(y, y), 0.0
-        )
+    alone = (class_sizes(e.y) == 1).cpu().numpy()
+    if int(e.y.max()) < 1 or alone.all():
+        scored = unscored(e.y.cpu(), "the split has one class" if int(e.y.max()) < 1 else "every class has one sample")
+        classes = mark_unknown(relabel.class_findings(scored.suggested, scored.suggested), e.y.cpu(), scored)
+        return SplitQuality(scored, {}, near, classes, alone)
     scored = score_labels(e.z, e.y, e.f, seed=config.seed)
     if scored.uninformative:
         subject.notes.append(
@@ -62,15 +68,33 @@ def score_split(subject: Subject, name: str, explained: ExplainedErrors, config:
             single["influence"] = rank_by_loss(explained.pull)
     if name == "train" and subject.history is not None:
         single["loss_over_time"] = loss_over_time(subject.history)
-    scored = dataclasses.replace(
-        scored, **{k: v.cpu() for k in ("score", "suggested", "confidence", "margin") for v in [getattr(scored, k)]}
-    )
-    wrong = float((1 - scored.score)[class_sizes(e.y).cpu() > 1].sum())
+    scored = dataclasses.replace(scored, **on_cpu(scored))
+    assert scored.unknown is not None
+    scored = dataclasses.replace(scored, unknown=scored.unknown | torch.as_tensor(alone))
     y = e.y.cpu()
-    classes = relabel.class_findings(y, scored.suggested.where(scored.score < 0.5, y))
-    return SplitQuality(
-        scored, {k: single[k].cpu().double() for k in SCORE_DESCRIPTIONS if k in single}, near, classes, wrong
-    )
+    classes = mark_unknown(relabel.class_findings(y, scored.suggested.where(scored.score < 0.5, y)), y, scored)
+    single = {k: single[k].cpu().double() for k in SCORE_DESCRIPTIONS if k in single}
+    return SplitQuality(scored, single, near, classes, alone)
+
+
+def on_cpu(scored: LabelQuality) -> dict[str, Tensor]:
+    """Return the tensors with one entry per sample, on the CPU."""
+    names = ("score", "suggested", "confidence", "margin", "unknown", "off_topic")
+    return {name: value.cpu() for name in names if (value := getattr(scored, name)) is not None}
+
+
+def unscored(y: Int[Tensor, "N"], reason: str) -> LabelQuality:
+    """Return the result for labels that cannot be scored at all."""
+    nothing = torch.full((len(y),), torch.nan, dtype=torch.float64)
+    return LabelQuality(nothing, {}, y, nothing, nothing, math.nan, math.nan, unknown_reason=reason)
+
+
+def mark_unknown(classes: ClassFindings, y: Int[Tensor, "N"], scored: LabelQuality) -> ClassFindings:
+    """Return the findings with the kind "unknown" for classes of which no label can be scored."""
+    known = np.isin(classes.label, y[~scored.score.isnan()].numpy())
+    kind = tuple(one if there else "unknown" for one, there in zip(classes.kind, known.tolist(), strict=True))
+    of_all, of_touched = (classes.of_all, classes.of_touched) if known.any() else (math.nan, math.nan)
+    return dataclasses.replace(classes, kind=kind, of_all=of_all, of_touched=of_touched)
 
 
 def neighbours(z: Float[Tensor, "N D"]) -> Int[np.ndarray, "N K"]:
@@ -88,17 +112,20 @@ def to_unit_interval(single: dict[str, Float[Tensor, "N"]]) -> dict[str, Float[T
 def measure(split: AuditSplit, found: SplitQuality, items: Items) -> dict:
     """Return how well the scores find injected label noise, if the true labels are known.
 
-    No score has used the true labels.
+    No score has used the true labels. Labels without a score are left out of its metrics.
     """
     nothing = {"measured": None, "suggested": None}
     rows = split.e.row.numpy()
     if items.y_clean is None or not (wrong := items.y[rows] != items.y_clean[rows]).any():
         return nothing
-    bad = torch.as_tensor(wrong)
-    every = {"score": found.quality.score, **found.single}
-    measured = {
-        name: detection(score, bad)._asdict() | {"share": float(bad.double().mean())} for name, score in every.items()
-    }
+    bad, measured = torch.as_tensor(wrong), {}
+    for name, score in {"score": found.quality.score, **found.single}.items():
+        known = ~score.isnan()
+        if bool(bad[known].any()):
+            of = bad[known]
+            measured[name] = detection(score[known], of)._asdict() | {"share": float(of.double().mean())}
+    if "score" not in measured:
+        return nothing
     number = {name: c for c, name in enumerate(split.names)}
     true = torch.tensor([number.get(items.class_name[c], -1) for c in items.y_clean[rows]])
     flagged = found.flagged

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,6 +15,8 @@ from PIL import Image
 from scipy.fft import dctn
 from torch import Tensor
 
+from likewise.audit.copy_probability import copy_log_odds, copy_probabilities
+from likewise.data.copies import clusters_of, pixel_clusters, pixel_digest
 from likewise.errors import LikewiseError
 from likewise.retrieval.ranking import nearest
 
@@ -47,28 +49,38 @@ MAX_HASH_DISTANCE = 12
 Near duplicates of 200 birds, 90 % crops included, had at most 11. Two small objects on plain ground may differ in 1 bit, so a
 small distance alone proves nothing."""
 MIN_DETAIL_CORRELATION = 0.9
-"""Smallest correlation of details of two near duplicates.
-
-Of planted near duplicates, 99 % and more were above it; two photographs of a bird seconds apart had at most 0.88."""
+"""Smallest correlation of details of two images that agree."""
+MAX_COLOUR_DIFFERENCE = 0.6
+"""Maximum difference of colours, as a share of their strength: an object in another colour is another object."""
+MIN_LISTED_PROBABILITY = 0.05
+"""Smallest probability of a pair that is listed."""
+VECTOR_PROBABILITY = 0.99
+"""Probability of being copies for samples without images whose vectors are nearly equal (`MAX_DISTANCE_SHARE`)."""
 MIN_FIRST_CORRELATION = 0.6
 """Correlation after the coarse search below which the fine search is skipped.
 
-No pair below it reached `MIN_DETAIL_CORRELATION` in experiments; this saves half of the work for other pairs."""
-MAX_COLOUR_DIFFERENCE = 0.6
-"""Maximum difference of colours, as a share of their strength: an object in another colour is another object."""
+No pair below it was a copy in experiments; this saves half of the work for other pairs."""
 MAX_DISTANCE_SHARE = 0.01
 """Without images: maximum distance of two near duplicates, as a share of the distance of their k-th neighbours."""
 ROUNDING_DISTANCE = 1e-3
 """Distances of unit vectors below this may be rounding: if the k-th neighbour is this close, no pair is reported."""
 
 
+class NearCopies(NamedTuple):
+    """Pairs of samples that probably show the same image, with that probability."""
+
+    pair: Int[np.ndarray, "M 2"]
+    probability: Float[np.ndarray, "M"]
+
+
 @dataclass(frozen=True, eq=False)
 class Duplicates:
     """Pairs of samples that show the same image, row < other; n copies of an image give n - 1 pairs.
 
-    `kind`: "same" (equal pixels; without images, equal embeddings) or "near". `bits`: number of different bits, of 64, of the
-    perceptual hashes for the best crop and mirroring; -1 without images. `unread`: number of samples whose image could not
-    be read.
+    `kind`: "same" (equal pixels; without images, equal vectors) or "near". `bits`: number of different bits, of 64, of the
+    perceptual hashes for the best crop and mirroring; -1 without images. `probability`: that both show the same image. `unread`:
+    number of samples whose image could not be read. `cluster`: number of each sample's cluster of exact copies. `near`: all
+    pairs of near copies, also those that the listed pairs connect already.
     """
 
     row: Int[np.ndarray, "P"]
@@ -76,6 +88,9 @@ class Duplicates:
     similarity: Float[np.ndarray, "P"]
     bits: Int[np.ndarray, "P"]
     kind: np.ndarray
+    probability: Float[np.ndarray, "P"]
+    cluster: Int[np.ndarray, "N"]
+    near: NearCopies
     unread: int = 0
 
 
@@ -85,6 +100,8 @@ def near_duplicates(
     split: Int[np.ndarray, "N"] | None = None,
     k: int = 5,
     progress: Callable[[float], None] | None = None,
+    vectors: Int[np.ndarray, "N"] | None = None,
+    place: tuple[Int[np.ndarray, "N"], Sequence[Hashable]] | None = None,
 ) -> Duplicates:
     """Find near duplicates: candidates by embedding and by hash, confirmed by comparing the images.
 
@@ -104,6 +121,8 @@ def near_duplicates(
         split: number of the split of each sample: among several copies, pairs across splits are reported first.
         k: number of neighbours that are candidates; without images, groups of more than k copies are not found.
         progress: called with the finished share of the work, 0 to 1.
+        vectors: cluster numbers of samples with equal feature vectors (`exact_copies`), for samples without images.
+        place: number of the file of each sample, and its box: two boxes of one file are no copies.
     """
     if k < 1 or (split is not None and len(split) != len(z)):
         raise LikewiseError(
@@ -113,32 +132,42 @@ def near_duplicates(
     z = torch.nn.functional.normalize(z.detach().float())
     count, k, report_progress = len(z), min(k, len(z) - 1), progress or (lambda share: None)
     if count < 2:
-        return _spanning_pairs(np.zeros((0, 2), np.int64), *np.zeros((3, 0)), z, split, 0)  # pyright: ignore[reportCallIssue]
+        no, none = np.zeros(0, np.int64), np.zeros(0)
+        return Duplicates(no, no, none, no, no.astype(str), none, np.arange(count), NearCopies(no.reshape(0, 2), none))
     near, far = _neighbours(z, k)
-    pair = _pairs(np.stack([np.repeat(np.arange(count), k), near.ravel()], 1), count)
     digest, codes = _read_all(image, count, lambda share: report_progress(0.8 * share))
     has_image = np.array([one != b"" for one in digest])
+    exact = _exact_clusters(digest, vectors, place, k)
+    pair = [np.stack([np.repeat(np.arange(count), k), near.ravel()], 1), _stars(exact)]
     if has_image.any():
-        pair = _pairs(
-            np.concatenate([pair, _same_pixels(digest), _similar_hashes(codes, np.flatnonzero(has_image))]), count
-        )
+        pair.append(_similar_hashes(codes, np.flatnonzero(has_image)))
+    pair = _other_files(_pairs(np.concatenate(pair), count), place)
     both = has_image[pair].all(1)
     apart = _distance(z, pair)
     equal = ~both & (apart <= MAX_DISTANCE_SHARE * far[pair].min(1)) & (far[pair].min(1) > ROUNDING_DISTANCE)
-    same = np.array([bool(digest[i]) and digest[i] == digest[j] for i, j in pair.tolist()], bool)
-    same |= equal & (apart == 0)
+    same = np.equal(exact[pair[:, 0]], exact[pair[:, 1]]) | (equal & (apart == 0))
     bits, how = _match(codes, pair)
     close = np.flatnonzero(both & ~same & (bits <= MAX_HASH_DISTANCE))
-    agrees = np.zeros(len(pair), bool)
-    jobs = ((image, *pair[p].tolist(), *how[p].tolist()) for p in close)
-    for done, (p, yes) in enumerate(zip(close, _in_threads(_confirm, jobs)), 1):
-        agrees[p] = yes
+    log_odds = np.full(len(pair), np.nan)
+    jobs = ((image, *pair[p].tolist(), int(bits[p]), *how[p].tolist()) for p in close)
+    for done, (p, odds) in enumerate(zip(close, _in_threads(_compare, jobs)), 1):
+        log_odds[p] = np.nan if odds is None else odds
         report_progress(0.8 + 0.2 * done / len(close))
     report_progress(1.0)
-    kept = same | agrees | equal
-    bits = np.where(both, bits, -1)
-    unread = 0 if image is None else int((~has_image).sum())
-    return _spanning_pairs(pair[kept], same[kept], bits[kept], apart[kept], z, split, unread)
+    agrees = ~np.isnan(log_odds)
+    probability = np.where(same, 1.0, VECTOR_PROBABILITY)
+    probability[agrees] = copy_probabilities(log_odds[agrees])
+    kept = np.flatnonzero(same | equal | (agrees & (probability >= MIN_LISTED_PROBABILITY)))
+    pair, same, probability = pair[kept], same[kept], probability[kept]
+    bits, apart = np.where(both[kept], bits[kept], -1).astype(np.int64), apart[kept]
+    order = np.lexsort((apart, bits, ~same, _within(pair, split)))
+    shown, _ = _spanning(pair, order, count)
+    _, cluster = _spanning(pair, np.flatnonzero(same), count)
+    row, other = pair[shown].T
+    return Duplicates(
+        row, other, 1 - apart[shown] ** 2 / 2, bits[shown], np.where(same[shown], "same", "near"), probability[shown],
+        cluster, NearCopies(pair[~same], probability[~same]), 0 if image is None else int((~has_image).sum()),
+    )  # fmt: skip
 
 
 def perceptual_hash(image: Image.Image) -> UInt64[np.ndarray, "16"]:
@@ -169,13 +198,13 @@ def agreement(a: Image.Image, b: Image.Image, window: Float[np.ndarray, "4"], mi
     return best, float(np.abs(one - two).mean()) / colour
 
 
-def _confirm(image: Callable, i: int, j: int, window: int, turned: int, mirrored: int) -> bool:
-    """Return whether two candidates show the same image."""
+def _compare(image: Callable, i: int, j: int, bits: int, window: int, turned: int, mirrored: int) -> float | None:
+    """Return the log odds that two candidates are copies; None if they do not agree."""
     images = [image(row) for row in ((j, i) if turned else (i, j))]
     if None in images:
-        return False
+        return None
     detail, tint = agreement(*images, CROP_WINDOWS[window], bool(mirrored))  # pyright: ignore[reportCallIssue]
-    return detail >= MIN_DETAIL_CORRELATION and tint <= MAX_COLOUR_DIFFERENCE
+    return copy_log_odds(bits, detail) if detail >= MIN_DETAIL_CORRELATION and tint <= MAX_COLOUR_DIFFERENCE else None
 
 
 def _thumb(image: Image.Image) -> Image.Image:
@@ -234,8 +263,7 @@ def _read(image: Callable, row: int) -> tuple[bytes, UInt64[np.ndarray, "16"]] |
     found = image(row)
     if found is None:
         return None
-    pixels = f"{found.mode}{found.size}".encode() + found.tobytes()
-    return hashlib.blake2b(pixels, digest_size=16).digest(), perceptual_hash(found)
+    return pixel_digest(found), perceptual_hash(found)
 
 
 def _read_all(
@@ -271,11 +299,33 @@ def _pairs(pair: Int[np.ndarray, "P 2"], count: int) -> Int[np.ndarray, "U 2"]:
     return np.stack([key // count, key % count], 1)
 
 
-def _same_pixels(digest: list[bytes]) -> Int[np.ndarray, "P 2"]:
-    """Return pairs of the first row with some pixels and every later row with the same pixels."""
-    first: dict[bytes, int] = {}
-    found = [(first.setdefault(one, row), row) for row, one in enumerate(digest) if one]
-    return np.array(found, np.int64).reshape(-1, 2)
+def _exact_clusters(digest: list[bytes], vectors, place, k: int) -> Int[np.ndarray, "N"]:
+    """Return cluster numbers of samples with equal pixels, and of samples without images with equal vectors.
+
+    More than k + 1 equal vectors are a class that has collapsed to a point, not copies.
+    """
+    count = len(digest)
+    file, box = place or (np.arange(count), [None] * count)
+    pixels = pixel_clusters(digest, file, box).tolist()
+    vector = np.arange(count) if vectors is None else vectors
+    many = np.bincount(vector)[vector] > k + 1
+    keys = [("pixels", pixels[row]) if digest[row] else ("vector", int(vector[row])) for row in range(count)]
+    return clusters_of([("row", row) if many[row] and not digest[row] else key for row, key in enumerate(keys)])
+
+
+def _stars(cluster: Int[np.ndarray, "N"]) -> Int[np.ndarray, "P 2"]:
+    """Return pairs of the first sample of every cluster and each later one."""
+    _, first, own = np.unique(cluster, return_index=True, return_inverse=True)
+    return np.stack([first[own], np.arange(len(cluster))], 1)
+
+
+def _other_files(pair: Int[np.ndarray, "P 2"], place) -> Int[np.ndarray, "Q 2"]:
+    """Return the pairs without two different boxes of one file."""
+    if place is None:
+        return pair
+    file, part = place[0], clusters_of(place[1])
+    i, j = pair.T
+    return pair[(file[i] != file[j]) | (part[i] == part[j])]
 
 
 def _similar_hashes(codes: UInt64[np.ndarray, "N 16"], rows: Int[np.ndarray, "n"]) -> Int[np.ndarray, "P 2"]:
@@ -310,22 +360,27 @@ def _match(
     return bits, how
 
 
-def _spanning_pairs(pair, same, bits, apart, z: Float[Tensor, "N D"], split, unread: int) -> Duplicates:
-    """Return the n - 1 pairs that connect n copies: pairs across splits first, then equal pixels, then the fewest bits."""
-    leader = list(range(len(z)))
+def _within(pair: Int[np.ndarray, "P 2"], split: Int[np.ndarray, "N"] | None) -> np.ndarray:
+    """Return whether the samples of each pair are in the same split."""
+    return np.zeros(len(pair), bool) if split is None else split[pair[:, 0]] == split[pair[:, 1]]
+
+
+def _spanning(pair: Int[np.ndarray, "P 2"], order: Int[np.ndarray, "p"], count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the n - 1 pairs that connect each n samples, sorted; of several choices the first in `order`.
+
+    The second array has the number of each sample's component, in the order of first samples.
+    """
+    leader = list(range(count))
 
     def find(row: int) -> int:
         while leader[row] != row:
             leader[row] = row = leader[leader[row]]
         return row
 
-    within = np.zeros(len(pair), bool) if split is None else split[pair[:, 0]] == split[pair[:, 1]]
     kept = []
-    for p in np.lexsort((apart, bits, ~same.astype(bool), within)):
+    for p in order.tolist():
         a, b = (find(row) for row in pair[p].tolist())
         if a != b:
             leader[max(a, b)] = min(a, b)
             kept.append(p)
-    kept = np.sort(np.array(kept, np.int64))
-    kind = np.where(same[kept].astype(bool), "same", "near")
-    return Duplicates(*pair[kept].T, 1 - apart[kept] ** 2 / 2, bits[kept].astype(np.int64), kind, unread)  # pyright: ignore[reportCallIssue]
+    return np.sort(np.array(kept, np.int64)), clusters_of([find(row) for row in range(count)])

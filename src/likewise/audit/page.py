@@ -12,6 +12,7 @@ from markupsafe import Markup
 from PIL import Image
 
 from likewise.audit.read import Findings, Pair, Sample, read_findings
+from likewise.audit.states import rare_states
 from likewise.io.progress import bar
 from likewise.render import gallery
 from likewise.render.html import data_uri, environment, shrunk
@@ -21,6 +22,8 @@ COLOUR_NAMES = tuple(f"{name}_COLOUR" for name in ("INK", "SOFT", "PAPER", "RIGH
 
 MAX_ITEMS = {
     "suspects": 120,
+    "conflicts": 60,
+    "off_topic": 120,
     "pairs": 40,
     "causes": 5,
     "groups": 20,
@@ -44,11 +47,19 @@ CURVE_DASHES = ("none", "7 3", "2 3", "8 3 2 3", "12 4")
 """SVG dash patterns that distinguish the curves of single scores."""
 
 SECTIONS = {
-    "suspects": "Flagged labels", "classes": "Classes", "errors": "Test errors", "groups": "Worst classes",
+    "conflicts": "Conflicts", "suspects": "Flagged labels", "off_topic": "Off-topic", "classes": "Classes",
+    "errors": "Test errors", "groups": "Worst classes",
     "duplicates": "Duplicates", "measured": "Detection", "verify": "Verification", "retrain": "Retraining",
     "notes": "Notes",
 }  # fmt: skip
 """Key of a section in the template -> its title in the table of contents."""
+
+
+class Conflict(NamedTuple):
+    """Exact copies with several labels, the likeliest label first; `kept` is the label that is likelier than not, if any."""
+
+    samples: list[Sample]
+    kept: str
 
 
 class Suspect(NamedTuple):
@@ -91,6 +102,8 @@ def template_context(found: Findings) -> dict:
     about, merges = found.about, found.merges()
     splits, kinds = about["parts"].values(), Counter(one.kind for one in found.classes)
     total = {name: sum(split[name] or 0 for split in splits) for name in ("samples", "wrong", "flagged")}
+    unknown = bool(splits) and all(split["wrong"] is None for split in splits)
+    total["unknown"] = sum(split.get("states", {}).get("unknown", 0) for split in splits)
     loose = sorted(
         (one for one in found.classes if one.kind in ("merge", "diffuse")), key=lambda c: (c.kind != "merge", -c.share)
     )
@@ -101,9 +114,12 @@ def template_context(found: Findings) -> dict:
         "found": found,
         "about": about,
         "most": MAX_ITEMS,
-        "total": total | {"across": sum(found.across.values())},
+        "total": total | {"wrong": None if unknown else total["wrong"], "across": sum(found.across.values())},
+        "states": rare_states(about),
+        "conflicts": conflicts(found),
+        "off_topic": found.off_topic[: MAX_ITEMS["off_topic"]],
         "suspects": suspects(found),
-        "flagged": Counter(one.split for one in found.suspects),
+        "flagged": Counter(one.split for one in found.suspects if one.state == "flagged"),
         "scores": {name: about["scores"][name] for name in next(iter(found.single.values()), {})},
         "merges": [
             (o, exemplars(found, o.split, o.label), exemplars(found, o.split, o.target))
@@ -125,12 +141,28 @@ def template_context(found: Findings) -> dict:
     }
 
 
+def conflicts(found: Findings) -> list[Conflict]:
+    """Return the images that exist under several labels, in the order of `Findings.suspects`."""
+    images: dict[int | None, list[Sample]] = {}
+    for one in found.suspects:
+        if one.state == "conflict":
+            images.setdefault(one.same_as, []).append(one)
+    return [
+        Conflict(
+            sorted(samples, key=lambda s: (-(s.score or 0), s.row)),
+            next((s.label for s in samples if s.decision == "keep"), ""),
+        )
+        for samples in images.values()
+    ]
+
+
 def suspects(found: Findings) -> dict[str, list[Suspect]]:
     """Return the most suspect samples of each split; the splits share the limit equally."""
-    splits = [name for name in found.about["parts"] if any(one.split == name for one in found.suspects)]
+    flagged = [one for one in found.suspects if one.state == "flagged"]
+    splits = [name for name in found.about["parts"] if any(one.split == name for one in flagged)]
     shown = {}
     for split in splits:
-        some = [one for one in found.suspects if one.split == split][: MAX_ITEMS["suspects"] // len(splits)]
+        some = [one for one in flagged if one.split == split][: MAX_ITEMS["suspects"] // len(splits)]
         shown[split] = [
             Suspect(
                 one,

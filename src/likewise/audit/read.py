@@ -14,12 +14,14 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePath
 from types import UnionType
 from typing import NamedTuple, get_type_hints
 
 import numpy as np
 
+from likewise.audit.states import REVIEWED_STATES, STATE_DESCRIPTIONS, SuggestedDecision, suggested_decision
 from likewise.errors import LikewiseError
 from likewise.io.files import load_arrays
 
@@ -38,13 +40,21 @@ class Sample(NamedTuple):
     row: int
     path: str
     label: str
-    score: float
+    score: float | None  # None: unknown
     suggested: str  # empty: the label is not flagged
     confidence: float | None
     margin: float | None
     reason: str
     split: str
     carried: dict[str, str]
+    state: str = ""  # a key of `STATE_DESCRIPTIONS`
+    same_as: int | None = None  # lowest row among the exact copies; None: no copy
+    off_topic: float | None = None  # probability that the image fits no class; None: not computed
+
+    @property
+    def decision(self) -> SuggestedDecision:
+        """Return what the audit suggests to do."""
+        return suggested_decision(self.state, self.score, self.confidence)
 
     @property
     def name(self) -> str:
@@ -106,6 +116,7 @@ class Duplicate(NamedTuple):
     kind: str
     parts: str
     same_label: bool
+    probability: float | None = None  # that both show the same image
 
     @property
     def across(self) -> bool:
@@ -133,7 +144,8 @@ class Findings:
     about: dict
     sample: dict[int, Sample]
     single: dict[int, dict[str, float | None]]  # of flagged samples: the scores that the score combines
-    suspects: list[Sample]  # the most suspect first
+    suspects: list[Sample]  # exact copies with several labels first, then the most suspect first
+    off_topic: list[Sample]  # samples that probably fit no class, the most likely first
     members: dict[tuple[str, str], list[int]]  # (split, class) -> rows, the least suspect first
     pair: dict[str, Pair]
     causes: dict[
@@ -147,6 +159,20 @@ class Findings:
     def across(self) -> dict[str, int]:
         """Return the number of near duplicates between two splits, such as {"train-test": 3}."""
         return {parts: count for parts, count in self.about["duplicates"].items() if spans_two_splits(parts)}
+
+    @cached_property
+    def same_images(self) -> dict[int, list[int]]:
+        """Return lowest row -> all rows of every image that has exact copies."""
+        found = defaultdict(list)
+        for one in self.sample.values():
+            if one.same_as is not None:
+                found[one.same_as].append(one.row)
+        return dict(found)
+
+    def copies_of(self, row: int) -> list[int]:
+        """Return the other rows that show exactly the same image."""
+        first = self.sample[row].same_as
+        return [] if first is None else [other for other in self.same_images[first] if other != row]
 
     def merges(self) -> list[ClassLine]:
         """Return classes whose samples would mostly move to one other class, the largest share first."""
@@ -178,14 +204,14 @@ def read_findings(folder: str | os.PathLike) -> Findings:
     about = read_about(folder / "audit.json")
     sample, single = read_samples(folder / "audit.csv", about)
     members, causes = defaultdict(list), defaultdict(lambda: defaultdict(list))
-    for one in sorted(sample.values(), key=lambda s: (-s.score, s.row)):
+    for one in sorted(sample.values(), key=lambda s: (s.state != "ok", -(s.score or 0), s.row)):
         members[one.split, one.label].append(one.row)
     pairs: list[Pair]
     listed: list[Cause]
     classes: list[ClassLine]
     duplicates: list[Duplicate]
     pairs, listed, classes, duplicates = (  # pyright: ignore[reportAssignmentType] - a list of each kind
-        [kind(*values) for _, values, _ in read_lines(folder / f"{name}.csv", kind, sample)]
+        [kind(**values) for _, values, _ in read_lines(folder / f"{name}.csv", kind, sample)]
         if (folder / f"{name}.csv").exists() else []
         for name, kind in (("pairs", Pair), ("causes", Cause), ("classes", ClassLine), ("duplicates", Duplicate))
     )  # fmt: skip
@@ -195,7 +221,10 @@ def read_findings(folder: str | os.PathLike) -> Findings:
         about,
         sample,
         single,
-        suspects=sorted((sample[row] for row in single), key=lambda s: (s.score, s.row)),
+        suspects=in_order(one for one in sample.values() if one.state in ("flagged", "conflict")),
+        off_topic=sorted(
+            (s for s in sample.values() if s.state == "off-topic"), key=lambda s: (-(s.off_topic or 0), s.row)
+        ),
         members=dict(members),
         pair={f"{one.query}-{one.other}": one for one in pairs},
         causes={key: dict(causes[key]) for key in dict.fromkeys((c.kind, c.error) for c in listed)},
@@ -203,6 +232,22 @@ def read_findings(folder: str | os.PathLike) -> Findings:
         duplicates=duplicates,
         near=read_near(folder / "neighbours.npz", sample),
     )
+
+
+def in_order(suspects: Iterable[Sample]) -> list[Sample]:
+    """Return suspect samples: exact copies with several labels first, image by image; then by score."""
+    suspects = list(suspects)
+    lowest: dict[int | None, float] = {}
+    for one in suspects:
+        if one.state == "conflict":
+            lowest[one.same_as] = min(lowest.get(one.same_as, 1.0), one.score or 0.0)
+
+    def key(one: Sample) -> tuple:
+        conflict = one.state == "conflict"
+        image = (lowest[one.same_as], one.same_as or 0) if conflict else (0.0, 0)
+        return (not conflict, *image, one.score or 0.0, one.row)
+
+    return sorted(suspects, key=key)
 
 
 def read_about(file: Path) -> dict:
@@ -227,18 +272,26 @@ def read_about(file: Path) -> dict:
 
 
 def read_samples(file: Path, about: dict) -> tuple[dict[int, Sample], dict[int, dict[str, float | None]]]:
-    """Return all samples, and the single scores of the flagged ones."""
+    """Return all samples, and the single scores of those to review. Audits before `state` had flagged labels alone."""
     sample, single = {}, {}
     for line, values, cells in read_lines(file, Sample):
-        one = Sample(*values, {name: cells[name] for name in CARRIED_COLUMNS if name in cells})  # pyright: ignore[reportCallIssue]
+        one = Sample(**values, carried={name: cells[name] for name in CARRIED_COLUMNS if name in cells})
         if not 0 <= one.row < about["rows"] or one.row in sample:
             raise LikewiseError(
                 f"audit: line {line} of audit.csv must have a new row below {about['rows']}, got {one.row}; audit again"
             )
         for name in BOX_CORNERS:
             parse_cell(cells.get(name, ""), float | None, name, line, file)
-        sample[one.row] = one._replace(split=one.split or UNSPLIT_NAME)
-        if one.suggested:
+        state = one.state or ("flagged" if one.suggested else "ok")
+        if state not in STATE_DESCRIPTIONS:
+            raise LikewiseError(
+                f"audit: state must be one of {', '.join(STATE_DESCRIPTIONS)}, got {state!r} in line {line} of {file.name}; "
+                "audit again"
+            )
+        if one.score is None and state != "unknown":
+            raise LikewiseError(f"audit: score must be a number, got '' in line {line} of {file.name}; audit again")
+        sample[one.row] = one._replace(split=one.split or UNSPLIT_NAME, state=state)
+        if state in REVIEWED_STATES:
             names = (name for name in about["scores"] if name in cells and name not in Sample._fields)
             single[one.row] = {name: parse_cell(cells[name], float | None, name, line, file) for name in names}
     if not sample:
@@ -248,23 +301,25 @@ def read_samples(file: Path, about: dict) -> tuple[dict[int, Sample], dict[int, 
 
 def read_lines(
     file: Path, record: type, sample: dict[int, Sample] | None = None
-) -> Iterator[tuple[int, list, dict[str, str]]]:
+) -> Iterator[tuple[int, dict, dict[str, str]]]:
     """Yield for each line its number, the values of the record's columns, and all cells as text.
 
-    Raises if a column that identifies a sample has an unknown row.
+    Columns of fields with a default may be missing. Raises if a column that identifies a sample has an unknown row.
     """
     kinds = {name: kind for name, kind in get_type_hints(record).items() if name != "carried"}
-    named = [at for at, name in enumerate(kinds) if name in ("row", "query", "other", "wrong", "mate") and sample]
+    optional: dict = record._field_defaults  # pyright: ignore[reportAttributeAccessIssue] - a NamedTuple
+    named = [name for name in kinds if name in ("row", "query", "other", "wrong", "mate") and sample]
     try:
         with open(file, encoding="utf-8-sig", newline="") as text:
             reader = csv.DictReader(text, restval="")
-            missing = [name for name in kinds if name not in (reader.fieldnames or ())]
+            present = [name for name in kinds if name in (reader.fieldnames or ())]
+            missing = [name for name in kinds if name not in present and name not in optional]
             if missing:
                 raise LikewiseError(f"audit: {file.name} must have the column {missing[0]!r}, got none; audit again")
             for cells in reader:
                 line = reader.line_num
-                values = [parse_cell(cells[name], kind, name, line, file) for name, kind in kinds.items()]
-                rows = [values[at] for at in named if not (values[at] == -1 and list(kinds)[at] == "mate")]
+                values = {name: parse_cell(cells[name], kinds[name], name, line, file) for name in present}
+                rows = [values[name] for name in named if not (values[name] == -1 and name == "mate")]
                 check_rows(rows, sample, f"{file.name} line {line}")
                 yield line, values, cells
     except (OSError, UnicodeDecodeError, csv.Error) as error:

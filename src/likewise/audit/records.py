@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from likewise.contracts import Loss
 from likewise.runs.folder import Run
 from likewise.types import Embedded, Items
 
-Kind = Literal["clean", "individual", "merge", "diffuse"]
+Kind = Literal["clean", "individual", "merge", "diffuse", "unknown"]
 
 
 class AuditSplit(NamedTuple):
@@ -126,7 +126,8 @@ class LabelQuality:
     `score` combines the `single` scores. `confidence`: probability of the suggested label if the given one is wrong;
     `margin`: its
     lead over the next label. `any` and `similar`: estimated shares of labels that are exchanged with any class, and with a
-    similar one.
+    similar one. `unknown` marks labels that cannot be scored: their score is NaN, and `unknown_reason` is the reason in one
+    sentence. `off_topic`: probability that the image fits no class; None: not computed.
     """
 
     score: Float[Tensor, "N"]
@@ -137,6 +138,14 @@ class LabelQuality:
     any: float
     similar: float
     uninformative: bool = False  # features separate classes no better than chance, so no label is flagged
+    unknown: Bool[Tensor, "N"] | None = None  # never None after construction: a NaN score is unknown
+    unknown_reason: str = ""
+    off_topic: Float[Tensor, "N"] | None = None
+
+    def __post_init__(self):
+        unknown = self.score.isnan() if self.unknown is None else self.unknown | self.score.isnan()
+        object.__setattr__(self, "unknown", unknown)
+        object.__setattr__(self, "score", self.score.masked_fill(unknown, torch.nan))
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,20 +169,57 @@ class ClassFindings:
     of_touched: float
 
 
+class CopyEvidence(NamedTuple):
+    """Evidence from copies of a sample with other labels: a sentence, and the suggested label if the given one is wrong."""
+
+    reason: str
+    suggested: str = ""  # class name; empty: the suggestion without copies holds
+    confidence: float = 0.0
+    margin: float = 0.0
+    exact: bool = True  # False: near copies
+
+
 @dataclass(frozen=True, eq=False)
 class SplitQuality:
-    """Label scores, nearest neighbours and class findings of one split."""
+    """Label scores, nearest neighbours and class findings of one split, and the evidence from copies with other labels."""
 
     quality: LabelQuality
     single: dict[str, Float[Tensor, "N"]]
     near: Int[np.ndarray, "N K"]  # positions in the split, -1: none
     classes: ClassFindings
-    wrong: float  # estimated number of wrong labels; samples alone in their class are not counted
+    alone: Bool[np.ndarray, "N"]  # whether no other sample of the split has the class
+    copies: dict[int, CopyEvidence] = field(default_factory=dict)  # position in the split -> evidence
+
+    @property
+    def wrong(self) -> float:
+        """Estimated number of wrong labels among those that can be scored; NaN if none can."""
+        known = self.quality.score[~self.quality.score.isnan()]
+        return float((1 - known).sum()) if len(known) else float("nan")
 
     @property
     def flagged(self) -> Bool[Tensor, "N"]:
-        """Whether each label is more likely wrong than right."""
+        """Whether each label is more likely wrong than right; False if that is unknown."""
         return self.quality.score < 0.5
+
+    @property
+    def state(self) -> np.ndarray:
+        """The state of every sample, a key of `STATE_DESCRIPTIONS`.
+
+        If several apply, it is the first of conflict, off-topic, unknown and flagged.
+        """
+        conflict = np.zeros(len(self.alone), bool)
+        conflict[[place for place, one in self.copies.items() if one.exact]] = True
+        off_topic = self.quality.off_topic
+        outside = conflict & False if off_topic is None else off_topic.numpy() >= 0.5
+        cases = [conflict, outside, self.quality.score.isnan().numpy(), self.flagged.numpy()]
+        return np.select(cases, ["conflict", "off-topic", "unknown", "flagged"], "ok")
+
+    def suggestion(self, place: int, names: tuple[str, ...]) -> tuple[str, float, float]:
+        """Return the label that is suggested if the given one is wrong, its confidence, and its margin."""
+        if place in self.copies and self.copies[place].suggested:
+            return self.copies[place][1:4]
+        q = self.quality
+        return names[int(q.suggested[place])], float(q.confidence[place]), float(q.margin[place])
 
 
 def to_device(e: Embedded, device: torch.device) -> Embedded:

@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.text import Text
 
 from likewise._notebook import table
-from likewise.audit.read import Findings, read_findings
+from likewise.audit.read import Findings, Sample, read_findings
+from likewise.audit.states import rare_states
 from likewise.render.gallery import one_line
 from likewise.render.html import score_text
 
@@ -20,7 +21,8 @@ WEAK_ERROR_SHARE = 0.5
 """Share of test errors above which a warning is printed: label scores of such a weak network are unreliable."""
 
 SPLIT_COLUMNS = ("split", ">samples", ">classes", ">wrong labels, estimated", ">flagged")
-"""Columns of the table of splits; > marks columns of numbers."""
+"""Columns of the table of splits that every audit has; > marks columns of numbers."""
+
 
 MIN_NAME_WIDTH = 12
 """Minimum width of a column of names, in terminal cells."""
@@ -34,6 +36,7 @@ def show_findings(audited) -> None:
     """
     console, found = Console(highlight=False, markup=False), read_findings(audited.folder)
     show_splits(console, found)
+    show_conflicts(console, found)
     show_suspects(console, found)
     show_merges(console, found)
     show_groups(console, found)
@@ -57,23 +60,49 @@ def findings_html(audited) -> str:
     notes = [*found.about["notes"], f"page: {audited.folder / 'audit.html'}"]
     suspects = [line[:3] + line[4:] for line in suspect_lines(found)]
     heads = ("score", "row", "label", "suggested", "nearest with the suggested label")
-    return table(found.about["title"], [name.lstrip(">") for name in SPLIT_COLUMNS], split_lines(found), notes) + table(
-        f"the most suspect labels{counted(len(suspects), len(found.suspects))}", heads, suspects
-    )
+    columns = [name.lstrip(">") for name in split_columns(found)]
+    conflicts, count = conflict_lines(found)
+    return "".join(
+        [
+            table(found.about["title"], columns, split_lines(found), [*unknown_lines(found), *notes]),
+            table(f"same image, different labels{counted(len(conflicts), count)}", ("score", "row", "label", "copies"), conflicts)
+            if conflicts else "",
+            table(f"the most suspect labels{counted(len(suspects), len(flagged_samples(found)))}", heads, suspects),
+        ]
+    )  # fmt: skip
+
+
+def unknown_lines(found: Findings) -> list[str]:
+    """Return how many labels of each split cannot be scored, and why."""
+    return [
+        f"unknown in {name}: {count:,} label{'s' * (count != 1)} cannot be scored ({one_line(split['unknown_reason'])})"
+        for name, split in found.about["parts"].items()
+        if (count := split.get("states", {}).get("unknown"))
+    ]
+
+
+def split_columns(found: Findings) -> list[str]:
+    """Return the columns of the table of splits; > marks columns of numbers."""
+    return [*SPLIT_COLUMNS, *(f">{state}" for state in rare_states(found.about))]
 
 
 def split_lines(found: Findings) -> list[tuple[str, ...]]:
-    """Return name, samples, classes, estimated wrong labels and flagged labels of every split."""
+    """Return name, samples, classes, estimated wrong labels, flagged labels and counts of rare states of every split."""
     lines = []
     for name, split in found.about["parts"].items():
-        share = f"{split['wrong']:,.0f} ({split['wrong'] / max(1, split['samples']):.1%})"
-        lines.append((name, f"{split['samples']:,}", f"{split['classes']:,}", share, f"{split['flagged']:,}"))
+        states = split.get("states", {})
+        scored, wrong = max(1, split["samples"] - states.get("unknown", 0)), split["wrong"]
+        share = "unknown" if wrong is None else f"{wrong:,.0f} ({wrong / scored:.1%})"
+        rare = (f"{states.get(state, 0):,}" for state in rare_states(found.about))
+        lines.append((name, f"{split['samples']:,}", f"{split['classes']:,}", share, f"{split['flagged']:,}", *rare))
     return lines
 
 
 def show_splits(console: Console, found: Findings) -> None:
-    """Print the table of splits and the number of test errors."""
-    show_columns(console, found.about["title"], SPLIT_COLUMNS, split_lines(found))
+    """Print the table of splits, why labels are unknown, and the number of test errors."""
+    show_columns(console, found.about["title"], split_columns(found), split_lines(found))
+    for line in unknown_lines(found):
+        console.print(line[0].upper() + line[1:])
     errors = found.about["errors"]
     if errors.get("queries"):
         share = errors["confusion"] / errors["queries"]
@@ -82,22 +111,41 @@ def show_splits(console: Console, found: Findings) -> None:
             console.print("The network separates these classes poorly, so more labels are flagged than are wrong.")
 
 
+def flagged_samples(found: Findings) -> list[Sample]:
+    """Return the suspect labels that no exact copy contradicts."""
+    return [one for one in found.suspects if one.state == "flagged"]
+
+
+def conflict_lines(found: Findings) -> tuple[list[tuple[str, ...]], int]:
+    """Return score, row, label and contradicting copies of exact copies with several labels, and how many there are."""
+    some = [one for one in found.suspects if one.state == "conflict"]
+    return [(score_text(s.score or 0.0), str(s.row), s.label, s.reason) for s in some[:MAX_SUSPECT_LINES]], len(some)
+
+
+def show_conflicts(console: Console, found: Findings) -> None:
+    lines, count = conflict_lines(found)
+    title = f"Same image, different labels{counted(len(lines), count)}"
+    show_columns(console, title, (">score", ">row", "label", "copies"), lines)
+
+
 def suspect_lines(found: Findings) -> list[tuple[str, ...]]:
     """Return score, row, label, an arrow, suggested label and the neighbours' votes of the most suspect labels."""
     lines = []
-    for one in found.suspects[:MAX_SUSPECT_LINES]:
+    for one in flagged_samples(found)[:MAX_SUSPECT_LINES]:
         labels = [found.sample[row].label for row in found.near.get(one.row, [])]
         votes = f"{labels.count(one.suggested)} of {len(labels)}" if labels else ""
-        lines.append((score_text(one.score), str(one.row), one.label, "->", one.suggested, votes))
+        lines.append((score_text(one.score or 0.0), str(one.row), one.label, "->", one.suggested, votes))
     return lines
 
 
 def show_suspects(console: Console, found: Findings) -> None:
-    if not found.suspects:
-        console.print("\nNo label is flagged.")
+    flagged, states = flagged_samples(found), [one.get("states", {}) for one in found.about["parts"].values()]
+    if not flagged:
+        if not any(state.get("unknown") for state in states):
+            console.print("\nNo label is flagged." if not found.suspects else "\nNo other label is flagged.")
         return
     lines = suspect_lines(found)
-    title = f"The most suspect labels{counted(len(lines), len(found.suspects))} (nearest: with the suggested label)"
+    title = f"The most suspect labels{counted(len(lines), len(flagged))} (nearest: with the suggested label)"
     show_columns(console, title, (">score", ">row", "label", "", "suggested", ">nearest"), lines)
 
 

@@ -9,14 +9,28 @@ from typing import SupportsFloat
 
 import numpy as np
 
+from likewise.audit.find_copies import Copies
 from likewise.audit.read import UNSPLIT_NAME
-from likewise.audit.records import ExplainedErrors, SplitQuality, Subject
+from likewise.audit.records import AuditSplit, ExplainedErrors, SplitQuality, Subject
+from likewise.audit.states import ALONE_REASON
 from likewise.data.schema import BOX_CORNERS
 from likewise.io.files import atomic_write, write_csv
 from likewise.types import Items
 
-FIXED_COLUMNS = ("row", "path", "label", "score", "suggested", "confidence", "margin", "reason", "split")
-"""Columns of audit.csv that every audit has; the single scores and the carried columns follow."""
+FIXED_COLUMNS = (
+    "row",
+    "path",
+    "label",
+    "score",
+    "state",
+    "suggested",
+    "confidence",
+    "margin",
+    "reason",
+    "split",
+    "same_as",
+)
+"""Columns of audit.csv that every audit has; `off_topic` if computed, the single scores and the carried columns follow."""
 
 
 def write_tables(
@@ -24,14 +38,19 @@ def write_tables(
     subject: Subject,
     quality: dict[str, SplitQuality],
     explained: ExplainedErrors,
-    copies: tuple,
+    copies: Copies,
     about: dict,
 ) -> None:
     """Write audit.csv and audit.parquet, pairs.csv, causes.csv, classes.csv, duplicates.csv and neighbours.npz."""
     scores = [name for name in about["scores"] if name != "score"]
     carried = carried_columns(subject.items)
-    head = [*FIXED_COLUMNS, *scores, *carried]
-    lines = [line for name in subject.splits for line in sample_lines(subject, name, quality[name], scores, carried)]
+    extra = ["off_topic"] * any(one.quality.off_topic is not None for one in quality.values())
+    head, first = [*FIXED_COLUMNS, *extra, *scores, *carried], copies.first_row()
+    lines = [
+        line
+        for name in subject.splits
+        for line in sample_lines(subject, name, quality[name], first, [*extra, *scores], carried)
+    ]
     write_csv(folder / "audit.csv", head, lines)
     write_parquet(folder / "audit.parquet", head, lines)
     write_csv(
@@ -41,8 +60,8 @@ def write_tables(
     write_csv(folder / "causes.csv", causes, cause_lines(subject, explained))
     classes = ("split", "label", "size", "moved", "share", "target", "entropy", "kind")
     write_csv(folder / "classes.csv", classes, class_lines(subject, quality))
-    pairs = ("row", "other", "similarity", "bits", "kind", "parts", "same_label")
-    write_csv(folder / "duplicates.csv", pairs, duplicate_lines(subject, *copies))
+    pairs = ("row", "other", "similarity", "bits", "kind", "parts", "same_label", "probability")
+    write_csv(folder / "duplicates.csv", pairs, duplicate_lines(subject, copies))
     row = np.concatenate([split.e.row.numpy() for split in subject.splits.values()])
     near = []
     for name, split in subject.splits.items():
@@ -67,26 +86,40 @@ def carried_columns(items: Items) -> dict[str, Sequence]:
     return found
 
 
-def sample_lines(subject: Subject, name: str, found: SplitQuality, scores: list[str], carried: dict) -> Iterable[list]:
-    """Yield the lines of audit.csv for one split."""
-    split, items, scored = subject.splits[name], subject.items, found.quality
-    nothing = [math.nan] * len(split.e.y)
-    single = [found.single[s].tolist() if s in found.single else nothing for s in scores]
-    label, flagged, near = split.e.y.tolist(), found.flagged.tolist(), found.near
-    score, sure, ahead, instead = (
-        t.tolist() for t in (scored.score, scored.confidence, scored.margin, scored.suggested)
-    )
+def sample_lines(
+    subject: Subject, name: str, found: SplitQuality, first: dict[int, int], scores: list[str], carried: dict
+) -> Iterable[list]:
+    """Yield the lines of audit.csv for one split.
+
+    Args:
+        first: row -> lowest row among its exact copies, for rows that have exact copies.
+        scores: names of the single scores, after "off_topic" if that is written.
+    """
+    split, items, state = subject.splits[name], subject.items, found.state
+    known = found.single if found.quality.off_topic is None else {"off_topic": found.quality.off_topic, **found.single}
+    single = [known[s].tolist() if s in known else [math.nan] * len(state) for s in scores]
+    score, shown = found.quality.score.tolist(), "" if name == UNSPLIT_NAME else name
     for place, row in enumerate(split.e.row.tolist()):
-        labels = [split.names[label[n]] for n in near[place] if n >= 0]
-        own, other = split.names[label[place]], split.names[instead[place]]
-        suspect = (
-            [other, number(sure[place]), number(ahead[place]), reason(labels, own, other)]
-            if flagged[place] else ["", "", "", ""]
-        )  # fmt: skip
         yield [
-            row, "" if items.path is None else items.path[row], own, number(score[place]), *suspect,
-            "" if name == UNSPLIT_NAME else name, *(number(s[place]) for s in single), *(c[row] for c in carried.values()),
+            row, "" if items.path is None else items.path[row], split.names[int(split.e.y[place])], number(score[place]),
+            state[place], *suggestion_cells(split, found, place, str(state[place])), shown, first.get(row, ""),
+            *(number(s[place]) for s in single), *(c[row] for c in carried.values()),
         ]  # fmt: skip
+
+
+def suggestion_cells(split: AuditSplit, found: SplitQuality, place: int, state: str) -> list[str]:
+    """Return suggested label, confidence, margin and reason of a sample; without a suggestion unless its label is suspect."""
+    evidence = found.copies.get(place)
+    said = "" if evidence is None else evidence.reason
+    if state == "unknown":
+        return ["", "", "", said or (ALONE_REASON if found.alone[place] else found.quality.unknown_reason)]
+    if state == "off-topic":
+        return ["", "", "", said or "fits no class"]
+    if not bool(found.flagged[place]):
+        return ["", "", "", said]
+    own, (other, sure, ahead) = split.names[int(split.e.y[place])], found.suggestion(place, split.names)
+    labels = [split.names[int(split.e.y[n])] for n in found.near[place] if n >= 0]
+    return [other, number(sure), number(ahead), said or reason(labels, own, other)]
 
 
 def reason(labels: list[str], own: str, other: str) -> str:
@@ -132,13 +165,23 @@ def class_lines(subject: Subject, quality: dict[str, SplitQuality]) -> Iterable[
             yield [shown, split.names[label], c.size[at], c.moved[at], share, target, number(c.entropy[at]), c.kind[at]]
 
 
-def duplicate_lines(subject: Subject, row: np.ndarray, split_of: np.ndarray, found) -> Iterable[list]:
-    """Yield the lines of duplicates.csv; `split_of` is the split number of each sample."""
-    names, y = list(subject.splits), subject.items.y
-    for a, b, similarity, bits, kind in zip(found.row, found.other, found.similarity, found.bits, found.kind):
+def duplicate_lines(subject: Subject, copies: Copies) -> Iterable[list]:
+    """Yield the lines of duplicates.csv."""
+    names, y, (row, split_of, found) = list(subject.splits), subject.items.y, copies
+    columns = (found.row, found.other, found.similarity, found.bits, found.kind, found.probability)
+    for a, b, similarity, bits, kind, probability in zip(*columns, strict=True):
         splits = f"{names[split_of[a]]}-{names[split_of[b]]}"
         same = int(y[row[a]] == y[row[b]])
-        yield [row[a], row[b], number(similarity), "" if bits < 0 else int(bits), kind, splits, same]
+        yield [
+            row[a],
+            row[b],
+            number(similarity),
+            "" if bits < 0 else int(bits),
+            kind,
+            splits,
+            same,
+            number(probability),
+        ]
 
 
 def number(value: SupportsFloat) -> str:
@@ -151,12 +194,14 @@ def write_parquet(file: Path, head: Sequence[str], lines: Sequence[Sequence]) ->
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    text = {"path", "label", "suggested", "reason", "split", "group", "gallery"}
+    text = {"path", "label", "state", "suggested", "reason", "split", "group", "gallery"}
     columns = {}
     for name, column in zip(head, zip(*lines, strict=True), strict=True):
         if name in text:
             columns[name] = [str(v) for v in column]
         else:
-            columns[name] = [None if v == "" else int(v) if name in ("row", "query") else float(v) for v in column]
+            columns[name] = [
+                None if v == "" else int(v) if name in ("row", "query", "same_as") else float(v) for v in column
+            ]
     with atomic_write(file) as aside:
         pq.write_table(pa.table(columns), aside)

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Hashable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Int
 
 from likewise.contracts import Protocol
+from likewise.data.copies import hash_of, size_of, staged_keys, tail_of
 from likewise.data.images import file_of
 from likewise.types import Items, LikewiseError
-
-HASH_THREADS = 8
-FILES_PER_BLOCK = 64  # files that a thread reads per task
-TAIL_BYTES = 4096  # different images of the same size nearly always differ at the end; headers may be equal
 
 
 @dataclass(frozen=True)
@@ -69,45 +64,20 @@ def same_content(
     keys_of_row: list[Callable[[int], Hashable]],
     progress: Callable[[float], None] | None = None,
 ) -> tuple[tuple[int, int], ...]:
-    """Return (train row, test row) for every test row that equals a train row (the first such) under all key functions.
-
-    Only rows that agree with a row of the other split reach the next key function, so the expensive ones come last.
-    """
+    """Return (train row, test row) for every test row that equals a train row (the first such) under all key functions."""
     sides = [train.tolist(), test.tolist()]
-    key: dict[int, tuple] = dict.fromkeys(sides[0] + sides[1], ())
-    with ThreadPoolExecutor(HASH_THREADS) as pool:
-        for number, key_of_row in enumerate(keys_of_row):
-            rows = sides[0] + sides[1]
-            blocks = [rows[at : at + FILES_PER_BLOCK] for at in range(0, len(rows), FILES_PER_BLOCK)]
-            found = pool.map(lambda block, key_of_row=key_of_row: [key_of_row(row) for row in block], blocks)
-            for done, (block, values) in enumerate(zip(blocks, found, strict=True), 1):
-                for row, value in zip(block, values, strict=True):
-                    key[row] = (*key[row], value)
-                if progress is not None:
-                    progress((number + done / len(blocks)) / len(keys_of_row))
-            both = {key[row] for row in sides[0]} & {key[row] for row in sides[1]}
-            sides = [[row for row in side if key[row] in both] for side in sides]
-    if progress is not None:
-        progress(1.0)
+    rows = list(dict.fromkeys(sides[0] + sides[1]))
+
+    def in_both(known: dict[int, tuple]) -> set[tuple]:
+        one, other = ({known[row] for row in side if row in known} for side in sides)
+        return one & other
+
+    key = dict(zip(rows, staged_keys(rows, keys_of_row, in_both, progress), strict=True))
+    both = in_both({row: found for row, found in key.items() if len(found) == len(keys_of_row)})
     first: dict[tuple, int] = {}
     for row in sides[0]:
         first.setdefault(key[row], row)
-    return tuple((first[key[row]], row) for row in sides[1])
-
-
-def size_of(file: str) -> int:
-    return os.stat(file).st_size
-
-
-def tail_of(file: str) -> bytes:
-    with open(file, "rb", buffering=0) as content:
-        content.seek(max(0, os.fstat(content.fileno()).st_size - TAIL_BYTES))
-        return hashlib.blake2b(content.read(TAIL_BYTES)).digest()
-
-
-def hash_of(file: str) -> bytes:
-    with open(file, "rb") as content:
-        return hashlib.file_digest(content, "blake2b").digest()
+    return tuple((first[key[row]], row) for row in sides[1] if key[row] in both)
 
 
 def describe_leaks(found: Leaks) -> str:

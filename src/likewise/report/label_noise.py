@@ -163,7 +163,7 @@ def flagged_by_audit(run: Run, wrong: Bool[np.ndarray, "N"] | None, top: int) ->
     found = [one for one in read_findings(run.path / "audit").suspects if one.split in ("train", "all")]
     return tuple(
         FlaggedLabel(
-            one.row, one.label, one.suggested, 1 - one.score, float("nan"),
+            one.row, one.label, one.suggested, 1 - (one.score or 0.0), float("nan"),
             None if wrong is None else bool(wrong[one.row]), one.name,
         )
         for one in found[:top]

@@ -291,6 +291,43 @@ def test_without_pictures_the_page_shows_ids(visit, tmp_path):
         made.stop()
 
 
+def test_copies_with_two_labels_and_samples_of_no_class(visit, tmp_path):
+    (tmp_path / "audit.json").write_text('{"title": "birds", "root": "", "rows": 7, "pictures": true}')
+    head = "row,path,label,score,state,suggested,confidence,margin,reason,split,same_as,off_topic"
+    lines = [
+        '0,0.png,wren,0.1,conflict,robin,0.9,0.8,"same image as row 3, labelled robin",train,0,0.1',
+        "1,1.png,robin,0.2,flagged,wren,0.5,0.1,far from its class,train,,0.2",
+        "2,2.png,robin,0.6,off-topic,,,,fits no class,train,,0.97",
+        '3,3.png,robin,0.85,conflict,,,,"same image as row 0, labelled wren",train,0,0.1',
+        "4,4.png,wren,,unknown,,,,the only sample of its class,test,,",
+        "5,5.png,wren,0.9,ok,,,,,train,,0",
+        "6,6.png,robin,0.9,ok,,,,,train,,0",
+    ]
+    (tmp_path / "audit.csv").write_text("\n".join([head, *lines]) + "\n")
+    made = Server(tmp_path, picture)
+    try:
+        page = visit(made.address, "ann")
+        see(page, "same image as row 3, labelled robin")
+        see(page, "Suggested: relabel as robin", ".advice")
+        assert page.locator("button.advised").inner_text().startswith("Relabel")
+        press(page, "r", "Saved: 0 relabel robin")
+        see(page, "row 3 ")
+        see(page, "Suggested: keep robin", ".advice")
+        press(page, "k", "Saved: 3 keep")
+        see(page, "Suggested: remove. No label is likelier than not.", ".advice")
+        page.select_option("#state", "off-topic")
+        see(page, "fits no class 0.970", ".facts")
+        assert page.locator("#actions button.relabel").is_disabled() and page.locator("#count").inner_text().startswith(
+            "2 of 4"
+        )
+        press(page, "x", "Saved: 2 remove")
+        assert {line["row"]: line["label"] for line in download(page, "corrected")} == {
+            "0": "robin", "1": "robin", "3": "robin", "4": "wren", "5": "wren", "6": "robin",
+        }  # fmt: skip
+    finally:
+        made.stop()
+
+
 class Chat(http.server.BaseHTTPRequestHandler):
     """Another site, which shows a link."""
 

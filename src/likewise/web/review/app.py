@@ -79,7 +79,7 @@ def make_app(
     def page() -> FileResponse:
         return FileResponse(STATIC_FOLDER / "index.html")
 
-    samples = {str(one.row): None for one in store.findings.suspects}
+    samples = {str(one.row): None for one in (*store.findings.suspects, *store.findings.off_topic)}
     whole = {"sample": samples, "pair": dict.fromkeys(store.findings.pair)}
     add_item_routes(app, store, whole, {"title": title, "pictures": load_image is not None})
     add_decision_routes(app, store, whole)
@@ -98,6 +98,7 @@ def add_item_routes(app: FastAPI, store: Store, whole: ItemsByKind, about: dict)
             "sample": [part for part in SPLIT_NAMES if there[part]],
             "pair": list(dict.fromkeys(pair.type for pair in findings.pair.values())),
         },
+        "states": list(dict.fromkeys(one.state for one in (*findings.suspects, *findings.off_topic))),
         "start": secrets.token_hex(4),  # part of image addresses: browsers cache images by address
     }
 

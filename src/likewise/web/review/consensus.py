@@ -64,6 +64,25 @@ def find_consensus(decisions: Iterable[Decision]) -> dict[str, Consensus]:
     return found
 
 
+def settle_copies(findings: Findings, settled: dict[str, Consensus]) -> dict[str, Consensus]:
+    """Return the decisions with those about exact copies added: a label that people chose for an image holds for its copies.
+
+    It holds for copies with another label that have no decision, unless people chose different labels for the image.
+    A removal concerns one row: people may remove a copy because it is one.
+    """
+    added = {}
+    for rows in findings.same_images.values():
+        made = {row: settled[str(row)] for row in rows if str(row) in settled}
+        labelled = {row: one for row, one in made.items() if one.choice in ("keep", "relabel")}
+        label_of = {row: one.label or findings.sample[row].label for row, one in labelled.items()}
+        if len(set(label_of.values())) != 1:
+            continue
+        row, label = next(iter(label_of.items()))
+        others = (other for other in rows if other not in made and findings.sample[other].label != label)
+        added |= {str(other): Consensus("relabel", label, made[row].by) for other in others}
+    return settled | added
+
+
 def corrected(findings: Findings, decisions: Iterable[Decision], root: str = "") -> list[tuple]:
     """Return the data's table with all changes, for `likewise train`: removed rows are gone, relabelled rows have the new
     label.
@@ -72,7 +91,7 @@ def corrected(findings: Findings, decisions: Iterable[Decision], root: str = "")
     split, and so
     do rows that were not audited.
     """
-    settled, samples = find_consensus(decisions), findings.sample
+    settled, samples = settle_copies(findings, find_consensus(decisions)), findings.sample
     names = tuple(next(iter(samples.values())).carried)
     if any(s.path for s in samples.values()):
         table: list[tuple] = [("path", "label", *names, "row")]
@@ -93,12 +112,18 @@ def corrected(findings: Findings, decisions: Iterable[Decision], root: str = "")
 def changes(findings: Findings, decisions: Iterable[Decision]) -> list[tuple]:
     """One line for every sample that is removed, relabelled or disputed."""
     table: list[tuple] = [("row", "path", "label", "change", "new_label", "reviewers", "notes")]
-    settled = find_consensus(d for d in decisions if d.kind == "sample")
+    settled = settle_copies(findings, find_consensus(d for d in decisions if d.kind == "sample"))
     for item, (choice, label, by) in sorted(settled.items(), key=lambda one: int(one[0])):
         if choice != "keep":
-            s, who = findings.sample[int(item)], "; ".join(f"{d.reviewer}: {d.choice} {d.label}".strip() for d in by)
+            said = (f"{d.reviewer}: {d.choice} {d.label}".strip() + copy_of(d, item) for d in by)
+            s, who = findings.sample[int(item)], "; ".join(said)
             table.append((s.row, s.path, s.label, choice, label, who, "; ".join(d.note for d in by if d.note)))
     return table
+
+
+def copy_of(decision: Decision, item: str) -> str:
+    """Return a remark if a decision was made about an exact copy of an item."""
+    return "" if decision.item == item else f" (row {decision.item}, the same image)"
 
 
 def as_csv(table: Iterable[Iterable]) -> str:

@@ -16,7 +16,8 @@ MAX_SHOWN_SAMPLES = 6
 class ItemFilter:
     """Items that the page requests.
 
-    They may be limited to one class (given or suggested), to one split (samples) or type (pairs), and to a maximum score.
+    They may be limited to one class (given or suggested), to one split (samples) or type (pairs), to a maximum score, and to one
+    state.
     """
 
     kind: Literal["sample", "pair"]
@@ -24,6 +25,7 @@ class ItemFilter:
     among: str = ""
     most: float = math.inf
     show: Literal["open", "all", "disputed"] = "open"
+    state: str = ""
 
 
 def matches_filter(findings: Findings, item: str, wanted: ItemFilter) -> bool:
@@ -31,10 +33,17 @@ def matches_filter(findings: Findings, item: str, wanted: ItemFilter) -> bool:
     if wanted.kind == "pair":
         pair = findings.pair[item]
         labels, among, score = [findings.sample[row].label for row in (pair.query, pair.wrong)], pair.type, -math.inf
+        state = wanted.state
     else:
         one = findings.sample[int(item)]
-        labels, among, score = [one.label, one.suggested], one.split, one.score
-    return wanted.label in ("", *labels) and wanted.among in ("", among) and score <= wanted.most
+        labels, among, score, state = [one.label, one.suggested], one.split, one.score, one.state
+        score = -math.inf if score is None else score
+    return (
+        wanted.label in ("", *labels)
+        and wanted.among in ("", among)
+        and wanted.state in ("", state)
+        and score <= wanted.most
+    )
 
 
 def shown(findings: Findings, item: str) -> dict:
@@ -48,6 +57,8 @@ def shown(findings: Findings, item: str) -> dict:
     panels = [
         {
             **{k: v for k, v in findings.sample[row]._asdict().items() if k != "carried"},
+            "advice": findings.sample[row].decision,
+            "copies": [named(findings, other) for other in findings.copies_of(row)[:MAX_SHOWN_SAMPLES]],
             "claimed": exemplars(findings, row, findings.sample[row].label, rows),
             "instead": exemplars(findings, row, findings.sample[row].suggested, rows),
             "near": [named(findings, other) for other in findings.near.get(row, [])[:MAX_SHOWN_SAMPLES]],

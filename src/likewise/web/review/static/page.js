@@ -100,7 +100,8 @@ function group(kind, words, name, found, more) {
 }
 
 function facts(panel) {
-  return make("p", "facts", make("span", "", "score ", make("b", "", number(panel.score))),
+  return make("p", "facts", make("span", "", "score ", make("b", "", panel.score === null ? "unknown" : number(panel.score))),
+    panel.off_topic === null ? null : make("span", "", "fits no class ", make("b", "", number(panel.off_topic))),
     make("span", "", `row ${panel.row} · ${panel.split}`), panel.path ? make("span", "path", panel.path) : null);
 }
 
@@ -122,6 +123,18 @@ function others(shown) {
   return shown.others.length ? [make("p", "others", "Disputed. ", shown.others.map(words).join("; "))] : [];
 }
 
+const STATES = { flagged: "flagged labels", conflict: "same image, two labels", "off-topic": "off-topic" };
+const ADVICE = {
+  keep: (panel) => ["Suggested: keep ", make("b", "", ...broken(panel.label))],
+  relabel: (panel) => ["Suggested: relabel as ", make("b", "", ...broken(panel.suggested))],
+  remove: (panel) => [panel.state === "off-topic" ? "Suggested: remove. It fits no class." : "Suggested: remove. No label is likelier than not."],
+};
+
+const advice = (panel) => STATES[panel.state] ? make("p", "advice", ...ADVICE[panel.advice](panel)) : null;
+
+const same = (panel) => panel.copies.length ? make("section", "near", make("h2", "", "The same image"),
+  thumbs(panel.copies, panel.copies.map((c) => `row ${c.row}: ${c.label}`), panel.copies.map((c) => c.label === panel.label ? "claimed" : "instead"))) : null;
+
 const frame = (panel) => make("div", "large", picture(panel.row, panel.path, true));
 
 function viewSample(shown) {
@@ -129,7 +142,8 @@ function viewSample(shown) {
   const sure = panel.confidence === null ? "" : `confidence ${panel.confidence.toFixed(2)}` +
     (panel.margin === null ? "" : `, margin ${panel.margin.toFixed(2)}`);
   return [make("div", "panel", frame(panel)), make("div", "side", ...others(shown),
-    make("div", "", panel.reason ? make("p", "reason", panel.reason) : null, facts(panel)),
+    make("div", "", panel.reason ? make("p", "reason", panel.reason) : null, facts(panel), advice(panel)),
+    ...[same(panel)].filter(Boolean),
     group("claimed", "Labelled", panel.label, panel.claimed),
     panel.suggested ? group("instead", "Suggested", panel.suggested, panel.instead, sure) : null, nearest(panel))];
 }
@@ -163,6 +177,7 @@ function draw() {
   byId("actions").replaceChildren(...ACTIONS[kind].map((action) => {
     const one = button(action, !shown || (action[0] === "r" && !shown.panels[0].suggested));
     if (own && own.choice === action[1].toLowerCase()) one.classList.add("chosen");
+    else if (shown && kind === "sample" && STATES[shown.panels[0].state] && shown.panels[0].advice === action[1].toLowerCase()) one.classList.add("advised");
     return one;
   }));
   byId("moves").replaceChildren(...MOVES.map((move) => button(move, false)));
@@ -234,7 +249,7 @@ async function queue() {
   const typed = byId("label").value && meant(byId("label").value);
   if (typed && !known().includes(typed)) throw new Error(`There is no class ${typed}.`);
   byId("label").value = typed;
-  const asked = { kind: state.kind, reviewer: reviewer(), among: byId("among").value, most: byId("most").value || "1", show: byId("show").value };
+  const asked = { kind: state.kind, reviewer: reviewer(), among: byId("among").value, state: state.kind === "pair" ? "" : byId("state").value, most: byId("most").value || "1", show: byId("show").value };
   return ask("/api/queue", { ...asked, label: typed });
 }
 
@@ -276,6 +291,7 @@ function kind(name) {
   byId("samples").setAttribute("aria-pressed", String(name === "sample"));
   byId("pairs").setAttribute("aria-pressed", String(name === "pair"));
   byId("upto").hidden = name === "pair";
+  byId("state").hidden = name === "pair" || state.about.states.length < 2;
 }
 
 function choices(name) {
@@ -346,6 +362,7 @@ async function start() {
   byId("title").textContent = title || "likewise review";
   byId("classes").append(...options(known().sort()));
   byId("pairs").hidden = among.pair.length === 0;
+  byId("state").append(...state.about.states.map((value) => Object.assign(make("option", "", STATES[value]), { value })));
   byId("who").textContent = reviewer();
   if (reviewer()) load();
   else await people();
