@@ -13,11 +13,13 @@ from likewise.audit import relabel
 from likewise.audit.influence import losses_of
 from likewise.audit.label_quality_ensemble import score_labels
 from likewise.audit.label_scores import class_sizes, loss_over_time, neighbour_vote, rank_by_loss, self_gradient
-from likewise.audit.records import AuditSplit, ExplainedErrors, LabelQuality, SplitQuality, Subject, to_device
+from likewise.audit.records import AuditSplit, ClassFindings, ExplainedErrors, LabelQuality, SplitQuality, Subject, to_device
 from likewise.config import Audit
 from likewise.metrics.detection import detection, relabel_accuracy
+from likewise.numerics.class_overlap import class_overlap
 from likewise.retrieval.ranking import nearest
-from likewise.types import Items
+from likewise.similarity import at_least_float32
+from likewise.types import Embedded, Items
 
 STORED_NEIGHBOURS = 6
 """Number of nearest neighbours that are stored for each sample."""
@@ -46,7 +48,7 @@ def score_split(subject: Subject, name: str, explained: ExplainedErrors, config:
         half = torch.full((len(e.y),), 0.5, dtype=torch.float64)
         y = e.y.cpu()
         return SplitQuality(
-            LabelQuality(half, {}, y, half, half, 0.0, 0.0), {}, near, relabel.class_findings(y, y), 0.0
+            LabelQuality(half, {}, y, half, half, 0.0, 0.0), {}, near, find_classes(e, y, config.seed), 0.0
         )
     scored = score_labels(e.z, e.y, e.f, seed=config.seed)
     if scored.uninformative:
@@ -67,9 +69,18 @@ def score_split(subject: Subject, name: str, explained: ExplainedErrors, config:
     )
     wrong = float((1 - scored.score)[class_sizes(e.y).cpu() > 1].sum())
     y = e.y.cpu()
-    classes = relabel.class_findings(y, scored.suggested.where(scored.score < 0.5, y))
+    classes = find_classes(e, scored.suggested.where(scored.score < 0.5, y), config.seed)
     return SplitQuality(
         scored, {k: single[k].cpu().double() for k in SCORE_DESCRIPTIONS if k in single}, near, classes, wrong
+    )
+
+
+def find_classes(e: Embedded, suggested: Int[Tensor, "N"], seed: int) -> ClassFindings:
+    """Return for each class where its samples would go, and whether its nearest class is the same under another name."""
+    x = e.z if e.f is None else e.f
+    _, place = e.y.unique(return_inverse=True)
+    return relabel.with_overlap(
+        relabel.class_findings(e.y.cpu(), suggested), class_overlap(at_least_float32(x), place, seed=seed)
     )
 
 

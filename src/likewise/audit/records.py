@@ -13,10 +13,11 @@ from torch import Tensor, nn
 
 from likewise.config import Train
 from likewise.contracts import Loss
+from likewise.numerics.class_overlap import Verdict
 from likewise.runs.folder import Run
 from likewise.types import Embedded, Items
 
-Kind = Literal["clean", "individual", "merge", "diffuse"]
+Kind = Literal["clean", "individual", "mixed", "merge", "diffuse"]
 
 
 class AuditSplit(NamedTuple):
@@ -141,13 +142,12 @@ class LabelQuality:
 
 @dataclass(frozen=True, eq=False)
 class ClassFindings:
-    """Result of the suggested labels for each class.
+    """Result of the suggested labels for each class, and of the comparison with its nearest classes.
 
     `kind`: "clean" (no sample leaves the class), "individual" (a few do), "merge" (many do, nearly all to `target`) or
-    "diffuse" (many
-    do, to several classes). `of_all` and `of_touched`: share of samples with another suggested label, among all samples and
-    among those
-    of classes that some sample leaves.
+    "diffuse" (many do, to several classes). With `verdict`, "merge" means that `partner` is the same class under another
+    name, and "mixed" that many samples leave for `target`, which is another class. `of_all` and `of_touched`: share of
+    samples with another suggested label, among all samples and among those of classes that some sample leaves.
     """
 
     label: Int[np.ndarray, "C"]
@@ -158,6 +158,9 @@ class ClassFindings:
     kind: tuple[Kind, ...]
     of_all: float
     of_touched: float
+    partner: Int[np.ndarray, "C"] | None = None  # the class that is most likely the same class; -1: none was compared
+    overlap: Float[np.ndarray, "C"] | None = None  # probability that it is; NaN where the verdict is "unknown"
+    verdict: tuple[Verdict, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
