@@ -12,6 +12,7 @@ from torch import Tensor
 
 from likewise.errors import LikewiseError
 from likewise.numerics.class_sums import class_sums
+from likewise.similarity import full_precision_matmul
 
 Verdict = Literal["merge", "distinct", "unknown"]
 
@@ -24,13 +25,19 @@ NEAREST_CLASSES = 5
 MIN_CLASS_ROWS = 4
 """Smallest number of kept samples of a name; below it the pair is unknown."""
 
+MIN_KEPT_SHARE = 0.4
+"""Smallest share of kept samples of a name; below it most of its labels are wrong, and the pair is unknown."""
+
 MAX_CLASS_ROWS = 500
 """Number of samples of a class that are used, drawn at random."""
 
 SHRINK_WEIGHT = 0.4
 """Weight of a multiple of the unit matrix in the covariance, as in the label scores."""
 
-MAX_FOREIGN_ODDS = 3.0
+SHARPNESS_FACTORS, ASSUMED_NOISE_RATE = tuple(0.02 * 1.4**i for i in range(14)), 0.2  # up to 1.6
+"""Factors of scores that are tried, and the share of uniform labels for which the likeliest one is chosen."""
+
+MAX_FOREIGN_ODDS = 5.0
 """Samples whose best other class leads both names by more than this log likelihood are left out: their label is wrong."""
 
 PRIOR_FREEDOM = 10.0
@@ -38,6 +45,9 @@ PRIOR_FREEDOM = 10.0
 
 SPIKE_FREEDOM = 5.0
 """Degrees of freedom of Student's t for the distance of one class from itself: its deviation is an estimate."""
+
+TAIL_FREEDOM = 4.0
+"""Degrees of freedom of Student's t for the log distance of different classes: some classes are much alike."""
 
 PRIOR_MERGE_SHARE, PRIOR_PAIR_COUNT, MAX_MERGE_SHARE = 0.01, 2.0, 0.2
 """Prior share of merges among candidate pairs, the number of pairs that it weighs, and the largest share."""
@@ -48,8 +58,8 @@ PRIOR_LOG_SPREAD, PRIOR_SPREAD_COUNT = 0.3, 4.0
 GRID_POINT_COUNT, MAX_FIT_STEPS = 120, 200
 """Grid of distances, and steps of expectation-maximisation."""
 
-MIN_MERGE_PROBABILITY, MIN_DISTINCT_ODDS = 0.9, 10.0
-"""A merge is at least this likely; for different classes, the likelihood is at least this much higher."""
+MIN_MERGE_PROBABILITY, MIN_DISTINCT_ODDS = 0.5, 10.0
+"""Smallest probability of a merge, and smallest ratio of likelihoods of two classes and of one for "distinct"."""
 
 SCORE_BLOCK_SIZE = 2**23
 """Maximum number of scores that are computed at a time."""
@@ -80,7 +90,7 @@ def class_overlap(
 
     Formula: d = mean over folds of (mean of a - mean of b) in the fold, projected by M (mean of a - mean of b) outside it; M is
         the inverse of the shrunk covariance within classes outside the fold. E d = 0 for two names of one class. The posterior
-        compares a d around 0 with a log-normal distribution of d, fitted to all candidate pairs.
+        compares a d around 0 with a distribution of d around the usual distance of the classes there, fitted to all pairs.
     Differs: it is ours. Samples that fit another class much better than either name are left out, by a rule that does not use
         which of the two names they have.
 
@@ -89,22 +99,25 @@ def class_overlap(
         nearest: number of nearest classes of each class that are candidates.
         seed: seed of the folds.
     """
-    if x.ndim != 2 or y.shape != x.shape[:1] or not len(y):
-        raise LikewiseError(f"class_overlap: x must be N by F with N labels, got {tuple(x.shape)} and {tuple(y.shape)}")
+    if len(x) != len(y) or not len(y):
+        raise LikewiseError(
+            f"class_overlap: there must be one label per feature vector, and one or more, got {len(y)} for {len(x)}"
+        )
     classes = int(y.max()) + 1
     fold, used = stratified_folds(y, FOLD_COUNT, MAX_CLASS_ROWS, seed)
     x, y, fold = x[used], y[used], fold[used]
     x = (x - x.mean(0)) / x.std().clamp_min(1e-12)
-    models = [_Model(x, y, fold, k, classes) for k in range(FOLD_COUNT)]
-    first, second = candidate_pairs(models, nearest)
-    held = held_out_sums(x, y, fold, models, first, second)
-    size = torch.bincount(y, minlength=classes).double()
-    scale = FOLD_COUNT / (FOLD_COUNT - 1) * (1 / size[first] + 1 / size[second])
-    distance, deviation, noise = estimate(held.to("cpu"), scale.cpu())
+    with full_precision_matmul(x):
+        models = [_Model(x, y, fold, k, classes) for k in range(FOLD_COUNT)]
+        first, second, reach = candidate_pairs(models, min(nearest, classes - 1))
+        held = held_out_sums(x, y, fold, models, first, second)
+    size = torch.bincount(y, minlength=classes)[torch.stack([first, second])]
+    distance, deviation, noise = estimate(held.cpu().double(), size.cpu().double())
     known = deviation.isfinite()
     ratio, probability = deviation.new_full((2, len(known)), torch.nan)
     if known.any():
-        ratio[known], probability[known] = compare_hypotheses(distance[known], deviation[known], noise[known])
+        usual = (reach[first] * reach[second]).sqrt().double().cpu()
+        ratio[known], probability[known] = compare_hypotheses(*(t[known] for t in (distance, deviation, noise, usual)))
     return ClassOverlap(first, second, distance, deviation, ratio, probability, verdicts(ratio, probability))
 
 
@@ -140,12 +153,20 @@ class _Model:
         self.offset = 0.5 * (mean.T * self.weight).sum(0)
         self.usable = (self.held > 0) & (self.count > 0)
 
+    def score(self, product: Float[Tensor, "n C"]) -> Float[Tensor, "n C"]:
+        """Return the scores of all classes from products with the weights; -inf for a class without samples."""
+        return (product - self.offset).masked_fill(self.count == 0, -torch.inf)
 
-def candidate_pairs(models: list[_Model], nearest: int) -> tuple[Int[Tensor, "P"], Int[Tensor, "P"]]:
-    """Return each class with its nearest classes, every pair once."""
+
+def candidate_pairs(
+    models: list[_Model], nearest: int
+) -> tuple[Int[Tensor, "P"], Int[Tensor, "P"], Float[Tensor, "C"]]:
+    """Return each class with its nearest classes, every pair once, and the median distance of a class to its nearest ones.
+
+    Of two medians it is the larger one; a negative distance counts as 0.
+    """
     classes = len(models[0].count)
-    nearest = min(nearest, classes - 1)
-    pairs = []
+    pairs, reach = [], []
     for block in torch.arange(classes, device=models[0].count.device).split(max(1, SCORE_BLOCK_SIZE // classes)):
         total, weight = 0.0, 0.0
         for one in models:
@@ -158,8 +179,10 @@ def candidate_pairs(models: list[_Model], nearest: int) -> tuple[Int[Tensor, "P"
         low = distance.topk(nearest, 1, largest=False)
         a, b = block[:, None].expand_as(low.indices)[low.values < torch.inf], low.indices[low.values < torch.inf]
         pairs.append(torch.minimum(a, b) * classes + torch.maximum(a, b))
+        there = (low.values < torch.inf).sum(1, keepdim=True)
+        reach.append(low.values.gather(1, there // 2)[:, 0] if nearest else there[:, 0].to(low.values))
     code = torch.cat(pairs).unique()
-    return code // classes, code % classes
+    return code // classes, code % classes, torch.cat(reach).clamp_min(0)
 
 
 def held_out_sums(
@@ -176,20 +199,34 @@ def held_out_sums(
     number = torch.bincount(name, minlength=classes)
     sums = torch.zeros(3, len(models) * 2 * pairs, dtype=torch.float32 if x.device.type == "mps" else torch.float64)
     sums = sums.to(x.device)
+    sharpness = fit_sharpness(x, y, fold, models[0])
     for k, model in enumerate(models):
         for rows in (fold == k).nonzero()[:, 0].split(max(1, SCORE_BLOCK_SIZE // classes)):
             product = x[rows] @ model.weight
-            score = (product - model.offset).masked_fill(model.count == 0, -torch.inf)
+            score = model.score(product)
             for at, p in incident_pairs(y[rows], number, pair):
                 a, b = first[p], second[p]
                 lead = score.amax(1)[at] - torch.maximum(score[at, a], score[at, b])
-                kept = (lead <= MAX_FOREIGN_ODDS) & (model.count[a] > 0) & (model.count[b] > 0)
+                kept = (sharpness * lead <= MAX_FOREIGN_ODDS) & (model.count[a] > 0) & (model.count[b] > 0)
                 at, p, a, b = at[kept], p[kept], a[kept], b[kept]
                 value = (product[at, a] - product[at, b]).to(sums)
                 slot = (2 * k + (y[rows][at] == b).long()) * pairs + p
                 for place, added in enumerate((torch.ones_like(value), value, value * value)):
                     sums[place].index_add_(0, slot, added)
     return sums.view(3, len(models), 2, pairs)
+
+
+def fit_sharpness(x: Float[Tensor, "N F"], y: Int[Tensor, "N"], fold: Int[Tensor, "N"], model: _Model) -> float:
+    """Return the factor of scores under which the labels of fold 0 are most likely, if a share of them is uniform noise."""
+    rows = (fold == 0).nonzero()[:, 0][: max(1, SCORE_BLOCK_SIZE // len(model.count))]
+    score = model.score(x[rows] @ model.weight)
+    rate = ASSUMED_NOISE_RATE
+
+    def likelihood(factor: float) -> float:
+        own = torch.softmax(factor * score, 1).gather(1, y[rows, None])
+        return float(((1 - rate) * own + rate / len(model.count)).log().sum())
+
+    return max(SHARPNESS_FACTORS, key=likelihood)
 
 
 def incident_pairs(
@@ -205,7 +242,7 @@ def incident_pairs(
 
 
 def estimate(
-    held: Float[Tensor, "3 K 2 P"], scale: Float[Tensor, "P"]
+    held: Float[Tensor, "3 K 2 P"], size: Float[Tensor, "2 P"]
 ) -> tuple[Float[Tensor, "P"], Float[Tensor, "P"], Float[Tensor, "P 2"]]:
     """Return the distance of each pair, its deviation for one class, and its variance for two as (constant, slope).
 
@@ -214,15 +251,18 @@ def estimate(
         it is 4 d (1/n_a + 1/n_b) more.
 
     Args:
-        scale: variance of the difference of the two centres outside a fold, for unit variance.
+        held: as from `held_out_sums`.
+        size: number of samples of each name; a pair is NaN if too few of them are in `held`.
     """
-    count, total, square = held.double()
+    count, total, square = held
+    scale = len(count) / (len(count) - 1) * (1 / size).sum(0)  # variance of the difference of the centres outside a fold
     mean, freedom = total / count.clamp_min(1), (count - 1).clamp_min(0).sum((0, 1))
     both, harmonic = (count > 0).all(1), (1 / count.clamp_min(1)).sum(1)
     weight = both / harmonic
     weight = weight / weight.sum(0).clamp_min(1e-12)
     distance = (weight * (mean[:, 0] - mean[:, 1])).sum(0)
-    known = (both.sum(0) >= 2) & (count.sum(0) >= MIN_CLASS_ROWS).all(0)
+    enough = torch.maximum(MIN_KEPT_SHARE * size, torch.full_like(size, MIN_CLASS_ROWS))
+    known = (both.sum(0) >= 2) & (count.sum(0) >= enough).all(0)
     residual = (square - count * mean**2).clamp_min(0).sum((0, 1))
     distance = distance.where(known, torch.nan)
     fitted = known & (freedom > 0)
@@ -253,29 +293,38 @@ def common_variance(
 
 
 def compare_hypotheses(
-    distance: Float[Tensor, "P"], deviation: Float[Tensor, "P"], noise: Float[Tensor, "P 2"]
+    distance: Float[Tensor, "P"], deviation: Float[Tensor, "P"], noise: Float[Tensor, "P 2"], usual: Float[Tensor, "P"]
 ) -> tuple[Float[Tensor, "P"], Float[Tensor, "P"]]:
     """Return log10 of the likelihoods of one class and of two, and the posterior of one class.
 
-    One class: Student's t around 0; a negative distance counts as 0. Two classes: a log-normal distribution of the true
-    distance with normal errors. Its two parameters and the share of merges are fitted to all pairs.
+    One class: Student's t around 0. Two classes: normal errors, and Student's t for the logarithm of the true distance as a
+    multiple of the usual one. Its centre and spread, and the share of merges, are fitted to all pairs. A negative distance
+    counts as 0 for both.
+
+    Args:
+        noise: variance of the distance between two classes, as (constant, slope).
+        usual: distance of the two classes to the classes around them; where it is below the deviation, the deviation counts.
     """
-    typical = torch.maximum(distance.median(), 0.1 * deviation.median())
-    grid = torch.logspace(-3, 2, GRID_POINT_COUNT, dtype=distance.dtype) * typical
-    error = (noise[:, :1] + noise[:, 1:] * grid).sqrt()
-    two = (-0.5 * ((distance[:, None] - grid) / error) ** 2).exp() / error / math.sqrt(2 * math.pi)
+    distance, usual = distance.clamp_min(0), torch.maximum(usual, deviation)
+    grid = torch.logspace(-3, 2, GRID_POINT_COUNT, dtype=distance.dtype)
+    true = grid * usual[:, None]
+    error = (noise[:, :1] + noise[:, 1:] * true).sqrt()
+    two = (-0.5 * ((distance[:, None] - true) / error) ** 2).exp() / error / math.sqrt(2 * math.pi)
     nu = SPIKE_FREEDOM
     peak = math.exp(math.lgamma((nu + 1) / 2) - math.lgamma(nu / 2)) / math.sqrt(nu * math.pi)
-    one = peak * (1 + (distance.clamp_min(0) / deviation) ** 2 / nu) ** (-(nu + 1) / 2) / deviation
-    centre, spread, share = typical.log(), 1.0, PRIOR_MERGE_SHARE
+    one = peak * (1 + (distance / deviation) ** 2 / nu) ** (-(nu + 1) / 2) / deviation
+    centre, spread, share = grid.new_zeros(()), 1.0, PRIOR_MERGE_SHARE
     for _ in range(MAX_FIT_STEPS):
-        density = torch.softmax(-0.5 * ((grid.log() - centre) / spread) ** 2, 0)
+        heavy = 1 + ((grid.log() - centre) / spread) ** 2 / TAIL_FREEDOM
+        density = heavy ** (-(TAIL_FREEDOM + 1) / 2)
+        density = density / density.sum()
         likelihood = (two @ density).clamp_min(1e-290)
         posterior = share * one / (share * one + (1 - share) * likelihood)
-        weight = ((1 - posterior) / likelihood)[:, None] * two * density
+        weight = (((1 - posterior) / likelihood)[:, None] * two * density).sum(0)
         whole = weight.sum().clamp_min(1e-12)
-        centre = (weight * grid.log()).sum() / whole
-        square = (weight * (grid.log() - centre) ** 2).sum() + PRIOR_SPREAD_COUNT * PRIOR_LOG_SPREAD**2
+        near = weight * (TAIL_FREEDOM + 1) / TAIL_FREEDOM / heavy  # far points weigh less, as for Student's t
+        centre = (near * grid.log()).sum() / near.sum().clamp_min(1e-12)
+        square = (near * (grid.log() - centre) ** 2).sum() + PRIOR_SPREAD_COUNT * PRIOR_LOG_SPREAD**2
         spread = max(PRIOR_LOG_SPREAD, math.sqrt(square / (whole + PRIOR_SPREAD_COUNT)))
         merges = float(posterior.sum()) + PRIOR_PAIR_COUNT * PRIOR_MERGE_SHARE
         share = min(MAX_MERGE_SHARE, merges / (len(posterior) + PRIOR_PAIR_COUNT))
