@@ -31,6 +31,12 @@ MIN_FOUND_SHARE = 0.9
 """A setting counts as found if this share of its merges is found."""
 
 
+TABLE_HEAD = (
+    "| setting | merges found | unknown | false merges (per 1,000 pairs) | other pairs unknown |\n|---|---|---|---|---|"
+)
+"""First lines of the printed table."""
+
+
 class World(NamedTuple):
     """Features, labels, and the pairs of names that stand for one class."""
 
@@ -97,7 +103,7 @@ def by_overlap(world: World, seed: int) -> tuple[set[tuple[int, int]], set[tuple
     """Return the merged pairs, the unknown pairs, and the number of compared pairs."""
     found = class_overlap(world.x, world.y, seed=seed)
     pairs = list(zip(found.first.tolist(), found.second.tolist(), strict=True))
-    of = {name: {p for p, v in zip(pairs, found.verdict, strict=True) if v == name} for name in ("merge", "unknown")}
+    of = {name: {p for p, v in zip(pairs, found.state, strict=True) if v == name} for name in ("merge", "unknown")}
     return of["merge"], of["unknown"] | world.merged - set(pairs), len(pairs)
 
 
@@ -192,7 +198,9 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--features", help="folder of NAME.npz with x and y")
     parser.add_argument("--only", nargs="+", help="names of these files")
     parser.add_argument("--noise", type=float, nargs="+", default=[0.0, 0.05, 0.2], help="noise rates of real sets")
-    parser.add_argument("--names", type=int, default=12, help="classes of a real set that get a second name, at most a fourth")
+    parser.add_argument(
+        "--names", type=int, default=12, help="classes of a real set that get a second name, at most a fourth"
+    )
     parser.add_argument("--share", type=float, default=0.5, help="share of their samples with the second name")
     parser.add_argument("--least", type=int, default=20, help="smallest class that gets a second name")
     parser.add_argument("--out", help="JSON file for the result")
@@ -206,7 +214,7 @@ def main(words: Sequence[str] | None = None) -> None:
     ways = {"overlap": by_overlap, **({"votes": by_votes} if options.votes else {})}
     result: dict = {}
     for label, way in ways.items():
-        print(f"\n{label}\n| setting | merges found | unknown | false merges (per 1,000 pairs) | other pairs unknown |\n|---|---|---|---|---|")
+        print(f"\n{label}\n{TABLE_HEAD}")
         for name, make in (settings | others).items():
             result.setdefault(label, {})[name] = one = measure(make, options.seeds, way)
             show(name, one)

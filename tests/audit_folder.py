@@ -9,7 +9,7 @@ HEADS = {
     "audit": "row path label score suggested confidence margin reason split posterior loss group left top right bottom",
     "pairs": "query other type distance wrong mate",
     "causes": "error kind direction place row influence relative",
-    "classes": "split label size moved share target entropy kind partner overlap verdict",
+    "classes": "split label size moved share target entropy kind partner overlap state",
     "duplicates": "row other similarity bits kind parts same_label",
 }
 

@@ -100,16 +100,16 @@ def test_merges_come_from_the_overlap_by_hand():
     suggested = y.clone()
     suggested[:4] = 3  # a merge by the suggested labels, but not by the overlap
     pairs = torch.tensor([[0, 1, 0.01], [0, 2, 0.2], [2, 3, 0.98], [2, 1, torch.nan]]).T
-    verdict = ("distinct", "distinct", "merge", "unknown")
-    overlap = ClassOverlap(*pairs[:2].long(), *pairs[2].expand(4, -1), verdict)
+    state = ("distinct", "distinct", "merge", "unknown")
+    overlap = ClassOverlap(*pairs[:2].long(), *pairs[2].expand(4, -1), state)
     found = with_overlap(class_findings(y, suggested), overlap)
     assert found.partner is not None and found.overlap is not None
     assert found.kind == ("mixed", "clean", "merge", "merge", "clean")
     assert found.partner.tolist() == [2, 2, 3, 2, -1]
-    assert found.verdict == ("distinct", "unknown", "merge", "merge", "unknown")
+    assert found.state == ("distinct", "unknown", "merge", "merge", "unknown")
     np.testing.assert_allclose(found.overlap, [0.2, np.nan, 0.98, 0.98, np.nan], rtol=1e-6)
     assert with_overlap(class_findings(y, suggested), ClassOverlap(*pairs[:2, :0].long(), *pairs[2, :0].expand(4, -1), ())
-        ).verdict == ("unknown",) * 5  # fmt: skip
+        ).state == ("unknown",) * 5  # fmt: skip
 
 
 @pytest.mark.parity

@@ -15,8 +15,8 @@ from likewise.numerics.class_overlap import (
     compare_hypotheses,
     estimate,
     incident_pairs,
+    states_of,
     stratified_folds,
-    verdicts,
 )
 
 
@@ -32,8 +32,8 @@ def world(seed, sizes, dim=32, separation=1.0, same=((0, 1),), noise=0.0):
 
 
 def merges(found):
-    pairs = zip(found.first.tolist(), found.second.tolist(), found.verdict)
-    return {(a, b) for a, b, verdict in pairs if verdict == "merge"}
+    pairs = zip(found.first.tolist(), found.second.tolist(), found.state)
+    return {(a, b) for a, b, state in pairs if state == "merge"}
 
 
 def test_classes_are_spread_over_folds_and_large_ones_are_cut():
@@ -69,7 +69,7 @@ def test_the_distance_by_hand(monkeypatch):
 
 
 def test_the_deviation_by_hand(monkeypatch):
-    monkeypatch.setattr(module, "PRIOR_FREEDOM", 0.0)
+    monkeypatch.setattr(module, "PRIOR_FREEDOM_COUNT", 0.0)
     first = [[1.0, 3.0, 2.0], [2.0, 4.0]]  # projections of name a in two folds
     second = [[0.0, 1.0], [1.0, 5.0, 3.0]]
     held = torch.tensor([
@@ -103,21 +103,28 @@ def test_hypotheses_by_hand(monkeypatch):
     """One step, with the initial distribution: Student's t with centre 0 and spread 1 for log(distance / usual)."""
     stats = pytest.importorskip("scipy.stats")
     monkeypatch.setattr(module, "MAX_FIT_STEPS", 1)
-    distance, deviation, usual = (torch.tensor(v).double() for v in ([-1.0, 0.5, 9.0], [1.0, 1.0, 2.0], [8.0, 0.2, 9.0]))
+    distance, deviation, usual = (
+        torch.tensor(v).double() for v in ([-1.0, 0.5, 9.0], [1.0, 1.0, 2.0], [8.0, 0.2, 9.0])
+    )
     noise = torch.tensor([[1.0, 0.4]]).double().expand(3, 2)
     ratio, probability = compare_hypotheses(distance, deviation, noise, usual)
     grid = np.logspace(-3, 2, module.GRID_POINT_COUNT)
     density = stats.t(4).pdf(np.log(grid))
     for d, s, u, log_ratio, p in zip([0, 0.5, 9], [1, 1, 2], [8, 1, 9], ratio.tolist(), probability.tolist()):
         one = stats.t(5).pdf(d / s) / s
-        two = sum(w * stats.norm(g * u, math.sqrt(1 + 0.4 * g * u)).pdf(d) for g, w in zip(grid, density / density.sum()))
+        two = sum(
+            w * stats.norm(g * u, math.sqrt(1 + 0.4 * g * u)).pdf(d) for g, w in zip(grid, density / density.sum())
+        )
         assert log_ratio == pytest.approx(math.log10(one / two))
         assert p == pytest.approx(0.01 * one / (0.01 * one + 0.99 * two))
 
 
 def test_verdicts_by_hand():
-    ratio, probability = torch.tensor([3.0, -1.1, -0.9, 1.0, torch.nan]), torch.tensor([0.9, 0.01, 0.1, 0.49, torch.nan])
-    assert verdicts(ratio, probability) == ("merge", "distinct", "unknown", "unknown", "unknown")
+    ratio, probability = (
+        torch.tensor([3.0, -1.1, -0.9, 1.0, torch.nan]),
+        torch.tensor([0.9, 0.01, 0.1, 0.49, torch.nan]),
+    )
+    assert states_of(ratio, probability) == ("merge", "distinct", "unknown", "unknown", "unknown")
 
 
 def test_every_pair_of_a_samples_class():
@@ -138,7 +145,7 @@ def test_merges_are_found_with_noise_with_three_names_and_with_uneven_sizes(subt
             assert merges(class_overlap(*world(1, sizes, same=same, noise=noise))) == true
 
 
-def test_it_cannot_tell_without_information(subtests):
+def test_without_information_all_pairs_are_unknown(subtests):
     for name, (x, y) in (
         ("features of pure noise", world(0, [40] * 12, separation=0.0)),
         ("two classes that are one", world(0, [40] * 2)),
@@ -146,16 +153,16 @@ def test_it_cannot_tell_without_information(subtests):
         ("constant features", (torch.ones(60, 4), torch.arange(60) % 6)),
     ):
         with subtests.test(name):
-            assert set(class_overlap(x, y).verdict) <= {"unknown"}
+            assert set(class_overlap(x, y).state) <= {"unknown"}
 
 
 def test_different_classes_stay_apart_and_empty_classes_do_not_count():
     x, y = world(2, [40] * 15, same=())
     found = class_overlap(x, 2 * y)
-    assert set(found.verdict) == {"distinct"} and not (found.first % 2).any() and not (found.second % 2).any()
+    assert set(found.state) == {"distinct"} and not (found.first % 2).any() and not (found.second % 2).any()
     assert (found.first < found.second).all() and found.distance.min() > 10
     one = class_overlap(x, torch.zeros_like(y))
-    assert one.verdict == () and len(one.first) == 0
+    assert one.state == () and len(one.first) == 0
 
 
 def test_the_distance_of_one_class_from_itself_is_zero_on_average_in_units_of_its_deviation():

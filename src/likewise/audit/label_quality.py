@@ -13,7 +13,15 @@ from likewise.audit import relabel
 from likewise.audit.influence import losses_of
 from likewise.audit.label_quality_ensemble import score_labels
 from likewise.audit.label_scores import class_sizes, loss_over_time, neighbour_vote, rank_by_loss, self_gradient
-from likewise.audit.records import AuditSplit, ClassFindings, ExplainedErrors, LabelQuality, SplitQuality, Subject, to_device
+from likewise.audit.records import (
+    AuditSplit,
+    ClassFindings,
+    ExplainedErrors,
+    LabelQuality,
+    SplitQuality,
+    Subject,
+    to_device,
+)
 from likewise.config import Audit
 from likewise.metrics.detection import detection, relabel_accuracy
 from likewise.numerics.class_overlap import class_overlap

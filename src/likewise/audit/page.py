@@ -110,7 +110,7 @@ def template_context(found: Findings) -> dict:
             for o in merges[: MAX_ITEMS["merges"]]
         ],
         "merge_count": len(merges),
-        "verdicts": Counter(one.verdict for one in found.classes),
+        "class_states": Counter(one.state for one in found.classes),
         "loose": loose[: MAX_ITEMS["classes"]],
         "kinds": kinds,
         "errors": {kind: without_mirrored(p for p in found.pair.values() if p.type == kind) for kind in types},

@@ -96,7 +96,7 @@ class ClassLine(NamedTuple):
     kind: str
     partner: str
     overlap: float | None  # None: unknown
-    verdict: str
+    state: str
 
 
 class Duplicate(NamedTuple):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from likewise.config import Train
 from likewise.contracts import Loss
-from likewise.numerics.class_overlap import Verdict
+from likewise.numerics.class_overlap import OverlapState
 from likewise.runs.folder import Run
 from likewise.types import Embedded, Items
 
@@ -145,7 +145,7 @@ class ClassFindings:
     """Result of the suggested labels for each class, and of the comparison with its nearest classes.
 
     `kind`: "clean" (no sample leaves the class), "individual" (a few do), "merge" (many do, nearly all to `target`) or
-    "diffuse" (many do, to several classes). With `verdict`, "merge" means that `partner` is the same class under another
+    "diffuse" (many do, to several classes). With `state`, "merge" means that `partner` is the same class under another
     name, and "mixed" that many samples leave for `target`, which is another class. `of_all` and `of_touched`: share of
     samples with another suggested label, among all samples and among those of classes that some sample leaves.
     """
@@ -159,8 +159,8 @@ class ClassFindings:
     of_all: float
     of_touched: float
     partner: Int[np.ndarray, "C"] | None = None  # the class that is most likely the same class; -1: none was compared
-    overlap: Float[np.ndarray, "C"] | None = None  # probability that it is; NaN where the verdict is "unknown"
-    verdict: tuple[Verdict, ...] = ()
+    overlap: Float[np.ndarray, "C"] | None = None  # probability that it is; NaN where the state is "unknown"
+    state: tuple[OverlapState, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

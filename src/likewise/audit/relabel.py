@@ -13,7 +13,7 @@ from torch import Tensor
 from likewise.audit.label_scores import VOTE_TEMPERATURE, votes
 from likewise.audit.records import ClassFindings, Kind
 from likewise.errors import LikewiseError
-from likewise.numerics.class_overlap import ClassOverlap, Verdict
+from likewise.numerics.class_overlap import ClassOverlap, OverlapState
 
 
 class Suggestions(NamedTuple):
@@ -105,19 +105,19 @@ def class_findings(
 
 
 def with_overlap(found: ClassFindings, overlap: ClassOverlap) -> ClassFindings:
-    """Return the findings with the partner, overlap and verdict of each class; only these make a "merge".
+    """Return the findings with the partner, overlap and state of each class; only these make a "merge".
 
     Args:
         overlap: of the classes numbered by their place in `found.label`.
     """
     first, second, chance = (t.cpu().numpy() for t in (overlap.first, overlap.second, overlap.probability))
-    rank = np.nan_to_num(chance) + np.array([{"merge": 2, "unknown": 1}.get(one, 0) for one in overlap.verdict])
+    rank = np.nan_to_num(chance) + np.array([{"merge": 2, "unknown": 1}.get(one, 0) for one in overlap.state])
     order = np.argsort(np.tile(rank, 2), kind="stable")  # later entries overwrite earlier ones
     pair, partner = np.full((2, len(found.label)), -1)
     mine, other = np.append(first, second)[order], np.append(second, first)[order]
     pair[mine], partner[mine] = order % max(1, len(first)), other
-    verdict: tuple[Verdict, ...] = tuple(overlap.verdict[at] if at >= 0 else "unknown" for at in pair.tolist())
-    shown = np.array([np.nan if one == "unknown" else chance[at] for one, at in zip(verdict, pair)])
+    state: tuple[OverlapState, ...] = tuple(overlap.state[at] if at >= 0 else "unknown" for at in pair.tolist())
+    shown = np.array([np.nan if one == "unknown" else chance[at] for one, at in zip(state, pair)])
     kind: list[Kind] = ["mixed" if one == "merge" else one for one in found.kind]
-    kind = ["merge" if one == "merge" else old for one, old in zip(verdict, kind, strict=True)]
-    return dataclasses.replace(found, partner=partner, overlap=shown, verdict=verdict, kind=tuple(kind))
+    kind = ["merge" if one == "merge" else old for one, old in zip(state, kind, strict=True)]
+    return dataclasses.replace(found, partner=partner, overlap=shown, state=state, kind=tuple(kind))

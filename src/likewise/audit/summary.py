@@ -106,9 +106,9 @@ def show_merges(console: Console, found: Findings) -> None:
     lines = [(score_text(o.overlap), o.split, o.label, "=", o.partner) for o in merges[:MAX_MERGE_LINES]]
     title = f"Classes that may be one class{counted(len(lines), len(merges))}"
     show_columns(console, title, (">probability", "split", "class", "", "class"), lines)
-    unknown = sum(one.verdict == "unknown" for one in found.classes)
+    unknown = sum(one.state == "unknown" for one in found.classes)
     if unknown:
-        console.print(f"Cannot tell whether another class is the same: {unknown:,} of {len(found.classes):,} classes")
+        console.print(f"Unknown whether another class is the same: {unknown:,} of {len(found.classes):,} classes")
 
 
 def show_groups(console: Console, found: Findings) -> None:

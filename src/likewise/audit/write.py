@@ -39,7 +39,7 @@ def write_tables(
     )
     causes = ("error", "kind", "direction", "place", "row", "influence", "relative")
     write_csv(folder / "causes.csv", causes, cause_lines(subject, explained))
-    classes = ("split", "label", "size", "moved", "share", "target", "entropy", "kind", "partner", "overlap", "verdict")
+    classes = ("split", "label", "size", "moved", "share", "target", "entropy", "kind", "partner", "overlap", "state")
     write_csv(folder / "classes.csv", classes, class_lines(subject, quality))
     pairs = ("row", "other", "similarity", "bits", "kind", "parts", "same_label")
     write_csv(folder / "duplicates.csv", pairs, duplicate_lines(subject, *copies))
@@ -129,12 +129,21 @@ def class_lines(subject: Subject, quality: dict[str, SplitQuality]) -> Iterable[
             target = split.names[c.target[at]] if c.target[at] >= 0 else ""
             share = number(c.moved[at] / c.size[at])
             shown = "" if name == UNSPLIT_NAME else name
-            line = [shown, split.names[label], c.size[at], c.moved[at], share, target, number(c.entropy[at]), c.kind[at]]
+            line = [
+                shown,
+                split.names[label],
+                c.size[at],
+                c.moved[at],
+                share,
+                target,
+                number(c.entropy[at]),
+                c.kind[at],
+            ]
             if c.partner is None or c.overlap is None:
                 yield [*line, "", "", "unknown"]
                 continue
             partner = split.names[c.label[c.partner[at]]] if c.partner[at] >= 0 else ""
-            yield [*line, partner, number(c.overlap[at]), c.verdict[at]]
+            yield [*line, partner, number(c.overlap[at]), c.state[at]]
 
 
 def duplicate_lines(subject: Subject, row: np.ndarray, split_of: np.ndarray, found) -> Iterable[list]:

@@ -14,7 +14,7 @@ from likewise.errors import LikewiseError
 from likewise.numerics.class_sums import class_sums
 from likewise.similarity import full_precision_matmul
 
-Verdict = Literal["merge", "distinct", "unknown"]
+OverlapState = Literal["merge", "distinct", "unknown"]
 
 FOLD_COUNT = 4
 """Number of folds: each is projected by discriminants fitted on the others."""
@@ -40,13 +40,13 @@ SHARPNESS_FACTORS, ASSUMED_NOISE_RATE = tuple(0.02 * 1.4**i for i in range(14)),
 MAX_FOREIGN_ODDS = 5.0
 """Samples whose best other class leads both names by more than this log likelihood are left out: their label is wrong."""
 
-PRIOR_FREEDOM = 10.0
+PRIOR_FREEDOM_COUNT = 10.0
 """Degrees of freedom of the common variance, to which the variance of a pair is shrunk."""
 
-SPIKE_FREEDOM = 5.0
+SPIKE_FREEDOM_COUNT = 5.0
 """Degrees of freedom of Student's t for the distance of one class from itself: its deviation is an estimate."""
 
-TAIL_FREEDOM = 4.0
+TAIL_FREEDOM_COUNT = 4.0
 """Degrees of freedom of Student's t for the log distance of different classes: some classes are much alike."""
 
 PRIOR_MERGE_SHARE, PRIOR_PAIR_COUNT, MAX_MERGE_SHARE = 0.01, 2.0, 0.2
@@ -79,7 +79,7 @@ class ClassOverlap(NamedTuple):
     deviation: Float[Tensor, "P"]
     likelihood_ratio: Float[Tensor, "P"]
     probability: Float[Tensor, "P"]
-    verdict: tuple[Verdict, ...]
+    state: tuple[OverlapState, ...]
 
 
 @torch.no_grad()
@@ -118,7 +118,7 @@ def class_overlap(
     if known.any():
         usual = (reach[first] * reach[second]).sqrt().double().cpu()
         ratio[known], probability[known] = compare_hypotheses(*(t[known] for t in (distance, deviation, noise, usual)))
-    return ClassOverlap(first, second, distance, deviation, ratio, probability, verdicts(ratio, probability))
+    return ClassOverlap(first, second, distance, deviation, ratio, probability, states_of(ratio, probability))
 
 
 def stratified_folds(
@@ -171,7 +171,9 @@ def candidate_pairs(
         total, weight = 0.0, 0.0
         for one in models:
             own = (one.held_mean * one.weight.T).sum(1)
-            apart = own[block, None] + own - one.held_mean[block] @ one.weight - (one.held_mean @ one.weight[:, block]).T
+            apart = (
+                own[block, None] + own - one.held_mean[block] @ one.weight - (one.held_mean @ one.weight[:, block]).T
+            )
             share = 1 / (1 / one.held[block, None] + 1 / one.held) * (one.usable[block, None] & one.usable)
             total, weight = total + apart * share, weight + share
         distance = torch.where(weight > 0, total / weight, torch.inf)  # pyright: ignore[reportCallIssue, reportArgumentType]
@@ -255,7 +257,9 @@ def estimate(
         size: number of samples of each name; a pair is NaN if too few of them are in `held`.
     """
     count, total, square = held
-    scale = len(count) / (len(count) - 1) * (1 / size).sum(0)  # variance of the difference of the centres outside a fold
+    scale = (
+        len(count) / (len(count) - 1) * (1 / size).sum(0)
+    )  # variance of the difference of the centres outside a fold
     mean, freedom = total / count.clamp_min(1), (count - 1).clamp_min(0).sum((0, 1))
     both, harmonic = (count > 0).all(1), (1 / count.clamp_min(1)).sum(1)
     weight = both / harmonic
@@ -271,7 +275,7 @@ def estimate(
     slope, level = common_variance(
         distance[fitted].clamp_min(0), scale[fitted], (residual / freedom)[fitted], freedom[fitted]
     )
-    variance = (residual + PRIOR_FREEDOM * level * scale) / (freedom + PRIOR_FREEDOM)
+    variance = (residual + PRIOR_FREEDOM_COUNT * level * scale) / (freedom + PRIOR_FREEDOM_COUNT)
     share = 2 * (weight**2 * harmonic * both).sum(0)
     deviation = (share * variance).sqrt().where(known, torch.nan)
     rise = 4 * slope * (1 / count.sum(0).clamp_min(1)).sum(0)
@@ -310,19 +314,21 @@ def compare_hypotheses(
     true = grid * usual[:, None]
     error = (noise[:, :1] + noise[:, 1:] * true).sqrt()
     two = (-0.5 * ((distance[:, None] - true) / error) ** 2).exp() / error / math.sqrt(2 * math.pi)
-    nu = SPIKE_FREEDOM
+    nu = SPIKE_FREEDOM_COUNT
     peak = math.exp(math.lgamma((nu + 1) / 2) - math.lgamma(nu / 2)) / math.sqrt(nu * math.pi)
     one = peak * (1 + (distance / deviation) ** 2 / nu) ** (-(nu + 1) / 2) / deviation
     centre, spread, share = grid.new_zeros(()), 1.0, PRIOR_MERGE_SHARE
     for _ in range(MAX_FIT_STEPS):
-        heavy = 1 + ((grid.log() - centre) / spread) ** 2 / TAIL_FREEDOM
-        density = heavy ** (-(TAIL_FREEDOM + 1) / 2)
+        heavy = 1 + ((grid.log() - centre) / spread) ** 2 / TAIL_FREEDOM_COUNT
+        density = heavy ** (-(TAIL_FREEDOM_COUNT + 1) / 2)
         density = density / density.sum()
         likelihood = (two @ density).clamp_min(1e-290)
         posterior = share * one / (share * one + (1 - share) * likelihood)
         weight = (((1 - posterior) / likelihood)[:, None] * two * density).sum(0)
         whole = weight.sum().clamp_min(1e-12)
-        near = weight * (TAIL_FREEDOM + 1) / TAIL_FREEDOM / heavy  # far points weigh less, as for Student's t
+        near = (
+            weight * (TAIL_FREEDOM_COUNT + 1) / TAIL_FREEDOM_COUNT / heavy
+        )  # far points weigh less, as for Student's t
         centre = (near * grid.log()).sum() / near.sum().clamp_min(1e-12)
         square = (near * (grid.log() - centre) ** 2).sum() + PRIOR_SPREAD_COUNT * PRIOR_LOG_SPREAD**2
         spread = max(PRIOR_LOG_SPREAD, math.sqrt(square / (whole + PRIOR_SPREAD_COUNT)))
@@ -331,7 +337,7 @@ def compare_hypotheses(
     return (one / likelihood).log10(), posterior
 
 
-def verdicts(ratio: Float[Tensor, "P"], probability: Float[Tensor, "P"]) -> tuple[Verdict, ...]:
+def states_of(ratio: Float[Tensor, "P"], probability: Float[Tensor, "P"]) -> tuple[OverlapState, ...]:
     """Return "merge" for likely merges, "distinct" where two classes are much likelier, "unknown" elsewhere."""
     merge = (probability >= MIN_MERGE_PROBABILITY).tolist()
     distinct = (ratio <= -math.log10(MIN_DISTINCT_ODDS)).tolist()
