@@ -14,6 +14,7 @@ from likewise.numerics.class_overlap import (
     common_variance,
     compare_hypotheses,
     estimate,
+    group_means,
     incident_pairs,
     states_of,
     stratified_folds,
@@ -43,6 +44,20 @@ def test_classes_are_spread_over_folds_and_large_ones_are_cut():
     assert sorted(torch.bincount(fold[y == 1], minlength=4).tolist()) == [1, 1, 1, 2]
     assert sorted(torch.bincount(fold[y == 2], minlength=4).tolist()) == [0, 1, 1, 1]
     assert torch.bincount(y[used]).tolist() == [6, 5, 3] and used.tolist() == sorted(used.tolist())
+
+
+def test_a_class_in_a_group_is_one_sample():
+    x, y = torch.tensor([[1.0], [3.0], [5.0], [7.0], [9.0]]), torch.tensor([0, 0, 1, 1, 1])
+    mean, label = group_means(x, y, torch.tensor([4, 4, 4, -1, -1]))
+    assert label.tolist() == [0, 1, 1, 1] and mean[:, 0].tolist() == [2.0, 5.0, 7.0, 9.0]
+
+
+def test_groups_that_share_a_shift_do_not_hide_a_merge():
+    """Each group of ten samples has a shift of its own; the groups of class 0 and 1 differ, but not their distribution."""
+    x, y = world(3, [150] * 12)
+    group = torch.arange(len(y)) // 10
+    x = x + torch.randn(int(group.max()) + 1, x.shape[1], generator=torch.Generator().manual_seed(0))[group]
+    assert merges(class_overlap(x, y)) == set() and merges(class_overlap(x, y, group)) == {(0, 1)}
 
 
 def test_the_distance_by_hand(monkeypatch):

@@ -50,13 +50,14 @@ def score_split(subject: Subject, name: str, explained: ExplainedErrors, config:
     """Return the label scores of a split; for the training split also scores from losses, gradients and influence."""
     e = to_device(subject.splits[name].e, subject.device)
     near = neighbours(e.z)
+    group = None if subject.items.group is None else torch.as_tensor(subject.items.group).to(e.y)[e.row]
     if int(e.y.max()) < 1 or not bool((class_sizes(e.y) > 1).any()):
         what = "has one class" if int(e.y.max()) < 1 else "has one sample per class"
         subject.notes.append(f"the {name} split {what}, so its labels cannot be scored")
         half = torch.full((len(e.y),), 0.5, dtype=torch.float64)
         y = e.y.cpu()
         return SplitQuality(
-            LabelQuality(half, {}, y, half, half, 0.0, 0.0), {}, near, find_classes(e, y, config.seed), 0.0
+            LabelQuality(half, {}, y, half, half, 0.0, 0.0), {}, near, find_classes(e, y, group, config.seed), 0.0
         )
     scored = score_labels(e.z, e.y, e.f, seed=config.seed)
     if scored.uninformative:
@@ -77,18 +78,18 @@ def score_split(subject: Subject, name: str, explained: ExplainedErrors, config:
     )
     wrong = float((1 - scored.score)[class_sizes(e.y).cpu() > 1].sum())
     y = e.y.cpu()
-    classes = find_classes(e, scored.suggested.where(scored.score < 0.5, y), config.seed)
+    classes = find_classes(e, scored.suggested.where(scored.score < 0.5, y), group, config.seed)
     return SplitQuality(
         scored, {k: single[k].cpu().double() for k in SCORE_DESCRIPTIONS if k in single}, near, classes, wrong
     )
 
 
-def find_classes(e: Embedded, suggested: Int[Tensor, "N"], seed: int) -> ClassFindings:
+def find_classes(e: Embedded, suggested: Int[Tensor, "N"], group: Int[Tensor, "N"] | None, seed: int) -> ClassFindings:
     """Return for each class where its samples would go, and whether its nearest class is the same under another name."""
     x = e.z if e.f is None else e.f
     _, place = e.y.unique(return_inverse=True)
     return relabel.with_overlap(
-        relabel.class_findings(e.y.cpu(), suggested), class_overlap(at_least_float32(x), place, seed=seed)
+        relabel.class_findings(e.y.cpu(), suggested), class_overlap(at_least_float32(x), place, group, seed=seed)
     )
 
 

@@ -49,8 +49,11 @@ SPIKE_FREEDOM_COUNT = 5.0
 TAIL_FREEDOM_COUNT = 4.0
 """Degrees of freedom of Student's t for the log distance of different classes: some classes are much alike."""
 
-PRIOR_MERGE_SHARE, PRIOR_PAIR_COUNT, MAX_MERGE_SHARE = 0.01, 2.0, 0.2
-"""Prior share of merges among candidate pairs, the number of pairs that it weighs, and the largest share."""
+PRIOR_MERGE_SHARE, PRIOR_PAIR_COUNT = 0.01, 2.0
+"""Prior share of merges among candidate pairs, and the number of pairs that it weighs."""
+
+MIN_MERGE_SHARE, MAX_MERGE_SHARE = 0.002, 0.2
+"""Bounds of the share: a single merge among thousands of classes is found, and weak features do not merge everything."""
 
 PRIOR_LOG_SPREAD, PRIOR_SPREAD_COUNT = 0.3, 4.0
 """Prior standard deviation of the log distance of different classes, also its minimum, and the pairs that it weighs."""
@@ -84,8 +87,9 @@ class ClassOverlap(NamedTuple):
 
 @torch.no_grad()
 def class_overlap(
-    x: Float[Tensor, "N F"], y: Int[Tensor, "N"], *, nearest: int = NEAREST_CLASSES, seed: int = 0
-) -> ClassOverlap:
+    x: Float[Tensor, "N F"], y: Int[Tensor, "N"], group: Int[Tensor, "N"] | None = None, *,
+    nearest: int = NEAREST_CLASSES, seed: int = 0,
+) -> ClassOverlap:  # fmt: skip
     """Return the nearest pairs of classes, and the probability that both names stand for one class.
 
     Formula: d = mean over folds of (mean of a - mean of b) in the fold, projected by M (mean of a - mean of b) outside it; M is
@@ -96,6 +100,8 @@ def class_overlap(
 
     Args:
         y: labels from 0 to C - 1; a class may be empty.
+        group: group of each sample, such as frames of one object; -1: none. The mean of a class in a group counts as one sample,
+            because samples of a group are not independent.
         nearest: number of nearest classes of each class that are candidates.
         seed: seed of the folds.
     """
@@ -104,6 +110,8 @@ def class_overlap(
             f"class_overlap: there must be one label per feature vector, and one or more, got {len(y)} for {len(x)}"
         )
     classes = int(y.max()) + 1
+    if group is not None:
+        x, y = group_means(x, y, group)
     fold, used = stratified_folds(y, FOLD_COUNT, MAX_CLASS_ROWS, seed)
     x, y, fold = x[used], y[used], fold[used]
     x = (x - x.mean(0)) / x.std().clamp_min(1e-12)
@@ -119,6 +127,17 @@ def class_overlap(
         usual = (reach[first] * reach[second]).sqrt().double().cpu()
         ratio[known], probability[known] = compare_hypotheses(*(t[known] for t in (distance, deviation, noise, usual)))
     return ClassOverlap(first, second, distance, deviation, ratio, probability, states_of(ratio, probability))
+
+
+def group_means(
+    x: Float[Tensor, "N F"], y: Int[Tensor, "N"], group: Int[Tensor, "N"]
+) -> tuple[Float[Tensor, "M F"], Int[Tensor, "M"]]:
+    """Return the mean of each class in each group, and its class; samples with group -1 stay single."""
+    alone = group.max().clamp_min(-1) + 1 + torch.arange(len(y), device=y.device)
+    key, place, size = torch.stack([y, torch.where(group < 0, alone, group)]).unique(
+        dim=1, return_inverse=True, return_counts=True
+    )
+    return class_sums(x, place, len(size)) / size[:, None], key[0]
 
 
 def stratified_folds(
@@ -333,7 +352,7 @@ def compare_hypotheses(
         square = (near * (grid.log() - centre) ** 2).sum() + PRIOR_SPREAD_COUNT * PRIOR_LOG_SPREAD**2
         spread = max(PRIOR_LOG_SPREAD, math.sqrt(square / (whole + PRIOR_SPREAD_COUNT)))
         merges = float(posterior.sum()) + PRIOR_PAIR_COUNT * PRIOR_MERGE_SHARE
-        share = min(MAX_MERGE_SHARE, merges / (len(posterior) + PRIOR_PAIR_COUNT))
+        share = min(MAX_MERGE_SHARE, max(MIN_MERGE_SHARE, merges / (len(posterior) + PRIOR_PAIR_COUNT)))
     return (one / likelihood).log10(), posterior
 
 
