@@ -38,11 +38,12 @@ TABLE_HEAD = (
 
 
 class World(NamedTuple):
-    """Features, labels, and the pairs of names that stand for one class."""
+    """Features, labels, the pairs of names that stand for one class, and groups of samples."""
 
     x: Tensor
     y: Tensor
     merged: set[tuple[int, int]]
+    group: Tensor | None = None
 
 
 def simulate(
@@ -79,29 +80,27 @@ def exchange(y: Tensor, rate: Tensor, classes: int, draw: torch.Generator) -> Te
     return torch.where(torch.rand(len(y), generator=draw) < rate, other, y)
 
 
-def split_names(x: Tensor, y: Tensor, seed: int, noise: float, names: int, share: float, least: int) -> World:
-    """Return a real set in which `names` random classes have two names; `share` of their samples get the second one.
-
-    Classes with fewer than `least` samples are not split.
-    """
+def split_names(x: Tensor, y: Tensor, seed: int, noise: float, options, group: Tensor | None = None) -> World:
+    """Return a real set in which some random classes have two names; with groups, all samples of a group get the same one."""
     draw = torch.Generator().manual_seed(seed)
     _, y = y.unique(return_inverse=True)
     size = torch.bincount(y)
-    able = (size >= least).nonzero()[:, 0]
-    chosen = able[torch.randperm(len(able), generator=draw)[: min(names, max(1, len(able) // 4))]]
+    able = (size >= options.least).nonzero()[:, 0]
+    chosen = able[torch.randperm(len(able), generator=draw)[: min(options.names, max(1, len(able) // 4))]]
+    unit = torch.arange(len(y)) if group is None else group
     new = y.clone()
     for place, c in enumerate(chosen.tolist()):
-        mine = (y == c).nonzero()[:, 0]
-        taken = torch.randperm(len(mine), generator=draw)[: max(2, round(share * len(mine)))]
-        new[mine[taken]] = len(size) + place
+        mine = unit[y == c].unique()
+        taken = mine[torch.randperm(len(mine), generator=draw)[: max(2, round(options.share * len(mine)))]]
+        new[(y == c) & torch.isin(unit, taken)] = len(size) + place
     classes = len(size) + len(chosen)
     new = exchange(new, torch.full((len(new),), noise), classes, draw)
-    return World(x, new, {(c, len(size) + place) for place, c in enumerate(chosen.tolist())})
+    return World(x, new, {(c, len(size) + place) for place, c in enumerate(chosen.tolist())}, group)
 
 
 def by_overlap(world: World, seed: int) -> tuple[set[tuple[int, int]], set[tuple[int, int]], int]:
     """Return the merged pairs, the unknown pairs, and the number of compared pairs."""
-    found = class_overlap(world.x, world.y, seed=seed)
+    found = class_overlap(world.x, world.y, world.group, seed=seed)
     pairs = list(zip(found.first.tolist(), found.second.tolist(), strict=True))
     of = {name: {p for p, v in zip(pairs, found.state, strict=True) if v == name} for name in ("merge", "unknown")}
     return of["merge"], of["unknown"] | world.merged - set(pairs), len(pairs)
@@ -174,9 +173,10 @@ def real(options) -> dict[str, Callable[[int], World]]:
             continue
         with np.load(file, allow_pickle=False) as data:
             x, y = torch.as_tensor(data["x"], dtype=torch.float32), torch.as_tensor(data["y"]).long()
+            group = torch.as_tensor(np.unique(data["group"], return_inverse=True)[1]) if options.by_group else None
         for noise in options.noise:
-            found[f"{file.stem}, noise {noise:g}"] = lambda seed, x=x, y=y, noise=noise: split_names(
-                x, y, seed, noise, options.names, options.share, options.least
+            found[f"{file.stem}, noise {noise:g}"] = lambda seed, x=x, y=y, noise=noise, group=group: split_names(
+                x, y, seed, noise, options, group
             )
     return found
 
@@ -203,6 +203,9 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--share", type=float, default=0.5, help="share of their samples with the second name")
     parser.add_argument("--least", type=int, default=20, help="smallest class that gets a second name")
+    parser.add_argument(
+        "--by-group", action="store_true", help="split by the files' `group`, and pass it to the method"
+    )
     parser.add_argument("--out", help="JSON file for the result")
     return parse_with_quick(parser, words, seeds=1, classes=10, dim=8, sizes=[12])
 
