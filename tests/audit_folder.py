@@ -9,7 +9,7 @@ HEADS = {
     "audit": "row path label score suggested confidence margin reason split posterior loss group left top right bottom",
     "pairs": "query other type distance wrong mate",
     "causes": "error kind direction place row influence relative",
-    "classes": "split label size moved share target entropy kind",
+    "classes": "split label size moved share target entropy kind partner overlap state",
     "duplicates": "row other similarity bits kind parts same_label",
 }
 
@@ -50,9 +50,9 @@ def write_audit(folder, owl="owl"):
     ]
     write_table(folder, "causes", causes)
     classes = [
-        ["train", "wren", 3, 1, 0.34, "robin", 0, "merge"],
-        ["train", "robin", 3, 2, 0.67, "wren", 0.1, "merge"],
-        ["test", "tit", 3, 0, 0, "", 0, "clean"],
+        ["train", "wren", 3, 1, 0.34, "robin", 0, "merge", "robin", 0.99, "merge"],
+        ["train", "robin", 3, 2, 0.67, "wren", 0.1, "merge", "wren", 0.99, "merge"],
+        ["test", "tit", 3, 0, 0, "", 0, "clean", "", "", "unknown"],
     ]
     write_table(folder, "classes", classes)
     write_table(

@@ -265,6 +265,30 @@ def test_near_copies(pictures, tmp_path, capsys):
     assert "coefficients of all sets" in told and re.search(r"^\| c \| 40 \| \d\.\d{3} \|", told, re.M)
 
 
+@starts("benchmarks/merged_classes.py")
+def test_merged_classes(start, tmp_path):
+    said, found = start("merged_classes", "--quick", "--votes")
+    one = found["overlap"]["noise 0, separation 1, 12 a class"]
+    assert (
+        one["merges"] == 4
+        and one["found"] + one["unknown"] <= 4
+        and one["pairs"] == 45 - 4
+        and len(one["wrong"]) == one["false"]
+    )
+    assert (
+        found["overlap"].keys() == found["votes"].keys()
+        and "overlap: merges found in" in said
+        and found["overlap settings found"] <= 6
+    )
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(12), 40)
+    np.savez(tmp_path / "set.npz", x=rng.normal(size=(12, 6))[y] * 3 + rng.normal(size=(480, 6)), y=y)
+    said, found = start("merged_classes", "--features", str(tmp_path), "--seeds", "1", "--noise", "0")
+    (one,) = found["overlap"].values()
+    assert (one["found"], one["merges"], one["false"], one["pairs"]) == (3, 3, 0, 15 * 14 // 2 - 3)
+    assert re.search(r"^\| set, noise 0 \| 3 of 3 \| 0 \| 0 of 102 \(0.00\) \|", said, re.M)
+
+
 @starts("benchmarks/parity.py")
 def test_parity(tmp_path, capsys):
     pytest.importorskip("pytorch_metric_learning")

@@ -354,6 +354,23 @@ def test_samples_alone_in_their_class_are_not_counted_as_wrong(tmp_path):
     assert part["wrong"] == pytest.approx(sum(1 - score for score in known), abs=1e-4)
 
 
+def test_two_names_for_one_class_are_found(tmp_path):
+    labels = np.repeat([f"class {c:02}" for c in range(12)], 30).astype(object)
+    labels[:30:2] = "second name"
+    rng = np.random.default_rng(1)
+    z = rng.normal(size=(12, 8))[np.repeat(np.arange(12), 30)] * 2 + rng.normal(size=(360, 8))
+    np.save(tmp_path / "z.npy", z)
+    with open(tmp_path / "labels.csv", "w", newline="") as file:
+        csv.writer(file).writerows([["label"], *([label] for label in labels)])
+    found = look(tmp_path / "z.npy", tmp_path / "audit", labels=str(tmp_path / "labels.csv"))
+    read = keeps_the_contract(found)
+    [one] = read.merges()
+    assert {one.label, one.partner} == {"class 00", "second name"} and one.overlap is not None and one.overlap > 0.5
+    other = {line["label"]: line["state"] for line in lines(found.folder, "classes.csv") if line["kind"] != "merge"}
+    assert len(other) == 11 and set(other.values()) == {"distinct"}
+    assert "class 00 and second name, probability" in (found.folder / "audit.html").read_text("utf-8")
+
+
 def test_rows_in_no_part_are_told(tmp_path):
     split = np.array(["train"] * 20 + ["test"] * 19 + [""])
     found = vectors(tmp_path, np.repeat(["a", "b", "c", "d"], 10), split=split)

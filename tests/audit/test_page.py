@@ -40,9 +40,9 @@ def write_audit(folder, samples=80, **about):
     named = [("{}-{}".format(*pairs[0]), "confusion"), (SCRIPT, "group")]
     sides = (("harmful", 3.0), ("helpful", -3.0))
     tables["causes"] += [[*one, way, k, k, sign, sign] for one in named for way, sign in sides for k in range(1, 9)]
-    tables["classes"] = ["split label size moved share target entropy kind"]
-    tables["classes"] += [["train", NAMES[1], 9, 5, 0.5556, NAMES[0], 0.1, "merge"]]
-    tables["classes"] += [["test", NAMES[0], 9, 4, 0.4444, NAMES[2], 1.5, "diffuse"]]
+    tables["classes"] = ["split label size moved share target entropy kind partner overlap state"]
+    tables["classes"] += [["train", NAMES[1], 9, 5, 0.5556, NAMES[0], 0.1, "merge", NAMES[0], 0.97, "merge"]]
+    tables["classes"] += [["test", NAMES[0], 9, 4, 0.4444, NAMES[2], 1.5, "diffuse", NAMES[2], 0.001, "distinct"]]
     tables["duplicates"] = ["row other similarity bits kind parts same_label"]
     tables["duplicates"] += [[2, half, 0.99, 3, "same", "train-test", 0], [3, 5, 0.9, "", "near", "train-train", 1]]
     for name, (head, *lines) in tables.items():
@@ -130,7 +130,7 @@ def test_what_is_written_is_what_was_found(tmp_path):
         "In test, another label is suggested for 12.5% of all samples, and for 25.0% of those in the classes concerned.",
         "Labels of its 3 nearest neighbours: 2 " + SCRIPT + ', 1 tit_"blue"&.',
         "Reason 4.",  # row 0 has neighbours to tell of
-        "5 of 9 samples (55.6%)",
+        "Probability of one class: 0.970; 9 samples of the first name",
         "Squared distance 0.250",
         "Its class has no other sample.",
         "10 of 10 queries are errors",

@@ -31,7 +31,7 @@ def test_tables_are_read_with_their_kinds_and_in_order(folder):
     assert (first.bits, first.same_label, first.across) == (3, False, True)
     assert (second.bits, second.same_label, second.across) == (None, True, False)
     assert found.across == {"train-test": 1}
-    assert [one.label for one in found.merges()] == ["robin", "wren"]
+    assert [(one.label, one.partner, one.overlap) for one in found.merges()] == [("robin", "wren", 0.99)]
 
 
 def test_a_group_counts_the_errors_of_its_class(folder):

@@ -8,8 +8,9 @@ import torch
 from torch.nn import functional as F
 
 from likewise.audit import label_scores
-from likewise.audit.relabel import class_findings, suggest
+from likewise.audit.relabel import class_findings, suggest, with_overlap
 from likewise.errors import LikewiseError
+from likewise.numerics.class_overlap import ClassOverlap
 
 
 def some(sizes=(1, 2, 5, 9, 6, 6), dim=5, seed=0, far=1.0):
@@ -92,6 +93,23 @@ def test_findings_by_hand():
     entropy = -(0.25 * math.log(0.25) * 2 + 0.5 * math.log(0.5))
     np.testing.assert_allclose(found.entropy, [0, entropy, 0, 0, 0], atol=1e-12)
     assert found.of_all == pytest.approx(10 / 85) and found.of_touched == pytest.approx(10 / 65)
+
+
+def test_merges_come_from_the_overlap_by_hand():
+    y = torch.tensor([0] * 20 + [3] * 20 + [5] * 20 + [6] * 20 + [8] * 5)
+    suggested = y.clone()
+    suggested[:4] = 3  # a merge by the suggested labels, but not by the overlap
+    pairs = torch.tensor([[0, 1, 0.01], [0, 2, 0.2], [2, 3, 0.98], [2, 1, torch.nan]]).T
+    state = ("distinct", "distinct", "merge", "unknown")
+    overlap = ClassOverlap(*pairs[:2].long(), *pairs[2].expand(4, -1), state)
+    found = with_overlap(class_findings(y, suggested), overlap)
+    assert found.partner is not None and found.overlap is not None
+    assert found.kind == ("mixed", "clean", "merge", "merge", "clean")
+    assert found.partner.tolist() == [2, 2, 3, 2, -1]
+    assert found.state == ("distinct", "unknown", "merge", "merge", "unknown")
+    np.testing.assert_allclose(found.overlap, [0.2, np.nan, 0.98, 0.98, np.nan], rtol=1e-6)
+    assert with_overlap(class_findings(y, suggested), ClassOverlap(*pairs[:2, :0].long(), *pairs[2, :0].expand(4, -1), ())
+        ).state == ("unknown",) * 5  # fmt: skip
 
 
 @pytest.mark.parity

@@ -24,7 +24,8 @@ def test_the_terminal_shows_what_matters(folder, capsys, monkeypatch):
     assert "Test errors: 2 of 6 queries (33.3%)" in lines
     assert "< 0.001 1 wren -> robin 0 of 2" in lines
     assert "0.125 8 tit -> [bold]owl [2J 0 of 2" in lines  # neither marked up nor moving the cursor
-    assert "2 of 3 train robin -> wren" in lines
+    assert "0.990 train robin = wren" in lines
+    assert "Unknown whether another class is the same: 1 of 3 classes" in lines
     assert "2 of 3 tit [bold]owl [2J 5 robin" in lines
     assert "Near duplicates across splits: 1 between train and test" in lines
     assert "Note: no [i]history" in lines

@@ -13,7 +13,7 @@ from likewise._notebook import view
 from likewise.audit.attribution import INFLUENCE_METHODS, explain
 from likewise.audit.conflicts import add_copies, note_conflicts
 from likewise.audit.find_copies import Copies, find_copies, load_image
-from likewise.audit.label_quality import SCORE_DESCRIPTIONS, measure, score_split
+from likewise.audit.label_quality import SCORE_DESCRIPTIONS, measure, score_splits
 from likewise.audit.page import write_page
 from likewise.audit.records import AuditSplit, ExplainedErrors, SplitQuality, Subject
 from likewise.audit.retrain import retrain
@@ -22,7 +22,6 @@ from likewise.audit.states import ALONE_REASON, REVIEWED_STATES, STATE_DESCRIPTI
 from likewise.audit.write import write_tables
 from likewise.config import Audit, check
 from likewise.io.files import make_folder, write_json
-from likewise.io.progress import bar
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,11 +48,7 @@ def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
     subject = open_subject(config, say)
     folder = folder_for(subject, config)
     explained = explain(subject, config)
-    quality = {}
-    with bar("score labels", len(subject.splits), quiet=config.quiet) as progress:
-        for name in subject.splits:
-            quality[name] = score_split(subject, name, explained, config)
-            progress.advance(1)
+    quality = score_splits(subject, explained, config)
     copies = find_copies(subject, config.quiet)
     conflicts = note_conflicts(subject, copies)
     trainable = add_copies(subject, quality, copies, across=False)
@@ -107,7 +102,7 @@ def build_summary(
         "pictures": items.path is not None,
         "parts": splits,
         "scores": {
-            "score": "probability that the label is right, by all of these scores",
+            "score": "probability that the label is right, by class densities and votes of neighbours",
             **{name: SCORE_DESCRIPTIONS[name] for name in used},
         },
         "influence": INFLUENCE_METHODS[config.influence] if explained.causes is not None else "",
@@ -147,14 +142,20 @@ def retrain_with_suggestions(
 
 
 def suggested_labels(split: AuditSplit, found: SplitQuality, names: tuple[str, ...]) -> dict[int, int | None]:
-    """Return row -> new class number, or None to drop the row, for every row that `suggested_decision` changes."""
+    """Return row -> new class number, or None to drop the row, for every row that `suggested_decision` changes.
+
+    A sample whose suggested label is not a class of the split is dropped.
+    """
     number, state, labels = {name: c for c, name in enumerate(names)}, found.state, {}
+    trained = set(split.names)
     for place in np.flatnonzero(np.isin(state, REVIEWED_STATES)).tolist():
-        suggested, confidence, _ = found.suggestion(place, split.names)
+        suggested, confidence, _ = found.suggestion(place, names)
         score = float(found.quality.score[place])
         decision = suggested_decision(str(state[place]), None if math.isnan(score) else score, confidence)
         if decision != "keep":
-            labels[int(split.e.row[place])] = number[suggested] if decision == "relabel" else None
+            labels[int(split.e.row[place])] = (
+                number[suggested] if decision == "relabel" and suggested in trained else None
+            )
     return labels
 
 

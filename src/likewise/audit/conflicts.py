@@ -73,14 +73,12 @@ def add_copies(
 
 def gather(subject: Subject, quality: dict[str, SplitQuality], copies: Copies) -> Judged:
     """Return the scores of all splits as one table, in the order of `copies`."""
-    number = {name: c for c, name in enumerate(subject.items.class_name)}
-    to_number = {name: np.array([number[one] for one in split.names]) for name, split in subject.splits.items()}
-    parts = [(name, one.quality) for name, one in quality.items()]
+    parts = [one.quality for one in quality.values()]
     return Judged(
         subject.items.y[copies.row],
-        np.concatenate([q.score.double().numpy() for _, q in parts]),
-        np.concatenate([to_number[name][q.suggested.numpy()] for name, q in parts]),
-        np.nan_to_num(np.concatenate([q.confidence.double().numpy() for _, q in parts])),
+        np.concatenate([q.score.double().numpy() for q in parts]),
+        np.concatenate([q.suggested.numpy() for q in parts]),
+        np.nan_to_num(np.concatenate([q.confidence.double().numpy() for q in parts])),
     )
 
 

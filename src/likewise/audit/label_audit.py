@@ -12,8 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from likewise._notebook import table, view
-from likewise.audit.label_quality_ensemble import score_labels
-from likewise.audit.label_scores import class_sizes
+from likewise.audit.label_probability import score_labels
 from likewise.data.features import as_array, check_x, from_arrays
 from likewise.errors import LikewiseError
 from likewise.runs.devices import choose_device
@@ -24,19 +23,28 @@ MAX_SHOWN_ROWS = 10
 
 @dataclass(frozen=True, eq=False)
 class LabelAudit:
-    """Result of a label audit: the probability that each label is right, and a suggested label. Arrays are in input order."""
+    """Result of a label audit: the probability that each label is right, and a suggested label. Arrays are in input order.
+
+    A label that cannot be scored has the score NaN; `reason` is the reason.
+    """
 
     given: Shaped[np.ndarray, "N"]  # the given labels
-    score: Float[np.ndarray, "N"]  # probability that the label is right
+    score: Float[np.ndarray, "N"]  # probability that the label is right; NaN: unknown
     suggested: Shaped[np.ndarray, "N"]  # the most likely other label
     confidence: Float[np.ndarray, "N"]  # probability of the suggested label, if the given one is wrong
-    noise_rate: float  # estimated share of wrong labels
-    notes: tuple[str, ...] = ()
+    off_topic: Float[np.ndarray, "N"]  # probability that the sample fits no class
+    noise_rate: float  # estimated share of wrong labels among those with a score; NaN: unknown
+    reason: str = ""  # why some labels are unknown; empty: all have a score
 
     @property
     def is_flagged(self) -> Bool[np.ndarray, "N"]:
         """Whether the label is more likely wrong than right."""
         return self.score < 0.5
+
+    @property
+    def is_unknown(self) -> Bool[np.ndarray, "N"]:
+        """Whether the label cannot be scored."""
+        return np.isnan(self.score)
 
     @property
     def issues(self) -> Int[np.ndarray, "M"]:
@@ -47,8 +55,18 @@ class LabelAudit:
     def __len__(self) -> int:
         return len(self.score)
 
+    def summary(self) -> str:
+        """Return the number of labels, of flagged and of unknown ones, and the noise rate."""
+        unknown = int(self.is_unknown.sum())
+        rate = "unknown" if np.isnan(self.noise_rate) else f"{self.noise_rate:.1%}"
+        return (
+            f"{len(self)} labels, {len(self.issues)} flagged, "
+            + (f"{unknown} unknown ({self.reason}), " if unknown else "")
+            + f"noise rate {rate}"
+        )
+
     def __repr__(self) -> str:
-        return f"LabelAudit({len(self)} labels, {len(self.issues)} flagged, noise rate {self.noise_rate:.1%})"
+        return f"LabelAudit({self.summary()})"
 
     @view
     def _repr_html_(self) -> str:
@@ -56,19 +74,21 @@ class LabelAudit:
         lines = [
             (i, self.given[i], self.suggested[i], f"{self.score[i]:.3f}") for i in issues[:MAX_SHOWN_ROWS].tolist()
         ]
-        title = f"{len(self)} labels, {len(issues)} flagged; estimated noise rate {self.noise_rate:.1%}"
         more = [f"and {len(issues) - MAX_SHOWN_ROWS} more flagged labels"] if len(issues) > MAX_SHOWN_ROWS else []
-        return table(title, ("index", "label", "suggested", "score"), lines, [*more, *self.notes])
+        return table(self.summary(), ("index", "label", "suggested", "score"), lines, more)
 
 
-def audit_labels(z: Any, y: Any, features: Any = None, *, seed: int = 0, device: str | None = None) -> LabelAudit:
+def audit_labels(
+    z: Any, y: Any, features: Any = None, *, group: Any = None, seed: int = 0, device: str | None = None
+) -> LabelAudit:
     """Return for every label the probability that it is right, and the label that is suggested if it is wrong.
 
     Args:
         z: embeddings (N, D), as a numpy or torch array of any float type. They are scaled to unit length.
         y: N labels, integers or strings.
-        features: features (N, F) before the head, if available; they have learned less of the wrong labels than the
-        embeddings.
+        features: features (N, F), if available, which are then used in place of the embeddings: those of a network that was
+            not trained with these labels, or those before the head, have learned less of the wrong labels.
+        group: N integers or strings; samples of one group (a burst, a listing) do not count as evidence for each other.
         seed: seed of the folds.
         device: cpu, cuda or mps; None: a GPU if there is one.
     """
@@ -78,18 +98,30 @@ def audit_labels(z: Any, y: Any, features: Any = None, *, seed: int = 0, device:
     check_arrays(torch.as_tensor(items.x), label, x)
     chosen = choose_device(device)
     chosen = torch.device("cpu") if chosen.type == "mps" else chosen  # MPS has no float64
-    unit = F.normalize(torch.as_tensor(np.array(items.x, dtype=np.float32)), dim=1)
-    found = score_labels(unit.to(chosen), label.to(chosen), None if x is None else x.to(chosen), seed=seed)
-    score = found.score.cpu()
-    wrong = float((1 - score)[class_sizes(label) > 1].sum())
-    _, first = np.unique(items.y, return_index=True)  # one row of every class: maps class numbers to given labels
-    notes = (
-        ("these embeddings do not separate the classes, so hardly any label is flagged",) if found.uninformative else ()
+    if x is None:
+        x = F.normalize(torch.as_tensor(np.array(items.x, dtype=np.float32)), dim=1)
+    found = score_labels(
+        x.to(chosen), label.to(chosen), seed, None if group is None else group_numbers(group, len(label)).to(chosen)
     )
+    score = found.score.cpu()
+    known = score[~score.isnan()]
+    _, first = np.unique(items.y, return_index=True)  # one row of every class: maps class numbers to given labels
+    assert found.off_topic is not None
     return LabelAudit(
         given, score.numpy(), given[first][found.suggested.cpu().numpy()], found.confidence.cpu().numpy(),
-        wrong / len(label), notes,
+        found.off_topic.double().cpu().numpy(), float((1 - known).mean()), found.unknown_reason,
     )  # fmt: skip
+
+
+def group_numbers(group: Any, count: int) -> Int[Tensor, "N"]:
+    """Return a number for the group of every sample."""
+    names = np.asarray(as_array(group))
+    if names.shape != (count,):
+        raise LikewiseError(
+            f"audit_labels: group must have one entry for each of {count} samples, got the shape {names.shape}; "
+            "pass one group per sample"
+        )
+    return torch.as_tensor(np.unique(names, return_inverse=True)[1])
 
 
 def check_arrays(z: Float[Tensor, "N D"], y: Int[Tensor, "N"], x: Tensor | None) -> None:

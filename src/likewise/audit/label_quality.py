@@ -1,4 +1,4 @@
-"""Label scores of one split: from its embeddings and, for the training split, also from the training losses and gradients."""
+"""Label scores of all splits: from features and, for the training split, also from the training losses and gradients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from likewise.audit import relabel
 from likewise.audit.influence import losses_of
-from likewise.audit.label_quality_ensemble import score_labels
+from likewise.audit.label_probability import score_labels
 from likewise.audit.label_scores import class_sizes, loss_over_time, neighbour_vote, rank_by_loss, self_gradient
 from likewise.audit.records import (
     AuditSplit,
@@ -24,8 +24,12 @@ from likewise.audit.records import (
     to_device,
 )
 from likewise.config import Audit
+from likewise.io.progress import bar
 from likewise.metrics.detection import detection, relabel_accuracy
+from likewise.numerics.class_overlap import ClassOverlap, class_overlap
+from likewise.numerics.label_evidence import discriminate
 from likewise.retrieval.ranking import nearest
+from likewise.similarity import at_least_float32, full_precision_matmul
 from likewise.types import Items
 
 STORED_NEIGHBOURS = 6
@@ -33,10 +37,7 @@ STORED_NEIGHBOURS = 6
 
 SCORE_DESCRIPTIONS = {
     "vote": "share of the nearest neighbours' votes for the label",
-    "centre": "cosine to the centre of the class minus the highest cosine to another centre, in the embedding",
-    "centres": "probability that the label is right, by class centres of the features",
-    "discriminants": "probability that the label is right, by linear discriminants fitted without the sample",
-    "regression": "margin of the label in a logistic regression fitted without the sample",
+    "density": "probability of the label by class densities that are fitted without the sample's fold",
     "loss": "share of the training samples with a higher loss",
     "loss_over_time": "share of the training samples with a higher loss, mean over the epochs of training",
     "self_gradient": "share of the training samples with a larger gradient by the head's weights",
@@ -45,21 +46,85 @@ SCORE_DESCRIPTIONS = {
 """Single score -> description. All scores are in [0, 1], and low means probably wrong."""
 
 
-def score_split(subject: Subject, name: str, explained: ExplainedErrors, config: Audit) -> SplitQuality:
-    """Return the label scores of a split; for the training split also scores from losses, gradients and influence."""
+def score_splits(subject: Subject, explained: ExplainedErrors, config: Audit) -> dict[str, SplitQuality]:
+    """Return the label scores of every split.
+
+    Labels are scored against all classes of the data, because an error may cross the splits of a protocol. If the data has a
+    split of its own, each of its parts is scored alone: its labels may follow other rules.
+    """
+    names = list(subject.splits)
+    own_split = subject.items.split is not None and bool((subject.items.split != "").any())
+    found = {}
+    with bar("score labels", len(names), quiet=config.quiet) as progress:
+        for some in [[name] for name in names] if own_split else [names]:
+            found |= score_together(subject, some, explained, config)
+            progress.advance(len(some))
+    return found
+
+
+def score_together(
+    subject: Subject, names: list[str], explained: ExplainedErrors, config: Audit
+) -> dict[str, SplitQuality]:
+    """Return the label scores of splits whose labels are compared with the classes of all of them."""
+    rows = torch.cat([subject.splits[name].e.row for name in names])
+    y = torch.as_tensor(subject.items.y)[rows]
+    group = None if subject.items.group is None else torch.as_tensor(subject.items.group)[rows]
+    label, place = y.unique(return_inverse=True)
+    if len(label) < 2 or len(label) == len(y):
+        scored = unscored(y, "there is one class" if len(label) < 2 else "every class has one sample")
+        overlap = None
+    else:
+        x, device = label_features(subject, names, rows, config), subject.device
+        on_device = None if group is None else group.to(device)
+        scored = score_labels(x.to(device), y.to(device), config.seed, on_device)
+        overlap = class_overlap(at_least_float32(x.to(device)), place.to(device), on_device, seed=config.seed)
+    found, start = {}, 0
+    for name in names:
+        own = torch.arange(start, start + len(subject.splits[name].e.row))
+        classes = find_classes(y[own], scored.of(own), overlap, label.numpy())
+        found[name] = describe_split(subject, name, scored.of(own), classes, explained)
+        start += len(own)
+    return found
+
+
+def label_features(subject: Subject, names: list[str], rows: Int[Tensor, "N"], config: Audit) -> Float[Tensor, "N F"]:
+    """Return the features to score labels with: the network's, or those from before its training if they explain labels better.
+
+    They are compared on samples that were not trained, if there are such: a network that has learned its labels agrees with them.
+    """
+    parts = [subject.splits[name].e for name in names]
+    x = torch.cat([e.z if e.f is None else e.f for e in parts])
+    if subject.start_features is None:
+        return x
+    before = subject.start_features[rows]
+    untrained = torch.cat([torch.full((len(e.y),), name != "train") for name, e in zip(names, parts)])
+    among = untrained if untrained.any() else ~untrained
+    y = torch.as_tensor(subject.items.y)[rows][among].unique(return_inverse=True)[1].to(subject.device)
+    if int(y.max()) < 1:
+        return x
+    gain = [explained_gain(t[among].to(subject.device), y, config.seed) for t in (x, before)]
+    if gain[1] <= gain[0]:
+        return x
+    subject.notes.append(
+        "labels are scored with the features of the network before training, which explain the labels of "
+        f"{'untrained' if untrained.any() else 'all'} samples better ({gain[1]:.2f} nats per sample, after training {gain[0]:.2f})"
+    )
+    return before
+
+
+def explained_gain(x: Float[Tensor, "N F"], y: Int[Tensor, "N"], seed: int) -> float:
+    """Return by how much features explain labels better than class frequencies do, in nats per sample."""
+    with torch.no_grad(), full_precision_matmul(x):
+        return discriminate(at_least_float32(x), y, int(y.max()) + 1, rounds=1, seed=seed)[1].gain
+
+
+def describe_split(
+    subject: Subject, name: str, scored: LabelQuality, classes: ClassFindings, explained: ExplainedErrors
+) -> SplitQuality:
+    """Return the result of one split, for the training split with scores from losses, gradients and influence."""
     e = to_device(subject.splits[name].e, subject.device)
-    near = neighbours(e.z)
-    alone = (class_sizes(e.y) == 1).cpu().numpy()
-    if int(e.y.max()) < 1 or alone.all():
-        scored = unscored(e.y.cpu(), "the split has one class" if int(e.y.max()) < 1 else "every class has one sample")
-        classes = mark_unknown(relabel.class_findings(scored.suggested, scored.suggested), e.y.cpu(), scored)
-        return SplitQuality(scored, {}, near, classes, alone)
-    scored = score_labels(e.z, e.y, e.f, seed=config.seed)
-    if scored.uninformative:
-        subject.notes.append(
-            f"in the {name} split the features do not separate the classes, so hardly any label is flagged"
-        )
-    single = {"vote": neighbour_vote(e.z, e.y), **to_unit_interval(scored.single)}
+    single: dict[str, Tensor] = {"vote": neighbour_vote(e.z, e.y)} if int(e.y.max()) > 0 else {}
+    single |= scored.single
     if name == "train" and subject.loss is not None and e.e is not None:
         single["loss"] = rank_by_loss(losses_of(subject.loss, e.e, e.y))
         if subject.linear and explained.g is not None and e.f is not None:
@@ -68,19 +133,9 @@ def score_split(subject: Subject, name: str, explained: ExplainedErrors, config:
             single["influence"] = rank_by_loss(explained.pull)
     if name == "train" and subject.history is not None:
         single["loss_over_time"] = loss_over_time(subject.history)
-    scored = dataclasses.replace(scored, **on_cpu(scored))
-    assert scored.unknown is not None
-    scored = dataclasses.replace(scored, unknown=scored.unknown | torch.as_tensor(alone))
-    y = e.y.cpu()
-    classes = mark_unknown(relabel.class_findings(y, scored.suggested.where(scored.score < 0.5, y)), y, scored)
     single = {k: single[k].cpu().double() for k in SCORE_DESCRIPTIONS if k in single}
-    return SplitQuality(scored, single, near, classes, alone)
-
-
-def on_cpu(scored: LabelQuality) -> dict[str, Tensor]:
-    """Return the tensors with one entry per sample, on the CPU."""
-    names = ("score", "suggested", "confidence", "margin", "unknown", "off_topic")
-    return {name: value.cpu() for name in names if (value := getattr(scored, name)) is not None}
+    alone = (class_sizes(e.y) == 1).cpu().numpy()
+    return SplitQuality(scored, single, neighbours(e.z), classes, alone)
 
 
 def unscored(y: Int[Tensor, "N"], reason: str) -> LabelQuality:
@@ -89,12 +144,22 @@ def unscored(y: Int[Tensor, "N"], reason: str) -> LabelQuality:
     return LabelQuality(nothing, {}, y, nothing, nothing, math.nan, math.nan, unknown_reason=reason)
 
 
-def mark_unknown(classes: ClassFindings, y: Int[Tensor, "N"], scored: LabelQuality) -> ClassFindings:
-    """Return the findings with the kind "unknown" for classes of which no label can be scored."""
-    known = np.isin(classes.label, y[~scored.score.isnan()].numpy())
-    kind = tuple(one if there else "unknown" for one, there in zip(classes.kind, known.tolist(), strict=True))
-    of_all, of_touched = (classes.of_all, classes.of_touched) if known.any() else (math.nan, math.nan)
-    return dataclasses.replace(classes, kind=kind, of_all=of_all, of_touched=of_touched)
+def find_classes(
+    y: Int[Tensor, "N"], scored: LabelQuality, overlap: ClassOverlap | None, label: Int[np.ndarray, "L"]
+) -> ClassFindings:
+    """Return for each class where its samples would go, and whether its nearest class is the same under another name.
+
+    A class of which no label can be scored has the kind "unknown".
+    """
+    found = relabel.class_findings(y, scored.suggested.where(scored.score < 0.5, y))
+    if overlap is not None:
+        found = relabel.with_overlap(found, overlap, label)
+    known = np.isin(found.label, y[~scored.score.isnan()].numpy())
+    kind = tuple(
+        one if there or one == "merge" else "unknown" for one, there in zip(found.kind, known.tolist(), strict=True)
+    )
+    of_all, of_touched = (found.of_all, found.of_touched) if known.any() else (math.nan, math.nan)
+    return dataclasses.replace(found, kind=kind, of_all=of_all, of_touched=of_touched)
 
 
 def neighbours(z: Float[Tensor, "N D"]) -> Int[np.ndarray, "N K"]:
@@ -102,11 +167,6 @@ def neighbours(z: Float[Tensor, "N D"]) -> Int[np.ndarray, "N K"]:
     k = min(STORED_NEIGHBOURS, len(z) - 1)
     near = nearest(z, z, k, own=torch.arange(len(z), device=z.device))[0].cpu().numpy() if k else np.zeros((1, 0), int)
     return np.pad(near, ((0, 0), (0, STORED_NEIGHBOURS - k)), constant_values=-1)
-
-
-def to_unit_interval(single: dict[str, Float[Tensor, "N"]]) -> dict[str, Float[Tensor, "N"]]:
-    """Map scores to [0, 1]: differences of cosines linearly, log odds and margins by a sigmoid."""
-    return {k: (2 + v) / 4 if k == "centre" else torch.sigmoid(v) for k, v in single.items()}
 
 
 def measure(split: AuditSplit, found: SplitQuality, items: Items) -> dict:
@@ -126,10 +186,8 @@ def measure(split: AuditSplit, found: SplitQuality, items: Items) -> dict:
             measured[name] = detection(score[known], of)._asdict() | {"share": float(of.double().mean())}
     if "score" not in measured:
         return nothing
-    number = {name: c for c, name in enumerate(split.names)}
-    true = torch.tensor([number.get(items.class_name[c], -1) for c in items.y_clean[rows]])
-    flagged = found.flagged
-    ours = relabel_accuracy(found.quality.suggested, found.quality.suggested, true, split.e.y, flagged)
-    among, other = (relabel.suggest(split.e.z, split.e.y, foreign=foreign).y for foreign in (False, True))
-    theirs = relabel_accuracy(among, other, true, split.e.y, flagged)
+    true, given, flagged = torch.as_tensor(items.y_clean[rows]), torch.as_tensor(items.y[rows]), found.flagged
+    ours = relabel_accuracy(found.quality.suggested, found.quality.suggested, true, given, flagged)
+    among, other = (relabel.suggest(split.e.z, given, foreign=foreign).y for foreign in (False, True))
+    theirs = relabel_accuracy(among, other, true, given, flagged)
     return {"measured": measured, "suggested": {"top1": ours.top1, "lenient": theirs.lenient, "votes": theirs.top1}}

@@ -105,7 +105,7 @@ def template_context(found: Findings) -> dict:
     unknown = bool(splits) and all(split["wrong"] is None for split in splits)
     total["unknown"] = sum(split.get("states", {}).get("unknown", 0) for split in splits)
     loose = sorted(
-        (one for one in found.classes if one.kind in ("merge", "diffuse")), key=lambda c: (c.kind != "merge", -c.share)
+        (one for one in found.classes if one.kind in ("mixed", "diffuse")), key=lambda c: (c.kind != "mixed", -c.share)
     )
     types = Counter(pair.type for pair in found.pair.values())
     extra = {name: about.get(name) for name in ("measured", "verify", "retrain")}
@@ -122,9 +122,11 @@ def template_context(found: Findings) -> dict:
         "flagged": Counter(one.split for one in found.suspects if one.state == "flagged"),
         "scores": {name: about["scores"][name] for name in next(iter(found.single.values()), {})},
         "merges": [
-            (o, exemplars(found, o.split, o.label), exemplars(found, o.split, o.target))
+            (o, exemplars(found, o.split, o.label), exemplars(found, o.split, o.partner))
             for o in merges[: MAX_ITEMS["merges"]]
         ],
+        "merge_count": len(merges),
+        "class_states": Counter(one.state for one in found.classes),
         "loose": loose[: MAX_ITEMS["classes"]],
         "kinds": kinds,
         "errors": {kind: without_mirrored(p for p in found.pair.values() if p.type == kind) for kind in types},

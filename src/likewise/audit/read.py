@@ -94,7 +94,7 @@ class Cause(NamedTuple):
 
 
 class ClassLine(NamedTuple):
-    """One line of classes.csv: where the samples of a class would go by the suggested labels."""
+    """One line of classes.csv: where the samples of a class would go by the suggested labels, and a class like it."""
 
     split: str
     label: str
@@ -104,6 +104,9 @@ class ClassLine(NamedTuple):
     target: str
     entropy: float
     kind: str
+    partner: str
+    overlap: float | None  # None: unknown
+    state: str
 
 
 class Duplicate(NamedTuple):
@@ -175,8 +178,11 @@ class Findings:
         return [] if first is None else [other for other in self.same_images[first] if other != row]
 
     def merges(self) -> list[ClassLine]:
-        """Return classes whose samples would mostly move to one other class, the largest share first."""
-        return sorted((one for one in self.classes if one.kind == "merge"), key=lambda c: (-c.share, -c.moved, c.label))
+        """Return classes that are one class under two names, the likeliest first; of two partners, the first name."""
+        found = [one for one in self.classes if one.kind == "merge"]
+        mutual = {(one.split, one.label, one.partner) for one in found}
+        once = [o for o in found if o.label < o.partner or (o.split, o.partner, o.label) not in mutual]
+        return sorted(once, key=lambda c: (-(c.overlap or 0), c.label))
 
     def groups(self) -> list[Group]:
         """Return the test classes for which causes were computed, the worst first."""

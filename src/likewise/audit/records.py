@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -13,10 +13,11 @@ from torch import Tensor, nn
 
 from likewise.config import Train
 from likewise.contracts import Loss
+from likewise.numerics.class_overlap import OverlapState
 from likewise.runs.folder import Run
 from likewise.types import Embedded, Items
 
-Kind = Literal["clean", "individual", "merge", "diffuse", "unknown"]
+Kind = Literal["clean", "individual", "mixed", "merge", "diffuse", "unknown"]
 
 
 class AuditSplit(NamedTuple):
@@ -49,6 +50,7 @@ class Subject:
     loss: Loss | None = None
     linear: bool = False
     history: Float[Tensor, "T N"] | None = None
+    start_features: Float[Tensor, "R F"] | None = None  # of every data row, by the network before its training
 
 
 class WrongPairs(NamedTuple):
@@ -123,9 +125,8 @@ class ExplainedErrors:
 class LabelQuality:
     """P(the label is right) for every sample, and the suggested label if it is wrong.
 
-    `score` combines the `single` scores. `confidence`: probability of the suggested label if the given one is wrong;
-    `margin`: its
-    lead over the next label. `any` and `similar`: estimated shares of labels that are exchanged with any class, and with a
+    Labels are class numbers of the data. `confidence`: probability of the suggested label if the given one is wrong; `margin`:
+    its lead over the next label. `any` and `similar`: estimated shares of labels that are exchanged with any class, and with a
     similar one. `unknown` marks labels that cannot be scored: their score is NaN, and `unknown_reason` is the reason in one
     sentence. `off_topic`: probability that the image fits no class; None: not computed.
     """
@@ -137,7 +138,6 @@ class LabelQuality:
     margin: Float[Tensor, "N"]
     any: float
     similar: float
-    uninformative: bool = False  # features separate classes no better than chance, so no label is flagged
     unknown: Bool[Tensor, "N"] | None = None  # never None after construction: a NaN score is unknown
     unknown_reason: str = ""
     off_topic: Float[Tensor, "N"] | None = None
@@ -147,16 +147,24 @@ class LabelQuality:
         object.__setattr__(self, "unknown", unknown)
         object.__setattr__(self, "score", self.score.masked_fill(unknown, torch.nan))
 
+    def of(self, rows: Int[Tensor, "n"]) -> LabelQuality:
+        """Return the result for some of the samples, on the CPU."""
+
+        def some(value):
+            return value[rows.to(value.device)].cpu() if isinstance(value, Tensor) else value
+
+        single = {name: some(value) for name, value in self.single.items()}
+        return replace(self, **{f.name: some(getattr(self, f.name)) for f in fields(self)} | {"single": single})
+
 
 @dataclass(frozen=True, eq=False)
 class ClassFindings:
-    """Result of the suggested labels for each class.
+    """Result of the suggested labels for each class, and of the comparison with its nearest classes.
 
     `kind`: "clean" (no sample leaves the class), "individual" (a few do), "merge" (many do, nearly all to `target`) or
-    "diffuse" (many
-    do, to several classes). `of_all` and `of_touched`: share of samples with another suggested label, among all samples and
-    among those
-    of classes that some sample leaves.
+    "diffuse" (many do, to several classes). With `state`, "merge" means that `partner` is the same class under another
+    name, and "mixed" that many samples leave for `target`, which is another class. `of_all` and `of_touched`: share of
+    samples with another suggested label, among all samples and among those of classes that some sample leaves.
     """
 
     label: Int[np.ndarray, "C"]
@@ -167,6 +175,11 @@ class ClassFindings:
     kind: tuple[Kind, ...]
     of_all: float
     of_touched: float
+    partner: Int[np.ndarray, "C"] | None = (
+        None  # label of the class that is most likely the same class; -1: none was compared
+    )
+    overlap: Float[np.ndarray, "C"] | None = None  # probability that it is; NaN where the state is "unknown"
+    state: tuple[OverlapState, ...] = ()
 
 
 class CopyEvidence(NamedTuple):

@@ -1,7 +1,8 @@
-"""Suggested labels by a vote of neighbours, and what they mean for whole classes."""
+"""Suggested labels by a vote of neighbours, and what they and the overlap of classes mean for whole classes."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 import numpy as np
@@ -10,8 +11,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.audit.label_scores import VOTE_TEMPERATURE, votes
-from likewise.audit.records import ClassFindings
+from likewise.audit.records import ClassFindings, Kind
 from likewise.errors import LikewiseError
+from likewise.numerics.class_overlap import ClassOverlap, OverlapState
 
 
 class Suggestions(NamedTuple):
@@ -100,3 +102,24 @@ def class_findings(
     touched = size[moved > 0].sum()
     of_touched = float(away.sum() / touched) if touched else 0.0
     return ClassFindings(label, size, moved, target, entropy, tuple(kind.tolist()), float(away.mean()), of_touched)
+
+
+def with_overlap(found: ClassFindings, overlap: ClassOverlap, label: Int[np.ndarray, "L"]) -> ClassFindings:
+    """Return the findings with the partner, overlap and state of each class; only these make a "merge".
+
+    Args:
+        overlap: of the classes numbered by their place in `label`, which may have more classes than `found`.
+    """
+    first, second, chance = (t.cpu().numpy() for t in (overlap.first, overlap.second, overlap.probability))
+    rank = np.nan_to_num(chance) + np.array([{"merge": 2, "unknown": 1}.get(one, 0) for one in overlap.state])
+    order = np.argsort(np.tile(rank, 2), kind="stable")  # later entries overwrite earlier ones
+    pair, partner = np.full((2, len(label)), -1)
+    mine, other = np.append(first, second)[order], np.append(second, first)[order]
+    pair[mine], partner[mine] = order % max(1, len(first)), label[other]
+    own = np.searchsorted(label, found.label)
+    pair, partner = pair[own], partner[own]
+    state: tuple[OverlapState, ...] = tuple(overlap.state[at] if at >= 0 else "unknown" for at in pair.tolist())
+    shown = np.array([np.nan if one == "unknown" else chance[at] for one, at in zip(state, pair)])
+    kind: list[Kind] = ["mixed" if one == "merge" else one for one in found.kind]
+    kind = ["merge" if one == "merge" else old for one, old in zip(state, kind, strict=True)]
+    return dataclasses.replace(found, partner=partner, overlap=shown, state=state, kind=tuple(kind))

@@ -131,9 +131,43 @@ def subject_of_run(config: Audit, folder: Path, say: Callable[[str], None]) -> S
     history = None if recorded is None else torch.as_tensor(recorded.loss)
     test = renumber_labels(select_rows(e, rows["test"]), items)
     title = f"{run.path.resolve().name}: {brief(settings.loss)}"
+    before = start_features(config, opened, items, every)
     return Subject(
-        title, items, splits, test, notes, device, run, settings, embedder, opened.transform, loss, linear, history
+        title,
+        items,
+        splits,
+        test,
+        notes,
+        device,
+        run,
+        settings,
+        embedder,
+        opened.transform,
+        loss,
+        linear,
+        history,
+        before,
     )
+
+
+def start_features(config: Audit, opened: OpenRun, items: Items, every: np.ndarray) -> torch.Tensor | None:
+    """Return the features of the network that the training started from; None if it started from random weights."""
+    settings = opened.settings
+    from_weights = settings.weights is not None or bool(settings.pretrained)
+    if items.x is not None or not from_weights or config.checkpoint == "untrained":
+        return None
+    start = OpenRun(
+        opened.run, checkpoint="untrained", device=config.device, data=config.data, root=config.root,
+        allow_imports=config.allow_imports, workers=config.workers, quiet=config.quiet, settings=settings, items=items,
+    )  # fmt: skip
+    few = start.device.type == "cpu"
+    e = start.embed(
+        items, every, features=True, batch=32 if few else 256, title="embed with the network before training"
+    )
+    assert e.f is not None
+    found = e.f.new_zeros(len(items), e.f.shape[1])
+    found[e.row] = e.f
+    return found.cpu()
 
 
 def select_rows(e: Embedded, rows: np.ndarray) -> Embedded:

@@ -151,9 +151,12 @@ def show_suspects(console: Console, found: Findings) -> None:
 
 def show_merges(console: Console, found: Findings) -> None:
     merges = found.merges()
-    lines = [(f"{o.moved} of {o.size}", o.split, o.label, "->", o.target) for o in merges[:MAX_MERGE_LINES]]
+    lines = [(score_text(o.overlap or 0), o.split, o.label, "=", o.partner) for o in merges[:MAX_MERGE_LINES]]
     title = f"Classes that may be one class{counted(len(lines), len(merges))}"
-    show_columns(console, title, (">samples", "split", "class", "", "goes to"), lines)
+    show_columns(console, title, (">probability", "split", "class", "", "class"), lines)
+    unknown = sum(one.state == "unknown" for one in found.classes)
+    if unknown:
+        console.print(f"Unknown whether another class is the same: {unknown:,} of {len(found.classes):,} classes")
 
 
 def show_groups(console: Console, found: Findings) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from likewise.audit.find_copies import Copies
 from likewise.audit.read import UNSPLIT_NAME
-from likewise.audit.records import AuditSplit, ExplainedErrors, SplitQuality, Subject
+from likewise.audit.records import ExplainedErrors, SplitQuality, Subject
 from likewise.audit.states import ALONE_REASON
 from likewise.data.schema import BOX_CORNERS
 from likewise.io.files import atomic_write, write_csv
@@ -58,7 +58,7 @@ def write_tables(
     )
     causes = ("error", "kind", "direction", "place", "row", "influence", "relative")
     write_csv(folder / "causes.csv", causes, cause_lines(subject, explained))
-    classes = ("split", "label", "size", "moved", "share", "target", "entropy", "kind")
+    classes = ("split", "label", "size", "moved", "share", "target", "entropy", "kind", "partner", "overlap", "state")
     write_csv(folder / "classes.csv", classes, class_lines(subject, quality))
     pairs = ("row", "other", "similarity", "bits", "kind", "parts", "same_label", "probability")
     write_csv(folder / "duplicates.csv", pairs, duplicate_lines(subject, copies))
@@ -102,12 +102,12 @@ def sample_lines(
     for place, row in enumerate(split.e.row.tolist()):
         yield [
             row, "" if items.path is None else items.path[row], split.names[int(split.e.y[place])], number(score[place]),
-            state[place], *suggestion_cells(split, found, place, str(state[place])), shown, first.get(row, ""),
+            state[place], *suggestion_cells(subject, name, found, place, str(state[place])), shown, first.get(row, ""),
             *(number(s[place]) for s in single), *(c[row] for c in carried.values()),
         ]  # fmt: skip
 
 
-def suggestion_cells(split: AuditSplit, found: SplitQuality, place: int, state: str) -> list[str]:
+def suggestion_cells(subject: Subject, name: str, found: SplitQuality, place: int, state: str) -> list[str]:
     """Return suggested label, confidence, margin and reason of a sample; without a suggestion unless its label is suspect."""
     evidence = found.copies.get(place)
     said = "" if evidence is None else evidence.reason
@@ -117,7 +117,8 @@ def suggestion_cells(split: AuditSplit, found: SplitQuality, place: int, state: 
         return ["", "", "", said or "fits no class"]
     if not bool(found.flagged[place]):
         return ["", "", "", said]
-    own, (other, sure, ahead) = split.names[int(split.e.y[place])], found.suggestion(place, split.names)
+    split = subject.splits[name]
+    own, (other, sure, ahead) = split.names[int(split.e.y[place])], found.suggestion(place, subject.items.class_name)
     labels = [split.names[int(split.e.y[n])] for n in found.near[place] if n >= 0]
     return [other, number(sure), number(ahead), said or reason(labels, own, other)]
 
@@ -156,13 +157,19 @@ def cause_lines(subject: Subject, explained: ExplainedErrors) -> Iterable[list]:
 
 def class_lines(subject: Subject, quality: dict[str, SplitQuality]) -> Iterable[list]:
     """Yield the lines of classes.csv."""
-    for name, split in subject.splits.items():
+    names = subject.items.class_name
+    for name in subject.splits:
         c = quality[name].classes
         for at, label in enumerate(c.label.tolist()):
-            target = split.names[c.target[at]] if c.target[at] >= 0 else ""
+            target = names[c.target[at]] if c.target[at] >= 0 else ""
             share = number(c.moved[at] / c.size[at])
             shown = "" if name == UNSPLIT_NAME else name
-            yield [shown, split.names[label], c.size[at], c.moved[at], share, target, number(c.entropy[at]), c.kind[at]]
+            line = [shown, names[label], c.size[at], c.moved[at], share, target, number(c.entropy[at]), c.kind[at]]
+            if c.partner is None or c.overlap is None:
+                yield [*line, "", "", "unknown"]
+                continue
+            partner = names[c.partner[at]] if c.partner[at] >= 0 else ""
+            yield [*line, partner, number(c.overlap[at]), c.state[at]]
 
 
 def duplicate_lines(subject: Subject, copies: Copies) -> Iterable[list]:

@@ -86,7 +86,14 @@ class LabelPosterior(Confidence):
                 f"classes={classes}, least={least}, rounds={rounds}, folds={folds}, shrink={shrink}"
             )
         self.classes, self.labels, self.every, self.least, self.repair = classes, labels, every, least, repair
-        self.rounds, self.folds, self.shrink, self.seed, self.group, self.copies = rounds, folds, shrink, seed, group, copies
+        self.rounds, self.folds, self.shrink, self.seed, self.group, self.copies = (
+            rounds,
+            folds,
+            shrink,
+            seed,
+            group,
+            copies,
+        )
         n, k = len(labels), min(STORED_CANDIDATES_COUNT, classes)
         self.register_buffer("w", torch.ones(n))
         self.register_buffer("label", torch.as_tensor(labels).clone())  # label that the sample was last trained with
@@ -137,7 +144,9 @@ class LabelPosterior(Confidence):
         group = None if self.group is None else torch.as_tensor(self.group, device=y.device)
         cluster = None if bool((self.cluster < 0).any()) else self.cluster
         chosen = float(self.setting[1])
-        setting = (bool(self.setting[0]), chosen) if chosen > 0 else None if self.shrink is None else (True, self.shrink)
+        setting = (
+            (bool(self.setting[0]), chosen) if chosen > 0 else None if self.shrink is None else (True, self.shrink)
+        )
         each, noise = discriminate(
             x, y, self.classes, rounds=self.rounds, folds=self.folds, setting=setting, seed=self.seed, group=group, cluster=cluster
         )  # fmt: skip

@@ -51,7 +51,9 @@ def copy_clusters(
     pair, at, count = (cluster * (label.max() + 1) + label).unique(return_inverse=True, return_counts=True)
     compact = 2 * count > torch.bincount(label)[pair % (label.max() + 1)]
     compact &= torch.bincount(cluster)[pair // (label.max() + 1)] > 1
-    spoiled = torch.zeros(len(y), dtype=torch.bool, device=y.device).index_put_((cluster[compact[at]],), torch.tensor(True).to(y.device))
+    spoiled = torch.zeros(len(y), dtype=torch.bool, device=y.device).index_put_(
+        (cluster[compact[at]],), torch.tensor(True).to(y.device)
+    )
     cluster = torch.where(spoiled[cluster], torch.arange(len(y), device=y.device), cluster)
     if group is None:
         return cluster.unique(return_inverse=True)[1]

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from likewise.numerics.class_density import ClassDensity, fit_class_density
 from likewise.numerics.copy_clusters import copy_clusters, nearest_neighbours
-from likewise.numerics.label_noise import SCORE_BLOCK_SIZE, Evidence, Noise, fit_noise, row_blocks, true_frequencies
+from likewise.numerics.label_noise import SCORE_BLOCK_SIZE, Noise, fit_noise, row_blocks, true_frequencies
 
 SHRINK_GRID = (0.5, 0.2, 0.8, 0.95)
 """Shrinkage of the covariance within classes; the value with the highest likelihood of the given labels is used."""
@@ -158,7 +158,11 @@ def draw_folds(cluster: Int[Tensor, "N"], folds: int, seed: int) -> Int[Tensor, 
 
 
 def neighbour_votes(
-    near: Int[Tensor, "N k"], distance: Float[Tensor, "N k"], y: Int[Tensor, "N"], cluster: Int[Tensor, "N"], classes: int
+    near: Int[Tensor, "N k"],
+    distance: Float[Tensor, "N k"],
+    y: Int[Tensor, "N"],
+    cluster: Int[Tensor, "N"],
+    classes: int,
 ) -> Votes:
     """Return the weighted votes of the nearest neighbours outside the sample's own cluster, each for its given label."""
     temperature = VOTE_TEMPERATURE * distance[:, -1].median().clamp_min(1e-12)
@@ -186,7 +190,9 @@ class _Trial:
     def without(self, *left_out: int) -> ClassDensity:
         """Return the model of all folds but some."""
         kept = [k for k in range(self.folds) if k not in left_out]
-        return fit_class_density(self.count[kept].sum(0), self.total[kept].sum(0), self.square[kept].sum(0), self.setting[1])
+        return fit_class_density(
+            self.count[kept].sum(0), self.total[kept].sum(0), self.square[kept].sum(0), self.setting[1]
+        )
 
 
 def refit(trial: _Trial, noise: Noise, y: Int[Tensor, "N"]) -> CrossFitted:

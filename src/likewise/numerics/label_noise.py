@@ -104,7 +104,9 @@ class Noise(NamedTuple):
 
     def label_probabilities(self, y: Int[Tensor, "b"]) -> Float[Tensor, "b C"]:
         """Return P(given label | true class) for every true class."""
-        uniform = torch.full((len(y), len(self.prior)), self.any / (len(self.prior) - 1), device=y.device, dtype=self.prior.dtype)
+        uniform = torch.full(
+            (len(y), len(self.prior)), self.any / (len(self.prior) - 1), device=y.device, dtype=self.prior.dtype
+        )
         if self.table is not None:
             uniform += self.similar * self.table.T.contiguous()[y]
         return uniform.scatter_(1, y[:, None], 1 - self.any - self.similar)
@@ -133,7 +135,9 @@ def true_frequencies(count: Float[Tensor, "C"], noise: Tensor | float) -> Float[
     return true / true.sum()
 
 
-def fit_noise(each: Evidence, y: Int[Tensor, "N"], similar: bool = True, most: int = MAX_FITTED_SCORES, seed: int = 0) -> Noise:
+def fit_noise(
+    each: Evidence, y: Int[Tensor, "N"], similar: bool = True, most: int = MAX_FITTED_SCORES, seed: int = 0
+) -> Noise:
     """Return the weights of the scores and the noise shares under which the given labels are most likely.
 
     Noise between similar classes looks like features that confuse these classes. It is fitted only if noise that is nearly all
@@ -180,7 +184,9 @@ class _Likelihood:
 
     def _climb(self, similar: float | None, start: float) -> Noise:
         members = len(self.scores)
-        values = np.array([math.log(1.5 / members)] * members + [math.log(start / (1 - start))] + [1.0] * (similar is None))
+        values = np.array(
+            [math.log(1.5 / members)] * members + [math.log(start / (1 - start))] + [1.0] * (similar is None)
+        )
         bounds = [PARAMETER_BOUNDS[0]] * members + [PARAMETER_BOUNDS[1]] * (len(values) - members)
         table = None
         for _ in range(1 if similar == 0 else TABLE_UPDATES_COUNT):
@@ -190,7 +196,9 @@ class _Likelihood:
         p, any_share, similar_share, prior = self._parts(torch.as_tensor(values), similar)
         gain = float(self._log_likelihood(p, any_share, similar_share, table)) - self.chance
         weight = torch.as_tensor(values[:members]).exp() / self.scale.cpu()
-        return Noise(tuple(weight.tolist()), float(any_share), float(similar_share), table, prior.log(), gain, len(self.y))
+        return Noise(
+            tuple(weight.tolist()), float(any_share), float(similar_share), table, prior.log(), gain, len(self.y)
+        )
 
     def _parts(self, values: Tensor, similar: float | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return P(class | features), the two noise shares, and the class prior, for some parameter values."""
