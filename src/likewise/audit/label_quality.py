@@ -71,6 +71,9 @@ def score_split(subject: Subject, name: str, explained: ExplainedErrors, config:
     scored = dataclasses.replace(scored, **on_cpu(scored))
     assert scored.unknown is not None
     scored = dataclasses.replace(scored, unknown=scored.unknown | torch.as_tensor(alone))
+    if (off := scored.off_topic) is not None:  # the label of an image that fits no class cannot be right
+        bounded = torch.minimum(scored.score, 1 - off.to(scored.score.dtype))
+        scored = dataclasses.replace(scored, score=scored.score.where(off < 0.5, bounded))
     y = e.y.cpu()
     classes = mark_unknown(relabel.class_findings(y, scored.suggested.where(scored.score < 0.5, y)), y, scored)
     single = {k: single[k].cpu().double() for k in SCORE_DESCRIPTIONS if k in single}

@@ -142,7 +142,7 @@ def near_duplicates(
     if has_image.any():
         pair.append(_similar_hashes(codes, np.flatnonzero(has_image)))
     pair = _other_files(_pairs(np.concatenate(pair), count), place)
-    both = has_image[pair].all(1)
+    both = has_image[pair[:, 0]] & has_image[pair[:, 1]]
     apart = _distance(z, pair)
     equal = ~both & (apart <= MAX_DISTANCE_SHARE * far[pair].min(1)) & (far[pair].min(1) > ROUNDING_DISTANCE)
     same = np.equal(exact[pair[:, 0]], exact[pair[:, 1]]) | (equal & (apart == 0))
