@@ -59,7 +59,7 @@ VECTOR_PROBABILITY = 0.99
 MIN_FIRST_CORRELATION = 0.6
 """Correlation after the coarse search below which the fine search is skipped.
 
-No pair below it was a copy in experiments; this saves half of the work for other pairs."""
+Of planted copies of seven image sets, 0.5 % are below it; this saves half of the work for other pairs."""
 MAX_DISTANCE_SHARE = 0.01
 """Without images: maximum distance of two near duplicates, as a share of the distance of their k-th neighbours."""
 ROUNDING_DISTANCE = 1e-3
