@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from likewise.audit import label_quality
 from likewise.audit.attribution import explain
 from likewise.audit.label_quality import STORED_NEIGHBOURS, measure, neighbours, score_split, to_unit_interval
 from likewise.audit.source import UNSPLIT_NAME, open_subject
@@ -79,3 +80,14 @@ def test_features_that_say_nothing_are_told(tmp_path):
     subject = open_subject(config, print)
     found = score_split(subject, "all", explain(subject, config), config)
     assert any("do not separate the classes" in note for note in subject.notes) and not found.flagged.any()
+
+
+def test_images_of_no_class_have_a_state_of_their_own(spoiled, monkeypatch):
+    subject, before, config = spoiled
+    off = torch.zeros(100, dtype=torch.float64)
+    off[[1, 10]], off[2] = 0.9, 0.4  # row 10 has a wrong label
+    plain = label_quality.score_labels
+    monkeypatch.setattr(label_quality, "score_labels", lambda *a, **k: replace(plain(*a, **k), off_topic=off))
+    found = score_split(subject, UNSPLIT_NAME, explain(subject, config), config)
+    assert found.state[[1, 2, 10]].tolist() == ["off-topic", "ok", "off-topic"] and found.state[0] == "flagged"
+    assert found.quality.score[1] == pytest.approx(0.1) and found.quality.score[2] == before.quality.score[2]

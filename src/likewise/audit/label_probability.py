@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -60,13 +62,15 @@ def score_labels(
             wrong = (1 - score[rows]).clamp_min(1e-12)
             suggested[rows], sure[rows] = top.indices[:, 0], (top.values[:, 0] / wrong).clamp_max(1)
             ahead[rows] = sure[rows] - (top.values[:, 1] / wrong if top.values.shape[1] > 1 else 0)
-    alone = alone_in_class(each, y)
-    unknown = alone | (not noise.informative)
-    reason = UNINFORMATIVE_REASON if not noise.informative else ALONE_REASON if bool(alone.any()) else ""
-    return LabelQuality(
-        score.masked_fill(unknown, torch.nan), {"density": density.masked_fill(unknown, torch.nan)}, label[suggested], sure, ahead,
-        noise.any if noise.informative else torch.nan, noise.similar if noise.informative else torch.nan, unknown, reason, outside,
-    )  # fmt: skip
+    score = score.where(
+        outside < 0.5, torch.minimum(score, 1 - outside.double())
+    )  # a label of no class cannot be right
+    alone, usable = alone_in_class(each, y), noise.informative
+    unknown = alone | (not usable)
+    reason = UNINFORMATIVE_REASON if not usable else ALONE_REASON if bool(alone.any()) else ""
+    shares = (noise.any, noise.similar) if usable else (math.nan, math.nan)
+    single = {"density": density.masked_fill(unknown, torch.nan)}
+    return LabelQuality(score, single, label[suggested], sure, ahead, *shares, unknown, reason, outside)
 
 
 def alone_in_class(each: LabelEvidence, y: Int[Tensor, "N"]) -> Bool[Tensor, "N"]:

@@ -107,7 +107,8 @@ def label_features(subject: Subject, names: list[str], rows: Int[Tensor, "N"], c
         return x
     subject.notes.append(
         "labels are scored with the features of the network before training, which explain the labels of "
-        f"{'untrained' if untrained.any() else 'all'} samples better ({gain[1]:.2f} nats per sample, after training {gain[0]:.2f})"
+        f"{'untrained' if untrained.any() else 'all'} samples better "
+        f"({gain[1]:.2f} nats per sample; after training {gain[0]:.2f})"
     )
     return before
 

@@ -59,7 +59,7 @@ VECTOR_PROBABILITY = 0.99
 MIN_FIRST_CORRELATION = 0.6
 """Correlation after the coarse search below which the fine search is skipped.
 
-No pair below it was a copy in experiments; this saves half of the work for other pairs."""
+Of planted copies of seven image sets, 0.5 % are below it; this saves half of the work for other pairs."""
 MAX_DISTANCE_SHARE = 0.01
 """Without images: maximum distance of two near duplicates, as a share of the distance of their k-th neighbours."""
 ROUNDING_DISTANCE = 1e-3
@@ -142,7 +142,7 @@ def near_duplicates(
     if has_image.any():
         pair.append(_similar_hashes(codes, np.flatnonzero(has_image)))
     pair = _other_files(_pairs(np.concatenate(pair), count), place)
-    both = has_image[pair].all(1)
+    both = has_image[pair[:, 0]] & has_image[pair[:, 1]]
     apart = _distance(z, pair)
     equal = ~both & (apart <= MAX_DISTANCE_SHARE * far[pair].min(1)) & (far[pair].min(1) > ROUNDING_DISTANCE)
     same = np.equal(exact[pair[:, 0]], exact[pair[:, 1]]) | (equal & (apart == 0))

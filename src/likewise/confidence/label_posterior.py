@@ -148,7 +148,8 @@ class LabelPosterior(Confidence):
             (bool(self.setting[0]), chosen) if chosen > 0 else None if self.shrink is None else (True, self.shrink)
         )
         each, noise = discriminate(
-            x, y, self.classes, rounds=self.rounds, folds=self.folds, setting=setting, seed=self.seed, group=group, cluster=cluster
+            x, y, self.classes, rounds=self.rounds, folds=self.folds, setting=setting, seed=self.seed, group=group,
+            cluster=cluster,
         )  # fmt: skip
         self.cluster.copy_(each.cluster)
         if noise.informative:

@@ -47,14 +47,12 @@ def copy_clusters(
     limit = MAX_COPY_DISTANCE * torch.minimum(scale[:, None], scale[near])
     i, place = ((distance < limit) & (distance.shape[1] >= REFERENCE_RANK)).nonzero(as_tuple=True)
     cluster = connected(len(y), i, near[i, place])
-    label = y.unique(return_inverse=True)[1]
-    pair, at, count = (cluster * (label.max() + 1) + label).unique(return_inverse=True, return_counts=True)
-    compact = 2 * count > torch.bincount(label)[pair % (label.max() + 1)]
-    compact &= torch.bincount(cluster)[pair // (label.max() + 1)] > 1
-    spoiled = torch.zeros(len(y), dtype=torch.bool, device=y.device).index_put_(
-        (cluster[compact[at]],), torch.tensor(True).to(y.device)
-    )
-    cluster = torch.where(spoiled[cluster], torch.arange(len(y), device=y.device), cluster)
+    classes = int(y.max()) + 1
+    pair, at, count = (cluster * classes + y).unique(return_inverse=True, return_counts=True)
+    shared = torch.bincount(cluster, minlength=len(y))[pair // classes] > 1
+    compact = (shared & (2 * count > torch.bincount(y, minlength=classes)[pair % classes]))[at]
+    divided = torch.zeros_like(y, dtype=torch.bool).index_fill_(0, cluster[compact], True)[cluster]
+    cluster = torch.where(divided, torch.arange(len(y), device=y.device), cluster)
     if group is None:
         return cluster.unique(return_inverse=True)[1]
     known = (group >= 0).nonzero()[:, 0]
