@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from label_tables import as_text, tabulate
+from label_tables import as_text, read_accuracy, tabulate, write_accuracy
 from label_worlds import WORLDS, Cell, Labelled, LabelSet, list_cells, prepare, read_features, simulate_world
 from measure import parse_with_quick
 from rivals import cleanlab_scores, selfclean_score
@@ -129,23 +129,18 @@ def run_cell(one: LabelSet, cell: Cell, judge: str, file: Path, given: argparse.
 
 def run_grid(given: argparse.Namespace) -> None:
     """Judge every cell that has no file yet, and measure once how usable the features of a set, variant and seed are."""
-    usable = given.out / "accuracy.jsonl"
-    given.out.mkdir(parents=True, exist_ok=True)
-    known = {line.split("|")[0] for line in usable.read_text().splitlines()} if usable.exists() else set()
+    known = set(read_accuracy(given.out))
     files = {file.stem: file for file in sorted(given.features.glob("*.npz"))} if given.features else {}
     for name in [name for name in (*files, *given.worlds) if name in given.only or not given.only]:
-        human, seen = (), {}
-        if name in files:
-            seen = dict.fromkeys(range(given.seeds), read_features(files[name]))
-            human = tuple(seen[0].human)
-        for cell in list_cells(name, human, given.seeds):
-            one = seen.setdefault(cell.seed, None) or simulate_world(name, cell.seed)
-            key = f"{cell.data}, {cell.variant}, {cell.seed}"
+        real = read_features(files[name]) if name in files else None
+        worlds = {} if real else {seed: simulate_world(name, seed) for seed in range(given.seeds)}
+        for cell in list_cells(name, tuple(real.human) if real else (), given.seeds):
+            one, key = real or worlds[cell.seed], (cell.data, cell.variant, cell.seed)
             if key not in known and "accuracy" in given.judges:
                 known.add(key)
-                value = measure_accuracy(prepare(one, cell, given.max_samples, given.max_classes))
-                with usable.open("a") as out:
-                    out.write(f"{key}|{value:.4f}\n")
+                write_accuracy(
+                    given.out, key, measure_accuracy(prepare(one, cell, given.max_samples, given.max_classes))
+                )
             for judge in (judge for judge in given.judges if judge in JUDGES):
                 file = given.out / (given.called or judge) / f"{cell.name}.npz"
                 if not file.exists():

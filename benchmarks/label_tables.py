@@ -46,12 +46,16 @@ def read_records(folder: Path, ours: str) -> list[Record]:
 
 def read_accuracy(folder: Path) -> dict[tuple[str, str, int], float]:
     """Return the accuracy of a discriminant on the true labels, by set, variant and seed."""
-    file, found = folder / "accuracy.jsonl", {}
-    for line in file.read_text().splitlines() if file.exists() else ():
-        key, value = line.split("|")
-        *data, variant, seed = key.split(", ")
-        found[", ".join(data), variant, int(seed)] = float(value)
-    return found
+    file = folder / "accuracy.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    return {(one["data"], one["variant"], one["seed"]): one["accuracy"] for one in lines}
+
+
+def write_accuracy(folder: Path, key: tuple[str, str, int], accuracy: float) -> None:
+    """Append the accuracy of a set, variant and seed to the file that `read_accuracy` reads."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "accuracy.jsonl").open("a") as out:
+        out.write(json.dumps(dict(zip(("data", "variant", "seed"), key)) | {"accuracy": accuracy}) + "\n")
 
 
 def fill_unknown(score: np.ndarray) -> np.ndarray:
