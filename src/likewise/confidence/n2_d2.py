@@ -14,7 +14,7 @@ from likewise.types import LikewiseError, SampleWeights
 class N2D2(Confidence):
     """Drops the samples whose label is much rarer among their nearest stored samples than the most frequent label there.
 
-    It needs no noise rate.
+    It needs no noise rate, but a pretrained network: among embeddings of an untrained one nearly all samples are dropped.
 
     Paper: Galanakis et al., Nearest Neighbor-Based Data Denoising for Deep Metric Learning, VISAPP 2024.
     Formula: kept: n_y / max_c n_c >= least, n_c the number of samples of class c among the `neighbours` nearest stored samples
