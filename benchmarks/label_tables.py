@@ -38,7 +38,7 @@ def read_records(folder: Path, ours: str) -> list[Record]:
             continue
         own = one["judge"] == ours
         one["scores"] = {ours if own else name: fill_unknown(score) for name, score in scores.items()}
-        one["unknown"] = max(float(np.isnan(score).mean()) for score in scores.values())
+        one["known"] = ~np.isnan(list(scores.values())).any(0)
         one["estimates"] = {ours if own else name: value for name, value in one["estimates"].items()}
         found.append(one)
     return found
@@ -146,6 +146,7 @@ def table_rates(records: list[Record], accuracy: dict) -> dict:
             lines.append({
                 "data": one["data"], "variant": one["variant"], "noise": one["noise"], "seed": one["seed"], "judge": name,
                 "true": float(one["wrong"].mean()), "estimate": estimate, "accuracy": usable,
+                "unknown labels": 1 - float(one["known"].mean()),
             })  # fmt: skip
     summary = {}
     for name in sorted({line["judge"] for line in lines}):
@@ -158,6 +159,7 @@ def table_rates(records: list[Record], accuracy: dict) -> dict:
         summary[name] = {
             "cells": len(counted), "unknown": 1 - len(told) / max(1, len(counted)), "near": float(np.mean(near or [0])),
             "error": float(np.mean([abs(line["estimate"] - line["true"]) for line in told] or [np.nan])),
+            "unknown labels": float(np.mean([line["unknown labels"] for line in counted] or [0])),
         }  # fmt: skip
     return {"summary": summary, "lines": lines}
 
@@ -166,7 +168,8 @@ def table_reliability(records: list[Record], ours: str) -> list[dict]:
     """Return for every set, variant and noise the bins of our score over all seeds, and the largest deviation of a full bin."""
     pools: dict[tuple, list] = defaultdict(list)
     for one in (one for one in records if one["judge"] == ours):
-        pools[one["data"], one["variant"], one["noise"]].append((one["scores"][ours], ~one["wrong"]))
+        known = one["known"]
+        pools[one["data"], one["variant"], one["noise"]].append((one["scores"][ours][known], ~one["wrong"][known]))
     found = []
     for (data, variant, noise), parts in pools.items():
         score, right = (np.concatenate(values) for values in zip(*parts))
@@ -176,7 +179,10 @@ def table_reliability(records: list[Record], ours: str) -> list[dict]:
             for b in np.unique(place)
         ]
         off = [abs(mean - share) for mean, share, n in bins if n >= MIN_BIN_SAMPLES]
-        found.append({"data": data, "variant": variant, "noise": noise, "bins": bins, "worst": max(off, default=None)})
+        found.append({
+            "data": data, "variant": variant, "noise": noise, "true": 1 - float(right.mean()) if len(right) else 0.0,
+            "bins": bins, "worst": max(off, default=None),
+        })  # fmt: skip
     return found
 
 
@@ -208,9 +214,14 @@ def as_text(found: dict) -> str:
             f"{100 * g['gap']:+.1f} ({100 * g['low']:+.1f} to {100 * g['high']:+.1f})" for g in map(gaps.get, rivals)
         )
         lines.append(f"| {data} | " + " | ".join(shown) + " |")
-    lines += ["", "| noise rate by | usable cells | within 3 points | unknown | mean error |", "|---|---|---|---|---|"]
+    behind = [
+        f"{data} ({name})" for data, gaps in detected["gaps"].items() for name, g in gaps.items() if g["high"] < 0
+    ]
+    lines += ["", f"Significantly behind: {', '.join(behind) or 'nowhere'}."]
+    lines += ["", "| noise rate by | usable cells | within 3 points | unknown | mean error | labels unknown |"]
+    lines += ["|---|---|---|---|---|---|"]
     for name, one in found["rates"]["summary"].items():
-        shares = " | ".join(f"{100 * one[key]:.1f}" for key in ("near", "unknown", "error"))
+        shares = " | ".join(f"{100 * one[key]:.1f}" for key in ("near", "unknown", "error", "unknown labels"))
         lines.append(f"| {name} | {one['cells']} | {shares} |")
     lines += ["", *rate_lines(found["rates"]["lines"], ours), "", *reliability_lines(found["reliability"])]
     return "\n".join(lines).strip() + "\n"
@@ -235,10 +246,10 @@ def rate_lines(lines: list[dict], ours: str) -> list[str]:
 
 
 def reliability_lines(found: list[dict]) -> list[str]:
-    """Return a table of the largest deviation of a full bin, by set and variant, and the noise where it occurs."""
+    """Return a table of the largest deviation of a full bin, by set and variant, for noise up to 50 %."""
     by: dict[str, list[dict]] = defaultdict(list)
     for one in found:
-        if one["worst"] is not None:
+        if one["worst"] is not None and one["true"] <= MAX_RATED_SHARE:
             by[f"{one['data']}, {one['variant']}"].append(one)
     text = ["| reliability | largest deviation | noise | within 0.08 |", "|---|---|---|---|"]
     for row, many in by.items():
