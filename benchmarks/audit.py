@@ -1,11 +1,10 @@
-"""Accuracy of label audits: every score of an audit beside cleanlab, on the same networks, with known true labels.
+"""Accuracy of label audits: every score of an audit beside cleanlab and SelfClean, on the same networks, with known true labels.
 
     python benchmarks/audit.py RUN... --out found    # runs trained with --noise (and --record-losses): found/NAME.npz for each
     python benchmarks/audit.py --table found         # table.json and table.md of all of them
 
-cleanlab gets what its documentation recommends: out-of-sample probabilities of a logistic regression on embeddings, here on the
-embeddings and on the features below them, and those of nearest neighbours. Folds are shuffled for all: the order of data
-sorted by true class would otherwise reveal wrong labels. Without cleanlab its columns are left out.
+`rivals.py` has the scores of the others: cleanlab gets out-of-sample probabilities from the embeddings and from the features
+below them. Without cleanlab its columns are left out. `label_noise.py` measures on features, without runs.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from measure import parse_with_quick
+from rivals import cleanlab_scores, selfclean_score
 
 from likewise.audit.attribution import explain
 from likewise.audit.label_quality import score_split
@@ -30,33 +30,6 @@ from likewise.config import Audit
 from likewise.metrics.detection import detection, paired_bootstrap, relabel_accuracy
 
 AUDIT_SCORE = "score"
-
-
-def cleanlab_scores(z: np.ndarray, f: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the label quality by cleanlab, from several kinds of out-of-sample probabilities."""
-    try:
-        from cleanlab.rank import get_label_quality_scores
-    except ImportError as error:
-        print(f"without cleanlab: {error}; pip install cleanlab")
-        return {}
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import StratifiedKFold, cross_val_predict
-    from sklearn.neighbors import KNeighborsClassifier
-
-    folds = StratifiedKFold(5, shuffle=True, random_state=0)
-    f = (f - f.mean(0)) / f.std()
-    ways = {
-        "cleanlab, regression on embeddings": (LogisticRegression(max_iter=1000), z),
-        "cleanlab, regression on features": (LogisticRegression(max_iter=1000), f),
-        "cleanlab, neighbours": (KNeighborsClassifier(10, metric="cosine"), z),
-    }
-    found = {}
-    for name, (model, x) in ways.items():
-        p = cross_val_predict(model, x, y, cv=folds, method="predict_proba")
-        p = (p + 1e-9) / (p + 1e-9).sum(1, keepdims=True)
-        for method in ("self_confidence", "normalized_margin"):
-            found[f"{name}, {method}"] = get_label_quality_scores(y, p, method=method)
-    return found
 
 
 def measure(run: str, out: Path, device: str | None = None) -> None:
@@ -72,7 +45,9 @@ def measure(run: str, out: Path, device: str | None = None) -> None:
     clean = items.y if items.y_clean is None else items.y_clean
     true = np.array([number.get(items.class_name[c], -1) for c in clean[rows]])
     began = time.perf_counter()
-    theirs = cleanlab_scores(e.z.numpy(), e.f.numpy(), e.y.numpy())
+    z, f, y = e.z.numpy(), e.f.numpy(), e.y.numpy()
+    ways = {"regression on embeddings": z, "regression on features": (f - f.mean(0)) / f.std()}
+    theirs, _ = cleanlab_scores(np.unique(y, return_inverse=True)[1], ways, z)
     settings = subject.settings
     about = {
         "run": Path(run).name, "loss": settings.loss.split("(")[0],
@@ -80,6 +55,7 @@ def measure(run: str, out: Path, device: str | None = None) -> None:
         "noise": settings.noise or "none", "seed": settings.seed, "seconds": ours,
         "cleanlab_seconds": time.perf_counter() - began,
     }  # fmt: skip
+    theirs |= {"SelfClean on embeddings": selfclean_score(z, y), "SelfClean on features": selfclean_score(f, y)}
     votes = [suggest(e.z, e.y, foreign=way).y.numpy() for way in (False, True)]
     scores = {AUDIT_SCORE: found.quality.score, **found.single, **theirs}
     out.mkdir(parents=True, exist_ok=True)
@@ -147,8 +123,8 @@ def table(folder: Path, resamples: int, but: set[int]) -> dict:
 
 
 def rival(mean: dict) -> str | None:
-    """The best score of cleanlab, by what is known afterwards; None where it was not installed."""
-    return max((s for s in mean if s.startswith("cleanlab")), key=lambda s: mean[s]["AP"], default=None)
+    """The best score of cleanlab and SelfClean, by what is known afterwards."""
+    return max((s for s in mean if s.startswith(("cleanlab", "SelfClean"))), key=lambda s: mean[s]["AP"], default=None)
 
 
 def as_text(found: dict) -> str:

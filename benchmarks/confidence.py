@@ -34,6 +34,7 @@ PARTS = (
     "ProcSim(lam=0.1, score_by='loss')",
     "SuperLoss()",
     "PRISM(share=0.2)",
+    "N2D2()",
 )
 
 

@@ -112,6 +112,7 @@ def test_every_metric(name):
         "SuperLoss(tau='ema')",
         "SuperLoss(tau='log_classes')",
         "PRISM(share=0.3, window=1, memory=6, warmup=2)",
+        "N2D2(neighbours=3, least=0.8, memory=6)",
         "CoTeaching(share=0.4, ramp='1')",
         "CoTeachingPlus(share=0.4, start='0')",
         "LabelPosterior(repair=False, least=0.9)",

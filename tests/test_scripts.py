@@ -289,6 +289,83 @@ def test_merged_classes(start, tmp_path):
     assert re.search(r"^\| set, noise 0 \| 3 of 3 \| 0 \| 0 of 102 \(0.00\) \|", said, re.M)
 
 
+@pytest.fixture(scope="session")
+def feature_folder(tmp_path_factory):
+    """A folder with one set of features: four separate classes, with the labels of a careless person."""
+    folder, rng = tmp_path_factory.mktemp("features"), np.random.default_rng(0)
+    y = np.arange(80) % 4
+    x = 4 * np.eye(8)[y] + 0.5 * rng.standard_normal((80, 8))
+    np.savez(folder / "toy.npz", x=x.astype(np.float32), y=y, y_careless=np.where(np.arange(80) < 12, (y + 1) % 4, y))
+    return folder
+
+
+@starts(*(f"benchmarks/{name}.py" for name in ("label_noise", "label_worlds", "label_tables", "rivals")))
+def test_label_noise(feature_folder, tmp_path, capsys):
+    """Every cell is judged once; a second start has nothing to do, and the tables have every kind of noise."""
+    module, out = importlib.import_module("label_noise"), tmp_path / "grid"
+    words = ["--features", str(feature_folder), "--worlds", "two classes", "--out", str(out), "--quick"]
+    judges = ["--judges", "accuracy", "likewise", "SelfClean"]
+    module.main([*words, *judges])
+    assert len(list(out.glob("likewise/*.npz"))) == len(list(out.glob("SelfClean/*.npz"))) == 3 * 8 + 6
+    capsys.readouterr()
+    module.main([*words, *judges, "--table", str(out)])
+    said, found = capsys.readouterr().out, json.loads((out / "table.json").read_text("utf-8"))
+    assert " s\n" not in said and said.strip() == (out / "table.md").read_text("utf-8").strip()
+    assert found["detection"]["set"].keys() == {"toy", "two classes"} == found["detection"]["gaps"].keys()
+    assert {"plain, human careless", "copies, semantic 0.2", "long tail, uniform 0.5"} <= found["detection"][
+        "noise"
+    ].keys()
+    true = {line["noise"]: line["true"] for line in found["rates"]["lines"] if line["variant"] == "plain"}
+    assert true["uniform 0.3"] == pytest.approx(0.3, abs=0.01)
+    assert {tuple(line[:2]): line[3] > 0.9 for line in found["accuracy"]}["toy", "copies"]
+    assert found["rates"]["summary"]["likewise"]["cells"] == 30 and len(found["reliability"]) == 30
+    module.main(["--leak", "--quick"])
+    leaks = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["rounds"] for one in leaks] == [1, 2, 3, 5] and all(0 < one["percentile"] < 1 for one in leaks)
+
+
+def test_the_score_of_selfclean_by_hand():
+    z, y = np.random.default_rng(0).standard_normal((9, 3)), np.array([0, 0, 0, 0, 1, 1, 1, 1, 2])
+    z /= np.linalg.norm(z, axis=1, keepdims=True)
+    found = importlib.import_module("rivals").selfclean_score(z, y)
+    for i in range(9):
+        far = [(1 - float(z[i] @ z[j])) / 2 for j in range(9)]
+        other = [far[j] for j in range(9) if y[j] != y[i]]
+        own = min((far[j] for j in range(9) if y[j] == y[i] and j != i), default=max(other))
+        assert found[i] == pytest.approx(min(other) ** 2 / (own**2 + min(other) ** 2))
+
+
+def test_the_weighted_precision_of_a_grid_by_hand():
+    import torch
+
+    from likewise.metrics.detection import detection
+
+    weighted = importlib.import_module("label_tables").weighted_precision
+    rng = np.random.default_rng(0)
+    score, wrong = rng.integers(0, 8, 40) / 8, rng.random(40) < 0.3
+    times = rng.integers(0, 3, (2, 40))
+    for row, found in zip(times, weighted(score, wrong, times)):
+        many = np.repeat(np.arange(40), row)
+        assert found == pytest.approx(detection(torch.as_tensor(score[many]), torch.as_tensor(wrong[many])).AP)
+
+
+def test_noise_and_variants_of_a_grid(feature_folder):
+    worlds = importlib.import_module("label_worlds")
+    one = worlds.read_features(feature_folder / "toy.npz")
+    made = {v: worlds.prepare(one, worlds.Cell("toy", v, "semantic 0.2", 0), 60, 4) for v in worlds.VARIANTS}
+    assert len(made["plain"].given) == 60 and made["plain"].wrong.sum() == 12
+    sizes = np.sort(np.bincount(made["long tail"].true))
+    assert sizes.tolist() == [2, 2, 5, 20]  # 20 times 50 to the power of 0, -1/3, -2/3 and -1, at least 2
+    copies = made["copies"]
+    for picture in np.unique(copies.base):
+        rows = copies.base == picture
+        assert rows.sum() <= 3 and len(set(copies.given[rows])) == 1  # copies share their label
+    stranger = worlds.prepare(
+        worlds.simulate_world("open set", 0), worlds.Cell("open set", "plain", "uniform 0.0", 0), 0, 0
+    )
+    assert (stranger.wrong == (stranger.true == worlds.NO_CLASS)).all() and stranger.wrong.sum() == 110
+
+
 @starts("benchmarks/parity.py")
 def test_parity(tmp_path, capsys):
     pytest.importorskip("pytorch_metric_learning")
