@@ -63,6 +63,7 @@ class LabelPosterior(Confidence):
     own: Tensor
     rounds_seen: Tensor
     cluster: Tensor
+    outside: Tensor
     setting: Tensor
 
     def __init__(
@@ -102,6 +103,7 @@ class LabelPosterior(Confidence):
         self.register_buffer("own", torch.zeros(n))  # sum of the posteriors of the given label
         self.register_buffer("rounds_seen", torch.zeros(n))  # number of rounds that counted for the sample
         self.register_buffer("cluster", torch.full((n,), -1))  # near copies by the features of the first round
+        self.register_buffer("outside", torch.zeros(n, dtype=torch.bool))  # fits no class, by the features of the first round
         self.register_buffer("setting", torch.full((2,), -1.0))  # setting of `discriminate`, chosen in the first round
 
     def forward(
@@ -120,17 +122,18 @@ class LabelPosterior(Confidence):
             each, noise = self._discriminate(x, y)
             conflicts = self._conflicts(y)
             if noise.informative:
-                fits = self._add_round(each, noise, y, conflicts)
-                fits &= off_topic(x, y, self.classes).probability < 0.5
+                if not bool(self.rounds_seen.any()):
+                    self.outside.copy_(off_topic(x, y, self.classes).probability >= 0.5)
+                fits = self._add_round(each, noise, y, conflicts) & ~self.outside
             else:
-                fits = torch.ones_like(y, dtype=torch.bool)
+                fits = ~self.outside
         seen = self.rounds_seen.clamp_min(1)
         sure, place = (self.evidence / seen[:, None]).max(1)
         top = self.candidate.gather(1, place[:, None])[:, 0]
         own = self.own / seen
         untouched = self.rounds_seen == 0
         top, sure, own = y.where(untouched, top), sure.where(~untouched, 1), own.where(~untouched, 1)
-        used = (sure >= self.least) & ((top == y) | (self.repair & fits)) & (fits | (top == y))
+        used = (sure >= self.least) & ~self.outside & ((top == y) | (fits & self.repair))
         used &= ~(untouched & (conflicts >= 0))  # one of two labels is wrong, and nothing tells which
         top, used = keep_classes(top, used, own, y, self.classes)
         self.w.copy_(used.to(self.w))

@@ -8,6 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+MAX_CPU_MATRIX_ROWS = 512
+"""Maximum number of rows of a matrix whose eigenvectors the CPU computes faster than a GPU."""
+
 MIN_BETWEEN_VARIANCE = 1e-6
 """Smallest variance of the class centres, in units of the variance within classes, of a direction that is kept."""
 
@@ -65,10 +68,10 @@ def fit_class_density(
     scaled = white * (weight / weight.sum()).sqrt()
     noise = (1 / (count64 + 1)).where(count64 > 1e-3, 0).sum() / weight.sum()
     if scaled.shape[1] < len(scaled):  # fewer classes than features
-        value, side = torch.linalg.eigh(scaled.T @ scaled)
+        value, side = eigenvectors(scaled.T @ scaled)
         basis = scaled @ side / value.clamp_min(1e-300).sqrt()
     else:
-        value, basis = torch.linalg.eigh(scaled @ scaled.T)
+        value, basis = eigenvectors(scaled @ scaled.T)
     between = value - noise
     kept = between > MIN_BETWEEN_VARIANCE
     between, basis = between[kept], basis[:, kept]
@@ -78,3 +81,10 @@ def fit_class_density(
     projection = torch.linalg.solve_triangular(root.T, basis, upper=True)
     projection, centre, precision, unseen = (t.to(total) for t in (projection, centre, precision, 1 / (1 + between)))
     return ClassDensity(mean, projection, centre, precision, unseen)
+
+
+def eigenvectors(matrix: Float[Tensor, "K K"]) -> tuple[Float[Tensor, "K"], Float[Tensor, "K K"]]:
+    """Return eigenvalues and eigenvectors of a symmetric matrix, computed where that is faster."""
+    small = matrix.cpu() if len(matrix) <= MAX_CPU_MATRIX_ROWS else matrix
+    value, vector = torch.linalg.eigh(small)
+    return value.to(matrix.device), vector.to(matrix.device)

@@ -143,11 +143,12 @@ def discriminate(
     else:
         best = max((trial(way, SHRINK_GRID[0]) for way in scaled), key=lambda one: one.gain)
         best = max((best, *(trial(best.setting[0], shrink) for shrink in SHRINK_GRID[1:])), key=lambda one: one.gain)
-    first = best.evidence, fit_noise(best.evidence, y, seed=seed)
-    if rounds == 1 or not first[1].informative:
-        return first
-    again = replace(best.evidence, density=refit(best, first[1], y))
-    return max(first, (again, fit_noise(again, y, seed=seed)), key=lambda found: found[1].gain)
+    each, noise = best.evidence, fit_noise(best.evidence, y, seed=seed)
+    if rounds == 1 or not noise.informative:
+        return each, noise
+    again = replace(each, density=refit(best, noise, y))
+    plain = [fit_noise(one, y, similar=False, most=SELECTION_SCORES_LIMIT, seed=seed).gain for one in (each, again)]
+    return (again, fit_noise(again, y, seed=seed)) if plain[1] > plain[0] else (each, noise)
 
 
 def draw_folds(cluster: Int[Tensor, "N"], folds: int, seed: int) -> Int[Tensor, "N"]:
