@@ -366,6 +366,75 @@ def test_noise_and_variants_of_a_grid(feature_folder):
     assert (stranger.wrong == (stranger.true == worlds.NO_CLASS)).all() and stranger.wrong.sum() == 110
 
 
+@pytest.fixture
+def robust():
+    return importlib.import_module("robust")
+
+
+@starts("benchmarks/robust.py")
+def test_robust_heads_and_networks(robust, pictures, tmp_path, capsys):
+    """Heads and a whole network train, a second call has nothing left, and the table compares them by seed."""
+    rng, y = np.random.default_rng(0), np.arange(240) % 12
+    x = 3 * rng.normal(size=(12, 16))[y] + rng.normal(size=(240, 16))
+    np.savez(tmp_path / "blobs.npz", x=x, label=y, class_name=[f"c{c}" for c in y])
+    heads = ["--features", str(tmp_path), "--quick", "--losses", "ProxyAnchor", "--noise", "clean", "semantic 20 %"]
+    (tmp_path / "pictures").mkdir()
+    table = (pictures / "table.csv").read_text("utf-8").replace("\n", f"\n{pictures}/").removesuffix(f"{pictures}/")
+    (tmp_path / "pictures" / "squares.csv").write_text(table, "utf-8")
+    images = ["--images", str(tmp_path / "pictures"), "--quick", "--losses", "MultiSimilarity", "--seeds", "0"]
+    images += ["--noise", "uniform 20 %", "--epochs", "1", "--ways", "oracle", "robust"]
+    records = tmp_path / "records"
+    for words, count in ((heads, 10), (images, 2)):
+        for left in (count, 0):
+            robust.main([*words, "--out", str(records)])
+            assert f"{left} cells to train, {count - left} known\n" in capsys.readouterr().out
+    found = [one for file in sorted(records.glob("*.jsonl")) for one in robust.read_records(file)]
+    assert len(found) == 12 and all(0 <= one[metric] <= 1 for one in found for metric in ("R@1", "MAP@R"))
+    for one in found:
+        assert bool(one["rounds"]) == (one["way"] == "robust")
+        assert all(0 <= each["right labels touched"] <= 1 for each in one["rounds"])
+    robust.main(["--table", str(records)])
+    told = capsys.readouterr().out
+    assert re.search(
+        r"^\| head \| blobs \| ProxyAnchor \| semantic 20 % \| 2 \| [\d.]+ \| [\d.]+ \| [+-].* to .*\|$", told, re.M
+    )
+    assert re.search(
+        r"^\| network \| both \| uniform 20 % \| 1 \| [+-][\d.]+ \| .*\| squares [+-][\d.]+ \|$", told, re.M
+    )
+
+
+def test_robust_differences_by_hand(robust):
+    """Two seeds with gaps of 1 and 3: mean 2, and the interval is 12.706 standard errors of 1 wide to each side."""
+    cell = {"trained": "head", "data": "blobs", "loss": "ProxyAnchor", "noise": "uniform 20 %", "rounds": []}
+    scores = {("oracle", 0): 0.5, ("oracle", 1): 0.6, ("robust", 0): 0.51, ("robust", 1): 0.63, ("robust", 2): 0.9}
+    records = [cell | {"way": way, "seed": seed, "R@1": r, "MAP@R": r} for (way, seed), r in scores.items()]
+    ((key, pair),) = robust.compare(records).items()
+    assert key == ("head", "blobs", "ProxyAnchor", "uniform 20 %")
+    assert pair.differences("R@1") == pytest.approx([1, 3])
+    assert robust.difference_text(pair.differences("R@1")) == "+2.0 (-10.7 to +14.7)"
+
+
+def test_robust_counts_touched_right_labels(robust):
+    """Of 6 right labels one is dropped and one relabelled; of 4 wrong ones one is repaired: 2 of 6 right labels touched."""
+    facts = {"right before": 0.6, "labels used": 0.9, "right among used": 5 / 9, "wrong labels repaired": 0.25}
+
+    class Log:
+        def read_log(self):
+            return [{"step": 1, "relabelling": facts}, {"step": 20, "loss": 1.0}]
+
+    (found,) = robust.read_rounds(Log())
+    assert found["step"] == 1 and found["right labels touched"] == pytest.approx(2 / 6, abs=1e-6)
+
+
+def test_robust_groups_similar_classes(robust):
+    """Eight classes on two axes: the groups are the classes of one axis, and every class is in one group."""
+    y = np.arange(80) % 8
+    x = np.zeros((80, 2))
+    x[np.arange(80), (y >= 4).astype(int)] = 1 + 0.01 * y
+    groups = robust.group_classes(x, y)
+    assert sorted(map(sorted, groups)) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
 @starts("benchmarks/parity.py")
 def test_parity(tmp_path, capsys):
     pytest.importorskip("pytorch_metric_learning")

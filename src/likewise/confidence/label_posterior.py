@@ -103,7 +103,9 @@ class LabelPosterior(Confidence):
         self.register_buffer("own", torch.zeros(n))  # sum of the posteriors of the given label
         self.register_buffer("rounds_seen", torch.zeros(n))  # number of rounds that counted for the sample
         self.register_buffer("cluster", torch.full((n,), -1))  # near copies by the features of the first round
-        self.register_buffer("outside", torch.zeros(n, dtype=torch.bool))  # fits no class, by the features of the first round
+        self.register_buffer(
+            "outside", torch.zeros(n, dtype=torch.bool)
+        )  # fits no class, by the features of the first round
         self.register_buffer("setting", torch.full((2,), -1.0))  # setting of `discriminate`, chosen in the first round
 
     def forward(
