@@ -16,6 +16,7 @@ from likewise.audit.label_scores import class_sizes, loss_over_time, neighbour_v
 from likewise.audit.records import AuditSplit, ExplainedErrors, LabelQuality, SplitQuality, Subject, to_device
 from likewise.config import Audit
 from likewise.metrics.detection import detection, relabel_accuracy
+from likewise.numerics.off_topic import off_topic
 from likewise.retrieval.ranking import nearest
 from likewise.types import Items
 
@@ -49,6 +50,8 @@ def score_split(subject: Subject, name: str, explained: ExplainedErrors, config:
             LabelQuality(half, {}, y, half, half, 0.0, 0.0), {}, near, relabel.class_findings(y, y), 0.0
         )
     scored = score_labels(e.z, e.y, e.f, seed=config.seed)
+    outside = off_topic(e.z if e.f is None else e.f, e.y, int(e.y.max()) + 1, config.seed).probability
+    scored = dataclasses.replace(scored, off_topic=outside)
     if scored.uninformative:
         subject.notes.append(
             f"in the {name} split the features do not separate the classes, so hardly any label is flagged"
@@ -63,7 +66,12 @@ def score_split(subject: Subject, name: str, explained: ExplainedErrors, config:
     if name == "train" and subject.history is not None:
         single["loss_over_time"] = loss_over_time(subject.history)
     scored = dataclasses.replace(
-        scored, **{k: v.cpu() for k in ("score", "suggested", "confidence", "margin") for v in [getattr(scored, k)]}
+        scored,
+        **{
+            k: v.cpu()
+            for k in ("score", "suggested", "confidence", "margin", "off_topic")
+            for v in [getattr(scored, k)]
+        },
     )
     wrong = float((1 - scored.score)[class_sizes(e.y).cpu() > 1].sum())
     y = e.y.cpu()

@@ -126,7 +126,7 @@ class LabelQuality:
     `score` combines the `single` scores. `confidence`: probability of the suggested label if the given one is wrong;
     `margin`: its
     lead over the next label. `any` and `similar`: estimated shares of labels that are exchanged with any class, and with a
-    similar one.
+    similar one. `off_topic`: probability that the image fits no class; None: not computed.
     """
 
     score: Float[Tensor, "N"]
@@ -137,6 +137,7 @@ class LabelQuality:
     any: float
     similar: float
     uninformative: bool = False  # features separate classes no better than chance, so no label is flagged
+    off_topic: Float[Tensor, "N"] | None = None
 
 
 @dataclass(frozen=True, eq=False)
