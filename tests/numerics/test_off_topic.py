@@ -6,7 +6,7 @@ import torch
 from likewise.errors import LikewiseError
 from likewise.metrics.detection import detection
 from likewise.numerics.off_topic import (
-    COVARIANCE_SHRINKAGE,
+    COVARIANCE_SHRINK_SHARE,
     Predictive,
     _mixture_step,
     _weighted_quantiles,
@@ -58,7 +58,7 @@ def test_the_fit_whitens_the_shrunk_covariance_and_finds_the_spread_of_centres()
     known = fit_predictive(x, y, torch.ones(3000, dtype=torch.bool), 300)
     rest = x - torch.stack([x[y == c].mean(0) for c in range(300)])[y]
     within = rest.T @ rest / 2700
-    shrunk = (1 - COVARIANCE_SHRINKAGE) * within + COVARIANCE_SHRINKAGE * within.diagonal().mean() * torch.eye(
+    shrunk = (1 - COVARIANCE_SHRINK_SHARE) * within + COVARIANCE_SHRINK_SHARE * within.diagonal().mean() * torch.eye(
         4
     ).double()
     torch.testing.assert_close(known.map.T @ shrunk @ known.map, torch.eye(4).double(), rtol=0, atol=1e-9)

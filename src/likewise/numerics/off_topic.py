@@ -22,7 +22,7 @@ MAX_COMPONENTS = 256
 """Maximum number of principal components in which densities are fitted."""
 MIN_ROWS_PER_COMPONENT = 8
 """Minimum number of samples per principal component."""
-COVARIANCE_SHRINKAGE = 0.6
+COVARIANCE_SHRINK_SHARE = 0.6
 """Share of the multiple of the identity in the covariance within classes."""
 FOLD_COUNT, ROUND_COUNT = 4, 3
 """Folds of the cross-fitting; and fits, each on the samples that the fit before it found typical of their label."""
@@ -144,7 +144,7 @@ def fit_predictive(p: Float[Tensor, "N K"], y: Int[Tensor, "N"], used: Bool[Tens
     within = rest.T @ rest / (n - 1).clamp_min(0).sum().clamp_min(1)
     size = within.diagonal().mean().clamp_min(1e-12)
     eye = torch.eye(len(within), dtype=p.dtype, device=p.device)
-    values, vectors = _eigenvectors((1 - COVARIANCE_SHRINKAGE) * within + COVARIANCE_SHRINKAGE * size * eye)
+    values, vectors = _eigenvectors((1 - COVARIANCE_SHRINK_SHARE) * within + COVARIANCE_SHRINK_SHARE * size * eye)
     whiten = vectors / values.clamp_min(1e-12).sqrt()
     mean = mean @ whiten
     scatter, turn = _eigenvectors((mean * n[:, None]).T @ mean)
