@@ -435,6 +435,24 @@ def test_robust_groups_similar_classes(robust):
     assert sorted(map(sorted, groups)) == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
+@starts("benchmarks/off_topic.py")
+def test_off_topic(start, tmp_path):
+    rng = np.random.default_rng(0)
+    for name, shift in (("birds", 3), ("signs", -3), ("blank", 0)):
+        classes = 1 if name == "blank" else 8
+        y = np.arange(160) % classes
+        x = shift + rng.normal(size=(classes, 24))[y] + 0.3 * rng.normal(size=(160, 24))
+        np.savez(tmp_path / f"{name}.npz", x=x.astype(np.float32), y=y)
+    said, found = start("off_topic", str(tmp_path), "--quick", "--share", "0.05", "--skip", "birds:blank")
+    assert [(one["host"], one["kind"]) for one in found] == [
+        ("birds", None), ("birds", "signs"), ("signs", None), ("signs", "birds"), ("signs", "blank"),
+    ]  # fmt: skip
+    names = list(importlib.import_module("off_topic").RIVALS)
+    assert all(list(one["AUROC"]) == ["ours", *names] for one in found if one["kind"])
+    assert found[1]["AUROC"]["ours"] > 0.95 and found[0]["false"] <= 0.02 and found[1]["samples"] == 168
+    assert "| noise | host | foreign | ours |" in said and "| | worst | |" in said
+
+
 @starts("benchmarks/parity.py")
 def test_parity(tmp_path, capsys):
     pytest.importorskip("pytorch_metric_learning")

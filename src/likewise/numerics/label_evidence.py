@@ -18,10 +18,13 @@ from likewise.numerics.class_density import ClassDensity, fit_class_density
 from likewise.numerics.copy_clusters import copy_clusters, nearest_neighbours
 from likewise.numerics.label_noise import SCORE_BLOCK_SIZE, Noise, fit_noise, row_blocks, true_frequencies
 
+MAX_COMPONENTS = 512
+"""Maximum number of principal components of the features; with more, the scores are no better and take longer."""
+
 SHRINK_GRID = (0.5, 0.2, 0.8, 0.95)
 """Shrinkage of the covariance within classes; the value with the highest likelihood of the given labels is used."""
 
-SELECTION_SCORES_LIMIT = 2**19
+SELECTION_SCORES_LIMIT = 2**17
 """Maximum number of scores that the scaling and the shrinkage are chosen by."""
 
 VOTING_NEIGHBOURS_COUNT = 60
@@ -127,13 +130,13 @@ def discriminate(
         group: samples with the same number, 0 or more, belong together (a burst, a listing); -1: none.
         cluster: clusters of near copies, if they are known.
     """
-    centred = (x - x.mean(0)) / x.std().clamp_min(1e-12)
+    centred = principal_components(x)
     unit = F.normalize(centred, dim=1)
     near, distance = nearest_neighbours(unit, VOTING_NEIGHBOURS_COUNT)
     cluster = copy_clusters(near, distance, y, group) if cluster is None else cluster
     votes = neighbour_votes(near, distance, y, cluster, classes)
     fold = draw_folds(cluster, folds, seed)
-    scaled = {False: centred, True: unit * x.shape[1] ** 0.5}
+    scaled = {False: centred, True: unit * unit.shape[1] ** 0.5}
 
     def trial(of_unit_length: bool, shrink: float) -> _Trial:
         return _Trial(scaled[of_unit_length], (of_unit_length, shrink), y, fold, folds, votes, cluster, seed)
@@ -149,6 +152,16 @@ def discriminate(
     again = replace(each, density=refit(best, noise, y))
     plain = [fit_noise(one, y, similar=False, most=SELECTION_SCORES_LIMIT, seed=seed).gain for one in (each, again)]
     return (again, fit_noise(again, y, seed=seed)) if plain[1] > plain[0] else (each, noise)
+
+
+def principal_components(x: Float[Tensor, "N F"]) -> Float[Tensor, "N K"]:
+    """Return the features along their first `MAX_COMPONENTS` principal components, with mean 0 and variance 1 over all."""
+    x = x - x.mean(0)
+    if x.shape[1] > MAX_COMPONENTS:
+        device = "cpu" if x.device.type == "mps" else x.device  # MPS has no float64
+        basis = torch.linalg.eigh((x.T @ x).to(device, torch.float64))[1][:, -MAX_COMPONENTS:]
+        x = x @ basis.to(x)
+    return x / x.std().clamp_min(1e-12)
 
 
 def draw_folds(cluster: Int[Tensor, "N"], folds: int, seed: int) -> Int[Tensor, "N"]:

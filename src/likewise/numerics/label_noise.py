@@ -21,7 +21,7 @@ from torch import Tensor
 SCORE_BLOCK_SIZE = 2**23
 """Maximum number of scores that are computed at a time."""
 
-MAX_FITTED_SCORES = 2**21
+MAX_FITTED_SCORES = 2**20
 """Maximum number of scores (rows x classes) that the noise model is fitted on; of more rows, some are drawn at random."""
 
 MAX_SIMILARITY_CLASSES = 2048
@@ -51,6 +51,9 @@ SIMILAR_ONLY_SHARE = 0.95
 
 TABLE_UPDATES_COUNT = 3
 """Number of times that the table of similar classes and the other values are fitted in turn."""
+
+LIKELIHOOD_TOLERANCE = 1e-7
+"""Relative change of the log likelihood below which the fit stops."""
 
 PARAMETER_BOUNDS = ((-9.0, 5.0), (-9.0, 9.0))
 """Range of the logarithm of a weight, and of the log odds of a share."""
@@ -202,7 +205,10 @@ class _Likelihood:
         for _ in range(1 if similar == 0 else TABLE_UPDATES_COUNT):
             if similar != 0:
                 table = similar_classes(self._parts(torch.as_tensor(values), similar)[0])
-            values = minimize(self._objective, values, (similar, table), "L-BFGS-B", jac=True, bounds=bounds).x
+            found = minimize(
+                self._objective, values, (similar, table), "L-BFGS-B", jac=True, bounds=bounds, options={"ftol": LIKELIHOOD_TOLERANCE}
+            )  # fmt: skip
+            values = found.x
         p, any_share, similar_share, prior = self._parts(torch.as_tensor(values), similar)
         gain = float(self._log_likelihood(p, any_share, similar_share, table)) - self.chance
         weight = torch.as_tensor(values[:members]).exp() / self.scale.cpu()

@@ -22,7 +22,7 @@ MAX_COMPONENTS = 256
 """Maximum number of principal components in which densities are fitted."""
 MIN_ROWS_PER_COMPONENT = 8
 """Minimum number of samples per principal component."""
-COVARIANCE_SHRINKAGE = 0.6
+COVARIANCE_SHRINK_SHARE = 0.6
 """Share of the multiple of the identity in the covariance within classes."""
 FOLD_COUNT, ROUND_COUNT = 4, 3
 """Folds of the cross-fitting; and fits, each on the samples that the fit before it found typical of their label."""
@@ -63,21 +63,26 @@ class Predictive(NamedTuple):
     mean: Float[Tensor, "C K"]
     between: Float[Tensor, "K"]
 
-    def distances(self, p: Float[Tensor, "b K"], y: Int[Tensor, "b"]) -> Float[Tensor, "b C"]:
-        """Return -2 log density of each sample in each class, up to a constant; infinite for a class without samples, except y."""
+    def distances(self, p: Float[Tensor, "b K"], y: Int[Tensor, "b"]) -> tuple[Float[Tensor, "b"], Int[Tensor, "b"]]:
+        """Return the squared distance to the nearest class, and the class of the highest density.
+
+        Distances are in units of the predictive covariance, so that samples of a small class are expected to be as far from
+        it as those of a large one. The nearest class is the class of the highest density, or y: a small, wide class
+        accepts only samples with its label. A class without samples counts only if it is y.
+        """
         n, u = self.count[:, None], (p - self.origin) @ self.map
         centre = self.mean * (n * self.between / (n * self.between + 1))
         precision = 1 / (1 + self.between / (n * self.between + 1))
-        offset = (precision * centre.square() - precision.log()).sum(1)
-        found = u.square() @ precision.T - 2 * u @ (precision * centre).T + offset
+        square = u.square() @ precision.T - 2 * u @ (precision * centre).T + (precision * centre.square()).sum(1)
         own = torch.arange(len(n), device=y.device) == y[:, None]
-        return found.where(own | (self.count > 0), math.inf)
+        top = (square - precision.log().sum(1)).where(own | (self.count > 0), math.inf).argmin(1)
+        return square.gather(1, torch.stack([top, y], 1)).amin(1), top
 
 
 def off_topic(x: Float[Tensor, "N F"], y: Int[Tensor, "N"], classes: int, seed: int = 0) -> OffTopic:
     """Return the score and the probability that each sample belongs to no class.
 
-    The score is -2 log of the predictive density of the sample in its best class, fitted without the sample's fold,
+    The score is the squared distance to the nearest class by its predictive density, fitted without the sample's fold,
     standardised. Centres of classes have a normal prior, so a class of one or two samples is wide, and the sample of a
     class without other samples is compared with the prior.
 
@@ -106,7 +111,7 @@ def principal_components(z: Float[Tensor, "N F"]) -> Float[Tensor, "N K"]:
 
 
 def density_distances(p: Float[Tensor, "N K"], y: Int[Tensor, "N"], classes: int, seed: int) -> Float[Tensor, "N"]:
-    """Return -2 log predictive density of each sample in its best class, fitted without the fold of the sample.
+    """Return the squared distance of each sample to the nearest class, by densities fitted without the fold of the sample.
 
     Every fit but the first uses the samples that are typical of their label: the best class is the label, and the distance
     is not among the highest. Wrong labels and off-topic samples are thereby left out.
@@ -120,13 +125,17 @@ def density_distances(p: Float[Tensor, "N K"], y: Int[Tensor, "N"], classes: int
             outside[fold] = False
             known = fit_predictive(p, y, _restored(y, typical & outside, outside, classes), classes)
             for rows in _blocks(fold, classes):
-                best[fold[rows]], top[fold[rows]] = known.distances(p[fold[rows]], y[fold[rows]]).min(1)
+                best[fold[rows]], top[fold[rows]] = known.distances(p[fold[rows]], y[fold[rows]])
         typical = (top == y) & (best <= _quantile(best, 1 - TRIMMED_SHARE))
     return best
 
 
 def fit_predictive(p: Float[Tensor, "N K"], y: Int[Tensor, "N"], used: Bool[Tensor, "N"], classes: int) -> Predictive:
-    """Fit the covariance within classes, shrunk, and the variances of class centres by moments, to the used samples."""
+    """Fit the covariance within classes, shrunk, and the variances of class centres by moments, to the used samples.
+
+    C centres in K dimensions have no variance in K - C + 1 of them, where a new class may well differ: the variances of
+    centres are shrunk to their mean by K / (K + C).
+    """
     p, y = p[used], y[used]
     n = torch.bincount(y, minlength=classes).to(p)
     origin = p.mean(0)
@@ -135,12 +144,14 @@ def fit_predictive(p: Float[Tensor, "N K"], y: Int[Tensor, "N"], used: Bool[Tens
     within = rest.T @ rest / (n - 1).clamp_min(0).sum().clamp_min(1)
     size = within.diagonal().mean().clamp_min(1e-12)
     eye = torch.eye(len(within), dtype=p.dtype, device=p.device)
-    values, vectors = _eigenvectors((1 - COVARIANCE_SHRINKAGE) * within + COVARIANCE_SHRINKAGE * size * eye)
+    values, vectors = _eigenvectors((1 - COVARIANCE_SHRINK_SHARE) * within + COVARIANCE_SHRINK_SHARE * size * eye)
     whiten = vectors / values.clamp_min(1e-12).sqrt()
     mean = mean @ whiten
     scatter, turn = _eigenvectors((mean * n[:, None]).T @ mean)
     excess = (scatter - ((n > 0).sum() - 1)) / (n.sum() - n.square().sum() / n.sum()).clamp_min(1)
-    return Predictive(origin, whiten @ turn, n, mean @ turn, excess.clamp_min(0))
+    between = excess.clamp_min(0)
+    between = between.lerp(between.mean(), len(between) / (len(between) + int((n > 0).sum())))
+    return Predictive(origin, whiten @ turn, n, mean @ turn, between)
 
 
 def off_topic_probability(score: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
