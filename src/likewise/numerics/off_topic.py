@@ -36,6 +36,8 @@ MIXTURE_STEPS = 30
 """Number of EM steps from every start."""
 WEIBULL_SHAPE_BOUNDS = (0.7, 2.0)
 """Bounds of the shape of the distribution of scores above the median: 1 is exponential, 2 falls faster than a normal one."""
+MIN_DIFFUSE_SAMPLES, MIN_DIFFUSE_SHARE = 3, 0.3
+"""Number and share of the samples of a class with which they are the class itself and not off-topic."""
 MIN_LIKELIHOOD_GAIN = 10.0
 """Smallest gain of the log likelihood by off-topic samples; below it, no sample is off-topic."""
 
@@ -99,7 +101,17 @@ def off_topic(x: Float[Tensor, "N F"], y: Int[Tensor, "N"], classes: int, seed: 
     z = normalize(x.float())
     with full_precision_matmul(z):
         score = standardise(density_distances(principal_components(z), y, classes, seed))
-    return OffTopic(score, off_topic_probability(score))
+    return OffTopic(score, without_diffuse_classes(off_topic_probability(score), y))
+
+
+def without_diffuse_classes(probability: Float[Tensor, "N"], y: Int[Tensor, "N"]) -> Float[Tensor, "N"]:
+    """Return the probabilities with 0 for the samples of classes of which many would be off-topic.
+
+    Off-topic images are spread over the labels; many of them under one label are that class, which is diffuse.
+    """
+    flagged, size = torch.bincount(y, weights=(probability >= 0.5).double()), torch.bincount(y)
+    diffuse = (flagged >= MIN_DIFFUSE_SAMPLES) & (flagged >= MIN_DIFFUSE_SHARE * size)
+    return probability.masked_fill(diffuse[y], 0)
 
 
 def principal_components(z: Float[Tensor, "N F"]) -> Float[Tensor, "N K"]:
