@@ -31,7 +31,7 @@ def score_labels(
     Formula: the posterior of `Noise`: P(class | features, given label), from class densities and votes of neighbours that no
         sample's own label affects. score = posterior of the given label; the suggested label has the highest posterior of the
         others, confidence = its posterior / (1 - score), margin = its lead over the next one / (1 - score).
-    Differs: it is ours. Where the features say no more than the class frequencies, and for samples without another sample of
+    Differs: it is ours. Where the features explain labels no better than class frequencies do, and for samples without another sample of
         their class, the score is NaN: unknown.
 
     Args:

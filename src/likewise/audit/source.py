@@ -100,7 +100,6 @@ def subject_of_run(config: Audit, folder: Path, say: Callable[[str], None]) -> S
     assert e.e is not None and e.f is not None
     if embedder.layer_norm:
         e = dataclasses.replace(e, f=F.layer_norm(e.f, e.f.shape[1:]))
-    assert e.e is not None
     bad = (~e.e.isfinite().all(1)).nonzero()[:, 0]
     if len(bad):
         raise LikewiseError(

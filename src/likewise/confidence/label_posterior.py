@@ -86,15 +86,17 @@ class LabelPosterior(Confidence):
                 "LabelPosterior: classes >= 2, least in [0, 1], rounds >= 1, folds >= 2 and shrink in (0, 1] must hold, got "
                 f"classes={classes}, least={least}, rounds={rounds}, folds={folds}, shrink={shrink}"
             )
-        self.classes, self.labels, self.every, self.least, self.repair = classes, labels, every, least, repair
-        self.rounds, self.folds, self.shrink, self.seed, self.group, self.copies = (
-            rounds,
-            folds,
-            shrink,
-            seed,
-            group,
-            copies,
-        )
+        self.classes = classes
+        self.labels = labels
+        self.every = every
+        self.least = least
+        self.repair = repair
+        self.rounds = rounds
+        self.folds = folds
+        self.shrink = shrink
+        self.seed = seed
+        self.group = group
+        self.copies = copies
         n, k = len(labels), min(STORED_CANDIDATES_COUNT, classes)
         self.register_buffer("w", torch.ones(n))
         self.register_buffer("label", torch.as_tensor(labels).clone())  # label that the sample was last trained with
@@ -136,7 +138,7 @@ class LabelPosterior(Confidence):
         untouched = self.rounds_seen == 0
         top, sure, own = y.where(untouched, top), sure.where(~untouched, 1), own.where(~untouched, 1)
         used = (sure >= self.least) & ~self.outside & ((top == y) | (fits & self.repair))
-        used &= ~(untouched & (conflicts >= 0))  # one of two labels is wrong, and nothing tells which
+        used &= ~(untouched & (conflicts >= 0))  # one of two labels is wrong, and there is no evidence which
         top, used = keep_classes(top, used, own, y, self.classes)
         self.w.copy_(used.to(self.w))
         self.label.copy_(top)

@@ -10,9 +10,9 @@ SIMILARITY_BLOCK_SIZE = 2**25
 """Maximum number of similarities that are computed at a time."""
 
 MAX_COPY_DISTANCE = 0.35
-"""Maximum distance of two near copies, as a share of the distance to the neighbour `REFERENCE_RANK` of both."""
+"""Maximum distance of two near copies, as a share of the distance to the neighbour `SCALE_NEIGHBOURS_COUNT` of both."""
 
-REFERENCE_RANK = 16
+SCALE_NEIGHBOURS_COUNT = 16
 """Rank of the neighbour whose distance is the local scale; more copies of one image than this are not recognised."""
 
 
@@ -36,16 +36,16 @@ def copy_clusters(
 ) -> Int[Tensor, "N"]:
     """Return the number of the cluster of every sample: near copies, and samples of one group, are in one cluster.
 
-    Two samples are near copies if their distance is far below the distance to their `REFERENCE_RANK`-th neighbours. A cluster
+    Two samples are near copies if their distance is far below the distance to their `SCALE_NEIGHBOURS_COUNT`-th neighbours. A cluster
     that has more than half of the samples of a label is not taken for copies but for a compact class, and is divided again.
 
     Args:
         near, distance: as `nearest_neighbours` returns them.
         group: samples with the same number, 0 or more, belong together; -1: none.
     """
-    scale = distance[:, min(REFERENCE_RANK, distance.shape[1]) - 1]
+    scale = distance[:, min(SCALE_NEIGHBOURS_COUNT, distance.shape[1]) - 1]
     limit = MAX_COPY_DISTANCE * torch.minimum(scale[:, None], scale[near])
-    i, place = ((distance < limit) & (distance.shape[1] >= REFERENCE_RANK)).nonzero(as_tuple=True)
+    i, place = ((distance < limit) & (distance.shape[1] >= SCALE_NEIGHBOURS_COUNT)).nonzero(as_tuple=True)
     cluster = connected(len(y), i, near[i, place])
     classes = int(y.max()) + 1
     pair, at, count = (cluster * classes + y).unique(return_inverse=True, return_counts=True)

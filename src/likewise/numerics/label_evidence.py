@@ -33,7 +33,7 @@ VOTING_NEIGHBOURS_COUNT = 60
 VOTE_TEMPERATURE = 0.07
 """Temperature of the distances of voting neighbours, as a share of the median distance to the last of them."""
 
-VOTE_FLOOR = 0.02
+ADDED_VOTES_SHARE = 0.02
 """Votes that are added and spread over all classes: a class without votes is unlikely, not impossible."""
 
 
@@ -82,7 +82,7 @@ class Votes:
 
     def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "1 b C"]:
         weight = (-self.distance[rows]).softmax(1).nan_to_num(0.0)
-        votes = weight.new_full((len(rows), self.classes), VOTE_FLOOR / self.classes)
+        votes = weight.new_full((len(rows), self.classes), ADDED_VOTES_SHARE / self.classes)
         return votes.scatter_add_(1, self.y[self.near[rows]], weight).log()[None]
 
     def without(self, voter: Bool[Tensor, "N"]) -> Votes:

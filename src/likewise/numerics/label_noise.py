@@ -28,7 +28,7 @@ MAX_SIMILARITY_CLASSES = 2048
 """Maximum number of classes for which exchanges of similar classes are modelled; the table of more would not fit in memory."""
 
 MIN_SIMILARITY_SAMPLES = 15
-"""Minimum mean class size for which exchanges of similar classes are modelled; in smaller classes they cannot be told from
+"""Minimum mean class size for which exchanges of similar classes are modelled; in smaller classes they look like
 features that confuse these classes."""
 
 SIMILAR_CLASSES_COUNT = 7

@@ -11,7 +11,6 @@ import torch
 from likewise.config import Train
 from likewise.config.spec import build
 from likewise.contracts import BatchSampler, Confidence, Loss, Miner, Term
-from likewise.data.copies import exact_copies
 from likewise.distributed.sharded_proxies import shard
 from likewise.models.mixup import Mixup
 from likewise.models.teacher import Teacher
@@ -71,7 +70,7 @@ def build_components(config: Train, samples: Samples, device: torch.device) -> t
 
     embedders, losses = [embedder], [make(config.loss, Loss)]
     with torch.random.fork_rng(devices=[]):  # a confidence must not change the initial values of the terms
-        confidence = make(config.confidence, Confidence, **sample_facts(samples)) if config.confidence else None
+        confidence = make(config.confidence, Confidence, **samples.facts()) if config.confidence else None
     for number in range(1, confidence.peers if confidence else 1):
         other = replace(config, seed=config.seed + 1000 * number)  # same architecture, other initial weights
         embedders.append(to_device(make_embedder(other, samples.features, reseed=True), device))
@@ -85,12 +84,6 @@ def build_components(config: Train, samples: Samples, device: torch.device) -> t
     momentum = taught_miners[0].momentum if taught_miners else None
     teacher = None if momentum is None else Teacher(embedder, momentum)
     return Components(embedders, losses, confidence, terms, teacher, taught_miners, facts), sampler
-
-
-def sample_facts(samples: Samples) -> dict[str, Any]:
-    """Return values for the arguments of a confidence, from the rows of the training samples."""
-    items, rows = samples.items, samples.rows
-    return {"group": None if items.group is None else items.group[rows], "copies": lambda: exact_copies(items, rows)}
 
 
 def build_sampler(config: Train, facts: dict[str, Any]) -> BatchSampler:

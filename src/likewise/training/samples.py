@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.contracts import Protocol
+from likewise.data.copies import exact_copies
 from likewise.types import Items
 
 
@@ -48,6 +50,11 @@ class Samples:
     def features(self) -> int | None:
         """Length of the feature vectors; None for images."""
         return None if self.items.x is None else self.items.x.shape[1]
+
+    def facts(self) -> dict[str, Any]:
+        """Return values for the arguments of a confidence that specs may omit, from the rows of the samples."""
+        group = None if self.items.group is None else self.items.group[self.rows]
+        return {"group": group, "copies": lambda: exact_copies(self.items, self.rows)}
 
 
 def number_samples(loaded: Items, items: Items, protocol: Protocol, device: torch.device) -> Samples:
