@@ -100,12 +100,7 @@ def subject_of_run(config: Audit, folder: Path, say: Callable[[str], None]) -> S
     assert e.e is not None and e.f is not None
     if embedder.layer_norm:
         e = dataclasses.replace(e, f=F.layer_norm(e.f, e.f.shape[1:]))
-    bad = (~e.e.isfinite().all(1)).nonzero()[:, 0]
-    if len(bad):
-        raise LikewiseError(
-            f"audit: the network of '{run.path}' must return finite embeddings, but {len(bad)} are not (first: row "
-            f"{int(e.row[bad[0]])}); the training diverged, train again with --restart"
-        )
+    check_finite(e, run)
     if opened.similarity != "cosine":
         notes.append("errors and label scores use cosines, although this run's loss compares raw embeddings")
     split = split_by(protocol, items)
@@ -147,6 +142,17 @@ def subject_of_run(config: Audit, folder: Path, say: Callable[[str], None]) -> S
         history,
         before,
     )
+
+
+def check_finite(e: Embedded, run: Run) -> None:
+    """Raise unless all embeddings of a run are finite."""
+    assert e.e is not None
+    bad = (~e.e.isfinite().all(1)).nonzero()[:, 0]
+    if len(bad):
+        raise LikewiseError(
+            f"audit: the network of '{run.path}' must return finite embeddings, but {len(bad)} are not (first: row "
+            f"{int(e.row[bad[0]])}); the training diverged, train again with --restart"
+        )
 
 
 def start_features(config: Audit, opened: OpenRun, items: Items, every: np.ndarray) -> torch.Tensor | None:
