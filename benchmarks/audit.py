@@ -23,7 +23,7 @@ from measure import parse_with_quick
 from rivals import cleanlab_scores, selfclean_score
 
 from likewise.audit.attribution import explain
-from likewise.audit.label_quality import score_split
+from likewise.audit.label_quality import score_splits
 from likewise.audit.relabel import suggest
 from likewise.audit.source import open_subject
 from likewise.config import Audit
@@ -37,13 +37,11 @@ def measure(run: str, out: Path, device: str | None = None) -> None:
     began = time.perf_counter()
     config = Audit(targets=(run,), max_errors=0, max_classes=10, quiet=True, device=device, workers=0)
     subject = open_subject(config, say=print)
-    found = score_split(subject, "train", explain(subject, config), config)
+    found = score_splits(subject, explain(subject, config), config)["train"]
     ours = time.perf_counter() - began
     e, items = subject.splits["train"].e, subject.items
     rows = e.row.numpy()
-    number = {name: c for c, name in enumerate(subject.splits["train"].names)}
-    clean = items.y if items.y_clean is None else items.y_clean
-    true = np.array([number.get(items.class_name[c], -1) for c in clean[rows]])
+    true = (items.y if items.y_clean is None else items.y_clean)[rows]
     began = time.perf_counter()
     z, f, y = e.z.numpy(), e.f.numpy(), e.y.numpy()
     ways = {"regression on embeddings": z, "regression on features": (f - f.mean(0)) / f.std()}
@@ -56,11 +54,12 @@ def measure(run: str, out: Path, device: str | None = None) -> None:
         "cleanlab_seconds": time.perf_counter() - began,
     }  # fmt: skip
     theirs |= {"SelfClean on embeddings": selfclean_score(z, y), "SelfClean on features": selfclean_score(f, y)}
-    votes = [suggest(e.z, e.y, foreign=way).y.numpy() for way in (False, True)]
+    given = torch.as_tensor(items.y[rows])  # class numbers of the data, as in the suggestions
+    votes = [suggest(e.z, given, foreign=way).y.numpy() for way in (False, True)]
     scores = {AUDIT_SCORE: found.quality.score, **found.single, **theirs}
     out.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(
-        out / f"{Path(run).name}.npz", about=json.dumps(about), row=rows, given=e.y.numpy(), true=true,
+        out / f"{Path(run).name}.npz", about=json.dumps(about), row=rows, given=items.y[rows], true=true,
         suggested=found.quality.suggested.numpy(), sure=found.quality.confidence.numpy().astype(np.float32),
         first=votes[0], second=votes[1], names=list(scores),
         scores=np.stack([np.asarray(s, dtype=np.float32) for s in scores.values()]),

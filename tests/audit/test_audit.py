@@ -12,10 +12,11 @@ from PIL import Image
 
 from likewise.audit.audit import audit, folder_for, without_nan
 from likewise.audit.find_copies import load_image
+from likewise.audit.label_probability import ALONE_REASON
 from likewise.audit.label_quality import SCORE_DESCRIPTIONS
 from likewise.audit.read import read_findings
 from likewise.audit.source import open_subject
-from likewise.audit.states import ALONE_REASON, STATE_DESCRIPTIONS
+from likewise.audit.states import STATE_DESCRIPTIONS
 from likewise.audit.summary import findings_html
 from likewise.config import Audit, Train
 from likewise.data import load
@@ -53,8 +54,13 @@ def keeps_the_contract(found):
         for name in about["scores"]:
             assert line[name] == "" or 0 <= float(line[name]) <= 1, (name, line)
         state, suspect = line["state"], line["score"] != "" and float(line["score"]) < 0.5
-        assert state in STATE_DESCRIPTIONS and (state == "unknown") == (line["score"] == "")
-        assert bool(line["suggested"]) == suspect == (state == "flagged" or (state == "conflict" and suspect))
+        assert state in STATE_DESCRIPTIONS
+        assert state in ("unknown", "off-topic") if line["score"] == "" else state != "unknown"
+        assert (
+            bool(line["suggested"])
+            == (suspect and state != "off-topic")
+            == (state == "flagged" or (state == "conflict" and suspect))
+        )
         assert line["reason"] or state in ("ok", "flagged")
         assert line["suggested"] != line["label"]
     for name, one in about["parts"].items():
@@ -63,7 +69,8 @@ def keeps_the_contract(found):
         assert one["flagged"] == states["flagged"] + states["conflict"] and bool(one["unknown_reason"]) == bool(
             states["unknown"]
         )
-        assert one["wrong"] is None if states["unknown"] == one["samples"] else 0 <= one["wrong"] <= one["samples"]
+        known = [s for row, s in read.sample.items() if part[row] == name and s.score is not None]
+        assert 0 <= one["wrong"] <= one["samples"] if known else one["wrong"] is None
     assert {part[c["row"]] for c in ({"row": int(line["row"])} for line in lines(found.folder, "causes.csv"))} <= {
         "train"
     }
@@ -266,7 +273,7 @@ def test_acting_on_it(proxy, tmp_path):
 
 @pytest.fixture(scope="module")
 def spotted(tmp_path_factory):
-    """Embeddings with their pictures: a picture twice in two parts, one that is gone and one that is broken."""
+    """Embeddings with their pictures: a picture twice in two parts, and one each that is gone, broken and blank."""
     folder = tmp_path_factory.mktemp("spots")
     rng, names = np.random.default_rng(0), []
     for row in range(24):
@@ -276,6 +283,7 @@ def spotted(tmp_path_factory):
     (folder / "20.png").write_bytes((folder / "3.png").read_bytes())
     (folder / "5.png").unlink()
     (folder / "6.png").write_bytes(b"no picture")
+    Image.new("RGB", (48, 48), "grey").save(folder / "7.png")
     y = np.repeat(['owl, [red] "x"', "line\nbreak", "<b>naïve 日本</b>", "=cmd()"], 6)
     x = rng.normal(size=(4, 8))[np.repeat(np.arange(4), 6)] * 3 + rng.normal(size=(24, 8))
     np.savez(folder / "z.npz", x=x, label=y, path=names, split=np.where(np.arange(24) < 12, "train", "test"))
@@ -289,6 +297,11 @@ def test_embeddings_with_pictures(spotted, tmp_path):
     assert found.about["duplicates"] == {"train-test": 1} and [(d.row, d.other, d.kind) for d in read.duplicates] == [
         (3, 20, "same")
     ]
+    assert [(s.row, s.state, s.reason, s.decision) for s in read.off_topic] == [
+        (6, "off-topic", "unreadable image", "remove"), (7, "off-topic", "blank image", "remove")
+    ]  # fmt: skip
+    assert read.sample[5].state != "off-topic"  # a missing file says nothing about its sample
+    assert "unreadable image, probability 1" in (tmp_path / "audit.html").read_text("utf-8")
     assert "2 images could not be read, so near duplicates of them are not found" in found.about["notes"]
     assert {s.label for s in read.sample.values()} == {'owl, [red] "x"', "line\nbreak", "<b>naïve 日本</b>", "=cmd()"}
     text = (tmp_path / "audit.html").read_text("utf-8")
@@ -323,10 +336,10 @@ def test_vectors_without_a_model(tmp_path):
 @pytest.mark.parametrize(
     ("labels", "reason"),
     [
-        (["a"] * 9, "the split has one class"),
+        (["a"] * 9, "there is one class"),
         ([f"c{i}" for i in range(9)], "every class has one sample"),
         (["a", "b"], "every class has one sample"),
-        (["a", "a"], "the split has one class"),
+        (["a", "a"], "there is one class"),
     ],
 )
 def test_labels_that_nobody_can_judge_are_unknown(tmp_path, labels, reason):
@@ -369,6 +382,23 @@ def test_two_names_for_one_class_are_found(tmp_path):
     other = {line["label"]: line["state"] for line in lines(found.folder, "classes.csv") if line["kind"] != "merge"}
     assert len(other) == 11 and set(other.values()) == {"distinct"}
     assert "class 00 and second name, probability" in (found.folder / "audit.html").read_text("utf-8")
+
+
+def test_errors_and_names_that_cross_the_splits_of_a_run(make, tmp_path):
+    """Row 3, of a training class, has a label of a test class; the last test class is a second name of the first class."""
+    rng, y = np.random.default_rng(2), np.repeat(np.arange(16), 24)
+    x = rng.normal(size=(16, 12))[np.where(y == 15, 0, y)] * 1.5 + rng.normal(size=(384, 12))
+    y[3] = 12
+    np.savez(tmp_path / "crossed.npz", x=x, label=[f"class {c:02}" for c in y])
+    found = look(make("crossed", data=str(tmp_path / "crossed.npz"), steps=10).path, tmp_path / "audit")
+    read = keeps_the_contract(found)
+    assert read.sample[3].split == "test" and read.sample[0].split == "train"
+    assert read.sample[3].state == "flagged" and read.sample[3].suggested in ("class 00", "class 15")
+    assert {(one.label, one.partner) for one in read.classes if one.kind == "merge"} == {
+        ("class 00", "class 15"),
+        ("class 15", "class 00"),
+    }
+    assert len(read.exemplars("test", "class 00", 3)) == 3  # of another split
 
 
 def test_rows_in_no_part_are_told(tmp_path):

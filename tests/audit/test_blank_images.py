@@ -1,9 +1,11 @@
 import io
+from dataclasses import replace
 
 import numpy as np
 from PIL import Image, ImageFile
 
-from likewise.audit.blank_images import blank_images, blank_reason
+from likewise.audit.blank_images import blank_images, blank_reason, blank_rows
+from likewise.types import Items
 
 
 def photograph() -> Image.Image:
@@ -32,3 +34,17 @@ def test_reasons(monkeypatch):
 def test_rows():
     images = [photograph(), None, Image.new("RGB", (8, 8))]
     assert blank_images(images.__getitem__, 3) == {1: "unreadable image", 2: "blank image"}
+
+
+def test_rows_of_items(tmp_path):
+    photograph().save(tmp_path / "a.png")
+    Image.new("RGB", (8, 8)).save(tmp_path / "b.png")
+    (tmp_path / "c.png").write_bytes(b"no image")
+    half = np.asarray(photograph()).copy()
+    half[40:] = 0
+    Image.fromarray(half).save(tmp_path / "e.png")
+    path = tuple(f"{name}.png" for name in "abcde")  # d is missing
+    items = Items("toy", np.zeros(5, np.int64), ("wren",), path=path, root=str(tmp_path))
+    assert blank_rows(items, np.arange(5)) == {1: "blank image", 2: "unreadable image"}
+    assert blank_rows(items, np.array([0, 2])) == {2: "unreadable image"}
+    assert blank_rows(replace(items, path=None), np.arange(5)) == {}

@@ -10,6 +10,7 @@ from IPython.core.formatters import DisplayFormatter
 import likewise
 from likewise.audit.audit import audit
 from likewise.audit.label_audit import audit_labels
+from likewise.audit.label_probability import ALONE_REASON, UNINFORMATIVE_REASON
 from likewise.config import Audit
 from likewise.errors import LikewiseError
 
@@ -22,7 +23,7 @@ def spoiled():
     rng, y = np.random.default_rng(0), np.repeat(np.arange(4), 20)
     z = 10 * np.eye(4, 8)[y] + rng.normal(size=(80, 8))
     given = y.copy()
-    given[::10] = (given[::10] + 1) % 4
+    given[::10] = (given[::10] + np.array([1, 2, 3, 1, 3, 2, 1, 3])) % 4
     return z.astype(np.float32), y, given
 
 
@@ -105,4 +106,26 @@ def test_bad_input_is_named(spoiled):
 def test_classes_that_the_embeddings_do_not_separate_are_noted():
     rng = np.random.default_rng(0)
     found = audit_labels(rng.normal(size=(200, 8)), np.arange(200) % 4, device="cpu")
-    assert found.notes == ("these embeddings do not separate the classes, so hardly any label is flagged",)
+    assert found.is_unknown.all() and np.isnan(found.noise_rate) and len(found.issues) == 0
+    assert found.reason == UNINFORMATIVE_REASON and repr(found) == (
+        f"LabelAudit(200 labels, 0 flagged, 200 unknown ({UNINFORMATIVE_REASON}), noise rate unknown)"
+    )
+
+
+def test_a_class_of_one_group_is_unknown_and_groups_have_one_entry_per_sample(spoiled):
+    z, y, _ = spoiled
+    group = np.array([f"image {i}" for i in range(80)])
+    group[y == 1] = "burst"
+    found = audit_labels(z + np.random.default_rng(1).normal(size=z.shape), y, group=group, device="cpu")
+    assert found.is_unknown.tolist() == (y == 1).tolist() and found.reason == ALONE_REASON
+    assert "20 unknown (the only sample of its class, apart from copies)" in found.summary()
+    with pytest.raises(LikewiseError, match="group must have one entry for each of 80 samples"):
+        audit_labels(z, y, group=group[:3], device="cpu")
+
+
+def test_a_sample_of_no_class_is_told():
+    rng, y = np.random.default_rng(0), np.arange(400) % 8
+    z = 2 * rng.normal(size=(8, 24))[y] + rng.normal(size=(400, 24))
+    z[:4] = 12 * rng.normal(size=24) + 0.1 * rng.normal(size=(4, 24))
+    found = audit_labels(z, y, z, device="cpu")
+    assert (found.off_topic[:4] >= 0.5).all() and (found.off_topic[4:] < 0.5).all() and found.is_flagged[:4].all()

@@ -102,14 +102,18 @@ def test_merges_come_from_the_overlap_by_hand():
     pairs = torch.tensor([[0, 1, 0.01], [0, 2, 0.2], [2, 3, 0.98], [2, 1, torch.nan]]).T
     state = ("distinct", "distinct", "merge", "unknown")
     overlap = ClassOverlap(*pairs[:2].long(), *pairs[2].expand(4, -1), state)
-    found = with_overlap(class_findings(y, suggested), overlap)
+    found = with_overlap(class_findings(y, suggested), overlap, np.array([0, 3, 5, 6, 8]))
     assert found.partner is not None and found.overlap is not None
     assert found.kind == ("mixed", "clean", "merge", "merge", "clean")
-    assert found.partner.tolist() == [2, 2, 3, 2, -1]
+    assert found.partner.tolist() == [5, 5, 6, 5, -1]  # labels
     assert found.state == ("distinct", "unknown", "merge", "merge", "unknown")
     np.testing.assert_allclose(found.overlap, [0.2, np.nan, 0.98, 0.98, np.nan], rtol=1e-6)
-    assert with_overlap(class_findings(y, suggested), ClassOverlap(*pairs[:2, :0].long(), *pairs[2, :0].expand(4, -1), ())
-        ).state == ("unknown",) * 5  # fmt: skip
+    nothing = ClassOverlap(*pairs[:2, :0].long(), *pairs[2, :0].expand(4, -1), ())
+    assert with_overlap(class_findings(y, suggested), nothing, found.label).state == ("unknown",) * 5
+    part = with_overlap(
+        class_findings(y[20:60], suggested[20:60]), overlap, found.label
+    )  # of a split with two of the classes
+    assert part.partner is not None and part.partner.tolist() == [5, 6] and part.kind == ("clean", "merge")
 
 
 @pytest.mark.parity

@@ -18,7 +18,7 @@ from likewise.audit.page import write_page
 from likewise.audit.records import AuditSplit, ExplainedErrors, SplitQuality, Subject
 from likewise.audit.retrain import retrain
 from likewise.audit.source import open_subject
-from likewise.audit.states import ALONE_REASON, REVIEWED_STATES, STATE_DESCRIPTIONS, suggested_decision
+from likewise.audit.states import REVIEWED_STATES, STATE_DESCRIPTIONS, suggested_decision
 from likewise.audit.write import write_tables
 from likewise.config import Audit, check
 from likewise.io.files import make_folder, write_json
@@ -123,9 +123,7 @@ def unknown_reason(found: SplitQuality) -> str:
     unknown = found.state == "unknown"
     if not unknown.any():
         return ""
-    if found.quality.unknown_reason:
-        return found.quality.unknown_reason
-    return ALONE_REASON if found.alone[unknown].all() else "the evidence does not suffice"
+    return found.quality.unknown_reason or "the evidence does not suffice"
 
 
 def retrain_with_suggestions(

@@ -1,12 +1,18 @@
-"""Blank and truncated images, found by their pixels."""
+"""Blank, truncated and unreadable images, found by their pixels."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+from jaxtyping import Int
 from PIL import Image
+
+from likewise.audit.find_copies import load_image
+from likewise.data.images import file_of
+from likewise.types import Items
 
 BLANK_SIDE_PIXELS = 64
 """Side to which an image is reduced before its levels are compared, so that JPEG noise does not count."""
@@ -46,3 +52,13 @@ def blank_images(image: Callable[[int], Image.Image | None], count: int) -> dict
     with ThreadPoolExecutor(READ_THREADS) as pool:
         reasons = pool.map(lambda row: blank_reason(image(row)), range(count))
         return {row: reason for row, reason in enumerate(reasons) if reason is not None}
+
+
+def blank_rows(items: Items, rows: Int[np.ndarray, "N"]) -> dict[int, str]:
+    """Return the reason of every row whose image is blank or unreadable; a sample whose file is missing is left out.
+
+    A half blank image is not among them: it may show an object in its upper half.
+    """
+    there = [] if items.path is None else [row for row in rows.tolist() if os.path.exists(file_of(items, row))]
+    found = blank_images(lambda place: load_image(items, there[place]), len(there))
+    return {there[place]: reason for place, reason in found.items() if reason != "half blank image"}

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.audit import relabel
+from likewise.audit.blank_images import blank_rows
 from likewise.audit.influence import losses_of
 from likewise.audit.label_probability import score_labels
 from likewise.audit.label_scores import class_sizes, loss_over_time, neighbour_vote, rank_by_loss, self_gradient
@@ -54,18 +55,22 @@ def score_splits(subject: Subject, explained: ExplainedErrors, config: Audit) ->
     """
     names = list(subject.splits)
     own_split = subject.items.split is not None and bool((subject.items.split != "").any())
-    found = {}
+    found, blank = {}, blank_rows(subject.items, np.concatenate([one.e.row.numpy() for one in subject.splits.values()]))
     with bar("score labels", len(names), quiet=config.quiet) as progress:
         for some in [[name] for name in names] if own_split else [names]:
-            found |= score_together(subject, some, explained, config)
+            found |= score_together(subject, some, explained, config, blank)
             progress.advance(len(some))
     return found
 
 
 def score_together(
-    subject: Subject, names: list[str], explained: ExplainedErrors, config: Audit
+    subject: Subject, names: list[str], explained: ExplainedErrors, config: Audit, blank: dict[int, str]
 ) -> dict[str, SplitQuality]:
-    """Return the label scores of splits whose labels are compared with the classes of all of them."""
+    """Return the label scores of splits whose labels are compared with the classes of all of them.
+
+    Args:
+        blank: row of a blank or unreadable image -> reason.
+    """
     rows = torch.cat([subject.splits[name].e.row for name in names])
     y = torch.as_tensor(subject.items.y)[rows]
     group = None if subject.items.group is None else torch.as_tensor(subject.items.group)[rows]
@@ -81,8 +86,10 @@ def score_together(
     found, start = {}, 0
     for name in names:
         own = torch.arange(start, start + len(subject.splits[name].e.row))
-        classes = find_classes(y[own], scored.of(own), overlap, label.numpy())
-        found[name] = describe_split(subject, name, scored.of(own), classes, explained)
+        shows_nothing = {at: blank[row] for at, row in enumerate(rows[own].tolist()) if row in blank}
+        mine = scored.of(own).with_off_topic(torch.tensor(list(shows_nothing), dtype=torch.long))
+        classes = find_classes(y[own], mine, overlap, label.numpy())
+        found[name] = dataclasses.replace(describe_split(subject, name, mine, classes, explained), blank=shows_nothing)
         start += len(own)
     return found
 
@@ -150,9 +157,9 @@ def find_classes(
 ) -> ClassFindings:
     """Return for each class where its samples would go, and whether its nearest class is the same under another name.
 
-    A class of which no label can be scored has the kind "unknown".
+    An off-topic sample goes nowhere. A class of which no label can be scored has the kind "unknown".
     """
-    found = relabel.class_findings(y, scored.suggested.where(scored.score < 0.5, y))
+    found = relabel.class_findings(y, scored.suggested.where((scored.score < 0.5) & ~scored.is_off_topic, y))
     if overlap is not None:
         found = relabel.with_overlap(found, overlap, label)
     known = np.isin(found.label, y[~scored.score.isnan()].numpy())

@@ -122,7 +122,7 @@ def template_context(found: Findings) -> dict:
         "flagged": Counter(one.split for one in found.suspects if one.state == "flagged"),
         "scores": {name: about["scores"][name] for name in next(iter(found.single.values()), {})},
         "merges": [
-            (o, exemplars(found, o.split, o.label), exemplars(found, o.split, o.partner))
+            (o, found.exemplars(o.split, o.label, MAX_EXEMPLARS), found.exemplars(o.split, o.partner, MAX_EXEMPLARS))
             for o in merges[: MAX_ITEMS["merges"]]
         ],
         "merge_count": len(merges),
@@ -131,7 +131,9 @@ def template_context(found: Findings) -> dict:
         "kinds": kinds,
         "errors": {kind: without_mirrored(p for p in found.pair.values() if p.type == kind) for kind in types},
         "types": types,
-        "groups": [(one, exemplars(found, one.split, one.label)) for one in groups[: MAX_ITEMS["groups"]]],
+        "groups": [
+            (one, found.exemplars(one.split, one.label, MAX_EXEMPLARS)) for one in groups[: MAX_ITEMS["groups"]]
+        ],
         "all_groups": len(groups),
         "duplicates": duplicates(found),
         "perfect": [(0, 0), (noise_share(extra["measured"] or {}), 1), (1, 1)],
@@ -168,19 +170,13 @@ def suspects(found: Findings) -> dict[str, list[Suspect]]:
         shown[split] = [
             Suspect(
                 one,
-                exemplars(found, split, one.label, one.row),
-                exemplars(found, split, one.suggested, one.row),
+                found.exemplars(split, one.label, MAX_EXEMPLARS, [one.row]),
+                found.exemplars(split, one.suggested, MAX_EXEMPLARS, [one.row]),
                 Counter(found.sample[row].label for row in found.near.get(one.row, ())).most_common(),
             )
             for one in some
         ]
     return shown
-
-
-def exemplars(found: Findings, split: str, label: str, but: int | None = None) -> list[int]:
-    """Return the rows of a class with the highest label scores, without the row `but`."""
-    members = found.members.get((split, label), [])[: MAX_EXEMPLARS + 1]
-    return [row for row in members if row != but][:MAX_EXEMPLARS]
 
 
 def without_mirrored(pairs: Iterable[Pair]) -> list[Pair]:

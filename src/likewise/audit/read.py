@@ -12,7 +12,7 @@ import json
 import math
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePath
@@ -177,6 +177,13 @@ class Findings:
         first = self.sample[row].same_as
         return [] if first is None else [other for other in self.same_images[first] if other != row]
 
+    def exemplars(self, split: str, label: str, most: int, but: Collection[int] = ()) -> list[int]:
+        """Return the least suspect rows of a class, without the rows `but`: of this split, or of another if it has none."""
+        for name in (split, *(name for name in self.about["parts"] if name != split)):
+            if found := [row for row in self.members.get((name, label), ()) if row not in but]:
+                return found[:most]
+        return []
+
     def merges(self) -> list[ClassLine]:
         """Return classes that are one class under two names, the likeliest first; of two partners, the first name."""
         found = [one for one in self.classes if one.kind == "merge"]
@@ -294,7 +301,7 @@ def read_samples(file: Path, about: dict) -> tuple[dict[int, Sample], dict[int, 
                 f"audit: state must be one of {', '.join(STATE_DESCRIPTIONS)}, got {state!r} in line {line} of {file.name}; "
                 "audit again"
             )
-        if one.score is None and state != "unknown":
+        if one.score is None and state not in ("unknown", "off-topic"):
             raise LikewiseError(f"audit: score must be a number, got '' in line {line} of {file.name}; audit again")
         sample[one.row] = one._replace(split=one.split or UNSPLIT_NAME, state=state)
         if state in REVIEWED_STATES:

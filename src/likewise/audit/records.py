@@ -147,6 +147,23 @@ class LabelQuality:
         object.__setattr__(self, "unknown", unknown)
         object.__setattr__(self, "score", self.score.masked_fill(unknown, torch.nan))
 
+    @property
+    def is_off_topic(self) -> Bool[Tensor, "N"]:
+        """Whether each image is more likely of no class than of one; False if that was not computed."""
+        return torch.zeros_like(self.score, dtype=torch.bool) if self.off_topic is None else self.off_topic >= 0.5
+
+    def with_off_topic(self, places: Int[Tensor, "n"]) -> LabelQuality:
+        """Return the result with some samples that fit no class for certain: their labels are wrong, if they have a score."""
+        if not len(places):
+            return self
+        off_topic = torch.zeros_like(self.score) if self.off_topic is None else self.off_topic
+        wrong = self.score.clamp_max(0)  # NaN stays
+        return replace(
+            self,
+            off_topic=off_topic.index_fill(0, places, 1),
+            score=self.score.index_copy(0, places, wrong[places]),
+        )
+
     def of(self, rows: Int[Tensor, "n"]) -> LabelQuality:
         """Return the result for some of the samples, on the CPU."""
 
@@ -202,6 +219,7 @@ class SplitQuality:
     classes: ClassFindings
     alone: Bool[np.ndarray, "N"]  # whether no other sample of the split has the class
     copies: dict[int, CopyEvidence] = field(default_factory=dict)  # position in the split -> evidence
+    blank: dict[int, str] = field(default_factory=dict)  # position of a blank or unreadable image -> reason
 
     @property
     def wrong(self) -> float:
@@ -218,12 +236,11 @@ class SplitQuality:
     def state(self) -> np.ndarray:
         """The state of every sample, a key of `STATE_DESCRIPTIONS`.
 
-        If several apply, it is the first of conflict, off-topic, unknown and flagged.
+        If several apply, it is the first of conflict, off-topic, unknown and flagged; a blank image is always off-topic.
         """
         conflict = np.zeros(len(self.alone), bool)
-        conflict[[place for place, one in self.copies.items() if one.exact]] = True
-        off_topic = self.quality.off_topic
-        outside = conflict & False if off_topic is None else off_topic.numpy() >= 0.5
+        conflict[[place for place, one in self.copies.items() if one.exact and place not in self.blank]] = True
+        outside = self.quality.is_off_topic.numpy()
         cases = [conflict, outside, self.quality.score.isnan().numpy(), self.flagged.numpy()]
         return np.select(cases, ["conflict", "off-topic", "unknown", "flagged"], "ok")
 

@@ -127,21 +127,8 @@ def subject_of_run(config: Audit, folder: Path, say: Callable[[str], None]) -> S
     title = f"{run.path.resolve().name}: {brief(settings.loss)}"
     before = start_features(config, opened, items, every)
     return Subject(
-        title,
-        items,
-        splits,
-        test,
-        notes,
-        device,
-        run,
-        settings,
-        embedder,
-        opened.transform,
-        loss,
-        linear,
-        history,
-        before,
-    )
+        title, items, splits, test, notes, device, run, settings, embedder, opened.transform, loss, linear, history, before
+    )  # fmt: skip
 
 
 def check_finite(e: Embedded, run: Run) -> None:

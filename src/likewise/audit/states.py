@@ -13,9 +13,6 @@ STATE_DESCRIPTIONS = {
 }
 """State of an audited sample -> its meaning."""
 
-ALONE_REASON = "the only sample of its class"
-"""Reason for the state of a sample that has no other sample of its class to be compared with."""
-
 SuggestedDecision = Literal["keep", "relabel", "remove"]
 
 RARE_STATES = ("conflict", "off-topic", "unknown")

@@ -12,7 +12,6 @@ import numpy as np
 from likewise.audit.find_copies import Copies
 from likewise.audit.read import UNSPLIT_NAME
 from likewise.audit.records import ExplainedErrors, SplitQuality, Subject
-from likewise.audit.states import ALONE_REASON
 from likewise.data.schema import BOX_CORNERS
 from likewise.io.files import atomic_write, write_csv
 from likewise.types import Items
@@ -112,9 +111,9 @@ def suggestion_cells(subject: Subject, name: str, found: SplitQuality, place: in
     evidence = found.copies.get(place)
     said = "" if evidence is None else evidence.reason
     if state == "unknown":
-        return ["", "", "", said or (ALONE_REASON if found.alone[place] else found.quality.unknown_reason)]
+        return ["", "", "", said or found.quality.unknown_reason]
     if state == "off-topic":
-        return ["", "", "", said or "fits no class"]
+        return ["", "", "", found.blank.get(place) or said or "fits no class"]
     if not bool(found.flagged[place]):
         return ["", "", "", said]
     split = subject.splits[name]

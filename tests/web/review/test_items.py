@@ -27,7 +27,9 @@ CAUSES = "error,kind,direction,place,row,influence,relative\n12-14,confusion,har
 
 @pytest.fixture
 def findings(tmp_path):
-    (tmp_path / "audit.json").write_text('{"title": "birds", "root": "", "rows": 17, "pictures": false}')
+    (tmp_path / "audit.json").write_text(
+        '{"title": "birds", "root": "", "rows": 17, "pictures": false, "parts": {"train": {}, "test": {}}}'
+    )
     (tmp_path / "audit.csv").write_text(AUDIT)
     (tmp_path / "pairs.csv").write_text(PAIRS)
     (tmp_path / "causes.csv").write_text(
@@ -68,6 +70,14 @@ def test_a_sample_is_shown_with_its_classes_and_neighbours(findings):
     assert [one["row"] for one in panel["claimed"]] == [10]  # without itself
     assert [one["row"] for one in panel["instead"]] == [16]  # of its own part
     assert panel["near"] == [{"row": 15, "label": "tit"}, {"row": 10, "label": "wren"}]
+
+
+def test_a_class_of_another_split_is_shown_with_samples_of_that_split(findings):
+    [panel] = shown(findings, "13")["panels"]
+    assert panel["suggested"] == "wren" and findings.sample[13].split == "test"
+    assert [one["row"] for one in panel["instead"]] == [10, 11]
+    assert findings.exemplars("test", "wren", 1) == [10] and findings.exemplars("test", "wren", 2, [10]) == [11]
+    assert findings.exemplars("train", "robin", 2) == [16] and findings.exemplars("test", "owl", 2) == []
 
 
 def test_a_pair_is_shown_as_a_triple_with_its_causes(findings):

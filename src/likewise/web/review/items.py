@@ -81,6 +81,6 @@ def named(findings: Findings, row: int) -> dict:
 
 
 def exemplars(findings: Findings, row: int, label: str, but: list[int]) -> list[dict]:
-    """Return samples of a class in the split of `row`, the least suspect first."""
-    members = findings.members.get((findings.sample[row].split, label), [])[: MAX_SHOWN_SAMPLES + len(but)]
-    return [named(findings, row) for row in members if row not in but][:MAX_SHOWN_SAMPLES]
+    """Return samples of a class, from the split of `row` if it has the class, the least suspect first."""
+    split = findings.sample[row].split
+    return [named(findings, one) for one in findings.exemplars(split, label, MAX_SHOWN_SAMPLES, but)]
