@@ -1,177 +1,231 @@
-"""How labels come about: posteriors, shares and sharpness by hand, and what is not to be believed."""
+"""The noise model: probabilities, posterior and likelihood by hand, and noise that is recovered from simulated scores."""
 
-import itertools
 import math
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from likewise.numerics import label_noise
-from likewise.numerics import lda as discriminant
 from likewise.numerics.label_noise import (
+    MIN_PRIOR_SAMPLES,
+    SIMILAR_CLASSES_COUNT,
+    SIMILAR_ONLY_SHARE,
     Evidence,
     Noise,
     StoredScores,
-    discriminate,
-    fit_at_sharpness,
+    _Likelihood,
+    class_probabilities,
     fit_noise,
-    fit_shares,
+    row_blocks,
+    similar_classes,
+    true_frequencies,
 )
-from likewise.numerics.lda import Discriminant
 
 
-def scores(n=60, classes=4, wrong=0.2, seed=0):
-    """Scores that favour the true class, and given labels."""
+def world(n=4000, classes=8, uniform=0.0, similar=0.0, apart=5.0, pair=0.0, seed=0):
+    """Exact log densities of Gaussian classes, of which 2c and 2c + 1 may share a part; true and given labels.
+
+    Shares of the samples get any other class, or the other class of the pair.
+    """
     g = torch.Generator().manual_seed(seed)
-    true = torch.arange(n) % classes
-    table = torch.randn(n, classes, generator=g, dtype=torch.float64)
-    table[torch.arange(n), true] += 4
-    y, bad = true.clone(), torch.randperm(n, generator=g)[: round(wrong * n)]
-    y[bad] = (y[bad] + torch.randint(1, classes, (len(bad),), generator=g)) % classes
-    return table, y
-
-
-def test_the_posterior_by_hand():
-    scores, y = torch.tensor([[1.0, 0.2, -0.5], [0.3, 0.1, 2.0]]).double(), torch.tensor([1, 2])
-    table = torch.tensor([[0.0, 0.7, 0.3], [0.6, 0.0, 0.4], [0.5, 0.5, 0.0]]).double()
-    noise = Noise(2.0, 0.2, 0.1, table)
-    found = noise.posterior(scores, y)
-    plain = Noise(2.0, 0.2, 0.0, None).posterior(scores, y)
-    for i in range(2):
-        power = [math.exp(2.0 * float(s)) for s in scores[i]]
-        for similar, result in ((0.1, found), (0.0, plain)):
-            joint = []
-            for c in range(3):
-                said = 1 - 0.2 - similar if c == y[i] else 0.2 / 2 + similar * float(table[c, y[i]])
-                joint.append(power[c] / sum(power) * said)
-            assert result[i].tolist() == pytest.approx([j / sum(joint) for j in joint])
-
-
-def test_shares_of_a_mixture_are_the_most_likely_ones():
-    """No other shares on a grid make what was seen likelier."""
-    grid = torch.tensor([[a, b, 20 - a - b] for a, b in itertools.product(range(21), repeat=2) if a + b <= 20]) / 20
-    for seed in range(2):
-        ways = torch.rand(3, 60, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-        shares, likelihood = fit_shares(ways, steps=2000)
-        best = max(sum(math.log(float(s @ ways[:, i])) for i in range(60)) for s in grid.double())
-        by_hand = sum(math.log(float(torch.tensor(shares).double() @ ways[:, i])) for i in range(60))
-        assert sum(shares) == pytest.approx(1) and likelihood == pytest.approx(by_hand)
-        assert likelihood >= best - 1e-6
-
-
-@pytest.mark.parametrize("mixed", [False, True])
-def test_the_likelihood_at_a_sharpness_by_hand(mixed):
-    table, y = scores(30)
-    likelihood, noise = fit_at_sharpness(StoredScores(table), y, 0.6, mixed)
-    power = [[math.exp(0.6 * float(s)) for s in row] for row in table]
-    p = [[v / sum(row) for v in row] for row in power]
-    likeness = [[sum(one[a] * one[b] for one in p) if a != b else 0.0 for b in range(4)] for a in range(4)]
-    said = [[v / sum(row) for v in row] for row in likeness]
-    if mixed:
-        torch.testing.assert_close(noise.table, torch.tensor(said, dtype=torch.float64))
+    centre = torch.randn(classes, 8, generator=g).double()
+    if pair:
+        centre = F.normalize(centre[::2], dim=1).repeat_interleave(2, 0) * apart + pair * F.normalize(centre, dim=1)
     else:
-        assert noise.table is None and noise.similar == 0
-    by_hand = 0.0
-    for one, own in zip(p, y.tolist()):
-        any_other = noise.any * (1 - one[own]) / 3
-        similar = noise.similar * sum(one[c] * said[c][own] for c in range(4))
-        by_hand += math.log((1 - noise.any - noise.similar) * one[own] + any_other + similar)
-    assert noise.sharpness == 0.6 and likelihood == pytest.approx(by_hand)
+        centre = F.normalize(centre, dim=1) * apart
+    true = torch.randint(classes, (n,), generator=g)
+    x = centre[true] + torch.randn(n, 8, generator=g)
+    y, kind = true.clone(), torch.rand(n, generator=g)
+    y = torch.where(kind < uniform, (true + torch.randint(1, classes, (n,), generator=g)) % classes, y)
+    y = torch.where((kind >= uniform) & (kind < uniform + similar), true ^ 1, y)
+    return -0.5 * torch.cdist(x, centre).square(), true, y
 
 
-def test_the_likeliest_sharpness_wins():
-    table, y = scores()
-    tried = (0.1, 0.7, 1.5, 6.0)
-    each = [fit_at_sharpness(StoredScores(table), y, t, True) for t in tried]
-    best = max(range(4), key=lambda i: each[i][0])
-    assert fit_noise(StoredScores(table), y, tried).sharpness == tried[best] and 0 < best < 3
+def test_probabilities_and_posterior_by_hand():
+    scores = torch.tensor([[[1.0, 0.2, -0.5], [0.3, 0.1, 2.0]], [[0.0, -1.0, 0.5], [2.0, 1.0, 0.0]]]).double()
+    y, prior = torch.tensor([1, 2]), torch.tensor([0.5, 0.3, 0.2]).double()
+    table = torch.tensor([[0.0, 0.7, 0.3], [0.6, 0.0, 0.4], [0.9, 0.1, 0.0]]).double()
+    for similar, given in ((0.1, table), (0.0, None)):
+        noise = Noise((2.0, 0.5), 0.2, similar, given, prior.log(), 0.0, 2)
+        p, label, q = noise.probabilities(scores), noise.label_probabilities(y), noise.posterior(scores, y)
+        assert torch.equal(p, class_probabilities(scores, torch.tensor([2.0, 0.5]).double(), prior.log()))
+        for i in range(2):
+            power = [math.exp(2.0 * scores[0, i, c] + 0.5 * scores[1, i, c]) * float(prior[c]) for c in range(3)]
+            said = [0.2 / 2 + similar * float(table[c, y[i]]) for c in range(3)]
+            said[y[i]] = 1 - 0.2 - similar
+            joint = [power[c] * said[c] for c in range(3)]
+            assert p[i].tolist() == pytest.approx([v / sum(power) for v in power])
+            assert label[i].tolist() == pytest.approx(said)
+            assert q[i].tolist() == pytest.approx([j / sum(joint) for j in joint])
 
 
-def test_shares_are_fitted_by_the_rows_asked_for():
-    table, y = scores(400, wrong=0.2)
-    true = torch.arange(400) % 4
-    some = ((y == true) | (torch.arange(400) < 100)).nonzero()[:, 0]
-    found = fit_noise(StoredScores(table), y, (1.0,), by=some)
-    assert found[:3] == pytest.approx(fit_noise(StoredScores(table[some]), y[some], (1.0,))[:3])
-    whole = fit_noise(StoredScores(table), y, (1.0,))
-    assert found.any + found.similar < (whole.any + whole.similar) / 2  # most wrong ones were left out
-    assert fit_noise(StoredScores(table), y, (1.0,), by=torch.arange(400))[:3] == whole[:3]
+def test_labels_of_every_true_class_have_the_probability_1_in_all():
+    table = similar_classes(torch.rand(50, 5, generator=torch.Generator().manual_seed(0)).double())
+    noise = Noise((1.0,), 0.2, 0.15, table, torch.zeros(5).double(), 0.0, 1)
+    torch.testing.assert_close(noise.label_probabilities(torch.arange(5)).sum(0), torch.ones(5).double())
 
 
-def test_labels_no_likelier_than_by_chance_prove_nothing():
-    g = torch.Generator().manual_seed(0)
-    table, y = torch.randn(300, 6, generator=g), torch.randint(0, 6, (300,), generator=g)
-    assert fit_noise(StoredScores(table), y, (1.0, 2.0), proven=True) == Noise(0.0, 0.0, 0.0, None)
-    loose = fit_noise(StoredScores(table), y, (1.0, 2.0))
-    assert loose.any + loose.similar > 0.5  # what would be said without proof
-    good, given = scores(300)
-    plain, proven = (
-        fit_noise(StoredScores(good), given, (1.0,)),
-        fit_noise(StoredScores(good), given, (1.0,), proven=True),
-    )
-    assert proven[:3] == pytest.approx(plain[:3]) and 0.1 < proven.any + proven.similar < 0.3
+def test_true_frequencies_by_hand():
+    """Of 100, 200 and 700 samples, 20 % get one of the two other labels at random."""
+    true = torch.tensor([100.0, 200.0, 700.0]).double()
+    given = 0.8 * true + 0.2 * (1000 - true) / 2
+    torch.testing.assert_close(true_frequencies(given, 0.2), true / 1000)
+    torch.testing.assert_close(true_frequencies(true, 0.0), true / 1000)
+    few = torch.tensor([10.0, 190.0, 800.0]).double()  # 100 wrong labels were expected in every class at least
+    raw = [MIN_PRIOR_SAMPLES, (190 - 0.1 * 1000) / 0.7, (800 - 0.1 * 1000) / 0.7]
+    assert true_frequencies(few, 0.2).tolist() == pytest.approx([v / sum(raw) for v in raw])
+    most = true_frequencies(given, torch.tensor(2 / 3).double())  # labels at random: nothing is divided by 0
+    assert torch.isfinite(most).all() and float(most.sum()) == pytest.approx(1)
 
 
-def test_two_classes_the_wrong_way_round_prove_nothing():
-    y = torch.arange(100) % 2
-    table = 5 * torch.nn.functional.one_hot(1 - y, 2).double()
-    loose = fit_noise(StoredScores(table), y, (1.0,))
-    assert loose.any + loose.similar > 0.9
-    assert fit_noise(StoredScores(table), y, (1.0,), proven=True).sharpness == 0
+def test_similar_classes_by_hand():
+    p = torch.softmax(3 * torch.randn(40, 10, generator=torch.Generator().manual_seed(0)), 1).double()
+    found = similar_classes(p)
+    assert SIMILAR_CLASSES_COUNT == 7
+    for a in range(10):
+        both = {b: sum(float(row[a] * row[b]) for row in p) for b in range(10) if b != a}
+        near = sorted(both, key=lambda b: -both[b])[:7]
+        total = sum(both[b] for b in near)
+        assert found[a].tolist() == pytest.approx([both[b] / total if b in near else 0.0 for b in range(10)])
+    assert similar_classes(p[:, :2]).tolist() == [[0, pytest.approx(1)], [pytest.approx(1), 0]]
 
 
-def test_who_believes_nothing_doubts_nobody():
-    table, y = scores()
-    found = Noise(0.0, 0.0, 0.0, None).posterior(table, y)
-    assert torch.equal(found, torch.nn.functional.one_hot(y, 4).double())
+def gain_by_hand(tables, y, noise):
+    """Log likelihood of the given labels minus that by their frequencies, one sample at a time."""
+    classes, count = tables.shape[2], torch.bincount(y).tolist()
+    total = 0.0
+    for i, own in enumerate(y.tolist()):
+        total_scores = sum(w * (t[i] - t[i].max()) for w, t in zip(noise.weight, tables)) + noise.prior
+        power = [math.exp(v) for v in total_scores.tolist()]
+        p = [v / sum(power) for v in power]
+        given = (1 - noise.any - noise.similar) * p[own] + noise.any * (1 - p[own]) / (classes - 1)
+        if noise.table is not None:
+            given += noise.similar * sum(p[c] * float(noise.table[c, own]) for c in range(classes))
+        total += math.log(given) - math.log(count[own] / len(y))
+    return total / len(y)
 
 
-def test_similar_classes_that_would_explain_most_labels_away_are_left_out(monkeypatch):
-    table, y = scores()
-    plain = fit_noise(StoredScores(table), y, (1.0,), similar=False)
-    real = label_noise.fit_at_sharpness
-
-    def greedy(each, y, sharpness, mixed, min_probability):
-        likelihood, noise = real(each, y, sharpness, mixed, min_probability)
-        return likelihood, noise._replace(similar=0.9) if mixed else noise
-
-    monkeypatch.setattr(label_noise, "fit_at_sharpness", greedy)
-    assert fit_noise(StoredScores(table), y, (1.0,), proven=True) == plain
-
-
-def test_the_faintest_chances_make_no_table():
-    table, y = scores()
-    _, whole = fit_at_sharpness(StoredScores(table), y, 1.0, True)
-    _, cut = fit_at_sharpness(StoredScores(table), y, 1.0, True, min_probability=1e-19)
-    assert torch.equal(whole.table, cut.table)  # there are none so min_probability
-    _, coarse = fit_at_sharpness(StoredScores(table), y, 1.0, True, min_probability=0.9)
-    assert not coarse.table.any() and coarse.table.isfinite().all()
-
-
-def test_blocks_of_known_scores(monkeypatch):
-    table, y = scores(23)
-    known = StoredScores(table)
-    assert isinstance(known, Evidence) and known.classes == 4 and len(list(known.blocks())) == 1
-    whole = fit_noise(known, y, (1.0, 2.0))
-    monkeypatch.setattr(discriminant, "SCORE_BLOCK_SIZE", 20)
-    assert [rows.tolist() for rows in known.blocks()] == [list(range(i, min(i + 5, 23))) for i in range(0, 23, 5)]
-    assert fit_noise(known, y, (1.0, 2.0))[:3] == pytest.approx(whole[:3])
+@pytest.mark.parametrize("similar", [0.0, SIMILAR_ONLY_SHARE, None])
+def test_the_likelihood_by_hand_and_no_likelier_values_nearby(similar):
+    scores, _, y = world(300, uniform=0.1, similar=0.2, apart=2.5, pair=3.0)
+    g = torch.Generator().manual_seed(1)
+    tables = torch.stack([scores, scores + 3 * torch.randn(scores.shape, generator=g).double()])
+    noise = _Likelihood(tables, y, torch.bincount(y)).maximum(similar)
+    assert noise.fitted == 300 and noise.gain == pytest.approx(gain_by_hand(tables, y, noise), abs=1e-9)
+    assert (noise.table is None) == (similar == 0)
+    if similar is not None:
+        assert noise.similar == pytest.approx(similar * (noise.any + noise.similar))
+    expected = true_frequencies(torch.bincount(y).double(), noise.any).log()
+    torch.testing.assert_close(noise.prior, expected)
+    for factor in (0.8, 1.25):
+        for m in range(2):
+            weight = tuple(w * factor if m == i else w for i, w in enumerate(noise.weight))
+            assert gain_by_hand(tables, y, noise._replace(weight=weight)) < noise.gain + 1e-5
+        part = {"any": factor * noise.any, "similar": factor * noise.similar}
+        prior = true_frequencies(torch.bincount(y).double(), part["any"]).log()
+        assert gain_by_hand(tables, y, noise._replace(prior=prior, **part)) < noise.gain + 1e-5
 
 
-def test_rounds_by_hand():
-    """A fit by the labels, then one by what the first makes of them."""
-    g = torch.Generator().manual_seed(0)
-    y = torch.arange(90) % 3
-    x = 1.5 * torch.randn(3, 5, generator=g, dtype=torch.float64)[y] + torch.randn(90, 5, generator=g).double()
-    each, noise = discriminate(x, y, 3, folds=4, shrink=0.3, seed=7)
-    fold = torch.randperm(90, generator=torch.Generator().manual_seed(7)) % 4
-    mine, rows = Discriminant((x - x.mean(0)) / x.std(), fold, 4, 3), torch.arange(90)
-    mine.add(rows, torch.nn.functional.one_hot(y, 3).double())
-    mine.fit(0.3)
-    first = fit_noise(mine, y)
-    once = discriminate(x, y, 3, rounds=1, folds=4, shrink=0.3, seed=7)
-    assert torch.equal(once[0].scores(rows), mine.scores(rows)) and once[1][:3] == first[:3]
-    mine.add(rows, first.posterior(mine.scores(rows), y))
-    mine.fit(0.3)
-    assert isinstance(each, Evidence) and torch.allclose(each.scores(rows), mine.scores(rows))
-    assert noise[:3] == pytest.approx(fit_noise(mine, y)[:3])
+def test_informative_is_more_than_the_gain_of_fitting():
+    """Four parameters cost log(n) each."""
+    noise = Noise((1.0, 1.0), 0.1, 0.0, None, torch.zeros(3), 0.0, 100)
+    limit = 4 * math.log(100) / 100
+    assert noise._replace(gain=limit * 1.001).informative and not noise._replace(gain=limit * 0.999).informative
+    assert not noise._replace(gain=limit * 0.999, weight=(1.0, 1.0, 1.0)).informative
+    assert noise._replace(gain=limit * 0.999, weight=(1.0,)).informative
+    assert noise._replace(gain=limit * 0.999, fitted=200).informative  # log(200) / 200 is smaller
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.3, 0.6])
+def test_uniform_noise_is_recovered(share):
+    """A share of 4000 samples has a standard error of 0.008 at most; 0.02 is more than two and a half of these."""
+    scores, true, y = world(uniform=share)
+    noise = fit_noise(StoredScores(scores[None]), y)
+    assert noise.any + noise.similar == pytest.approx(float((true != y).double().mean()), abs=0.02)
+    assert noise.similar < 0.02 and noise.informative
+    assert noise.weight[0] == pytest.approx(1, abs=0.15)  # the scores are exact log densities
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3])
+@pytest.mark.parametrize("apart", [2.5, 5.0])
+@pytest.mark.parametrize("pair", [2.0, 3.0])
+def test_noise_between_similar_classes_is_recovered(share, apart, pair):
+    """Pairs of which part cannot be told apart: the fit must start with sharp scores too, or blunt scores explain the noise."""
+    scores, true, y = world(similar=share, apart=apart, pair=pair)
+    noise = fit_noise(StoredScores(scores[None]), y)
+    assert noise.any + noise.similar == pytest.approx(float((true != y).double().mean()), abs=0.04)
+    assert noise.similar > 4 * noise.any
+
+
+@pytest.mark.parametrize("pair", [2.0, 3.0])
+def test_uniform_noise_and_noise_between_similar_classes_are_told_apart(pair):
+    scores, _, y = world(uniform=0.1, similar=0.2, apart=2.5, pair=pair)
+    noise = fit_noise(StoredScores(scores[None]), y)
+    assert noise.any == pytest.approx(0.1, abs=0.04) and noise.similar == pytest.approx(0.2, abs=0.04)
+
+
+def test_confusable_classes_without_noise_have_none():
+    scores, _, y = world(apart=2.5, pair=2.0)
+    noise = fit_noise(StoredScores(scores[None]), y)
+    assert noise.any + noise.similar < 0.02
+
+
+def test_the_better_table_has_the_weight():
+    scores, _, y = world(uniform=0.2)
+    junk = torch.randn(scores.shape, generator=torch.Generator().manual_seed(5)).double()
+    noise = fit_noise(StoredScores(torch.stack([junk, scores, 3 * scores + 7])), y)
+    assert noise.weight[0] < 0.1 and noise.weight[1] + 3 * noise.weight[2] == pytest.approx(1, abs=0.15)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_labels_that_the_scores_do_not_explain_are_not_informative(seed):
+    g = torch.Generator().manual_seed(seed)
+    table, y = torch.randn(1, 600, 6, generator=g), torch.randint(0, 6, (600,), generator=g)
+    assert not fit_noise(StoredScores(table), y).informative
+    scores, _, y = world(1000, classes=10, uniform=0.9, seed=seed)  # every given label is as frequent in every class
+    assert not fit_noise(StoredScores(scores[None]), y).informative
+
+
+def test_labels_that_are_all_exchanged_are_not_informative():
+    """The model has no more than 1 - 1 / C wrong labels: two classes the wrong way round cannot be told from random ones."""
+    y = torch.arange(200) % 2
+    table = 5 * F.one_hot(1 - y, 2).double()[None]
+    noise = fit_noise(StoredScores(table), y)
+    assert not noise.informative and noise.any <= 0.5
+
+
+def test_similar_classes_are_modelled_only_where_they_can_be(monkeypatch):
+    scores, _, y = world(2000, similar=0.2, apart=2.5, pair=3.0)
+    each = StoredScores(scores[None])
+    assert fit_noise(each, y).similar > 0.1
+    assert fit_noise(each, y, similar=False).table is None
+    few = torch.arange(label_noise.MIN_SIMILARITY_SAMPLES * 8 - 1)
+    assert fit_noise(StoredScores(scores[None, few]), y[few]).table is None
+    for name, value in (("MAX_SIMILARITY_CLASSES", 7), ("MAX_SIMILAR_LOSS", -9.0), ("MIN_SIMILAR_GAIN", 9.0)):
+        with monkeypatch.context() as patch:
+            patch.setattr(label_noise, name, value)
+            assert fit_noise(each, y).table is None, name
+
+
+def test_many_samples_are_fitted_on_some():
+    scores, true, y = world(uniform=0.3)
+    some = fit_noise(StoredScores(scores[None]), y, most=1000 * 8, seed=3)
+    rows = torch.randperm(4000, generator=torch.Generator().manual_seed(3))[:1000].sort().values
+    by_hand = _Likelihood(scores[None, rows], y[rows], torch.bincount(y)).maximum(0.0)
+    assert some.fitted == 1000 and some.gain == pytest.approx(by_hand.gain) and some.any == pytest.approx(by_hand.any)
+    assert some.any == pytest.approx(float((true != y).double().mean()), abs=0.045)  # three standard errors of 1000
+    assert fit_noise(StoredScores(scores[None]), y, most=1).fitted == 16  # two per class at least
+
+
+def test_blocks_of_stored_scores(monkeypatch):
+    scores, _, y = world(230, uniform=0.2)
+    each = StoredScores(scores[None])
+    assert isinstance(each, Evidence) and each.classes == 8 and len(list(each.blocks())) == 1
+    whole = fit_noise(each, y)
+    monkeypatch.setattr(label_noise, "SCORE_BLOCK_SIZE", 8 * 50 + 7)
+    assert [len(rows) for rows in each.blocks()] == [50] * 4 + [30]
+    assert torch.equal(torch.cat(list(row_blocks(230, 8, y.device))), torch.arange(230))
+    assert torch.equal(each.scores(torch.tensor([3, 1])), scores[None, [3, 1]])
+    parts = fit_noise(each, y)
+    assert parts.weight == whole.weight and parts[1:3] == whole[1:3] and parts.gain == whole.gain

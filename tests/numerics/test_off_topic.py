@@ -13,6 +13,7 @@ from likewise.numerics.off_topic import (
     fit_predictive,
     off_topic,
     off_topic_probability,
+    without_diffuse_classes,
 )
 
 
@@ -135,3 +136,25 @@ def test_the_result_repeats_and_too_little_data_is_an_error():
     assert torch.equal(first.score, second.score) and torch.isfinite(first.score).all()
     with pytest.raises(LikewiseError, match="off_topic: two samples and a class are needed, got 1 samples"):
         off_topic(x[:1], y[:1], 3)
+
+
+def test_the_samples_of_a_diffuse_class_are_not_off_topic_by_hand():
+    """Flagged are 3 of 10 samples, 2 of 2, 3 of 11 and 4 of 5; at least 3 samples and 30 % make a class diffuse."""
+    size, flagged = [10, 2, 11, 5], [3, 2, 3, 4]
+    y = torch.arange(4).repeat_interleave(torch.tensor(size))
+    p = torch.cat([torch.tensor([0.9] * f + [0.4] * (n - f)) for n, f in zip(size, flagged)])
+    expected = torch.where((y == 0) | (y == 3), 0.0, p)
+    assert torch.equal(without_diffuse_classes(p, y), expected)
+    order = torch.randperm(28, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(without_diffuse_classes(p[order], y[order]), expected[order])
+    assert torch.equal(without_diffuse_classes(p.double(), y), expected.double())
+
+
+def test_a_wide_class_is_kept_and_foreign_samples_of_many_labels_are_not():
+    x, y, foreign, _ = simulated()
+    g = torch.Generator().manual_seed(4)
+    x[y == 7] = x[y == 7] + 4 * torch.randn(int((y == 7).sum()), 40, generator=g)
+    found = off_topic(x, y, 20)
+    assert (off_topic_probability(found.score)[y == 7] >= 0.5).double().mean() > 0.3  # by their scores, they would be
+    assert (found.probability[y == 7] == 0).all()
+    assert (found.probability[foreign & (y != 7)] >= 0.5).double().mean() > 0.8

@@ -48,8 +48,11 @@ def test_the_state_is_everything(items, make, changes):
     )
     with torch.no_grad():
         for part in state.components.modules().values():
-            for t in part.state_dict().values():
-                t.add_(1)
+            for name, t in part.state_dict().items():
+                if name == "cluster":  # one cluster of all samples could not be divided into folds
+                    t.copy_(torch.arange(len(t)))
+                else:
+                    t.logical_not_() if t.dtype == torch.bool else t.add_(1)
     state.step = 7
     state.monitor.last[0] = torch.arange(144.0)
     state.monitor.add("weight", torch.tensor(0.5))

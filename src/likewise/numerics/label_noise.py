@@ -55,6 +55,10 @@ TABLE_UPDATES_COUNT = 3
 LIKELIHOOD_TOLERANCE = 1e-7
 """Relative change of the log likelihood below which the fit stops."""
 
+START_SHARES_AND_WEIGHTS = ((0.05, 1.5), (0.4, 8.0))
+"""Noise share and weight of the standardised scores with which the fit starts: few wrong labels and blunt scores, or many and
+sharp ones. From blunt scores alone, noise between similar classes may end as features that confuse these classes."""
+
 PARAMETER_BOUNDS = ((-9.0, 5.0), (-9.0, 9.0))
 """Range of the logarithm of a weight, and of the log odds of a share."""
 
@@ -174,7 +178,7 @@ def fit_noise(
     alike = fit.maximum(SIMILAR_ONLY_SHARE)
     if alike.gain < plain.gain - MAX_SIMILAR_LOSS:
         return plain
-    both = fit.maximum(None)
+    both = max(fit.maximum(None), alike, key=lambda noise: noise.gain)
     return both if both.gain > plain.gain + MIN_SIMILAR_GAIN else plain
 
 
@@ -192,26 +196,33 @@ class _Likelihood:
     def maximum(self, similar: float | None) -> Noise:
         """Return the most likely noise; `similar`: share of similar classes in the noise, None: fitted too."""
         with threadpool_limits(1, "blas"):  # threads only wait for each other on vectors of four numbers
-            found = [self._climb(similar, start) for start in (0.05, 0.4)]
+            found = [self._climb(similar, *start) for start in START_SHARES_AND_WEIGHTS]
         return max(found, key=lambda noise: noise.gain)
 
-    def _climb(self, similar: float | None, start: float) -> Noise:
+    def _climb(self, similar: float | None, share: float, weight: float) -> Noise:
         members = len(self.scores)
         values = np.array(
-            [math.log(1.5 / members)] * members + [math.log(start / (1 - start))] + [1.0] * (similar is None)
+            [math.log(weight / members)] * members + [math.log(share / (1 - share))] + [1.0] * (similar is None)
         )
         bounds = [PARAMETER_BOUNDS[0]] * members + [PARAMETER_BOUNDS[1]] * (len(values) - members)
-        table = None
+        table, tried = None, []
         for _ in range(1 if similar == 0 else TABLE_UPDATES_COUNT):
             if similar != 0:
                 table = similar_classes(self._parts(torch.as_tensor(values), similar)[0])
             found = minimize(
-                self._objective, values, (similar, table), "L-BFGS-B", jac=True, bounds=bounds, options={"ftol": LIKELIHOOD_TOLERANCE}
+                self._objective, values, (similar, table), "L-BFGS-B", jac=True, bounds=bounds,
+                options={"ftol": LIKELIHOOD_TOLERANCE},
             )  # fmt: skip
             values = found.x
+            tried.append(self._noise(values, similar, table))
+        return max(
+            tried, key=lambda noise: noise.gain
+        )  # the table of very sharp scores may be worse than the one before
+
+    def _noise(self, values: np.ndarray, similar: float | None, table: Tensor | None) -> Noise:
         p, any_share, similar_share, prior = self._parts(torch.as_tensor(values), similar)
         gain = float(self._log_likelihood(p, any_share, similar_share, table)) - self.chance
-        weight = torch.as_tensor(values[:members]).exp() / self.scale.cpu()
+        weight = torch.as_tensor(values[: len(self.scores)]).exp() / self.scale.cpu()
         return Noise(
             tuple(weight.tolist()), float(any_share), float(similar_share), table, prior.log(), gain, len(self.y)
         )
