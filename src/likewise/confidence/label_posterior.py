@@ -20,11 +20,6 @@ STORED_CANDIDATES_COUNT = 8
 MIN_CLASS_SAMPLES = 4
 """Number of samples that a class keeps, or all of them if it has fewer: with fewer, it would have hardly any pairs."""
 
-MIN_FIT_QUANTILE = 0.2
-"""Quantile of the samples that agree with their labels: a sample that fits its likeliest class less than these is not relabelled.
-
-Of images of other classes with random labels, 55 to 93 % are below it, on six sets, and 12 to 20 % of samples to be relabelled."""
-
 MAX_CONFLICT_SHARE = 0.05
 """Share of samples in conflicting copies above which the data is taken to have several labels per image."""
 
@@ -41,8 +36,8 @@ class LabelPosterior(Confidence):
         the label becomes argmax q; the sample is dropped if max q < `least`
     Differs: it is ours. A round in which the features explain the labels no better than chance changes nothing. A round does not
         count for a sample that was relabelled and trained with the label that the round favours. Exact copies with different
-        labels share one posterior. A sample that fits no class, or fits the suggested one less than most samples fit
-        theirs (relative to a new class), is dropped, not relabelled. A class keeps `MIN_CLASS_SAMPLES` samples.
+        labels share one posterior. A sample that fits no class, or for which a new class is likelier than the suggested one, is
+        dropped, not relabelled. A class keeps `MIN_CLASS_SAMPLES` samples.
     Needs: features that separate the classes, such as those of a pretrained network; otherwise it changes few labels.
         It cannot detect a class whose samples all have the label of one other class.
 
@@ -182,19 +177,14 @@ class LabelPosterior(Confidence):
     def _add_round(
         self, each: LabelEvidence, noise: Noise, y: Int[Tensor, "N"], conflicts: Int[Tensor, "N"]
     ) -> Bool[Tensor, "N"]:
-        """Add the posteriors of one round to the evidence. Returns whether each sample fits its likeliest class well enough.
-
-        Its density there must exceed that under a new class by as much as for most samples that agree with their labels.
-        """
-        margin, agrees = torch.empty(len(y), device=y.device), torch.empty_like(y, dtype=torch.bool)
+        """Add the posteriors of one round to the evidence. Returns where the likeliest class is likelier than a new class."""
+        fits = torch.ones_like(y, dtype=torch.bool)
         k = self.candidate.shape[1]
         for rows in each.blocks():
             scores = each.scores(rows)
             q = noise.posterior(scores, y[rows])
             self._count(rows, *q.topk(k, 1), q.gather(1, y[rows, None])[:, 0], y[rows])
-            margin[rows], agrees[rows] = margin_over_new(each, rows, scores, q), q.argmax(1) == y[rows]
-        usual = margin[agrees].sort().values
-        least = float(usual[int(MIN_FIT_QUANTILE * len(usual))]) if len(usual) else 0.0
+            fits[rows] = likelier_than_new(each, rows, scores, q)
         rows = (conflicts >= 0).nonzero()[:, 0]
         if len(rows):
             number, size = conflicts[rows].unique(return_inverse=True, return_counts=True)[1:]
@@ -206,8 +196,8 @@ class LabelPosterior(Confidence):
                 buffer[rows] = 0  # the joint posterior of the copies replaces those of the single samples
             self.label[rows] = y[rows]
             self._count(rows, *q.topk(k, 1), q.gather(1, y[rows, None])[:, 0], y[rows])
-            margin[rows] = margin_over_new(each, rows, scores, q)
-        return margin >= max(0.0, least)
+            fits[rows] = likelier_than_new(each, rows, scores, q)
+        return fits
 
     def _count(self, rows: Tensor, value: Tensor, label: Tensor, own: Tensor, y: Tensor) -> None:
         """Add posteriors to the stored candidates, except where training with a repaired label confirms the repair."""
@@ -226,11 +216,11 @@ class LabelPosterior(Confidence):
         self.rounds_seen[rows] += counts
 
 
-def margin_over_new(
+def likelier_than_new(
     each: LabelEvidence, rows: Int[Tensor, "b"], scores: Float[Tensor, "M b C"], q: Float[Tensor, "b C"]
-) -> Float[Tensor, "b"]:
-    """Return the log density under the class of the highest posterior minus that under a class without samples."""
-    return (scores[0].gather(1, q.argmax(1, keepdim=True))[:, 0] - each.density.unseen_scores(rows)).float()
+) -> Bool[Tensor, "b"]:
+    """Return where the features are likelier under the class of the highest posterior than under a class without samples."""
+    return scores[0].gather(1, q.argmax(1, keepdim=True))[:, 0] > each.density.unseen_scores(rows)
 
 
 def keep_classes(
