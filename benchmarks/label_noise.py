@@ -27,7 +27,7 @@ from measure import parse_with_quick
 from rivals import cleanlab_scores, selfclean_score
 
 import likewise
-from likewise.numerics.label_noise import discriminate
+from likewise.numerics.label_evidence import discriminate
 
 Judgement = tuple[dict[str, np.ndarray], dict[str, float]]
 """Label scores by name (NaN: unknown), and estimated noise rates by name."""
@@ -55,12 +55,11 @@ JUDGES: dict[str, Callable[[Labelled, str | None], Judgement]] = {
 
 
 def own_percentile(x: torch.Tensor, y: torch.Tensor, classes: int, rounds: int) -> float:
-    """Return the mean percentile of the own label's discriminant score among all classes; 0.5 if the label had no effect."""
+    """Return the mean percentile of the own label among all classes, over both tables of scores; 0.5: it had no effect."""
     each, _ = discriminate(x, y, classes, rounds=rounds)
-    scores = torch.cat([each.scores(rows) for rows in each.blocks()])
-    own = scores.gather(1, y[:, None])
-    above, equal = (scores < own).sum(1), (scores == own).sum(1) - 1
-    return float(((above + equal / 2) / (classes - 1)).mean())
+    scores = torch.cat([each.scores(rows) for rows in each.blocks()], 1)
+    own = scores.gather(2, y.expand(len(scores), -1)[..., None])
+    return float(((scores < own).double() + (scores == own).double() / 2).sum(2).sub(0.5).div(classes - 1).mean())
 
 
 def measure_leak(seeds: int, sizes: Sequence[tuple[int, int, int]], rounds: Sequence[int]) -> list[dict]:

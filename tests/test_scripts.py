@@ -499,6 +499,13 @@ def test_environment(tmp_path, monkeypatch):
     assert not module.is_ready(tmp_path / "venv" / "likewise-stamp", "another list")
 
 
+@starts("benchmarks/label_speed.py")
+def test_label_speed(capsys):
+    importlib.import_module("label_speed").main(["--quick", "--device", "cpu"])
+    found = json.loads(capsys.readouterr().out)
+    assert found["samples"] == 300 and found["labels_seconds"] > 0 and 0.5 < found["AP"] <= 1
+
+
 @starts("tools/walk.py")
 def test_a_walk_lists_the_files_of_a_command_in_order(capsys):
     importlib.import_module("walk").main(["recipe", "show", "triplet"])

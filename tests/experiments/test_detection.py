@@ -64,7 +64,7 @@ def test_wrong_labels_are_looked_for_once_and_the_curve_is_the_mean_over_seeds(c
     (said,) = [note for note in sheet.notes if note.startswith("Wrong labels found, average precision in per cent: ")]
     assert f"shift, plain {drawn[0][0].about[3:]}; shift, triplet {drawn[0][1].about[3:]}." in said
     assert Image.open(sheet.folder / "detection.png").width > 300
-    monkeypatch.setattr(label_quality, "score_split", None)  # nobody is there to judge
+    monkeypatch.setattr(label_quality, "score_splits", None)  # nobody is there to judge
     assert bench(settings).notes == sheet.notes
     assert read_csv(sheet.folder / "detection.csv") == lines
 

@@ -24,21 +24,24 @@ ALONE_REASON = "the only sample of its class, apart from copies"
 
 @torch.no_grad()
 def score_labels(
-    x: Float[Tensor, "N F"], y: Int[Tensor, "N"], seed: int = 0, group: Int[Tensor, "N"] | None = None
-) -> LabelQuality:
+    x: Float[Tensor, "N F"], y: Int[Tensor, "N"], seed: int = 0, group: Int[Tensor, "N"] | None = None,
+    part: Int[Tensor, "N"] | None = None,
+) -> LabelQuality:  # fmt: skip
     """Return the probability that each label is right, and the label that is suggested if it is wrong.
 
     Formula: the posterior of `Noise`: P(class | features, given label), from class densities and votes of neighbours that no
         sample's own label affects. score = posterior of the given label; the suggested label has the highest posterior of the
         others, confidence = its posterior / (1 - score), margin = its lead over the next one / (1 - score).
-    Differs: it is ours. Where the features explain labels no better than class frequencies do, and for samples without another sample of
-        their class, the score is NaN: unknown.
+    Differs: it is ours. Where the features explain labels no better than class frequencies do, and for samples without another
+        sample of their class, the score is NaN: unknown.
 
     Args:
         x: features, or embeddings. Features of a network that was not trained with these labels have learned no wrong label.
         y: labels, any integers.
         seed: seed of the folds.
         group: samples with the same number, 0 or more, belong together (a burst, a listing); -1: none.
+        part: number of the split of every sample. Off-topic samples are searched in each split alone: a network separates the
+            classes that it was trained with better than others, which would seem off-topic beside them.
     """
     check_labelled("score_labels", x, y)
     label, y = y.unique(return_inverse=True)
@@ -51,7 +54,7 @@ def score_labels(
         each, noise = discriminate(x, y, len(label), seed=seed, group=group)
         score, density = torch.full((2, len(y)), torch.nan, dtype=torch.float64, device=x.device)
         sure, ahead, suggested = torch.zeros_like(score), torch.zeros_like(score), y.clone()
-        outside = off_topic(x, y, len(label), seed).probability
+        outside = off_topic_by_part(x, y, len(label), seed, part)
         for rows in each.blocks() if noise.informative else ():
             scores, own = each.scores(rows).double(), y[rows, None]
             q = noise.posterior(scores, y[rows])
@@ -62,15 +65,26 @@ def score_labels(
             wrong = (1 - score[rows]).clamp_min(1e-12)
             suggested[rows], sure[rows] = top.indices[:, 0], (top.values[:, 0] / wrong).clamp_max(1)
             ahead[rows] = sure[rows] - (top.values[:, 1] / wrong if top.values.shape[1] > 1 else 0)
-    score = score.where(
-        outside < 0.5, torch.minimum(score, 1 - outside.double())
-    )  # a label of no class cannot be right
+    bounded = torch.minimum(score, 1 - outside.double())  # the label of an image that fits no class cannot be right
+    score = score.where(outside < 0.5, bounded)
     alone, usable = alone_in_class(each, y), noise.informative
     unknown = alone | (not usable)
     reason = UNINFORMATIVE_REASON if not usable else ALONE_REASON if bool(alone.any()) else ""
     shares = (noise.any, noise.similar) if usable else (math.nan, math.nan)
     single = {"density": density.masked_fill(unknown, torch.nan)}
     return LabelQuality(score, single, label[suggested], sure, ahead, *shares, unknown, reason, outside)
+
+
+def off_topic_by_part(
+    x: Float[Tensor, "N F"], y: Int[Tensor, "N"], classes: int, seed: int, part: Int[Tensor, "N"] | None
+) -> Float[Tensor, "N"]:
+    """Return the probability that each sample fits no class, among the samples of its part."""
+    found = x.new_zeros(len(x))
+    for number in [None] if part is None else part.unique().tolist():
+        rows = torch.arange(len(x), device=x.device) if number is None else (part == number).nonzero()[:, 0]
+        if len(rows) > 1:
+            found[rows] = off_topic(x[rows], y[rows], classes, seed).probability.to(found)
+    return found
 
 
 def alone_in_class(each: LabelEvidence, y: Int[Tensor, "N"]) -> Bool[Tensor, "N"]:

@@ -81,7 +81,8 @@ def score_together(
     else:
         x, device = label_features(subject, names, rows, config), subject.device
         on_device = None if group is None else group.to(device)
-        scored = score_labels(x.to(device), y.to(device), config.seed, on_device)
+        part = torch.cat([torch.full((len(subject.splits[name].e.row),), n) for n, name in enumerate(names)])
+        scored = score_labels(x.to(device), y.to(device), config.seed, on_device, part.to(device))
         overlap = class_overlap(at_least_float32(x.to(device)), place.to(device), on_device, seed=config.seed)
     found, start = {}, 0
     for name in names:

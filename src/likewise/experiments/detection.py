@@ -64,14 +64,14 @@ def detected(run: Path, config: Bench) -> dict[str, dict]:
     if file.exists():
         return read_json(file, "bench", hint=REWRITE_HINT)
     from likewise.audit.attribution import explain
-    from likewise.audit.label_quality import measure, score_split
+    from likewise.audit.label_quality import measure, score_splits
     from likewise.audit.source import open_subject
 
     audit = Audit((str(run),), max_errors=0, quiet=True, device=config.device, allow_imports=config.allow_imports)
     subject = open_subject(audit, say=lambda line: None)
     found = {}
     if subject.items.y_clean is not None:
-        quality = score_split(subject, "train", explain(subject, audit), audit)
+        quality = score_splits(subject, explain(subject, audit), audit)["train"]
         found = measure(subject.splits["train"], quality, subject.items)["measured"] or {}
     with atomic_write(file) as aside:
         aside.write_text(json.dumps(found), "utf-8")

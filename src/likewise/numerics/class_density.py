@@ -11,6 +11,9 @@ from torch import Tensor
 MAX_CPU_MATRIX_ROWS = 512
 """Maximum number of rows of a matrix whose eigenvectors the CPU computes faster than a GPU."""
 
+MIN_WITHIN_SHARE = 1e-4
+"""Smallest variance within classes, as a share of the whole variance: below it is rounding of float32."""
+
 MIN_BETWEEN_VARIANCE = 1e-6
 """Smallest variance of the class centres, in units of the variance within classes, of a direction that is kept."""
 
@@ -52,14 +55,15 @@ def fit_class_density(
     Args:
         shrink: weight of a multiple of the unit matrix in W, 0 to 1.
     """
-    n = count.sum()
+    n = count.sum().clamp_min(1)
     mean = total.sum(0) / n
     raw = (total / count.clamp_min(1e-6)[:, None] - mean) * (count > 1e-3)[:, None]
     spread = square / n - torch.outer(mean, mean)
     freedom = (n - count.clamp_max(1).sum()).clamp_min(1)
     within = (spread - raw.T @ (raw * (count / n)[:, None])) * (n / freedom)
-    size = within.diagonal().mean().clamp_min(1e-12)
-    within = (1 - shrink) * within + shrink * size * torch.eye(len(within)).to(within)
+    least = MIN_WITHIN_SHARE * spread.diagonal().mean().clamp_min(1e-6)
+    size = within.diagonal().mean().clamp_min(least)
+    within = (1 - shrink) * within + (shrink * size + least) * torch.eye(len(within)).to(within)
     device = "cpu" if within.device.type == "mps" else within.device  # MPS has no float64
     within, raw64, count64 = (t.to(device, torch.float64) for t in (within, raw, count))
     root = torch.linalg.cholesky(within)

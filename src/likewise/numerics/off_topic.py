@@ -36,6 +36,10 @@ MIXTURE_STEPS = 30
 """Number of EM steps from every start."""
 WEIBULL_SHAPE_BOUNDS = (0.7, 2.0)
 """Bounds of the shape of the distribution of scores above the median: 1 is exponential, 2 falls faster than a normal one."""
+MIN_TAIL_RATIO = 3.0
+"""Smallest distance of the mean off-topic score from the median, in units of that of the 90 % quantile.
+
+Foreign images in three sets reached 3.3 to 10; the tail of unseen glyphs under a weak network, without any foreign image, 2.2."""
 MIN_DIFFUSE_SAMPLES, MIN_DIFFUSE_SHARE = 3, 0.3
 """Number and share of the samples of a class with which they are the class itself and not off-topic."""
 MIN_LIKELIHOOD_GAIN = 10.0
@@ -172,7 +176,7 @@ def off_topic_probability(score: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
     Scores of samples of the classes follow a Weibull distribution above the median; its scale and shape agree with their 75 %
     and 90 % quantiles. Off-topic scores are normal. EM starts from several numbers of off-topic samples; the start
     with the highest likelihood is used, if it exceeds that without off-topic samples by `MIN_LIKELIHOOD_GAIN`.
-    The posterior is made to rise with the score.
+    The posterior is made to rise with the score. It is 0 if the off-topic scores are only the tail of the others.
     """
     if score.device.type != "mps":  # MPS has no float64
         score = score.double()
@@ -189,6 +193,10 @@ def off_topic_probability(score: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
             posterior = step.posterior
         if bool(step.likelihood > best):
             best, found = step.likelihood, posterior
+    middle, tail = value[len(value) // 2], value[int(0.9 * (len(value) - 1))]
+    mean = (found * value).sum() / found.sum().clamp_min(1e-9)
+    if not bool(mean - middle >= MIN_TAIL_RATIO * (tail - middle)):  # the tail of the classes themselves
+        found = torch.zeros_like(found)
     return torch.zeros_like(score).scatter(0, order, found.cummax(0).values)
 
 
