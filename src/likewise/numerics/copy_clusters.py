@@ -36,8 +36,9 @@ def copy_clusters(
 ) -> Int[Tensor, "N"]:
     """Return the number of the cluster of every sample: near copies, and samples of one group, are in one cluster.
 
-    Two samples are near copies if their distance is far below the distance to their `SCALE_NEIGHBOURS_COUNT`-th neighbours. A cluster
-    that has more than half of the samples of a label is not taken for copies but for a compact class, and is divided again.
+    Two samples are near copies if their distance is far below the distance to the neighbours number `SCALE_NEIGHBOURS_COUNT` of
+    both. A cluster that has more than half of the samples of a label is not taken for copies but for a compact class, and is
+    divided again.
 
     Args:
         near, distance: as `nearest_neighbours` returns them.

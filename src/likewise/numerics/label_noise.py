@@ -7,7 +7,7 @@ tables and the shares of the three kinds of labels are fitted by the likelihood 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -33,6 +33,9 @@ features that confuse these classes."""
 
 SIMILAR_CLASSES_COUNT = 7
 """Number of classes that count as similar to a class."""
+
+MIN_CONFUSED_SAMPLES, MIN_CONFUSED_RATIO = 4, 3
+"""Number of samples of a class with one other label, and its ratio to the usual number, that make a systematic exchange."""
 
 MAX_SIMILAR_LOSS = 0.012
 """Largest loss of log likelihood per sample with which noise that is nearly all between similar classes is considered.
@@ -175,11 +178,13 @@ def fit_noise(
     few = len(y) < MIN_SIMILARITY_SAMPLES * classes
     if not similar or not plain.informative or few or not 2 < classes <= MAX_SIMILARITY_CLASSES:
         return plain
-    alike = fit.maximum(SIMILAR_ONLY_SHARE)
-    if alike.gain < plain.gain - MAX_SIMILAR_LOSS:
-        return plain
-    both = max(fit.maximum(None), alike, key=lambda noise: noise.gain)
-    return both if both.gain > plain.gain + MIN_SIMILAR_GAIN else plain
+    best = plain
+    for find in (similar_classes, fit.confused_classes):
+        alike = fit.maximum(SIMILAR_ONLY_SHARE, find)
+        if alike.gain >= plain.gain - MAX_SIMILAR_LOSS:
+            both = max(fit.maximum(None, find), alike, key=lambda noise: noise.gain)
+            best = both if both.gain > best.gain + MIN_SIMILAR_GAIN else best
+    return best
 
 
 class _Likelihood:
@@ -193,13 +198,26 @@ class _Likelihood:
         self.scores = scores / self.scale[:, None, None]
         self.chance = float((self.count / self.count.sum())[self.y].log().mean())
 
-    def maximum(self, similar: float | None) -> Noise:
-        """Return the most likely noise; `similar`: share of similar classes in the noise, None: fitted too."""
+    def confused_classes(self, p: Float[Tensor, "n C"]) -> Float[Tensor, "C C"]:
+        """Return P(given | true) of labels that are often exchanged: several samples of one class have the same other label."""
+        given = torch.zeros_like(p).scatter_(1, self.y[:, None], 1)
+        count = (p.T @ given).fill_diagonal_(0)
+        usual = count.sum(1, keepdim=True) / (len(count) - 1)
+        count = count.where((count >= MIN_CONFUSED_SAMPLES) & (count >= MIN_CONFUSED_RATIO * usual), 0)
+        return count / count.sum(1, keepdim=True).clamp_min(1e-30)
+
+    def maximum(self, similar: float | None, find: Callable[[Tensor], Tensor] | None = None) -> Noise:
+        """Return the most likely noise.
+
+        Args:
+            similar: share of similar classes in the noise; None: fitted too.
+            find: returns the table of similar classes from P(class | features); by default `similar_classes`.
+        """
         with threadpool_limits(1, "blas"):  # threads only wait for each other on vectors of four numbers
-            found = [self._climb(similar, *start) for start in START_SHARES_AND_WEIGHTS]
+            found = [self._climb(similar, find or similar_classes, *start) for start in START_SHARES_AND_WEIGHTS]
         return max(found, key=lambda noise: noise.gain)
 
-    def _climb(self, similar: float | None, share: float, weight: float) -> Noise:
+    def _climb(self, similar: float | None, find: Callable[[Tensor], Tensor], share: float, weight: float) -> Noise:
         members = len(self.scores)
         values = np.array(
             [math.log(weight / members)] * members + [math.log(share / (1 - share))] + [1.0] * (similar is None)
@@ -208,7 +226,7 @@ class _Likelihood:
         table, tried = None, []
         for _ in range(1 if similar == 0 else TABLE_UPDATES_COUNT):
             if similar != 0:
-                table = similar_classes(self._parts(torch.as_tensor(values), similar)[0])
+                table = find(self._parts(torch.as_tensor(values), similar)[0])
             found = minimize(
                 self._objective, values, (similar, table), "L-BFGS-B", jac=True, bounds=bounds,
                 options={"ftol": LIKELIHOOD_TOLERANCE},
