@@ -183,7 +183,8 @@ class LabelPosterior(Confidence):
         for rows in each.blocks():
             scores = each.scores(rows)
             q = noise.posterior(scores, y[rows])
-            self._count(rows, *q.topk(k, 1), q.gather(1, y[rows, None])[:, 0], y[rows])
+            value, label = q.topk(k, 1)
+            self._count(rows, value, label, q.gather(1, y[rows, None])[:, 0], y[rows])
             fits[rows] = likelier_than_new(each, rows, scores, q)
         rows = (conflicts >= 0).nonzero()[:, 0]
         if len(rows):
@@ -195,7 +196,8 @@ class LabelPosterior(Confidence):
             for buffer in (self.evidence, self.own, self.rounds_seen):
                 buffer[rows] = 0  # the joint posterior of the copies replaces those of the single samples
             self.label[rows] = y[rows]
-            self._count(rows, *q.topk(k, 1), q.gather(1, y[rows, None])[:, 0], y[rows])
+            value, label = q.topk(k, 1)
+            self._count(rows, value, label, q.gather(1, y[rows, None])[:, 0], y[rows])
             fits[rows] = likelier_than_new(each, rows, scores, q)
         return fits
 
