@@ -16,9 +16,7 @@ from jaxtyping import Bool, Float, Int
 from likewise.audit.find_copies import Copies
 from likewise.audit.near_duplicates import NearCopies
 from likewise.audit.records import CopyEvidence, SplitQuality, Subject
-
-MAX_CONFLICT_SHARE = 0.05
-"""Largest share of rows in conflicting exact copies that is taken for wrong labels; above it, images may have several labels."""
+from likewise.numerics.copy_clusters import MAX_CONFLICT_SHARE
 
 PROBABILITY_EPSILON = 1e-7
 """Scores are clamped to this distance from 0 and 1 before odds are computed."""

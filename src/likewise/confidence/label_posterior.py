@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.contracts import Confidence
+from likewise.numerics.copy_clusters import MAX_CONFLICT_SHARE
 from likewise.numerics.label_evidence import LabelEvidence, discriminate
 from likewise.numerics.label_noise import Noise
 from likewise.numerics.off_topic import off_topic
@@ -20,9 +21,6 @@ STORED_CANDIDATES_COUNT = 8
 MIN_CLASS_SAMPLES = 4
 """Number of samples that a class keeps, or all of them if it has fewer: with fewer, it would have hardly any pairs."""
 
-MAX_CONFLICT_SHARE = 0.05
-"""Share of samples in conflicting copies above which the data is taken to have several labels per image."""
-
 
 class LabelPosterior(Confidence):
     """Relabels or drops samples whose label disagrees with the features of the whole training set; estimates the noise rate.
@@ -31,7 +29,8 @@ class LabelPosterior(Confidence):
         cross-fitting (no label affects its own posterior) and label noise as a mixture whose shares are fitted, as in forward
         correction (Patrini et al., CVPR 2017).
     Formula: p_c(x) = softmax_c(a log N_c(x) + b log V_c(x) + log prior_c), fitted without x's fold, V the votes of neighbours;
-        P(given y | true c) = (1 - u - v) [y = c] + u [y != c] / (C - 1) + v K_cy, K_cy ~ sum_i p_ic p_iy for y != c;
+        P(given y | true c) = (1 - u - v) [y = c] + u [y != c] / (C - 1) + v K_cy, K_cy ~ sum_i p_ic p_iy for y != c,
+        or, for systematic exchanges, ~ sum_i p_ic [y_i = y] where that is large;
         a, b, u and v maximise the likelihood of the given labels; q_c ~ p_c(x) P(y | c), mean over the rounds;
         the label becomes argmax q; the sample is dropped if max q < `least`
     Differs: it is ours. A round in which the features explain the labels no better than chance changes nothing. A round does not

@@ -12,6 +12,9 @@ SIMILARITY_BLOCK_SIZE = 2**25
 MAX_COPY_DISTANCE = 0.35
 """Maximum distance of two near copies, as a share of the distance to the neighbour `SCALE_NEIGHBOURS_COUNT` of both."""
 
+MAX_CONFLICT_SHARE = 0.05
+"""Largest share of rows in conflicting exact copies that is taken for wrong labels; above it, images may have several labels."""
+
 SCALE_NEIGHBOURS_COUNT = 16
 """Rank of the neighbour whose distance is the local scale; more copies of one image than this are not recognised."""
 

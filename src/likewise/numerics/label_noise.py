@@ -40,8 +40,8 @@ MIN_CONFUSED_SAMPLES, MIN_CONFUSED_RATIO = 4, 3
 MAX_SIMILAR_LOSS = 0.012
 """Largest loss of log likelihood per sample with which noise that is nearly all between similar classes is considered.
 
-On eight sets, uniform noise of 10 % and more lost 0.034 or more in this way; noise between similar classes gained 0.02 or more,
-and the labels of people (CIFAR-10N) lost up to 0.011."""
+On seven sets and a fit that started from blunt scores alone, uniform noise of 10 % and more lost 0.034 or more in this way; noise
+between similar classes gained 0.02 or more, and the labels of people (CIFAR-10N) lost up to 0.011."""
 
 MIN_SIMILAR_GAIN = 0.002
 """Smallest gain of the log likelihood per sample with which noise between similar classes is added to uniform noise."""
