@@ -139,6 +139,16 @@ def test_features_without_classes_have_no_directions_and_no_scores():
     assert torch.isfinite(fitted(x, one_hot(y, 3), 0.5).scores(torch.tensor(x))).all()
 
 
+@pytest.mark.parametrize("shrink", [0.02, 0.5])
+@pytest.mark.parametrize("seed", range(5))
+def test_identical_samples_have_a_density(seed, shrink):
+    """Their covariance is zero, and differences of float32 sums leave a rounding error of either sign."""
+    rng = np.random.default_rng(seed)
+    x = torch.tensor(rng.normal(size=(1, DIM)) * 10.0 ** rng.integers(-3, 4), dtype=torch.float32).expand(60, DIM)
+    q = F.one_hot(torch.arange(60) % 3, 3).float()
+    assert fit_class_density(q.sum(0), q.T @ x, x.T @ x, shrink).scores(x).isfinite().all()
+
+
 def test_float32_scores_are_those_of_float64(data):
     x, y = data
     double = fitted(x, one_hot(y), 0.5).scores(torch.tensor(x))
