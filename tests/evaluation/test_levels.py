@@ -167,7 +167,7 @@ def test_means_and_intervals_are_over_the_queries_that_a_metric_is_defined_for()
         ),
         (
             UNEVEN,
-            r"needs level 4 of the class tree, which has 3: level1 \(2 groups\), level2 \(2 groups\), level3 \(3 groups\)",
+            r"needs level 4 of the class tree, which has 3 levels \(groups on each, coarsest first: 2, 2, 3\)",
         ),
         ({"a": ("cat",)}, "7 of 8 classes are not in the tree: b, c, d, e, f, ..."),
     ],

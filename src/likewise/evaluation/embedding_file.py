@@ -13,8 +13,7 @@ from likewise.data.features import from_arrays, read_embeddings
 from likewise.distributed.process_group import joined, world
 from likewise.evaluation.checks import check_length, find_leaks, rows_of
 from likewise.evaluation.excluded_pairs import read_pairs
-from likewise.evaluation.levels import with_tree
-from likewise.evaluation.scoring import score_with_galleries
+from likewise.evaluation.scoring import score_with_galleries, with_tree
 from likewise.io.files import check_output_path
 from likewise.metrics import import_metrics, is_set_metric
 from likewise.runs.dataset import protocol_for

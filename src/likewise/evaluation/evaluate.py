@@ -13,9 +13,8 @@ from likewise.data.decoded_cache import Pixels
 from likewise.distributed.process_group import joined, world
 from likewise.evaluation.checks import find_leaks, rows_of
 from likewise.evaluation.excluded_pairs import read_pairs
-from likewise.evaluation.levels import with_tree
 from likewise.evaluation.results import best_test_epoch, write_results
-from likewise.evaluation.scoring import as_compared, score_with_galleries
+from likewise.evaluation.scoring import as_compared, score_with_galleries, with_tree
 from likewise.metrics import import_metrics
 from likewise.retrieval.ranking import WORKING_MEMORY_BYTES
 from likewise.runs.devices import bytes_of, choose_device

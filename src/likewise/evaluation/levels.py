@@ -14,7 +14,7 @@ from torch import Tensor
 from likewise.contracts import Metric
 from likewise.metrics import is_tree_metric, last_rank, level_of
 from likewise.metrics._hits import query_of_hit
-from likewise.taxonomies import TREE_FORMS, ancestors, taxonomy
+from likewise.taxonomies import TREE_FORMS, ancestors
 from likewise.taxonomies.levels import ClassTree, class_tree
 from likewise.types import Items, LikewiseError, Retrieval, Scores, TreeRetrieval
 
@@ -38,11 +38,6 @@ class LevelPlan:
         return group.where(group >= 0, self.y + len(self.y) + int(group.max()) + 1)
 
 
-def with_tree(items: Items, name: str | None) -> Items:
-    """Return the data with the class tree of this name; unchanged without a name."""
-    return items if name is None else dataclasses.replace(items, taxonomy=taxonomy(name, items.class_name))
-
-
 def needs_tree(metrics: Iterable[str]) -> bool:
     """Return whether one of these metrics needs a class tree."""
     return any(is_tree_metric(name) or level_of(name) for name in metrics)
@@ -60,10 +55,10 @@ def tree_of(metrics: Iterable[str], items: Items, y: Int[np.ndarray, "N"], owner
     tree = class_tree([items.taxonomy.get(name, ()) for name in items.class_name])
     for name in metrics:
         if (level_of(name) or 0) > tree.levels:
-            sizes = ", ".join(f"{level} ({groups} groups)" for level, groups in level_sizes(tree).items())
+            sizes = ", ".join(map(str, level_sizes(tree).values()))
             raise LikewiseError(
-                f"{owner}: '{name}' needs level {level_of(name)} of the class tree, which has {tree.levels}: {sizes or 'none'}; "
-                "use one of these, or the name without a level for the classes themselves"
+                f"{owner}: '{name}' needs level {level_of(name)} of the class tree, which has {tree.levels} levels "
+                f"(groups on each, coarsest first: {sizes or 'none'}); use one of these, or no level for the classes themselves"
             )
     return tree
 

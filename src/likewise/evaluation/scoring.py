@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,13 +13,15 @@ from jaxtyping import Int
 from likewise.contracts import Protocol
 from likewise.distributed.process_group import rank_in_shares, world
 from likewise.evaluation.answers import count_relevant_rows, max_results
-from likewise.evaluation.levels import LevelPlan, measure, plan_levels, tree_facts, without_levels
 from likewise.io.progress import bar
 from likewise.metrics import RankingDepth, is_set_metric, measure_set, metric, reach
 from likewise.numerics.bootstrap import MIN_INTERVAL_UNITS, bootstrap, metrics_by_rows
 from likewise.retrieval.integer_scores import euclidean_scale
 from likewise.retrieval.ranking import WORKING_MEMORY_BYTES, rank
 from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
+
+if TYPE_CHECKING:
+    from likewise.evaluation.levels import LevelPlan
 
 MAX_STORED_RESULTS = 10
 """Results stored for each query, for figures and tables."""
@@ -115,6 +118,8 @@ def score(
     exclude: Int[np.ndarray, "M 2"] | None = None,
 ) -> tuple[Scores, Retrieval | None]:
     """Return every metric per query, and the ranking; no scores and None if all metrics are of the whole set."""
+    from likewise.evaluation.levels import measure, plan_levels, without_levels
+
     if not metrics:
         raise LikewiseError("evaluate: at least one metric must be given, got none; see `likewise list metrics`")
     chosen = {name: metric(name) for name in metrics if not is_set_metric(name)}
@@ -147,6 +152,13 @@ def _with_float64(device: torch.device) -> torch.device:
     return torch.device("cpu") if device.type == "mps" else device
 
 
+def with_tree(items: Items, name: str | None) -> Items:
+    """Return the data with the class tree of this name; unchanged without a name."""
+    from likewise.taxonomies import taxonomy
+
+    return items if name is None else dataclasses.replace(items, taxonomy=taxonomy(name, items.class_name))
+
+
 def as_compared(e: Embedded, similarity: str) -> Embedded:
     """Return the embeddings for a similarity: of unit length for "cosine", raw for "euclidean"."""
     return e if similarity == "cosine" else dataclasses.replace(e, z=e.e)
@@ -174,7 +186,7 @@ def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]
     lonely = np.isnan(each).all(1)
     if scores.each and lonely.all():
         raise LikewiseError(
-            f"evaluate: none of the {len(lonely)} queries has a relevant gallery row: every class has one image, the others are "
+            f"evaluate: none of the {len(each)} queries has a relevant gallery row: every class has one image, the others are "
             "excluded, or the gallery has none of the queries' classes; add at least two images of a class"
         )
     if scores.each and len(e.y.unique()) == 1:
@@ -237,6 +249,8 @@ def score_with_galleries(
     exclude: Int[np.ndarray, "M 2"] | None = None,
 ) -> tuple[dict, Scores, Retrieval | None]:
     """Return the content of scores.json, the scores per query and the ranking. Named galleries are also scored separately."""
+    from likewise.evaluation.levels import tree_facts
+
     how = {"budget": budget, "exclude": exclude}
     scores, found = score(e, items, protocol, metrics, similarity, device, quiet, **how)
     result = summary(scores, e, similarity, metrics, device) | tree_facts(metrics, items, e.y.numpy(), scores)

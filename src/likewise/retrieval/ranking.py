@@ -6,7 +6,8 @@ Gallery rows are ordered by descending similarity, equal similarities by row, on
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 
 import torch
 from jaxtyping import Float, Int
@@ -92,22 +93,28 @@ def rank(
         buffer.put(ids, row, integer_scores.readable(key[:, :shown], queries, ids), gallery_y, y, listed)
     hit_query, hit_row, hit_rank = (torch.cat(parts) for parts in zip(*buffer.hits))
     buffer.hits.clear()
-    hits, rows = [hit_query * (n + 1) + hit_rank], [hit_row]  # one integer that sorts by query, then rank
     missing = (torch.bincount(hit_query, minlength=len(z)) < relevant) & (deep | all_hits)
-    if missing.any():
-        listed_hits = hit_query, hit_row
-        for code, row in _missing_hits(queries, gallery, exclusions, y, gallery_y, missing, listed_hits, budget):
-            hits.append(code)
-            rows += [] if levels is None else [row]
-    del hit_query, hit_rank
-    hits, order = torch.cat(hits).sort()
-    hit_row = None if levels is None else torch.cat(rows)[order]
+    more = _missing_hits(queries, gallery, exclusions, y, gallery_y, missing, (hit_query, hit_row), budget)
+    hits = chain([(hit_query * (n + 1) + hit_rank, hit_row)], more)
+    hit_rank, hit_row, start = _in_order(hits, len(z), n, levels is not None)
     known = torch.full_like(known, n) if all_hits else known.where(~deep, n)
-    count = torch.bincount(hits // (n + 1), minlength=len(z))
-    start = torch.cat([count.new_zeros(1), count.cumsum(0)])
     query = torch.arange(len(z), device=device)
-    at = None if levels is None else _relevant_at(*(side.to(device) for side in levels), exclusions)
-    return Retrieval(query, buffer.row, buffer.match, buffer.sim, relevant, known, hits % (n + 1), start, hit_row, at)
+    at = None if levels is None else _relevant_at(levels[0].to(device), levels[1].to(device), exclusions)
+    return Retrieval(query, buffer.row, buffer.match, buffer.sim, relevant, known, hit_rank, start, hit_row, at)
+
+
+def _in_order(hits: Iterable[tuple[Tensor, Tensor]], queries: int, n: int, with_rows: bool):
+    """Return ranks, gallery rows (None without `with_rows`) and starts of the hits as in `Retrieval`.
+
+    Args:
+        hits: chunks of hits: query * (n + 1) + rank, one integer that sorts by query, then rank; and the gallery row.
+        n: size of the gallery.
+    """
+    codes, rows = zip(*((code, row if with_rows else None) for code, row in hits))
+    code, order = torch.cat(codes).sort()
+    count = torch.bincount(code // (n + 1), minlength=queries)
+    start = torch.cat([count.new_zeros(1), count.cumsum(0)])
+    return code % (n + 1), torch.cat(rows)[order] if with_rows else None, start
 
 
 class _RankingBuffer:
@@ -235,6 +242,8 @@ def _missing_hits(queries, gallery, exclusions, y, gallery_y, missing, listed_hi
         missing: (Q,) mask of the queries to complete.
         listed_hits: (query, gallery row) of the hits that are already known.
     """
+    if not missing.any():
+        return
     order = gallery_y.argsort(stable=True)
     sorted_y, n = gallery_y[order], len(gallery)
     first, end = torch.searchsorted(sorted_y, y), torch.searchsorted(sorted_y, y, right=True)
