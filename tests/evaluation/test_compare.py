@@ -127,6 +127,22 @@ def test_the_sentence_says_what_is_known(pair, tmp_path):
     assert " to +" in even["metrics"]["R@1"]["conclusion"]
 
 
+def test_low_severity_is_better_and_only_queries_wrong_on_both_sides_count(tmp_path):
+    rng, label = np.random.default_rng(0), np.repeat(np.arange(12), 4)
+    right = rng.integers(0, 2, 48).astype(float)
+    old = np.where(right == 1, np.nan, 0.5 + rng.random(48) / 2)
+    new = np.where(np.arange(48) % 5 == 0, np.nan, old - 0.25)
+    a = write(tmp_path / "a.parquet", {"R@1": right, "severity": old}, label)
+    b = write(tmp_path / "b.parquet", {"R@1": right, "severity": new}, label)
+    found = look(a, b)
+    assert found["queries"] == 48 and found["metrics"]["R@1"]["difference"] == 0
+    about = found["metrics"]["severity"]
+    assert about["difference"] == pytest.approx(-0.25) and about["conclusion"].startswith("B is better by 25.00 points")
+    both = int((~np.isnan(new)).sum())
+    assert about["over_queries"]["n"] == both == len(about["better"]) and not about["worse"]
+    assert about["classes"]["worse"] == 0 < about["classes"]["better"]
+
+
 def test_few_classes_are_not_believed(pair, tmp_path):
     _, values, label = pair
     files = [write(tmp_path / f"few {i}.parquet", each, label % 4) for i, each in enumerate(values)]

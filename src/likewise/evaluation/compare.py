@@ -13,7 +13,8 @@ from jaxtyping import Float
 from likewise.config import Compare, check
 from likewise.errors import nearest_name
 from likewise.io.files import atomic_write, check_output_path
-from likewise.numerics.bootstrap import BootstrapResult, paired, t_interval
+from likewise.metrics import low_is_good
+from likewise.numerics.bootstrap import BootstrapResult, bootstrap, metrics_by_rows, t_interval
 from likewise.render.comparison import draw_comparison
 from likewise.render.figures import save_figure
 from likewise.runs.folder import Run
@@ -30,13 +31,16 @@ def compare(config: Compare) -> dict:
     out = check_output_path(config.out, ".png", "compare") if config.out else None
     changed = check_output_path(config.csv, ".csv", "compare", "--csv") if config.csv else None
     (a, about_a), (b, about_b) = open_side(config.run_a), open_side(config.run_b)
-    names = shared_metrics(a, b, config.metrics)
+    compared = shared_metrics(a, b, config.metrics)
     moved = about_a is not None and about_b is not None and about_a["data"] != about_b["data"]
     a, b = join(a, b, moved)
-    values = [np.stack([side.each[name] for name in names], 1) for side in (a, b)]
+    values = [np.stack([side.each[name] for name in compared], 1) for side in (a, b)]
     how: dict[str, Any] = {"resamples": config.resamples, "seed": config.seed}
     old, new = values
-    by_query, by_class = paired(old, new, **how), paired(old, new, a.label, **how)
+    drawn = redraw(a, dict(zip(compared, (new - old).T)), how)
+    names = [name for name in compared if name in drawn]
+    decides = names[0] if config.metrics or "MAP@R" not in names else "MAP@R"
+    by_query, by_class, _ = drawn[decides]
     result = {
         "a": config.run_a,
         "b": config.run_b,
@@ -45,20 +49,21 @@ def compare(config: Compare) -> dict:
         "classes": by_class.n,
         "unscored": by_query.dropped,
         **how,
-        "decides": names[0] if config.metrics or "MAP@R" not in names else "MAP@R",
+        "decides": decides,
         "over": "queries" if by_class.few else "classes",
         "metrics": {
             name: {
                 "a": float(np.nanmean(values[0][:, m])),
                 "b": float(np.nanmean(values[1][:, m])),
-                "difference": float(np.asarray(by_query.mean)[m]),
-                "over_classes": ends(by_class, m),
-                "over_queries": ends(by_query, m),
-                "conclusion": conclude(name, by_query, by_class, m),
-                "classes": by_classes(a, values[1][:, m] - values[0][:, m]),
-                **changes(a, values[0][:, m], values[1][:, m]),
+                "difference": float(np.asarray(drawn[name][0].mean)[drawn[name][2]]),
+                "over_classes": ends(drawn[name][1], drawn[name][2]),
+                "over_queries": ends(drawn[name][0], drawn[name][2]),
+                "conclusion": conclude(name, *drawn[name]),
+                "classes": by_classes(a, values[1][:, m] - values[0][:, m], sign(name)),
+                **changes(a, values[0][:, m], values[1][:, m], sign(name)),
             }
-            for m, name in enumerate(names)
+            for m, name in enumerate(compared)
+            if name in drawn
         },
     }
     if out:
@@ -67,6 +72,27 @@ def compare(config: Compare) -> dict:
     if changed:
         write_changes(changed, result)
     return result
+
+
+def sign(name: str) -> int:
+    """Return 1 if a high value of a metric is good, else -1."""
+    return -1 if low_is_good(name) else 1
+
+
+def redraw(a: PerQuery, difference: dict[str, Float[np.ndarray, "Q"]], how: dict) -> dict:
+    """Return for every metric the `bootstrap` over queries, the one over classes, and the metric's column in both.
+
+    A metric that is undefined in A or in B for every query is left out.
+    """
+    drawn = {}
+    for names in metrics_by_rows(difference):
+        columns = np.stack([difference[name] for name in names], 1)
+        if not np.isnan(columns).any(1).all():
+            both = bootstrap(columns, **how), bootstrap(columns, a.label, **how)
+            drawn |= {name: (*both, m) for m, name in enumerate(names)}
+    if not drawn:
+        raise LikewiseError("compare: no query has a value in A and in B; compare other metrics, such as R@1")
+    return drawn
 
 
 def open_side(target: str) -> tuple[PerQuery, dict | None]:
@@ -178,14 +204,19 @@ def conclude(name: str, by_query: BootstrapResult, by_class: BootstrapResult, m:
     if low <= 0 <= high:
         span = f"{low:+.2f} to {high:+.2f}"
         return f"no difference in {name} can be shown: B - A is {mean:+.2f} points (95 % interval {span} over {units}{limits})"
-    word, (near, far) = ("better", (low, high)) if mean > 0 else ("worse", (-high, -low))
+    word = "better" if mean * sign(name) > 0 else "worse"
+    near, far = (low, high) if mean > 0 else (-high, -low)
     return (
         f"B is {word} by {abs(mean):.2f} points of {name} (95 % interval {near:.2f} to {far:.2f} over {units}{limits})"
     )
 
 
-def by_classes(a: PerQuery, difference: Float[np.ndarray, "Q"]) -> dict:
-    """Return the number of better, equal and worse classes, and every class with its t interval, largest gain first."""
+def by_classes(a: PerQuery, difference: Float[np.ndarray, "Q"], sign: int = 1) -> dict:
+    """Return the number of better, equal and worse classes, and every class with its t interval, largest gain first.
+
+    Args:
+        sign: -1 if low values are good.
+    """
     scored = np.flatnonzero(~np.isnan(difference))
     order = scored[np.argsort(a.label[scored], kind="stable")]
     starts = np.flatnonzero(np.diff(a.label[order])) + 1
@@ -195,20 +226,20 @@ def by_classes(a: PerQuery, difference: Float[np.ndarray, "Q"]) -> dict:
         mean, low, high = (None if np.isnan(v) else float(v) for v in interval[:3])
         name = str(a.class_name[members[0]])
         each.append({"class": name, "queries": interval.n, "difference": mean, "low": low, "high": high})
-    each.sort(key=lambda c: -c["difference"])
-    better = sum(c["difference"] > ROUNDING_TOLERANCE for c in each)
-    worse = sum(c["difference"] < -ROUNDING_TOLERANCE for c in each)
+    each.sort(key=lambda c: -sign * c["difference"])
+    better = sum(sign * c["difference"] > ROUNDING_TOLERANCE for c in each)
+    worse = sum(sign * c["difference"] < -ROUNDING_TOLERANCE for c in each)
     return {"better": better, "equal": len(each) - better - worse, "worse": worse, "each": each}
 
 
-def changes(a: PerQuery, old: Float[np.ndarray, "Q"], new: Float[np.ndarray, "Q"]) -> dict:
-    """Return the queries that became better and worse, largest changes first.
+def changes(a: PerQuery, old: Float[np.ndarray, "Q"], new: Float[np.ndarray, "Q"], sign: int = 1) -> dict:
+    """Return the queries that became better and worse, largest changes first; `sign` is -1 if low values are good.
 
     "right_or_wrong": the metric has only the values 0 and 1.
     """
     either = np.concatenate([old, new])
     found: dict[str, Any] = {"right_or_wrong": bool(np.isin(either[~np.isnan(either)], (0, 1)).all())}
-    for word, gain in (("better", new - old), ("worse", old - new)):
+    for word, gain in (("better", sign * (new - old)), ("worse", sign * (old - new))):
         place = np.flatnonzero(gain > ROUNDING_TOLERANCE)
         place = place[np.argsort(-gain[place], kind="stable")]
         found[word] = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -127,6 +128,14 @@ def paired(
             f"paired: a and b must have the same shape, got {a.shape} and {b.shape}; align them by row first"
         )
     return bootstrap(b - a, unit, **how)
+
+
+def metrics_by_rows(each: Mapping[str, Float[np.ndarray, "Q"]]) -> list[list[str]]:
+    """Return the names of values per query in lists that have NaN in the same rows, so that one `bootstrap` serves a list."""
+    same: dict[bytes, list[str]] = {}
+    for name, value in each.items():
+        same.setdefault(np.isnan(value).tobytes(), []).append(name)
+    return list(same.values())
 
 
 def _checked_level(level: float) -> float:

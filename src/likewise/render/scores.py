@@ -43,6 +43,8 @@ def show_scores(columns: dict[str, dict]) -> None:
         print(
             f"{title and f'{printable(title)}: '}{scores['queries']} queries scored, {scores['unscored']} not (no relevant rows)"
         )
+    for line in tree_lines(first):
+        print(line)
     over = f"intervals: bootstrap over {first['interval_over']}" if has_intervals else "too few queries for intervals"
     print(f"{first['similarity']} similarity in {first['dim']} dimensions; {over}")
     if first["similarity"] != "cosine" and any(map(is_set_metric, first["metrics"])):
@@ -59,6 +61,27 @@ def show_scores(columns: dict[str, dict]) -> None:
 def with_interval(name: str, value: float, ends: Sequence[float] | None) -> str:
     """Return a value as text, with the ends of its interval in percent: "49.6 % (46.9 to 52.2)"."""
     return as_text(name, value) + (" ({:.1f} to {:.1f})".format(*(100 * end for end in ends)) if ends else "")
+
+
+def tree_lines(scores: Mapping) -> list[str]:
+    """Return lines about the class tree of the scores: its levels, the queries of its metrics, and how bad mistakes are."""
+    tree = scores.get("tree")
+    if not tree:
+        return []
+    sizes = ", ".join(
+        f"{name} {groups} {'group' if groups == 1 else 'groups'}" for name, groups in tree["levels"].items()
+    )
+    fewer = ", ".join(f"{name} {n}" for name, n in scores.get("scored", {}).items())
+    lines = [f"class tree of height {tree['height']}, coarsest level first: {sizes or 'no levels'}"]
+    lines += [f"queries of metrics that are not defined for all: {fewer}"] if fewer else []
+    if mistakes := tree.get("mistakes_by_height"):
+        count = sum(mistakes.values())
+        shares = ", ".join(f"{height}: {100 * n / count:.1f} %" for height, n in mistakes.items())
+        mean = sum(int(height) * n for height, n in mistakes.items()) / count
+        lines.append(
+            f"{count} first results are wrong, by height of the lowest common ancestor: {shares} (mean {mean:.2f})"
+        )
+    return lines
 
 
 def score_lines(scores: Mapping) -> list[list[str]]:
