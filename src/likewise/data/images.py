@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 from torch.utils.data import DataLoader, Dataset
 
 from likewise.io.image_files import formats, open_image
-from likewise.types import Items, LikewiseError
+from likewise.types import ROW_COLUMNS, Items, LikewiseError
 
 MAX_SIDE_FACTOR = 100
 """Largest ratio of long side to short side: resizing sets the short side, and the long side grows with it."""
@@ -207,7 +207,7 @@ def drop(items: Items, rows: Iterable[int]) -> Items:
         )
     keep = np.setdiff1d(np.arange(len(items)), gone)
     columns = {}
-    for name in ("y", "x", "split", "query", "gallery", "gallery_name", "group", "box", "weight", "y_clean"):
+    for name in ("y", *(column for column in ROW_COLUMNS if column != "path")):
         column = getattr(items, name)
         columns[name] = None if column is None else column[keep]
     labels = columns["y"] if items.y_clean is None else np.concatenate([columns["y"], columns["y_clean"]])

@@ -71,8 +71,8 @@ def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
         )
     if not count_relevant_rows(items, protocol, rows).any():
         raise LikewiseError(
-            f"train: in the test split of '{items.name}' no query has a relevant gallery row outside its group; check "
-            "`query`, `gallery`, `group` and `split`, or use --no-evaluate"
+            f"train: in the test split of '{items.name}' no query has a relevant gallery row outside its group and "
+            "camera; check `query`, `gallery`, `group`, `camera` and `split`, or use --no-evaluate"
         )
     most = min(config.dim, len(rows))  # largest possible rank of the embeddings
     decay = [name for name in config.metrics if spectrum.knows(name)]

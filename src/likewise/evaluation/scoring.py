@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from likewise.contracts import Protocol
+from likewise.data.schema import in_order
 from likewise.distributed.process_group import rank_in_shares, world
-from likewise.evaluation.answers import count_relevant_rows, max_results
+from likewise.evaluation.answers import count_relevant_rows, hidden_groups, max_results
 from likewise.io.progress import bar
 from likewise.metrics import RankingDepth, is_set_metric, measure_set, metric, reach
 from likewise.numerics.bootstrap import MIN_INTERVAL_UNITS, bootstrap
@@ -21,6 +22,9 @@ from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 
 MAX_STORED_RESULTS = 10
 """Results stored for each query, for figures and tables."""
+
+MAX_SCORED_CAMERAS = 50
+"""Number of cameras up to which the queries of each camera have their own scores."""
 
 
 def retrieve(
@@ -33,9 +37,10 @@ def retrieve(
     device: torch.device | None = None,
     budget: int = WORKING_MEMORY_BYTES,
     exclude: Int[np.ndarray, "M 2"] | None = None,
+    other_cameras: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> Retrieval:
-    """Rank the gallery for every query, as the protocol defines them; rows of the query's group are excluded.
+    """Rank the gallery for every query, as the protocol defines them, without rows that the query's `hidden_groups` exclude.
 
     If several processes work together, each ranks a share of the queries.
 
@@ -43,6 +48,7 @@ def retrieve(
         wanted: number of results that the metrics need.
         budget: memory for the ranking, in bytes.
         exclude: pairs of rows of the data that are not results of each other.
+        other_cameras: exclude all rows of the query's camera, not only those of its class.
     """
     is_query, in_gallery = (torch.as_tensor(side) for side in protocol.query_gallery(items, e.row.numpy()))
     if not is_query.any() or not in_gallery.any():
@@ -50,7 +56,8 @@ def retrieve(
             f"{type(protocol).__name__}: both queries and gallery rows are needed among the {len(e.row)} rows evaluated, "
             f"got {int(is_query.sum())} and {int(in_gallery.sum())}; check the columns `query`, `gallery` and `split`"
         )
-    group = None if items.group is None else torch.as_tensor(items.group)[e.row]
+    group = hidden_groups(items, other_cameras)
+    group = None if group is None else group[e.row]
     how = {
         "k": MAX_STORED_RESULTS, "depth": wanted.k, "all_hits": wanted.all_hits, "similarity": similarity, "device": device,
         "budget": budget, "progress": progress,
@@ -106,6 +113,7 @@ def score(
     *,
     budget: int = WORKING_MEMORY_BYTES,
     exclude: Int[np.ndarray, "M 2"] | None = None,
+    other_cameras: bool = False,
 ) -> tuple[Scores, Retrieval | None]:
     """Return every metric per query, and the ranking; no scores and None if all metrics are of the whole set."""
     if not metrics:
@@ -122,7 +130,7 @@ def score(
     with bar("rank", 100, quiet=quiet) as shown:
         found = retrieve(
             e, items, protocol, wanted, similarity=similarity, device=_with_float64(device), budget=budget, exclude=exclude,
-            progress=shown.reach,
+            other_cameras=other_cameras, progress=shown.reach,
         )  # fmt: skip
     each = {name: m(found).cpu().numpy() for name, m in chosen.items()}
     found = Retrieval(**{f.name: getattr(found, f.name).cpu() for f in dataclasses.fields(found)})
@@ -161,7 +169,8 @@ def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]
     if scores.each and lonely.all():
         raise LikewiseError(
             f"evaluate: none of the {len(lonely)} queries has a relevant gallery row: every class has one image, the others are "
-            "excluded, or the gallery has none of the queries' classes; add at least two images of a class"
+            "excluded (same `group`, or same class and `camera`), or the gallery has none of the queries' classes; add at least "
+            "two images of a class"
         )
     if scores.each and len(e.y.unique()) == 1:
         raise LikewiseError(
@@ -211,7 +220,8 @@ def score_with_galleries(
     budget: int = WORKING_MEMORY_BYTES,
     exclude: Int[np.ndarray, "M 2"] | None = None,
 ) -> tuple[dict, Scores, Retrieval | None]:
-    """Return the content of scores.json, the scores per query and the ranking. Named galleries are also scored separately."""
+    """Return the content of scores.json, the scores per query and the ranking. Named galleries and cameras are also scored
+    separately."""
     how = {"budget": budget, "exclude": exclude}
     scores, found = score(e, items, protocol, metrics, similarity, device, quiet, **how)
     result = summary(scores, e, similarity, metrics, device)
@@ -229,4 +239,43 @@ def score_with_galleries(
             some, _ = score(e, items, one, fit, similarity, device, quiet, **how)
             alone[name] = summary(some, e, similarity, fit, device)
         result["galleries"] = alone
+    if found is not None and items.camera is not None:
+        result |= score_cameras(scores, e, items, protocol, similarity, device, quiet, **how)
     return result, scores, found
+
+
+def score_cameras(
+    scores: Scores,
+    e: Embedded,
+    items: Items,
+    protocol: Protocol,
+    similarity: str,
+    device: torch.device,
+    quiet: bool,
+    **how,
+) -> dict:
+    """Return the scores of the queries of each camera, and of all queries in a gallery of the other cameras only.
+
+    Args:
+        scores: the scores of all queries.
+        how: budget and excluded pairs, as in `score`.
+    """
+    assert items.camera is not None
+    result, camera, metrics = {}, items.camera[scores.query], list(scores.each)
+    names = in_order(set(camera.tolist()) - {""})
+    if len(names) <= MAX_SCORED_CAMERAS:
+        alone = {name: _of_queries(scores, camera == name) for name in names}
+        result["cameras"] = {
+            name: {"metrics": {}, "queries": 0, "unscored": len(some.query)}
+            if np.isnan(some.each[metrics[0]]).all()
+            else summary(some, e, similarity, metrics, device)
+            for name, some in alone.items()
+        }
+    others, _ = score(e, items, protocol, metrics, similarity, device, quiet, other_cameras=True, **how)
+    return result | {"other_cameras": summary(others, e, similarity, metrics, device)}
+
+
+def _of_queries(scores: Scores, chosen: Bool[np.ndarray, "Q"]) -> Scores:
+    return Scores(
+        {name: value[chosen] for name, value in scores.each.items()}, scores.query[chosen], scores.label[chosen]
+    )

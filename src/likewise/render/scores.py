@@ -35,6 +35,9 @@ def show_scores(columns: dict[str, dict]) -> None:
         cells += [as_text(name, first["class_mean"][name]) if name in first["class_mean"] else ""] if alone else []
         table.add_row(name, *cells)
     Console().print(table)
+    for scores in columns.values():
+        if "other_cameras" in scores:
+            show_cameras(scores)
     if not has_queries:
         print(f"{first['rows']} rows of {first['dim']} dimensions, scaled to unit length; no queries")
         return
@@ -54,6 +57,25 @@ def show_scores(columns: dict[str, dict]) -> None:
     if first.get("best_test_epoch"):
         best = ", ".join(f"{name} {as_text(name, value)}" for name, value in first["best_test_epoch"].items())
         print(f"best test epoch (selected on the test split, so not a valid result): {best}")
+
+
+def by_camera(scores: Mapping) -> dict[str, dict]:
+    """Return the scores of the queries of each camera, and of a gallery of the other cameras only: title -> scores."""
+    alone = {f"camera {name}": found for name, found in scores.get("cameras", {}).items()}
+    return alone | ({"other cameras only": scores["other_cameras"]} if "other_cameras" in scores else {})
+
+
+def show_cameras(scores: Mapping) -> None:
+    """Print the scores of the queries of each camera, and of a gallery without the camera of the query."""
+    names = list(scores["other_cameras"]["metrics"])
+    table = Table("queries of", *map(escape, names), "queries")
+    for title, found in by_camera(scores).items():
+        cells = [as_text(name, found["metrics"][name]) if found["metrics"] else "" for name in names]
+        table.add_row(escape(title), *cells, str(found["queries"]))
+    Console().print(table)
+    print(
+        "other cameras only: all queries, without any gallery row of the query's camera; intervals are in scores.json"
+    )
 
 
 def with_interval(name: str, value: float, ends: Sequence[float] | None) -> str:
