@@ -63,7 +63,8 @@ def save(tmp_path, x, person, camera, query):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_scores_are_those_of_the_rule_by_hand(tmp_path, seed):
-    data = x, person, camera, query = world(seed=seed)
+    data = world(seed=seed)
+    _, person, camera, query = data
     found = evaluate(Evaluate(**save(tmp_path, *data), device="cpu", per_query=str(tmp_path / "each.parquet")))
     expected, nothing = market_rule(*data)
     assert found["metrics"] == pytest.approx(expected, abs=TOLERANCE)
@@ -121,7 +122,7 @@ def test_group_and_camera_work_together():
 
 
 def test_one_camera_leaves_nothing_to_find(tmp_path):
-    x, person, camera, query = world()
+    x, person, _, query = world()
     settings = save(tmp_path, x, person, np.full(len(person), "c1"), query)
     with pytest.raises(LikewiseError, match="excluded .same `group`, or same class and `camera`."):
         evaluate(Evaluate(**settings, device="cpu"))

@@ -46,7 +46,8 @@ def test_a_camera_may_be_in_several_splits():
 
 
 @pytest.mark.parametrize(
-    "protocol", [UnseenClasses(val=0.3), SeenClasses(test=0.3, val=0.3, gallery="train"), ClassFolds(), QueryGallery(val=0.3)]
+    "protocol",
+    [UnseenClasses(val=0.3), SeenClasses(test=0.3, val=0.3, gallery="train"), ClassFolds(), QueryGallery(val=0.3)],
 )
 @pytest.mark.parametrize("own_split", [False, True])
 def test_junk_is_in_no_split_and_its_class_counts_in_no_share(protocol, own_split):

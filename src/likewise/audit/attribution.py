@@ -19,6 +19,7 @@ from likewise.audit.records import Causes, Errors, ExplainedErrors, RetrievalErr
 from likewise.audit.retrieval_errors import find_pairs, group_by_class
 from likewise.config import Audit
 from likewise.data.loader import batches, in_order
+from likewise.evaluation.answers import hidden_groups
 from likewise.io.progress import bar
 from likewise.types import Embedded
 
@@ -41,7 +42,9 @@ def explain(subject: Subject, config: Audit) -> ExplainedErrors:
     Causes are computed only for a loss that is known and a linear head, or with `--influence deep`.
     """
     test = subject.test.e
-    found = find_pairs(test.z.to(subject.device), test.y.to(subject.device))
+    group = hidden_groups(subject.items)
+    group = None if group is None else group[test.row].to(subject.device)
+    found = find_pairs(test.z.to(subject.device), test.y.to(subject.device), group)
     found = RetrievalErrors(*(type(p)(*(t.cpu() for t in p)) for p in found))
     errors = choose_errors(found, subject, config)
     if subject.loss is None or not (subject.linear or config.influence == "deep"):

@@ -128,13 +128,16 @@ def nearest(
     k: int = 10,
     *,
     own: Int[Tensor, "Q"] | None = None,
+    group: Int[Tensor, "Q *kinds"] | None = None,
+    gallery_group: Int[Tensor, "G *kinds"] | None = None,
     similarity: str = "cosine",
     budget: int = WORKING_MEMORY_BYTES,
 ) -> tuple[Int[Tensor, "Q K"], Float[Tensor, "Q K"]]:
     """Return the k nearest gallery rows of every query and their similarities (Euclidean: minus the distance), without labels."""
     label = torch.zeros(len(z), dtype=torch.int64, device=z.device)
     other_label = torch.ones(len(gallery_z), dtype=torch.int64, device=z.device)  # no gallery row is relevant
-    found = rank(z, label, gallery_z, other_label, k=k, own=own, similarity=similarity, budget=budget)
+    hidden = {"own": own, "group": group, "gallery_group": gallery_group}
+    found = rank(z, label, gallery_z, other_label, k=k, similarity=similarity, budget=budget, **hidden)
     return found.row, found.sim
 
 
